@@ -1,0 +1,46 @@
+#include "comm/backends/backend_table.h"
+
+#include "comm/backends/missing_engine.h"
+#include "comm/backends/shm/backend.h"
+
+namespace collops {
+namespace {
+
+Status HcclAvailable() {
+  return EngineMissing("hccl", "libhccl.so");
+}
+Status NcclAvailable() {
+  return EngineMissing("nccl", "libnccl.so.2");
+}
+Status CudaAvailable() {
+  return EngineMissing("cuda", "libcuda.so.1");
+}
+Status UcxAvailable() {
+  return EngineMissing("ucx", "libucp.so.0");
+}
+
+// For the rows without an engine: the reason that they are not available.
+Status CreateNothing(const CommunicatorSpec& spec, std::shared_ptr<Communicator>*) {
+  return FindBackend(spec.backend)->available();
+}
+
+}  // namespace
+
+const std::vector<Backend>& BackendTable() {
+  // Never destroyed: it is still read while static objects go.
+  static const std::vector<Backend>* const table = new std::vector<Backend>{
+      {"shm", shm::Available, shm::Create},   {"hccl", HcclAvailable, CreateNothing},
+      {"nccl", NcclAvailable, CreateNothing}, {"cuda", CudaAvailable, CreateNothing},
+      {"ucx", UcxAvailable, CreateNothing},
+  };
+  return *table;
+}
+
+const Backend* FindBackend(const std::string& name) {
+  for (const Backend& backend : BackendTable()) {
+    if (name == backend.name) return &backend;
+  }
+  return nullptr;
+}
+
+}  // namespace collops

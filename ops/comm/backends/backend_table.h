@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace collops {
+
+// One row per backend: what it is called, whether it runs here, and how to make a communicator.
+struct Backend {
+  const char* name;
+  Status (*available)();  // Ok, or ERROR_UNSUPPORTED with the reason
+  Status (*create)(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+};
+
+const std::vector<Backend>& BackendTable();
+
+// The row of that name, or null.
+const Backend* FindBackend(const std::string& name);
+
+}  // namespace collops

@@ -1,0 +1,98 @@
+#include "comm/backends/shm/all_gather_v.h"
+
+#include <optional>
+#include <vector>
+
+#include "comm/backends/shm/stage.h"
+#include "kernels/copy.h"
+
+namespace collops::shm {
+namespace {
+
+// One call's numbers in bytes.
+class Blocks {
+ public:
+  explicit Blocks(const AllGatherVCall& call) : call_(call), element_bytes_(SizeOf(call.dtype)) {}
+
+  int64_t bytes(int rank) const { return call_.recv_counts[rank] * element_bytes_; }
+  std::byte* output(int rank) const { return At(call_.rdispls[rank]); }
+
+  void ZeroGaps() const {
+    for (int64_t i = 0; i < call_.num_gaps; ++i) {
+      const Range& gap = call_.gaps[i];
+      kernels::Zero(At(gap.begin), (gap.end - gap.begin) * element_bytes_);
+    }
+  }
+
+ private:
+  std::byte* At(int64_t element) const {
+    return static_cast<std::byte*>(call_.output) + element * element_bytes_;
+  }
+
+  const AllGatherVCall& call_;
+  int64_t element_bytes_;
+};
+
+// Own chunks go out as soon as there is room, the peers' come in as they arrive; neither is ever
+// waited for alone, so two full stages cannot block each other.
+Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
+                 std::vector<StageReader>* readers, const Blocks& blocks) {
+  const auto done = [&] {
+    return (!*writer || (*writer)->Done()) &&
+           std::all_of(readers->begin(), readers->end(), [](const auto& r) { return r.Done(); });
+  };
+  const auto can_move = [&] {
+    return (*writer && (*writer)->CanWrite()) ||
+           std::any_of(readers->begin(), readers->end(), [](const auto& r) { return r.CanRead(); });
+  };
+  while (!done()) {
+    RETURN_IF_ERROR(exchange->Until(can_move));
+    if (*writer && (*writer)->CanWrite()) (*writer)->WriteChunk();
+    for (StageReader& reader : *readers) {
+      if (!reader.CanRead()) continue;
+      kernels::Copy(blocks.output(reader.writer()) + reader.begin(), reader.Chunk(),
+                    reader.end() - reader.begin());
+      reader.Release();
+    }
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout_s) {
+  Endpoint& endpoint = exchange->endpoint();
+  const int rank = endpoint.rank();
+  const int size = endpoint.size();
+  const Blocks blocks(call);
+  const CallInfo info{call.kind,  call.dtype,       ReduceOp::kSum, call.root,
+                      Shape(),    call.recv_counts, call.rdispls};
+  const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
+  RETURN_IF_ERROR(exchange->Begin(info, input, timeout_s));
+
+  std::optional<StageWriter> writer;
+  if (exchange->own_source() == Source::kStage) {
+    RETURN_IF_ERROR(exchange->ClaimStage());
+    writer.emplace(&endpoint, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
+  }
+  blocks.ZeroGaps();
+  // Own block first: the peers' lines are still on their way.
+  if (input.bytes > 0 && call.x != blocks.output(rank)) {
+    kernels::Copy(blocks.output(rank), call.x, input.bytes);
+  }
+  std::vector<StageReader> readers;
+  for (int i = 1; i < size; ++i) {
+    const int peer = (rank + i) % size;
+    const std::byte* data = nullptr;
+    RETURN_IF_ERROR(exchange->PeerInput(peer, blocks.bytes(peer), &data));
+    if (data != nullptr) {
+      kernels::Copy(blocks.output(peer), data, blocks.bytes(peer));
+    } else {
+      readers.emplace_back(&endpoint, StageShape::OneLane(), 0, peer, blocks.bytes(peer));
+    }
+  }
+  RETURN_IF_ERROR(RunStages(exchange, &writer, &readers, blocks));
+  return exchange->End();
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "comm/backends/shm/exchange.h"
+#include "comm/call.h"
+
+namespace collops::shm {
+
+// Every rank reads its peers' blocks where they lie: in slots, stages or windows.
+Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout_s);
+
+}  // namespace collops::shm

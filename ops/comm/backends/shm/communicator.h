@@ -1,0 +1,65 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "comm/backends/shm/exchange.h"
+#include "comm/backends/shm/meeting.h"
+#include "comm/communicator.h"
+#include "core/fork_generation.h"
+
+namespace collops::shm {
+
+// The ranks of one host. Made without waiting; the first call, or Connect(), completes first
+// contact. Thread-safety and waiting as Communicator says.
+class ShmCommunicator : public Communicator {
+ public:
+  ShmCommunicator(const CommunicatorSpec& spec, const JobIdentity& job);
+  ~ShmCommunicator() override;
+
+  Status Connect() override;
+  Status Supports(CallKind kind, DType dtype, ReduceOp op) const override;
+  Status AllGatherV(const AllGatherVCall& call) override;
+  Status ReduceScatterV(const ReduceScatterVCall& call) override;
+  Status Barrier() override;
+  Status Refuse(CallKind kind, const Status& reason) override;
+  Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
+  void Abort(const std::string& reason) override;
+  void Close(const std::string& reason) override;
+  bool failed() const override { return failed_.load(std::memory_order_acquire); }
+
+ private:
+  // What exists once first contact is complete.
+  struct Connection {
+    Connection(Group group, int rank, int rank_size, WindowTable* windows)
+        : endpoint(std::move(group), rank, rank_size),
+          mail(&endpoint),
+          exchange(&endpoint, windows, &mail) {}
+    Endpoint endpoint;
+    WindowMail mail;
+    Exchange exchange;
+  };
+
+  // Runs `step` as this rank's only call: checks that it may, connects, and ends the group on an
+  // error other than a refusal.
+  template <typename Step>
+  Status Run(const char* name, Step&& step);
+  Status CheckUsable() const;
+  Status CompleteMeeting();
+  Status Fail(const Status& status);
+  bool Inherited() const { return fork_generation_ != ForkGeneration(); }
+
+  const JobIdentity job_;
+  const uint64_t fork_generation_;
+  const std::shared_ptr<WindowTable> windows_ = std::make_shared<WindowTable>();
+  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<Connection> connection_;
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;  // guards what another thread's Abort() may touch
+  Status failure_;
+};
+
+}  // namespace collops::shm

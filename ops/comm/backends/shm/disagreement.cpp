@@ -1,0 +1,68 @@
+#include "comm/backends/shm/disagreement.h"
+
+namespace collops::shm {
+namespace {
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+  return hash ^ (hash >> 32);
+}
+
+template <typename Enum>
+uint64_t Number(Enum value) {
+  return static_cast<uint64_t>(static_cast<int64_t>(value));
+}
+
+// The struct fields' and tensors' names for counts and displacements.
+const char* CountsName(CallKind kind) {
+  return kind == CallKind::kReduceScatterV ? "sendCounts" : "recvCounts";
+}
+const char* DisplsName(CallKind kind) {
+  return kind == CallKind::kReduceScatterV ? "sdispls" : "rdispls";
+}
+
+}  // namespace
+
+uint64_t Signature(const CallInfo& info, int rank_size) {
+  uint64_t hash = Mix(Number(info.kind), Number(info.dtype));
+  hash = Mix(hash, Number(info.op));
+  hash = Mix(hash, Number(info.root));
+  hash = Mix(hash, Number(info.x_shape.num_dims));
+  for (int i = 0; i < info.x_shape.num_dims; ++i) hash = Mix(hash, Number(info.x_shape[i]));
+  for (int r = 0; info.counts != nullptr && r < rank_size; ++r) {
+    hash = Mix(Mix(hash, Number(info.counts[r])), Number(info.displs[r]));
+  }
+  return hash;
+}
+
+Status DescribeDisagreement(const Endpoint& endpoint, const CallInfo& info, uint64_t sequence,
+                            int rank) {
+  const Announcement& other = endpoint.layout().announcement(rank, sequence);
+  const int size = endpoint.size();
+  const auto differ = [&](const std::string& field, const auto& mine, const auto& theirs) {
+    return Error(ERROR_RANK_MISMATCH, Name(info.kind), ": the ranks disagree in call ", sequence,
+                 ": ", field, " is ", mine, " on rank ", endpoint.rank(), " (pid ",
+                 endpoint.pid(endpoint.rank()), ") and ", theirs, " on rank ", rank, " (pid ",
+                 endpoint.pid(rank), ")");
+  };
+  if (other.kind != info.kind) return differ("the operator", Name(info.kind), Name(other.kind));
+  if (other.dtype != info.dtype) return differ("dtype", Name(info.dtype), Name(other.dtype));
+  if (other.op != info.op) return differ("reduceType", Name(info.op), Name(other.op));
+  if (other.root != info.root) return differ("rankRoot", info.root, other.root);
+  if (other.x_shape != info.x_shape) {
+    return differ("x's shape", ToString(info.x_shape), ToString(other.x_shape));
+  }
+  const int64_t* counts = endpoint.layout().counts(rank, sequence);
+  for (int r = 0; info.counts != nullptr && r < size; ++r) {
+    const std::string index = "[" + std::to_string(r) + "]";
+    if (counts[r] != info.counts[r]) {
+      return differ(CountsName(info.kind) + index, info.counts[r], counts[r]);
+    }
+    if (counts[size + r] != info.displs[r]) {
+      return differ(DisplsName(info.kind) + index, info.displs[r], counts[size + r]);
+    }
+  }
+  return differ("the signature", Signature(info, size), other.signature);
+}
+
+}  // namespace collops::shm

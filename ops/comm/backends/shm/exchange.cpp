@@ -1,0 +1,192 @@
+#include "comm/backends/shm/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/copy.h"
+
+namespace collops::shm {
+namespace {
+
+// Orders the reads of peers' memory before the next look at the failure flag. TSan knows no fences,
+// and needs none here: it orders by the signals.
+void FinishReads() {
+#if !defined(__SANITIZE_THREAD__)
+  std::atomic_thread_fence(std::memory_order_acquire);
+#endif
+}
+
+}  // namespace
+
+Status Exchange::Begin(const CallInfo& info, const Input& input, double timeout_s) {
+  RETURN_IF_ERROR(CatchUp(timeout_s));
+  Enter(info.kind, timeout_s);
+  Announcement& mine = endpoint_->layout().announcement(endpoint_->rank(), sequence_);
+  RETURN_IF_ERROR(Place(input, &mine));
+  const uint64_t signature = Signature(info, endpoint_->size());
+  Announce(info, signature, &mine);
+  return HearAll(info, signature);
+}
+
+void Exchange::Enter(CallKind kind, double timeout_s) {
+  ++sequence_;
+  waiter_.emplace(endpoint_, mail_, timeout_s, sequence_, Name(kind));
+}
+
+// A rank may be one announcement ahead of its peers, not two: they keep two places for it.
+Status Exchange::CatchUp(double timeout_s) {
+  refused_ = false;
+  if (!behind_) return Ok();
+  waiter_.emplace(endpoint_, mail_, timeout_s, sequence_, "the call after a refusal");
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    const Announcement& theirs = endpoint_->layout().announcement(r, sequence_);
+    RETURN_IF_ERROR(Until(
+        [&] { return theirs.sequence.load(std::memory_order_acquire) >= sequence_; }));
+  }
+  behind_ = false;
+  return Ok();
+}
+
+// Small inputs go through the slot even from a window: its owner then need not wait for readers.
+Status Exchange::Place(const Input& input, Announcement* mine) {
+  WindowSpot spot;
+  mine->source = Source::kSlot;
+  if (input.bytes <= kSlotBytes) {
+    kernels::Copy(endpoint_->layout().slot(endpoint_->rank(), sequence_), input.data, input.bytes);
+  } else if (windows_->Find(input.data, input.bytes, &spot)) {
+    mine->source = Source::kWindow;
+    mine->window_id = spot.id;
+    mine->window_offset = spot.offset;
+  } else {
+    mine->source = Source::kStage;
+  }
+  own_source_ = mine->source;
+  if (windows_->HasNews(spot.id)) RETURN_IF_ERROR(mail_->Send(windows_, spot.id, &*waiter_));
+  mine->mails = mail_->sent();
+  return Ok();
+}
+
+void Exchange::Announce(const CallInfo& info, uint64_t signature, Announcement* mine) {
+  const size_t size = static_cast<size_t>(endpoint_->size());
+  mine->kind = info.kind;
+  mine->dtype = info.dtype;
+  mine->op = info.op;
+  mine->root = info.root;
+  mine->x_shape = info.x_shape;
+  mine->signature = signature;
+  mine->refusal = NO_ERROR;
+  if (info.counts != nullptr) {
+    int64_t* counts = endpoint_->layout().counts(endpoint_->rank(), sequence_);
+    std::memcpy(counts, info.counts, size * sizeof(int64_t));
+    std::memcpy(counts + size, info.displs, size * sizeof(int64_t));
+  }
+  mine->sequence.store(sequence_, std::memory_order_release);
+  endpoint_->RingAll();
+}
+
+// In the order in which they come, so that a refusal is heard at once.
+Status Exchange::HearAll(const CallInfo& info, uint64_t signature) {
+  const auto announced = [&](int r) {
+    const Announcement& theirs = endpoint_->layout().announcement(r, sequence_);
+    return theirs.sequence.load(std::memory_order_acquire) >= sequence_;
+  };
+  unheard_.clear();
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (r != endpoint_->rank()) unheard_.push_back(r);
+  }
+  int disagreeing = -1;
+  while (!unheard_.empty()) {
+    auto next = unheard_.end();
+    RETURN_IF_ERROR(Until([&] {
+      next = std::find_if(unheard_.begin(), unheard_.end(), announced);
+      return next != unheard_.end();
+    }));
+    const int r = *next;
+    unheard_.erase(next);
+    RETURN_IF_ERROR(Hear(r, info.kind));
+    const Announcement& theirs = endpoint_->layout().announcement(r, sequence_);
+    if (theirs.signature != signature) disagreeing = r;
+  }
+  if (disagreeing < 0) return Ok();
+  return DescribeDisagreement(*endpoint_, info, sequence_, disagreeing);
+}
+
+Status Exchange::Hear(int rank, CallKind kind) {
+  const Announcement& theirs = endpoint_->layout().announcement(rank, sequence_);
+  if (theirs.refusal != NO_ERROR) {
+    refused_ = true;
+    behind_ = !unheard_.empty();
+    Finish();
+    return Error(ERROR_RANK_MISMATCH, Name(kind), ": rank ", rank, " (pid ", endpoint_->pid(rank),
+                 ") refused call ", sequence_, ": ",
+                 ReadReason(endpoint_->layout().refusal_reason(rank, sequence_)));
+  }
+  peers_[static_cast<size_t>(rank)] = {theirs.source, {theirs.window_id, theirs.window_offset}};
+  if (mail_->received(rank) >= theirs.mails) return Ok();
+  return mail_->Expect(rank, theirs.mails, &*waiter_);
+}
+
+Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) const {
+  const PeerCall& peer = peers_[static_cast<size_t>(rank)];
+  *data = nullptr;
+  if (peer.source == Source::kSlot && bytes <= kSlotBytes) {
+    *data = endpoint_->layout().slot(rank, sequence_);
+    return Ok();
+  }
+  if (peer.source == Source::kStage && bytes > kSlotBytes) return Ok();
+  if (peer.source == Source::kWindow) {
+    *data = mail_->Find(rank, peer.spot.id, peer.spot.offset, bytes);
+  }
+  CHECK_ARG(*data != nullptr, ERROR_PEER_LOST, "rank ", rank, " (pid ", endpoint_->pid(rank),
+            ") announced ", bytes, " bytes in window ", peer.spot.id, " at ", peer.spot.offset,
+            ", which it has not shared");
+  return Ok();
+}
+
+Status Exchange::ClaimStage() {
+  const uint64_t last = last_stage_call_;
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    const RankState& state = endpoint_->layout().rank(r);
+    RETURN_IF_ERROR(Until([&] { return state.finished.load(std::memory_order_acquire) >= last; }));
+  }
+  last_stage_call_ = sequence_;
+  return Ok();
+}
+
+void Exchange::Finish() {
+  RankState& self = endpoint_->layout().rank(endpoint_->rank());
+  self.finished.store(sequence_, std::memory_order_release);
+  endpoint_->RingAll();
+}
+
+Status Exchange::End() {
+  // A peer that ended its call early publishes the failure before it touches its window again.
+  FinishReads();
+  RETURN_IF_ERROR(endpoint_->GroupFailure());
+  Finish();
+  if (own_source_ != Source::kWindow) return Ok();
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    const RankState& state = endpoint_->layout().rank(r);
+    RETURN_IF_ERROR(
+        Until([&] { return state.finished.load(std::memory_order_acquire) >= sequence_; }));
+  }
+  return Ok();
+}
+
+Status Exchange::Refuse(CallKind kind, const Status& reason, double timeout_s) {
+  RETURN_IF_ERROR(CatchUp(timeout_s));
+  Enter(kind, timeout_s);
+  const int rank = endpoint_->rank();
+  char* text = endpoint_->layout().refusal_reason(rank, sequence_);
+  text[reason.message().copy(text, kReasonBytes - 1)] = '\0';
+  Announcement& mine = endpoint_->layout().announcement(rank, sequence_);
+  mine.source = Source::kSlot;
+  mine.mails = mail_->sent();
+  mine.refusal = reason.code();
+  mine.sequence.store(sequence_, std::memory_order_release);
+  behind_ = true;
+  Finish();
+  return Ok();
+}
+
+}  // namespace collops::shm

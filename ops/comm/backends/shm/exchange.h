@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "comm/backends/shm/disagreement.h"
+#include "comm/backends/shm/endpoint.h"
+#include "comm/backends/shm/waiter.h"
+#include "comm/backends/shm/window_mail.h"
+#include "comm/backends/shm/window_table.h"
+#include "comm/call.h"
+
+namespace collops::shm {
+
+// The bytes of this rank's input that its peers read.
+struct Input {
+  const std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+
+// The calls of one rank, one after the other: each is announced to all, heard from all, compared,
+// run, and ended. A rank moves data by its own plan only; of what a peer wrote, numbers are copied
+// once and checked before they are used. One thread at a time. Waits until the time-out.
+class Exchange {
+ public:
+  Exchange(Endpoint* endpoint, WindowTable* windows, WindowMail* mail)
+      : endpoint_(endpoint),
+        windows_(windows),
+        mail_(mail),
+        peers_(static_cast<size_t>(endpoint->size())) {}
+
+  // Announces the call and waits until every rank has announced the same. `input` stays unchanged
+  // until End(). After an error with refused() no data has moved and the next call may follow.
+  Status Begin(const CallInfo& info, const Input& input, double timeout_s);
+  bool refused() const { return refused_; }
+
+  // How this rank's own input reaches its peers in this call.
+  Source own_source() const { return own_source_; }
+  // Where the `bytes` of a peer's input lie; null: they come through its stage.
+  Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
+
+  // Waits until no peer reads what an earlier call left in this rank's stage.
+  Status ClaimStage();
+
+  template <typename Ready>
+  Status Until(Ready&& ready) {
+    return waiter_->Until(ready);
+  }
+
+  // This rank has read all it needs. Waits for the peers only if they read its window in place.
+  Status End();
+
+  // Takes part in the next call with a refusal, without waiting for the others.
+  Status Refuse(CallKind kind, const Status& reason, double timeout_s);
+
+  Endpoint& endpoint() { return *endpoint_; }
+
+ private:
+  struct PeerCall {
+    Source source = Source::kSlot;
+    WindowSpot spot;
+  };
+
+  void Enter(CallKind kind, double timeout_s);
+  Status CatchUp(double timeout_s);
+  Status Place(const Input& input, Announcement* mine);
+  void Announce(const CallInfo& info, uint64_t signature, Announcement* mine);
+  Status HearAll(const CallInfo& info, uint64_t signature);
+  Status Hear(int rank, CallKind kind);
+  void Finish();
+
+  Endpoint* endpoint_;
+  WindowTable* windows_;
+  WindowMail* mail_;
+  std::vector<PeerCall> peers_;
+  std::vector<int> unheard_;
+  std::optional<Waiter> waiter_;
+  uint64_t sequence_ = 0;
+  uint64_t last_stage_call_ = 0;
+  Source own_source_ = Source::kSlot;
+  bool refused_ = false;
+  bool behind_ = false;  // the last call was refused before all its announcements were heard
+};
+
+}  // namespace collops::shm

@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "comm/backends/shm/meeting_roles.h"
+#include "core/interrupt.h"
+
+namespace collops::shm {
+namespace {
+
+constexpr double kLingerS = 2.0;
+
+}  // namespace
+
+MeetingLeader::~MeetingLeader() { Cancel(Error(ERROR_PEER_LOST, "rank 0 closed its communicator")); }
+
+void MeetingLeader::Begin() { listener_ = shm::Listen(name_); }
+
+Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
+  group->peers.resize(static_cast<size_t>(spec_.rank_size));
+  RETURN_IF_ERROR(MakeOwnPeer(&self_, &inbox_));
+  present_.set(0);
+  Status status = Gather(deadline);
+  if (status.ok()) status = Introduce(deadline, group);
+  if (status.code() == ERROR_RANK_MISMATCH || status.code() == ERROR_PEER_LOST) Linger(status);
+  if (!status.ok()) Cancel(status);
+  listener_.reset();
+  guests_.clear();
+  return status;
+}
+
+// A meeting that cannot succeed stays open for a moment, so that ranks that come a little later
+// hear why as well instead of waiting for their time-out.
+void MeetingLeader::Linger(const Status& reason) {
+  const Deadline deadline = Deadline::After(kLingerS);
+  std::bitset<kMaxRanks> told;
+  std::vector<std::pair<pid_t, int>> told_guests;
+  told.set(0);
+  while (listener_.valid() && told.count() < static_cast<size_t>(spec_.rank_size) &&
+         !deadline.Passed() && !Interrupted()) {
+    AcceptGuests();
+    for (Guest& guest : guests_) {
+      if (guest.rank < 0) (void)Hear(&guest);
+      // Who has been told and comes again wants a new meeting: it waits for this one to close.
+      const std::pair<pid_t, int> who(guest.peer.pid, guest.claim);
+      const bool again = std::count(told_guests.begin(), told_guests.end(), who) > 0;
+      if (guest.peer.pid == 0 || again || !guest.socket.valid()) continue;
+      SendVerdict(guest.socket.get(), reason);
+      guest.socket.reset();
+      told_guests.push_back(who);
+      if (guest.claim > 0) told.set(static_cast<size_t>(guest.claim));
+    }
+    PollSockets({listener_.get()});
+  }
+  // Those who wait for a new meeting see this one close without a word.
+  const auto heard = [](const Guest& guest) { return guest.peer.pid != 0; };
+  guests_.erase(std::remove_if(guests_.begin(), guests_.end(), heard), guests_.end());
+}
+
+Status MeetingLeader::Gather(const Deadline& deadline) {
+  while (present_.count() < static_cast<size_t>(spec_.rank_size)) {
+    if (!listener_.valid()) {
+      RETURN_IF_ERROR(Challenge(deadline));
+      continue;
+    }
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size),
+              " did not come in ", deadline.timeout_s(), " s: first contact of ",
+              Describe(spec_, job_),
+              ". Ranks meet in the same job and network namespace, with the same comm_domain");
+    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted on rank 0");
+    AcceptGuests();
+    // Newcomers first: one may replace a guest of the same rank that has gone.
+    for (Guest& guest : guests_) {
+      if (guest.rank < 0) RETURN_IF_ERROR(Hear(&guest));
+    }
+    for (Guest& guest : guests_) {
+      if (guest.rank > 0) RETURN_IF_ERROR(Hear(&guest));
+    }
+    TellProgress();
+    std::vector<int> sockets = {listener_.get()};
+    for (const Guest& guest : guests_) {
+      if (guest.socket.valid()) sockets.push_back(guest.socket.get());
+    }
+    if (present_.count() < static_cast<size_t>(spec_.rank_size)) PollSockets(sockets);
+  }
+  return Ok();
+}
+
+// Somebody else listens under our name: another process that claims rank 0, or a meeting that is
+// just ending. Ask: it answers with a verdict, or goes away.
+Status MeetingLeader::Challenge(const Deadline& deadline) {
+  MeetingMember rival(spec_, job_, name_);
+  rival.Begin();
+  while (!listener_.valid() && rival.connected()) {
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "process ", rival.leader_pid(),
+              " also claims rank 0 of ", Describe(spec_, job_), " and made no call in ",
+              deadline.timeout_s(), " s");
+    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted on rank 0");
+    RETURN_IF_ERROR(rival.Listen());
+  }
+  listener_ = shm::Listen(name_);
+  if (!listener_.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "cannot listen for ", Describe(spec_, job_));
+  return Ok();
+}
+
+void MeetingLeader::AcceptGuests() {
+  for (UniqueFd socket = Accept(listener_); socket.valid(); socket = Accept(listener_)) {
+    pid_t pid = 0;
+    if (SameUser(socket, &pid)) guests_.push_back({std::move(socket), -1, -1, {}});
+  }
+}
+
+// Takes what a guest has sent, if anything.
+Status MeetingLeader::Hear(Guest* guest) {
+  if (!guest->socket.valid()) return Ok();
+  MeetingMessage message;
+  std::vector<UniqueFd> fds;
+  switch (ReceiveMessage(guest->socket.get(), &message, &fds)) {
+    case Transfer::kWouldBlock:
+      return Ok();
+    case Transfer::kClosed:
+      guest->socket.reset();
+      CHECK_ARG(guest->rank < 0, ERROR_PEER_LOST, "rank ", guest->rank, " (pid ", guest->peer.pid,
+                ") ended during first contact of ", Describe(spec_, job_));
+      return Ok();
+    case Transfer::kDone:
+      break;
+  }
+  if (message.type == MessageType::kVerdict) {
+    guest->socket.reset();
+    return Error(static_cast<ErrorCode>(message.code), "rank ", guest->rank, " (pid ",
+                 guest->peer.pid, ") left first contact of ", Describe(spec_, job_), ": ",
+                 message.text);
+  }
+  guest->peer = PeerFrom(message, std::move(fds));
+  guest->claim = message.rank >= 0 && message.rank < kMaxRanks ? message.rank : -1;
+  return Admit(guest, message);
+}
+
+Status MeetingLeader::Admit(Guest* guest, const MeetingMessage& hello) {
+  const std::string who = Concat("rank ", hello.rank, " (pid ", hello.pid, ")");
+  CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(spec_, job_),
+            ": rankSize is ", spec_.rank_size, " on rank 0 (pid ", self_.pid, ") and ",
+            hello.rank_size, " on ", who);
+  CHECK_ARG(hello.rank >= 0 && hello.rank < spec_.rank_size && guest->peer.mailbox.valid(),
+            ERROR_RANK_MISMATCH, Describe(spec_, job_), ": ", who, " cannot be");
+  pid_t other = hello.rank == 0 ? self_.pid : 0;
+  for (Guest& earlier : guests_) {
+    if (&earlier == guest || earlier.rank != hello.rank || !earlier.socket.valid()) continue;
+    if (!Hear(&earlier).ok()) {
+      earlier.rank = -1;  // it has gone, and this is its successor
+    } else {
+      other = earlier.peer.pid;
+    }
+  }
+  CHECK_ARG(other == 0, ERROR_RANK_MISMATCH, Describe(spec_, job_), ": rank ", hello.rank,
+            " is claimed twice, by pid ", other, " and by pid ", hello.pid);
+  guest->rank = hello.rank;
+  present_.set(static_cast<size_t>(hello.rank));
+  return Ok();
+}
+
+void MeetingLeader::TellProgress() {
+  if (told_ == present_) return;
+  MeetingMessage progress;
+  progress.type = MessageType::kProgress;
+  progress.present = present_;
+  for (const Guest& guest : guests_) {
+    if (guest.rank > 0 && guest.socket.valid()) {
+      (void)SendMessage(guest.socket.get(), progress, {});
+    }
+  }
+  told_ = present_;
+}
+
+Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
+  const int64_t bytes = Layout::Bytes(spec_.rank_size);
+  RETURN_IF_ERROR(Segment::Create(bytes, &group->segment));
+  group->inbox = std::move(inbox_);
+  group->peers[0] = std::move(self_);
+  for (Guest& guest : guests_) {
+    if (guest.rank > 0) group->peers[static_cast<size_t>(guest.rank)] = std::move(guest.peer);
+  }
+  for (const Guest& guest : guests_) {
+    if (guest.rank <= 0) continue;
+    MeetingMessage message;
+    message.type = MessageType::kPeer;
+    for (int r = 0; r < spec_.rank_size; ++r) {
+      const Peer& peer = group->peers[static_cast<size_t>(r)];
+      message.rank = r;
+      message.pid = peer.pid;
+      RETURN_IF_ERROR(SendTo(guest, message, Descriptors(peer), deadline));
+    }
+    message.type = MessageType::kWelcome;
+    message.segment_bytes = bytes;
+    RETURN_IF_ERROR(SendTo(guest, message, {group->segment.fd()}, deadline));
+  }
+  return Ok();
+}
+
+Status MeetingLeader::SendTo(const Guest& guest, const MeetingMessage& message,
+                             const std::vector<int>& fds, const Deadline& deadline) {
+  for (;;) {
+    switch (SendMessage(guest.socket.get(), message, fds)) {
+      case Transfer::kDone:
+        return Ok();
+      case Transfer::kClosed:
+        return Error(ERROR_PEER_LOST, "rank ", guest.rank, " ended during first contact of ",
+                     Describe(spec_, job_));
+      case Transfer::kWouldBlock:
+        break;
+    }
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", guest.rank, " made no call in ",
+              deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
+    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted on rank 0");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void MeetingLeader::Cancel(const Status& reason) {
+  if (listener_.valid()) AcceptGuests();
+  for (const Guest& guest : guests_) {
+    if (guest.socket.valid()) SendVerdict(guest.socket.get(), reason);
+  }
+  listener_.reset();
+  guests_.clear();
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,123 @@
+#include <thread>
+
+#include "comm/backends/shm/meeting_roles.h"
+#include "core/interrupt.h"
+
+namespace collops::shm {
+
+MeetingMember::~MeetingMember() { Cancel(Error(ERROR_PEER_LOST, "it closed its communicator")); }
+
+void MeetingMember::Begin() { (void)TryConnect(); }
+
+// Ok without a connection when nobody listens yet.
+Status MeetingMember::TryConnect() {
+  UniqueFd socket = ConnectTo(name_);
+  if (!socket.valid()) return Ok();
+  CHECK_ARG(SameUser(socket, &leader_pid_), ERROR_PEER_LOST, "first contact of ",
+            Describe(spec_, job_), ": process ", leader_pid_, " of another user listens there");
+  leader_process_ = OpenProcess(leader_pid_);
+  if (!self_.mailbox.valid()) RETURN_IF_ERROR(MakeOwnPeer(&self_, &inbox_));
+  MeetingMessage hello;
+  hello.type = MessageType::kHello;
+  hello.rank = spec_.rank;
+  hello.rank_size = spec_.rank_size;
+  hello.pid = self_.pid;
+  if (SendMessage(socket.get(), hello, Descriptors(self_)) == Transfer::kDone) {
+    socket_ = std::move(socket);
+  }
+  return Ok();
+}
+
+Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
+  group->peers.resize(static_cast<size_t>(spec_.rank_size));
+  while (!welcome_) {
+    if (deadline.Passed()) return TimedOut(deadline);
+    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
+    if (!socket_.valid()) {
+      RETURN_IF_ERROR(TryConnect());
+      if (!socket_.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      continue;
+    }
+    MeetingMessage message;
+    std::vector<UniqueFd> fds;
+    switch (ReceiveMessage(socket_.get(), &message, &fds)) {
+      case Transfer::kDone:
+        RETURN_IF_ERROR(Handle(message, std::move(fds), group));
+        break;
+      case Transfer::kWouldBlock:
+        PollSockets({socket_.get()});
+        break;
+      case Transfer::kClosed:
+        RETURN_IF_ERROR(LeaderHungUp());
+        break;
+    }
+  }
+  group->inbox = std::move(inbox_);
+  socket_.reset();
+  return Ok();
+}
+
+Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd> fds,
+                             Group* group) {
+  switch (message.type) {
+    case MessageType::kProgress:
+      present_ = message.present;
+      return Ok();
+    case MessageType::kPeer:
+      CHECK_ARG(message.rank >= 0 && message.rank < spec_.rank_size && !fds.empty(),
+                ERROR_PEER_LOST, "rank 0 introduced a rank ", message.rank, " that cannot be");
+      group->peers[static_cast<size_t>(message.rank)] = PeerFrom(message, std::move(fds));
+      return Ok();
+    case MessageType::kWelcome:
+      CHECK_ARG(fds.size() == 1 && message.segment_bytes == Layout::Bytes(spec_.rank_size),
+                ERROR_PEER_LOST, "rank 0 runs another version of collops");
+      welcome_ = true;
+      return Segment::Map(std::move(fds[0]), message.segment_bytes, &group->segment);
+    case MessageType::kVerdict:
+      socket_.reset();
+      return VerdictOf(message);
+    case MessageType::kHello:
+      break;
+  }
+  return Error(ERROR_PEER_LOST, "rank 0 runs another version of collops");
+}
+
+// Its process has ended, or it has closed a meeting that failed and will listen again.
+Status MeetingMember::LeaderHungUp() {
+  socket_.reset();
+  const bool alive = leader_process_.valid() && !Readable(leader_process_.get());
+  CHECK_ARG(alive, ERROR_PEER_LOST, "rank 0 (pid ", leader_pid_,
+            ") ended during first contact of ", Describe(spec_, job_));
+  return Ok();
+}
+
+Status MeetingMember::TimedOut(const Deadline& deadline) const {
+  const std::string where =
+      Concat(" in ", deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
+  if (!socket_.valid()) {
+    return Error(ERROR_TIMEOUT, "rank 0 did not come", where,
+                 ". Does it run, in the same job and network namespace, with this comm_domain?");
+  }
+  if (present_.none()) {
+    return Error(ERROR_TIMEOUT, "rank 0 (pid ", leader_pid_, ") has made no call", where);
+  }
+  return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not come", where,
+               ". Ranks meet in the same job and network namespace, with the same comm_domain");
+}
+
+Status MeetingMember::Listen() {
+  MeetingMessage message;
+  std::vector<UniqueFd> fds;
+  const Transfer transfer = ReceiveMessage(socket_.get(), &message, &fds);
+  if (transfer == Transfer::kWouldBlock) PollSockets({socket_.get()});
+  if (transfer == Transfer::kClosed) socket_.reset();
+  const bool verdict = transfer == Transfer::kDone && message.type == MessageType::kVerdict;
+  return verdict ? VerdictOf(message) : Ok();
+}
+
+void MeetingMember::Cancel(const Status& reason) {
+  if (socket_.valid()) SendVerdict(socket_.get(), reason);
+  socket_.reset();
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,86 @@
+#include "comm/backends/shm/meeting_messages.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+
+namespace collops::shm {
+namespace {
+
+constexpr size_t kFixedBytes = offsetof(MeetingMessage, text);
+
+}  // namespace
+
+// Only as much of the text as there is: a socket's buffer holds few full messages.
+Transfer SendMessage(int socket, const MeetingMessage& message, const std::vector<int>& fds) {
+  return Send(socket, &message, kFixedBytes + std::strlen(message.text) + 1, fds);
+}
+
+void SendVerdict(int socket, const Status& reason) {
+  MeetingMessage message;
+  message.type = MessageType::kVerdict;
+  message.code = reason.code();
+  reason.message().copy(message.text, sizeof(message.text) - 1);
+  (void)SendMessage(socket, message, {});
+}
+
+Status VerdictOf(const MeetingMessage& message) {
+  return Status(static_cast<ErrorCode>(message.code), message.text);
+}
+
+Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueFd>* fds) {
+  size_t received = 0;
+  const Transfer transfer = Receive(socket, message, sizeof(*message), &received, fds);
+  if (transfer != Transfer::kDone) return transfer;
+  const bool ours = received > kFixedBytes && message->magic == MeetingMessage::kMagic;
+  message->text[sizeof(message->text) - 1] = '\0';
+  return ours ? Transfer::kDone : Transfer::kClosed;
+}
+
+Status MakeOwnPeer(Peer* peer, UniqueFd* inbox) {
+  peer->pid = getpid();
+  RETURN_IF_ERROR(SocketPair(inbox, &peer->mailbox));
+  // Made by the rank of itself, so it works where its pid is not visible to the others. Kernels or
+  // sandboxes without it leave the mailbox's hang-up as the sign of its end.
+  peer->lifeline = OpenProcess(peer->pid);
+  return Ok();
+}
+
+std::vector<int> Descriptors(const Peer& peer) {
+  std::vector<int> fds = {peer.mailbox.get()};
+  if (peer.lifeline.valid()) fds.push_back(peer.lifeline.get());
+  return fds;
+}
+
+Peer PeerFrom(const MeetingMessage& message, std::vector<UniqueFd> fds) {
+  Peer peer;
+  peer.pid = message.pid;
+  if (!fds.empty()) peer.mailbox = std::move(fds[0]);
+  if (fds.size() > 1) peer.lifeline = std::move(fds[1]);
+  return peer;
+}
+
+std::string Describe(const CommunicatorSpec& spec, const JobIdentity& job) {
+  return Concat("comm_domain \"", spec.comm_domain, "\" of job ", job.id, " (", job.source, ")");
+}
+
+std::string RanksMissing(const std::bitset<kMaxRanks>& present, int rank_size) {
+  std::string list;
+  int missing = 0;
+  for (int r = 0; r < rank_size; ++r) {
+    if (present.test(static_cast<size_t>(r))) continue;
+    list += (missing++ > 0 ? ", " : " ") + std::to_string(r);
+  }
+  return (missing > 1 ? "ranks" : "rank") + list;
+}
+
+void PollSockets(const std::vector<int>& sockets) {
+  std::vector<pollfd> polled;
+  polled.reserve(sockets.size());
+  for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
+  (void)poll(polled.data(), polled.size(), kMeetingPollMs);
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/backends/shm/group.h"
+#include "comm/backends/shm/layout.h"
+#include "comm/backends/shm/socket.h"
+#include "comm/communicator.h"
+#include "comm/job.h"
+
+namespace collops::shm {
+
+// How often a waiting rank looks at its deadline and for Ctrl-C.
+constexpr int kMeetingPollMs = 50;
+
+enum class MessageType : int32_t {
+  kHello = 1,     // member -> leader: who I am; descriptors: my mailbox, my pidfd if there is one
+  kProgress = 2,  // leader -> member: who has come so far
+  kPeer = 3,      // leader -> member: one rank; descriptors: its mailbox, its pidfd
+  kWelcome = 4,   // leader -> member: all have come; descriptor: the segment
+  kVerdict = 5,   // either way: it ends here, `code` and `text` say why
+};
+
+struct MeetingMessage {
+  static constexpr uint32_t kMagic = 0x636f6c31;  // changes with the layout of the segment
+
+  uint32_t magic = kMagic;
+  MessageType type = MessageType::kHello;
+  int32_t rank = 0;
+  int32_t rank_size = 0;
+  int32_t pid = 0;
+  int32_t code = 0;
+  int64_t segment_bytes = 0;
+  std::bitset<kMaxRanks> present;
+  char text[kReasonBytes] = {};
+};
+
+Transfer SendMessage(int socket, const MeetingMessage& message, const std::vector<int>& fds);
+
+// Says a verdict; a closed socket or a full one is not worth an error here.
+void SendVerdict(int socket, const Status& reason);
+Status VerdictOf(const MeetingMessage& message);
+
+// kDone only for a whole message of ours.
+Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueFd>* fds);
+
+// This rank as its peers will know it, and the inbox behind its mailbox.
+Status MakeOwnPeer(Peer* peer, UniqueFd* inbox);
+std::vector<int> Descriptors(const Peer& peer);
+Peer PeerFrom(const MeetingMessage& message, std::vector<UniqueFd> fds);
+
+// "comm_domain "dp" of job X (COLLOPS_JOB_ID)"
+std::string Describe(const CommunicatorSpec& spec, const JobIdentity& job);
+// "rank 2", "ranks 1, 3"
+std::string RanksMissing(const std::bitset<kMaxRanks>& present, int rank_size);
+
+// Sleeps until one of the sockets has something or kMeetingPollMs have gone by.
+void PollSockets(const std::vector<int>& sockets);
+
+}  // namespace collops::shm

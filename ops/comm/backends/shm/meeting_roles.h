@@ -1,0 +1,87 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/backends/shm/meeting.h"
+#include "comm/backends/shm/meeting_messages.h"
+
+namespace collops::shm {
+
+// One who has come to a meeting and talks to the leader.
+class MeetingMember : public Meeting {
+ public:
+  MeetingMember(const CommunicatorSpec& spec, const JobIdentity& job, std::string name)
+      : spec_(spec), job_(job), name_(std::move(name)) {}
+  ~MeetingMember() override;
+
+  void Begin() override;
+  Status Complete(const Deadline& deadline, Group* group) override;
+  void Cancel(const Status& reason) override;
+
+  bool connected() const { return socket_.valid(); }
+  pid_t leader_pid() const { return leader_pid_; }
+  // Waits a moment for the leader's answer; an error is its verdict.
+  Status Listen();
+
+ private:
+  Status TryConnect();
+  Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
+  Status LeaderHungUp();
+  Status TimedOut(const Deadline& deadline) const;
+
+  CommunicatorSpec spec_;
+  JobIdentity job_;
+  std::string name_;
+  Peer self_;
+  UniqueFd inbox_;
+  UniqueFd socket_;
+  pid_t leader_pid_ = 0;
+  UniqueFd leader_process_;  // a pidfd, if its pid is visible here
+  std::bitset<kMaxRanks> present_;  // as the leader last said
+  bool welcome_ = false;
+
+};
+
+// Rank 0: listens, checks that the ranks fit together, introduces them to each other.
+class MeetingLeader : public Meeting {
+ public:
+  MeetingLeader(const CommunicatorSpec& spec, const JobIdentity& job, std::string name)
+      : spec_(spec), job_(job), name_(std::move(name)) {}
+  ~MeetingLeader() override;
+
+  void Begin() override;
+  Status Complete(const Deadline& deadline, Group* group) override;
+  void Cancel(const Status& reason) override;
+
+ private:
+  struct Guest {
+    UniqueFd socket;
+    int rank = -1;   // -1: not admitted
+    int claim = -1;  // the rank it said it is
+    Peer peer;
+  };
+
+  Status Gather(const Deadline& deadline);
+  Status Challenge(const Deadline& deadline);
+  void AcceptGuests();
+  Status Hear(Guest* guest);
+  Status Admit(Guest* guest, const MeetingMessage& hello);
+  void TellProgress();
+  void Linger(const Status& reason);
+  Status Introduce(const Deadline& deadline, Group* group);
+  Status SendTo(const Guest& guest, const MeetingMessage& message, const std::vector<int>& fds,
+                const Deadline& deadline);
+
+  CommunicatorSpec spec_;
+  JobIdentity job_;
+  std::string name_;
+  UniqueFd listener_;
+  Peer self_;
+  UniqueFd inbox_;
+  std::vector<Guest> guests_;
+  std::bitset<kMaxRanks> present_;
+  std::bitset<kMaxRanks> told_;
+};
+
+}  // namespace collops::shm

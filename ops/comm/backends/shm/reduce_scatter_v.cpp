@@ -1,0 +1,143 @@
+#include "comm/backends/shm/reduce_scatter_v.h"
+
+#include <limits>
+#include <vector>
+
+#include "comm/backends/shm/stage.h"
+#include "kernels/copy.h"
+#include "kernels/reduce.h"
+
+namespace collops::shm {
+namespace {
+
+// The smallest range that holds every slice.
+Range Hull(const ReduceScatterVCall& call, int size) {
+  Range hull{std::numeric_limits<int64_t>::max(), 0};
+  for (int r = 0; r < size; ++r) {
+    if (call.send_counts[r] == 0) continue;
+    hull.begin = std::min(hull.begin, call.sdispls[r]);
+    hull.end = std::max(hull.end, call.sdispls[r] + call.send_counts[r]);
+  }
+  return hull.end == 0 ? Range{0, 0} : hull;
+}
+
+// One rank's part in one call.
+class Reduction {
+ public:
+  Reduction(Exchange* exchange, const ReduceScatterVCall& call)
+      : exchange_(exchange),
+        endpoint_(exchange->endpoint()),
+        call_(call),
+        size_(endpoint_.size()),
+        element_bytes_(SizeOf(call.dtype)),
+        shape_(StageShape::LanePerPeer(size_)),
+        hull_(Hull(call, size_)),
+        sources_(static_cast<size_t>(size_)) {}
+
+  Input PeersInput() const {
+    return {X() + hull_.begin * element_bytes_, (hull_.end - hull_.begin) * element_bytes_};
+  }
+
+  Status Prepare();
+  Status Run();
+
+ private:
+  const std::byte* X() const { return static_cast<const std::byte*>(call_.x); }
+  int64_t SliceBytes(int rank) const { return call_.send_counts[rank] * element_bytes_; }
+  // A writer's lanes in its stage are numbered by reader, leaving itself out.
+  static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
+
+  bool CanReduce() const;
+  void ReduceChunk();
+
+  Exchange* exchange_;
+  Endpoint& endpoint_;
+  const ReduceScatterVCall& call_;
+  int size_;
+  int64_t element_bytes_;
+  StageShape shape_;
+  Range hull_;
+  std::vector<const std::byte*> sources_;  // this rank's slice on every rank; null: staged
+  std::vector<StageWriter> writers_;
+  std::vector<StageReader> readers_;
+  std::vector<const void*> chunk_sources_;
+  int64_t reduced_bytes_ = 0;
+};
+
+Status Reduction::Prepare() {
+  const int rank = endpoint_.rank();
+  const int64_t slice_offset = (call_.sdispls[rank] - hull_.begin) * element_bytes_;
+  for (int r = 0; r < size_ && SliceBytes(rank) > 0; ++r) {
+    const std::byte* data = PeersInput().data;
+    if (r != rank) RETURN_IF_ERROR(exchange_->PeerInput(r, PeersInput().bytes, &data));
+    if (data != nullptr) {
+      sources_[static_cast<size_t>(r)] = data + slice_offset;
+    } else {
+      readers_.emplace_back(&endpoint_, shape_, Lane(r, rank), r, SliceBytes(rank));
+    }
+  }
+  if (exchange_->own_source() != Source::kStage) return Ok();
+  RETURN_IF_ERROR(exchange_->ClaimStage());
+  for (int i = 1; i < size_; ++i) {
+    const int reader = (rank + i) % size_;
+    writers_.emplace_back(&endpoint_, shape_, Lane(rank, reader),
+                          X() + call_.sdispls[reader] * element_bytes_, SliceBytes(reader), reader,
+                          reader + 1);
+  }
+  return Ok();
+}
+
+bool Reduction::CanReduce() const {
+  return reduced_bytes_ < SliceBytes(endpoint_.rank()) &&
+         std::all_of(readers_.begin(), readers_.end(), [](const auto& r) { return r.CanRead(); });
+}
+
+// Reduces the next chunk of every source at once.
+void Reduction::ReduceChunk() {
+  const int64_t bytes =
+      std::min(shape_.chunk_bytes, SliceBytes(endpoint_.rank()) - reduced_bytes_);
+  chunk_sources_.clear();
+  auto reader = readers_.begin();
+  for (const std::byte* source : sources_) {
+    chunk_sources_.push_back(source != nullptr ? source + reduced_bytes_ : (reader++)->Chunk());
+  }
+  kernels::Reduce(static_cast<std::byte*>(call_.output) + reduced_bytes_, chunk_sources_.data(),
+                  size_, bytes / element_bytes_, call_.dtype, call_.op);
+  for (StageReader& used : readers_) used.Release();
+  reduced_bytes_ += bytes;
+}
+
+Status Reduction::Run() {
+  const int64_t slice_bytes = SliceBytes(endpoint_.rank());
+  const auto all_written = [&] {
+    return std::all_of(writers_.begin(), writers_.end(), [](const auto& w) { return w.Done(); });
+  };
+  const auto can_move = [&] {
+    return CanReduce() || std::any_of(writers_.begin(), writers_.end(),
+                                      [](const auto& w) { return w.CanWrite(); });
+  };
+  while (reduced_bytes_ < slice_bytes || !all_written()) {
+    RETURN_IF_ERROR(exchange_->Until(can_move));
+    for (StageWriter& writer : writers_) {
+      if (writer.CanWrite()) writer.WriteChunk();
+    }
+    if (CanReduce()) ReduceChunk();
+  }
+  kernels::Zero(static_cast<std::byte*>(call_.output) + slice_bytes,
+                call_.output_count * element_bytes_ - slice_bytes);
+  return Ok();
+}
+
+}  // namespace
+
+Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call, double timeout_s) {
+  Reduction reduction(exchange, call);
+  const CallInfo info{CallKind::kReduceScatterV, call.dtype,       call.op,     call.root,
+                      call.x_shape,              call.send_counts, call.sdispls};
+  RETURN_IF_ERROR(exchange->Begin(info, reduction.PeersInput(), timeout_s));
+  RETURN_IF_ERROR(reduction.Prepare());
+  RETURN_IF_ERROR(reduction.Run());
+  return exchange->End();
+}
+
+}  // namespace collops::shm

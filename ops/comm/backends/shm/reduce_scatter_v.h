@@ -1,0 +1,11 @@
+#pragma once
+
+#include "comm/backends/shm/exchange.h"
+#include "comm/call.h"
+
+namespace collops::shm {
+
+// Every rank reads its slice of all inputs where they lie and reduces it, in rank order.
+Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call, double timeout_s);
+
+}  // namespace collops::shm

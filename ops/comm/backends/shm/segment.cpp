@@ -1,0 +1,92 @@
+#include "comm/backends/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace collops::shm {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Status CheckForeign(int fd, int64_t bytes) {
+  struct stat info = {};
+  CHECK_ARG(fstat(fd, &info) == 0 && info.st_size == bytes && bytes > 0, ERROR_PEER_LOST,
+            "a peer handed over shared memory of ", info.st_size, " bytes, expected ", bytes);
+  // Without the seals its owner could shrink it under us, which is a SIGBUS.
+  CHECK_ARG((fcntl(fd, F_GET_SEALS) & kSeals) == kSeals, ERROR_PEER_LOST,
+            "a peer handed over shared memory that is not sealed in size");
+  return Ok();
+}
+
+}  // namespace
+
+class Segment::Mapping {
+ public:
+  Mapping(UniqueFd fd, void* data, int64_t bytes)
+      : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { munmap(data_, static_cast<size_t>(bytes_)); }
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+  void* data_;
+  int64_t bytes_;
+};
+
+void* Segment::data() const { return mapping_ == nullptr ? nullptr : mapping_->data(); }
+int64_t Segment::bytes() const { return mapping_ == nullptr ? 0 : mapping_->bytes(); }
+int Segment::fd() const { return mapping_ == nullptr ? -1 : mapping_->fd(); }
+
+Status Segment::Create(int64_t bytes, Segment* segment) {
+  UniqueFd fd(memfd_create("collops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  CHECK_ARG(fd.valid(), ERROR_OUT_OF_HOST_MEMORY,
+            "cannot create shared memory (memfd_create): ", std::strerror(errno));
+  // Allocated now, so that a full machine is an error here and not a SIGBUS in a call.
+  const int error = posix_fallocate(fd.get(), 0, bytes);
+  CHECK_ARG(error == 0, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
+            " bytes of shared memory: ", std::strerror(error));
+  CHECK_ARG(fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0, ERROR_RT_FAIL,
+            "cannot seal shared memory: ", std::strerror(errno));
+  return Adopt(std::move(fd), bytes, segment);
+}
+
+Status Segment::Map(UniqueFd fd, int64_t bytes, Segment* segment) {
+  RETURN_IF_ERROR(CheckForeign(fd.get(), bytes));
+  return Adopt(std::move(fd), bytes, segment);
+}
+
+// Finds this process's mapping of the file, or makes it.
+Status Segment::Adopt(UniqueFd fd, int64_t bytes, Segment* segment) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const mappings = new std::map<ino_t, std::weak_ptr<Mapping>>;
+  struct stat info = {};
+  CHECK_ARG(fstat(fd.get(), &info) == 0, ERROR_RT_FAIL,
+            "cannot look at shared memory: ", std::strerror(errno));
+  const std::lock_guard<std::mutex> lock(*mutex);
+  for (auto it = mappings->begin(); it != mappings->end();) {
+    it = it->second.expired() ? mappings->erase(it) : std::next(it);
+  }
+  std::weak_ptr<Mapping>& known = (*mappings)[info.st_ino];
+  segment->mapping_ = known.lock();
+  if (segment->mapping_ != nullptr) return Ok();
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
+                    fd.get(), 0);
+  CHECK_ARG(data != MAP_FAILED, ERROR_OUT_OF_HOST_MEMORY, "cannot map ", bytes,
+            " bytes of shared memory: ", std::strerror(errno));
+  segment->mapping_ = std::make_shared<Mapping>(std::move(fd), data, bytes);
+  known = segment->mapping_;
+  return Ok();
+}
+
+}  // namespace collops::shm

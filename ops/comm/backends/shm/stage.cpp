@@ -1,0 +1,87 @@
+#include "comm/backends/shm/stage.h"
+
+#include "kernels/copy.h"
+
+namespace collops::shm {
+namespace {
+
+constexpr int64_t kPageBytes = 4096;
+
+constexpr int64_t RoundDown(int64_t bytes, int64_t unit) { return bytes / unit * unit; }
+
+}  // namespace
+
+StageShape StageShape::LanePerPeer(int rank_size) {
+  const int64_t lanes = std::max(rank_size - 1, 1);
+  const int64_t lane_bytes = RoundDown(kStageBytes / lanes, kPageBytes);
+  return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes))};
+}
+
+// The counters are never reset: a call counts on from where the earlier ones stopped. ClaimStage
+// has waited for the readers, so the writer's own count is theirs too.
+StageWriter::StageWriter(Endpoint* endpoint, StageShape shape, int lane, const void* source,
+                         int64_t bytes, int first_reader, int end_reader)
+    : endpoint_(endpoint),
+      shape_(shape),
+      lane_(endpoint->layout().stage(endpoint->rank()) + lane * shape.lane_bytes),
+      source_(static_cast<const std::byte*>(source)),
+      bytes_(bytes),
+      first_reader_(first_reader),
+      end_reader_(end_reader),
+      num_chunks_(NumChunks(bytes, shape.chunk_bytes)) {}
+
+bool StageWriter::CanWrite() const {
+  if (Done()) return false;
+  bool room = true;
+  ForEachReader([&](int r) {
+    const Layout& layout = endpoint_->layout();
+    const uint64_t produced =
+        layout.produced(endpoint_->rank(), r).count.load(std::memory_order_relaxed);
+    const uint64_t consumed =
+        layout.consumed(endpoint_->rank(), r).count.load(std::memory_order_acquire);
+    room = room && produced - consumed < static_cast<uint64_t>(shape_.num_slots());
+  });
+  return room;
+}
+
+void StageWriter::WriteChunk() {
+  const int64_t begin = written_ * shape_.chunk_bytes;
+  const int64_t slot = written_ % shape_.num_slots();
+  kernels::Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
+                std::min(shape_.chunk_bytes, bytes_ - begin));
+  ++written_;
+  ForEachReader([&](int r) {
+    ChunkSignal& signal = endpoint_->layout().produced(endpoint_->rank(), r);
+    signal.count.store(signal.count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    endpoint_->Ring(r);
+  });
+}
+
+StageReader::StageReader(Endpoint* endpoint, StageShape shape, int lane, int writer, int64_t bytes)
+    : endpoint_(endpoint),
+      shape_(shape),
+      lane_(endpoint->layout().stage(writer) + lane * shape.lane_bytes),
+      writer_(writer),
+      bytes_(bytes),
+      num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
+      base_(endpoint->layout().consumed(writer, endpoint->rank()).count.load(
+          std::memory_order_relaxed)) {}
+
+bool StageReader::CanRead() const {
+  if (Done()) return false;
+  const ChunkSignal& signal = endpoint_->layout().produced(writer_, endpoint_->rank());
+  return signal.count.load(std::memory_order_acquire) - base_ > static_cast<uint64_t>(read_);
+}
+
+const std::byte* StageReader::Chunk() const {
+  return lane_ + (read_ % shape_.num_slots()) * shape_.chunk_bytes;
+}
+
+void StageReader::Release() {
+  ++read_;
+  ChunkSignal& signal = endpoint_->layout().consumed(writer_, endpoint_->rank());
+  signal.count.store(base_ + static_cast<uint64_t>(read_), std::memory_order_release);
+  endpoint_->Ring(writer_);
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/backends/shm/exchange.h"
+
+namespace collops::shm {
+
+// How a rank's stage is used in one call: cut into lanes, each a ring of chunks. An AllGatherV has
+// one lane that everybody reads, a ReduceScatterV one per peer. Equal on every rank.
+struct StageShape {
+  int64_t lane_bytes;
+  int64_t chunk_bytes;
+  int64_t num_slots() const { return lane_bytes / chunk_bytes; }
+
+  static StageShape OneLane() { return {kStageBytes, kChunkBytes}; }
+  static StageShape LanePerPeer(int rank_size);
+};
+
+inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
+  return (bytes + chunk_bytes - 1) / chunk_bytes;
+}
+
+// Writes one lane of this rank's stage, chunk by chunk, never ahead of its readers by more than
+// the lane holds. Lives during one call, after Exchange::ClaimStage.
+class StageWriter {
+ public:
+  // Readers are the ranks [first_reader, end_reader) but this one.
+  StageWriter(Endpoint* endpoint, StageShape shape, int lane, const void* source, int64_t bytes,
+              int first_reader, int end_reader);
+
+  bool Done() const { return written_ == num_chunks_; }
+  bool CanWrite() const;
+  void WriteChunk();
+
+ private:
+  template <typename Visit>
+  void ForEachReader(Visit&& visit) const {
+    for (int r = first_reader_; r < end_reader_; ++r) {
+      if (r != endpoint_->rank()) visit(r);
+    }
+  }
+
+  Endpoint* endpoint_;
+  StageShape shape_;
+  std::byte* lane_;
+  const std::byte* source_;
+  int64_t bytes_;
+  int first_reader_;
+  int end_reader_;
+  int64_t num_chunks_;
+  int64_t written_ = 0;
+};
+
+// Reads the lane that a peer writes for this rank. Lives during one call.
+class StageReader {
+ public:
+  StageReader(Endpoint* endpoint, StageShape shape, int lane, int writer, int64_t bytes);
+
+  int writer() const { return writer_; }
+  bool Done() const { return read_ == num_chunks_; }
+  bool CanRead() const;
+  // The next chunk: where it lies, and its range of the whole.
+  const std::byte* Chunk() const;
+  int64_t begin() const { return read_ * shape_.chunk_bytes; }
+  int64_t end() const { return std::min(bytes_, begin() + shape_.chunk_bytes); }
+  void Release();
+
+ private:
+  Endpoint* endpoint_;
+  StageShape shape_;
+  const std::byte* lane_;
+  int writer_;
+  int64_t bytes_;
+  int64_t num_chunks_;
+  uint64_t base_;  // chunks read from this writer in earlier calls
+  int64_t read_ = 0;
+};
+
+}  // namespace collops::shm

@@ -1,0 +1,73 @@
+#include "comm/backends/shm/window_table.h"
+
+#include <algorithm>
+
+namespace collops::shm {
+
+class WindowTable::OwnedWindow : public Window {
+ public:
+  OwnedWindow(std::shared_ptr<WindowTable> table, uint32_t id, Segment segment)
+      : table_(std::move(table)), id_(id), segment_(std::move(segment)) {}
+  ~OwnedWindow() override { table_->Remove(id_); }
+
+  void* data() const override { return segment_.data(); }
+  int64_t bytes() const override { return segment_.bytes(); }
+
+ private:
+  std::shared_ptr<WindowTable> table_;
+  uint32_t id_;
+  Segment segment_;
+};
+
+Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window) {
+  Segment segment;
+  RETURN_IF_ERROR(Segment::Create(std::max<int64_t>(bytes, 1), &segment));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint32_t id = next_id_++;
+  entries_.push_back({id, static_cast<const std::byte*>(segment.data()), segment.bytes(),
+                      segment.fd(), false});
+  *window = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
+  return Ok();
+}
+
+bool WindowTable::Find(const void* data, int64_t bytes, WindowSpot* spot) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Entry& entry : entries_) {
+    const int64_t offset = static_cast<const std::byte*>(data) - entry.data;
+    if (offset < 0 || offset > entry.bytes || bytes > entry.bytes - offset) continue;
+    *spot = {entry.id, offset};
+    return true;
+  }
+  return false;
+}
+
+bool WindowTable::HasNews(uint32_t id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !retired_.empty() || std::any_of(entries_.begin(), entries_.end(), [id](const Entry& entry) {
+    return entry.id == id && !entry.announced;
+  });
+}
+
+WindowTable::News WindowTable::TakeNews(uint32_t id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  News news;
+  news.retired.swap(retired_);
+  for (Entry& entry : entries_) {
+    if (entry.id != id || entry.announced) continue;
+    entry.announced = true;
+    news.announce = true;
+    news.fd = entry.fd;
+    news.bytes = entry.bytes;
+  }
+  return news;
+}
+
+void WindowTable::Remove(uint32_t id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                  [id](const Entry& candidate) { return candidate.id == id; });
+  if (entry->announced) retired_.push_back(id);
+  entries_.erase(entry);
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/backends/shm/segment.h"
+#include "comm/window.h"
+#include "core/status.h"
+
+namespace collops::shm {
+
+// Where an input lies in one of this rank's windows.
+struct WindowSpot {
+  uint32_t id = 0;
+  int64_t offset = 0;
+};
+
+// The windows of one rank. A window may be freed by any thread at any time and signs off here, so
+// the table is shared with its windows. Thread-safe; waits for no one.
+class WindowTable : public std::enable_shared_from_this<WindowTable> {
+ public:
+  Status Allocate(int64_t bytes, std::shared_ptr<Window>* window);
+
+  // Whether [data, data + bytes) lies in a window.
+  bool Find(const void* data, int64_t bytes, WindowSpot* spot) const;
+
+  // What the peers are yet to be told before a call that uses window `id` (0: none): the window
+  // itself, and those they may unmap. Each piece is handed out once.
+  bool HasNews(uint32_t id) const;
+  struct News {
+    bool announce = false;
+    int fd = -1;
+    int64_t bytes = 0;
+    std::vector<uint32_t> retired;
+  };
+  News TakeNews(uint32_t id);
+
+ private:
+  class OwnedWindow;
+  struct Entry {
+    uint32_t id;
+    const std::byte* data;
+    int64_t bytes;
+    int fd;
+    bool announced;
+  };
+
+  void Remove(uint32_t id);
+
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> retired_;
+  uint32_t next_id_ = 1;
+};
+
+}  // namespace collops::shm

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/tensor.h"
+
+namespace collops {
+
+// What a call is, as the ranks compare it in their first signal.
+enum class CallKind : int32_t {
+  kBarrier = 0,
+  kAllGatherV = 1,
+  kReduceScatterV = 2,
+  kSizeExchange = 3,  // an AllGatherV of the plain level that only tells the ranks' sizes
+  kSplit = 4,         // an AllGatherV of what each rank asks of Split
+};
+
+// The operator's name for messages.
+const char* Name(CallKind kind);
+
+// Elements [begin, end).
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+// One AllGatherV: block r of `output` = x of rank r. The pointers in it stay valid during the call.
+struct AllGatherVCall {
+  CallKind kind = CallKind::kAllGatherV;
+  DType dtype = DType::kUndefined;
+  int32_t root = 0;
+  const void* x = nullptr;  // recv_counts[rank] elements; may be the own block of `output`
+  void* output = nullptr;
+  const int64_t* recv_counts = nullptr;  // rank_size, equal on every rank
+  const int64_t* rdispls = nullptr;      // rank_size, equal on every rank
+  const Range* gaps = nullptr;           // what no block covers: set to zero
+  int64_t num_gaps = 0;
+  void* stream = nullptr;
+};
+
+// One ReduceScatterV: output = reduction, in rank order, of every rank's slice `rank` of x.
+struct ReduceScatterVCall {
+  DType dtype = DType::kUndefined;
+  ReduceOp op = ReduceOp::kSum;
+  int32_t root = 0;
+  const void* x = nullptr;
+  Shape x_shape;  // equal on every rank
+  void* output = nullptr;
+  int64_t output_count = 0;              // elements; those past send_counts[rank] are set to zero
+  const int64_t* send_counts = nullptr;  // rank_size, equal on every rank
+  const int64_t* sdispls = nullptr;      // rank_size, equal on every rank
+  void* stream = nullptr;
+};
+
+}  // namespace collops

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/call.h"
+#include "comm/window.h"
+#include "core/status.h"
+
+namespace collops {
+
+// ATB's CommMode: whether the ranks are processes, or threads of one process.
+enum CommMode : int {
+  COMM_UNDEFINED = -1,
+  COMM_MULTI_PROCESS = 0,
+  COMM_MULTI_THREAD = 1,
+};
+
+// What a communicator is asked to be.
+struct CommunicatorSpec {
+  std::string backend;
+  std::string comm_domain;
+  int rank = 0;
+  int rank_size = 0;
+  CommMode comm_mode = COMM_MULTI_PROCESS;
+  double timeout_s = 300.0;
+};
+
+// A group of ranks and how bytes move between them; a backend derives from it. Shared by the
+// operations of a comm_domain, owned by the registry. Not thread-safe: a second thread inside a
+// call gets an error; Abort() alone may be called from anywhere. Every call waits for all ranks, at
+// most timeout_s. After an error other than a refusal it refuses calls (`failed()`).
+class Communicator {
+ public:
+  explicit Communicator(CommunicatorSpec spec) : spec_(std::move(spec)) {}
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  int rank() const { return spec_.rank; }
+  int size() const { return spec_.rank_size; }
+  const CommunicatorSpec& spec() const { return spec_; }
+  double timeout_s() const { return spec_.timeout_s; }
+  void set_timeout_s(double timeout_s) { spec_.timeout_s = timeout_s; }
+
+  // Completes first contact: waits until every rank is there.
+  virtual Status Connect() = 0;
+
+  // Ok, or why this backend cannot run such a call.
+  virtual Status Supports(CallKind kind, DType dtype, ReduceOp op) const = 0;
+
+  virtual Status AllGatherV(const AllGatherVCall& call) = 0;
+  virtual Status ReduceScatterV(const ReduceScatterVCall& call) = 0;
+  virtual Status Barrier() = 0;
+
+  // Makes a communicator of the ranks with the same color, numbered by key and then by rank here.
+  // Every rank calls it; one with a negative color takes part and gets null.
+  virtual Status Split(int color, int key, std::shared_ptr<Communicator>* part);
+
+  // Takes part in the next call with a refusal: the others get `reason`'s message at once.
+  virtual Status Refuse(CallKind kind, const Status& reason) = 0;
+
+  // Memory that peers read in place. Local; an error where the backend has no windows.
+  virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
+
+  // Ends every call of every rank with ERROR_ABORTED.
+  virtual void Abort(const std::string& reason) = 0;
+
+  // Leaves the group; the others learn `reason` when they next wait for this rank.
+  virtual void Close(const std::string& reason) = 0;
+
+  // True after Close() or an error that ended the group; the registry then makes a new one.
+  virtual bool failed() const = 0;
+
+ private:
+  CommunicatorSpec spec_;
+};
+
+}  // namespace collops

@@ -1,0 +1,142 @@
+#include "comm/job.h"
+
+#include <charconv>
+#include <mutex>
+
+#include "comm/process_ancestor.h"
+#include "core/env.h"
+
+namespace collops {
+namespace {
+
+constexpr const char* kJobIdRule =
+    " to a text that is the same in all ranks of the job and differs from other jobs on this host";
+
+// A whole decimal number in [0, limit); -1 for anything else.
+int64_t ParseNumber(const std::string& text, int64_t limit) {
+  int64_t number = -1;
+  const char* end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, number);
+  if (result.ec != std::errc() || result.ptr != end) return -1;
+  return number >= 0 && number < limit ? number : -1;
+}
+
+bool IsSet(const char* variable) {
+  return !GetVariable(variable).empty();
+}
+
+bool InTorchrun() {
+  return IsSet("TORCHELASTIC_RUN_ID");
+}
+
+// Batch scripts and salloc's shell have SLURM_PROCID and SLURM_NTASKS too but are no ranks: they
+// have no step, or one of the four numbers that Slurm keeps for itself at the end of 32 bits.
+bool InSlurmStep() {
+  constexpr int64_t kFirstReserved = 0xfffffff0;
+  return IsSet("SLURM_JOB_ID") && ParseNumber(GetVariable("SLURM_STEP_ID"), kFirstReserved) >= 0;
+}
+
+bool Always() {
+  return true;
+}
+
+struct RankVariables {
+  const char* launcher;
+  const char* rank;
+  const char* rank_size;
+  bool (*applies)();
+};
+
+// In the order of the job's rules, but PMI before Slurm: where Intel MPI or MPICH start their
+// proxies with srun, SLURM_PROCID numbers the proxies and PMI_RANK the ranks.
+constexpr RankVariables kRankVariables[] = {
+    {"run_ranks", "COLLOPS_RANK", "COLLOPS_RANK_SIZE", Always},
+    {"torchrun", "RANK", "WORLD_SIZE", InTorchrun},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", Always},
+    {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", Always},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", InSlurmStep},
+};
+
+struct ProcessFamily {
+  std::mutex mutex;
+  std::string id;
+};
+
+// Never destroyed: communicators are still closed while static objects go.
+ProcessFamily& Family() {
+  static ProcessFamily* const family = new ProcessFamily;
+  return *family;
+}
+
+// Parts that hold no slash come first, so two different lists never give the same text.
+std::string TorchrunId() {
+  return Concat("torchrun/", GetVariable("MASTER_ADDR"), "/", GetVariable("MASTER_PORT"), "/",
+                GetVariable("TORCHELASTIC_RESTART_COUNT"), "/", GetVariable("TORCHELASTIC_RUN_ID"));
+}
+
+Status FromAncestor(JobIdentity* identity) {
+  ProcessId ancestor;
+  // The process family would be no way out here: under MPI every rank has its own.
+  CHECK_ARG(NearestAncestorWithout("PMI_RANK", &ancestor), ERROR_INVALID_PARAM,
+            "MPICH and Intel MPI do not name the job, and the process that started this rank is "
+            "gone or lies outside this container: set COLLOPS_JOB_ID",
+            kJobIdRule);
+  *identity = {Concat("ancestor/", ancestor.pid, "/", ancestor.start_ticks),
+               Concat("MPICH or Intel MPI (ancestor process ", ancestor.pid, ")")};
+  return Ok();
+}
+
+bool FromFamily(JobIdentity* identity) {
+  const std::lock_guard<std::mutex> lock(Family().mutex);
+  if (Family().id.empty()) return false;
+  *identity = {"family/" + Family().id, "the process family"};
+  return true;
+}
+
+}  // namespace
+
+Launcher DetectLauncher() {
+  for (const RankVariables& row : kRankVariables) {
+    if (!IsSet(row.rank) || !row.applies()) continue;
+    constexpr int64_t kLimit = int64_t{1} << 31;
+    Launcher launcher;
+    launcher.name = row.launcher;
+    launcher.rank = static_cast<int>(ParseNumber(GetVariable(row.rank), kLimit));
+    launcher.rank_size = static_cast<int>(ParseNumber(GetVariable(row.rank_size), kLimit));
+    return launcher;
+  }
+  return {};
+}
+
+Status FindJobIdentity(JobIdentity* identity) {
+  if (IsSet("COLLOPS_JOB_ID")) {
+    *identity = {"job/" + GetVariable("COLLOPS_JOB_ID"), "COLLOPS_JOB_ID"};
+    return Ok();
+  }
+  if (InTorchrun()) {
+    *identity = {TorchrunId(), "torchrun (TORCHELASTIC_RUN_ID)"};
+    return Ok();
+  }
+  if (IsSet("PMIX_NAMESPACE")) {
+    *identity = {"pmix/" + GetVariable("PMIX_NAMESPACE"), "Open MPI (PMIX_NAMESPACE)"};
+    return Ok();
+  }
+  if (InSlurmStep()) {
+    *identity = {Concat("slurm/", GetVariable("SLURM_JOB_ID"), "/", GetVariable("SLURM_STEP_ID")),
+                 "Slurm (SLURM_JOB_ID and SLURM_STEP_ID)"};
+    return Ok();
+  }
+  if (IsSet("PMI_RANK")) return FromAncestor(identity);
+  if (FromFamily(identity)) return Ok();
+  return Error(ERROR_INVALID_PARAM,
+               "no launcher says which job this process belongs to: start the ranks with "
+               "collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_JOB_ID",
+               kJobIdRule);
+}
+
+void SetProcessFamily(const std::string& id) {
+  const std::lock_guard<std::mutex> lock(Family().mutex);
+  Family().id = id;
+}
+
+}  // namespace collops

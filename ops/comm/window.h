@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+namespace collops {
+
+// Memory of one rank that its peers read in place, so a collective on it copies each byte once.
+// Handed out by Communicator::AllocateWindow and shared by everyone who holds a pointer to it: it
+// outlives the communicator's Close(). Peers map it when a call first uses it.
+class Window {
+ public:
+  Window() = default;
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  virtual ~Window() = default;
+
+  virtual void* data() const = 0;
+  virtual int64_t bytes() const = 0;
+};
+
+}  // namespace collops

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+
+namespace collops {
+
+// Element types. The numbers are aclDataType's, so that they mean the same in JSON and on an NPU.
+enum class DType : int32_t {
+  kUndefined = -1,
+  kFloat32 = 0,
+  kFloat16 = 1,
+  kInt8 = 2,
+  kInt32 = 3,
+  kUInt8 = 4,
+  kInt16 = 6,
+  kUInt16 = 7,
+  kUInt32 = 8,
+  kInt64 = 9,
+  kUInt64 = 10,
+  kFloat64 = 11,
+  kBool = 12,
+  kComplex64 = 16,
+  kComplex128 = 17,
+  kBFloat16 = 27,
+};
+
+// Memory layouts. The numbers are aclFormat's; the operators here take kND alone.
+enum class Format : int32_t {
+  kUndefined = -1,
+  kNCHW = 0,
+  kNHWC = 1,
+  kND = 2,
+  kNC1HWC0 = 3,
+  kFractalZ = 4,
+  kHWCN = 16,
+  kNDHWC = 27,
+  kFractalNZ = 29,
+  kNCDHW = 30,
+  kNDC1HWC0 = 32,
+};
+
+// Reductions; the struct field `reduceType` names them "sum", "max", "min"; the plain level has all.
+enum class ReduceOp : int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
+
+// Bytes of one element; 0 for kUndefined.
+int64_t SizeOf(DType dtype);
+
+// numpy's name of the type ("float32", "bfloat16", ...); "undefined" for kUndefined.
+const char* Name(DType dtype);
+
+// The format's name in lower case ("nd", "nhwc", ...).
+const char* Name(Format format);
+
+// "sum", "prod", "max", "min" or "avg".
+const char* Name(ReduceOp op);
+
+// The inverse of Name; false and no change when the name is unknown.
+bool ParseDType(const char* name, DType* dtype);
+bool ParseFormat(const char* name, Format* format);
+bool ParseReduceOp(const char* name, ReduceOp* op);
+
+bool IsFloating(DType dtype);
+
+}  // namespace collops

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace collops {
+
+// Grows by one in every child that fork() makes. What was made in another generation belongs to the
+// parent process: the child must neither use it nor tell peers that it is gone.
+uint64_t ForkGeneration();
+
+}  // namespace collops

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace collops {
+
+constexpr int kMaxDims = 8;
+
+// Sizes of up to eight dimensions. `num_dims` may be larger for a tensor that the checks will
+// refuse; only the first eight sizes are kept then.
+struct Shape {
+  int64_t dims[kMaxDims] = {};
+  int num_dims = 0;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes);
+  static Shape From(const int64_t* sizes, int num_dims);
+
+  int64_t operator[](int i) const { return dims[i]; }
+  bool operator==(const Shape& other) const;
+  bool operator!=(const Shape& other) const { return !(*this == other); }
+};
+
+// "[2, 3]"
+std::string ToString(const Shape& shape);
+
+struct TensorDesc {
+  DType dtype = DType::kUndefined;
+  Format format = Format::kND;
+  Shape shape;
+
+  bool operator==(const TensorDesc& other) const;
+  bool operator!=(const TensorDesc& other) const { return !(*this == other); }
+};
+
+// Elements; valid for a desc that has passed the checks (no overflow up to 256 GB).
+int64_t Numel(const Shape& shape);
+int64_t NumBytes(const TensorDesc& desc);
+
+enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kNpu = 2, kOther = 3 };
+
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  int index = 0;
+  bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
+};
+
+// "cpu", "cuda:1", "npu:0"
+std::string ToString(const Device& device);
+
+// A tensor somebody else owns: what it is, where it lies, and what the checks need to know of it.
+// `data` may be null when the tensor is empty.
+struct TensorView {
+  TensorDesc desc;
+  void* data = nullptr;
+  Device device;
+  bool contiguous = true;
+  bool read_only = false;
+  bool foreign_endian = false;
+};
+
+// ATB's name for the tensors of one call.
+struct VariantPack {
+  std::vector<TensorView> inputs;
+  std::vector<TensorView> outputs;
+};
+
+}  // namespace collops

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "operators/collective_operation.h"
+
+namespace collops {
+
+// output.flat[rdispls[r] : rdispls[r] + recvCounts[r]] = x of rank r, for every rank r; every other
+// element of the output is zero. Inputs: x, sendCount, recvCounts, rdispls, y.
+class AllGatherV : public CollectiveOperation {
+ public:
+  AllGatherV(std::shared_ptr<Communicator> communicator, int root);
+
+ protected:
+  TensorDesc DescribeOutput(const std::vector<TensorDesc>& inputs) const override;
+  Status CheckCounts(const std::vector<TensorDesc>& inputs, const TensorDesc& output,
+                     const Counts& counts) const override;
+  Status CheckSupport(DType dtype) const override;
+  void Complete(Plan* plan) const override;
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
+
+ private:
+  int root_;
+};
+
+}  // namespace collops

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/status.h"
+
+namespace collops {
+
+// Keeps the order of the keys, so that the text lists the fields in the struct's order.
+using Json = nlohmann::ordered_json;
+
+// One value of a param struct as JSON and back: a pair of functions per C++ type. `where` names the
+// value in messages ("AllGatherVParam: rankSize"). A null written means that the key is left out.
+
+Json WriteJson(bool value);
+Json WriteJson(const std::string& value);
+Json WriteJson(const std::vector<int64_t>& values);
+Json WriteJson(const void* handle);  // never written: it means nothing in another process
+
+Status ReadJson(const Json& json, const std::string& where, bool* value);
+Status ReadJson(const Json& json, const std::string& where, std::string* value);
+Status ReadJson(const Json& json, const std::string& where, std::vector<int64_t>* values);
+Status ReadJson(const Json& json, const std::string& where, void** handle);
+
+Status ReadInteger(const Json& json, const std::string& where, int64_t lowest, int64_t highest,
+                   int64_t* value);
+
+// Reserved bytes: written only when they hold something, and then refused by whoever reads them.
+Json WriteReserved(const uint8_t* bytes, size_t size);
+Status ReadReserved(const Json& json, const std::string& where, size_t size);
+
+// Integers up to 64 bits and, as their numbers, enums.
+template <typename T>
+using IfNumber =
+    std::enable_if_t<(std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_enum_v<T>>;
+
+template <typename T, typename = IfNumber<T>>
+Json WriteJson(T value) {
+  return static_cast<int64_t>(value);
+}
+
+template <typename T, bool kIsEnum = std::is_enum_v<T>>
+struct NumberOf {
+  using Type = T;
+};
+template <typename T>
+struct NumberOf<T, true> {
+  using Type = std::underlying_type_t<T>;
+};
+
+template <typename T, typename = IfNumber<T>>
+Status ReadJson(const Json& json, const std::string& where, T* value) {
+  using Limits = std::numeric_limits<typename NumberOf<T>::Type>;
+  int64_t number = 0;
+  RETURN_IF_ERROR(ReadInteger(json, where, Limits::min(), Limits::max(), &number));
+  *value = static_cast<T>(number);
+  return Ok();
+}
+
+template <size_t kSize>
+Json WriteJson(const uint8_t (&bytes)[kSize]) {
+  return WriteReserved(bytes, kSize);
+}
+
+template <size_t kSize>
+Status ReadJson(const Json& json, const std::string& where, uint8_t (*)[kSize]) {
+  return ReadReserved(json, where, kSize);
+}
+
+}  // namespace collops

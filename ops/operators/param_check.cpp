@@ -1,0 +1,131 @@
+#include "operators/param_check.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+namespace collops {
+namespace {
+
+constexpr size_t kMaxCommDomain = 128;
+
+struct Engine {
+  const char* name;
+  DeviceKind device;
+};
+
+constexpr Engine kEngines[] = {
+    {"hccl", DeviceKind::kNpu}, {"nccl", DeviceKind::kCuda}, {"cuda", DeviceKind::kCuda},
+    {"shm", DeviceKind::kCpu},  {"ucx", DeviceKind::kCpu},
+};
+
+const Engine* FindEngine(const std::string& name) {
+  const auto engine = std::find_if(std::begin(kEngines), std::end(kEngines),
+                                   [&name](const Engine& e) { return name == e.name; });
+  return engine == std::end(kEngines) ? nullptr : engine;
+}
+
+template <typename Param>
+Status CheckReserved(const char* op, const Param& param) {
+  for (size_t i = 0; i < std::size(param.rsv); ++i) {
+    CHECK_ARG(param.rsv[i] == 0, ERROR_INVALID_PARAM, op, ": rsv[", i,
+              "] is reserved, it must be 0", ", got ", static_cast<int>(param.rsv[i]));
+  }
+  return Ok();
+}
+
+Status CheckBackend(const char* op, const std::string& backend) {
+  const bool is_lcal = backend == "lccl" || backend == "lcoc" || backend == "mc2";
+  CHECK_ARG(
+      !is_lcal, ERROR_INVALID_PARAM, op, ": backend \"", backend,
+      "\" does not run this operator (nor does it in ATB); pass \"hccl\", \"nccl\", \"cuda\", ",
+      "\"shm\" or \"ucx\"");
+  CHECK_ARG(IsEngine(backend), ERROR_INVALID_PARAM, op, ": unknown backend \"", backend,
+            "\"; pass \"hccl\", \"nccl\", \"cuda\", \"shm\" or \"ucx\"");
+  return Ok();
+}
+
+// A communicator of the caller's knows its size, so 0 means "as it says" then.
+template <typename Param>
+Status CheckRankSize(const char* op, const Param& param) {
+  if (param.hcclComm != nullptr && param.rankSize == 0) return Ok();
+  CHECK_ARG(param.rankSize >= 2, ERROR_INVALID_PARAM, op, ": rankSize must be >= 2, got ",
+            param.rankSize);
+  return Ok();
+}
+
+Status CheckReduceType(const char* op, const std::string& reduce_type) {
+  CHECK_ARG(reduce_type == "sum" || reduce_type == "max" || reduce_type == "min",
+            ERROR_INVALID_PARAM, op, ": reduceType must be \"sum\", \"max\" or \"min\", got \"",
+            reduce_type, "\"");
+  return Ok();
+}
+
+Status CheckRankTableFile(const char* op, const std::string& path) {
+  if (path.empty()) return Ok();
+  struct stat info = {};
+  CHECK_ARG(stat(path.c_str(), &info) == 0, ERROR_INVALID_PARAM, op, ": rankTableFile \"", path,
+            "\": ", std::strerror(errno));
+  CHECK_ARG(S_ISREG(info.st_mode), ERROR_INVALID_PARAM, op, ": rankTableFile \"", path,
+            "\" is not a regular file");
+  return Ok();
+}
+
+// What ATB checks for every communication operator.
+template <typename Param>
+Status CheckDistributed(const char* op, const Param& param) {
+  CHECK_ARG(param.commMode == COMM_MULTI_PROCESS || param.commMode == COMM_MULTI_THREAD,
+            ERROR_INVALID_PARAM, op, ": commMode must be 0 (COMM_MULTI_PROCESS) or 1 ",
+            "(COMM_MULTI_THREAD), got ", static_cast<int>(param.commMode));
+  CHECK_ARG(param.commDomain.size() <= kMaxCommDomain, ERROR_INVALID_PARAM, op, ": commDomain has ",
+            param.commDomain.size(), " characters, the limit is ", kMaxCommDomain);
+  RETURN_IF_ERROR(CheckRankTableFile(op, param.rankTableFile));
+  if (param.rankSize == 0) return Ok();  // ranks are checked against the communicator
+  if (param.rank != -1) RETURN_IF_ERROR(CheckRank(op, param.rank, param.rankSize, ""));
+  return CheckRankRoot(op, param.rankRoot, param.rankSize);
+}
+
+}  // namespace
+
+bool IsEngine(const std::string& backend) {
+  return FindEngine(backend) != nullptr;
+}
+
+DeviceKind DeviceOfBackend(const std::string& backend) {
+  const Engine* engine = FindEngine(backend);
+  return engine == nullptr ? DeviceKind::kCpu : engine->device;
+}
+
+Status CheckRank(const char* op, int rank, int rank_size, const std::string& source) {
+  CHECK_ARG(rank >= 0 && rank < rank_size, ERROR_INVALID_PARAM, op, ": rank", source,
+            " must be in [0, ", rank_size, "), got ", rank);
+  return Ok();
+}
+
+Status CheckRankRoot(const char* op, int rank_root, int rank_size) {
+  CHECK_ARG(rank_root >= 0 && rank_root < rank_size, ERROR_INVALID_PARAM, op,
+            ": rankRoot must be in [0, ", rank_size, "), got ", rank_root);
+  return Ok();
+}
+
+Status CheckParam(const AllGatherVParam& param) {
+  constexpr const char* kOp = "AllGatherV";
+  RETURN_IF_ERROR(CheckReserved(kOp, param));
+  RETURN_IF_ERROR(CheckBackend(kOp, param.backend));
+  RETURN_IF_ERROR(CheckRankSize(kOp, param));
+  return CheckDistributed(kOp, param);
+}
+
+Status CheckParam(const ReduceScatterVParam& param) {
+  constexpr const char* kOp = "ReduceScatterV";
+  RETURN_IF_ERROR(CheckReserved(kOp, param));
+  RETURN_IF_ERROR(CheckBackend(kOp, param.backend));
+  RETURN_IF_ERROR(CheckRankSize(kOp, param));
+  RETURN_IF_ERROR(CheckReduceType(kOp, param.reduceType));
+  return CheckDistributed(kOp, param);
+}
+
+}  // namespace collops

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "core/status.h"
+#include "core/tensor.h"
+#include "operators/params.h"
+
+namespace collops {
+
+// The creation line of the contract's table: whether a struct is one that an operator takes, judged
+// by the struct alone, in ATB's order. A rank of -1 passes: who says the rank is found later.
+Status CheckParam(const AllGatherVParam& param);
+Status CheckParam(const ReduceScatterVParam& param);
+
+// rank or rankRoot outside [0, rank_size). `source` tells where a rank comes from that the struct
+// did not say, else it is empty.
+Status CheckRank(const char* operation, int rank, int rank_size, const std::string& source);
+Status CheckRankRoot(const char* operation, int rank_root, int rank_size);
+
+// Whether the name is an engine that can run these operators, here or elsewhere.
+bool IsEngine(const std::string& backend);
+
+// Where an engine's tensors lie; the CPU for a name that is none.
+DeviceKind DeviceOfBackend(const std::string& backend);
+
+}  // namespace collops

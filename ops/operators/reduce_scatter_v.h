@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "operators/collective_operation.h"
+
+namespace collops {
+
+// output.flat[:recvCount] = x.flat[sdispls[rank] : sdispls[rank] + recvCount] reduced over the
+// ranks in rank order; the rest of the output is zero. Inputs: x, sendCounts, sdispls, recvCount,
+// y.
+class ReduceScatterV : public CollectiveOperation {
+ public:
+  ReduceScatterV(std::shared_ptr<Communicator> communicator, int root, ReduceOp op);
+
+ protected:
+  TensorDesc DescribeOutput(const std::vector<TensorDesc>& inputs) const override;
+  Status CheckCounts(const std::vector<TensorDesc>& inputs, const TensorDesc& output,
+                     const Counts& counts) const override;
+  Status CheckSupport(DType dtype) const override;
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
+
+ private:
+  int root_;
+  ReduceOp op_;
+};
+
+}  // namespace collops

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/call.h"
+#include "core/dtype.h"
+
+namespace collops {
+
+// A set of element types, one bit per aclDataType number.
+using DTypeSet = uint32_t;
+
+template <typename... DTypes>
+constexpr DTypeSet SetOf(DTypes... dtypes) {
+  return ((DTypeSet{1} << static_cast<int>(dtypes)) | ...);
+}
+
+// What an input is for: data that moves, counts on the host that are read, or only a length.
+enum class Role { kData, kCounts, kLength };
+
+// The length that a tensor of one dimension must have.
+enum class Extent { kAny, kOne, kRankSize };
+
+constexpr int kAnyNumDims = 0;
+
+// What an operator asks of one input.
+struct InputRule {
+  const char* name;
+  Role role;
+  DTypeSet dtypes;
+  int num_dims;  // or kAnyNumDims: 1 to kMaxDims
+  Extent extent;
+};
+
+// What the checks know of an operator; the output's dtype is the first input's.
+struct Signature {
+  const char* name;
+  CallKind kind;
+  std::vector<InputRule> inputs;
+};
+
+// Bytes of each tensor of a call.
+struct TensorBytes {
+  std::vector<int64_t> inputs;
+  int64_t output = 0;
+};
+
+// The values of the count tensors by position of the input; empty for one that cannot be read.
+using Counts = std::vector<std::vector<int64_t>>;
+
+}  // namespace collops
