@@ -1,0 +1,65 @@
+#include "comm/backends/backend_table.h"
+
+#include <memory>
+#include <string>
+
+#include "check.h"
+#include "comm/backends/missing_engine.h"
+
+namespace {
+
+using collops::BackendTable;
+using collops::Communicator;
+using collops::CommunicatorSpec;
+using collops::EngineMissing;
+using collops::ERROR_UNSUPPORTED;
+using collops::FindBackend;
+using collops::Status;
+
+}  // namespace
+
+TEST(TheTableHoldsEveryBackendOnce) {
+  std::string names;
+  for (const collops::Backend& backend : BackendTable()) {
+    names += std::string(backend.name) + " ";
+    EXPECT_TRUE(FindBackend(backend.name) == &backend);
+  }
+  EXPECT_EQ(names, std::string("shm hccl nccl cuda ucx "));
+}
+
+TEST(OtherNamesAreNotFound) {
+  for (const char* name : {"", "SHM", "shm ", "lccl", "mc2"}) {
+    EXPECT_TRUE(FindBackend(name) == nullptr);
+  }
+}
+
+TEST(SharedMemoryRunsOnLinux) {
+  EXPECT_EQ(FindBackend("shm")->available().message(), "");
+}
+
+TEST(BackendsWithoutAnEngineSayWhy) {
+  for (const char* name : {"hccl", "nccl", "cuda", "ucx"}) {
+    const Status status = FindBackend(name)->available();
+    EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
+    EXPECT_CONTAINS(status.message(), "backend " + std::string(name) + ": lib");
+    CommunicatorSpec spec;
+    spec.backend = name;
+    std::shared_ptr<Communicator> communicator;
+    const Status created = FindBackend(name)->create(spec, &communicator);
+    EXPECT_EQ(created.code(), ERROR_UNSUPPORTED);
+    EXPECT_EQ(created.message(), status.message());
+    EXPECT_TRUE(communicator == nullptr);
+  }
+}
+
+TEST(AMissingLibraryIsNamedAsTheLoaderNamesIt) {
+  const Status status = EngineMissing("hccl", "libcollops-no-such.so");
+  EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
+  EXPECT_CONTAINS(status.message(), "backend hccl: libcollops-no-such.so: cannot open");
+}
+
+TEST(ALibraryThatIsThereDoesNotMakeAnEngine) {
+  const Status status = EngineMissing("nccl", "libc.so.6");
+  EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
+  EXPECT_CONTAINS(status.message(), "backend nccl: libc.so.6 is here, but this version of collops");
+}

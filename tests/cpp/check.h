@@ -1,0 +1,155 @@
+// A small test framework: TEST(Name) { EXPECT_EQ(a, b); } registers itself, one program per file.
+// A program fails if an expectation failed, if a test threw, or if it holds no test at all.
+#ifndef COLLOPS_TESTS_CPP_CHECK_H_
+#define COLLOPS_TESTS_CPP_CHECK_H_
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace check {
+
+struct Test {
+  const char* name;
+  void (*body)();
+};
+
+inline std::vector<Test>& Tests() {
+  static std::vector<Test> tests;
+  return tests;
+}
+
+inline int& Failures() {
+  static int failures = 0;
+  return failures;
+}
+
+struct Registration {
+  Registration(const char* name, void (*body)()) { Tests().push_back({name, body}); }
+};
+
+template <typename T, typename = void>
+struct IsPrintable : std::false_type {};
+template <typename T>
+struct IsPrintable<T, std::void_t<decltype(std::declval<std::ostream&>() << std::declval<T>())>>
+    : std::true_type {};
+
+// Bytes print as numbers, enums by their number, other types without operator<< by their size.
+template <typename T>
+std::string Show(const T& value) {
+  std::ostringstream out;
+  out.precision(17);
+  if constexpr (std::is_same_v<T, bool>) {
+    out << (value ? "true" : "false");
+  } else if constexpr (std::is_integral_v<T> && sizeof(T) == 1) {
+    out << static_cast<int>(value);
+  } else if constexpr (IsPrintable<T>::value) {
+    out << value;
+  } else if constexpr (std::is_enum_v<T>) {
+    out << static_cast<long long>(value);
+  } else {
+    out << "<" << sizeof(T) << " bytes>";
+  }
+  return out.str();
+}
+
+template <typename T>
+std::string Show(const std::vector<T>& values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + Show(static_cast<T>(values[i]));
+  }
+  return text + "]";
+}
+
+inline void Fail(const char* file, int line, const std::string& what) {
+  std::printf("%s:%d: %s\n", file, line, what.c_str());
+  ++Failures();
+}
+
+template <typename A, typename B>
+bool Equal(const A& a, const B& b) {
+  if constexpr (std::is_integral_v<A> && std::is_integral_v<B> && !std::is_same_v<A, bool> &&
+                !std::is_same_v<B, bool>) {
+    // By value whatever the signs: -1 never equals the largest unsigned number.
+    return (a < 0) == (b < 0) &&
+           static_cast<unsigned long long>(a) == static_cast<unsigned long long>(b);
+  } else {
+    return a == b;
+  }
+}
+
+template <typename A, typename B>
+bool ExpectEqual(const A& a, const B& b, const char* text, const char* file, int line) {
+  if (Equal(a, b)) return true;
+  Fail(file, line, std::string(text) + "\n  got  " + Show(a) + "\n  want " + Show(b));
+  return false;
+}
+
+inline bool ExpectTrue(bool value, const char* text, const char* file, int line) {
+  if (!value) Fail(file, line, std::string(text) + " is false");
+  return value;
+}
+
+// For messages: the text must hold the part.
+inline bool ExpectContains(const std::string& text, const std::string& part, const char* file,
+                           int line) {
+  if (text.find(part) != std::string::npos) return true;
+  Fail(file, line, "\"" + part + "\" is not in\n  \"" + text + "\"");
+  return false;
+}
+
+inline bool RunOne(const Test& test) {
+  const int before = Failures();
+  try {
+    test.body();
+  } catch (const std::exception& error) {
+    Fail(test.name, 0, std::string("threw ") + error.what());
+  }
+  const bool passed = Failures() == before;
+  std::printf("%s %s\n", passed ? "ok    " : "FAILED", test.name);
+  std::fflush(stdout);
+  return passed;
+}
+
+// With an argument, only the tests whose name holds it run.
+inline int RunTests(const char* filter) {
+  int ran = 0;
+  int failed = 0;
+  for (const Test& test : Tests()) {
+    if (filter != nullptr && std::strstr(test.name, filter) == nullptr) continue;
+    ++ran;
+    failed += RunOne(test) ? 0 : 1;
+  }
+  std::printf("%d tests, %d failed\n", ran, failed);
+  if (ran == 0) std::printf("no test ran: a test program without tests is a failure\n");
+  return ran > 0 && failed == 0 ? 0 : 1;
+}
+
+}  // namespace check
+
+#define TEST(name)                                                         \
+  static void name##Body();                                                \
+  static const check::Registration name##_registration(#name, name##Body); \
+  static void name##Body()
+#define EXPECT_EQ(got, want) \
+  check::ExpectEqual((got), (want), #got " == " #want, __FILE__, __LINE__)
+#define EXPECT_TRUE(value) check::ExpectTrue(static_cast<bool>(value), #value, __FILE__, __LINE__)
+#define EXPECT_FALSE(value) EXPECT_TRUE(!(value))
+#define EXPECT_CONTAINS(text, part) check::ExpectContains((text), (part), __FILE__, __LINE__)
+// Leaves the test at once when the rest would make no sense.
+#define ASSERT_TRUE(value) \
+  if (!EXPECT_TRUE(value)) return
+#define ASSERT_EQ(got, want) \
+  if (!EXPECT_EQ(got, want)) return
+
+int main(int argc, char** argv) {
+  return check::RunTests(argc > 1 ? argv[1] : nullptr);
+}
+
+#endif  // COLLOPS_TESTS_CPP_CHECK_H_

@@ -1,0 +1,65 @@
+#include "kernels/copy.h"
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+using collops::kernels::CopiedBytes;
+using collops::kernels::Copy;
+using collops::kernels::Zero;
+
+std::vector<uint8_t> Numbered(size_t bytes) {
+  std::vector<uint8_t> data(bytes);
+  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<uint8_t>(i * 7 + 1);
+  return data;
+}
+
+}  // namespace
+
+TEST(CopyMovesExactlyItsBytes) {
+  for (const size_t bytes : {size_t{1}, size_t{7}, size_t{4099}}) {
+    const std::vector<uint8_t> source = Numbered(bytes + 1);
+    std::vector<uint8_t> destination(bytes + 2, 0xee);
+    Copy(destination.data() + 1, source.data() + 1, static_cast<int64_t>(bytes));
+    std::vector<uint8_t> want(source.begin(), source.end());
+    want.front() = 0xee;
+    want.push_back(0xee);
+    EXPECT_EQ(destination, want);
+  }
+}
+
+TEST(ZeroClearsExactlyItsBytes) {
+  std::vector<uint8_t> data = Numbered(9);
+  Zero(data.data() + 1, 7);
+  std::vector<uint8_t> want(9, 0);
+  want.front() = 1;
+  want.back() = static_cast<uint8_t>(8 * 7 + 1);
+  EXPECT_EQ(data, want);
+}
+
+TEST(NothingToDoTakesNullAddresses) {
+  const uint64_t before = CopiedBytes();
+  Copy(nullptr, nullptr, 0);
+  Zero(nullptr, 0);
+  EXPECT_EQ(CopiedBytes(), before);
+}
+
+TEST(CopiedBytesCountsCopiesOfThisThread) {
+  const uint64_t before = CopiedBytes();
+  const std::vector<uint8_t> source = Numbered(100);
+  std::vector<uint8_t> destination(100);
+  Copy(destination.data(), source.data(), 100);
+  Copy(destination.data(), source.data(), 23);
+  Zero(destination.data(), 50);
+  uint64_t counted_by_thread = 0;
+  std::thread([&] {
+    Copy(destination.data(), source.data(), 5);
+    counted_by_thread = CopiedBytes();
+  }).join();
+  EXPECT_EQ(CopiedBytes() - before, uint64_t{123});
+  EXPECT_EQ(counted_by_thread, uint64_t{5});
+}

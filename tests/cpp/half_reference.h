@@ -1,0 +1,55 @@
+// The 16-bit formats once more, slowly and by their definition, so that tests need not trust the
+// bit operations of kernels/half.h: a value is sign * mantissa * 2^exponent, rounding is to the
+// nearest multiple of the last place.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace half_reference {
+
+struct Format {
+  int mantissa_bits;
+  int exponent_bits;
+};
+
+constexpr Format kFloat16{10, 5};
+constexpr Format kBFloat16{7, 8};
+
+inline int Bias(Format format) {
+  return (1 << (format.exponent_bits - 1)) - 1;
+}
+
+inline double Decode(Format format, uint16_t pattern) {
+  const int mantissa = pattern % (1 << format.mantissa_bits);
+  const int exponent = (pattern >> format.mantissa_bits) % (1 << format.exponent_bits);
+  const double sign = pattern >= 0x8000 ? -1.0 : 1.0;
+  if (exponent == (1 << format.exponent_bits) - 1) {
+    return mantissa == 0 ? sign * std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::quiet_NaN();
+  }
+  const int last_place = (exponent == 0 ? 1 : exponent) - Bias(format) - format.mantissa_bits;
+  const int units = mantissa + (exponent == 0 ? 0 : 1 << format.mantissa_bits);
+  return sign * std::ldexp(units, last_place);
+}
+
+// Any NaN becomes the one quiet NaN with an empty payload.
+inline uint16_t Encode(Format format, double value) {
+  const int infinity = ((1 << format.exponent_bits) - 1) << format.mantissa_bits;
+  if (std::isnan(value)) {
+    return static_cast<uint16_t>(infinity | 1 << (format.mantissa_bits - 1));
+  }
+  const int sign = std::signbit(value) ? 0x8000 : 0;
+  int exponent = 1 - Bias(format);  // of the subnormals and the smallest normal numbers
+  if (value != 0 && !std::isinf(value)) exponent = std::max(exponent, std::ilogb(value));
+  // Exact in float64: to scale by a power of two, and to round to an integer, ties to even.
+  const double units =
+      std::nearbyint(std::ldexp(std::fabs(value), format.mantissa_bits - exponent));
+  // With the leading one counted as an exponent, a carry is right of itself.
+  const double steps = std::ldexp(exponent - (1 - Bias(format)), format.mantissa_bits) + units;
+  return static_cast<uint16_t>(sign | (steps < infinity ? static_cast<int>(steps) : infinity));
+}
+
+}  // namespace half_reference

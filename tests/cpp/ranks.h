@@ -1,0 +1,107 @@
+// Runs a function in several forked processes, as the ranks of one job.
+#ifndef COLLOPS_TESTS_CPP_RANKS_H_
+#define COLLOPS_TESTS_CPP_RANKS_H_
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "comm/backends/shm/communicator.h"
+
+namespace ranks {
+
+// A job that no other test, and no other run of this one, can meet.
+inline collops::JobIdentity FreshJob() {
+  static std::atomic<int> number{0};
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  return {"test-" + std::to_string(getpid()) + "-" + std::to_string(number++) + "-" +
+              std::to_string(now),
+          "the test"};
+}
+
+inline std::shared_ptr<collops::Communicator> Make(const collops::JobIdentity& job, int rank,
+                                                   int rank_size, double timeout_s = 20.0) {
+  collops::CommunicatorSpec spec;
+  spec.backend = "shm";
+  spec.rank = rank;
+  spec.rank_size = rank_size;
+  spec.timeout_s = timeout_s;
+  return std::make_shared<collops::shm::ShmCommunicator>(spec, job);
+}
+
+struct Ended {
+  bool exited = false;  // false: ended by a signal, or by us because it was late
+  int code = 0;
+};
+
+// The pid of a child that runs `body` and exits with the number of expectations that failed in it.
+inline pid_t Start(const std::function<void()>& body) {
+  std::fflush(stdout);
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  check::Failures() = 0;
+  body();
+  std::fflush(stdout);
+  _exit(check::Failures() > 100 ? 100 : check::Failures());
+}
+
+inline Ended Wait(pid_t pid, double timeout_s = 60.0) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > end) {
+      check::Fail(__FILE__, __LINE__, "a rank did not end in time");
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return {};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return {WIFEXITED(status), WIFEXITED(status) ? WEXITSTATUS(status) : 0};
+}
+
+// Every rank runs `body(rank, communicator)`; a failed expectation in any of them fails the test.
+inline void Run(int rank_size,
+                const std::function<void(int, collops::Communicator&)>& body,
+                double timeout_s = 20.0) {
+  const collops::JobIdentity job = FreshJob();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < rank_size; ++rank) {
+    pids.push_back(Start([&] {
+      const auto communicator = Make(job, rank, rank_size, timeout_s);
+      body(rank, *communicator);
+    }));
+  }
+  for (const pid_t pid : pids) {
+    const Ended ended = Wait(pid);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
+// The same with ranks that are threads of this process, where a race detector sees them all.
+inline void RunThreads(int rank_size,
+                       const std::function<void(int, collops::Communicator&)>& body) {
+  const collops::JobIdentity job = FreshJob();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < rank_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto communicator = Make(job, rank, rank_size);
+      body(rank, *communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace ranks
+
+#endif  // COLLOPS_TESTS_CPP_RANKS_H_

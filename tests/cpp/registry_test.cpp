@@ -1,0 +1,310 @@
+// The registry with a backend of the test's own: this program defines FindBackend, so the linker
+// leaves the library's table out.
+#include "comm/registry.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "comm/backends/backend_table.h"
+
+namespace {
+
+using namespace collops;
+
+// What happened to the communicators, in memory that forked children share.
+struct Record {
+  std::atomic<int> created;
+  std::atomic<int> closed;
+  std::atomic<int> destroyed;
+  std::atomic<int> closed_as_process_ended;
+};
+
+Record& Shared() {
+  static Record* const record =
+      new (mmap(nullptr, sizeof(Record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          Record{};
+  return *record;
+}
+
+std::vector<std::string>& CloseLog() {
+  static std::vector<std::string>* const log = new std::vector<std::string>;
+  return *log;
+}
+
+class FakeCommunicator : public Communicator {
+ public:
+  explicit FakeCommunicator(const CommunicatorSpec& spec) : Communicator(spec) {
+    ++Shared().created;
+  }
+  ~FakeCommunicator() override {
+    AskTheRegistry();
+    ++Shared().destroyed;
+  }
+
+  Status Connect() override { return Ok(); }
+  Status Supports(CallKind, DType, ReduceOp) const override { return Ok(); }
+  Status AllGatherV(const AllGatherVCall&) override { return Ok(); }
+  Status ReduceScatterV(const ReduceScatterVCall&) override { return Ok(); }
+  Status Barrier() override { return Ok(); }
+  Status Refuse(CallKind, const Status&) override { return Ok(); }
+  Status AllocateWindow(int64_t, std::shared_ptr<Window>*) override { return Ok(); }
+  void Abort(const std::string&) override { failed_ = true; }
+  void Close(const std::string& reason) override {
+    AskTheRegistry();
+    failed_ = true;
+    ++Shared().closed;
+    if (reason == "the process ended") ++Shared().closed_as_process_ended;
+    CloseLog().push_back(spec().comm_domain + ": " + reason);
+  }
+  bool failed() const override { return failed_; }
+
+ private:
+  // Would never return if the registry held its lock meanwhile.
+  void AskTheRegistry() const {
+    std::shared_ptr<Communicator> none;
+    static_cast<void>(Registry::Instance().FromHandle(nullptr, &none).ok());
+  }
+
+  std::atomic<bool> failed_{false};
+};
+
+Status Available() {
+  return Ok();
+}
+Status Unavailable() {
+  return Error(ERROR_UNSUPPORTED, "backend absent: not here");
+}
+
+Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+  CHECK_ARG(spec.comm_domain != "refused", ERROR_INTERNAL_ERROR, "refused");
+  *communicator = std::make_shared<FakeCommunicator>(spec);
+  return Ok();
+}
+
+CommunicatorSpec Spec(const std::string& comm_domain, int rank = 0, int rank_size = 2) {
+  CommunicatorSpec spec;
+  spec.backend = "fake";
+  spec.comm_domain = comm_domain;
+  spec.rank = rank;
+  spec.rank_size = rank_size;
+  return spec;
+}
+
+CommunicatorSpec ThreadSpec(const std::string& comm_domain, int rank, int rank_size = 2) {
+  CommunicatorSpec spec = Spec(comm_domain, rank, rank_size);
+  spec.comm_mode = COMM_MULTI_THREAD;
+  return spec;
+}
+
+std::shared_ptr<Communicator> Get(const CommunicatorSpec& spec) {
+  std::shared_ptr<Communicator> communicator;
+  const Status status = Registry::Instance().Get(spec, &communicator);
+  EXPECT_EQ(status.message(), std::string());
+  return communicator;
+}
+
+void ExpectRefused(const CommunicatorSpec& spec, ErrorCode code, const std::string& message) {
+  std::shared_ptr<Communicator> communicator;
+  const Status status = Registry::Instance().Get(spec, &communicator);
+  EXPECT_EQ(status.code(), code);
+  EXPECT_EQ(status.message(), message);
+  EXPECT_TRUE(communicator == nullptr);
+}
+
+// Runs `body` in a forked child; true when the child left with status 0.
+template <typename Body>
+bool InChild(Body body) {
+  const pid_t child = fork();
+  if (child == 0) body();
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+namespace collops {
+
+const Backend* FindBackend(const std::string& name) {
+  static constexpr Backend kFake{"fake", Available, Create};
+  static constexpr Backend kOther{"other", Available, Create};
+  static constexpr Backend kAbsent{"absent", Unavailable, Create};
+  for (const Backend* backend : {&kFake, &kOther, &kAbsent}) {
+    if (name == backend->name) return backend;
+  }
+  return nullptr;
+}
+
+}  // namespace collops
+
+TEST(OneDomainIsOneCommunicator) {
+  const auto first = Get(Spec("a"));
+  EXPECT_TRUE(Get(Spec("a")) == first);
+  EXPECT_TRUE(Get(Spec("b")) != first);
+  CommunicatorSpec other = Spec("a", 1, 5);  // another backend's group has nothing to do with it
+  other.backend = "other";
+  EXPECT_TRUE(Get(other) != first);
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(ThreadRanksHaveOneEach) {
+  const auto first = Get(ThreadSpec("t", 0));
+  const auto second = Get(ThreadSpec("t", 1));
+  EXPECT_TRUE(first != second);
+  EXPECT_TRUE(Get(ThreadSpec("t", 0)) == first);
+  EXPECT_TRUE(Get(ThreadSpec("t", 1)) == second);
+  ExpectRefused(ThreadSpec("t", 2, 3), ERROR_INVALID_PARAM,
+                "commDomain \"t\" of backend fake is live in this process with rankSize 2, got 3: "
+                "pass the same value, or another commDomain");
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(ALiveDomainKeepsItsPlace) {
+  const auto live = Get(Spec("dp", 1, 4));
+  const std::string begin = "commDomain \"dp\" of backend fake is live in this process with ";
+  const std::string end = ": pass the same value, or another commDomain";
+  ExpectRefused(Spec("dp", 2, 4), ERROR_INVALID_PARAM, begin + "rank 1, got 2" + end);
+  ExpectRefused(Spec("dp", 1, 3), ERROR_INVALID_PARAM, begin + "rankSize 4, got 3" + end);
+  ExpectRefused(ThreadSpec("dp", 1, 4), ERROR_INVALID_PARAM, begin + "commMode 0, got 1" + end);
+  EXPECT_TRUE(Get(Spec("dp", 1, 4)) == live);
+  live->Close("left");
+  EXPECT_TRUE(Get(Spec("dp", 2, 3)) != live);
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(AFailedCommunicatorIsReplacedAndLetGo) {
+  Communicator* const first = Get(Spec("f")).get();
+  first->Abort("broken");
+  const int destroyed = Shared().destroyed;
+  const auto second = Get(Spec("f"));
+  EXPECT_FALSE(second->failed());
+  EXPECT_EQ(Shared().destroyed - destroyed, 1);
+  // An operation may hold on to the failed one; it is not handed out either.
+  second->Abort("broken");
+  EXPECT_TRUE(Get(Spec("f")) != second);
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(BackendsThatCannotRunAreRefused) {
+  CommunicatorSpec spec = Spec("a");
+  spec.backend = "absent";
+  ExpectRefused(spec, ERROR_UNSUPPORTED, "backend absent: not here");
+  spec.backend = "nonsense";
+  ExpectRefused(spec, ERROR_INVALID_PARAM, "backend \"nonsense\" is not known");
+}
+
+TEST(AFailedCreationLeavesNothingBehind) {
+  ExpectRefused(Spec("refused"), ERROR_INTERNAL_ERROR, "refused");
+  ExpectRefused(Spec("refused", 1, 7), ERROR_INTERNAL_ERROR, "refused");
+}
+
+TEST(HandlesAreComparedWithTheLiveOnes) {
+  const auto live = Get(Spec("h"));
+  std::shared_ptr<Communicator> found;
+  EXPECT_TRUE(Registry::Instance().FromHandle(live.get(), &found).ok());
+  EXPECT_TRUE(found == live);
+  found.reset();
+  for (const uintptr_t number : {uintptr_t{0}, uintptr_t{1}, uintptr_t{0xdeadbeef}}) {
+    const Status status =
+        Registry::Instance().FromHandle(reinterpret_cast<const void*>(number), &found);
+    EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+    EXPECT_CONTAINS(status.message(), "is no live communicator of this process");
+  }
+  live->Close("left");
+  const Status status = Registry::Instance().FromHandle(live.get(), &found);
+  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(), "\"h\" has failed or was closed");
+  EXPECT_TRUE(found == nullptr);
+}
+
+TEST(CloseAllClosesEachOnceInOrder) {
+  Registry::Instance().CloseAll("before");
+  Get(Spec("b"));
+  Get(Spec("a"));
+  const auto failed = Get(Spec("c"));
+  Get(ThreadSpec("a2", 1));
+  failed->Abort("broken");
+  CloseLog().clear();
+  Registry::Instance().CloseAll("done");
+  Registry::Instance().CloseAll("again");
+  EXPECT_EQ(CloseLog(), (std::vector<std::string>{"a2: done", "a: done", "b: done"}));
+}
+
+TEST(ThreadsGetTheSameOne) {
+  const int created = Shared().created;
+  std::vector<Communicator*> seen(8);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    threads.emplace_back([&seen, i] {
+      std::shared_ptr<Communicator> communicator;
+      if (Registry::Instance().Get(Spec("same"), &communicator).ok()) seen[i] = communicator.get();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Shared().created - created, 1);
+  EXPECT_EQ(seen, std::vector<Communicator*>(8, Get(Spec("same")).get()));
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(AForkedChildStartsAnew) {
+  const auto parents = Get(Spec("fork", 0, 2));
+  const int closed = Shared().closed;
+  const int destroyed = Shared().destroyed;
+  EXPECT_TRUE(InChild([&] {
+    std::shared_ptr<Communicator> found;
+    const bool unknown = !Registry::Instance().FromHandle(parents.get(), &found).ok();
+    // Another rank of the same domain, as a forked worker is.
+    const Status status = Registry::Instance().Get(Spec("fork", 1, 2), &found);
+    const bool own = status.ok() && found != parents && found->rank() == 1;
+    found.reset();
+    Registry::Instance().CloseAll("child is done");
+    std::exit(unknown && own ? 0 : 1);
+  }));
+  EXPECT_EQ(Shared().closed - closed, 1);
+  EXPECT_EQ(Shared().destroyed - destroyed, 1);
+  EXPECT_FALSE(parents->failed());
+  EXPECT_TRUE(Get(Spec("fork", 0, 2)) == parents);
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(AForkDuringAnotherThreadsCallIsNoDeadlock) {
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    std::shared_ptr<Communicator> none;
+    while (!stop) static_cast<void>(Registry::Instance().FromHandle(&stop, &none).ok());
+  });
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_TRUE(InChild([] {
+      std::shared_ptr<Communicator> communicator;
+      _exit(Registry::Instance().Get(Spec("busy"), &communicator).ok() ? 0 : 1);
+    }));
+  }
+  stop = true;
+  busy.join();
+}
+
+TEST(TheEndOfAProcessClosesItsOwn) {
+  const auto parents = Get(Spec("parent"));
+  const int ended = Shared().closed_as_process_ended;
+  const int closed = Shared().closed;
+  EXPECT_TRUE(InChild([] {
+    Get(Spec("child"));
+    std::exit(0);
+  }));
+  EXPECT_EQ(Shared().closed_as_process_ended - ended, 1);
+  // Nothing of its own: the parent's must not be closed by the child's end.
+  EXPECT_TRUE(InChild([] { std::exit(0); }));
+  EXPECT_EQ(Shared().closed - closed, 1);
+  EXPECT_FALSE(parents->failed());
+  Registry::Instance().CloseAll("end of test");
+}

@@ -1,0 +1,182 @@
+// The collectives of the shm backend between processes: random calls whose data is new every time,
+// with inputs overwritten right after the return, so that a missing wait gives wrong numbers.
+#include <numeric>
+#include <random>
+
+#include "kernels/copy.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::AllGatherVCall;
+using collops::Communicator;
+using collops::DType;
+using collops::Range;
+using collops::ReduceScatterVCall;
+using collops::Window;
+
+int32_t Value(int call, int rank, int64_t i) {
+  return static_cast<int32_t>(call * 7919 + rank * 104729 + i * 31);
+}
+
+// Memory that is a window or not.
+class Buffer {
+ public:
+  Buffer(Communicator& communicator, bool window, int64_t count) {
+    if (window) {
+      EXPECT_TRUE(communicator.AllocateWindow(count * 4, &window_).ok());
+      data_ = static_cast<int32_t*>(window_->data());
+    } else {
+      plain_.resize(static_cast<size_t>(count) + 1);
+      data_ = plain_.data();
+    }
+  }
+  int32_t* data() { return data_; }
+
+ private:
+  std::shared_ptr<Window> window_;
+  std::vector<int32_t> plain_;
+  int32_t* data_ = nullptr;
+};
+
+// The same on every rank: counts of which a quarter are zero, small ones and large ones.
+std::vector<int64_t> RandomCounts(std::mt19937* random, int size) {
+  static constexpr int64_t kLimits[] = {8, 300, 5000, 40000, 700000};
+  const int64_t limit = kLimits[(*random)() % 5];
+  std::vector<int64_t> counts(static_cast<size_t>(size));
+  for (int64_t& count : counts) {
+    const int64_t drawn = static_cast<int64_t>((*random)()) % limit;
+    count = (*random)() % 4 == 0 ? 0 : drawn;
+  }
+  return counts;
+}
+
+std::vector<int64_t> Packed(const std::vector<int64_t>& counts) {
+  std::vector<int64_t> displs(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), displs.begin(), int64_t{0});
+  return displs;
+}
+
+void CheckAllGatherV(Communicator& communicator, int call_number, bool window,
+                     const std::vector<int64_t>& counts) {
+  const int rank = communicator.rank();
+  const std::vector<int64_t> displs = Packed(counts);
+  const int64_t total = displs.back() + counts.back();
+  const int64_t own = counts[static_cast<size_t>(rank)];
+  Buffer x(communicator, window, own);
+  for (int64_t i = 0; i < own; ++i) x.data()[i] = Value(call_number, rank, i);
+  std::vector<int32_t> output(static_cast<size_t>(total) + 3, -1);
+  const Range gap{total, total + 2};
+  AllGatherVCall call;
+  call.dtype = DType::kInt32;
+  call.x = x.data();
+  call.output = output.data();
+  call.recv_counts = counts.data();
+  call.rdispls = displs.data();
+  call.gaps = &gap;
+  call.num_gaps = 1;
+  const collops::Status status = communicator.AllGatherV(call);
+  for (int64_t i = 0; i < own; ++i) x.data()[i] = -2;
+  if (!EXPECT_EQ(status.message(), "")) return;
+  int64_t wrong = 0;
+  for (size_t r = 0; r < counts.size(); ++r) {
+    for (int64_t i = 0; i < counts[r]; ++i) {
+      wrong += output[static_cast<size_t>(displs[r] + i)] != Value(call_number, int(r), i);
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(output[static_cast<size_t>(total)], 0);
+  EXPECT_EQ(output[static_cast<size_t>(total) + 1], 0);
+  EXPECT_EQ(output[static_cast<size_t>(total) + 2], -1);
+}
+
+void CheckReduceScatterV(Communicator& communicator, int call_number, bool window,
+                         const std::vector<int64_t>& counts) {
+  const int rank = communicator.rank();
+  const std::vector<int64_t> displs = Packed(counts);
+  const int64_t total = displs.back() + counts.back();
+  Buffer x(communicator, window, total);
+  for (int64_t i = 0; i < total; ++i) x.data()[i] = Value(call_number, rank, i);
+  const int64_t own = counts[static_cast<size_t>(rank)];
+  std::vector<int32_t> output(static_cast<size_t>(own) + 2, -1);
+  ReduceScatterVCall call;
+  call.dtype = DType::kInt32;
+  call.x = x.data();
+  call.x_shape = {total, 1};
+  call.output = output.data();
+  call.output_count = own + 1;
+  call.send_counts = counts.data();
+  call.sdispls = displs.data();
+  const collops::Status status = communicator.ReduceScatterV(call);
+  for (int64_t i = 0; i < total; ++i) x.data()[i] = -2;
+  if (!EXPECT_EQ(status.message(), "")) return;
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < own; ++i) {
+    uint32_t sum = 0;
+    for (int r = 0; r < communicator.size(); ++r) {
+      sum += static_cast<uint32_t>(Value(call_number, r, displs[static_cast<size_t>(rank)] + i));
+    }
+    wrong += output[static_cast<size_t>(i)] != static_cast<int32_t>(sum);
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(output[static_cast<size_t>(own)], 0);
+  EXPECT_EQ(output[static_cast<size_t>(own) + 1], -1);
+}
+
+std::function<void(int, Communicator&)> RandomCalls(int calls) {
+  return [calls](int rank, Communicator& communicator) {
+    std::mt19937 shared(17);
+    std::mt19937 own(static_cast<unsigned>(rank));
+    for (int i = 0; i < calls; ++i) {
+      const std::vector<int64_t> counts = RandomCounts(&shared, communicator.size());
+      const bool gather = shared() % 2 == 0;
+      if (own() % 16 == 0) usleep(own() % 3000);
+      const bool window = own() % 2 == 0;
+      if (gather) {
+        CheckAllGatherV(communicator, i, window, counts);
+      } else {
+        CheckReduceScatterV(communicator, i, window, counts);
+      }
+      if (shared() % 16 == 0) EXPECT_EQ(communicator.Barrier().message(), "");
+    }
+  };
+}
+
+}  // namespace
+
+TEST(OneRankAlone) { ranks::Run(1, RandomCalls(50)); }
+TEST(RandomCallsOf2Ranks) { ranks::Run(2, RandomCalls(400)); }
+TEST(RandomCallsOf3Ranks) { ranks::Run(3, RandomCalls(300)); }
+TEST(RandomCallsOf4Ranks) { ranks::Run(4, RandomCalls(200)); }
+TEST(RandomCallsOf7Ranks) { ranks::Run(7, RandomCalls(60)); }
+
+TEST(RandomCallsOf2Threads) { ranks::RunThreads(2, RandomCalls(200)); }
+TEST(RandomCallsOf4Threads) { ranks::RunThreads(4, RandomCalls(100)); }
+
+TEST(AWindowIsReadInPlaceAndAnew) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    constexpr int64_t kCount = 100000;
+    std::shared_ptr<Window> window;
+    ASSERT_TRUE(communicator.AllocateWindow(kCount * 4, &window).ok());
+    auto* x = static_cast<int32_t*>(window->data());
+    std::vector<int32_t> output(2 * kCount);
+    const int64_t counts[] = {kCount, kCount};
+    const int64_t displs[] = {0, kCount};
+    AllGatherVCall call;
+    call.dtype = DType::kInt32;
+    call.x = x;
+    call.output = output.data();
+    call.recv_counts = counts;
+    call.rdispls = displs;
+    for (int round = 0; round < 5; ++round) {
+      for (int64_t i = 0; i < kCount; ++i) x[i] = Value(round, rank, i);
+      const uint64_t before = collops::kernels::CopiedBytes();
+      EXPECT_EQ(communicator.AllGatherV(call).message(), "");
+      // Each byte of the output moved once, on this rank; nothing was staged.
+      EXPECT_EQ(collops::kernels::CopiedBytes() - before, 2 * kCount * 4);
+      EXPECT_EQ(output[static_cast<size_t>(kCount * (1 - rank))], Value(round, 1 - rank, 0));
+      EXPECT_EQ(output[static_cast<size_t>(kCount * (2 - rank)) - 1],
+                Value(round, 1 - rank, kCount - 1));
+    }
+  });
+}

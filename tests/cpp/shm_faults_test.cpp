@@ -1,0 +1,280 @@
+// What happens on the shm backend when ranks refuse, disagree, leave, die, or never come.
+#include <sys/mman.h>
+
+#include "core/interrupt.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::AllGatherVCall;
+using collops::CallKind;
+using collops::Communicator;
+using collops::DType;
+using collops::Status;
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// An AllGatherV of one or more int32 per rank; `count` is what this rank believes everybody sends.
+Status Gather(Communicator& communicator, int64_t count = 1, DType dtype = DType::kInt32,
+              int root = 0) {
+  const size_t size = static_cast<size_t>(communicator.size());
+  std::vector<int64_t> counts(size, count);
+  std::vector<int64_t> displs(size);
+  for (size_t r = 0; r < size; ++r) displs[r] = static_cast<int64_t>(r) * count;
+  std::vector<int64_t> x(static_cast<size_t>(count), communicator.rank());
+  std::vector<int64_t> output(size * static_cast<size_t>(count));
+  AllGatherVCall call;
+  call.dtype = dtype;
+  call.root = root;
+  call.x = x.data();
+  call.output = output.data();
+  call.recv_counts = counts.data();
+  call.rdispls = displs.data();
+  return communicator.AllGatherV(call);
+}
+
+}  // namespace
+
+TEST(ARefusalReachesTheOthersAndTheNextCallWorks) {
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    for (int round = 0; round < 20; ++round) {
+      EXPECT_EQ(Gather(communicator).message(), "");
+      if (rank == round % 3) {
+        const Status bad(collops::ERROR_INVALID_PARAM, "block 2 is wrong");
+        EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
+      } else {
+        const Status status = Gather(communicator);
+        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+        EXPECT_CONTAINS(status.message(), "rank " + std::to_string(round % 3));
+        EXPECT_CONTAINS(status.message(), "block 2 is wrong");
+      }
+      EXPECT_FALSE(communicator.failed());
+    }
+    EXPECT_EQ(Gather(communicator).message(), "");
+  });
+}
+
+TEST(ARefusalIsHeardThoughAnotherRankIsLate) {
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(Gather(communicator).message(), "");
+    const Status bad(collops::ERROR_INVALID_PARAM, "no");
+    const Clock::time_point start = Clock::now();
+    if (rank == 0) {
+      // Refuses twice without waiting for rank 1, which comes late to both.
+      EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
+      EXPECT_TRUE(SecondsSince(start) < 0.3);
+      EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
+    } else {
+      if (rank == 1) usleep(500000);
+      EXPECT_EQ(Gather(communicator).code(), collops::ERROR_RANK_MISMATCH);
+      if (rank == 2) EXPECT_TRUE(SecondsSince(start) < 0.3);
+      EXPECT_EQ(Gather(communicator).code(), collops::ERROR_RANK_MISMATCH);
+    }
+    EXPECT_EQ(Gather(communicator).message(), "");
+  });
+}
+
+TEST(DisagreementIsAnErrorOnAllRanks) {
+  const auto check = [](const std::string& field, const std::string& a, const std::string& b,
+                        const std::function<Status(int, Communicator&)>& call) {
+    ranks::Run(3, [&](int rank, Communicator& communicator) {
+      EXPECT_EQ(Gather(communicator).message(), "");
+      const Status status = call(rank, communicator);
+      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+      for (const std::string& part : {field, a, b, std::string("rank 2")}) {
+        EXPECT_CONTAINS(status.message(), part);
+      }
+      EXPECT_TRUE(communicator.failed());
+      EXPECT_CONTAINS(Gather(communicator).message(), "make a new one");
+    });
+  };
+  check("recvCounts[0]", "3", "4",
+        [](int rank, Communicator& c) { return Gather(c, rank == 2 ? 4 : 3); });
+  check("dtype", "int32", "float32", [](int rank, Communicator& c) {
+    return Gather(c, 1, rank == 2 ? DType::kFloat32 : DType::kInt32);
+  });
+  check("rankRoot", "0", "1",
+        [](int rank, Communicator& c) { return Gather(c, 1, DType::kInt32, rank == 2); });
+  check("operator", "AllGatherV", "Barrier",
+        [](int rank, Communicator& c) { return rank == 2 ? c.Barrier() : Gather(c); });
+}
+
+TEST(AKilledRankIsReportedWithinASecond) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      const auto communicator = ranks::Make(job, rank, 3);
+      EXPECT_EQ(Gather(*communicator).message(), "");
+      if (rank == 2) pause();
+      const Clock::time_point start = Clock::now();
+      const Status status = Gather(*communicator, 100000);
+      EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
+      EXPECT_CONTAINS(status.message(), "rank 2 (pid ");
+      EXPECT_TRUE(SecondsSince(start) < 1.5);
+    }));
+  }
+  usleep(400000);
+  kill(pids[2], SIGKILL);
+  EXPECT_EQ(ranks::Wait(pids[0]).code, 0);
+  EXPECT_EQ(ranks::Wait(pids[1]).code, 0);
+  EXPECT_FALSE(ranks::Wait(pids[2]).exited);
+}
+
+TEST(ARankThatLeavesSaysWhy) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(Gather(communicator).message(), "");
+    if (rank == 1) return communicator.Close("ValueError: no such token");
+    const Status status = Gather(communicator);
+    EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), "ValueError: no such token");
+  });
+}
+
+TEST(ARankMayLeaveOnceItsPartIsDone) {
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    if (rank == 2) usleep(300000);
+    EXPECT_EQ(Gather(communicator).message(), "");
+  });
+}
+
+TEST(ALateRankIsNamedAtTheTimeout) {
+  ranks::Run(
+      2,
+      [](int rank, Communicator& communicator) {
+        EXPECT_EQ(Gather(communicator).message(), "");
+        if (rank == 1) usleep(900000);
+        const Status status = Gather(communicator);
+        EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+        EXPECT_CONTAINS(status.message(), "rank 1 (pid ");
+      },
+      0.4);
+}
+
+TEST(AMissingRankIsNamedByTheOthers) {
+  for (const int missing : {0, 1, 2}) {
+    const collops::JobIdentity job = ranks::FreshJob();
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == missing) continue;
+      pids.push_back(ranks::Start([&, rank] {
+        const auto communicator = ranks::Make(job, rank, 3, 0.5);
+        const Status status = communicator->Connect();
+        EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+        EXPECT_CONTAINS(status.message(), "rank " + std::to_string(missing) + " did not come");
+        EXPECT_CONTAINS(status.message(), "comm_domain");
+      }));
+    }
+    for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+  }
+}
+
+TEST(RanksThatDoNotFitAreToldAtFirstContact) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      const Status status = ranks::Make(job, rank, rank == 1 ? 4 : 3, 5)->Connect();
+      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+      EXPECT_CONTAINS(status.message(), "rankSize is 3 on rank 0");
+      EXPECT_CONTAINS(status.message(), "4 on rank 1");
+    }));
+  }
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
+TEST(ARankClaimedTwiceIsAnErrorWithBothPids) {
+  for (const int claimed : {0, 1}) {
+    const collops::JobIdentity job = ranks::FreshJob();
+    std::vector<pid_t> pids;
+    for (const int rank : {0, 1, claimed}) {
+      pids.push_back(ranks::Start([&, rank] {
+        const Status status = ranks::Make(job, rank, 3, 5)->Connect();
+        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+        EXPECT_CONTAINS(status.message(),
+                        "rank " + std::to_string(claimed) + " is claimed twice, by pid ");
+        EXPECT_CONTAINS(status.message(), " and by pid ");
+      }));
+    }
+    for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+  }
+}
+
+TEST(ANewCommunicatorMeetsAfterAFailure) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      for (int round = 0; round < 10; ++round) {
+        const auto communicator = ranks::Make(job, rank, 3, 10);
+        EXPECT_EQ(Gather(*communicator).message(), "");
+        EXPECT_EQ(Gather(*communicator, 1 + rank).code(), collops::ERROR_RANK_MISMATCH);
+      }
+    }));
+  }
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
+TEST(AbortEndsTheCallsOfAllRanks) {
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(Gather(communicator).message(), "");
+    if (rank == 2) {
+      usleep(100000);
+      return communicator.Abort("enough");
+    }
+    const Status status = Gather(communicator);
+    EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
+    EXPECT_CONTAINS(status.message(), "enough");
+  });
+}
+
+TEST(AnInterruptEndsTheWaitAndTheOthersLearnIt) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(Gather(communicator).message(), "");
+    if (rank == 0) {
+      collops::InterruptCheckSlot().store([] { return true; });
+      EXPECT_EQ(Gather(communicator).code(), collops::ERROR_ABORTED);
+    } else {
+      usleep(200000);
+      const Status status = Gather(communicator);
+      EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
+      EXPECT_CONTAINS(status.message(), "rank 0 was interrupted");
+    }
+  });
+}
+
+TEST(ASecondThreadGetsAnError) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(Gather(communicator).message(), "");
+    if (rank == 1) usleep(300000);
+    std::thread second;
+    if (rank == 0) {
+      second = std::thread([&] {
+        usleep(100000);
+        const Status status = Gather(communicator);
+        EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+        EXPECT_CONTAINS(status.message(), "another thread");
+      });
+    }
+    EXPECT_EQ(Gather(communicator).message(), "");
+    if (rank == 0) second.join();
+  });
+}
+
+TEST(AChildOfForkCannotUseOrHarmTheCommunicator) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(Gather(communicator).message(), "");
+    if (rank == 0) {
+      const pid_t child = ranks::Start([&] {
+        EXPECT_CONTAINS(Gather(communicator).message(), "after fork()");
+        communicator.Close("the child ends");
+        communicator.Abort("the child ends");
+      });
+      EXPECT_EQ(ranks::Wait(child).code, 0);
+    }
+    EXPECT_EQ(Gather(communicator).message(), "");
+  });
+}
