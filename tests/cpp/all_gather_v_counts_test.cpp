@@ -32,6 +32,17 @@ TEST(CountsPastAnEnd) {
   });
 }
 
+TEST(NegativeCountPastTheEnd) {
+  Faulty(ERROR_INVALID_TENSOR_DIM, "block 1 (rdispls 40 + recvCounts -5)", [](GatherCall& call) {
+    call.recv_counts[1] = -5;
+    call.rdispls[1] = 40;
+  });
+  Faulty(ERROR_INVALID_PARAM, "recvCounts[1] must be >= 0, got -5", [](GatherCall& call) {
+    call.recv_counts[1] = -5;
+    call.rdispls[1] = 25;
+  });
+}
+
 TEST(CountsThatWouldOverflow) {
   Faulty(ERROR_INVALID_TENSOR_DIM, "exceeds the output's 20 elements",
          [](GatherCall& call) { call.rdispls[1] = kMax; });
@@ -155,6 +166,18 @@ TEST(Layouts) {
          [](GatherCall& call) { call.input(kGatherX).foreign_endian = true; });
   Faulty(ERROR_INVALID_TENSOR_ADDR, "recvCounts is not in this machine's byte order",
          [](GatherCall& call) { call.input(kRecvCounts).foreign_endian = true; });
+}
+
+// Their elements lie elsewhere or mean something else, so no value of theirs is judged.
+TEST(CountsInAnotherLayoutAreNotRead) {
+  Faulty(ERROR_INVALID_TENSOR_ADDR, "recvCounts is not contiguous", [](GatherCall& call) {
+    call.input(kRecvCounts).contiguous = false;
+    call.recv_counts[1] = 99;
+  });
+  Faulty(ERROR_INVALID_TENSOR_ADDR, "sendCount is not in this machine", [](GatherCall& call) {
+    call.input(kSendCount).foreign_endian = true;
+    call.send_count[0] = int64_t{4} << 56;
+  });
 }
 
 TEST(ReadOnlyInputsAreFine) {

@@ -1,0 +1,30 @@
+# `make` lists the targets. Everything is installed into $(VENV); a second run finds it there.
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+RUN := $(VENV)/bin/python
+SETUP := sh tools/preflight.sh $(PYTHON) && $(PYTHON) tools/environment.py $(VENV)
+
+.PHONY: help demo test check build clean
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
+
+demo: ## set up, build, and run the main job with 4 ranks (ARGS=--break to see a fault found)
+	@$(SETUP) package
+	@$(RUN) -m collops.demo $(ARGS)
+
+test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
+	@$(SETUP) package test torch
+	@$(RUN) tools/run_tests.py $(ARGS)
+
+check: ## format, lint, types, layers and docstrings (no test of behaviour)
+	@$(SETUP) package test check
+	@$(RUN) tools/run_checks.py
+
+build: ## set up, and install the package into $(VENV)
+	@$(SETUP) package
+
+clean: ## remove everything that was built or installed here
+	rm -rf $(VENV) build dist out python/*.egg-info python/collops/*.so
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace collops::bindings {
+
+// The ranks' blocks, in elements, one after the other: made once per set of sizes, used by every
+// call that has them.
+class Blocks {
+ public:
+  explicit Blocks(std::vector<int64_t> counts);
+
+  int size() const { return static_cast<int>(counts_.size()); }
+  int64_t total() const { return total_; }
+  int64_t count(int rank) const { return counts_[static_cast<size_t>(rank)]; }
+  int64_t begin(int rank) const { return displs_[static_cast<size_t>(rank)]; }
+  const int64_t* counts() const { return counts_.data(); }
+  const int64_t* displs() const { return displs_.data(); }
+
+ private:
+  std::vector<int64_t> counts_;
+  std::vector<int64_t> displs_;
+  int64_t total_ = 0;
+};
+
+}  // namespace collops::bindings

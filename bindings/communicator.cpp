@@ -1,0 +1,140 @@
+#include "comm/communicator.h"
+
+#include <pybind11/stl.h>
+
+#include "module.h"
+#include "plain_call.h"
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+constexpr const char* kAllGatherV = "all_gatherv";
+constexpr const char* kReduceScatterV = "reduce_scatterv";
+
+// Runs a call whose checks have passed; otherwise tells the waiting ranks why this one does not.
+template <typename Call>
+void RunOrRefuse(Communicator& communicator, CallKind kind, const Status& check, const Call& call) {
+  if (!check.ok()) {
+    RefuseAndThrow(check,
+                   [&](const Status& reason) { return communicator.Refuse(kind, reason); });
+  }
+  RunWithoutGil(call);
+}
+
+Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const char* operation) {
+  CHECK_ARG(blocks.size() == communicator.size(), ERROR_INVALID_PARAM, operation, ": ",
+            blocks.size(), " sizes for ", communicator.size(), " ranks");
+  return Ok();
+}
+
+Status PrepareGather(const Communicator& communicator, py::handle x, py::handle out,
+                     const Blocks& blocks, CallKind kind, AllGatherVCall* call) {
+  RETURN_IF_ERROR(CheckBlocks(communicator, blocks, kAllGatherV));
+  const int rank = communicator.rank();
+  PlainTensors tensors;
+  RETURN_IF_ERROR(
+      ToPlainTensors(x, out, kAllGatherV, blocks.count(rank), blocks.total(), &tensors));
+  RETURN_IF_ERROR(CheckApart(tensors, kAllGatherV, blocks.begin(rank)));
+  call->kind = kind;
+  call->dtype = tensors.x.view.desc.dtype;
+  call->x = tensors.x.view.data;
+  call->output = tensors.out.view.data;
+  call->recv_counts = blocks.counts();
+  call->rdispls = blocks.displs();
+  return communicator.Supports(kind, call->dtype, ReduceOp::kSum);
+}
+
+void AllGatherV(Communicator& communicator, const py::object& x, const py::object& out,
+                const Blocks& blocks, int kind) {
+  AllGatherVCall call;
+  const Status check =
+      PrepareGather(communicator, x, out, blocks, static_cast<CallKind>(kind), &call);
+  RunOrRefuse(communicator, static_cast<CallKind>(kind), check,
+              [&] { return communicator.AllGatherV(call); });
+}
+
+// The ranks compare x's shape; of more than eight dimensions the last ones count as one.
+Shape ComparedShape(const Tensor& x) {
+  Shape shape = x.view.desc.shape;
+  if (shape.num_dims <= kMaxDims) return shape;
+  shape.num_dims = kMaxDims;
+  int64_t others = 1;
+  for (int i = 0; i < kMaxDims - 1; ++i) others *= shape.dims[i];
+  shape.dims[kMaxDims - 1] = others == 0 ? 0 : x.numel / others;
+  return shape;
+}
+
+Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
+                     const Blocks& blocks, ReduceOp op, ReduceScatterVCall* call) {
+  RETURN_IF_ERROR(CheckBlocks(communicator, blocks, kReduceScatterV));
+  const int64_t own = blocks.count(communicator.rank());
+  PlainTensors tensors;
+  RETURN_IF_ERROR(ToPlainTensors(x, out, kReduceScatterV, blocks.total(), own, &tensors));
+  RETURN_IF_ERROR(CheckApart(tensors, kReduceScatterV, -1));
+  call->dtype = tensors.x.view.desc.dtype;
+  call->op = op;
+  call->x = tensors.x.view.data;
+  call->x_shape = ComparedShape(tensors.x);
+  call->output = tensors.out.view.data;
+  call->output_count = own;
+  call->send_counts = blocks.counts();
+  call->sdispls = blocks.displs();
+  return communicator.Supports(CallKind::kReduceScatterV, call->dtype, op);
+}
+
+void ReduceScatterV(Communicator& communicator, const py::object& x, const py::object& out,
+                    const Blocks& blocks, int op) {
+  ReduceScatterVCall call;
+  const Status check =
+      PrepareReduce(communicator, x, out, blocks, static_cast<ReduceOp>(op), &call);
+  RunOrRefuse(communicator, CallKind::kReduceScatterV, check,
+              [&] { return communicator.ReduceScatterV(call); });
+}
+
+void Refuse(Communicator& communicator, int kind, int code, const std::string& message) {
+  RunWithoutGil([&] {
+    return communicator.Refuse(static_cast<CallKind>(kind),
+                               Status(static_cast<ErrorCode>(code), message));
+  });
+}
+
+void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
+  bound
+      .def("all_gatherv", &AllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"),
+           py::arg("kind"))
+      .def("reduce_scatterv", &ReduceScatterV, py::arg("x"), py::arg("out"), py::arg("blocks"),
+           py::arg("op"))
+      .def("barrier",
+           [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
+      .def("refuse", &Refuse, py::arg("kind"), py::arg("code"), py::arg("message"))
+      .def("abort", &Communicator::Abort, py::arg("reason"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("close", &Communicator::Close, py::arg("reason"),
+           py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace
+
+void BindCommunicator(py::module_& module) {
+  module.attr("ALL_GATHER_V") = static_cast<int>(CallKind::kAllGatherV);
+  module.attr("REDUCE_SCATTER_V") = static_cast<int>(CallKind::kReduceScatterV);
+  module.attr("SIZE_EXCHANGE") = static_cast<int>(CallKind::kSizeExchange);
+  py::class_<Blocks>(module, "Blocks")
+      .def(py::init<std::vector<int64_t>>(), py::arg("counts"));
+  py::class_<Communicator, std::shared_ptr<Communicator>> bound(module, "Communicator");
+  bound.def_property_readonly("rank", &Communicator::rank)
+      .def_property_readonly("size", &Communicator::size)
+      .def_property_readonly("failed", &Communicator::failed)
+      .def_property_readonly("timeout_s", &Communicator::timeout_s)
+      .def_property_readonly("backend",
+                             [](const Communicator& self) { return self.spec().backend; })
+      .def_property_readonly("comm_domain",
+                             [](const Communicator& self) { return self.spec().comm_domain; })
+      .def_property_readonly("handle", [](const Communicator& self) {
+        return reinterpret_cast<uintptr_t>(&self);
+      });
+  BindCalls(bound);
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,71 @@
+#include "comm/job.h"
+
+#include <tuple>
+
+#include <pybind11/stl.h>
+
+#include "comm/backends/backend_table.h"
+#include "comm/registry.h"
+#include "core/env.h"
+#include "kernels/copy.h"
+#include "module.h"
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+std::tuple<std::string, int, int> Launched() {
+  const Launcher launcher = DetectLauncher();
+  return {launcher.name, launcher.rank, launcher.rank_size};
+}
+
+// Every backend with the reason why it cannot run here, empty where it can.
+std::vector<std::pair<std::string, std::string>> Backends() {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const Backend& backend : BackendTable()) {
+    rows.emplace_back(backend.name, backend.available().message());
+  }
+  return rows;
+}
+
+Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
+  Env env;
+  RETURN_IF_ERROR(Env::Read(&env));
+  CHECK_ARG(FindBackend(spec.backend) != nullptr, ERROR_INVALID_PARAM,
+            "init: no backend is called \"", spec.backend, "\"");
+  spec.backend = env.ReplaceBackend(spec.backend);
+  const bool has_timeout = spec.timeout_s > 0;
+  if (!has_timeout) spec.timeout_s = env.timeout_s;
+  RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
+  if (has_timeout) (*communicator)->set_timeout_s(spec.timeout_s);
+  return (*communicator)->Connect();
+}
+
+std::shared_ptr<Communicator> Connected(const std::string& backend, const std::string& comm_domain,
+                                        int rank, int rank_size, double timeout_s) {
+  CommunicatorSpec spec;
+  spec.backend = backend;
+  spec.comm_domain = comm_domain;
+  spec.rank = rank;
+  spec.rank_size = rank_size;
+  spec.timeout_s = timeout_s;
+  std::shared_ptr<Communicator> communicator;
+  RunWithoutGil([&] { return Connect(std::move(spec), &communicator); });
+  return communicator;
+}
+
+}  // namespace
+
+void BindJob(py::module_& module) {
+  module.def("set_process_family", &SetProcessFamily, py::arg("id"));
+  module.def("launcher", &Launched);
+  module.def("backends", &Backends);
+  module.def("connect", &Connected, py::arg("backend"), py::arg("comm_domain"), py::arg("rank"),
+             py::arg("rank_size"), py::arg("timeout_s"));
+  module.def(
+      "close_all", [](const std::string& reason) { Registry::Instance().CloseAll(reason); },
+      py::arg("reason"), py::call_guard<py::gil_scoped_release>());
+  module.def("copied_bytes", &kernels::CopiedBytes);
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,129 @@
+#include "operation.h"
+
+#include <pybind11/stl.h>
+
+#include "module.h"
+#include "status.h"
+#include "workspace.h"
+
+namespace collops::bindings {
+namespace {
+
+constexpr const char* kNoNames[] = {nullptr};
+
+// Marks the operation as in use by this thread. Without it a second thread would change the plan
+// that the first one is walking.
+class Use {
+ public:
+  Use(std::atomic<bool>* busy, const char* operation) : busy_(busy) {
+    if (busy_->exchange(true)) {
+      ThrowIfError(Error(ERROR_INVALID_PARAM, operation,
+                         ": another thread is inside this operation; one thread at a time"));
+    }
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() { busy_->store(false); }
+
+ private:
+  std::atomic<bool>* busy_;
+};
+
+// A tuple of its own: it keeps the tensors alive when another thread changes the caller's list.
+py::tuple Hold(const py::object& tensors, const char* operation, const char* label) {
+  PyObject* tuple = PySequence_Check(tensors.ptr()) != 0 ? PySequence_Tuple(tensors.ptr()) : nullptr;
+  if (tuple == nullptr) {
+    PyErr_Clear();
+    ThrowIfError(Error(ERROR_INVALID_PARAM, operation, ": ", label,
+                       "s must be a list of tensors, got ", Py_TYPE(tensors.ptr())->tp_name));
+  }
+  return py::reinterpret_steal<py::tuple>(tuple);
+}
+
+std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std::string& json,
+                                            uintptr_t hccl_comm) {
+  const ParamRow* row = FindParam(param);
+  if (row == nullptr) throw py::value_error("no parameter struct is called " + param);
+  std::unique_ptr<Operation> operation;
+  RunWithoutGil([&] { return row->create(json, hccl_comm, &operation); });
+  return std::make_unique<BoundOperation>(*row, std::move(operation));
+}
+
+}  // namespace
+
+Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
+                               const char* const* names, std::vector<TensorView>* views) {
+  views->clear();
+  Tensor tensor;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorName name{row_.operation, label, static_cast<int>(i), *names};
+    RETURN_IF_ERROR(ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), name, &tensor));
+    views->push_back(tensor.view);
+    if (*names != nullptr) ++names;
+  }
+  return Ok();
+}
+
+Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs) {
+  RETURN_IF_ERROR(ToViews(inputs, "input", row_.input_names, &pack_.inputs));
+  return ToViews(outputs, "output", kNoNames, &pack_.outputs);
+}
+
+py::list BoundOperation::InferShape(const py::object& inputs) {
+  const Use use(&busy_, row_.operation);
+  ThrowIfError(ToViews(Hold(inputs, row_.operation, "input"), "input", row_.input_names,
+                       &pack_.inputs));
+  std::vector<TensorDesc> descs;
+  for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
+  std::vector<TensorDesc> outputs;
+  ThrowIfError(operation_->InferShape(descs, &outputs));
+  py::list result;
+  for (const TensorDesc& desc : outputs) result.append(ToPython(desc));
+  return result;
+}
+
+uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::object& outputs) {
+  const Use use(&busy_, row_.operation);
+  const py::tuple in = Hold(inputs, row_.operation, "input");
+  const py::tuple out = Hold(outputs, row_.operation, "output");
+  ThrowIfError(ToPack(in, out));
+  uint64_t bytes = 0;
+  ThrowIfError(operation_->GetWorkspaceSize(pack_, &bytes));
+  return bytes;
+}
+
+void BoundOperation::Execute(const py::object& inputs, const py::object& outputs,
+                             const py::object& workspace, const py::object& stream) {
+  const Use use(&busy_, row_.operation);
+  const py::tuple in = Hold(inputs, row_.operation, "input");
+  const py::tuple out = Hold(outputs, row_.operation, "output");
+  Scratch scratch;
+  Status status = ToPack(in, out);
+  if (status.ok()) status = ToScratch(workspace, stream, row_.operation, &scratch);
+  if (!status.ok()) {
+    RefuseAndThrow(status, [&](const Status& reason) { return operation_->Refuse(reason); });
+  }
+  RunWithoutGil([&] {
+    return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
+  });
+}
+
+void BoundOperation::Refuse(int code, const std::string& message) {
+  const Use use(&busy_, row_.operation);
+  RunWithoutGil(
+      [&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
+}
+
+void BindOperation(py::module_& module) {
+  py::class_<BoundOperation>(module, "Operation")
+      .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"))
+      .def_property_readonly("name", &BoundOperation::Name)
+      .def("infer_shape", &BoundOperation::InferShape, py::arg("inputs"))
+      .def("get_workspace_size", &BoundOperation::GetWorkspaceSize, py::arg("inputs"),
+           py::arg("outputs"))
+      .def("execute", &BoundOperation::Execute, py::arg("inputs"), py::arg("outputs"),
+           py::arg("workspace"), py::arg("stream"))
+      .def("refuse", &BoundOperation::Refuse, py::arg("code"), py::arg("message"));
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,61 @@
+#include "operators/params.h"
+
+#include "module.h"
+#include "operators/create_operation.h"
+#include "params.h"
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+constexpr const char* kAllGatherVInputs[] = {"x", "sendCount", "recvCounts", "rdispls", "y",
+                                             nullptr};
+constexpr const char* kReduceScatterVInputs[] = {"x", "sendCounts", "sdispls", "recvCount", "y",
+                                                 nullptr};
+
+template <typename Param>
+Status Create(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Operation>* operation) {
+  Param param;
+  RETURN_IF_ERROR(FromJson(json, &param));
+  param.hcclComm = reinterpret_cast<void*>(hccl_comm);
+  return CreateOperation(param, operation);
+}
+
+// Reads and writes the struct, which finds unknown keys and fills in the defaults.
+template <typename Param>
+Status Normalise(const std::string& json, std::string* normal) {
+  Param param;
+  RETURN_IF_ERROR(FromJson(json, &param));
+  *normal = ToJson(param);
+  return Ok();
+}
+
+constexpr ParamRow kParams[] = {
+    {"AllGatherVParam", "AllGatherV", kAllGatherVInputs, &Create<AllGatherVParam>,
+     &Normalise<AllGatherVParam>},
+    {"ReduceScatterVParam", "ReduceScatterV", kReduceScatterVInputs, &Create<ReduceScatterVParam>,
+     &Normalise<ReduceScatterVParam>},
+};
+
+std::string NormalJson(const std::string& name, const std::string& json) {
+  const ParamRow* row = FindParam(name);
+  if (row == nullptr) throw py::value_error("no parameter struct is called " + name);
+  std::string normal;
+  ThrowIfError(row->normalise(json, &normal));
+  return normal;
+}
+
+}  // namespace
+
+const ParamRow* FindParam(const std::string& name) {
+  for (const ParamRow& row : kParams) {
+    if (name == row.name) return &row;
+  }
+  return nullptr;
+}
+
+void BindParams(py::module_& module) {
+  module.def("normal_json", &NormalJson, py::arg("param"), py::arg("json"));
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/operation.h"
+#include "core/status.h"
+
+namespace collops::bindings {
+
+// One row per parameter struct: how Python reaches it. Python hands a struct over as JSON, and its
+// `hcclComm`, which JSON never holds, as a number.
+struct ParamRow {
+  const char* name;                // the struct's, in C++ and in Python
+  const char* operation;           // for messages
+  const char* const* input_names;  // ends with a null pointer
+  Status (*create)(const std::string& json, uintptr_t hccl_comm,
+                   std::unique_ptr<Operation>* operation);
+  Status (*normalise)(const std::string& json, std::string* normal);
+};
+
+// The row of that name, or null.
+const ParamRow* FindParam(const std::string& name);
+
+}  // namespace collops::bindings

@@ -1,0 +1,72 @@
+#include "plain_call.h"
+
+#include <utility>
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+int64_t Bytes(const Tensor& tensor) { return tensor.numel * SizeOf(tensor.view.desc.dtype); }
+
+// By subtraction: an address near the end of the address space must not wrap around.
+bool Overlap(const Tensor& a, const Tensor& b) {
+  if (a.numel == 0 || b.numel == 0) return false;
+  const auto begin_a = reinterpret_cast<uintptr_t>(a.view.data);
+  const auto begin_b = reinterpret_cast<uintptr_t>(b.view.data);
+  return begin_a <= begin_b ? begin_b - begin_a < static_cast<uint64_t>(Bytes(a))
+                            : begin_a - begin_b < static_cast<uint64_t>(Bytes(b));
+}
+
+Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {
+  const TensorView& view = tensor.view;
+  CHECK_ARG(view.device.kind == DeviceKind::kCpu, ERROR_INVALID_TENSOR_ADDR, ToString(name),
+            " is on ", ToString(view.device), "; this backend moves CPU tensors: .cpu()");
+  CHECK_ARG(view.contiguous, ERROR_INVALID_TENSOR_ADDR, ToString(name),
+            " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
+  CHECK_ARG(!view.foreign_endian, ERROR_INVALID_TENSOR_ADDR, ToString(name),
+            " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
+  CHECK_ARG(tensor.numel == count, ERROR_INVALID_TENSOR_DIM, ToString(name), " has ",
+            tensor.numel, " elements, the call's sizes make ", count);
+  CHECK_ARG(view.data != nullptr || count == 0, ERROR_INVALID_TENSOR_ADDR, ToString(name),
+            " has no address: pass an array, not a description");
+  return Ok();
+}
+
+}  // namespace
+
+Blocks::Blocks(std::vector<int64_t> counts) : counts_(std::move(counts)) {
+  for (const int64_t count : counts_) {
+    displs_.push_back(total_);
+    total_ += count;
+  }
+}
+
+Status ToPlainTensors(py::handle x, py::handle out, const char* operation, int64_t x_count,
+                      int64_t out_count, PlainTensors* tensors) {
+  const TensorName x_name{operation, "x", -1, nullptr};
+  const TensorName out_name{operation, "out", -1, nullptr};
+  RETURN_IF_ERROR(ToTensor(x, x_name, &tensors->x));
+  RETURN_IF_ERROR(ToTensor(out, out_name, &tensors->out));
+  RETURN_IF_ERROR(CheckWhole(tensors->x, x_name, x_count));
+  RETURN_IF_ERROR(CheckWhole(tensors->out, out_name, out_count));
+  const DType want = tensors->x.view.desc.dtype;
+  const DType got = tensors->out.view.desc.dtype;
+  CHECK_ARG(got == want, ERROR_INVALID_TENSOR_INI_MATCH, ToString(out_name), " must be ",
+            Name(want), " as x, got ", Name(got));
+  CHECK_ARG(!tensors->out.view.read_only, ERROR_INVALID_TENSOR_ADDR, ToString(out_name),
+            " is read-only: pass a writable one");
+  return Ok();
+}
+
+Status CheckApart(const PlainTensors& tensors, const char* operation, int64_t own_begin) {
+  const int64_t element = SizeOf(tensors.x.view.desc.dtype);
+  const auto* own = static_cast<const char*>(tensors.out.view.data) + own_begin * element;
+  if (own_begin >= 0 && tensors.x.view.data == own) return Ok();
+  CHECK_ARG(!Overlap(tensors.x, tensors.out), ERROR_INVALID_TENSOR_ADDR, operation,
+            ": out overlaps x in memory: give it memory of its own",
+            own_begin >= 0 ? ", or pass x as this rank's own block of out" : "");
+  return Ok();
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "core/status.h"
+
+namespace collops::bindings {
+
+// Raises collops.Error unless `status` is Ok. A Python exception that is already pending wins: it
+// is the KeyboardInterrupt that ended the wait.
+void ThrowIfError(const Status& status);
+
+// Runs a call that may wait for other ranks with the GIL released, then raises its error.
+template <typename Call>
+void RunWithoutGil(const Call& call) {
+  Status status;
+  {
+    pybind11::gil_scoped_release released;
+    status = call();
+  }
+  ThrowIfError(status);
+}
+
+// Takes part in the other ranks' call with a refusal for `reason`, then raises `reason`. What
+// becomes of the refusal itself is of less use to the caller than what is wrong with the call.
+template <typename Refuse>
+void RefuseAndThrow(const Status& reason, const Refuse& refuse) {
+  RunWithoutGil([&] {
+    const Status ignored = refuse(reason);
+    static_cast<void>(ignored);
+    return Ok();
+  });
+  ThrowIfError(reason);
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,127 @@
+#include <cstring>
+#include <unordered_map>
+
+#include "tensor.h"
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// Names that are looked up in every call are made once; they live as long as the process.
+PyObject* Interned(const char* name) { return PyUnicode_InternFromString(name); }
+
+py::object Attribute(py::handle object, PyObject* name) {
+  PyObject* value = PyObject_GetAttr(object.ptr(), name);
+  if (value == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(value);
+}
+
+py::object CallMethod(py::handle object, PyObject* name) {
+  PyObject* value = PyObject_CallMethodNoArgs(object.ptr(), name);
+  if (value == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(value);
+}
+
+bool IsTensorClass(py::handle type) {
+  return std::strcmp(reinterpret_cast<PyTypeObject*>(type.ptr())->tp_name, "Tensor") == 0 &&
+         py::str(type.attr("__module__")).cast<std::string>() == "torch";
+}
+
+// Whether the object is a torch.Tensor or of a class derived from it; torch itself is not needed.
+bool IsTorchTensor(py::handle object) {
+  static PyTypeObject* tensor_class = nullptr;
+  PyTypeObject* type = Py_TYPE(object.ptr());
+  if (tensor_class != nullptr) return PyType_IsSubtype(type, tensor_class) != 0;
+  for (py::handle base : py::reinterpret_borrow<py::tuple>(type->tp_mro)) {
+    if (!IsTensorClass(base)) continue;
+    tensor_class = reinterpret_cast<PyTypeObject*>(base.inc_ref().ptr());
+    return true;
+  }
+  return false;
+}
+
+// torch.float32 and the like are single objects that live as long as torch.
+DType TypeOf(py::handle dtype) {
+  static std::unordered_map<PyObject*, DType> known;
+  const auto found = known.find(dtype.ptr());
+  if (found != known.end()) return found->second;
+  const std::string text = py::str(dtype);
+  DType result = DType::kUndefined;
+  ParseDType(text.substr(text.rfind('.') + 1).c_str(), &result);
+  known.emplace(dtype.inc_ref().ptr(), result);
+  return result;
+}
+
+Device DeviceOf(py::handle object) {
+  static PyObject* const is_cpu = Interned("is_cpu");
+  if (Attribute(object, is_cpu).ptr() == Py_True) return Device();
+  const py::object device = object.attr("device");
+  const std::string kind = py::str(device.attr("type"));
+  const py::object index = device.attr("index");
+  Device result;
+  result.kind = kind == "cuda"  ? DeviceKind::kCuda
+                : kind == "npu" ? DeviceKind::kNpu
+                                : DeviceKind::kOther;
+  result.index = index.is_none() ? 0 : index.cast<int>();
+  return result;
+}
+
+void ReadShape(py::handle object, Tensor* tensor) {
+  static PyObject* const shape_name = Interned("shape");
+  const auto sizes = py::reinterpret_borrow<py::tuple>(Attribute(object, shape_name));
+  Shape& shape = tensor->view.desc.shape;
+  shape.num_dims = static_cast<int>(sizes.size());
+  tensor->numel = 1;
+  for (int i = 0; i < shape.num_dims; ++i) {
+    const int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes.ptr(), i));
+    if (size == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (i < kMaxDims) shape.dims[i] = size;
+    tensor->numel *= size;
+  }
+}
+
+// What torch would have to compute first: the memory alone does not hold the tensor's values.
+Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
+  static PyObject* const requires_grad = Interned("requires_grad");
+  CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False, ERROR_INVALID_PARAM,
+            ToString(name), " requires grad, and gradients do not pass here: .detach()");
+  if (dtype == DType::kComplex64 || dtype == DType::kComplex128) {
+    CHECK_ARG(!py::cast<bool>(object.attr("is_conj")()), ERROR_INVALID_PARAM, ToString(name),
+              " is conjugated only in name: .resolve_conj()");
+  }
+  return Ok();
+}
+
+Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
+  static PyObject* const dtype = Interned("dtype");
+  static PyObject* const data_ptr = Interned("data_ptr");
+  static PyObject* const is_contiguous = Interned("is_contiguous");
+  TensorView& view = tensor->view;
+  view = TensorView();
+  view.desc.dtype = TypeOf(Attribute(object, dtype));
+  RETURN_IF_ERROR(CheckMaterial(object, name, view.desc.dtype));
+  ReadShape(object, tensor);
+  view.data = PyLong_AsVoidPtr(CallMethod(object, data_ptr).ptr());
+  view.contiguous = CallMethod(object, is_contiguous).ptr() == Py_True;
+  view.device = DeviceOf(object);
+  return Ok();
+}
+
+}  // namespace
+
+Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor,
+                     bool* recognised) {
+  *recognised = IsTorchTensor(object);
+  if (!*recognised) return Ok();
+  try {
+    return ReadTensor(object, name, tensor);
+  } catch (py::error_already_set& error) {
+    // Sparse tensors and the like refuse to tell their address.
+    if (!error.matches(PyExc_Exception)) throw;
+    return Error(ERROR_INVALID_PARAM, ToString(name),
+                 ": this tensor has no plain memory to read: ", error.what());
+  }
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "core/status.h"
+
+namespace collops::bindings {
+
+// What Execute gets besides the tensors.
+struct Scratch {
+  void* workspace = nullptr;
+  uint64_t bytes = 0;
+  void* stream = nullptr;
+};
+
+// `workspace`: a tensor whose memory may be written, or None. `stream`: a device stream's number,
+// an object that has one (torch.npu.Stream, torch.cuda.Stream), or None.
+Status ToScratch(pybind11::handle workspace, pybind11::handle stream, const char* operation,
+                 Scratch* scratch);
+
+}  // namespace collops::bindings

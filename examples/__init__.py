@@ -1,0 +1,1 @@
+"""Examples of collops, each a program that checks its own result."""

@@ -1,0 +1,127 @@
+"""A test case: everything that states one call of one operator on all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .all_gather_v import all_gather_v
+from .data import fill
+from .dtypes import Array
+from .reduce_scatter_v import reduce_scatter_v
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of an operator on all its ranks; equal cases give equal tensors.
+
+    `counts` and `displs` are in elements, one per rank: recvCounts and rdispls of all_gather_v,
+    sendCounts and sdispls of reduce_scatter_v. `rows` are the rows of each rank's output, the
+    length of its y. `op` is "" for all_gather_v. `kind` and `seed` choose x (see data.fill).
+
+    Example:
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> case.id, inputs(case)[1]["x"].tolist(), expected(case)[0].tolist()
+        ('all_gather_v.p2.tiny', [32], [-125, -124, 32])
+    """
+
+    operator: str
+    name: str
+    rank_size: int
+    dtype: str
+    counts: tuple[int, ...]
+    displs: tuple[int, ...]
+    x_shapes: tuple[tuple[int, ...], ...]
+    rows: tuple[int, ...]
+    op: str = ""
+    kind: str = "index"
+    seed: int = 0
+
+    @property
+    def id(self) -> str:
+        """Name that is unique among all cases and fit for a file."""
+        return f"{self.operator}.p{self.rank_size}.{self.name}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Case:
+        """Return the case that to_dict described.
+
+        Raises:
+            TypeError: a field is missing or unknown.
+        """
+        return cls(**{key: _frozen(value) for key, value in fields.items()})
+
+
+def inputs(case: Case) -> list[dict[str, Array]]:
+    """Return the input tensors of every rank, in the operator's order of inputs.
+
+    all_gather_v: x, sendCount [1], recvCounts [P], rdispls [P], y [rows].
+    reduce_scatter_v: x, sendCounts [P], sdispls [P], recvCount [1], y [rows].
+    Counts and displacements are int64; y is float16 zeros, of which only the length matters;
+    a bfloat16 x is np.uint16 bit patterns.
+
+    Raises:
+        ValueError: the case's operator is unknown.
+
+    Example:
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> {name: tensor.tolist() for name, tensor in inputs(case)[0].items() if name != "y"}
+        {'x': [-125, -124], 'sendCount': [2], 'recvCounts': [2, 1], 'rdispls': [0, 2]}
+    """
+    return [_rank_inputs(case, rank) for rank in range(case.rank_size)]
+
+
+def expected(case: Case) -> list[Array]:
+    """Return the output that every rank must get.
+
+    Raises:
+        ValueError: the case's operator is unknown, or its numbers do not fit together.
+
+    Example:
+        >>> case = Case("reduce_scatter_v", "tiny", 2, "int8", (2, 1), (0, 2), ((3, 1),) * 2,
+        ...             (2, 1), "max")
+        >>> [output.tolist() for output in expected(case)]
+        [[[32], [33]], [[34]]]
+    """
+    xs = [tensors["x"] for tensors in inputs(case)]
+    if case.operator == "all_gather_v":
+        return [
+            all_gather_v(xs, case.counts, case.displs, rows, rank=rank)
+            for rank, rows in enumerate(case.rows)
+        ]
+    return reduce_scatter_v(xs, case.counts, case.displs, case.rows, case.op, case.dtype)
+
+
+def rows_of(count: int, row: Sequence[int]) -> int:
+    """Return how many rows of shape `row` hold `count` elements; the last may be cut.
+
+    Example:
+        >>> rows_of(9, (2, 2)), rows_of(0, (4,)), rows_of(5, ())
+        (3, 0, 5)
+    """
+    return -(-count // math.prod(row))
+
+
+def _rank_inputs(case: Case, rank: int) -> dict[str, Array]:
+    x = fill(case.x_shapes[rank], case.dtype, rank, case.seed, case.kind)
+    own = np.array([case.counts[rank]], np.int64)
+    counts, displs = np.array(case.counts, np.int64), np.array(case.displs, np.int64)
+    y = np.zeros(case.rows[rank], np.float16)
+    if case.operator == "all_gather_v":
+        return {"x": x, "sendCount": own, "recvCounts": counts, "rdispls": displs, "y": y}
+    if case.operator == "reduce_scatter_v":
+        return {"x": x, "sendCounts": counts, "sdispls": displs, "recvCount": own, "y": y}
+    raise ValueError(f"operator {case.operator!r} has no reference here")
+
+
+def _frozen(value: Any) -> Any:
+    """Return lists as tuples, which JSON does not have."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

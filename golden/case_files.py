@@ -1,0 +1,97 @@
+"""Cases as files: one .npz of tensors per case, and manifest.json that states every case.
+
+The same cases give the same bytes, on every machine: archives have no compression and no times.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .case import Case, expected, inputs
+from .dtypes import Array
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+
+
+def write_cases(cases: Sequence[Case], directory: Path) -> Path:
+    """Write the tensors of `cases` and their manifest into `directory`, which is made if needed.
+
+    A case's file holds `rank{r}/{input}` for every input of every rank and `rank{r}/output`, what
+    rank r must get; bfloat16 tensors are uint16 bit patterns. Files of the same names are replaced.
+
+    Args:
+        cases: cases with unique ids.
+        directory: where to write.
+
+    Returns:
+        The manifest's path.
+
+    Raises:
+        OSError: a file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     manifest = write_cases([case], Path(folder))
+        ...     [(again, _, outputs)] = read_cases(manifest)
+        >>> again == case, outputs[1].tolist()
+        (True, [-125, -124, 32])
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for case in cases:
+        per_rank, outputs = inputs(case), expected(case)
+        tensors: dict[str, Array] = {}
+        for r, (own, output) in enumerate(zip(per_rank, outputs, strict=True)):
+            tensors |= {f"rank{r}/{name}": tensor for name, tensor in own.items()}
+            tensors[f"rank{r}/output"] = output
+        file = f"{case.id}.npz"
+        _write_npz(directory / file, tensors)
+        entries.append({"id": case.id, "file": file, "inputs": list(per_rank[0]), **case.to_dict()})
+    manifest = directory / MANIFEST
+    text = json.dumps({"schema": SCHEMA, "bfloat16": "uint16 bits", "cases": entries}, indent=1)
+    manifest.write_text(text + "\n", encoding="utf-8")
+    return manifest
+
+
+def read_cases(manifest: Path) -> Iterator[tuple[Case, list[dict[str, Array]], list[Array]]]:
+    """Yield every case of a manifest with its inputs and its expected outputs, per rank.
+
+    Args:
+        manifest: path of the manifest.json that write_cases wrote.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: the manifest has another schema.
+    """
+    content = json.loads(manifest.read_text(encoding="utf-8"))
+    schema = content.get("schema")
+    if schema != SCHEMA:
+        raise ValueError(f"{manifest}: schema is {schema!r}, this golden reads {SCHEMA}")
+    for entry in content["cases"]:
+        names, file = entry.pop("inputs"), entry.pop("file")
+        del entry["id"]
+        case = Case.from_dict(entry)
+        with np.load(manifest.parent / file, allow_pickle=False) as tensors:
+            ranks = range(case.rank_size)
+            per_rank = [{name: tensors[f"rank{r}/{name}"] for name in names} for r in ranks]
+            outputs = [tensors[f"rank{r}/output"] for r in ranks]
+        yield case, per_rank, outputs
+
+
+def _write_npz(path: Path, tensors: Mapping[str, Array]) -> None:
+    """Write what np.savez would, with a fixed date in place of the clock's."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, tensor in tensors.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.ascontiguousarray(tensor), allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, content.getvalue())

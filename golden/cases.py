@@ -1,0 +1,52 @@
+"""The operators and their lists of cases, and all that a test needs to run one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .all_gather_v_cases import all_gather_v_cases
+from .case import Case, expected, inputs
+from .reduce_scatter_v_cases import reduce_scatter_v_cases
+from .reduction import ATB_REDUCE_OPS, REDUCE_OPS
+
+__all__ = [
+    "ATB_REDUCE_OPS",
+    "OPERATORS",
+    "REDUCE_OPS",
+    "Case",
+    "all_cases",
+    "all_gather_v_cases",
+    "expected",
+    "inputs",
+    "reduce_scatter_v_cases",
+]
+
+# One row per operator: its name and the list of its cases for a seed.
+OPERATORS: dict[str, Callable[[int], list[Case]]] = {
+    "all_gather_v": lambda seed: all_gather_v_cases(seed=seed),
+    "reduce_scatter_v": lambda seed: reduce_scatter_v_cases(seed=seed),
+}
+
+
+def all_cases(operator: str | None = None, *, text: str = "", seed: int = 0) -> list[Case]:
+    """Return the cases of one operator, or of all, whose id contains `text`.
+
+    Args:
+        operator: a key of OPERATORS; None for all of them.
+        text: part of Case.id; empty keeps every case.
+        seed: seed of the cases' data.
+
+    Returns:
+        Cases with unique ids; none where nothing matches.
+
+    Raises:
+        ValueError: `operator` is unknown.
+
+    Example:
+        >>> [case.id for case in all_cases("all_gather_v", text="p2.layout-tail")]
+        ['all_gather_v.p2.layout-tail']
+    """
+    if operator is not None and operator not in OPERATORS:
+        raise ValueError(f"operator {operator!r} is unknown; use one of {', '.join(OPERATORS)}")
+    chosen = [operator] if operator is not None else list(OPERATORS)
+    return [case for name in chosen for case in OPERATORS[name](seed) if text in case.id]

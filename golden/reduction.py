@@ -1,0 +1,139 @@
+"""The arithmetic of a reduction over ranks: order, accumulator and rounding fixed to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .dtypes import (
+    REDUCE_DTYPES,
+    Array,
+    bits_of,
+    float_format,
+    from_float32,
+    is_float,
+    is_nan,
+    storage,
+    to_float32,
+)
+
+REDUCE_OPS = ("sum", "max", "min", "prod", "avg")
+ATB_REDUCE_OPS = ("sum", "max", "min")
+
+
+def reduce_ranks(values: Sequence[Array], op: str, dtype: str) -> Array:
+    """Reduce one array per rank, element by element, in rank order.
+
+    `sum = (..(x_0 + x_1) + ..) + x_{P-1}`, prod likewise, `avg = sum / P`.  It starts from rank
+    0's value.  float16 and bfloat16 accumulate in float32 and are rounded once, to nearest even;
+    float32 and float64 accumulate in their own type; integers wrap modulo 2^bits.
+    max and min are IEEE 754-2019 maximum and minimum: NaN wins, and -0 < +0.
+
+    Args:
+        values: P arrays of one shape that carry `dtype`, in rank order.
+        op: sum, max, min, prod or avg (floating dtypes only).
+        dtype: one of REDUCE_DTYPES.
+
+    Returns:
+        An array of that shape that carries `dtype`.
+
+    Raises:
+        ValueError: no arrays, shapes that differ, or an `op` that `dtype` does not have.
+
+    Example:
+        >>> parts = [np.array([100, -7], np.int8), np.array([100, 3], np.int8)]
+        >>> reduce_ranks(parts, "sum", "int8").tolist()
+        [-56, -4]
+        >>> reduce_ranks(parts, "max", "int8").tolist()
+        [100, 3]
+    """
+    check_reduction(op, dtype)
+    if not values:
+        raise ValueError("a reduction needs at least one rank's values, got none")
+    shape = values[0].shape
+    for rank, value in enumerate(values):
+        if value.shape != shape:
+            raise ValueError(f"rank {rank} has shape {value.shape}, rank 0 has {shape}")
+        if value.dtype != storage(dtype):
+            raise ValueError(f"rank {rank} has {value.dtype}; {dtype} is {storage(dtype)}")
+    # Arrays wrap silently where numpy's scalars warn: keep at least one dimension.
+    flat = [value.reshape(-1) for value in values]
+    reducer = _extreme if op in ("max", "min") else _accumulate
+    with np.errstate(all="ignore"):
+        result: Array = reducer(flat, op, dtype)
+    return _one_nan(result, dtype).reshape(shape)
+
+
+def check_reduction(op: str, dtype: str) -> None:
+    """Raise ValueError unless `op` is a reduction and `dtype` has it.
+
+    Example:
+        >>> check_reduction("avg", "int32")
+        Traceback (most recent call last):
+        ...
+        ValueError: op 'avg' is for floating dtypes, got int32; use sum
+    """
+    if op not in REDUCE_OPS:
+        raise ValueError(f"op {op!r} is unknown; use one of {', '.join(REDUCE_OPS)}")
+    if dtype not in REDUCE_DTYPES:
+        raise ValueError(f"dtype {dtype!r} has no reduction; use one of {', '.join(REDUCE_DTYPES)}")
+    if op == "avg" and not is_float(dtype):
+        raise ValueError(f"op 'avg' is for floating dtypes, got {dtype}; use sum")
+
+
+def _accumulate(values: Sequence[Array], op: str, dtype: str) -> Array:
+    """Return sum, prod or avg of 1-D arrays."""
+    total = _widen(values[0], dtype)
+    for value in values[1:]:
+        total = total * _widen(value, dtype) if op == "prod" else total + _widen(value, dtype)
+    if op == "avg":
+        total = total / total.dtype.type(len(values))
+    return _narrow(total, dtype)
+
+
+def _widen(array: Array, dtype: str) -> Array:
+    """Return an array in its accumulator's type: unsigned for integers, whose overflow wraps."""
+    if dtype == "float16":
+        return array.astype(np.float32)
+    if dtype == "bfloat16":
+        return to_float32(array)
+    return array if is_float(dtype) else bits_of(array, dtype)
+
+
+def _narrow(total: Array, dtype: str) -> Array:
+    """Return an accumulator as `dtype`, rounded once to nearest even."""
+    if dtype == "bfloat16":
+        return from_float32(total)
+    result: Array = total if is_float(dtype) else total.view(storage(dtype))
+    return result.astype(storage(dtype))
+
+
+def _extreme(values: Sequence[Array], op: str, dtype: str) -> Array:
+    """Return max or min of 1-D arrays, decided on the bits because zeros have signs."""
+    best = values[0]
+    for value in values[1:]:
+        left, right = _order(value, dtype), _order(best, dtype)
+        better = left > right if op == "max" else left < right
+        better = (better | is_nan(value, dtype)) & ~is_nan(best, dtype)
+        best = np.where(better, value, best)
+    return np.array(best)
+
+
+def _one_nan(array: Array, dtype: str) -> Array:
+    """Return an array whose every NaN has the same bits: machines differ in sign and payload."""
+    if not is_float(dtype):
+        return array
+    form = float_format(dtype)
+    bits = bits_of(array, dtype)
+    quiet_nan = bits.dtype.type(form.infinity | 1 << (form.mantissa - 1))
+    return np.asarray(np.where(is_nan(array, dtype), quiet_nan, bits)).view(storage(dtype))
+
+
+def _order(array: Array, dtype: str) -> Array:
+    """Map numbers to integers of the same order, in which -0 comes just before +0."""
+    if not is_float(dtype):
+        return array
+    bits = bits_of(array, dtype)
+    sign = bits.dtype.type(float_format(dtype).sign)
+    return np.asarray(np.where(bits & sign != 0, ~bits, bits | sign))

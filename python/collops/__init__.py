@@ -1,0 +1,100 @@
+"""Uneven collectives, AllGatherV and ReduceScatterV, the same on CPUs, GPUs and NPUs.
+
+Importing this package loads nothing but this file: a name's module is imported when it is first
+used, so what needs no core (golden, the parameter structs) works where the core cannot load.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collops import testing
+    from collops.communicator import Communicator
+    from collops.errors import (
+        AbortedError,
+        ArgumentError,
+        Error,
+        ErrorCode,
+        PeerLostError,
+        RankMismatchError,
+        RankTimeoutError,
+        UnsupportedError,
+    )
+    from collops.job import init
+    from collops.operation import Operation
+    from collops.params import AllGatherVParam, CommMode, ReduceScatterVParam
+    from collops.tensors import TensorDesc, with_format
+
+    __version__: str
+
+__all__ = [
+    "AbortedError",
+    "AllGatherVParam",
+    "ArgumentError",
+    "CommMode",
+    "Communicator",
+    "Error",
+    "ErrorCode",
+    "Operation",
+    "PeerLostError",
+    "RankMismatchError",
+    "RankTimeoutError",
+    "ReduceScatterVParam",
+    "TensorDesc",
+    "UnsupportedError",
+    "__version__",
+    "golden",
+    "init",
+    "testing",
+    "with_format",
+]
+
+# Where each name lives.
+_MODULES = {
+    "AbortedError": "errors",
+    "AllGatherVParam": "params",
+    "ArgumentError": "errors",
+    "CommMode": "params",
+    "Communicator": "communicator",
+    "Error": "errors",
+    "ErrorCode": "errors",
+    "Operation": "operation",
+    "PeerLostError": "errors",
+    "RankMismatchError": "errors",
+    "RankTimeoutError": "errors",
+    "ReduceScatterVParam": "params",
+    "TensorDesc": "tensors",
+    "UnsupportedError": "errors",
+    "init": "job",
+    "with_format": "tensors",
+}
+_SUBMODULES = ("golden", "testing")
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("collops")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"  # the sources are on the path, but nothing was installed
+
+
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name in _MODULES:
+        value = getattr(importlib.import_module(f"collops.{_MODULES[name]}"), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"collops.{name}")
+    elif name == "__version__":
+        value = _version()
+    else:
+        raise AttributeError(f"module 'collops' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,58 @@
+"""Loads the extension module and tells it what only Python knows of this process."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import sys
+from multiprocessing import process
+from typing import TYPE_CHECKING
+
+from collops.errors import ErrorCode, raise_status
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_announced_pid = -1
+
+
+def core() -> ModuleType:
+    """The extension module, ready for this process.
+
+    Raises:
+        UnsupportedError: the module cannot be loaded here; the message says why.
+    """
+    try:
+        from collops import _core
+    except ImportError as error:
+        reason = "Linux only" if sys.platform != "linux" else str(error)
+        raise_status(ErrorCode.ERROR_UNSUPPORTED, f"collops has no core here: {reason}")
+    global _announced_pid
+    if _announced_pid != os.getpid():
+        _announced_pid = os.getpid()
+        _announce(_core)
+    return _core
+
+
+def _announce(module: ModuleType) -> None:
+    # Equal in all processes that multiprocessing started from one program, under every start
+    # method; the hash does not give the key away.
+    key = bytes(process.current_process().authkey)
+    module.set_process_family(hashlib.sha256(b"collops" + key).hexdigest())
+    module.watch_signals(True)
+    atexit.register(leave)
+    if process.parent_process() is not None:
+        # A child of multiprocessing ends without running atexit.
+        from multiprocessing.util import Finalize
+
+        Finalize(None, leave, exitpriority=100)
+
+
+def leave(error: BaseException | None = None) -> None:
+    """Closes every communicator of this process; the other ranks learn why it goes."""
+    from collops import _core
+
+    error = error or sys.exc_info()[1] or getattr(sys, "last_value", None)
+    _core.close_all(f"{type(error).__name__}: {error}" if error else "its process ended")
+    _core.watch_signals(False)

@@ -1,0 +1,75 @@
+"""The demo's command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from collops.demo.outcome import Outcome, table
+from collops.demo.runs import run_all_gather_v, run_layer, run_plain, run_reduce_scatter_v
+from collops.errors import Error
+from collops.testing import RankErrors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM = "python -m collops.demo"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {PROGRAM} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs everything and prints the table: 0 all equal, 1 something differs, 2 cannot run."""
+    options = _parser().parse_args(arguments)
+    print("running: a few seconds; times are medians on the slowest rank", flush=True)
+    try:
+        outcomes = [run_layer(), *run_plain(), run_all_gather_v(), run_reduce_scatter_v()]
+    except RankErrors as failed:
+        reason = next(iter(failed.errors.values()))
+        if not isinstance(reason, Error):
+            raise
+        print(f"{PROGRAM}: {reason}", file=sys.stderr)
+        return 2
+    if options.plant:
+        print(_plant(outcomes[-2], rank=1, position=5))
+    print(table(outcomes))
+    differing = sum(bool(outcome.findings()) for outcome in outcomes)
+    if differing == 0:
+        print("all equal to golden")
+    else:
+        print(f"{differing} result{'s differ' if differing > 1 else ' differs'}")
+    return 1 if differing else 0
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Runs a transformer layer over a batch that does not divide by its 4 ranks, "
+        "its two collectives, and both operators at the ATB level with 2 ranks. Compares every "
+        "rank's result with golden. Times are the median of some calls, on the slowest rank.",
+        epilog="Status: 0 all equal, 1 something differs, 2 it cannot run here.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--break",
+        dest="plant",
+        action="store_true",
+        help="change one element of one rank's result after the run: the table must find it",
+    )
+    return parser
+
+
+def _plant(outcome: Outcome, rank: int, position: int) -> str:
+    """Changes one element, and says which operator was chosen; the table says where."""
+    outcome.results[rank].flat[position] += 1
+    return f"--break: changed one element of the {outcome.operator} result of rank {rank}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""The calls of the demo: each runs on its ranks and is compared with one process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import collops
+from collops.demo.outcome import Outcome
+from collops.examples import uneven_batch
+from collops.golden.all_gather_v import all_gather_v
+from collops.golden.data import fill, poison
+from collops.golden.reduce_scatter_v import reduce_scatter_v
+from collops.golden.shares import packed
+from collops.testing import run_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+    Measured = tuple[Array, float]
+
+RANKS = 4
+CALLS, LAYER_CALLS = 7, 3
+WIDTH = uneven_batch.WIDTH
+# The worked example of AllGatherV; ReduceScatterV takes the same blocks the other way.
+COUNTS, DISPLS, ROWS = [4, 2], [0, 4], 5
+GATHER_X = [
+    np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.float16),
+    np.array([[3, 2, 1, 0], [7, 6, 5, 4], [7, 6, 5, 4]], np.float16),
+]
+SCATTER_X = [fill((ROWS, 4), "float16", rank, kind="random") for rank in range(2)]
+
+
+def run_layer() -> Outcome:
+    """The transformer layer of examples/uneven_batch.py, whole documents to rows of documents."""
+    documents = uneven_batch.read_documents()
+    shares = uneven_batch.deal(documents, RANKS)
+    results, seconds = _run(_layer, RANKS, shares)
+    expected, bound = uneven_batch.whole_layer(documents)
+    ends = np.cumsum(_tokens(shares))[:-1]
+    return Outcome(
+        operator="transformer layer",
+        shapes=f"{_sum(map(len, shares))} documents, {len(expected)} x {WIDTH}",
+        results=results,
+        expected=np.split(expected, ends),
+        seconds=seconds,
+        bounds=np.split(bound, ends),
+    )
+
+
+def _layer(rank: int, shares: Sequence[Sequence[bytes]]) -> Measured:
+    weights = uneven_batch.make_weights()
+    with collops.init() as comm:
+        call = partial(uneven_batch.layer, comm, shares, weights)
+        return _measured(call, calls=LAYER_CALLS)
+
+
+def run_plain() -> list[Outcome]:
+    """The layer's two collectives by themselves, on other data of the same shapes."""
+    rows = _tokens(uneven_batch.deal(uneven_batch.read_documents(), RANKS))
+    counts = [n * WIDTH for n in rows]
+    whole = sum(rows)
+    xs = [fill((n, WIDTH), "float32", rank, kind="random") for rank, n in enumerate(rows)]
+    gathered, gather_s = _run(_all_gatherv, RANKS, rows)
+    parts = [fill((whole, WIDTH), "float32", rank, kind="random") for rank in range(RANKS)]
+    scattered, scatter_s = _run(_reduce_scatterv, RANKS, rows)
+    return [
+        Outcome(
+            operator="all_gatherv",
+            shapes=f"{_sum(rows)} -> {whole} rows x {WIDTH}",
+            results=gathered,
+            expected=[all_gather_v(xs, counts, packed(counts), whole)] * RANKS,
+            seconds=gather_s,
+        ),
+        Outcome(
+            operator="reduce_scatterv",
+            shapes=f"{whole} -> {_sum(rows)} rows x {WIDTH}",
+            results=scattered,
+            expected=reduce_scatter_v(parts, counts, packed(counts), rows),
+            seconds=scatter_s,
+        ),
+    ]
+
+
+def _all_gatherv(rank: int, rows: Sequence[int]) -> Measured:
+    with collops.init() as comm:
+        x = comm.empty((rows[rank], WIDTH), np.float32)
+        x[:] = fill(x.shape, "float32", rank, kind="random")
+        out = np.empty((sum(rows), WIDTH), np.float32)
+        return _measured(lambda: comm.all_gatherv(x, sizes=rows, out=out), out)
+
+
+def _reduce_scatterv(rank: int, rows: Sequence[int]) -> Measured:
+    with collops.init() as comm:
+        x = comm.empty((sum(rows), WIDTH), np.float32)
+        x[:] = fill(x.shape, "float32", rank, kind="random")
+        out = np.empty((rows[rank], WIDTH), np.float32)
+        return _measured(lambda: comm.reduce_scatterv(x, sizes=rows, out=out), out)
+
+
+def run_all_gather_v() -> Outcome:
+    """The worked example of AllGatherV through the ATB level: blocks that cut rows, and a gap."""
+    results, seconds = _run(_all_gather_v, 2)
+    return Outcome(
+        operator="AllGatherV",
+        shapes="[2, 4] [3, 4] -> [5, 4] float16",
+        results=results,
+        expected=[all_gather_v(GATHER_X, COUNTS, DISPLS, ROWS)] * 2,
+        seconds=seconds,
+    )
+
+
+def _all_gather_v(rank: int) -> Measured:
+    param = collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm", comm_domain="demo")
+    counts, displs = np.array(COUNTS, np.int64), np.array(DISPLS, np.int64)
+    y = np.empty(ROWS, np.float16)
+    return _two_phases(param, [GATHER_X[rank], counts[[rank]], counts, displs, y])
+
+
+def run_reduce_scatter_v() -> Outcome:
+    """Its counterpart: the same blocks of [5, 4], reduced into rows like those of x above."""
+    results, seconds = _run(_reduce_scatter_v, 2)
+    return Outcome(
+        operator="ReduceScatterV",
+        shapes="[5, 4] -> [2, 4] [3, 4] float16",
+        results=results,
+        expected=reduce_scatter_v(SCATTER_X, COUNTS, DISPLS, list(map(len, GATHER_X))),
+        seconds=seconds,
+    )
+
+
+def _reduce_scatter_v(rank: int) -> Measured:
+    param = collops.ReduceScatterVParam(rank=rank, rank_size=2, backend="shm", comm_domain="demo")
+    counts, displs = np.array(COUNTS, np.int64), np.array(DISPLS, np.int64)
+    y = np.empty(len(GATHER_X[rank]), np.float16)
+    return _two_phases(param, [SCATTER_X[rank], counts, displs, counts[[rank]], y])
+
+
+def _two_phases(param: Any, ins: list[Array]) -> Measured:
+    """Plans once and executes several times; the time is that of execute()."""
+    operation = collops.Operation(param)
+    out = np.empty((len(ins[-1]), *ins[0].shape[1:]), ins[0].dtype)
+    workspace = np.empty(operation.get_workspace_size(ins, [out]), np.uint8)
+    return _measured(lambda: operation.execute(ins, [out], workspace), out)
+
+
+def _measured(call: Callable[[], Any], out: Array | None = None, calls: int = CALLS) -> Measured:
+    """The result of the last of some calls, and their median time; `out` is poisoned before each.
+
+    One call goes before them: it completes first contact and maps the peers' memory.
+    """
+    seconds = []
+    for _ in range(1 + calls):
+        if out is not None:
+            out[...] = poison(out.shape, out.dtype.name)
+        begin = time.perf_counter()
+        result = call()
+        seconds.append(time.perf_counter() - begin)
+    return out if out is not None else result, statistics.median(seconds[1:])
+
+
+def _run(fn: Callable[..., Measured], ranks: int, *arguments: Any) -> tuple[list[Array], float]:
+    """The results of all ranks, and the time of the slowest one."""
+    results, seconds = zip(*run_ranks(fn, ranks, *arguments), strict=True)
+    return list(results), max(seconds)
+
+
+def _tokens(shares: Sequence[Sequence[bytes]]) -> list[int]:
+    return [sum(map(len, documents)) for documents in shares]
+
+
+def _sum(numbers: Iterable[int]) -> str:
+    return "+".join(map(str, numbers))

@@ -1,0 +1,129 @@
+"""The exceptions of collops: every one has ATB's error code and is also a standard exception."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NoReturn
+
+
+class ErrorCode(enum.IntEnum):
+    """ATB's error codes (atb/types.h) with their numbers; ours start at 100."""
+
+    NO_ERROR = 0
+    ERROR_INVALID_PARAM = 1
+    ERROR_INVALID_GRAPH = 2
+    ERROR_INTERNAL_ERROR = 3
+    ERROR_RT_FAIL = 4
+    ERROR_INVALID_IN_TENSOR_NUM = 5
+    ERROR_INVALID_TENSOR_DTYPE = 6
+    ERROR_INVALID_TENSOR_FORMAT = 7
+    ERROR_INVALID_TENSOR_DIM = 8
+    ERROR_INVALID_TENSOR_SIZE = 9
+    ERROR_OPERATION_NULL_RUNNER = 10
+    ERROR_GRAPH_INFERSHAPE_FUNC_FAIL = 11
+    ERROR_CANN_ERROR = 12
+    ERROR_INVALID_TENSOR_INI_MATCH = 13
+    ERROR_INVALID_TENSOR_ADDR = 14
+    ERROR_INVALID_TENSOR_NUM = 15
+    ERROR_INVALID_TENSOR_DIM_NUM = 16
+    ERROR_INVALID_SINGLE_OPERATION_PARAM = 17
+    ERROR_GRAPH_NODE_RESHAPE_FUNC_FAIL = 18
+    ERROR_INVALID_GRAPH_NODE_CHUNK = 19
+    ERROR_INVALID_CONTEXT_ADDR = 20
+    ERROR_INVALID_STREAM = 21
+    ERROR_INVALID_WORKSPACE_SIZE = 22
+    ERROR_INVALID_WORKSPACE_ADDR = 23
+    ERROR_INVALID_OPERATION_ADDR = 24
+    ERROR_HCCL_FAIL = 25
+    ERROR_OUT_OF_DEVICE_MEMORY = 26
+    ERROR_OUT_OF_HOST_MEMORY = 27
+    ERROR_COMM_EMPTY = 28
+    ERROR_COPY_HOST_MEMORY_FAIL = 29
+    ERROR_TIMEOUT = 100
+    ERROR_PEER_LOST = 101
+    ERROR_RANK_MISMATCH = 102
+    ERROR_UNSUPPORTED = 103
+    ERROR_ABORTED = 104
+
+
+class Error(Exception):
+    """What collops raises; ``code`` is the number, ``name`` its name, ``message`` the sentence.
+
+    Example:
+        >>> import collops
+        >>> try:
+        ...     collops.Operation(collops.AllGatherVParam(rank=0, rank_size=1))
+        ... except collops.Error as error:
+        ...     print(error.code, error.name, isinstance(error, ValueError))
+        1 ERROR_INVALID_PARAM True
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = int(code)
+        self.message = message
+
+    @property
+    def name(self) -> str:
+        """The code's name in ATB's spelling, such as ``"ERROR_INVALID_PARAM"``."""
+        return ErrorCode(self.code).name if self.code in _CODES else "ERROR_UNKNOWN"
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.name}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.message), self.__dict__
+
+
+class ArgumentError(Error, ValueError):
+    """An argument, a tensor or a parameter struct is wrong in this process."""
+
+
+class RankMismatchError(Error, ValueError):
+    """The ranks disagree about a call, or another rank has refused to take part in it."""
+
+
+class RankTimeoutError(Error, TimeoutError):
+    """A rank did not come in time."""
+
+
+class PeerLostError(Error, ConnectionError):
+    """A rank's process has ended, or the rank has left."""
+
+
+class AbortedError(Error, ConnectionError):
+    """A rank has ended the communicator, or this one has closed it."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """A backend, or the core itself, cannot do this here."""
+
+
+_CODES = frozenset(ErrorCode)
+_CLASSES: dict[int, type[Error]] = {
+    ErrorCode.ERROR_TIMEOUT: RankTimeoutError,
+    ErrorCode.ERROR_PEER_LOST: PeerLostError,
+    ErrorCode.ERROR_RANK_MISMATCH: RankMismatchError,
+    ErrorCode.ERROR_UNSUPPORTED: UnsupportedError,
+    ErrorCode.ERROR_ABORTED: AbortedError,
+}
+
+
+def status_error(code: int, message: str) -> Error:
+    """The exception of a status, of the class that belongs to its code."""
+    return _CLASSES.get(code, ArgumentError)(code, message)
+
+
+def raise_status(code: int, message: str) -> NoReturn:
+    """Raises the exception of a status."""
+    raise status_error(code, message)
+
+
+def status_of(error: BaseException) -> tuple[int, str]:
+    """Code and message under which other ranks are told of an exception."""
+    if isinstance(error, Error):
+        return error.code, error.message
+    code = ErrorCode.ERROR_INTERNAL_ERROR
+    if isinstance(error, MemoryError):
+        code = ErrorCode.ERROR_OUT_OF_HOST_MEMORY
+    return int(code), f"{type(error).__name__}: {error}"

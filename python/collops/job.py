@@ -1,0 +1,91 @@
+"""Who this process is among the ranks, and the communicators it is part of."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import NoReturn
+from weakref import WeakValueDictionary
+
+from collops.communicator import Communicator
+from collops.core import core
+from collops.errors import ErrorCode, raise_status
+
+_live: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
+
+
+def init(
+    rank: int | None = None,
+    rank_size: int | None = None,
+    *,
+    backend: str = "shm",
+    comm_domain: str = "",
+    timeout_s: float | None = None,
+) -> Communicator:
+    """Returns the communicator of a domain, once every rank is there.
+
+    Args:
+        rank: this process's number; None: as the launcher says (run_ranks, torchrun, mpirun, srun,
+            or COLLOPS_RANK).
+        rank_size: number of ranks, at least 1; None: as the launcher says.
+        backend: what moves the data; COLLOPS_BACKEND may replace it.
+        comm_domain: the group's name; the same name is the same communicator while it lives.
+        timeout_s: seconds that a call waits for other ranks; None: COLLOPS_TIMEOUT_S, or 300.
+
+    Returns:
+        The communicator that structs with this `comm_domain` use, too.
+
+    Raises:
+        ArgumentError: rank, rank_size, backend or the job's identity is missing or wrong.
+        RankMismatchError: a rank was claimed twice, or the ranks disagree on rank_size.
+        RankTimeoutError: a rank did not come within `timeout_s`; the message names it.
+        UnsupportedError: the backend cannot run here; the message says why.
+
+    Source of the semantics: torch.distributed.init_process_group, MPI_Init.
+
+    Example:
+        >>> import collops
+        >>> from collops.testing import run_ranks
+        >>> run_ranks(lambda rank: collops.init(comm_domain="tp").size, 3)
+        [3, 3, 3]
+    """
+    module = core()
+    name, launched_rank, launched_size = module.launcher()
+    rank = launched_rank if rank is None else _whole("rank", rank)
+    rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
+    _check_place(name, rank, rank_size)
+    if timeout_s is not None and not (timeout_s > 0 and math.isfinite(timeout_s)):
+        _bad(f"timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+    found = module.connect(backend, comm_domain, rank, rank_size, timeout_s or 0.0)
+    communicator = _live.get(found.handle)
+    if communicator is None:
+        communicator = _live[found.handle] = Communicator(found)
+    return communicator
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        _bad(f"{name} must be a whole number, got {value!r}")
+
+
+def _check_place(launcher: str, rank: int, rank_size: int) -> None:
+    missing = [
+        name for name, value in (("rank", rank), ("rank_size", rank_size)) if value == -1
+    ]
+    if missing:
+        started = f"{launcher} does not say" if launcher else "nothing says"
+        _bad(
+            f"{started} this process's {' and '.join(missing)}: pass rank and rank_size, start it "
+            "with collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_RANK and "
+            "COLLOPS_RANK_SIZE"
+        )
+    if rank_size < 1:
+        _bad(f"rank_size must be at least 1, got {rank_size}")
+    if not 0 <= rank < rank_size:
+        _bad(f"rank must be from 0 to {rank_size - 1}, got {rank}")
+
+
+def _bad(message: str) -> NoReturn:
+    raise_status(ErrorCode.ERROR_INVALID_PARAM, f"init: {message}")

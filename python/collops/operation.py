@@ -1,0 +1,141 @@
+"""The two-phase operation of the ATB level."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from collops.core import core
+from collops.errors import Error, ErrorCode, raise_status, status_of
+from collops.params import Param
+from collops.tensors import TensorDesc, empty_like_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Operation:
+    """One operator of one rank, configured by a parameter struct and run in two phases.
+
+    get_workspace_size() checks and plans a call and is local; execute() moves the data together
+    with the other ranks. forward() does both and allocates the outputs.
+
+    Args:
+        param: AllGatherVParam or ReduceScatterVParam.
+
+    Raises:
+        ArgumentError: the struct is wrong; creation is local, so no other rank hears of it.
+        UnsupportedError: its backend cannot run here.
+
+    Source of the semantics: ``atb::Operation``; AllGatherV as MPI_Allgatherv, ReduceScatterV as
+    MPI_Reduce_scatter with displacements.
+
+    Example:
+        >>> import collops, numpy as np
+        >>> from collops.testing import run_ranks
+        >>> def gather(rank):
+        ...     param = collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm")
+        ...     x = np.full((rank + 1, 2), rank, np.float32)
+        ...     counts, displs = np.array([2, 4]), np.array([0, 2])
+        ...     y = np.empty(3, np.float16)
+        ...     [out] = collops.Operation(param).forward([x, counts[[rank]], counts, displs, y])
+        ...     return out.tolist()
+        >>> run_ranks(gather, 2)[0]
+        [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
+    """
+
+    def __init__(self, param: Param) -> None:
+        if not isinstance(param, Param):
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"Operation: a parameter struct such as AllGatherVParam is needed, got "
+                f"{type(param).__name__}",
+            )
+        self._core = core().Operation(
+            type(param).__name__, param._raw_json(), _handle(param.hccl_comm)
+        )
+
+    @property
+    def name(self) -> str:
+        """The operator's name, such as ``"AllGatherV"``."""
+        return str(self._core.name)
+
+    def infer_shape(self, ins: Sequence[Any]) -> list[TensorDesc]:
+        """Describes the outputs for these inputs; local.
+
+        Args:
+            ins: tensors or TensorDesc, in the operator's order.
+
+        Returns:
+            One TensorDesc per output.
+
+        Raises:
+            ArgumentError: the inputs do not fit, with ATB's code.
+        """
+        return list(self._core.infer_shape(ins))
+
+    def get_workspace_size(self, ins: Sequence[Any], outs: Sequence[Any]) -> int:
+        """Checks and plans a call, and copies the counts; local.
+
+        Args:
+            ins: the input tensors, in the operator's order.
+            outs: the output tensors.
+
+        Returns:
+            Bytes of scratch memory that execute() needs; 0 is fine.
+
+        Raises:
+            ArgumentError: a tensor or a count is wrong, with ATB's code.
+        """
+        return int(self._core.get_workspace_size(ins, outs))
+
+    def execute(
+        self, ins: Sequence[Any], outs: Sequence[Any], workspace: Any = None, stream: Any = None
+    ) -> None:
+        """Runs a planned call together with the other ranks; complete on return on the CPU.
+
+        Args:
+            ins: the input tensors; shapes, dtypes and counts of a planned call.
+            outs: the output tensors.
+            workspace: scratch memory of at least get_workspace_size() bytes, None if that was 0.
+            stream: the device's stream, None on the CPU.
+
+        Raises:
+            ArgumentError: the call fails its own checks; the other ranks are told.
+            RankMismatchError: the ranks disagree, or one of them refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+        """
+        self._core.execute(ins, outs, workspace, stream)
+
+    def forward(self, ins: Sequence[Any]) -> list[Any]:
+        """Allocates the outputs and runs both phases.
+
+        Args:
+            ins: the input tensors, in the operator's order.
+
+        Returns:
+            The outputs, of the first input's kind (numpy for numpy, torch for torch).
+
+        Raises:
+            Error: as get_workspace_size() and execute(); the other ranks are told.
+        """
+        try:
+            outs = [empty_like_kind(ins[0], d.shape, d.dtype) for d in self.infer_shape(ins)]
+            size = self.get_workspace_size(ins, outs)
+            workspace = empty_like_kind(ins[0], (size,), "uint8") if size else None
+        except Exception as error:
+            self._refuse(error)
+            raise
+        self._core.execute(ins, outs, workspace, None)
+        return outs
+
+    def _refuse(self, error: Exception) -> None:
+        try:
+            self._core.refuse(*status_of(error))
+        except Error:
+            return  # the communicator is gone; the first error says more
+
+
+def _handle(hccl_comm: Any) -> int:
+    if hccl_comm is None:
+        return 0
+    return int(getattr(hccl_comm, "handle", hccl_comm))

@@ -1,0 +1,43 @@
+"""What run_ranks raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RankErrors(Exception):  # noqa: N818 - the errors of several ranks
+    """One or more ranks failed.
+
+    Attributes:
+        errors: the exception of each rank that failed, by rank.
+        tracebacks: where it was raised, as text, by rank.
+    """
+
+    def __init__(self, errors: dict[int, BaseException], tracebacks: dict[int, str]) -> None:
+        super().__init__(errors, tracebacks)
+        self.errors = errors
+        self.tracebacks = tracebacks
+
+    def __str__(self) -> str:
+        ranks = ", ".join(map(str, self.errors))
+        parts = [f"rank {ranks} failed" if len(self.errors) == 1 else f"ranks {ranks} failed"]
+        for rank, error in self.errors.items():
+            parts.append(f"--- rank {rank} ---\n{self._describe(rank, error)}")
+        return "\n".join(parts)
+
+    def _describe(self, rank: int, error: BaseException) -> str:
+        where = self.tracebacks.get(rank, "").rstrip()
+        if isinstance(error, RankEndedError):
+            return f"{error}; it was here:\n{where}" if where else str(error)
+        return where or f"{type(error).__name__}: {error}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.errors, self.tracebacks)
+
+
+class RankDiedError(RuntimeError):
+    """A rank's process ended without telling its result."""
+
+
+class RankEndedError(RuntimeError):
+    """run_ranks ended a rank: its time was up, or another rank had failed."""

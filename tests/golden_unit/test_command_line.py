@@ -1,0 +1,167 @@
+"""python -m golden, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden.case_files import read_cases
+from golden.cases import Case, all_cases, expected, inputs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "golden", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        timeout=60,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_list_names_every_case() -> None:
+    lines = run("list").stdout.splitlines()
+    cases = all_cases()
+    assert lines[0].split()[:4] == ["case", "ranks", "dtype", "reduce"]
+    assert [line.split()[0] for line in lines[1:-1]] == [case.id for case in cases]
+    assert lines[-1] == f"{len(cases)} cases"
+
+
+def test_list_one_operator_filtered() -> None:
+    lines = run("list", "--op", "reduce_scatter_v", "--filter", "p3.max-int8").stdout.splitlines()
+    assert lines[1].split() == [
+        *("reduce_scatter_v.p3.max-int8", "3", "int8", "max", "special"),
+        *("97", "194", "291", "25", "49", "73"),
+    ]
+    assert lines[2] == "1 cases"
+
+
+def test_write_and_read_back(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "cases"
+    done = run("write", str(folder), "--filter", "p2.", "--seed", "7")
+    want = all_cases(text="p2.", seed=7)
+    assert done.stdout == f"{len(want)} cases in {folder / 'manifest.json'}\n"
+    read = list(read_cases(folder / "manifest.json"))
+    assert [case for case, _, _ in read] == want
+    for case, tensors, outputs in read:
+        for got, own in zip(tensors, inputs(case), strict=True):
+            assert list(got) == list(own)
+            for name, tensor in own.items():
+                assert got[name].dtype == tensor.dtype
+                assert got[name].shape == tensor.shape
+                assert got[name].tobytes() == tensor.tobytes()
+        for output, right in zip(outputs, expected(case), strict=True):
+            assert (output.dtype, output.shape) == (right.dtype, right.shape)
+            assert output.tobytes() == right.tobytes()
+
+
+def test_the_manifest_states_every_case(tmp_path: Path) -> None:
+    run("write", str(tmp_path), "--op", "all_gather_v", "--filter", "p2.shares-3-5")
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["schema"] == 1
+    [entry] = manifest["cases"]
+    assert entry == {
+        "id": "all_gather_v.p2.shares-3-5",
+        "file": "all_gather_v.p2.shares-3-5.npz",
+        "inputs": ["x", "sendCount", "recvCounts", "rdispls", "y"],
+        "operator": "all_gather_v",
+        "name": "shares-3-5",
+        "rank_size": 2,
+        "dtype": "float16",
+        "counts": [24, 40],
+        "displs": [0, 24],
+        "x_shapes": [[6, 4], [10, 4]],
+        "rows": [16, 16],
+        "op": "",
+        "kind": "index",
+        "seed": 0,
+    }
+
+
+def test_a_file_is_an_ordinary_npz(tmp_path: Path) -> None:
+    run("write", str(tmp_path), "--filter", "p2.dtype-bfloat16")
+    file = tmp_path / "all_gather_v.p2.dtype-bfloat16.npz"
+    with zipfile.ZipFile(file) as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    with np.load(file, allow_pickle=False) as tensors:
+        assert tensors["rank1/x"].dtype == np.uint16
+        assert tensors["rank0/output"].tobytes() == tensors["rank1/output"].tobytes()
+        assert tensors["rank0/recvCounts"].tolist() == [12, 24]
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    for folder, seed in zip(folders, ("5", "5", "6"), strict=True):
+        run("write", str(folder), "--filter", "p3.", "--seed", seed)
+    a, b, c = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in folders)
+    assert a == b
+    assert a.keys() == c.keys()
+    assert all(a[name] != c[name] for name in a)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("list", "--op", "all_to_all"), "operator 'all_to_all' is unknown; use one of all_gather"),
+        (("write", "{dir}", "--op", "x"), "operator 'x' is unknown"),
+        (("list", "--filter", "p99"), "no case has 'p99' in its id"),
+        (("write", "{dir}", "--filter", "zzz"), "no case has 'zzz' in its id"),
+        (("write",), "the following arguments are required: DIR"),
+        (("write", "{dir}", "--seed", "many"), "invalid int value: 'many'"),
+        ((), "the following arguments are required: list|write"),
+        (("show",), "invalid choice: 'show'"),
+    ],
+)
+def test_wrong_requests_are_one_line(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    done = run(*(a.replace("{dir}", str(target)) for a in arguments), code=2)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert not target.exists()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = run("write", str(tmp_path / "file" / "x"), "--filter", "p2.", code=1)
+    assert done.stderr.startswith("python -m golden: cannot write: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("list", "--help"), ("write", "--help")])
+def test_help(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).stdout.startswith("usage: python -m golden")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"'{sys.executable}' -m golden list; echo status $? >&2"
+    done = subprocess.run(
+        ["sh", "-c", f"( {command} ) | true"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == "status 0\n"
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text('{"schema": 2, "cases": []}')
+    with pytest.raises(ValueError, match="schema is 2, this golden reads 1"):
+        list(read_cases(manifest))
+
+
+def test_cases_are_equal_by_value() -> None:
+    one = Case("all_gather_v", "a", 2, "int8", (1, 1), (0, 1), ((1,), (1,)), (2, 2))
+    assert one == Case(**one.to_dict())
+    assert hash(one) == hash(Case(**one.to_dict()))

@@ -1,0 +1,244 @@
+"""The arithmetic over ranks, against exact fractions that are rounded here, and by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from golden.data import fill
+from golden.dtypes import FLOAT_DTYPES, Array, from_float32, same_bits, storage, to_float32
+from golden.reduction import ATB_REDUCE_OPS, REDUCE_OPS, check_reduction, reduce_ranks
+
+INTEGERS = ["int8", "uint8", "int16", "int32", "int64"]
+# Bits of the significand and exponent of the smallest subnormal.
+PRECISION = {
+    "float16": (11, -24),
+    "bfloat16": (8, -133),
+    "float32": (24, -149),
+    "float64": (53, -1074),
+}
+ACCUMULATOR = {"float16": "float32", "bfloat16": "float32"}
+
+
+def floats(values: list[float], dtype: str) -> Array:
+    if dtype == "bfloat16":
+        return from_float32(np.array(values, np.float32))
+    return np.array(values, storage(dtype))
+
+
+def value(array: Array, i: int, dtype: str) -> float:
+    return float(to_float32(array)[i]) if dtype == "bfloat16" else float(array[i])
+
+
+def rounded(exact: Fraction, dtype: str) -> Fraction:
+    """The nearest number of a format, ties to even; written without floats."""
+    bits, lowest = PRECISION[dtype]
+    if exact == 0:
+        return exact
+    exponent = 0
+    while abs(exact) >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    while abs(exact) < Fraction(2) ** exponent:
+        exponent -= 1
+    step = Fraction(2) ** max(exponent - bits + 1, lowest)
+    # Python rounds a fraction to the nearest whole number, ties to even.
+    return round(exact / step) * step
+
+
+def by_fractions(parts: list[Array], op: str, dtype: str, i: int) -> float:
+    wide = ACCUMULATOR.get(dtype, dtype)
+    terms = [Fraction(value(part, i, dtype)) for part in parts]
+    total = terms[0]
+    for term in terms[1:]:
+        total = rounded(total * term if op == "prod" else total + term, wide)
+    if op == "avg":
+        total = rounded(total / len(terms), wide)
+    return float(rounded(total, dtype))
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [*itertools.product(("sum", "avg"), ("random", "cancel")), ("prod", "random")],
+)
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
+@pytest.mark.parametrize("rank_size", [2, 3, 5])
+def test_floats_agree_with_fractions(rank_size: int, dtype: str, op: str, kind: str) -> None:
+    parts = [fill((60,), dtype, rank, seed=3, kind=kind) for rank in range(rank_size)]
+    got = reduce_ranks(parts, op, dtype)
+    largest = 65504 if dtype == "float16" else 2.0**127
+    compared = 0
+    for i in range(60):
+        want = by_fractions(parts, op, dtype, i)
+        if abs(want) <= largest:
+            assert value(got, i, dtype) == want, (i, want)
+            compared += 1
+    assert compared > 20
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_two_halves_are_rounded_once(dtype: str) -> None:
+    bits = np.random.default_rng(2).integers(0, 2**16, (2, 50_000), dtype=np.uint16)
+    a, b = (row.view(storage(dtype)) for row in bits)
+    got = reduce_ranks([a, b], "sum", dtype)
+    with np.errstate(all="ignore"):
+        if dtype == "float16":
+            want = (a.astype(np.float64) + b.astype(np.float64)).astype(np.float16)
+        else:
+            want = from_float32(to_float32(a) + to_float32(b))
+    assert same_bits(got, want, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
+def test_the_order_of_ranks_shows_in_a_sum(dtype: str) -> None:
+    for rank_size in (3, 4, 8):
+        parts = [fill((200,), dtype, rank, kind="cancel") for rank in range(rank_size)]
+        want = reduce_ranks(parts, "sum", dtype)
+        own_first = [parts[-1], *parts[:-1]]
+        for other in (parts[::-1], own_first):
+            assert not same_bits(want, reduce_ranks(other, "sum", dtype), dtype)
+    wide = [to_float32(p) if dtype == "bfloat16" else p.astype(np.float64) for p in parts[:4]]
+    if dtype != "float64":
+        a, b, c, d = (p.astype(np.float32) for p in wide)
+        tree = (a + b) + (c + d)
+        narrow = from_float32(tree) if dtype == "bfloat16" else tree.astype(storage(dtype))
+        assert not same_bits(reduce_ranks(parts[:4], "sum", dtype), narrow, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rounding_after_every_addition_would_show(dtype: str) -> None:
+    parts = [fill((200,), dtype, rank, kind="random") for rank in range(4)]
+    stepwise = parts[0]
+    for part in parts[1:]:
+        stepwise = reduce_ranks([stepwise, part], "sum", dtype)
+    assert not same_bits(reduce_ranks(parts, "sum", dtype), stepwise, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
+def test_a_sum_starts_from_the_value_and_not_from_zero(dtype: str) -> None:
+    zero = floats([-0.0], dtype)
+    assert same_bits(reduce_ranks([zero], "sum", dtype), zero, dtype)
+    assert same_bits(reduce_ranks([zero, zero], "sum", dtype), zero, dtype)
+
+
+def test_half_sums_by_hand() -> None:
+    parts = [floats([2048.0, 60000.0, 2.0**-24], "float16"), floats([1, 60000, 0], "float16")]
+    assert reduce_ranks(parts, "sum", "float16").tolist() == [2048.0, math.inf, 2.0**-24]
+    three = [*parts, floats([1.0, -60000.0, 2.0**-24], "float16")]
+    # 2048 + 1 + 1 and 60000 + 60000 - 60000: right only if nothing is rounded in between.
+    assert reduce_ranks(three, "sum", "float16").tolist() == [2050.0, 60000.0, 2.0**-23]
+
+
+def test_subnormals_of_bfloat16_are_kept() -> None:
+    parts = [np.array([1, 0x007F, 0x8001], np.uint16), np.array([1, 1, 1], np.uint16)]
+    assert reduce_ranks(parts, "sum", "bfloat16").tolist() == [2, 0x0080, 0]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize("kind", ["random", "special"])
+def test_integers_wrap(dtype: str, op: str, kind: str) -> None:
+    parts = [fill((150,), dtype, rank, kind=kind) for rank in range(4)]
+    info = np.iinfo(dtype)
+    span, low = 2**info.bits, int(info.min)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = reduce_ranks(parts, op, dtype)
+    exact: dict[str, Callable[[Iterable[int]], int]]
+    exact = {"sum": sum, "prod": math.prod, "max": max, "min": min}
+    columns = zip(*(part.tolist() for part in parts), strict=True)
+    want = [(exact[op](column) - low) % span + low for column in columns]
+    assert got.dtype == np.dtype(dtype)
+    assert got.tolist() == want
+
+
+def test_one_element_wraps_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shape in ((), (1,)):
+            parts = [np.full(shape, 2**63 - 1, np.int64)] * 2
+            assert reduce_ranks(parts, "sum", "int64").reshape(-1).tolist() == [-2]
+
+
+def ieee_extreme(a: float, b: float, op: str) -> float:
+    """IEEE 754-2019 maximum and minimum of two numbers."""
+    if math.isnan(a) or math.isnan(b):
+        return math.nan
+    larger, smaller = (a, b) if (a, math.copysign(1, a)) > (b, math.copysign(1, b)) else (b, a)
+    return larger if op == "max" else smaller
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
+def test_extremes_in_all_pairs(dtype: str, op: str) -> None:
+    numbers = [0.0, -0.0, 1.0, -1.0, 1.5, 2.0**-24, -(2.0**-24), math.inf, -math.inf, math.nan]
+    pairs = list(itertools.product(numbers, repeat=2))
+    parts = [floats([pair[r] for pair in pairs], dtype) for r in (0, 1)]
+    want = floats([ieee_extreme(a, b, op) for a, b in pairs], dtype)
+    assert same_bits(reduce_ranks(parts, op, dtype), want, dtype)
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_nan_of_any_rank_wins(op: str) -> None:
+    for place in range(3):
+        parts = [np.array([float(r)], np.float32) for r in range(3)]
+        parts[place] = np.array([-np.nan], np.float32)
+        assert np.isnan(reduce_ranks(parts, op, "float32"))[0]
+
+
+@pytest.mark.parametrize("op", REDUCE_OPS)
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES)
+def test_every_nan_has_the_same_bits_on_every_machine(dtype: str, op: str) -> None:
+    parts = [fill((600,), dtype, rank, kind="special") for rank in range(2)]
+    got = reduce_ranks(parts, op, dtype)
+    bits = got.view(f"u{got.itemsize}")
+    nan = np.isnan(to_float32(got) if dtype == "bfloat16" else got)
+    assert nan.any()
+    assert len(np.unique(bits[nan])) == 1
+
+
+@pytest.mark.parametrize("op", REDUCE_OPS)
+def test_the_result_is_not_the_input(op: str) -> None:
+    x = np.array([1.0, 2.0], np.float32)
+    got = reduce_ranks([x], op, "float32")
+    assert got.tolist() == [1.0, 2.0]
+    assert not np.shares_memory(got, x)
+    whole = np.array([1, 2], np.int32)
+    if op != "avg":
+        assert not np.shares_memory(reduce_ranks([whole], op, "int32"), whole)
+
+
+def test_no_elements() -> None:
+    empty = np.zeros((0, 3), np.uint16)
+    for op in REDUCE_OPS:
+        assert reduce_ranks([empty, empty], op, "bfloat16").shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "message"),
+    [
+        ("mean", "float32", r"op 'mean' is unknown; use one of sum, max, min, prod, avg"),
+        ("sum", "bool", r"dtype 'bool' has no reduction"),
+        ("avg", "int8", r"op 'avg' is for floating dtypes, got int8; use sum"),
+    ],
+)
+def test_what_a_dtype_does_not_have(op: str, dtype: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_reduction(op, dtype)
+
+
+def test_arrays_that_do_not_fit_together() -> None:
+    with pytest.raises(ValueError, match="at least one rank"):
+        reduce_ranks([], "sum", "int8")
+    with pytest.raises(ValueError, match=r"rank 1 has shape \(3,\), rank 0 has \(2,\)"):
+        reduce_ranks([np.zeros(2, np.int8), np.zeros(3, np.int8)], "sum", "int8")
+    with pytest.raises(ValueError, match=r"rank 0 has float32; bfloat16 is uint16"):
+        reduce_ranks([np.zeros(2, np.float32)], "sum", "bfloat16")
+
+
+def test_the_strict_level_has_three_ops() -> None:
+    assert ATB_REDUCE_OPS == ("sum", "max", "min")

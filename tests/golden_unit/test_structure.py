@@ -1,0 +1,80 @@
+"""What golden imports, and that its documentation is there and true."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "golden").glob("*.py"))
+MODULES = [path.stem for path in SOURCES if not path.stem.startswith("__")]
+NAMES = [path.name for path in SOURCES]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=NAMES)
+def test_only_numpy_the_standard_library_and_relative_imports(source: Path) -> None:
+    for node in ast.walk(ast.parse(source.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 1, f"{source.name}:{node.lineno} reaches above golden"
+        elif isinstance(node, ast.Name):
+            assert node.id not in ("__import__", "importlib")
+        for name in names:
+            top = name.partition(".")[0]
+            assert top == "numpy" or top in sys.stdlib_module_names, f"{source.name}: {name}"
+
+
+def test_it_works_under_another_name(tmp_path: Path) -> None:
+    """As it is installed: below a package, with no folder `golden` in sight."""
+    package = tmp_path / "outer" / "golden"
+    shutil.copytree(ROOT / "golden", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package.parent / "__init__.py").touch()
+    code = (
+        "import sys, runpy; sys.argv[1:] = ['list', '--filter', 'p2.shares-even'];"
+        "sys.modules.update(dict.fromkeys(('collops', 'ml_dtypes', 'torch', 'golden')));"
+        "runpy.run_module('outer.golden', run_name='__main__', alter_sys=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("2 cases\n")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_are_true(name: str) -> None:
+    module = importlib.import_module(f"golden.{name}")
+    result = doctest.testmod(module)
+    assert result.failed == 0
+    assert result.attempted > 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_functions_and_classes_have_an_example(name: str) -> None:
+    module = importlib.import_module(f"golden.{name}")
+    for public, item in vars(module).items():
+        home = getattr(item, "__module__", None)
+        if public.startswith("_") or home != module.__name__:
+            continue
+        if inspect.isfunction(item) or inspect.isclass(item):
+            text = inspect.getdoc(item) or ""
+            assert ">>>" in text or public == "read_cases", f"{name}.{public} has no example"

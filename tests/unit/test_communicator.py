@@ -1,0 +1,218 @@
+"""The plain level: what users may pass, and that the result is numpy's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from collops.testing import run_ranks
+
+import collops
+
+SIZES = {1: [3], 2: [0, 5], 3: [2, 0, 3], 4: [1, 2, 3, 4]}
+
+
+def data(rank: int, shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
+    """Different in every rank and position, and small enough for any type."""
+    count = int(np.prod(shape))
+    return ((np.arange(count) + 17 * rank) % 61).reshape(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("ranks", SIZES)
+@pytest.mark.parametrize("row", [(), (3,), (2, 1, 2), (1,) * 8 + (2,), (0,), (2, 0)])
+def test_all_gatherv_is_concatenate(ranks: int, row: tuple[int, ...]) -> None:
+    sizes = SIZES[ranks]
+
+    def work(rank: int) -> bool:
+        comm = collops.init()
+        x = data(rank, (sizes[rank], *row))
+        want = np.concatenate([data(r, (sizes[r], *row)) for r in range(ranks)])
+        out = np.full(want.shape, -7, np.float32)
+        results = [
+            comm.all_gatherv(x),
+            comm.all_gatherv(x, sizes),
+            comm.all_gatherv(x, np.array(sizes)),
+            comm.all_gatherv(x, sizes=tuple(sizes), out=out),
+        ]
+        assert results[3] is out
+        return all(np.array_equal(got, want) for got in results)
+
+    assert run_ranks(work, ranks) == [True] * ranks
+
+
+def test_all_ranks_empty() -> None:
+    def work(rank: int) -> list[tuple[int, ...]]:
+        comm = collops.init()
+        x = np.empty((0, 4))
+        return [comm.all_gatherv(x).shape, comm.reduce_scatterv(x).shape]
+
+    assert run_ranks(work, 3) == [[(0, 4), (0, 4)]] * 3
+
+
+def test_rows_may_change_from_call_to_call() -> None:
+    def work(rank: int) -> list[list[int]]:
+        comm = collops.init()
+        return [comm.all_gatherv(np.full((rank * step) % 3, rank)).tolist() for step in range(200)]
+
+    first, second, third = run_ranks(work, 3)
+    assert first == second == third
+    assert first[:3] == [[], [1, 2, 2], [1, 1, 2]]
+
+
+def test_x_may_be_its_own_block_of_out() -> None:
+    def work(rank: int) -> list[int]:
+        comm = collops.init()
+        out = np.full(6, -1)
+        x = out[2 * rank : 2 * rank + 2]
+        x[:] = [10 * rank, 10 * rank + 1]
+        return list(comm.all_gatherv(x, sizes=[2, 2, 2], out=out))
+
+    assert run_ranks(work, 3) == [[0, 1, 10, 11, 20, 21]] * 3
+
+
+STRUCTURED = np.dtype([("key", "i2"), ("value", "f8"), ("name", "S3")])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["?", "i1", "u2", "u4", "u8", "c8", "c16", "S5", "U3", "M8[ns]", "m8[s]", "g", STRUCTURED],
+    ids=str,
+)
+def test_any_fixed_size_type_travels(dtype: Any) -> None:
+    def work(rank: int) -> Any:
+        comm = collops.init()
+        raw = ((np.arange(6 * np.dtype(dtype).itemsize) + rank) % 2).astype(np.uint8)
+        x = raw.view(dtype).reshape(3, 2)
+        out = np.zeros((6, 2), dtype)
+        assert comm.all_gatherv(x, [3, 3], out=out) is out
+        fresh = comm.all_gatherv(x)
+        assert fresh.dtype == np.dtype(dtype)
+        return fresh.tobytes() == out.tobytes(), x.tobytes(), out.tobytes()
+
+    (same, x0, out0), (also, x1, out1) = run_ranks(work, 2)
+    assert same
+    assert also
+    assert out0 == out1 == x0 + x1
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2], ids=str)
+def test_types_of_ml_dtypes_travel(dtype: Any) -> None:
+    def work(rank: int) -> bool:
+        comm = collops.init()
+        gathered = comm.all_gatherv(data(rank, (2, 3), dtype))
+        want = np.concatenate([data(r, (2, 3), dtype) for r in range(2)])
+        return gathered.dtype == want.dtype and gathered.tobytes() == want.tobytes()
+
+    assert run_ranks(work, 2) == [True, True]
+
+
+OPS = {
+    "sum": lambda xs: xs[0] + xs[1] + xs[2],
+    "prod": lambda xs: xs[0] * xs[1] * xs[2],
+    "max": lambda xs: np.max(xs, 0),
+    "min": lambda xs: np.min(xs, 0),
+    "avg": lambda xs: (xs[0] + xs[1] + xs[2]) / 3,
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("sizes", [None, [7, 0, 0], [1, 2, 4]])
+def test_reduce_scatterv_is_a_slice_of_the_reduction(op: str, sizes: list[int] | None) -> None:
+    def work(rank: int) -> bool:
+        comm = collops.init()
+        xs = [data(r, (7, 2, 3), np.float64) for r in range(3)]
+        rows = [len(part) for part in np.array_split(xs[0], 3)] if sizes is None else sizes
+        begin = sum(rows[:rank])
+        want = OPS[op](xs)[begin : begin + rows[rank]]
+        out = np.full(want.shape, np.nan)
+        fresh = comm.reduce_scatterv(xs[rank], sizes, op=op)
+        assert comm.reduce_scatterv(xs[rank], sizes, op=op, out=out) is out
+        return np.array_equal(fresh, want) and np.array_equal(out, want)
+
+    assert run_ranks(work, 3) == [True] * 3
+
+
+@pytest.mark.parametrize("shape", [(4,), (4,) + (1,) * 8 + (2,), (4, 0)])
+def test_reduce_scatterv_of_any_number_of_dims(shape: tuple[int, ...]) -> None:
+    def work(rank: int) -> bool:
+        comm = collops.init()
+        got = comm.reduce_scatterv(data(rank, shape, np.int64))
+        want = (data(0, shape, np.int64) + data(1, shape, np.int64))[2 * rank : 2 * rank + 2]
+        return np.array_equal(got, want) and got.shape == want.shape
+
+    assert run_ranks(work, 2) == [True, True]
+
+
+def test_one_rank() -> None:
+    with collops.init(0, 1) as comm:
+        x = data(0, (3, 2))
+        comm.barrier()
+        assert np.array_equal(comm.all_gatherv(x), x)
+        assert np.array_equal(comm.all_gatherv(x, [3]), x)
+        for op in OPS:
+            assert np.array_equal(comm.reduce_scatterv(x, op=op), x)
+
+
+def test_windows() -> None:
+    def work(rank: int) -> list[Any]:
+        comm = collops.init()
+        x = comm.empty((2, 3), ml_dtypes.bfloat16)
+        assert (x.shape, x.dtype) == ((2, 3), ml_dtypes.bfloat16)
+        assert x.flags.writeable
+        x[:] = data(rank, (2, 3))
+        out = comm.empty((4, 3), x.dtype)
+        comm.all_gatherv(x, out=out)
+        assert comm.empty(0, np.int8).shape == (0,)
+        assert comm.empty((3, 0), np.int8).shape == (3, 0)
+        comm.close()
+        x += 1  # still there
+        return [out.tolist(), x.tolist()]
+
+    want = np.concatenate([data(0, (2, 3)), data(1, (2, 3))])
+    for rank, (gathered, own) in enumerate(run_ranks(work, 2)):
+        assert np.array_equal(gathered, want)
+        assert np.array_equal(own, data(rank, (2, 3)) + 1)
+
+
+def test_a_window_is_let_go_with_its_last_array() -> None:
+    def mapped() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[0]) * 4096
+
+    with collops.init(0, 1) as comm:
+        comm.empty(1, np.int8)
+        before = mapped()
+        for _ in range(8):
+            part = comm.empty(1 << 24, np.uint8)[5:9]
+            part[:] = 1
+            del part
+    assert mapped() - before < 1 << 25
+
+
+def test_a_window_needs_a_size_and_a_type() -> None:
+    with collops.init(0, 1) as comm:
+        with pytest.raises(collops.Error, match=r"sizes must be >= 0, got \[2, -1\]"):
+            comm.empty((2, -1), np.int8)
+        with pytest.raises(TypeError):
+            comm.empty(2, "no type")
+
+
+def test_repr_and_handle() -> None:
+    with collops.init(0, 1, comm_domain="tp") as comm:
+        assert repr(comm) == "<collops.Communicator rank 0 of 1, domain 'tp', backend shm>"
+        assert comm.handle > 0
+
+
+def test_a_closed_communicator_refuses_calls() -> None:
+    comm = collops.init(0, 1)
+    comm.close()
+    comm.close()
+    with pytest.raises(collops.AbortedError, match="closed"):
+        comm.barrier()
+    with pytest.raises(collops.Error, match="closed"):
+        comm.all_gatherv(np.zeros(3))
+    with collops.init(0, 1) as again:
+        assert again is not comm
+        again.barrier()

@@ -1,0 +1,59 @@
+"""Every exception is a collops.Error with ATB's code, and a standard exception besides."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from collops.core import core
+from collops.errors import raise_status, status_error, status_of
+
+import collops
+
+STANDARD = {
+    1: ValueError,
+    8: ValueError,
+    23: ValueError,
+    100: TimeoutError,
+    101: ConnectionError,
+    102: ValueError,
+    103: NotImplementedError,
+    104: ConnectionError,
+}
+
+
+@pytest.mark.parametrize("code", STANDARD)
+def test_an_error_is_also_a_standard_exception(code: int) -> None:
+    with pytest.raises(STANDARD[code]) as caught:
+        raise_status(code, "AllGatherV: a sentence")
+    error = caught.value
+    assert isinstance(error, collops.Error)
+    assert (error.code, error.message) == (code, "AllGatherV: a sentence")
+    assert str(error) == f"AllGatherV: a sentence [{error.name}]"
+
+
+def test_codes_and_names_are_the_cores() -> None:
+    names = {code.value: code.name for code in collops.ErrorCode}
+    assert {code: core().error_name(code) for code in range(-1, 120)} == {
+        code: names.get(code, "ERROR_UNKNOWN") for code in range(-1, 120)
+    }
+
+
+def test_an_unknown_code_has_a_name() -> None:
+    assert status_error(77, "text").name == "ERROR_UNKNOWN"
+
+
+@pytest.mark.parametrize("code", STANDARD)
+def test_errors_pickle_and_copy(code: int) -> None:
+    error = status_error(code, "a sentence")
+    error.__dict__["rank"] = 3
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is type(error)
+        assert (again.code, str(again), again.__dict__["rank"]) == (code, str(error), 3)
+
+
+def test_what_other_ranks_are_told_of_any_exception() -> None:
+    assert status_of(status_error(8, "too long")) == (8, "too long")
+    assert status_of(MemoryError("no room")) == (27, "MemoryError: no room")
+    assert status_of(KeyError("k")) == (3, "KeyError: 'k'")

@@ -1,0 +1,235 @@
+"""The layers: who may include and import whom (docs/architecture.md), read from the sources."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# From the bottom; a file includes its own layer and the ones before it.
+LAYERS = ["ops/core", "ops/kernels", "ops/comm", "ops/operators", "bindings"]
+BACKENDS = "ops/comm/backends"
+BACKEND_TABLE = f"{BACKENDS}/backend_table.cpp"
+TORCH_FOLDER = "python/collops/torch/"
+# Headers of vendors, by the one backend that may see them.
+VENDOR_HEADERS = {
+    "cuda": r"cuda|cublas|cooperative_groups",
+    "nccl": r"nccl",
+    "hccl": r"hccl|acl/",
+    "ucx": r"uc[pst]/",
+}
+BINDING_HEADERS = r"pybind11/|Python\.h"
+FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def layer_of(path: str) -> int | None:
+    """The layer of a file of the repository, by its folder."""
+    for number, folder in enumerate(LAYERS):
+        if path.startswith(folder + "/"):
+            return number
+    return None
+
+
+def backend_of(path: str) -> str | None:
+    """The backend whose folder holds a file."""
+    match = re.match(rf"{BACKENDS}/([^/]+)/", path)
+    return match[1] if match else None
+
+
+def check_vendor_header(path: str, header: str) -> str | None:
+    """What is wrong with a header of the system, by the file that includes it."""
+    if re.match(FRAMEWORK_HEADERS, header):
+        return "no file sees a framework's headers"
+    if re.match(BINDING_HEADERS, header) and not path.startswith("bindings/"):
+        return "only bindings/ sees Python"
+    for backend, pattern in VENDOR_HEADERS.items():
+        if re.match(pattern, header) and backend_of(path) != backend:
+            return f"only {BACKENDS}/{backend} sees this vendor's headers"
+    return None
+
+
+def check_own_header(path: str, header: str) -> str | None:
+    """What is wrong with a header of ours, which lies below ops/ (or beside a binding)."""
+    target = f"ops/{header}"
+    if path.startswith("bindings/") and layer_of(target) is None:
+        return None
+    above, below = layer_of(path), layer_of(target)
+    if above is None or below is None:
+        return "an include is relative to ops/ and names its layer"
+    if below > above:
+        return f"{LAYERS[above]} lies below {LAYERS[below]}"
+    backend = backend_of(target)
+    if backend is not None and backend_of(path) != backend and path != BACKEND_TABLE:
+        return f"only the backend itself and {BACKEND_TABLE} include {BACKENDS}/{backend}"
+    return None
+
+
+def check_includes(path: str, text: str) -> list[str]:
+    """Every forbidden include of one C++ file, with the reason."""
+    problems = []
+    for bracket, header in INCLUDE.findall(text):
+        own = bracket == '"' and not re.match(rf"{BINDING_HEADERS}|{FRAMEWORK_HEADERS}", header)
+        problem = check_vendor_header(path, header)
+        if own and problem is None:
+            problem = check_own_header(path, header)
+        if problem is not None:
+            problems.append(f"{path} includes {header}: {problem}")
+    return problems
+
+
+def is_typing_guard(node: ast.AST) -> bool:
+    """Whether this is `if TYPE_CHECKING:`, whose imports never run."""
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def imports(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Name and level of every import that can run; level 0 is absolute."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, 0) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield child.module or "", child.level
+        if isinstance(child, ast.If) and is_typing_guard(child):
+            yield from (found for other in child.orelse for found in imports(other))
+        else:
+            yield from imports(child)
+
+
+def check_imports(path: str, text: str) -> list[str]:
+    """Every forbidden import of one Python file, with the reason."""
+    problems = []
+    depth = path.count("/") - 1
+    for name, level in imports(ast.parse(text)):
+        top = name.partition(".")[0]
+        problem = None
+        if path.startswith("golden/"):
+            if level == 0 and top != "numpy" and top not in sys.stdlib_module_names:
+                problem = "golden knows numpy and the standard library alone"
+            elif level > depth + 1:
+                problem = "golden stays inside its folder"
+        elif (level, top) in {(0, "torch"), (0, "torch_npu")} and not path.startswith(TORCH_FOLDER):
+            problem = f"only {TORCH_FOLDER} imports torch (sys.modules may be looked at)"
+        if problem is not None:
+            problems.append(f"{path} imports {'.' * level}{name}: {problem}")
+    return problems
+
+
+def repository_problems(root: Path) -> list[str]:
+    """The forbidden includes and imports of a whole tree."""
+    problems = []
+    for folder in ("ops", "bindings"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in {".h", ".cpp", ".cu", ".cuh"}:
+                problems += check_includes(str(path.relative_to(root)), path.read_text())
+    for folder in ("golden", "python/collops"):
+        for path in sorted((root / folder).rglob("*.py")):
+            problems += check_imports(str(path.relative_to(root)), path.read_text())
+    return problems
+
+
+def test_the_tree_keeps_its_layers() -> None:
+    assert list((ROOT / "ops").rglob("*.cpp")), "no C++ source was found"
+    assert list((ROOT / "golden").rglob("*.py")), "no golden source was found"
+    problems = repository_problems(ROOT)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "reason"),
+    [
+        ("ops/core/a.h", '#include "kernels/copy.h"', "lies below"),
+        ("ops/kernels/a.cpp", '#include "comm/communicator.h"', "lies below"),
+        ("ops/comm/a.cpp", '#  include "operators/params.h"', "lies below"),
+        (
+            "ops/operators/a.cpp",
+            '#include "comm/backends/shm/segment.h"',
+            "only the backend itself",
+        ),
+        (
+            "ops/comm/backends/ucx/a.h",
+            '#include "comm/backends/shm/x.h"',
+            "only the backend itself",
+        ),
+        ("ops/comm/a.cpp", '#include "communicator.h"', "relative to ops/"),
+        ("ops/comm/backends/shm/a.h", "#include <nccl.h>", "vendor"),
+        ("ops/kernels/a.cpp", "#include <cuda_runtime.h>", "vendor"),
+        ("ops/core/a.cpp", "#include <pybind11/pybind11.h>", "only bindings/ sees Python"),
+        ("bindings/a.cpp", "#include <torch/extension.h>", "framework"),
+        ("bindings/a.cpp", '#include "torch/extension.h"', "framework"),
+    ],
+)
+def test_a_forbidden_include_is_found(path: str, text: str, reason: str) -> None:
+    [problem] = check_includes(path, f"#include <vector>\n{text}\n")
+    assert path in problem
+    assert reason in problem
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "reason"),
+    [
+        ("golden/a.py", "import collops", "numpy and the standard library"),
+        (
+            "golden/a.py",
+            "def f():\n    from collops import _core",
+            "numpy and the standard library",
+        ),
+        ("golden/a.py", "import ml_dtypes", "numpy and the standard library"),
+        ("golden/a.py", "from .. import comm", "stays inside"),
+        ("python/collops/a.py", "import torch.distributed", "only python/collops/torch/"),
+        ("python/collops/a.py", "def f():\n    import torch", "only python/collops/torch/"),
+        ("python/collops/a.py", "try:\n    from torch import nn\nexcept E: pass", "only python/"),
+    ],
+)
+def test_a_forbidden_import_is_found(path: str, text: str, reason: str) -> None:
+    [problem] = check_imports(path, f"import os\nimport numpy as np\n{text}\n")
+    assert path in problem
+    assert reason in problem
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("ops/operators/a.cpp", '#include "comm/communicator.h"\n#include "core/status.h"'),
+        ("ops/comm/backends/shm/a.cpp", '#include "comm/backends/shm/a.h"'),
+        (BACKEND_TABLE, '#include "comm/backends/shm/create.h"'),
+        ("ops/comm/backends/nccl/a.cpp", "#include <nccl.h>"),
+        ("bindings/a.cpp", '#include "caster.h"\n#include "operators/params.h"'),
+    ],
+)
+def test_an_allowed_include_passes(path: str, text: str) -> None:
+    assert check_includes(path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("golden/a.py", "from . import dtypes\nfrom .data import fill"),
+        ("python/collops/torch/a.py", "import torch"),
+        ("python/collops/a.py", "if TYPE_CHECKING:\n    import torch"),
+        ("python/collops/a.py", "torch = sys.modules.get('torch')"),
+    ],
+)
+def test_an_allowed_import_passes(path: str, text: str) -> None:
+    assert check_imports(path, text) == []
+
+
+def test_a_planted_violation_is_found_in_a_tree(tmp_path: Path) -> None:
+    (tmp_path / "ops" / "core").mkdir(parents=True)
+    (tmp_path / "ops" / "core" / "bad.h").write_text('#include "operators/params.h"\n')
+    (tmp_path / "golden").mkdir()
+    (tmp_path / "golden" / "bad.py").write_text("import collops\n")
+    assert len(repository_problems(tmp_path)) == 2
+
+
+def test_the_package_imports_nothing_heavy() -> None:
+    heavy = ("numpy", "torch", "ml_dtypes", "collops._core")
+    program = f"import collops, sys; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -1,0 +1,95 @@
+"""`import collops` loads nothing heavy, and what needs no core works without one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import collops
+
+NO_CORE = "import sys; sys.modules['collops._core'] = None; "
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_loads_nothing_heavy() -> None:
+    heavy = "('numpy', 'torch', 'multiprocessing', 'collops._core')"
+    assert run(f"import collops, sys; print([m for m in {heavy} if m in sys.modules])") == "[]"
+
+
+def test_the_core_is_loaded_when_it_is_needed_and_torch_never() -> None:
+    code = (
+        "import collops, sys; collops.AllGatherVParam().to_json(); "
+        "print('collops._core' in sys.modules, 'torch' in sys.modules)"
+    )
+    assert run(code) == "True False"
+
+
+def test_every_public_name_can_be_had() -> None:
+    assert set(collops.__all__) <= set(dir(collops))
+    for name in collops.__all__:
+        assert getattr(collops, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'allgather'"):
+        _ = collops.allgather
+
+
+def test_init_is_the_function_whatever_was_imported_first() -> None:
+    assert run("import collops.job, collops; print(collops.init.__name__)") == "init"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "collops.golden.__doc__",
+        "collops.AllGatherVParam(rank=1, rank_size=2)",
+        "collops.TensorDesc((2, 3), 'float16')",
+        "collops.with_format",
+        "collops.testing.run_ranks(divmod, 2, 7)",
+        "collops.Error(1, 'text').name",
+    ],
+)
+def test_works_without_the_core(code: str) -> None:
+    assert run(f"{NO_CORE}import collops; print({code})")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "collops.init(0, 1)",
+        "collops.Operation(collops.AllGatherVParam(rank=0, rank_size=2))",
+        "collops.AllGatherVParam().to_json()",
+    ],
+)
+def test_says_what_is_missing_without_the_core(code: str) -> None:
+    program = (
+        f"{NO_CORE}import collops\ntry: {code}\nexcept NotImplementedError as error: print(error)"
+    )
+    printed = run(program)
+    assert printed.startswith("collops has no core here: ")
+    assert printed.endswith("[ERROR_UNSUPPORTED]")
+
+
+def test_elsewhere_than_on_linux_the_reason_is_that() -> None:
+    program = (
+        f"{NO_CORE}sys.platform = 'darwin'; import collops\n"
+        "try: collops.init(0, 1)\nexcept collops.Error as error: print(error)"
+    )
+    assert "Linux only" in run(program)
+
+
+def test_the_version_is_the_cores() -> None:
+    from collops.core import core
+
+    assert collops.__version__ == core().__version__

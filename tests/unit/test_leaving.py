@@ -1,0 +1,135 @@
+"""A rank that leaves says so with its last error, however its process ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from collops.testing import RankErrors, run_ranks
+
+import collops
+
+
+def message_of(caught: pytest.ExceptionInfo[RankErrors], rank: int) -> str:
+    error = caught.value.errors[rank]
+    assert isinstance(error, collops.PeerLostError), error
+    return error.message
+
+
+def test_close_and_with() -> None:
+    def work(rank: int, how: str) -> None:
+        comm = collops.init()
+        comm.barrier()
+        if rank == 1 and how == "close":
+            comm.close()
+        elif rank == 1:
+            with comm:
+                raise LookupError("inside with")
+        else:
+            comm.barrier()
+
+    for how, reason in (("close", "called close()"), ("with", "inside with")):
+        with pytest.raises(RankErrors) as caught:
+            run_ranks(work, 2, how)
+        message = message_of(caught, 0)
+        assert "rank 1" in message
+        assert reason in message
+
+
+def test_a_rank_that_returns_early() -> None:
+    def work(rank: int) -> None:
+        comm = collops.init()
+        if rank == 0:
+            comm.barrier()
+
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(work, 2)
+    assert "rank 1" in message_of(caught, 0)
+    assert "ended" in message_of(caught, 0)
+
+
+def test_a_killed_rank_is_reported_within_a_second() -> None:
+    def work(rank: int) -> float:
+        comm = collops.init()
+        comm.barrier()
+        if rank == 1:
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGKILL)
+        with pytest.raises(collops.PeerLostError, match=r"rank 1 \(pid \d+\)"):
+            comm.all_gatherv(np.zeros(5))
+        return time.monotonic()
+
+    before = time.monotonic()
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(work, 3)
+    assert list(caught.value.errors) == [1]
+    assert time.monotonic() - before < 0.3 + 1 + 1.5
+
+
+PROGRAM = """
+import sys
+import numpy as np
+import collops
+
+comm = collops.init(int(sys.argv[1]), 2, timeout_s=20)
+comm.barrier()
+if sys.argv[1] == "1":
+    {}
+try:
+    comm.all_gatherv(np.zeros(3))
+except collops.Error as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [
+        ("raise ValueError('the last words')", "ValueError: the last words"),
+        ("sys.exit()", "has left: its process ended"),
+        ("import os; os._exit(3)", "ended without a word"),
+    ],
+)
+def test_a_program_that_ends(ending: str, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(ending))
+    environment = {**os.environ, "COLLOPS_JOB_ID": f"test-{os.getpid()}-{ending}"}
+    pipe = subprocess.PIPE
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, path, str(rank)], stdout=pipe, stderr=pipe, text=True, env=environment
+        )
+        for rank in range(2)
+    ]
+    printed = [rank.communicate(timeout=60)[0] for rank in ranks]
+    assert "rank 1" in printed[0]
+    assert reason in printed[0]
+
+
+def test_a_child_of_multiprocessing_says_its_last_error(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import multiprocessing, sys\nimport collops\n"
+        "def work(rank):\n"
+        "    comm = collops.init(rank, 2, timeout_s=20)\n"
+        "    comm.barrier()\n"
+        "    if rank == 1: raise ValueError('the last words')\n"
+        "    try: comm.barrier()\n"
+        "    except collops.Error as error: print(error)\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context(sys.argv[1])\n"
+        "    ranks = [context.Process(target=work, args=(rank,)) for rank in range(2)]\n"
+        "    for rank in ranks: rank.start()\n"
+        "    for rank in ranks: rank.join()\n"
+    )
+    for method in ("fork", "spawn"):
+        done = subprocess.run(
+            [sys.executable, path, method], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert "ValueError: the last words" in done.stdout, done.stderr

@@ -1,0 +1,178 @@
+"""A wrong call of the plain level is refused: its rank gets the error, the others the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from collops.testing import run_ranks
+
+import collops
+
+Comm = collops.Communicator
+X = np.arange(6, dtype=np.float32).reshape(3, 2)  # 3 rows of 2 on both ranks
+
+
+def gather(*args: Any, **kwargs: Any) -> Callable[[Comm], Any]:
+    return lambda comm: comm.all_gatherv(*args, **kwargs)
+
+
+def scatter(*args: Any, **kwargs: Any) -> Callable[[Comm], Any]:
+    return lambda comm: comm.reduce_scatterv(*args, **kwargs)
+
+
+def read_only(shape: tuple[int, ...]) -> Any:
+    array = np.empty(shape, np.float32)
+    array.flags.writeable = False
+    return array
+
+
+def overlapping(comm: Comm) -> Any:
+    memory = np.zeros(20, np.float32)
+    return comm.all_gatherv(memory[1:7].reshape(3, 2), [3, 3], out=memory[:12].reshape(6, 2))
+
+
+def block_of_another(comm: Comm) -> Any:
+    out = np.zeros((6, 2), np.float32)
+    return comm.all_gatherv(out[3 * (1 - comm.rank) :][:3], [3, 3], out=out)
+
+
+def scatter_onto_x(comm: Comm) -> Any:
+    x = X.copy()
+    return comm.reduce_scatterv(x, [2, 1], out=x[: 2 - comm.rank])
+
+
+def out(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
+    return np.empty(shape, dtype)
+
+
+# The fault on rank 1, its code, and a part of the message. "sizes" says whether rank 0 gives them.
+GATHERS: list[tuple[str, Callable[[Comm], Any], int, str]] = [
+    ("a list", gather([1, 2], [3, 3]), 1, "x must be a numpy array or a torch tensor, got a list"),
+    ("a number", gather(3, [3, 3]), 1, "got a int"),
+    ("0 dims", gather(np.array(3.0), [3, 3]), 16, "x has 0 dims, it needs at least 1"),
+    ("dim", gather(X, [3, 3], 1), 103, "dim must be 0, got 1: move that dimension to the front"),
+    ("short sizes", gather(X, [3]), 1, "sizes has 1 entries, there are 2 ranks"),
+    ("long sizes", gather(X, [3, 3, 0]), 1, "sizes has 3 entries, there are 2 ranks"),
+    ("negative size", gather(X, [-1, 3]), 1, "sizes[0] must be >= 0, got -1"),
+    ("other rows", gather(X, [2, 4]), 1, "sizes[1] is 4, but x has 3 rows on rank 1"),
+    ("fractions", gather(X, [3.5, 3]), 1, "sizes must be whole numbers of rows, one per rank"),
+    ("one size", gather(X, 3), 1, "sizes must be a list of whole numbers, one per rank, got 3"),
+    ("nested sizes", gather(X, [[3], [3]]), 1, "sizes must be a list of whole numbers"),
+    ("huge size", gather(X, [2**62, 3]), 9, "are more than memory can hold"),
+    ("out shape", gather(X, [3, 3], out=out((5, 2))), 8, "out must have shape [6, 2], got [5, 2]"),
+    ("out dtype", gather(X, [3, 3], out=out((6, 2), "f8")), 13, "out must be float32 as x"),
+    ("out list", gather(X, [3, 3], out=[1]), 1, "out must be a numpy array or a torch tensor"),
+    ("out strided", gather(X, [3, 3], out=out((6, 4))[:, ::2]), 14, "out is not contiguous"),
+    ("out read-only", gather(X, [3, 3], out=read_only((6, 2))), 14, "out is read-only"),
+    ("overlap", overlapping, 14, "out overlaps x in memory"),
+    ("block of another", block_of_another, 14, "pass x as this rank's own block of out"),
+    ("x strided", gather(X.repeat(2, 0)[::2], [3, 3]), 14, "x is not contiguous: pass .contiguous()"),
+    ("x byte order", gather(X.astype(">f4"), [3, 3]), 14, "x is not in this machine's byte order"),
+    ("references", gather(X.astype("O"), [3, 3]), 13, "are references and cannot travel"),
+    ("bytes dtype", gather(X.astype("S3"), [3, 3], out=out((6, 2), "S4")), 13, "out must be |S3"),
+    ("bytes strided", gather(X.astype("S3").T, [2, 2]), 1, "sizes[1] is 2, but x has 2 rows"),
+]
+GATHERS[-1] = (
+    "bytes strided",
+    gather(np.zeros((2, 3), "S3").T, [3, 3]),
+    14,
+    "x is not contiguous: pass .contiguous()",
+)
+EXCHANGES: list[tuple[str, Callable[[Comm], Any], int, str]] = [
+    ("a list", gather([1, 2]), 1, "x must be a numpy array or a torch tensor, got a list"),
+    ("0 dims", gather(np.array(3.0)), 16, "x has 0 dims"),
+    ("dim", gather(X, dim=-1), 103, "dim must be 0, got -1"),
+    ("out shape", gather(X, out=out((6, 3))), 8, "out must have shape [6, 2], got [6, 3]"),
+    ("x strided", gather(X.repeat(2, 0)[::2]), 14, "x is not contiguous"),
+    ("x byte order", gather(X.astype(">f4")), 14, "byte order"),
+]
+SCATTERS: list[tuple[str, Callable[[Comm], Any], int, str]] = [
+    ("a list", scatter([1, 2]), 1, "reduce_scatterv: x must be a numpy array"),
+    ("0 dims", scatter(np.array(3.0)), 16, "x has 0 dims"),
+    ("dim", scatter(X, dim=1), 103, "dim must be 0, got 1"),
+    ("op", scatter(X, op="mean"), 1, "op must be one of ['sum', 'prod', 'max', 'min', 'avg']"),
+    ("op type", scatter(X, op=3), 1, "got 3"),
+    ("sizes", scatter(X, [2, 2]), 1, "sizes make 4 rows, but x has 3"),
+    ("negative size", scatter(X, [4, -1]), 1, "sizes[1] must be >= 0, got -1"),
+    ("bool", scatter(X.astype(bool)), 13, "bool"),
+    ("complex", scatter(X.astype("c8")), 13, "complex64"),
+    ("unsigned", scatter(X.astype("u2")), 13, "uint16"),
+    ("bytes", scatter(X.astype("S3")), 13, "elements of type |S3 cannot be reduced"),
+    ("avg of integers", scatter(X.astype("i4"), op="avg"), 13, "avg"),
+    ("out shape", scatter(X, out=out((2, 2))), 8, "out must have shape [1, 2], got [2, 2]"),
+    ("out dtype", scatter(X, out=out((1, 2), "f2")), 13, "out must be float32 as x, got float16"),
+    ("overlap", scatter_onto_x, 14, "reduce_scatterv: out overlaps x in memory"),
+    ("x strided", scatter(X.T), 14, "x is not contiguous"),
+]
+RIGHT: dict[str, Callable[[Comm], Any]] = {
+    "gather": gather(X, [3, 3]),
+    "exchange": gather(X),
+    "scatter": scatter(X),
+}
+CASES = [
+    (f"{kind}: {name}", kind, run, code, message)
+    for kind, rows in (("gather", GATHERS), ("exchange", EXCHANGES), ("scatter", SCATTERS))
+    for name, run, code, message in rows
+]
+names = [case[0] for case in CASES]
+
+
+def outcome(run: Callable[[], Any]) -> tuple[int, str, Any]:
+    try:
+        return 0, "", run().tolist()
+    except collops.Error as error:
+        return error.code, error.message, None
+
+
+def all_cases(rank: int) -> dict[str, list[tuple[int, str, Any]]]:
+    """Per case: the call in which rank 1 has a fault, and the next one."""
+    comm = collops.init()
+    results = {}
+    for name, kind, run, _, _ in CASES:
+        wrong = outcome(lambda f=run, k=kind: (f if rank == 1 else RIGHT[k])(comm))
+        results[name] = [wrong, outcome(lambda: comm.all_gatherv(np.array([rank])))]
+    return results
+
+
+@pytest.fixture(scope="module")
+def results() -> list[dict[str, list[tuple[int, str, Any]]]]:
+    return run_ranks(all_cases, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"), [(c[0], c[3], c[4]) for c in CASES], ids=names
+)
+def test_the_rank_with_the_fault_gets_its_own_error(
+    results: list[Any], name: str, code: int, message: str
+) -> None:
+    got_code, got_message, _ = results[1][name][0]
+    assert (got_code, message in got_message) == (code, True), got_message
+    assert got_message.startswith("reduce_scatterv: " if "scatter:" in name else "all_gatherv: ")
+
+
+@pytest.mark.parametrize("name", names)
+def test_the_other_rank_gets_its_message(results: list[Any], name: str) -> None:
+    code, message, _ = results[0][name][0]
+    assert code == 102
+    assert "rank 1 " in message
+    assert results[1][name][0][1][:100] in message
+
+
+@pytest.mark.parametrize("name", names)
+def test_the_next_call_works(results: list[Any], name: str) -> None:
+    for rank in range(2):
+        assert results[rank][name][1] == (0, "", [0, 1])
+
+
+def test_several_ranks_may_refuse() -> None:
+    def work(rank: int) -> list[Any]:
+        comm = collops.init()
+        x = X if rank == 0 else X.T
+        return [outcome(lambda: comm.all_gatherv(x, [3, 3, 3]))[0], comm.all_gatherv(X).shape]
+
+    first, *others = run_ranks(work, 3)
+    assert first == [102, (9, 2)]
+    assert others == [[1, (9, 2)]] * 2

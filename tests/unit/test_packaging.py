@@ -1,0 +1,200 @@
+"""The ways to a package: sdist, isolated wheel, offline build, empty environment."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import collops
+import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+MADE_HERE = [".git", ".venv", "build", "dist", "out", "__pycache__", ".*_cache", "*.egg-info"]
+# Files of the checkout that a user of the sdist has no use for.
+NOT_IN_SDIST = {".gitignore"}
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    """Runs a command with nothing of this checkout on its path; its output, or a failed test."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": "", **variables},
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-6000:]}"
+    return done.stdout
+
+
+def new_venv(folder: Path) -> Path:
+    """An empty virtual environment; returns its interpreter."""
+    run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout without anything that was built in it."""
+    folder = tmp_path_factory.mktemp("sources") / "collops"
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*MADE_HERE, "*.so"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Arguments that let pip see one folder only, which holds the build requirements and numpy."""
+    folder = tmp_path_factory.mktemp("wheels")
+    wanted = [*environment.requirements("requires"), *environment.requirements("dependencies")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *wanted],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    if done.returncode != 0:
+        pytest.skip(f"no build requirements to be had: {done.stdout.strip().splitlines()[-1]}")
+    return ["--no-index", "--find-links", str(folder)]
+
+
+@pytest.fixture(scope="module")
+def sdist(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist of the copy."""
+    pytest.importorskip("setuptools")
+    folder = tmp_path_factory.mktemp("sdist")
+    program = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", program, folder, cwd=sources)
+    [path] = folder.glob("*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, offline: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the sdist in isolation and offline."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *offline]
+    run(*pip, "-w", folder, sdist, cwd=folder)
+    [path] = folder.glob("*.whl")
+    return path
+
+
+def test_the_version_has_one_source() -> None:
+    assert collops.__version__ == importlib.metadata.version("collops")
+
+
+def test_the_sdist_holds_every_file(sources: Path, sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        packed = {
+            name.partition("/")[2] for name in archive.getnames() if not name.endswith(".egg-info")
+        }
+    files = {str(path.relative_to(sources)) for path in sources.rglob("*") if path.is_file()}
+    expected = {name for name in files if ".egg-info/" not in name} - NOT_IN_SDIST
+    assert expected - packed == set()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_wheel_holds_the_package(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for part in ("_core.", "py.typed", "golden/__init__.py", "examples/uneven_batch.py"):
+        assert [name for name in names if name.startswith(f"collops/{part}")], part
+    foreign = [name for name in names if not name.startswith(("collops/", "collops-"))]
+    assert foreign == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_wheel_runs_in_an_empty_venv(wheel: Path, offline: list[str], tmp_path: Path) -> None:
+    python = new_venv(tmp_path / "venv")
+    run(python, "-m", "pip", "install", "-q", *offline, wheel, cwd=tmp_path)
+    listed = run(python, "-m", "pip", "list", "--format=freeze", cwd=tmp_path)
+    packages = {line.partition("=")[0] for line in listed.splitlines()}
+    assert packages - {"pip", "setuptools"} == {"collops", "numpy"}
+    run(python, "-m", "collops.demo", cwd=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_builds_offline_without_isolation(
+    sources: Path, offline: list[str], tmp_path: Path
+) -> None:
+    python = new_venv(tmp_path / "venv")
+    pip = [python, "-m", "pip", "install", "-q", *offline]
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    run(*pip, *environment.build_requirements(), "numpy", cwd=tmp_path)
+    run(*pip, "--no-build-isolation", "--no-deps", sources, cwd=tmp_path, PATH=path)
+    run(python, "-c", "import collops._core", cwd=tmp_path)
+
+
+def test_elsewhere_there_is_no_core(sources: Path) -> None:
+    pytest.importorskip("setuptools")
+    program = (
+        "import sys, setuptools.command.build_ext\n"
+        "from distutils.core import run_setup\n"
+        "for sys.platform in ('darwin', 'linux'):\n"
+        "    print(len(run_setup('setup.py', stop_after='init').ext_modules))\n"
+    )
+    output = run(sys.executable, "-W", "ignore", "-c", program, cwd=sources)
+    assert output.split() == ["0", "1"]
+
+
+def preflight(tools: Path, python: str | Path = "python3") -> subprocess.CompletedProcess[str]:
+    """Runs the preflight check with a PATH that has nothing but `tools`."""
+    return subprocess.run(
+        ["/bin/sh", str(ROOT / "tools" / "preflight.sh"), str(python)],
+        env={"PATH": str(tools)},
+        text=True,
+        capture_output=True,
+    )
+
+
+def fake_tool(folder: Path, name: str, script: str = "exit 0") -> Path:
+    """A tool that only looks like one."""
+    tool = folder / name
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    return tool
+
+
+def test_preflight_names_every_missing_package(tmp_path: Path) -> None:
+    done = preflight(tmp_path)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert [line.split()[-1] for line in lines] == ["python3", "g++", "make"]
+    assert all("install the Debian package" in line for line in lines)
+
+
+def test_preflight_is_content_with_a_full_machine(tmp_path: Path) -> None:
+    for name in ("g++", "make"):
+        fake_tool(tmp_path, name)
+    done = preflight(tmp_path, sys.executable)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ("import venv", "python3-venv"),
+        ("Python.h", "python3-dev"),
+        ("version_info <", "3.10 or newer"),
+    ],
+)
+def test_preflight_names_what_python_lacks(tmp_path: Path, broken: str, words: str) -> None:
+    for name in ("g++", "make"):
+        fake_tool(tmp_path, name)
+    # This Python fails in the one program that holds `broken`, and runs all others.
+    script = f'case "$2" in *"{broken}"*) exit 1;; esac\nexec "{sys.executable}" "$@"'
+    done = preflight(tmp_path, fake_tool(tmp_path, "python3", script))
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert words in line

@@ -1,0 +1,192 @@
+"""The parameter structs: ATB's fields and defaults, equality, repr, pickle and JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+
+DEFAULTS: dict[type[Any], dict[str, Any]] = {
+    collops.AllGatherVParam: {
+        "rank": -1,
+        "rank_size": 0,
+        "rank_root": 0,
+        "backend": "hccl",
+        "hccl_comm": None,
+        "comm_mode": collops.CommMode.COMM_MULTI_PROCESS,
+        "rank_table_file": "",
+        "comm_domain": "",
+        "rsv": bytes(64),
+    },
+    collops.ReduceScatterVParam: {
+        "rank": 0,
+        "rank_size": 0,
+        "rank_root": 0,
+        "send_counts": [],
+        "sdispls": [],
+        "recv_count": 0,
+        "reduce_type": "sum",
+        "hccl_comm": None,
+        "comm_mode": collops.CommMode.COMM_MULTI_PROCESS,
+        "backend": "hccl",
+        "rank_table_file": "",
+        "comm_domain": "",
+        "rsv": bytes(64),
+    },
+}
+OTHERS: dict[type[Any], dict[str, Any]] = {
+    collops.AllGatherVParam: {
+        "rank": 2,
+        "rank_size": 4,
+        "rank_root": 1,
+        "backend": "shm",
+        "comm_mode": collops.CommMode.COMM_MULTI_THREAD,
+        "rank_table_file": "a table.json",
+        "comm_domain": 'tp "0" é',
+    },
+    collops.ReduceScatterVParam: {
+        "rank": 2,
+        "rank_size": 4,
+        "rank_root": 3,
+        "send_counts": [1, 0, 2**40, 7],
+        "sdispls": [0, 1, 2, 3],
+        "recv_count": 2**40,
+        "reduce_type": "max",
+        "comm_mode": collops.CommMode.COMM_MULTI_THREAD,
+        "backend": "shm",
+        "rank_table_file": "t.json",
+        "comm_domain": "dp",
+    },
+}
+STRUCTS = list(DEFAULTS)
+structs = pytest.mark.parametrize("struct", STRUCTS, ids=lambda s: s.__name__)
+
+
+@structs
+def test_fields_and_defaults_are_atbs(struct: type[Any]) -> None:
+    fields = {f.name: getattr(struct(), f.name) for f in dataclasses.fields(struct)}
+    assert list(fields.items()) == list(DEFAULTS[struct].items())
+
+
+@structs
+def test_lists_are_not_shared(struct: type[Any]) -> None:
+    for name, value in DEFAULTS[struct].items():
+        if isinstance(value, list):
+            getattr(struct(), name).append(1)
+            assert getattr(struct(), name) == []
+
+
+@structs
+def test_only_keywords_construct(struct: type[Any]) -> None:
+    with pytest.raises(TypeError):
+        struct(0, 2)
+    with pytest.raises(TypeError, match="world_size"):
+        struct(world_size=2)
+
+
+@structs
+def test_equality_sees_every_field(struct: type[Any]) -> None:
+    assert struct() == struct()
+    for name, value in {**OTHERS[struct], "hccl_comm": 77, "rsv": b"\1" + bytes(63)}.items():
+        assert struct(**{name: value}) != struct(), name
+
+
+@structs
+def test_repr_can_be_read_back(struct: type[Any]) -> None:
+    param = struct(**OTHERS[struct])
+    scope = {struct.__name__: struct, "CommMode": collops.CommMode}
+    text = repr(param).replace("<CommMode.COMM_MULTI_THREAD: 1>", "CommMode.COMM_MULTI_THREAD")
+    assert eval(text, scope) == param
+
+
+@structs
+def test_pickle(struct: type[Any]) -> None:
+    param = struct(**OTHERS[struct])
+    assert pickle.loads(pickle.dumps(param)) == param
+
+
+@structs
+def test_a_communicator_does_not_pickle(struct: type[Any]) -> None:
+    with pytest.raises(TypeError, match="hccl_comm does not pickle: the communicator belongs"):
+        pickle.dumps(struct(hccl_comm=1234))
+
+
+@structs
+def test_json_round_trip(struct: type[Any]) -> None:
+    for param in (struct(), struct(**OTHERS[struct])):
+        again = struct.from_json(param.to_json())
+        assert again == param
+        assert type(again.comm_mode) is collops.CommMode
+
+
+def test_json_has_atbs_keys_and_numbers() -> None:
+    values = json.loads(
+        collops.AllGatherVParam(rank=1, comm_mode=collops.CommMode.COMM_MULTI_THREAD).to_json()
+    )
+    assert values["rank"] == 1
+    assert values["commMode"] == 1
+    assert {"rankSize", "rankRoot", "backend", "rankTableFile", "commDomain"} < set(values)
+    assert "hcclComm" not in values
+    assert not [key for key in values if "_" in key]
+
+
+def test_json_never_holds_the_communicator() -> None:
+    assert "1234567" not in collops.AllGatherVParam(hccl_comm=1234567).to_json()
+
+
+@structs
+def test_json_keys_are_optional(struct: type[Any]) -> None:
+    assert struct.from_json("{}") == struct()
+    assert struct.from_json('{"rankSize": 3}') == struct(rank_size=3)
+
+
+@structs
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"rankSise": 2}', "rankSise"),
+        ('{"rank_size": 2}', "rank_size"),
+        ('{"rankSize": "two"}', "rankSize"),
+        ('{"rankSize": 2.5}', "rankSize"),
+        ('{"rankSize": 3000000000}', "rankSize"),
+        ('{"backend": 1}', "backend"),
+        ('{"commMode": "COMM_MULTI_PROCESS"}', "commMode"),
+        ('{"rsv": [0, 1]}', "rsv"),
+        ('{"rank": 1', "JSON"),
+        ("[]", "object"),
+    ],
+)
+def test_json_that_is_no_struct(struct: type[Any], text: str, message: str) -> None:
+    with pytest.raises(collops.Error, match=message) as caught:
+        struct.from_json(text)
+    assert caught.value.code == 1
+    assert struct.__name__ in caught.value.message
+
+
+@structs
+def test_json_takes_zero_rsv(struct: type[Any]) -> None:
+    assert struct.from_json(f'{{"rsv": {[0] * 64}}}') == struct()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    param = collops.ReduceScatterVParam(
+        rank_size=np.int64(4),  # type: ignore[arg-type]
+        send_counts=np.array([1, 2]),  # type: ignore[arg-type]
+    )
+    assert json.loads(param.to_json())["sendCounts"] == [1, 2]
+
+
+def test_a_field_of_no_json_type() -> None:
+    with pytest.raises(collops.Error, match="object is no value") as caught:
+        collops.AllGatherVParam(rank=object()).to_json()  # type: ignore[arg-type]
+    assert caught.value.code == 1
+
+
+def test_an_unknown_comm_mode_stays_a_number() -> None:
+    assert collops.AllGatherVParam.from_json('{"commMode": 7}').comm_mode == 7

@@ -1,0 +1,89 @@
+"""Every Python block of README.md and docs/ runs as it stands, each in a fresh process.
+
+A block right after the comment `<!-- no-run: reason -->` is skipped, with that reason.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 100
+BLOCK = re.compile(
+    r"(?:<!-- no-run: (?P<reason>.+?) -->\s*\n)?^```python[^\n]*\n(?P<code>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass
+class Block:
+    """One block of code, and where it stands."""
+
+    name: str
+    line: int
+    code: str
+    reason: str | None
+
+
+def read_blocks(path: Path, name: str) -> list[Block]:
+    """The Python blocks of one page."""
+    text = path.read_text()
+    return [
+        Block(name, text.count("\n", 0, match.start("code")) + 1, match["code"], match["reason"])
+        for match in BLOCK.finditer(text)
+    ]
+
+
+def run_block(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a block as a file; its lines keep their numbers, so that errors point to the page."""
+    script = folder / "block.py"
+    script.write_text("\n" * (block.line - 1) + block.code)
+    return subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        timeout=LIMIT_S,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    block
+    for page in PAGES
+    if page.exists()
+    for block in read_blocks(page, str(page.relative_to(ROOT)))
+]
+
+
+def test_the_readme_shows_python() -> None:
+    assert any(block.name == "README.md" and block.reason is None for block in BLOCKS)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.name}:{block.line}")
+def test_block_runs(block: Block, tmp_path: Path) -> None:
+    if block.reason is not None:
+        pytest.skip(f"{block.name}:{block.line}: {block.reason}")
+    done = run_block(block, tmp_path)
+    assert done.returncode == 0, f"{block.name}:{block.line}\n{done.stdout}"
+
+
+def test_blocks_are_found_and_can_fail(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Page\n\n```python\nassert 1 == 2\n```\n\n```bash\nfalse\n```\n"
+        "<!-- no-run: needs a GPU -->\n```python\nimport gpu\n```\n"
+    )
+    failing, skipped = read_blocks(page, "page.md")
+    assert (failing.line, failing.reason, skipped.reason) == (4, None, "needs a GPU")
+    done = run_block(failing, tmp_path)
+    assert done.returncode == 1
+    assert "line 4" in done.stdout

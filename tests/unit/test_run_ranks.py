@@ -1,0 +1,247 @@
+"""run_ranks: results in order, every error with its rank, an end in time, nothing left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from collops.testing import RankDiedError, RankEndedError, RankErrors, run_ranks
+
+import collops
+
+
+def test_results_are_in_rank_order() -> None:
+    def late(rank: int, unit: float) -> str:
+        time.sleep((3 - rank) * unit)
+        return f"r{rank}"
+
+    assert run_ranks(late, 4, 0.03) == ["r0", "r1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_start_methods(method: str) -> None:
+    assert run_ranks(divmod, 3, 2, start_method=method) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_environment() -> None:
+    def look(rank: int) -> tuple[str | None, ...]:
+        names = ("COLLOPS_RANK", "COLLOPS_RANK_SIZE", "COLLOPS_JOB_ID", "COLOUR")
+        return tuple(os.environ.get(name) for name in names)
+
+    first, second = (run_ranks(look, 2, env={"COLOUR": "blue"}) for _ in range(2))
+    assert [row[:2] for row in first] == [("0", "2"), ("1", "2")]
+    assert {row[3] for row in first} == {"blue"}
+    assert first[0][2] == first[1][2]
+    assert first[0][2] != second[0][2]
+    assert "COLLOPS_RANK" not in os.environ
+
+
+def test_a_result_larger_than_a_pipe() -> None:
+    assert run_ranks(lambda rank: bytes([rank]) * 3_000_000, 2)[1] == b"\1" * 3_000_000
+
+
+def test_every_failing_rank_is_listed_with_its_traceback() -> None:
+    def fail(rank: int) -> None:
+        if rank != 1:
+            raise KeyError(f"from rank {rank}")
+
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(fail, 3)
+    errors = caught.value
+    assert {rank: repr(error) for rank, error in errors.errors.items()} == {
+        0: "KeyError('from rank 0')",
+        2: "KeyError('from rank 2')",
+    }
+    text = str(errors)
+    assert "ranks 0, 2 failed" in text
+    assert text.count("in fail") == 2
+    assert text.index("--- rank 0 ---") < text.index("--- rank 2 ---")
+
+
+def test_our_errors_keep_code_and_class() -> None:
+    def fail(rank: int) -> None:
+        collops.init(rank, 0)
+
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(fail, 1)
+    error = caught.value.errors[0]
+    assert isinstance(error, collops.ArgumentError)
+    assert error.code == 1
+
+
+class Stubborn(Exception):
+    """Pickles, but cannot be made again from its arguments."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_an_exception_that_does_not_pickle_keeps_its_words() -> None:
+    def fail(rank: int) -> None:
+        raise Stubborn(1, 2)
+
+    with pytest.raises(RankErrors, match="Stubborn: 1 and 2"):
+        run_ranks(fail, 1)
+
+
+def test_a_result_that_does_not_pickle() -> None:
+    with pytest.raises(RankErrors, match="result of a rank must pickle"):
+        run_ranks(lambda rank: threading.Lock(), 1)
+
+
+def test_system_exit_is_an_error() -> None:
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(lambda rank: sys.exit("enough"), 1)
+    assert isinstance(caught.value.errors[0], SystemExit)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_silent_death_names_the_signal(number: signal.Signals) -> None:
+    def die(rank: int) -> None:
+        if rank == 1:
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(die, 2)
+    assert list(caught.value.errors) == [1]
+    assert isinstance(caught.value.errors[1], RankDiedError)
+    assert f"killed by {number.name}" in str(caught.value)
+
+
+def test_an_exit_without_a_word_names_the_code() -> None:
+    with pytest.raises(RankErrors, match="exit code 5"):
+        run_ranks(lambda rank: os._exit(5), 1)
+
+
+def test_a_hang_ends_in_time_and_says_where() -> None:
+    def hang(rank: int) -> int:
+        while rank == 1:
+            time.sleep(0.1)
+        return rank
+
+    start = time.monotonic()
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(hang, 2, timeout=0.5)
+    assert time.monotonic() - start < 3
+    assert list(caught.value.errors) == [1]
+    assert isinstance(caught.value.errors[1], RankEndedError)
+    assert "still running after 0.5 s" in str(caught.value)
+    assert "in hang" in str(caught.value)
+
+
+def test_a_rank_that_ignores_the_request_is_killed() -> None:
+    def deaf(rank: int) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+
+    start = time.monotonic()
+    with pytest.raises(RankErrors, match="still running after"):
+        run_ranks(deaf, 2, timeout=0.3)
+    assert time.monotonic() - start < 6
+
+
+def test_the_others_are_ended_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collops.testing.ranks.GRACE_S", 0.5)
+
+    def fail_or_hang(rank: int) -> None:
+        if rank == 0:
+            raise ValueError("the first")
+        time.sleep(600)
+
+    start = time.monotonic()
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(fail_or_hang, 3)
+    assert time.monotonic() - start < 4
+    assert {rank: type(error).__name__ for rank, error in caught.value.errors.items()} == {
+        0: "ValueError",
+        1: "RankEndedError",
+        2: "RankEndedError",
+    }
+    assert "after rank 0 had failed" in str(caught.value)
+
+
+def zombies() -> list[str]:
+    """What /proc says of children that have ended and were not waited for."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if fields[0] == "Z" and int(fields[1]) == os.getpid():
+                found.append(path.read_text())
+    return found
+
+
+def test_no_zombie_and_no_open_file_is_left() -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    def fail(rank: int) -> None:
+        raise ValueError
+
+    run_ranks(divmod, 2, 7)
+    before = open_files()
+    run_ranks(divmod, 3, 7)
+    for _ in range(3):
+        with pytest.raises(RankErrors):
+            run_ranks(fail, 3)
+    assert open_files() == before
+    assert zombies() == []
+
+
+def test_two_runs_at_once_do_not_meet() -> None:
+    results: dict[int, list[object]] = {}
+
+    def meet(rank: int, number: int) -> list[int]:
+        comm = collops.init()
+        assert comm.size == 2
+        gathered: list[int] = comm.all_gatherv(np.array([number])).tolist()
+        return gathered
+
+    def run(number: int) -> None:
+        results[number] = run_ranks(meet, 2, number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: [[number] * 2] * 2 for number in range(4)}
+
+
+
+
+def test_ranks_may_run_ranks() -> None:
+    assert run_ranks(lambda rank: run_ranks(divmod, 2, 7), 2) == [[(0, 0), (0, 1)]] * 2
+
+
+def test_ctrl_c_ends_the_ranks(tmp_path: Path) -> None:
+    def note(rank: int) -> None:
+        (tmp_path / f"{rank}").write_text(f"{os.getpid()}")
+        time.sleep(600)
+
+    def interrupt() -> None:
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_ranks(note, 2)
+    thread.join()
+    for path in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.read_text() or 0), 0)
+
+
+def test_at_least_one_rank() -> None:
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        run_ranks(divmod, 0)

@@ -1,0 +1,97 @@
+"""Runs every check of `make check`, all of them even if one fails, and lists how they went."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+TYPING = ROOT / "build" / "typing"
+CPP_FOLDERS = ["ops", "bindings", "tests/cpp"]
+CHECK_TESTS = ["tests/unit/test_layers.py", "tests/unit/test_docstrings.py"]
+
+
+def run(*command: str | Path) -> bool:
+    """Runs a command in the checkout; it prints what it found."""
+    return subprocess.run([str(part) for part in command], cwd=ROOT).returncode == 0
+
+
+def check_cpp_format() -> bool:
+    """clang-format would change nothing."""
+    files = [
+        path
+        for folder in CPP_FOLDERS
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in {".cpp", ".h"}
+    ]
+    return run(BIN / "clang-format", "--dry-run", "-Werror", *files)
+
+
+def check_lint() -> bool:
+    """Ruff finds nothing."""
+    return run(BIN / "ruff", "check", ".")
+
+
+def check_python_format() -> bool:
+    """Ruff would format nothing anew."""
+    return run(BIN / "ruff", "format", "--check", ".")
+
+
+def lay_out_package() -> None:
+    """Links the sources as they lie once installed: golden and examples inside the package."""
+    package = TYPING / "collops"
+    package.mkdir(parents=True, exist_ok=True)
+    for old in package.iterdir():
+        old.unlink()
+    for source in (ROOT / "python" / "collops").iterdir():
+        if source.suffix != ".so" and source.name != "__pycache__":
+            (package / source.name).symlink_to(source)
+    for folder in ("golden", "examples"):
+        (package / folder).symlink_to(ROOT / folder)
+
+
+def check_types() -> bool:
+    """Mypy, strictly, over the package as it lies once installed."""
+    lay_out_package()
+    command = [sys.executable, "-m", "mypy", "-p", "collops", "--config-file"]
+    done = subprocess.run(
+        [*command, str(ROOT / "pyproject.toml")],
+        cwd=TYPING,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    # Messages name the links; the reader wants the files.
+    text = re.sub(r"^collops/(golden|examples)/", r"\1/", done.stdout, flags=re.MULTILINE)
+    print(re.sub(r"^collops/", "python/collops/", text, flags=re.MULTILINE), end="")
+    return done.returncode == 0
+
+
+def check_structure() -> bool:
+    """Layers and docstrings, which are tests that read the sources."""
+    return run(sys.executable, "-m", "pytest", "-q", *CHECK_TESTS)
+
+
+CHECKS = {
+    "C++ format": check_cpp_format,
+    "Python lint": check_lint,
+    "Python format": check_python_format,
+    "Python types": check_types,
+    "layers, docstrings": check_structure,
+}
+
+
+def main() -> int:
+    """Runs the checks in order."""
+    results = {name: check() for name, check in CHECKS.items()}
+    print("\nSummary")
+    for name, good in results.items():
+        print(f"  {name:<20} {'ok' if good else 'FAILED'}")
+    return 0 if all(results.values()) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

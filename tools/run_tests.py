@@ -1,0 +1,151 @@
+"""Runs the C++ tests with ctest and the Python tests with pytest, then says what ran and what not.
+
+The arguments go to pytest; with a selection (-k, -m or a path) the C++ tests run all the same.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "cpp-tests"
+REPORTS = ROOT / "build" / "reports"
+# Where the tests are told, and the reader too, why there is no torch.
+TORCH_STAMP = Path(sys.prefix) / "stamps" / "torch"
+
+
+@dataclass
+class Outcome:
+    """How one kind of tests went."""
+
+    name: str
+    passed: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    skipped: Counter[str] = field(default_factory=Counter)
+    problem: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether something ran and nothing failed."""
+        return not self.problem and self.failed == 0 and self.passed > 0
+
+    def line(self) -> str:
+        """The outcome in one line."""
+        counts = f"{self.passed} passed, {self.failed} failed, {self.skipped.total()} skipped"
+        why = f"  ({self.problem})" if self.problem else ""
+        return f"  {self.name:<7} {counts}, {self.seconds:.0f} s{why}"
+
+
+# The tools of this environment come first; flags of the make that runs this are not for others.
+ENV = {
+    **{name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}},
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
+
+
+def run(*command: str) -> int:
+    """Runs a command in the checkout."""
+    return subprocess.run(command, cwd=ROOT, env=ENV).returncode
+
+
+def json_headers() -> list[str]:
+    """CMake's argument for the JSON headers that pip installed for the package's build."""
+    spec = importlib.util.find_spec("nlohmann_json")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    return [f"-DNLOHMANN_JSON_INCLUDE_DIR={folders[0]}/include"] if folders else []
+
+
+def configure() -> bool:
+    """Lets CMake configure, once more from nothing if its cache names tools that are gone."""
+    command = ["cmake", "-S", ".", "-B", str(BUILD), "-DCOLLOPS_WERROR=ON", *json_headers()]
+    command += ["-GNinja"] if shutil.which("ninja", path=ENV["PATH"]) else []
+    cached = (BUILD / "CMakeCache.txt").exists()
+    if run(*command) == 0:
+        return True
+    shutil.rmtree(BUILD, ignore_errors=True)
+    return cached and run(*command) == 0
+
+
+def run_cpp() -> Outcome:
+    """Builds the core with its tests, warnings as errors, and runs them."""
+    outcome = Outcome("C++")
+    start = time.monotonic()
+    report = REPORTS / "ctest.xml"
+    jobs = str(len(os.sched_getaffinity(0)))
+    test = ["ctest", "--test-dir", str(BUILD), "--output-on-failure"]
+    if not configure():
+        outcome.problem = "cmake could not configure"
+    elif run("cmake", "--build", str(BUILD), "-j", jobs) != 0:
+        outcome.problem = "the build failed"
+    else:
+        run(*test, "--output-junit", str(report))
+        read_report(report, outcome)
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def run_python(arguments: list[str]) -> Outcome:
+    """Runs pytest in the environment that this script runs in."""
+    outcome = Outcome("Python")
+    start = time.monotonic()
+    report = REPORTS / "pytest.xml"
+    status = run(sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments)
+    read_report(report, outcome)
+    if status not in (0, 1):
+        outcome.problem = f"pytest ended with status {status}"
+    elif status == 1 and outcome.failed == 0:
+        outcome.problem = "pytest failed outside the tests"
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def read_report(report: Path, outcome: Outcome) -> None:
+    """Counts the test cases of a JUnit file, the skipped ones by their reason."""
+    if not report.exists():
+        outcome.problem = "no report was written"
+        return
+    for case in ET.parse(report).getroot().iter("testcase"):
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcome.failed += 1
+        elif skipped is not None:
+            outcome.skipped[skipped.get("message") or "no reason given"] += 1
+        else:
+            outcome.passed += 1
+
+
+def print_summary(outcomes: list[Outcome]) -> None:
+    """What ran, and what did not and why."""
+    print("\nSummary")
+    for outcome in outcomes:
+        print(outcome.line())
+    torch = TORCH_STAMP.read_text().splitlines()[1:] if TORCH_STAMP.exists() else []
+    if torch and torch[0] != "installed":
+        print(f"  torch   {torch[0]}\n          (remembered; delete {TORCH_STAMP} to try again)")
+    for outcome in outcomes:
+        for reason, count in outcome.skipped.most_common():
+            print(f"  skipped {count} x {reason}")
+
+
+def main() -> int:
+    """Runs both kinds, whatever the first one gave."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    for old in REPORTS.glob("*.xml"):
+        old.unlink()
+    outcomes = [run_cpp(), run_python(sys.argv[1:])]
+    print_summary(outcomes)
+    return 0 if all(outcome.good for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
