@@ -5,7 +5,7 @@ ARGS ?=
 RUN := $(VENV)/bin/python
 SETUP := sh tools/preflight.sh $(PYTHON) && $(PYTHON) tools/environment.py $(VENV)
 
-.PHONY: help demo test check build clean
+.PHONY: help demo test test-launchers check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -17,9 +17,17 @@ test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 	@$(SETUP) package test torch
 	@$(RUN) tools/run_tests.py $(ARGS)
 
+test-launchers: ## two jobs at once under Open MPI, MPICH, Intel MPI, torchrun: they never meet
+	@$(SETUP) package test
+	@$(RUN) tools/launchers.py $(ARGS)
+
 check: ## format, lint, types, layers and docstrings (no test of behaviour)
 	@$(SETUP) package test check
 	@$(RUN) tools/run_checks.py
+
+format: ## let clang-format and ruff rewrite the sources as `make check` wants them
+	@$(SETUP) check
+	@$(RUN) tools/run_checks.py --fix
 
 build: ## set up, and install the package into $(VENV)
 	@$(SETUP) package

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "kernels/reduce.h"
 #include "module.h"
 #include "plain_call.h"
 #include "status.h"
@@ -16,8 +17,7 @@ constexpr const char* kReduceScatterV = "reduce_scatterv";
 template <typename Call>
 void RunOrRefuse(Communicator& communicator, CallKind kind, const Status& check, const Call& call) {
   if (!check.ok()) {
-    RefuseAndThrow(check,
-                   [&](const Status& reason) { return communicator.Refuse(kind, reason); });
+    RefuseAndThrow(check, [&](const Status& reason) { return communicator.Refuse(kind, reason); });
   }
   RunWithoutGil(call);
 }
@@ -65,6 +65,13 @@ Shape ComparedShape(const Tensor& x) {
   return shape;
 }
 
+Status CheckReducible(DType dtype, ReduceOp op) {
+  CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_INVALID_TENSOR_INI_MATCH, kReduceScatterV,
+            ": there is no ", Name(op), " of ", Name(dtype), ": convert x to ",
+            op == ReduceOp::kAvg ? "a floating type" : "a type of real numbers");
+  return Ok();
+}
+
 Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
                      const Blocks& blocks, ReduceOp op, ReduceScatterVCall* call) {
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, kReduceScatterV));
@@ -73,6 +80,7 @@ Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle 
   RETURN_IF_ERROR(ToPlainTensors(x, out, kReduceScatterV, blocks.total(), own, &tensors));
   RETURN_IF_ERROR(CheckApart(tensors, kReduceScatterV, -1));
   call->dtype = tensors.x.view.desc.dtype;
+  RETURN_IF_ERROR(CheckReducible(call->dtype, op));
   call->op = op;
   call->x = tensors.x.view.data;
   call->x_shape = ComparedShape(tensors.x);
@@ -105,8 +113,7 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
            py::arg("kind"))
       .def("reduce_scatterv", &ReduceScatterV, py::arg("x"), py::arg("out"), py::arg("blocks"),
            py::arg("op"))
-      .def("barrier",
-           [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
+      .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
       .def("refuse", &Refuse, py::arg("kind"), py::arg("code"), py::arg("message"))
       .def("abort", &Communicator::Abort, py::arg("reason"),
            py::call_guard<py::gil_scoped_release>())
@@ -120,8 +127,7 @@ void BindCommunicator(py::module_& module) {
   module.attr("ALL_GATHER_V") = static_cast<int>(CallKind::kAllGatherV);
   module.attr("REDUCE_SCATTER_V") = static_cast<int>(CallKind::kReduceScatterV);
   module.attr("SIZE_EXCHANGE") = static_cast<int>(CallKind::kSizeExchange);
-  py::class_<Blocks>(module, "Blocks")
-      .def(py::init<std::vector<int64_t>>(), py::arg("counts"));
+  py::class_<Blocks>(module, "Blocks").def(py::init<std::vector<int64_t>>(), py::arg("counts"));
   py::class_<Communicator, std::shared_ptr<Communicator>> bound(module, "Communicator");
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
@@ -131,9 +137,8 @@ void BindCommunicator(py::module_& module) {
                              [](const Communicator& self) { return self.spec().backend; })
       .def_property_readonly("comm_domain",
                              [](const Communicator& self) { return self.spec().comm_domain; })
-      .def_property_readonly("handle", [](const Communicator& self) {
-        return reinterpret_cast<uintptr_t>(&self);
-      });
+      .def_property_readonly(
+          "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(&self); });
   BindCalls(bound);
 }
 

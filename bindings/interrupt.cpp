@@ -9,7 +9,9 @@ namespace collops::bindings {
 namespace {
 
 // Python runs signal handlers in its main thread alone, so no other thread needs to ask.
-bool InMainThread() { return syscall(SYS_gettid) == getpid(); }
+bool InMainThread() {
+  return syscall(SYS_gettid) == getpid();
+}
 
 // Lets Python run its signal handlers. What they raise stays pending until the wait has ended and
 // ThrowIfError() finds it.
@@ -24,9 +26,12 @@ bool CheckSignals() {
 }  // namespace
 
 void BindInterrupt(py::module_& module) {
-  module.def("watch_signals", [](bool on) {
-    InterruptCheckSlot().store(on ? &CheckSignals : nullptr, std::memory_order_release);
-  }, py::arg("on"));
+  module.def(
+      "watch_signals",
+      [](bool on) {
+        InterruptCheckSlot().store(on ? &CheckSignals : nullptr, std::memory_order_release);
+      },
+      py::arg("on"));
 }
 
 }  // namespace collops::bindings

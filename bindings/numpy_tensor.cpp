@@ -11,10 +11,10 @@ constexpr int kFirstUserType = 256;  // numpy numbers types of other packages fr
 
 // numpy's type numbers (NPY_TYPES), which its ABI fixes; on Linux `long` has 64 bits.
 constexpr DType kBuiltinTypes[] = {
-    DType::kBool,      DType::kInt8,      DType::kUInt8,     DType::kInt16,   DType::kUInt16,
-    DType::kInt32,     DType::kUInt32,    DType::kInt64,     DType::kUInt64,  DType::kInt64,
-    DType::kUInt64,    DType::kFloat32,   DType::kFloat64,   DType::kUndefined,
-    DType::kComplex64, DType::kComplex128};
+    DType::kBool,    DType::kInt8,      DType::kUInt8,     DType::kInt16,
+    DType::kUInt16,  DType::kInt32,     DType::kUInt32,    DType::kInt64,
+    DType::kUInt64,  DType::kInt64,     DType::kUInt64,    DType::kFloat32,
+    DType::kFloat64, DType::kUndefined, DType::kComplex64, DType::kComplex128};
 constexpr int kHalf = 23;
 
 // ml_dtypes registers bfloat16 under a number that differs from process to process.
@@ -27,7 +27,7 @@ DType UserType(const py::dtype& dtype) {
   return DType::kBFloat16;
 }
 
-DType TypeOf(const py::dtype& dtype) {
+DType NumpyType(const py::dtype& dtype) {
   const int number = dtype.num();
   if (number >= 0 && number < static_cast<int>(std::size(kBuiltinTypes))) {
     return kBuiltinTypes[number];
@@ -36,7 +36,9 @@ DType TypeOf(const py::dtype& dtype) {
   return number >= kFirstUserType ? UserType(dtype) : DType::kUndefined;
 }
 
-bool HasFlag(const py::array& array, int flag) { return (array.flags() & flag) != 0; }
+bool HasFlag(const py::array& array, int flag) {
+  return (array.flags() & flag) != 0;
+}
 
 }  // namespace
 
@@ -48,7 +50,7 @@ Status NumpyToTensor(py::handle object, Tensor* tensor, bool* recognised) {
   const int num_dims = static_cast<int>(array.ndim());
   TensorView& view = tensor->view;
   view = TensorView();
-  view.desc.dtype = TypeOf(dtype);
+  view.desc.dtype = NumpyType(dtype);
   view.desc.shape = Shape::From(array.shape(), num_dims);
   view.data = const_cast<void*>(array.data());
   view.contiguous = HasFlag(array, py::array::c_style);

@@ -31,7 +31,8 @@ class Use {
 
 // A tuple of its own: it keeps the tensors alive when another thread changes the caller's list.
 py::tuple Hold(const py::object& tensors, const char* operation, const char* label) {
-  PyObject* tuple = PySequence_Check(tensors.ptr()) != 0 ? PySequence_Tuple(tensors.ptr()) : nullptr;
+  PyObject* tuple =
+      PySequence_Check(tensors.ptr()) != 0 ? PySequence_Tuple(tensors.ptr()) : nullptr;
   if (tuple == nullptr) {
     PyErr_Clear();
     ThrowIfError(Error(ERROR_INVALID_PARAM, operation, ": ", label,
@@ -71,8 +72,8 @@ Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs)
 
 py::list BoundOperation::InferShape(const py::object& inputs) {
   const Use use(&busy_, row_.operation);
-  ThrowIfError(ToViews(Hold(inputs, row_.operation, "input"), "input", row_.input_names,
-                       &pack_.inputs));
+  ThrowIfError(
+      ToViews(Hold(inputs, row_.operation, "input"), "input", row_.input_names, &pack_.inputs));
   std::vector<TensorDesc> descs;
   for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
   std::vector<TensorDesc> outputs;
@@ -103,15 +104,13 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
   if (!status.ok()) {
     RefuseAndThrow(status, [&](const Status& reason) { return operation_->Refuse(reason); });
   }
-  RunWithoutGil([&] {
-    return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
-  });
+  RunWithoutGil(
+      [&] { return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream); });
 }
 
 void BoundOperation::Refuse(int code, const std::string& message) {
   const Use use(&busy_, row_.operation);
-  RunWithoutGil(
-      [&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
+  RunWithoutGil([&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
 }
 
 void BindOperation(py::module_& module) {

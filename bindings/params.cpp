@@ -8,10 +8,10 @@
 namespace collops::bindings {
 namespace {
 
-constexpr const char* kAllGatherVInputs[] = {"x", "sendCount", "recvCounts", "rdispls", "y",
-                                             nullptr};
-constexpr const char* kReduceScatterVInputs[] = {"x", "sendCounts", "sdispls", "recvCount", "y",
-                                                 nullptr};
+constexpr const char* kAllGatherVInputs[] = {"x",       "sendCount", "recvCounts",
+                                             "rdispls", "y",         nullptr};
+constexpr const char* kReduceScatterVInputs[] = {"x",         "sendCounts", "sdispls",
+                                                 "recvCount", "y",          nullptr};
 
 template <typename Param>
 Status Create(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Operation>* operation) {

@@ -7,7 +7,9 @@ namespace {
 
 namespace py = pybind11;
 
-int64_t Bytes(const Tensor& tensor) { return tensor.numel * SizeOf(tensor.view.desc.dtype); }
+int64_t Bytes(const Tensor& tensor) {
+  return tensor.numel * SizeOf(tensor.view.desc.dtype);
+}
 
 // By subtraction: an address near the end of the address space must not wrap around.
 bool Overlap(const Tensor& a, const Tensor& b) {
@@ -26,8 +28,8 @@ Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {
             " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
   CHECK_ARG(!view.foreign_endian, ERROR_INVALID_TENSOR_ADDR, ToString(name),
             " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
-  CHECK_ARG(tensor.numel == count, ERROR_INVALID_TENSOR_DIM, ToString(name), " has ",
-            tensor.numel, " elements, the call's sizes make ", count);
+  CHECK_ARG(tensor.numel == count, ERROR_INVALID_TENSOR_DIM, ToString(name), " has ", tensor.numel,
+            " elements, the call's sizes make ", count);
   CHECK_ARG(view.data != nullptr || count == 0, ERROR_INVALID_TENSOR_ADDR, ToString(name),
             " has no address: pass an array, not a description");
   return Ok();

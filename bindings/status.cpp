@@ -7,9 +7,9 @@ namespace collops::bindings {
 void ThrowIfError(const Status& status) {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (status.ok()) return;
-  const py::object error = py::module_::import("collops.errors")
-                               .attr("status_error")(static_cast<int>(status.code()),
-                                                     py::str(status.message()));
+  const py::object error =
+      py::module_::import("collops.errors")
+          .attr("status_error")(static_cast<int>(status.code()), py::str(status.message()));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw py::error_already_set();
 }

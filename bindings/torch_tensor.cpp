@@ -9,7 +9,9 @@ namespace {
 namespace py = pybind11;
 
 // Names that are looked up in every call are made once; they live as long as the process.
-PyObject* Interned(const char* name) { return PyUnicode_InternFromString(name); }
+PyObject* Interned(const char* name) {
+  return PyUnicode_InternFromString(name);
+}
 
 py::object Attribute(py::handle object, PyObject* name) {
   PyObject* value = PyObject_GetAttr(object.ptr(), name);
@@ -30,19 +32,21 @@ bool IsTensorClass(py::handle type) {
 
 // Whether the object is a torch.Tensor or of a class derived from it; torch itself is not needed.
 bool IsTorchTensor(py::handle object) {
-  static PyTypeObject* tensor_class = nullptr;
+  static PyTypeObject* last = nullptr;  // the class of the last tensor, which is mostly this one's
   PyTypeObject* type = Py_TYPE(object.ptr());
-  if (tensor_class != nullptr) return PyType_IsSubtype(type, tensor_class) != 0;
+  if (type == last) return true;
   for (py::handle base : py::reinterpret_borrow<py::tuple>(type->tp_mro)) {
     if (!IsTensorClass(base)) continue;
-    tensor_class = reinterpret_cast<PyTypeObject*>(base.inc_ref().ptr());
+    Py_INCREF(type);
+    Py_XDECREF(last);
+    last = type;
     return true;
   }
   return false;
 }
 
 // torch.float32 and the like are single objects that live as long as torch.
-DType TypeOf(py::handle dtype) {
+DType TorchType(py::handle dtype) {
   static std::unordered_map<PyObject*, DType> known;
   const auto found = known.find(dtype.ptr());
   if (found != known.end()) return found->second;
@@ -84,8 +88,8 @@ void ReadShape(py::handle object, Tensor* tensor) {
 // What torch would have to compute first: the memory alone does not hold the tensor's values.
 Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
   static PyObject* const requires_grad = Interned("requires_grad");
-  CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False, ERROR_INVALID_PARAM,
-            ToString(name), " requires grad, and gradients do not pass here: .detach()");
+  CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False, ERROR_INVALID_PARAM, ToString(name),
+            " requires grad, and gradients do not pass here: .detach()");
   if (dtype == DType::kComplex64 || dtype == DType::kComplex128) {
     CHECK_ARG(!py::cast<bool>(object.attr("is_conj")()), ERROR_INVALID_PARAM, ToString(name),
               " is conjugated only in name: .resolve_conj()");
@@ -99,7 +103,7 @@ Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   static PyObject* const is_contiguous = Interned("is_contiguous");
   TensorView& view = tensor->view;
   view = TensorView();
-  view.desc.dtype = TypeOf(Attribute(object, dtype));
+  view.desc.dtype = TorchType(Attribute(object, dtype));
   RETURN_IF_ERROR(CheckMaterial(object, name, view.desc.dtype));
   ReadShape(object, tensor);
   view.data = PyLong_AsVoidPtr(CallMethod(object, data_ptr).ptr());
@@ -110,8 +114,7 @@ Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
 
 }  // namespace
 
-Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor,
-                     bool* recognised) {
+Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor, bool* recognised) {
   *recognised = IsTorchTensor(object);
   if (!*recognised) return Ok();
   try {

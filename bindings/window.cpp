@@ -14,9 +14,8 @@ py::array_t<uint8_t> AllocateWindow(Communicator& communicator, int64_t bytes) {
   auto window = std::make_unique<std::shared_ptr<Window>>();
   RunWithoutGil([&] { return communicator.AllocateWindow(bytes, window.get()); });
   auto* data = static_cast<uint8_t*>((*window)->data());
-  const py::capsule base(window.get(), [](void* held) {
-    delete static_cast<std::shared_ptr<Window>*>(held);
-  });
+  const py::capsule base(window.get(),
+                         [](void* held) { delete static_cast<std::shared_ptr<Window>*>(held); });
   static_cast<void>(window.release());
   return py::array_t<uint8_t>(static_cast<py::ssize_t>(bytes), data, base);
 }

@@ -23,14 +23,14 @@ Status ToStream(py::handle object, const char* operation, void** stream) {
 
 }  // namespace
 
-Status ToScratch(py::handle workspace, py::handle stream, const char* operation,
-                 Scratch* scratch) {
+Status ToScratch(py::handle workspace, py::handle stream, const char* operation, Scratch* scratch) {
   if (!stream.is_none()) RETURN_IF_ERROR(ToStream(stream, operation, &scratch->stream));
   if (workspace.is_none()) return Ok();
   Tensor tensor;
   RETURN_IF_ERROR(ToTensor(workspace, {operation, "workspace", -1, nullptr}, &tensor));
   CHECK_ARG(tensor.view.contiguous && !tensor.view.read_only, ERROR_INVALID_WORKSPACE_ADDR,
-            operation, ": the workspace must be contiguous and writable: pass an empty uint8 array");
+            operation,
+            ": the workspace must be contiguous and writable: pass an empty uint8 array");
   scratch->workspace = tensor.view.data;
   scratch->bytes = static_cast<uint64_t>(tensor.numel * SizeOf(tensor.view.desc.dtype));
   return Ok();

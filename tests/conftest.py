@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import ctypes
+import mmap
 import os
 import signal
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PR_SET_CHILD_SUBREAPER = 36
 PATIENCE_S = 2.0
 # multiprocessing keeps these two for the life of the interpreter; no test started them itself.
-STANDING = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+STANDING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+# How orphans are known: a forked one has this mapping, one that ran exec has this variable.
+RUN = f"pytest-run-{uuid.uuid4().hex}"
+MARKS = []
 
 
 def pytest_configure() -> None:
-    """Makes orphans of killed ranks children of this process, where they can be found."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Marks this process; what it starts inherits a mark."""
+    os.environ["COLLOPS_TEST_RUN"] = RUN
+    descriptor = os.memfd_create(RUN)
+    os.truncate(descriptor, mmap.PAGESIZE)
+    MARKS.append(mmap.mmap(descriptor, mmap.PAGESIZE))
+    os.close(descriptor)
 
 
-def living_processes() -> dict[int, tuple[int, str]]:
-    """Parent and start time of every process that is no zombie."""
+def living_processes() -> dict[tuple[int, str], int]:
+    """Pid and start time of every process that is no zombie, with its parent."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -32,36 +39,37 @@ def living_processes() -> dict[int, tuple[int, str]]:
             continue
         fields = stat.rpartition(")")[2].split()
         if fields[0] not in "ZX":
-            found[int(folder.name)] = (int(fields[1]), fields[19])
+            found[int(folder.name), fields[19]] = int(fields[1])
     return found
 
 
-def command_line(pid: int) -> str:
-    """The words of a process, or nothing once it has ended."""
+def read_process(pid: int, name: str) -> bytes:
+    """A file of /proc, or nothing once the process has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
-        return ""
+        return b""
 
 
-def descendants() -> set[tuple[int, str]]:
-    """Pid and start time of what this process started, except what stands for its whole life."""
-    processes = living_processes()
-    me = os.getpid()
+def command_line(pid: int) -> str:
+    """The words of a process."""
+    return read_process(pid, "cmdline").replace(b"\0", b" ").decode().strip()
 
-    def is_ours(pid: int) -> bool:
-        while pid in processes and pid != me:
-            pid = processes[pid][0]
-        return pid == me
 
-    def is_standing(pid: int) -> bool:
-        return processes[pid][0] == me and any(name in command_line(pid) for name in STANDING)
+def is_ours(pid: int, parent: int) -> bool:
+    """Whether this run started the process, directly or not, and may not leave it."""
+    if parent == os.getpid():
+        return not any(name in read_process(pid, "cmdline") for name in STANDING)
+    return any(RUN.encode() in read_process(pid, name) for name in ("environ", "maps"))
 
-    return {
-        (pid, start)
-        for pid, (_, start) in processes.items()
-        if pid != me and is_ours(pid) and not is_standing(pid)
-    }
+
+def new_processes(before: dict[tuple[int, str], int]) -> list[int]:
+    """The processes of this run that live now and did not before."""
+    return sorted(
+        process[0]
+        for process, parent in living_processes().items()
+        if process not in before and is_ours(process[0], parent)
+    )
 
 
 def shm_names() -> set[str]:
@@ -72,34 +80,34 @@ def shm_names() -> set[str]:
 
 def is_in_use_elsewhere(name: str) -> bool:
     """Whether a process that is not ours has this shared memory open: another program's name."""
-    ours = {pid for pid, _ in descendants()} | {os.getpid()}
     path = f"/dev/shm/{name}"
-    for pid in living_processes().keys() - ours:
+    for (pid, _), parent in living_processes().items():
+        if pid == os.getpid() or is_ours(pid, parent):
+            continue
         try:
             files = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
-            if path in files or path in Path(f"/proc/{pid}/maps").read_text():
-                return True
         except OSError:
             continue
+        if path in files or path.encode() in read_process(pid, "maps"):
+            return True
     return False
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fails the test that left something, and removes it, so that the next test starts clean."""
-    processes_before, names_before = descendants(), shm_names()
+    processes_before, names_before = living_processes(), shm_names()
     yield
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        processes = descendants() - processes_before
-        names = shm_names() - names_before
+        processes, names = new_processes(processes_before), shm_names() - names_before
         if not (processes or names) or time.monotonic() > deadline:
             break
         time.sleep(0.02)
     names = {name for name in names if not is_in_use_elsewhere(name)}
-    left = [f"process {pid} ({command_line(pid)})" for pid, _ in sorted(processes)]
+    left = [f"process {pid} ({command_line(pid)})" for pid in processes]
     left += [f"/dev/shm/{name}" for name in sorted(names)]
-    for pid, _ in processes:
+    for pid in processes:
         os.kill(pid, signal.SIGKILL)
     for name in names:
         Path(f"/dev/shm/{name}").unlink(missing_ok=True)

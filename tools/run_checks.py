@@ -1,4 +1,7 @@
-"""Runs every check of `make check`, all of them even if one fails, and lists how they went."""
+"""Runs every check of `make check`, all of them even if one fails, and lists how they went.
+
+With --fix, lets the formatters rewrite the sources instead.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,19 @@ def run(*command: str | Path) -> bool:
     return subprocess.run([str(part) for part in command], cwd=ROOT).returncode == 0
 
 
-def check_cpp_format() -> bool:
-    """clang-format would change nothing."""
-    files = [
+def cpp_files() -> list[Path]:
+    """The C++ sources and headers."""
+    return [
         path
         for folder in CPP_FOLDERS
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in {".cpp", ".h"}
     ]
-    return run(BIN / "clang-format", "--dry-run", "-Werror", *files)
+
+
+def check_cpp_format() -> bool:
+    """clang-format would change nothing."""
+    return run(BIN / "clang-format", "--dry-run", "-Werror", *cpp_files())
 
 
 def check_lint() -> bool:
@@ -84,8 +91,20 @@ CHECKS = {
 }
 
 
+def fix() -> int:
+    """Rewrites what a formatter can put right."""
+    done = [
+        run(BIN / "clang-format", "-i", *cpp_files()),
+        run(BIN / "ruff", "format", "."),
+        run(BIN / "ruff", "check", "--fix", "."),
+    ]
+    return 0 if all(done) else 1
+
+
 def main() -> int:
     """Runs the checks in order."""
+    if sys.argv[1:] == ["--fix"]:
+        return fix()
     results = {name: check() for name, check in CHECKS.items()}
     print("\nSummary")
     for name, good in results.items():

@@ -1,6 +1,8 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -30,7 +32,53 @@ std::vector<int> Members(const std::vector<Choice>& choices, int64_t color) {
   return ranks;
 }
 
+// Runs `call` and says what it was and how long it took.
+template <typename Call>
+Status Traced(const CommunicatorSpec& spec, uint64_t sequence, const char* name,
+              const std::string& sizes, Call&& call) {
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = call();
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  const std::string domain = spec.comm_domain.empty() ? "-" : spec.comm_domain;
+  Trace(Concat("r", spec.rank, "/", spec.rank_size, " ", domain, " ", spec.backend, " ", name,
+               " seq=", sequence, sizes, " ", took.count(), " ms",
+               status.ok() ? "" : Concat(" ", ErrorName(status.code()))));
+  return status;
+}
+
+// Elements in, type, elements out.
+std::string Sizes(int64_t sent, DType dtype, int64_t received) {
+  return Concat(" send=", sent, " ", Name(dtype), " recv=", received);
+}
+
+int64_t Sum(const int64_t* counts, int size) {
+  return std::accumulate(counts, counts + size, int64_t{0});
+}
+
 }  // namespace
+
+Status Communicator::AllGatherV(const AllGatherVCall& call) {
+  ++num_calls_;
+  if (!traced_) return DoAllGatherV(call);
+  const std::string sizes =
+      Sizes(call.recv_counts[rank()], call.dtype, Sum(call.recv_counts, size()));
+  return Traced(spec_, num_calls_, Name(call.kind), sizes, [&] { return DoAllGatherV(call); });
+}
+
+Status Communicator::ReduceScatterV(const ReduceScatterVCall& call) {
+  ++num_calls_;
+  if (!traced_) return DoReduceScatterV(call);
+  const std::string sizes =
+      Sizes(Sum(call.send_counts, size()), call.dtype, call.send_counts[rank()]);
+  return Traced(spec_, num_calls_, Name(CallKind::kReduceScatterV), sizes,
+                [&] { return DoReduceScatterV(call); });
+}
+
+Status Communicator::Barrier() {
+  ++num_calls_;
+  if (!traced_) return DoBarrier();
+  return Traced(spec_, num_calls_, Name(CallKind::kBarrier), "", [&] { return DoBarrier(); });
+}
 
 Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* part) {
   std::vector<int64_t> counts(static_cast<size_t>(size()), kChoiceLength);

@@ -7,6 +7,7 @@
 #include "comm/call.h"
 #include "comm/window.h"
 #include "core/status.h"
+#include "core/trace.h"
 
 namespace collops {
 
@@ -50,9 +51,9 @@ class Communicator {
   // Ok, or why this backend cannot run such a call.
   virtual Status Supports(CallKind kind, DType dtype, ReduceOp op) const = 0;
 
-  virtual Status AllGatherV(const AllGatherVCall& call) = 0;
-  virtual Status ReduceScatterV(const ReduceScatterVCall& call) = 0;
-  virtual Status Barrier() = 0;
+  Status AllGatherV(const AllGatherVCall& call);
+  Status ReduceScatterV(const ReduceScatterVCall& call);
+  Status Barrier();
 
   // Makes a communicator of the ranks with the same color, numbered by key and then by rank here.
   // Every rank calls it; one with a negative color takes part and gets null.
@@ -73,8 +74,15 @@ class Communicator {
   // True after Close() or an error that ended the group; the registry then makes a new one.
   virtual bool failed() const = 0;
 
+ protected:
+  virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
+  virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
+  virtual Status DoBarrier() = 0;
+
  private:
   CommunicatorSpec spec_;
+  const bool traced_ = TraceEnabled();
+  uint64_t num_calls_ = 0;
 };
 
 }  // namespace collops

@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "comm/process_ancestor.h"
 #include "core/env.h"
@@ -74,10 +76,18 @@ std::string TorchrunId() {
                 GetVariable("TORCHELASTIC_RESTART_COUNT"), "/", GetVariable("TORCHELASTIC_RUN_ID"));
 }
 
+// The processes that start MPICH's and Intel MPI's ranks. Inside a rank of another job they have
+// PMI_RANK themselves, and would not be found by its absence.
+const std::vector<std::string>& RankStarters() {
+  static const auto* const names =
+      new std::vector<std::string>{"hydra_pmi_proxy", "pmi_proxy", "mpiexec.gforker"};
+  return *names;
+}
+
 Status FromAncestor(JobIdentity* identity) {
   ProcessId ancestor;
   // The process family would be no way out here: under MPI every rank has its own.
-  CHECK_ARG(NearestAncestorWithout("PMI_RANK", &ancestor), ERROR_INVALID_PARAM,
+  CHECK_ARG(NearestAncestor(RankStarters(), "PMI_RANK", &ancestor), ERROR_INVALID_PARAM,
             "MPICH and Intel MPI do not name the job, and the process that started this rank is "
             "gone or lies outside this container: set COLLOPS_JOB_ID",
             kJobIdRule);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -26,31 +27,40 @@ bool HasVariable(const std::string& environment, const std::string& variable) {
   return false;
 }
 
-// Reads the fields of /proc/PID/stat. The second one, the name in parentheses, may hold spaces and
-// parentheses itself, so the rest is counted from the last parenthesis.
-bool ReadStat(pid_t pid, pid_t* parent, uint64_t* start_ticks) {
-  const std::string stat = ReadProcFile(pid, "stat");
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return false;
-  std::istringstream fields(stat.substr(name_end + 1));
+struct ProcessStat {
+  std::string name;
+  pid_t parent = 0;
+  uint64_t start_ticks = 0;
+};
+
+// Reads /proc/PID/stat. Its second field, the name in parentheses, may hold spaces and parentheses
+// itself, so the rest is counted from the last parenthesis.
+bool ReadStat(pid_t pid, ProcessStat* stat) {
+  const std::string text = ReadProcFile(pid, "stat");
+  const size_t name_begin = text.find('(');
+  const size_t name_end = text.rfind(')');
+  if (name_begin >= name_end || name_end == std::string::npos) return false;
+  stat->name = text.substr(name_begin + 1, name_end - name_begin - 1);
+  std::istringstream fields(text.substr(name_end + 1));
   std::string skipped;
-  fields >> skipped >> *parent;  // fields 3 and 4
+  fields >> skipped >> stat->parent;  // fields 3 and 4
   for (int field = 5; field < 22; ++field) fields >> skipped;
-  fields >> *start_ticks;
+  fields >> stat->start_ticks;
   return !fields.fail();
 }
 
 }  // namespace
 
-bool NearestAncestorWithout(const char* variable, ProcessId* ancestor) {
-  pid_t parent = 0;
-  uint64_t start_ticks = 0;
-  if (!ReadStat(getpid(), &parent, &start_ticks)) return false;
-  while (parent > 1) {
-    const pid_t pid = parent;
-    if (!ReadStat(pid, &parent, &start_ticks)) return false;
-    if (!HasVariable(ReadProcFile(pid, "environ"), variable)) {
-      *ancestor = {pid, start_ticks};
+bool NearestAncestor(const std::vector<std::string>& names, const char* variable,
+                     ProcessId* ancestor) {
+  ProcessStat stat;
+  if (!ReadStat(getpid(), &stat)) return false;
+  while (stat.parent > 1) {
+    const pid_t pid = stat.parent;
+    if (!ReadStat(pid, &stat)) return false;
+    if (std::find(names.begin(), names.end(), stat.name) != names.end() ||
+        !HasVariable(ReadProcFile(pid, "environ"), variable)) {
+      *ancestor = {pid, stat.start_ticks};
       return true;
     }
   }

@@ -3,6 +3,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace collops {
 
@@ -13,9 +15,11 @@ struct ProcessId {
   uint64_t start_ticks = 0;
 };
 
-// The nearest ancestor of this process whose environment, as it was when it started, lacks
-// `variable`; so does one whose environment may not be read, which belongs to somebody else.
+// The nearest ancestor of this process that runs under one of `names`, or whose environment, as it
+// was when it started, lacks `variable`; so does one whose environment may not be read, which
+// belongs to somebody else. A name is what the kernel keeps of it, at most 15 characters.
 // False when there is none below init (pid 1 or the end of the pid namespace), which all share.
-bool NearestAncestorWithout(const char* variable, ProcessId* ancestor);
+bool NearestAncestor(const std::vector<std::string>& names, const char* variable,
+                     ProcessId* ancestor);
 
 }  // namespace collops

@@ -1,21 +1,36 @@
 #include "core/env.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
 namespace collops {
 namespace {
 
-Status ReadTimeout(double* timeout_s) {
-  const std::string text = GetVariable("COLLOPS_TIMEOUT_S");
+// Reads the whole text as a number; leaves `value` alone when the variable is not set.
+template <typename Number>
+Status ReadNumber(const char* name, const char* what, Number least, Number* value) {
+  const std::string text = GetVariable(name);
   if (text.empty()) return Ok();
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  CHECK_ARG(*end == '\0' && std::isfinite(value) && value > 0, ERROR_INVALID_PARAM,
-            "COLLOPS_TIMEOUT_S must be a number of seconds above 0, got \"", text, "\"");
-  *timeout_s = value;
+  Number number{};
+  const char* end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, number);
+  const bool whole = result.ec == std::errc() && result.ptr == end;
+  CHECK_ARG(whole && std::isfinite(static_cast<double>(number)) && number >= least,
+            ERROR_INVALID_PARAM, name, " must be ", what, ", got \"", text, "\"");
+  *value = number;
   return Ok();
 }
+
+Status ReadSwitch(const char* name, bool* value) {
+  const std::string text = GetVariable(name);
+  CHECK_ARG(text.empty() || text == "0" || text == "1", ERROR_INVALID_PARAM, name,
+            " must be 0 or 1, got \"", text, "\"");
+  *value = text == "1";
+  return Ok();
+}
+
+constexpr double kLeastTimeoutS = 1e-3;
 
 }  // namespace
 
@@ -25,9 +40,17 @@ std::string GetVariable(const char* name) {
 }
 
 Status Env::Read(Env* env) {
-  env->backend = GetVariable("COLLOPS_BACKEND");
-  env->job_id = GetVariable("COLLOPS_JOB_ID");
-  return ReadTimeout(&env->timeout_s);
+  Env read;
+  read.backend = GetVariable("COLLOPS_BACKEND");
+  read.job_id = GetVariable("COLLOPS_JOB_ID");
+  read.isa = GetVariable("COLLOPS_ISA");
+  RETURN_IF_ERROR(ReadNumber("COLLOPS_TIMEOUT_S", "a number of seconds of 0.001 or more",
+                             kLeastTimeoutS, &read.timeout_s));
+  RETURN_IF_ERROR(
+      ReadNumber("COLLOPS_NUM_THREADS", "a whole number of 1 or more", 1, &read.num_threads));
+  RETURN_IF_ERROR(ReadSwitch("COLLOPS_TRACE", &read.trace));
+  *env = read;
+  return Ok();
 }
 
 std::string Env::ReplaceBackend(const std::string& name) const {
@@ -41,6 +64,32 @@ std::string Env::ReplaceBackend(const std::string& name) const {
     }
   }
   return name;
+}
+
+const std::vector<EnvVariable>& EnvVariables() {
+  static const std::vector<EnvVariable>* const variables = new std::vector<EnvVariable>{
+      {"COLLOPS_BACKEND", "not set",
+       "Replaces a struct's backend once the struct was validated: one name (`shm`), or a map "
+       "(`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU with no edit."},
+      {"COLLOPS_ISA", "the best here",
+       "Forces the instruction set of the kernels: `avx512`, `avx2` or `portable`. Results do not "
+       "depend on it."},
+      {"COLLOPS_JOB_ID", "what the launcher says",
+       "Names the job this process belongs to: the same text in all its ranks, another one in "
+       "every other job on the host."},
+      {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",
+       "Threads that a rank uses for kernels. Results do not depend on it."},
+      {"COLLOPS_RANK", "what the launcher says",
+       "This process's rank, set by `run_ranks`; with COLLOPS_RANK_SIZE it goes before any "
+       "launcher's."},
+      {"COLLOPS_RANK_SIZE", "what the launcher says", "The number of ranks, set by `run_ranks`."},
+      {"COLLOPS_TIMEOUT_S", "300",
+       "Seconds that a call waits for other ranks before ERROR_TIMEOUT names who is missing."},
+      {"COLLOPS_TRACE", "0",
+       "1: every call writes one line to standard error: rank, domain, backend, operator, "
+       "elements, time."},
+  };
+  return *variables;
 }
 
 }  // namespace collops

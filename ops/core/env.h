@@ -1,27 +1,36 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 
 namespace collops {
 
-// What the environment says, read anew by every Read(): one place for all variables.
+// What the environment says: one place for all variables, read anew by every Read().
 struct Env {
-  // COLLOPS_BACKEND: replaces a struct's backend once the struct was validated; one name, or a map
-  // "hccl=shm,nccl=shm". Empty: nothing is replaced.
-  std::string backend;
-  // COLLOPS_JOB_ID: names the job this process belongs to; equal in all ranks of a job. Empty: the
-  // launcher says it.
-  std::string job_id;
-  // COLLOPS_TIMEOUT_S: seconds that a call waits for other ranks.
-  double timeout_s = 300.0;
+  std::string backend;       // COLLOPS_BACKEND
+  std::string job_id;        // COLLOPS_JOB_ID
+  std::string isa;           // COLLOPS_ISA
+  double timeout_s = 300.0;  // COLLOPS_TIMEOUT_S
+  int num_threads = 0;       // COLLOPS_NUM_THREADS; 0: the cores of this process shared out
+  bool trace = false;        // COLLOPS_TRACE
 
+  // Refuses what cannot be meant; `env` is then unchanged.
   static Status Read(Env* env);
 
   // The backend that runs a struct written for `name`.
   std::string ReplaceBackend(const std::string& name) const;
 };
+
+// One row of docs/environment.md.
+struct EnvVariable {
+  const char* name;
+  const char* fallback;  // what holds when it is not set
+  const char* meaning;
+};
+
+const std::vector<EnvVariable>& EnvVariables();
 
 // The variable's text, empty when it is not set.
 std::string GetVariable(const char* name);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "core/operation.h"
 #include "operators/params.h"
@@ -10,5 +12,18 @@ namespace collops {
 // Checks the struct, picks the backend and begins first contact; waits for no one.
 Status CreateOperation(const AllGatherVParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const ReduceScatterVParam& param, std::unique_ptr<Operation>* operation);
+
+// ATB's UpdateOperationParam: gives an operation another struct of its own kind. An equal domain is
+// the same communicator, so no first contact follows; the plans are gone. On an error the operation
+// stays as it was.
+template <typename Param>
+Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation) {
+  std::unique_ptr<Operation> updated;
+  RETURN_IF_ERROR(CreateOperation(param, &updated));
+  CHECK_ARG(std::string((*operation)->Name()) == updated->Name(), ERROR_INVALID_PARAM,
+            updated->Name(), ": cannot update an operation that is a ", (*operation)->Name());
+  *operation = std::move(updated);
+  return Ok();
+}
 
 }  // namespace collops

@@ -11,6 +11,7 @@ from collops.communicator import Communicator
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
 
+_MAX_DOMAIN = 128
 _live: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
 
 
@@ -49,13 +50,12 @@ def init(
         >>> run_ranks(lambda rank: collops.init(comm_domain="tp").size, 3)
         [3, 3, 3]
     """
+    _check_words(backend, comm_domain, timeout_s)
     module = core()
     name, launched_rank, launched_size = module.launcher()
     rank = launched_rank if rank is None else _whole("rank", rank)
     rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
     _check_place(name, rank, rank_size)
-    if timeout_s is not None and not (timeout_s > 0 and math.isfinite(timeout_s)):
-        _bad(f"timeout_s must be a number of seconds above 0, got {timeout_s!r}")
     found = module.connect(backend, comm_domain, rank, rank_size, timeout_s or 0.0)
     communicator = _live.get(found.handle)
     if communicator is None:
@@ -70,10 +70,21 @@ def _whole(name: str, value: int) -> int:
         _bad(f"{name} must be a whole number, got {value!r}")
 
 
+def _check_words(backend: str, comm_domain: str, timeout_s: float | None) -> None:
+    for name, text in (("backend", backend), ("comm_domain", comm_domain)):
+        if not isinstance(text, str):
+            _bad(f"{name} must be a str, got {text!r}")
+    length = len(comm_domain.encode())
+    if length > _MAX_DOMAIN:
+        _bad(f"comm_domain has {length} characters, the limit is {_MAX_DOMAIN}")
+    if timeout_s is None:
+        return
+    if not isinstance(timeout_s, (int, float)) or not (timeout_s > 0 and math.isfinite(timeout_s)):
+        _bad(f"timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+
+
 def _check_place(launcher: str, rank: int, rank_size: int) -> None:
-    missing = [
-        name for name, value in (("rank", rank), ("rank_size", rank_size)) if value == -1
-    ]
+    missing = [name for name, value in (("rank", rank), ("rank_size", rank_size)) if value == -1]
     if missing:
         started = f"{launcher} does not say" if launcher else "nothing says"
         _bad(

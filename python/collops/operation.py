@@ -119,9 +119,10 @@ class Operation:
             Error: as get_workspace_size() and execute(); the other ranks are told.
         """
         try:
-            outs = [empty_like_kind(ins[0], d.shape, d.dtype) for d in self.infer_shape(ins)]
+            descs, name = self.infer_shape(ins), self.name
+            outs = [empty_like_kind(name, ins[0], desc.shape, desc.dtype) for desc in descs]
             size = self.get_workspace_size(ins, outs)
-            workspace = empty_like_kind(ins[0], (size,), "uint8") if size else None
+            workspace = empty_like_kind(name, ins[0], (size,), "uint8") if size else None
         except Exception as error:
             self._refuse(error)
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def check_x(name: str, x: Any, dim: int) -> None:
 def resolve_out(name: str, x: Any, shape: tuple[int, ...], out: Any) -> Any:
     """The memory of a result of that shape: `out`, or new memory of x's kind."""
     if out is None:
-        return empty_like_kind(x, shape)
+        return empty_like_kind(name, x, shape)
     _check_kind(name, "out", out)
     if out.shape != shape:
         raise_status(
@@ -54,17 +55,26 @@ def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
     return _as_bytes(f"{name}: x", x), _as_bytes(f"{name}: out", out)
 
 
-def window_array(
-    allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any
-) -> Any:
+def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
     """An array on a window, which `allocate` makes from a number of bytes."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
-    if any(size < 0 for size in sizes):
-        bad_argument(f"empty: sizes must be >= 0, got {list(sizes)}")
     torch = torch_module()
     wants_torch = torch is not None and isinstance(dtype, torch.dtype)
-    element = dtype if wants_torch else np.dtype(dtype)
+    try:
+        sizes = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
+        element = dtype if wants_torch else np.dtype(dtype)
+    except (TypeError, ValueError) as problem:
+        bad_argument(
+            f"empty: a shape and a dtype are needed, got {shape!r} and {dtype!r}: {problem}"
+        )
+    if any(size < 0 for size in sizes):
+        bad_argument(f"empty: sizes must be >= 0, got {list(sizes)}")
+    if not wants_torch and (element.hasobject or element.itemsize == 0):
+        bad_argument(f"empty: elements of type {element} cannot be shared")
     num_bytes = math.prod(sizes) * int(element.itemsize)
+    if num_bytes >= 2**63:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_SIZE, f"empty: {num_bytes} bytes are too many for memory"
+        )
     memory = allocate(num_bytes) if num_bytes else np.empty(0, np.uint8)
     if torch is not None and wants_torch:
         memory = torch.from_numpy(memory)

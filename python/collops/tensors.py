@@ -92,25 +92,36 @@ def with_format(tensor: Any, format: str) -> Formatted:
     return Formatted(tensor, format)
 
 
-def empty_like_kind(like: Any, shape: Sequence[int], dtype: Any = None) -> Any:
+def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any = None) -> Any:
     """New uninitialised memory of the kind of `like`: numpy for numpy, torch for torch.
 
     Args:
+        operation: whose output it will be, for messages.
         like: the tensor whose kind, device and (without `dtype`) element type it gets.
         shape: sizes of the dimensions.
         dtype: element type by name; None: that of `like`.
+
+    Raises:
+        ArgumentError: `like` is no tensor (ERROR_INVALID_PARAM), or there is not so much memory
+            (ERROR_OUT_OF_HOST_MEMORY).
     """
     if isinstance(like, Formatted):
         like = like.tensor
-    if isinstance(like, np.ndarray):
-        same = dtype is None or dtype == like.dtype.name
-        return np.empty(shape, like.dtype if same else dtype)
-    if is_torch(like):
-        torch = sys.modules["torch"]
-        element = like.dtype if dtype is None else getattr(torch, dtype)
-        return torch.empty(tuple(shape), dtype=element, device=like.device)
+    try:
+        if isinstance(like, np.ndarray):
+            same = dtype is None or dtype == like.dtype.name
+            return np.empty(shape, like.dtype if same else dtype)
+        if is_torch(like):
+            torch = sys.modules["torch"]
+            element = like.dtype if dtype is None else getattr(torch, dtype)
+            return torch.empty(tuple(shape), dtype=element, device=like.device)
+    except (MemoryError, ValueError, RuntimeError) as problem:
+        raise_status(
+            ErrorCode.ERROR_OUT_OF_HOST_MEMORY,
+            f"{operation}: there is no memory for an output of shape {list(shape)}: {problem}",
+        )
     raise_status(
         ErrorCode.ERROR_INVALID_PARAM,
-        f"an output can be made for a numpy array or a torch tensor, not for a "
+        f"{operation}: an output can be made for a numpy array or a torch tensor, not for a "
         f"{type(like).__name__}",
     )

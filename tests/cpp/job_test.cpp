@@ -182,7 +182,7 @@ TEST(WithoutARuleTheErrorSaysWhatToSet) {
 namespace {
 
 // L: a launcher, without PMI_RANK. R: a rank, with PMI_RANK. H: a rank that hides its environment.
-// O: a rank that ends at once, so that its child loses it.
+// O: a rank that ends at once, so that its child loses it. P: what starts ranks, inside a rank.
 void StartGeneration(const std::string& generations) {
   std::vector<std::string> environment = {"JOB_TEST_GENERATIONS=" + generations};
   if (generations[0] != 'L') environment.push_back("PMI_RANK=0");
@@ -209,8 +209,8 @@ void PrintIdentity() {
 }
 
 void RunAsGeneration(const std::string& generations) {
-  // A name that a careless reader of /proc/PID/stat trips over.
-  prctl(PR_SET_NAME, "a) R 1 (b 2");
+  // The other name is one that a careless reader of /proc/PID/stat trips over.
+  prctl(PR_SET_NAME, generations[0] == 'P' ? "hydra_pmi_proxy" : "a) R 1 (b 2");
   if (generations[0] == 'H') prctl(PR_SET_DUMPABLE, 0);
   std::printf("%c %d\n", generations[0], static_cast<int>(getpid()));
   if (generations.size() == 1) return PrintIdentity();
@@ -295,6 +295,15 @@ TEST(TwoLaunchersAreTwoJobs) {
   ExpectAncestor(first, first.at("L"));
   ExpectAncestor(second, second.at("L"));
   EXPECT_TRUE(first.at("identity") != second.at("identity"));
+}
+
+TEST(TwoLaunchersInsideARankAreTwoJobs) {
+  SetVariables({});
+  for (const char* generations : {"LRPR", "LRPRR", "RPRPR"}) {
+    const auto printed = RunGenerations(generations, false);
+    ASSERT_TRUE(printed.count("P") == 1);
+    ExpectAncestor(printed, printed.at("P"));
+  }
 }
 
 TEST(AnUnreadableAncestorCountsAsTheLauncher) {

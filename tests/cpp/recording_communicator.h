@@ -19,15 +19,15 @@ class RecordingCommunicator : public Communicator {
     asked = {kind, dtype, op};
     return supports;
   }
-  Status AllGatherV(const AllGatherVCall& call) override {
+  Status DoAllGatherV(const AllGatherVCall& call) override {
     gathers.push_back(call);
     return result;
   }
-  Status ReduceScatterV(const ReduceScatterVCall& call) override {
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override {
     scatters.push_back(call);
     return result;
   }
-  Status Barrier() override { return Ok(); }
+  Status DoBarrier() override { return Ok(); }
   Status Refuse(CallKind kind, const Status& reason) override {
     refusals.push_back({kind, reason});
     return refuse_result;

@@ -54,9 +54,9 @@ class FakeCommunicator : public Communicator {
 
   Status Connect() override { return Ok(); }
   Status Supports(CallKind, DType, ReduceOp) const override { return Ok(); }
-  Status AllGatherV(const AllGatherVCall&) override { return Ok(); }
-  Status ReduceScatterV(const ReduceScatterVCall&) override { return Ok(); }
-  Status Barrier() override { return Ok(); }
+  Status DoAllGatherV(const AllGatherVCall&) override { return Ok(); }
+  Status DoReduceScatterV(const ReduceScatterVCall&) override { return Ok(); }
+  Status DoBarrier() override { return Ok(); }
   Status Refuse(CallKind, const Status&) override { return Ok(); }
   Status AllocateWindow(int64_t, std::shared_ptr<Window>*) override { return Ok(); }
   void Abort(const std::string&) override { failed_ = true; }

@@ -42,6 +42,7 @@ def test_ids_are_unique_and_fit_for_files() -> None:
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_every_axis_is_covered(size: int) -> None:
     gather, scatter = of_size(GATHER, size), of_size(SCATTER, size)
+    assert {f"dtype-{dtype}" for dtype in DTYPES} <= {case.name for case in gather}
     assert {case.dtype for case in gather} == set(DTYPES)
     pairs = {(case.dtype, case.op) for case in scatter}
     floating = {(d, "avg") for d in REDUCE_DTYPES if is_float(d)}

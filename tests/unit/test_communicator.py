@@ -7,9 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.testing import run_ranks
 
 import collops
+from collops.testing import run_ranks
 
 SIZES = {1: [3], 2: [0, 5], 3: [2, 0, 3], 4: [1, 2, 3, 4]}
 
@@ -134,6 +134,16 @@ def test_reduce_scatterv_is_a_slice_of_the_reduction(op: str, sizes: list[int] |
     assert run_ranks(work, 3) == [True] * 3
 
 
+@pytest.mark.parametrize("dtype", ["u2", "u4", "u8"])
+def test_unsigned_types_are_reduced_modulo_their_size(dtype: str) -> None:
+    def work(rank: int) -> Any:
+        largest = np.iinfo(dtype).max
+        x = np.array([largest, largest - 1, 7], dtype) if rank else np.array([1, 3, 5], dtype)
+        return [int(value) for value in collops.init().reduce_scatterv(x, [3, 0])]
+
+    assert run_ranks(work, 2) == [[0, 1, 12], []]
+
+
 @pytest.mark.parametrize("shape", [(4,), (4,) + (1,) * 8 + (2,), (4, 0)])
 def test_reduce_scatterv_of_any_number_of_dims(shape: tuple[int, ...]) -> None:
     def work(rank: int) -> bool:
@@ -191,12 +201,23 @@ def test_a_window_is_let_go_with_its_last_array() -> None:
     assert mapped() - before < 1 << 25
 
 
-def test_a_window_needs_a_size_and_a_type() -> None:
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        ((2, -1), np.int8, "sizes must be >= 0, got [2, -1]"),
+        (2.5, np.int8, "a shape and a dtype are needed, got 2.5"),
+        ((2, "3"), np.int8, "a shape and a dtype are needed"),
+        (2, "no type", "a shape and a dtype are needed, got 2 and 'no type'"),
+        (2, object, "elements of type object cannot be shared"),
+        (2**62, np.int64, "bytes are too many for memory"),
+    ],
+)
+def test_a_window_needs_a_size_and_a_type(shape: Any, dtype: Any, message: str) -> None:
     with collops.init(0, 1) as comm:
-        with pytest.raises(collops.Error, match=r"sizes must be >= 0, got \[2, -1\]"):
-            comm.empty((2, -1), np.int8)
-        with pytest.raises(TypeError):
-            comm.empty(2, "no type")
+        with pytest.raises(collops.Error) as caught:
+            comm.empty(shape, dtype)
+        assert caught.value.message.startswith("empty: ")
+        assert message in caught.value.message
 
 
 def test_repr_and_handle() -> None:

@@ -6,10 +6,10 @@ import copy
 import pickle
 
 import pytest
-from collops.core import core
-from collops.errors import raise_status, status_error, status_of
 
 import collops
+from collops.core import core
+from collops.errors import raise_status, status_error, status_of
 
 STANDARD = {
     1: ValueError,

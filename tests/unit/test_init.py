@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collops.testing import RankErrors, run_ranks
 
 import collops
+from collops.testing import RankErrors, run_ranks
 
 PLACE = ("COLLOPS_RANK", "COLLOPS_RANK_SIZE", "RANK", "WORLD_SIZE")
 
@@ -74,9 +74,7 @@ def test_hccl_comm_takes_the_communicator_or_its_handle() -> None:
 def test_a_wrong_handle_is_an_error() -> None:
     for number in (12345, 2**63):
         with pytest.raises(collops.Error, match="no live communicator") as caught:
-            collops.Operation(
-                collops.AllGatherVParam(hccl_comm=number, rank_size=2, backend="shm")
-            )
+            collops.Operation(collops.AllGatherVParam(hccl_comm=number, rank_size=2, backend="shm"))
         assert caught.value.code == 1
 
 
@@ -115,7 +113,10 @@ def test_a_wrong_place(args: tuple[Any, Any], message: str) -> None:
 
 @pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan"), float("inf")])
 def test_a_wrong_timeout(timeout_s: float) -> None:
-    assert "timeout_s must be a number of seconds above 0" in error_of(0, 1, timeout_s=timeout_s).message
+    assert (
+        "timeout_s must be a number of seconds above 0"
+        in error_of(0, 1, timeout_s=timeout_s).message
+    )
 
 
 def test_backends(monkeypatch: pytest.MonkeyPatch) -> None:

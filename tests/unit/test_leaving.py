@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collops.testing import RankErrors, run_ranks
 
 import collops
+from collops.testing import RankErrors, run_ranks
 
 
 def message_of(caught: pytest.ExceptionInfo[RankErrors], rank: int) -> str:

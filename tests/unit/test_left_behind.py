@@ -15,6 +15,16 @@ def test_it():
     child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {sleeper!r}])"
     subprocess.run([sys.executable, "-c", child.format(sleeper="import time; time.sleep(60)")])
 """
+FORKED_ORPHAN = """
+import os, time
+def test_it():
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
 NAME = """
 def test_it():
     open("/dev/shm/collops-left-behind-test", "w").close()
@@ -37,13 +47,19 @@ def run_pytest(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "left"), [(ORPHAN, "time.sleep(60)"), (NAME, "/dev/shm/collops-left-behind-test")]
+    ("text", "left"),
+    [
+        (ORPHAN, "time.sleep(60)"),
+        (FORKED_ORPHAN, "-m pytest"),
+        (NAME, "/dev/shm/collops-left-behind-test"),
+    ],
 )
 def test_what_stays_is_found_and_removed(tmp_path: Path, text: str, left: str) -> None:
     done = run_pytest(tmp_path, text)
     assert done.returncode == 1, done.stdout
-    assert "the test left behind" in done.stdout
-    assert left in done.stdout
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("E   ")][:1]
+    assert "the test left behind" in line
+    assert left in line
     assert not Path("/dev/shm/collops-left-behind-test").exists()
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collops.testing import run_ranks
 
 import collops
+from collops.testing import run_ranks
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 Call = Callable[[collops.Communicator, str], Any]
@@ -74,7 +74,11 @@ CASES: dict[str, tuple[Call, Call, list[str]]] = {
     ),
     "barrier": (lambda comm, domain: comm.barrier(), scatter(X), ["Barrier", "ReduceScatterV"]),
     "no sizes": (gather(X, None), gather(X, [6, 6, 6]), ["AllGatherV", "without sizes"]),
-    "exchanged dtype": (gather(X.astype("i2"), None), gather(X, None), ["dtype", "int16", "float32"]),
+    "exchanged dtype": (
+        gather(X.astype("i2"), None),
+        gather(X, None),
+        ["dtype", "int16", "float32"],
+    ),
     "exchanged shape": (
         gather(X.reshape(4, 3), None),
         gather(X, None),

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collops.testing import run_ranks
 
 import collops
+from collops.testing import run_ranks
 
 PARAMS = {
     "AllGatherV": collops.AllGatherVParam,
@@ -125,7 +125,11 @@ def all_cases(rank: int, name: str) -> dict[str, list[tuple[int, str, Any]]]:
     for case, run, _, _ in CASES:
         faulty = Call(name, rank)
         wrong = outcome(lambda c=faulty, f=run: f(c) if rank == 1 else c.execute())
-        results[case] = [wrong, outcome(Call(name, rank).execute), outcome(Call(name, rank).forward)]
+        results[case] = [
+            wrong,
+            outcome(Call(name, rank).execute),
+            outcome(Call(name, rank).forward),
+        ]
     return results
 
 
@@ -134,7 +138,9 @@ def ran(request: pytest.FixtureRequest) -> tuple[str, list[Any]]:
     return request.param, run_ranks(all_cases, 2, request.param)
 
 
-@pytest.mark.parametrize(("case", "code", "message"), [(n, c, m) for n, _, c, m in CASES], ids=names)
+@pytest.mark.parametrize(
+    ("case", "code", "message"), [(n, c, m) for n, _, c, m in CASES], ids=names
+)
 def test_the_rank_with_the_fault_gets_its_own_error(
     ran: tuple[str, list[Any]], case: str, code: int, message: str
 ) -> None:

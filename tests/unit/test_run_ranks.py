@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from collops.testing import RankDiedError, RankEndedError, RankErrors, run_ranks
 
 import collops
+from collops.testing import RankDiedError, RankEndedError, RankErrors, run_ranks
 
 
 def test_results_are_in_rank_order() -> None:
@@ -216,8 +217,6 @@ def test_two_runs_at_once_do_not_meet() -> None:
     assert results == {number: [[number] * 2] * 2 for number in range(4)}
 
 
-
-
 def test_ranks_may_run_ranks() -> None:
     assert run_ranks(lambda rank: run_ranks(divmod, 2, 7), 2) == [[(0, 0), (0, 1)]] * 2
 
@@ -240,6 +239,27 @@ def test_ctrl_c_ends_the_ranks(tmp_path: Path) -> None:
     for path in tmp_path.iterdir():
         with pytest.raises(ProcessLookupError):
             os.kill(int(path.read_text() or 0), 0)
+
+
+def test_ctrl_c_between_two_starts_loses_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    from collops.testing import run
+
+    started = []
+    start = run._start
+
+    def start_and_interrupt(*args: Any) -> Any:
+        rank = start(*args)
+        started.append(rank.process.pid)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)  # here the handler would run
+        return rank
+
+    monkeypatch.setattr(run, "_start", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_ranks(lambda rank: time.sleep(600), 3)
+    [pid] = started
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_at_least_one_rank() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
+import collops
 from collops.core import core
 from collops.tensors import empty_like_kind
 from collops.testing import run_ranks
-
-import collops
 
 NAMES = (
     "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 complex64 "
@@ -126,11 +126,14 @@ def test_infer_shape_takes_descriptions() -> None:
 
 def test_outputs_are_of_the_inputs_kind() -> None:
     like = np.zeros(3, ml_dtypes.bfloat16)
-    for out in (empty_like_kind(like, (2, 3), "bfloat16"), empty_like_kind(like, (2, 3))):
+    for out in (
+        empty_like_kind("Op", like, (2, 3), "bfloat16"),
+        empty_like_kind("Op", like, (2, 3)),
+    ):
         assert (out.shape, out.dtype) == ((2, 3), like.dtype)
-    assert empty_like_kind(like, (1,), "int8").dtype == np.int8
-    with pytest.raises(collops.Error, match="not for a list"):
-        empty_like_kind([1], (2,))
+    assert empty_like_kind("Op", like, (1,), "int8").dtype == np.int8
+    with pytest.raises(collops.Error, match="^Op: .* not for a list"):
+        empty_like_kind("Op", [1], (2,))
 
 
 def allocated_by(call: Any) -> int:
@@ -149,7 +152,10 @@ def test_calls_copy_no_array() -> None:
     def measure(rank: int) -> list[int]:
         comm = collops.init()
         x = np.full(elements, rank, np.float32)
-        gathered, scattered = np.empty(2 * elements, np.float32), np.empty(elements // 2, np.float32)
+        gathered, scattered = (
+            np.empty(2 * elements, np.float32),
+            np.empty(elements // 2, np.float32),
+        )
         op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
         counts = np.array([elements] * 2)
         ins = [x, counts[:1], counts, counts * [0, 1], np.empty(2 * elements, np.float16)]

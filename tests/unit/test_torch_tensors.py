@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from collops.core import core
-from collops.testing import run_ranks
 
 import collops
+from collops.core import core
+from collops.testing import run_ranks
 
 torch = pytest.importorskip("torch", reason="torch is not installed here: its tests are skipped")
 

@@ -78,19 +78,19 @@ Status ShmCommunicator::Connect() {
   return Run("first contact", [](Exchange*) { return Ok(); });
 }
 
-Status ShmCommunicator::AllGatherV(const AllGatherVCall& call) {
+Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
   return Run(Name(call.kind), [&](Exchange* exchange) {
     return shm::AllGatherV(exchange, call, timeout_s());
   });
 }
 
-Status ShmCommunicator::ReduceScatterV(const ReduceScatterVCall& call) {
+Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
   return Run(Name(CallKind::kReduceScatterV), [&](Exchange* exchange) {
     return shm::ReduceScatterV(exchange, call, timeout_s());
   });
 }
 
-Status ShmCommunicator::Barrier() {
+Status ShmCommunicator::DoBarrier() {
   return Run(Name(CallKind::kBarrier), [&](Exchange* exchange) {
     RETURN_IF_ERROR(exchange->Begin(CallInfo{}, Input{}, timeout_s()));
     return exchange->End();
@@ -145,8 +145,8 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
   CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend shm: at most ", kMaxRanks,
             " ranks, got rankSize ", spec.rank_size);
   // Threads meet inside their process whatever the launcher says, and in no other one.
-  static const auto process = std::to_string(getpid()) + "/" + std::to_string(std::random_device()());
-  JobIdentity job = {"threads/" + process, "COMM_MULTI_THREAD"};
+  static const auto token = std::to_string(std::random_device()());
+  JobIdentity job = {Concat("threads/", getpid(), "/", token), "COMM_MULTI_THREAD"};
   if (spec.comm_mode == COMM_MULTI_PROCESS) RETURN_IF_ERROR(FindJobIdentity(&job));
   *communicator = std::make_shared<ShmCommunicator>(spec, job);
   return Ok();

@@ -21,14 +21,16 @@ class ShmCommunicator : public Communicator {
 
   Status Connect() override;
   Status Supports(CallKind kind, DType dtype, ReduceOp op) const override;
-  Status AllGatherV(const AllGatherVCall& call) override;
-  Status ReduceScatterV(const ReduceScatterVCall& call) override;
-  Status Barrier() override;
   Status Refuse(CallKind kind, const Status& reason) override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
   void Abort(const std::string& reason) override;
   void Close(const std::string& reason) override;
   bool failed() const override { return failed_.load(std::memory_order_acquire); }
+
+ protected:
+  Status DoAllGatherV(const AllGatherVCall& call) override;
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override;
+  Status DoBarrier() override;
 
  private:
   // What exists once first contact is complete.

@@ -1,0 +1,21 @@
+#include "core/trace.h"
+
+#include <unistd.h>
+
+#include "core/env.h"
+
+namespace collops {
+
+// A wrong value is reported where the environment is read to create something.
+bool TraceEnabled() {
+  Env env;
+  return Env::Read(&env).ok() && env.trace;
+}
+
+void Trace(const std::string& line) {
+  const std::string text = line + "\n";
+  // A closed standard error is the user's choice.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace collops

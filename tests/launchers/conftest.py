@@ -1,0 +1,117 @@
+"""Two jobs at once, started by one shell script: where they run, and what came of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+LIMIT_S = 90.0
+# What this process may itself have got from a launcher.
+LAUNCHER_VARIABLES = ("COLLOPS_", "PMI", "OMPI_", "SLURM_", "TORCHELASTIC_", "MASTER_")
+PLACE_VARIABLES = ("RANK", "WORLD_SIZE")
+
+
+@dataclass(frozen=True)
+class Place:
+    """An environment that pip filled."""
+
+    python: Path
+
+    @property
+    def programs(self) -> Path:
+        """The folder of its launchers."""
+        return self.python.parent
+
+
+@dataclass(frozen=True)
+class Job:
+    """How one of the two jobs ended."""
+
+    lines: list[str]  # sorted
+    status: int
+    group: str
+    said: str  # for messages
+
+
+TwoJobs = Callable[..., dict[str, Job]]
+
+
+@pytest.fixture
+def place() -> Callable[[str], Place]:
+    """Finds a launcher's environment; skips the test where there is none, and says why."""
+
+    def find(name: str) -> Place:
+        folder = os.environ.get("COLLOPS_LAUNCHERS")
+        if folder is None:
+            if name != "plain":
+                pytest.skip("a launcher's environment comes with `make test-launchers`")
+            return Place(Path(sys.executable))
+        result = (Path(folder) / name / "stamps" / "launcher").read_text().splitlines()[1]
+        if not result.startswith("installed"):
+            pytest.skip(result)
+        return Place(Path(folder) / name / "bin" / "python")
+
+    return find
+
+
+@pytest.fixture
+def two_jobs(tmp_path: Path) -> TwoJobs:
+    """Runs a command for job A and job B at once, perhaps in a shell that `outer` starts."""
+
+    def run(
+        place: Place, *command: str | Path, outer: str = "", env: dict[str, str] | None = None
+    ) -> dict[str, Job]:
+        shell_words = (*outer.split(), "sh", HERE / "two_jobs.sh", tmp_path)
+        words = [str(word) for word in (*shell_words, *command)]
+        shell = subprocess.Popen(
+            words,
+            cwd=tmp_path,
+            env={**clean_environment(place, tmp_path), **(env or {})},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            printed = shell.communicate(timeout=LIMIT_S)[0]
+        except subprocess.TimeoutExpired:
+            shell.kill()  # what it started is ended by the rule of tests/conftest.py
+            shell.communicate()
+            pytest.fail(f"not over after {LIMIT_S} s\n{said(tmp_path, 'A')}{said(tmp_path, 'B')}")
+        return {words[0]: job(tmp_path, words) for words in map(str.split, printed.splitlines())}
+
+    return run
+
+
+def clean_environment(place: Place, folder: Path) -> dict[str, str]:
+    """This process's variables without any launcher's, and the place's programs first."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(LAUNCHER_VARIABLES) and name not in PLACE_VARIABLES
+    }
+    return {
+        **kept,
+        "PATH": f"{place.programs}{os.pathsep}{kept.get('PATH', os.defpath)}",
+        "TMPDIR": str(folder),  # session folders of launchers go with the test's own
+        "COLLOPS_TIMEOUT_S": "30",
+    }
+
+
+def said(folder: Path, token: str) -> str:
+    """The end of what a job wrote."""
+    texts = [(folder / f"{token}.{kind}").read_text()[-3000:] for kind in ("out", "err")]
+    return f"--- job {token} ---\n{''.join(texts)}\n"
+
+
+def job(folder: Path, words: list[str]) -> Job:
+    """The outcome behind a line of two_jobs.sh."""
+    token, group, status = words
+    lines = sorted((folder / f"{token}.out").read_text().splitlines())
+    return Job(lines, int(status), group, said(folder, token))

@@ -1,0 +1,79 @@
+"""Tensors on devices, recognised by their class alone: a stand-in takes torch's place."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.core import core
+
+
+class DType:
+    """Prints as torch's types do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+class Tensor:
+    """What the binding reads of a torch tensor."""
+
+    __module__ = "torch"
+    requires_grad = False
+    is_cpu = False
+
+    def __init__(self, array: Any, kind: str, index: int | None) -> None:
+        self.array = array
+        self.shape = array.shape
+        self.dtype = DType(array.dtype.name)
+        self.device = SimpleNamespace(type=kind, index=index)
+
+    def data_ptr(self) -> int:
+        return int(self.array.ctypes.data)
+
+    def is_contiguous(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "index", "name"),
+    [("npu", 3, "npu:3"), ("cuda", None, "cuda:0"), ("xla", 1, "device:1")],
+)
+def test_devices(kind: str, index: int | None, name: str) -> None:
+    array = np.zeros((2, 3), np.int32)
+    seen = core().describe(Tensor(array, kind, index))
+    assert (seen["device"], seen["shape"], seen["dtype"]) == (name, "[2, 3]", "int32")
+    assert seen["address"] == array.ctypes.data
+
+
+def refusal_of(x: Any, counts: Any) -> collops.Error:
+    """What get_workspace_size says to this x and these recvCounts."""
+    op = collops.Operation(collops.AllGatherVParam(rank=0, rank_size=2, backend="shm"))
+    ins = [x, np.array([1]), counts, np.array([0, 1]), np.empty(2, np.float16)]
+    with pytest.raises(collops.Error) as caught:
+        op.get_workspace_size(ins, [np.empty(2, np.float32)])
+    return caught.value
+
+
+def test_counts_on_a_device_are_refused() -> None:
+    error = refusal_of(np.zeros(2, np.float32), Tensor(np.array([1, 1]), "npu", 0))
+    assert error.code == 14
+    assert error.message == "AllGatherV: recvCounts is on npu:0; counts are host tensors: .cpu()"
+
+
+def test_x_on_a_device_is_refused_by_a_cpu_backend() -> None:
+    error = refusal_of(Tensor(np.zeros(2, np.float32), "cuda", 1), np.array([1, 1]))
+    assert error.code == 14
+    assert "x is on cuda:1" in error.message
+
+
+def test_the_plain_level_knows_torch_itself_only() -> None:
+    with collops.init(0, 1) as comm, pytest.raises(collops.Error, match="got a Tensor"):
+        comm.all_gatherv(Tensor(np.zeros(2), "npu", 0))

