@@ -1,16 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
+#include <string>
 #include <vector>
+
+#include "comm/call.h"
 
 namespace collops::bindings {
 
-// The ranks' blocks, in elements, one after the other: made once per set of sizes, used by every
-// call that has them.
+// The ranks' blocks, in elements, one after the other, and what else the ranks compare of such a
+// call. Made once per set of sizes, used by every call that has them.
 class Blocks {
  public:
-  explicit Blocks(std::vector<int64_t> counts);
+  Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type);
 
   int size() const { return static_cast<int>(counts_.size()); }
   int64_t total() const { return total_; }
@@ -18,11 +20,13 @@ class Blocks {
   int64_t begin(int rank) const { return displs_[static_cast<size_t>(rank)]; }
   const int64_t* counts() const { return counts_.data(); }
   const int64_t* displs() const { return displs_.data(); }
+  const CallLabel& label() const { return label_; }
 
  private:
   std::vector<int64_t> counts_;
   std::vector<int64_t> displs_;
   int64_t total_ = 0;
+  CallLabel label_;
 };
 
 }  // namespace collops::bindings

@@ -29,29 +29,38 @@ Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const
 }
 
 Status PrepareGather(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, CallKind kind, AllGatherVCall* call) {
+                     const Blocks& blocks, CallKind kind, PlainTensors* tensors,
+                     AllGatherVCall* call) {
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, kAllGatherV));
   const int rank = communicator.rank();
-  PlainTensors tensors;
-  RETURN_IF_ERROR(
-      ToPlainTensors(x, out, kAllGatherV, blocks.count(rank), blocks.total(), &tensors));
-  RETURN_IF_ERROR(CheckApart(tensors, kAllGatherV, blocks.begin(rank)));
+  RETURN_IF_ERROR(ToPlainTensors(x, out, kAllGatherV, blocks.count(rank), blocks.total(), tensors));
+  RETURN_IF_ERROR(CheckApart(*tensors, kAllGatherV, blocks.begin(rank)));
   call->kind = kind;
-  call->dtype = tensors.x.view.desc.dtype;
-  call->x = tensors.x.view.data;
-  call->output = tensors.out.view.data;
+  call->dtype = tensors->x.view.desc.dtype;
+  call->x = tensors->x.view.data;
+  call->output = tensors->out.view.data;
   call->recv_counts = blocks.counts();
   call->rdispls = blocks.displs();
+  call->label = blocks.label();
   return communicator.Supports(kind, call->dtype, ReduceOp::kSum);
 }
 
 void AllGatherV(Communicator& communicator, const py::object& x, const py::object& out,
                 const Blocks& blocks, int kind) {
+  PlainTensors tensors;
   AllGatherVCall call;
   const Status check =
-      PrepareGather(communicator, x, out, blocks, static_cast<CallKind>(kind), &call);
+      PrepareGather(communicator, x, out, blocks, static_cast<CallKind>(kind), &tensors, &call);
   RunOrRefuse(communicator, static_cast<CallKind>(kind), check,
               [&] { return communicator.AllGatherV(call); });
+}
+
+// Raises what AllGatherV() would refuse; local.
+void CheckAllGatherV(const Communicator& communicator, const py::object& x, const py::object& out,
+                     const Blocks& blocks) {
+  PlainTensors tensors;
+  AllGatherVCall call;
+  ThrowIfError(PrepareGather(communicator, x, out, blocks, CallKind::kAllGatherV, &tensors, &call));
 }
 
 // The ranks compare x's shape; of more than eight dimensions the last ones count as one.
@@ -73,29 +82,31 @@ Status CheckReducible(DType dtype, ReduceOp op) {
 }
 
 Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, ReduceOp op, ReduceScatterVCall* call) {
+                     const Blocks& blocks, ReduceOp op, PlainTensors* tensors,
+                     ReduceScatterVCall* call) {
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, kReduceScatterV));
   const int64_t own = blocks.count(communicator.rank());
-  PlainTensors tensors;
-  RETURN_IF_ERROR(ToPlainTensors(x, out, kReduceScatterV, blocks.total(), own, &tensors));
-  RETURN_IF_ERROR(CheckApart(tensors, kReduceScatterV, -1));
-  call->dtype = tensors.x.view.desc.dtype;
+  RETURN_IF_ERROR(ToPlainTensors(x, out, kReduceScatterV, blocks.total(), own, tensors));
+  RETURN_IF_ERROR(CheckApart(*tensors, kReduceScatterV, -1));
+  call->dtype = tensors->x.view.desc.dtype;
   RETURN_IF_ERROR(CheckReducible(call->dtype, op));
   call->op = op;
-  call->x = tensors.x.view.data;
-  call->x_shape = ComparedShape(tensors.x);
-  call->output = tensors.out.view.data;
+  call->x = tensors->x.view.data;
+  call->x_shape = ComparedShape(tensors->x);
+  call->output = tensors->out.view.data;
   call->output_count = own;
   call->send_counts = blocks.counts();
   call->sdispls = blocks.displs();
+  call->label = blocks.label();
   return communicator.Supports(CallKind::kReduceScatterV, call->dtype, op);
 }
 
 void ReduceScatterV(Communicator& communicator, const py::object& x, const py::object& out,
                     const Blocks& blocks, int op) {
+  PlainTensors tensors;
   ReduceScatterVCall call;
   const Status check =
-      PrepareReduce(communicator, x, out, blocks, static_cast<ReduceOp>(op), &call);
+      PrepareReduce(communicator, x, out, blocks, static_cast<ReduceOp>(op), &tensors, &call);
   RunOrRefuse(communicator, CallKind::kReduceScatterV, check,
               [&] { return communicator.ReduceScatterV(call); });
 }
@@ -107,12 +118,24 @@ void Refuse(Communicator& communicator, int kind, int code, const std::string& m
   });
 }
 
+// None for a rank whose color is negative. Returns once every rank of the part is there.
+std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int key) {
+  std::shared_ptr<Communicator> part;
+  RunWithoutGil([&] {
+    RETURN_IF_ERROR(communicator.Split(color, key, &part));
+    return part == nullptr ? Ok() : part->Connect();
+  });
+  return part;
+}
+
 void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
   bound
       .def("all_gatherv", &AllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"),
            py::arg("kind"))
+      .def("check_all_gatherv", &CheckAllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
       .def("reduce_scatterv", &ReduceScatterV, py::arg("x"), py::arg("out"), py::arg("blocks"),
            py::arg("op"))
+      .def("split", &Split, py::arg("color"), py::arg("key"))
       .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
       .def("refuse", &Refuse, py::arg("kind"), py::arg("code"), py::arg("message"))
       .def("abort", &Communicator::Abort, py::arg("reason"),
@@ -127,7 +150,10 @@ void BindCommunicator(py::module_& module) {
   module.attr("ALL_GATHER_V") = static_cast<int>(CallKind::kAllGatherV);
   module.attr("REDUCE_SCATTER_V") = static_cast<int>(CallKind::kReduceScatterV);
   module.attr("SIZE_EXCHANGE") = static_cast<int>(CallKind::kSizeExchange);
-  py::class_<Blocks>(module, "Blocks").def(py::init<std::vector<int64_t>>(), py::arg("counts"));
+  module.attr("SPLIT") = static_cast<int>(CallKind::kSplit);
+  py::class_<Blocks>(module, "Blocks")
+      .def(py::init<std::vector<int64_t>, int, int, const std::string&>(), py::arg("counts"),
+           py::arg("dim") = 0, py::arg("num_tensors") = 1, py::arg("type") = "");
   py::class_<Communicator, std::shared_ptr<Communicator>> bound(module, "Communicator");
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)

@@ -8,6 +8,8 @@
 #include "comm/registry.h"
 #include "core/env.h"
 #include "kernels/copy.h"
+#include "kernels/isa.h"
+#include "kernels/thread_pool.h"
 #include "module.h"
 #include "status.h"
 
@@ -28,6 +30,28 @@ std::vector<std::pair<std::string, std::string>> Backends() {
   return rows;
 }
 
+std::pair<std::string, std::string> Identity() {
+  JobIdentity identity;
+  ThrowIfError(FindJobIdentity(&identity));
+  return {identity.id, identity.source};
+}
+
+// name, what holds when it is not set, meaning.
+std::vector<std::tuple<std::string, std::string, std::string>> Variables() {
+  std::vector<std::tuple<std::string, std::string, std::string>> rows;
+  for (const EnvVariable& row : EnvVariables())
+    rows.emplace_back(row.name, row.fallback, row.meaning);
+  return rows;
+}
+
+// The kernels in use, all that could be, and how many threads a rank gives them.
+std::tuple<std::string, std::vector<std::string>, int> Kernels() {
+  std::vector<std::string> runnable;
+  for (const kernels::Isa isa : kernels::RunnableIsas()) runnable.emplace_back(kernels::Name(isa));
+  ThrowIfError(kernels::CheckIsa());
+  return {kernels::Name(kernels::ActiveIsa()), runnable, kernels::NumThreads()};
+}
+
 Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
@@ -42,13 +66,14 @@ Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicato
 }
 
 std::shared_ptr<Communicator> Connected(const std::string& backend, const std::string& comm_domain,
-                                        int rank, int rank_size, double timeout_s) {
+                                        int rank, int rank_size, double timeout_s, int comm_mode) {
   CommunicatorSpec spec;
   spec.backend = backend;
   spec.comm_domain = comm_domain;
   spec.rank = rank;
   spec.rank_size = rank_size;
   spec.timeout_s = timeout_s;
+  spec.comm_mode = static_cast<CommMode>(comm_mode);
   std::shared_ptr<Communicator> communicator;
   RunWithoutGil([&] { return Connect(std::move(spec), &communicator); });
   return communicator;
@@ -60,8 +85,15 @@ void BindJob(py::module_& module) {
   module.def("set_process_family", &SetProcessFamily, py::arg("id"));
   module.def("launcher", &Launched);
   module.def("backends", &Backends);
+  module.def("job_identity", &Identity);
+  module.def("env_variables", &Variables);
+  module.def("kernels", &Kernels);
+  module.def(
+      "segment_bytes", [](int rank_size) { return FindBackend("shm")->shared_bytes(rank_size); },
+      py::arg("rank_size"));
   module.def("connect", &Connected, py::arg("backend"), py::arg("comm_domain"), py::arg("rank"),
-             py::arg("rank_size"), py::arg("timeout_s"));
+             py::arg("rank_size"), py::arg("timeout_s"),
+             py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS));
   module.def(
       "close_all", [](const std::string& reason) { Registry::Instance().CloseAll(reason); },
       py::arg("reason"), py::call_guard<py::gil_scoped_release>());

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = COLLOPS_VERSION;
   BindStatus(module);
   BindTypes(module);
+  BindDlpack(module);
   BindJob(module);
   BindCommunicator(module);
   BindWindow(module);

@@ -9,6 +9,7 @@ namespace py = pybind11;
 // One function per concept; each adds its part to the extension module collops._core.
 void BindStatus(py::module_& module);
 void BindTypes(py::module_& module);
+void BindDlpack(py::module_& module);
 void BindJob(py::module_& module);
 void BindCommunicator(py::module_& module);
 void BindWindow(py::module_& module);

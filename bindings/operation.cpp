@@ -41,39 +41,68 @@ py::tuple Hold(const py::object& tensors, const char* operation, const char* lab
   return py::reinterpret_steal<py::tuple>(tuple);
 }
 
+// The struct with all its fields, as text.
+Status StructText(const ParamRow& row, const std::string& json, uintptr_t hccl_comm,
+                  std::string* text) {
+  RETURN_IF_ERROR(row.normalise(json, text));
+  *text += Concat(" hcclComm ", hccl_comm);
+  return Ok();
+}
+
 std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std::string& json,
                                             uintptr_t hccl_comm) {
   const ParamRow* row = FindParam(param);
   if (row == nullptr) throw py::value_error("no parameter struct is called " + param);
+  std::string text;
+  ThrowIfError(StructText(*row, json, hccl_comm, &text));
   std::unique_ptr<Operation> operation;
   RunWithoutGil([&] { return row->create(json, hccl_comm, &operation); });
-  return std::make_unique<BoundOperation>(*row, std::move(operation));
+  return std::make_unique<BoundOperation>(*row, std::move(text), std::move(operation));
 }
 
 }  // namespace
 
 Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
-                               const char* const* names, std::vector<TensorView>* views) {
+                               const char* const* names, std::vector<TensorView>* views,
+                               Owners* owners) {
   views->clear();
   Tensor tensor;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorName name{row_.operation, label, static_cast<int>(i), *names};
     RETURN_IF_ERROR(ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), name, &tensor));
     views->push_back(tensor.view);
+    if (tensor.owner) owners->push_back(tensor.owner);
     if (*names != nullptr) ++names;
   }
   return Ok();
 }
 
-Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs) {
-  RETURN_IF_ERROR(ToViews(inputs, "input", row_.input_names, &pack_.inputs));
-  return ToViews(outputs, "output", kNoNames, &pack_.outputs);
+Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs, Owners* owners) {
+  RETURN_IF_ERROR(ToViews(inputs, "input", row_.input_names, &pack_.inputs, owners));
+  return ToViews(outputs, "output", kNoNames, &pack_.outputs, owners);
+}
+
+// An equal struct changes nothing, so that the plans stay.
+void BoundOperation::Update(const std::string& param, const std::string& json,
+                            uintptr_t hccl_comm) {
+  const Use use(&busy_, row_.operation);
+  const ParamRow* row = FindParam(param);
+  if (row != &row_) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, row_.operation, ": update() needs another ", row_.name,
+                       ", got ", param));
+  }
+  std::string text;
+  ThrowIfError(StructText(row_, json, hccl_comm, &text));
+  if (text == struct_text_) return;
+  RunWithoutGil([&] { return row_.update(json, hccl_comm, &operation_); });
+  struct_text_ = std::move(text);
 }
 
 py::list BoundOperation::InferShape(const py::object& inputs) {
   const Use use(&busy_, row_.operation);
-  ThrowIfError(
-      ToViews(Hold(inputs, row_.operation, "input"), "input", row_.input_names, &pack_.inputs));
+  Owners owners;
+  ThrowIfError(ToViews(Hold(inputs, row_.operation, "input"), "input", row_.input_names,
+                       &pack_.inputs, &owners));
   std::vector<TensorDesc> descs;
   for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
   std::vector<TensorDesc> outputs;
@@ -87,7 +116,8 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   const Use use(&busy_, row_.operation);
   const py::tuple in = Hold(inputs, row_.operation, "input");
   const py::tuple out = Hold(outputs, row_.operation, "output");
-  ThrowIfError(ToPack(in, out));
+  Owners owners;
+  ThrowIfError(ToPack(in, out, &owners));
   uint64_t bytes = 0;
   ThrowIfError(operation_->GetWorkspaceSize(pack_, &bytes));
   return bytes;
@@ -98,8 +128,9 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
   const Use use(&busy_, row_.operation);
   const py::tuple in = Hold(inputs, row_.operation, "input");
   const py::tuple out = Hold(outputs, row_.operation, "output");
+  Owners owners;
   Scratch scratch;
-  Status status = ToPack(in, out);
+  Status status = ToPack(in, out, &owners);
   if (status.ok()) status = ToScratch(workspace, stream, row_.operation, &scratch);
   if (!status.ok()) {
     RefuseAndThrow(status, [&](const Status& reason) { return operation_->Refuse(reason); });
@@ -117,6 +148,10 @@ void BindOperation(py::module_& module) {
   py::class_<BoundOperation>(module, "Operation")
       .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"))
       .def_property_readonly("name", &BoundOperation::Name)
+      .def_property_readonly("num_inputs", &BoundOperation::NumInputs)
+      .def_property_readonly("num_outputs", &BoundOperation::NumOutputs)
+      .def("update", &BoundOperation::Update, py::arg("param"), py::arg("json"),
+           py::arg("hccl_comm"))
       .def("infer_shape", &BoundOperation::InferShape, py::arg("inputs"))
       .def("get_workspace_size", &BoundOperation::GetWorkspaceSize, py::arg("inputs"),
            py::arg("outputs"))

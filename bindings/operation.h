@@ -4,6 +4,9 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/operation.h"
 #include "params.h"
@@ -15,10 +18,13 @@ namespace collops::bindings {
 // by meanwhile: it gets an error instead of a data race.
 class BoundOperation {
  public:
-  BoundOperation(const ParamRow& row, std::unique_ptr<Operation> operation)
-      : row_(row), operation_(std::move(operation)) {}
+  BoundOperation(const ParamRow& row, std::string struct_text, std::unique_ptr<Operation> operation)
+      : row_(row), struct_text_(std::move(struct_text)), operation_(std::move(operation)) {}
 
   const char* Name() const { return operation_->Name(); }
+  int NumInputs() const { return operation_->NumInputs(); }
+  int NumOutputs() const { return operation_->NumOutputs(); }
+  void Update(const std::string& param, const std::string& json, uintptr_t hccl_comm);
   pybind11::list InferShape(const pybind11::object& inputs);
   uint64_t GetWorkspaceSize(const pybind11::object& inputs, const pybind11::object& outputs);
   void Execute(const pybind11::object& inputs, const pybind11::object& outputs,
@@ -26,11 +32,15 @@ class BoundOperation {
   void Refuse(int code, const std::string& message);
 
  private:
-  Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs);
+  // What owns the memory of tensors that were read through DLPack.
+  using Owners = std::vector<pybind11::object>;
+
+  Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, Owners* owners);
   Status ToViews(const pybind11::tuple& tensors, const char* label, const char* const* names,
-                 std::vector<TensorView>* views);
+                 std::vector<TensorView>* views, Owners* owners);
 
   const ParamRow& row_;
+  std::string struct_text_;  // the struct in its normal form, to know an equal one by
   std::unique_ptr<Operation> operation_;
   VariantPack pack_;  // kept, so that a call allocates nothing
   std::atomic<bool> busy_{false};

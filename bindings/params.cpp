@@ -14,11 +14,24 @@ constexpr const char* kReduceScatterVInputs[] = {"x",         "sendCounts", "sdi
                                                  "recvCount", "y",          nullptr};
 
 template <typename Param>
+Status Read(const std::string& json, uintptr_t hccl_comm, Param* param) {
+  RETURN_IF_ERROR(FromJson(json, param));
+  param->hcclComm = reinterpret_cast<void*>(hccl_comm);
+  return Ok();
+}
+
+template <typename Param>
 Status Create(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Operation>* operation) {
   Param param;
-  RETURN_IF_ERROR(FromJson(json, &param));
-  param.hcclComm = reinterpret_cast<void*>(hccl_comm);
+  RETURN_IF_ERROR(Read(json, hccl_comm, &param));
   return CreateOperation(param, operation);
+}
+
+template <typename Param>
+Status Update(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Operation>* operation) {
+  Param param;
+  RETURN_IF_ERROR(Read(json, hccl_comm, &param));
+  return UpdateOperation(param, operation);
 }
 
 // Reads and writes the struct, which finds unknown keys and fills in the defaults.
@@ -32,9 +45,9 @@ Status Normalise(const std::string& json, std::string* normal) {
 
 constexpr ParamRow kParams[] = {
     {"AllGatherVParam", "AllGatherV", kAllGatherVInputs, &Create<AllGatherVParam>,
-     &Normalise<AllGatherVParam>},
+     &Update<AllGatherVParam>, &Normalise<AllGatherVParam>},
     {"ReduceScatterVParam", "ReduceScatterV", kReduceScatterVInputs, &Create<ReduceScatterVParam>,
-     &Normalise<ReduceScatterVParam>},
+     &Update<ReduceScatterVParam>, &Normalise<ReduceScatterVParam>},
 };
 
 std::string NormalJson(const std::string& name, const std::string& json) {

@@ -17,6 +17,8 @@ struct ParamRow {
   const char* const* input_names;  // ends with a null pointer
   Status (*create)(const std::string& json, uintptr_t hccl_comm,
                    std::unique_ptr<Operation>* operation);
+  Status (*update)(const std::string& json, uintptr_t hccl_comm,
+                   std::unique_ptr<Operation>* operation);
   Status (*normalise)(const std::string& json, std::string* normal);
 };
 

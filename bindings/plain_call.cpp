@@ -37,11 +37,15 @@ Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {
 
 }  // namespace
 
-Blocks::Blocks(std::vector<int64_t> counts) : counts_(std::move(counts)) {
+Blocks::Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type)
+    : counts_(std::move(counts)) {
   for (const int64_t count : counts_) {
     displs_.push_back(total_);
     total_ += count;
   }
+  label_.dim = dim;
+  label_.num_tensors = num_tensors;
+  type.copy(label_.type, sizeof(label_.type));
 }
 
 Status ToPlainTensors(py::handle x, py::handle out, const char* operation, int64_t x_count,

@@ -14,6 +14,10 @@ void ThrowIfError(const Status& status) {
   throw py::error_already_set();
 }
 
+std::string ToString(const py::error_already_set& error) {
+  return py::str("{}: {}").format(error.type().attr("__name__"), error.value());
+}
+
 void BindStatus(py::module_& module) {
   module.def("error_name", &ErrorName, py::arg("code"));
 }

@@ -2,6 +2,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 #include "core/status.h"
 
 namespace collops::bindings {
@@ -9,6 +11,9 @@ namespace collops::bindings {
 // Raises collops.Error unless `status` is Ok. A Python exception that is already pending wins: it
 // is the KeyboardInterrupt that ended the wait.
 void ThrowIfError(const Status& status);
+
+// "ValueError: what it says", without the stack that what() adds.
+std::string ToString(const pybind11::error_already_set& error);
 
 // Runs a call that may wait for other ranks with the GIL released, then raises its error.
 template <typename Call>

@@ -8,18 +8,16 @@ namespace collops::bindings {
 namespace {
 
 Status NotATensor(py::handle object, const TensorName& name) {
-  const char* advice = PyObject_HasAttrString(object.ptr(), "__dlpack__") != 0
-                           ? "; numpy.from_dlpack() makes a numpy array of it without a copy"
-                           : "";
   return Error(ERROR_INVALID_PARAM, ToString(name),
-               ": a numpy array or a torch tensor is needed, got ", Py_TYPE(object.ptr())->tp_name,
-               advice);
+               ": a numpy array, a torch tensor or an object with __dlpack__ is needed, got ",
+               Py_TYPE(object.ptr())->tp_name);
 }
 
-// What the core sees of a tensor; tests compare it with what Python sees.
-py::dict Describe(const py::object& object) {
+// What the core sees of a tensor, which messages call `label` of `operation`.
+py::dict Describe(const py::object& object, const std::string& operation,
+                  const std::string& label) {
   Tensor tensor;
-  ThrowIfError(ToTensor(object, {"describe", "tensor", -1, nullptr}, &tensor));
+  ThrowIfError(ToTensor(object, {operation.c_str(), label.c_str(), -1, nullptr}, &tensor));
   const TensorView& view = tensor.view;
   py::dict result;
   result["address"] = reinterpret_cast<uintptr_t>(view.data);
@@ -45,11 +43,14 @@ std::string ToString(const TensorName& name) {
 
 Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   bool recognised = false;
+  tensor->owner = py::object();
   RETURN_IF_ERROR(NumpyToTensor(object, tensor, &recognised));
   if (recognised) return Ok();
   RETURN_IF_ERROR(TorchToTensor(object, name, tensor, &recognised));
   if (recognised) return Ok();
   RETURN_IF_ERROR(DescToTensor(object, name, tensor, &recognised));
+  if (recognised) return Ok();
+  RETURN_IF_ERROR(DlpackToTensor(object, name, tensor, &recognised));
   return recognised ? Ok() : NotATensor(object, name);
 }
 
@@ -66,7 +67,8 @@ void BindTypes(py::module_& module) {
     reduce_ops[Name(op)] = static_cast<int>(op);
   }
   module.attr("REDUCE_OPS") = reduce_ops;
-  module.def("describe", &Describe, py::arg("tensor"));
+  module.def("describe", &Describe, py::arg("tensor"), py::arg("operation") = "describe",
+             py::arg("label") = "tensor");
 }
 
 }  // namespace collops::bindings

@@ -20,15 +20,18 @@ struct TensorName {
 
 std::string ToString(const TensorName& name);
 
-// A Python tensor as the core sees it. The Python object owns the memory.
+// A Python tensor as the core sees it. The Python object owns the memory; of one that was read
+// through DLPack, `owner` does.
 struct Tensor {
   TensorView view;
   int64_t numel = 0;  // of all dimensions, also when there are more than the view can hold
+  pybind11::object owner;
 };
 
 // The one conversion from Python: a numpy array, a torch tensor, a collops.TensorDesc (no memory),
-// or collops.with_format() around one of them. Says nothing about whether the tensor is usable,
-// which the operator checks; anything else is ERROR_INVALID_PARAM.
+// collops.with_format() around one of them, or anything with __dlpack__, read-only. Says nothing
+// about whether the tensor is usable, which the operator checks; anything else is
+// ERROR_INVALID_PARAM.
 Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor);
 
 // The kinds. Each returns false through `recognised` when the object is of another kind.
@@ -37,6 +40,8 @@ Status TorchToTensor(pybind11::handle object, const TensorName& name, Tensor* te
                      bool* recognised);
 Status DescToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                     bool* recognised);
+Status DlpackToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
+                      bool* recognised);
 
 // collops.TensorDesc of a descriptor.
 pybind11::object ToPython(const TensorDesc& desc);

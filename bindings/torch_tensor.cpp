@@ -1,6 +1,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "status.h"
 #include "tensor.h"
 
 namespace collops::bindings {
@@ -123,7 +124,7 @@ Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor, 
     // Sparse tensors and the like refuse to tell their address.
     if (!error.matches(PyExc_Exception)) throw;
     return Error(ERROR_INVALID_PARAM, ToString(name),
-                 ": this tensor has no plain memory to read: ", error.what());
+                 ": this tensor has no plain memory to read: ", ToString(error));
   }
 }
 

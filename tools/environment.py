@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # What the installed package is made from.
 SOURCES = ["setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"]
-SOURCE_FOLDERS = ["ops", "bindings", "python", "golden", "examples"]
+SOURCE_FOLDERS = ["cmake", "ops", "bindings", "python", "golden", "examples"]
 TORCH = "torch==2.13.0+cpu"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_LIMIT_S = 300

@@ -25,6 +25,13 @@ struct Range {
   int64_t end;
 };
 
+// What the plain level says of a call besides. The ranks compare it; it moves nothing.
+struct CallLabel {
+  int32_t dim = 0;          // the dimension that is cut into blocks
+  int32_t num_tensors = 1;  // of the list that is gathered in one call after the other
+  char type[24] = {};       // the name of an element type that travels as bytes
+};
+
 // One AllGatherV: block r of `output` = x of rank r. The pointers in it stay valid during the call.
 struct AllGatherVCall {
   CallKind kind = CallKind::kAllGatherV;
@@ -36,6 +43,7 @@ struct AllGatherVCall {
   const int64_t* rdispls = nullptr;      // rank_size, equal on every rank
   const Range* gaps = nullptr;           // what no block covers: set to zero
   int64_t num_gaps = 0;
+  CallLabel label;
   void* stream = nullptr;
 };
 
@@ -50,6 +58,7 @@ struct ReduceScatterVCall {
   int64_t output_count = 0;              // elements; those past send_counts[rank] are set to zero
   const int64_t* send_counts = nullptr;  // rank_size, equal on every rank
   const int64_t* sdispls = nullptr;      // rank_size, equal on every rank
+  CallLabel label;
   void* stream = nullptr;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/backends/backend_table.h"
+#include "kernels/isa.h"
 
 namespace collops {
 namespace {
@@ -98,6 +99,7 @@ Registry::~Registry() {
 Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
   const Backend* backend = nullptr;
   RETURN_IF_ERROR(FindRunnable(spec.backend, &backend));
+  RETURN_IF_ERROR(kernels::CheckIsa());
   std::unique_lock<std::mutex> lock(mutex_);
   // Let go before the new one is made, which may need the same address, and without the lock.
   for (auto failed = TakeFailed(&communicators_); !failed.empty();

@@ -7,8 +7,63 @@ namespace collops::kernels {
 
 // Conversions between float32 and the two 16-bit formats, on their bit patterns. Exact when they
 // widen; to nearest even when they narrow; subnormals are kept, a NaN stays a NaN and is quiet when
-// narrowed. Free of branches, so loops over them become vector code; for the floating-point
-// environment that a program starts with.
+// narrowed. Free of branches; for the floating-point environment that a program starts with.
+//
+// Written once for a single number and for vectors: a Lane says what its Bits (uint32) and its
+// Float are, how one becomes the other, and chooses between two values.
+
+constexpr uint32_t kFloatMagnitude = 0x7fffffffu;
+
+// 2^exponent as float32 bits.
+template <int kExponent>
+constexpr uint32_t kFloatPower = static_cast<uint32_t>(kExponent + 127) << 23;
+
+// What is added to float16's exponent, bias 15, to make it float32's, bias 127.
+constexpr uint32_t kRebias = (127u - 15) << 23;
+
+// bfloat16 is the upper half of the result; the lower half is of no meaning.
+template <typename Lane, typename Bits = typename Lane::Bits>
+Bits BFloat16InUpperHalf(typename Lane::Float value) {
+  const Bits bits = Lane::ToBits(value);
+  // Just below half of the last place, one more when the last place is odd: ties go to even. A
+  // carry into the exponent is right too, up to infinity.
+  const Bits rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return Lane::IfNan(value, bits | 0x00400000u, rounded);
+}
+
+template <typename Lane, typename Bits = typename Lane::Bits>
+typename Lane::Float FloatFromFloat16(Bits half) {
+  const Bits magnitude = half & 0x7fffu;
+  const Bits sign = (half & 0x8000u) << 16;
+  // Infinity and NaN move on to float32's last exponent.
+  const Bits normal = (magnitude << 13) + kRebias;
+  const Bits special = normal + kRebias;
+  // A subnormal is its mantissa in units of 2^-24: put below a leading one, which is then taken
+  // off.
+  const typename Lane::Float with_leading_one = Lane::ToFloat((magnitude << 13) + kFloatPower<-14>);
+  const Bits subnormal = Lane::ToBits(with_leading_one - Lane::ToFloat(Bits{} + kFloatPower<-14>));
+  Bits bits = Lane::IfLess(magnitude, Bits{} + 0x7c00u, normal, special);
+  bits = Lane::IfLess(magnitude, Bits{} + 0x0400u, subnormal, bits);
+  return Lane::ToFloat(bits | sign);
+}
+
+template <typename Lane, typename Bits = typename Lane::Bits>
+Bits Float16FromFloat(typename Lane::Float value) {
+  const Bits bits = Lane::ToBits(value);
+  const Bits magnitude = bits & kFloatMagnitude;
+  const Bits sign = (bits >> 16) & 0x8000u;
+  // As for bfloat16, with 13 bits to drop. Values from 65520 on carry into the exponent of infinity
+  // by themselves.
+  const Bits normal = (magnitude - kRebias + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
+  // The last place of 0.5 in float32 is 2^-24, float16's smallest step: the addition rounds.
+  const typename Lane::Float rounded =
+      Lane::ToFloat(magnitude) + Lane::ToFloat(Bits{} + kFloatPower<-1>);
+  const Bits subnormal = Lane::ToBits(rounded) - kFloatPower<-1>;
+  const Bits nan = 0x7e00u | ((magnitude >> 13) & 0x03ffu);
+  Bits half = Lane::IfLess(magnitude, Bits{} + kFloatPower<16>, normal, Bits{} + 0x7c00u);
+  half = Lane::IfLess(magnitude, Bits{} + kFloatPower<-14>, subnormal, half);
+  return Lane::IfNan(value, nan, half) | sign;
+}
 
 inline float FloatFromBits(uint32_t bits) {
   float value;
@@ -22,66 +77,31 @@ inline uint32_t BitsFromFloat(float value) {
   return bits;
 }
 
-constexpr uint32_t kFloatMagnitude = 0x7fffffffu;
-constexpr uint32_t kFloatInfinity = 0x7f800000u;
-
-// 2^exponent as float32 bits.
-constexpr uint32_t FloatPower(int exponent) {
-  return static_cast<uint32_t>(exponent + 127) << 23;
-}
-
-// a < b ? yes : no, for a and b below 2^31. Written as arithmetic because gcc makes a branch of the
-// operator where a value comes from floating-point code, and a scalar loop of the branch.
-constexpr uint32_t IfLess(uint32_t a, uint32_t b, uint32_t yes, uint32_t no) {
-  const uint32_t mask = 0u - ((a - b) >> 31);
-  return (yes & mask) | (no & ~mask);
-}
+// One number at a time.
+struct ScalarLane {
+  using Bits = uint32_t;
+  using Float = float;
+  static Float ToFloat(Bits bits) { return FloatFromBits(bits); }
+  static Bits ToBits(Float value) { return BitsFromFloat(value); }
+  static Bits IfNan(Float value, Bits yes, Bits no) { return value != value ? yes : no; }
+  // a < b ? yes : no, for a and b below 2^31.
+  static Bits IfLess(Bits a, Bits b, Bits yes, Bits no) { return a < b ? yes : no; }
+};
 
 inline float BFloat16ToFloat(uint16_t half) {
-  return FloatFromBits(uint32_t{half} << 16);
+  return ScalarLane::ToFloat(uint32_t{half} << 16);
 }
 
 inline uint16_t FloatToBFloat16(float value) {
-  const uint32_t bits = BitsFromFloat(value);
-  const uint32_t upper = bits >> 16;
-  // Just below half of the last place, one more when the last place is odd: ties go to even. A
-  // carry into the exponent is right too, up to infinity.
-  const uint32_t rounded = (bits + 0x7fffu + (upper & 1u)) >> 16;
-  const uint32_t nan = upper | 0x0040u;
-  return static_cast<uint16_t>(IfLess(kFloatInfinity, bits & kFloatMagnitude, nan, rounded));
+  return static_cast<uint16_t>(BFloat16InUpperHalf<ScalarLane>(value) >> 16);
 }
 
 inline float Float16ToFloat(uint16_t half) {
-  const uint32_t magnitude = half & 0x7fffu;
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  // The exponent's bias grows from 15 to 127; infinity and NaN move on to float32's last exponent.
-  const uint32_t normal = (magnitude << 13) + ((127u - 15) << 23);
-  const uint32_t special = normal + ((127u - 15) << 23);
-  // A subnormal is its mantissa in units of 2^-24: put below a leading one, which is then taken
-  // off.
-  const float subnormal =
-      FloatFromBits((magnitude << 13) + FloatPower(-14)) - FloatFromBits(FloatPower(-14));
-  uint32_t bits = IfLess(magnitude, 0x7c00u, normal, special);
-  bits = IfLess(magnitude, 0x0400u, BitsFromFloat(subnormal), bits);
-  return FloatFromBits(bits | sign);
+  return FloatFromFloat16<ScalarLane>(uint32_t{half});
 }
 
 inline uint16_t FloatToFloat16(float value) {
-  const uint32_t bits = BitsFromFloat(value);
-  const uint32_t magnitude = bits & kFloatMagnitude;
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  // As for bfloat16, with 13 bits to drop and the bias back to 15. Values from 65520 on carry into
-  // the exponent of infinity by themselves.
-  const uint32_t normal =
-      (magnitude - ((127u - 15) << 23) + 0x0fffu + ((magnitude >> 13) & 1u)) >> 13;
-  // The last place of 0.5 in float32 is 2^-24, float16's smallest step: the addition rounds.
-  const uint32_t subnormal =
-      BitsFromFloat(FloatFromBits(magnitude) + FloatFromBits(FloatPower(-1))) - FloatPower(-1);
-  const uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x03ffu);
-  uint32_t half = IfLess(magnitude, FloatPower(16), normal, 0x7c00u);
-  half = IfLess(magnitude, FloatPower(-14), subnormal, half);
-  half = IfLess(kFloatInfinity, magnitude, nan, half);
-  return static_cast<uint16_t>(half | sign);
+  return static_cast<uint16_t>(Float16FromFloat<ScalarLane>(value));
 }
 
 }  // namespace collops::kernels

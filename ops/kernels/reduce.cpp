@@ -1,16 +1,52 @@
 #include "kernels/reduce.h"
 
+#include <algorithm>
+
+#include "kernels/isa.h"
 #include "kernels/reduce_kernels.h"
+#include "kernels/streaming.h"
+#include "kernels/thread_pool.h"
 
 namespace collops::kernels {
+namespace {
+
+ReduceKernel FindKernel(DType dtype, ReduceOp op) {
+#if defined(__x86_64__)
+  switch (ActiveIsa()) {
+    case Isa::kAvx512:
+      return Avx512ReduceKernel(dtype, op);
+    case Isa::kAvx2:
+      return Avx2ReduceKernel(dtype, op);
+    case Isa::kPortable:
+      break;
+  }
+#endif
+  return PortableReduceKernel(dtype, op);
+}
+
+// What one thread reduces at a time, in bytes of the destination; a multiple of a cache line.
+constexpr int64_t kPartBytes = 128 << 10;
+
+}  // namespace
 
 bool CanReduce(DType dtype, ReduceOp op) {
   return PortableReduceKernel(dtype, op) != nullptr;
 }
 
 void Reduce(void* destination, const void* const* sources, int num_sources, int64_t count,
-            DType dtype, ReduceOp op) {
-  PortableReduceKernel(dtype, op)(destination, sources, num_sources, count);
+            DType dtype, ReduceOp op, int64_t whole_bytes) {
+  const ReduceKernel kernel = FindKernel(dtype, op);
+  const int64_t bytes = count * SizeOf(dtype);
+  const bool stream = std::max(whole_bytes, bytes) >= kStreamingBytes;
+  if (bytes * (num_sources + 1) < kLeastSharedBytes || NumThreads() == 1) {
+    kernel(destination, sources, num_sources, 0, count, stream);
+    return;
+  }
+  const int64_t part_count = kPartBytes / SizeOf(dtype);
+  ParallelFor(static_cast<int>((count + part_count - 1) / part_count), [&](int part) {
+    const int64_t begin = part * part_count;
+    kernel(destination, sources, num_sources, begin, std::min(begin + part_count, count), stream);
+  });
 }
 
 }  // namespace collops::kernels

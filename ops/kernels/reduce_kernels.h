@@ -6,13 +6,15 @@
 
 namespace collops::kernels {
 
-// One (dtype, op): `destination` = the sources in rank order, as Reduce() promises.
+// One (dtype, op): elements [begin, end) of `destination` = those of the sources in rank order, as
+// Reduce() promises. With `stream` they go past the caches, where the machine has stores for that.
 using ReduceKernel = void (*)(void* destination, const void* const* sources, int num_sources,
-                              int64_t count);
+                              int64_t begin, int64_t end, bool stream);
 
-// The kernel in plain C++ for the pair; null when the pair is not reduced. Kernels for one
-// instruction set have a look-up of their own, which Reduce() asks first; they must give the same
-// bits.
+// The kernel of one instruction set for the pair; null when the pair is not reduced. All give the
+// same bits. Avx2 and Avx512 exist on x86-64 alone, and run where CanRun() of isa.h says so.
 ReduceKernel PortableReduceKernel(DType dtype, ReduceOp op);
+ReduceKernel Avx2ReduceKernel(DType dtype, ReduceOp op);
+ReduceKernel Avx512ReduceKernel(DType dtype, ReduceOp op);
 
 }  // namespace collops::kernels

@@ -24,12 +24,22 @@ if TYPE_CHECKING:
     )
     from collops.job import init
     from collops.operation import Operation
-    from collops.params import AllGatherVParam, CommMode, ReduceScatterVParam
+    from collops.params import (
+        COMM_MULTI_PROCESS,
+        COMM_MULTI_THREAD,
+        COMM_UNDEFINED,
+        AllGatherVParam,
+        CommMode,
+        ReduceScatterVParam,
+    )
     from collops.tensors import TensorDesc, with_format
 
     __version__: str
 
 __all__ = [
+    "COMM_MULTI_PROCESS",
+    "COMM_MULTI_THREAD",
+    "COMM_UNDEFINED",
     "AbortedError",
     "AllGatherVParam",
     "ArgumentError",
@@ -53,6 +63,9 @@ __all__ = [
 
 # Where each name lives.
 _MODULES = {
+    "COMM_MULTI_PROCESS": "params",
+    "COMM_MULTI_THREAD": "params",
+    "COMM_UNDEFINED": "params",
     "AbortedError": "errors",
     "AllGatherVParam": "params",
     "ArgumentError": "errors",

@@ -1,23 +1,23 @@
-"""The plain level: collectives on whole arrays whose rows are shared out unevenly."""
+"""The plain level: collectives on whole arrays that are shared out unevenly."""
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from collops.all_gather_v import AllGatherV
 from collops.core import core
-from collops.errors import Error, ErrorCode, RankMismatchError, raise_status, status_of
-from collops.plain_tensors import both_as_bytes, check_x, resolve_out, window_array
-from collops.plans import Plan, bad_argument, plan_gather, plan_scatter
-from collops.row_exchange import RowExchange
-from collops.tensors import dtype_name
+from collops.errors import status_of
+from collops.plain_level import PlainLevel
+from collops.plans import bad_argument
+from collops.reduce_scatter_v import ReduceScatterV
+from collops.windows import window_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-_KEPT_PLANS = 64
+_INT_MAX = 2**31 - 1
 
 
 class Communicator:
@@ -38,32 +38,20 @@ class Communicator:
     """
 
     def __init__(self, core_communicator: Any) -> None:
-        module = core()
         self._core = core_communicator
-        self._rank = int(core_communicator.rank)
-        self._size = int(core_communicator.size)
-        self._blocks = module.Blocks
-        self._ops: dict[str, int] = module.REDUCE_OPS
-        self._dtypes: dict[str, int] = module.DTYPES
-        self._kinds = (module.ALL_GATHER_V, module.REDUCE_SCATTER_V, module.SIZE_EXCHANGE)
-        self._dtype_numbers: dict[Any, int | None] = {}
-        self._plans: dict[Any, Plan] = {}
-        records = module.Blocks([RowExchange.record_length()] * self._size)
-
-        def gather(mine: Any, everyone: Any) -> None:
-            core_communicator.all_gatherv(mine, everyone, records, module.SIZE_EXCHANGE)
-
-        self._row_exchange = RowExchange(self._size, gather, self._dtypes)
+        self._level = PlainLevel(core_communicator)
+        self._all_gather_v = AllGatherV(self._level)
+        self._reduce_scatter_v = ReduceScatterV(self._level)
 
     @property
     def rank(self) -> int:
         """This process's number, from 0 to size - 1."""
-        return self._rank
+        return self._level.rank
 
     @property
     def size(self) -> int:
         """The number of ranks."""
-        return self._size
+        return self._level.size
 
     @property
     def handle(self) -> int:
@@ -72,31 +60,46 @@ class Communicator:
 
     def __repr__(self) -> str:
         return (
-            f"<collops.Communicator rank {self._rank} of {self._size}, "
+            f"<collops.Communicator rank {self.rank} of {self.size}, "
             f"domain {self._core.comm_domain!r}, backend {self._core.backend}>"
         )
 
     def all_gatherv(
-        self, x: Any, sizes: Sequence[int] | None = None, dim: int = 0, out: Any = None
+        self,
+        x: Any,
+        sizes: Sequence[int] | None = None,
+        dim: int = 0,
+        out: Any = None,
     ) -> Any:
         """Gathers every rank's rows on every rank, in rank order.
 
-        ``out = concatenate([x_0, x_1, ..., x_{P-1}])``
+        ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=dim)``
+
+        Any element type of a fixed size travels, and its bits stay as they are. With dim 0 no
+        array is copied here: x and out must be contiguous, and x may be this rank's own block of
+        out. With another dim any layout goes. If the blocks do not lie one after the other in the
+        result (some dimension before dim is not 1), they arrive in memory of their own and are
+        copied to their places; x is copied only if it is not contiguous. x and out may overlap
+        where something is copied.
 
         Args:
-            x: [rows, ...] this rank's rows; any number of dims from 1, rows may be 0. It may be
-                this rank's own block of `out`.
+            x: [..., rows, ...] this rank's rows along `dim`; any number of dims from 1, rows may
+                be 0. A numpy array, a torch tensor, or an object with ``__dlpack__`` in memory of
+                the CPU. Or a list of them: several tensors in one call. They share rows and sizes;
+                types and other dimensions may differ. They are all checked before the first one
+                moves.
             sizes: rows of each rank, the same list on every rank; None: the ranks tell each other,
-                which costs one more exchange.
-            dim: 0, the dimension that is gathered.
-            out: [sum of sizes, ...] the result's memory; None: new memory of x's kind.
+                which costs one more exchange, for a list too.
+            dim: the dimension that is gathered; negative ones count from the end.
+            out: [..., sum of sizes, ...] the result's memory; None: new memory of x's kind (numpy
+                for ``__dlpack__``). A list of tensors where x is a list.
 
         Returns:
-            `out`.
+            `out`; for a list, the list of the results.
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the other ranks are told.
-            RankMismatchError: the ranks disagree on sizes, shape or dtype, or one refused.
+            RankMismatchError: the ranks disagree on sizes, dim, shape or dtype, or one refused.
             RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
 
         Source of the semantics: MPI_Allgatherv; ncclAllGather for equal sizes.
@@ -110,29 +113,7 @@ class Communicator:
             >>> run_ranks(gather, 3)[0]
             [0, 1, 1, 2, 2, 2]
         """
-        kind = self._kinds[0 if sizes is not None else 2]
-        try:
-            check_x("all_gatherv", x, dim)
-            number = self._dtype_number(x)
-            if sizes is None:
-                self._row_exchange.fill(tuple(x.shape), number, x.dtype)
-        except Exception as error:
-            self._refuse(kind, error)
-            raise
-        if sizes is None:
-            sizes = self._exchange_rows()
-        kind = self._kinds[0]
-        try:
-            unit = 1 if number is not None else x.dtype.itemsize
-            plan = self._plan("all_gatherv", x.shape, sizes, unit)
-            out = resolve_out("all_gatherv", x, plan.out_shape, out)
-            named = number is not None
-            source, target = (x, out) if named else both_as_bytes("all_gatherv", x, out)
-        except Exception as error:
-            self._refuse(kind, error)
-            raise
-        self._core.all_gatherv(source, target, plan.blocks, kind)
-        return out
+        return self._all_gather_v(x, sizes, dim, out)
 
     def reduce_scatterv(
         self,
@@ -144,25 +125,33 @@ class Communicator:
     ) -> Any:
         """Reduces over the ranks and leaves each rank its rows of the result.
 
-        ``out_r = (x_0 op x_1 op ... op x_{P-1})[rows of rank r]``, in rank order
+        ``out_r = (x_0 op x_1 op ... op x_{P-1})[rows of rank r along dim]``, in rank order
+
+        With dim 0 no array is copied here, and x and out must be contiguous. With another dim any
+        layout goes; if the blocks do not lie one after the other in x (some dimension before dim is
+        not 1), x is copied once into that order, and so are the blocks of a list.
 
         Args:
-            x: [rows, ...] of the same shape on every rank; any number of dims from 1.
+            x: [..., rows, ...] of the same shape on every rank; any number of dims from 1. A numpy
+                array, a torch tensor, or an object with ``__dlpack__`` in memory of the CPU. Or a
+                list of one block per destination rank, which may differ in `dim` alone.
             sizes: rows that each rank receives, the same list on every rank; None: as
-                numpy.array_split shares the rows out.
-            dim: 0, the dimension that is scattered.
+                numpy.array_split shares the rows out, or as the blocks of a list have them.
+            dim: the dimension that is scattered; negative ones count from the end.
             op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
-            out: [sizes[rank], ...] the result's memory; None: new memory of x's kind.
+            out: [..., sizes[rank], ...] the result's memory; None: new memory of x's kind (numpy
+                for ``__dlpack__``).
 
         Returns:
             `out`.
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the other ranks are told.
-            RankMismatchError: the ranks disagree on shape, sizes, dtype or op, or one refused.
+            RankMismatchError: the ranks disagree on shape, sizes, dim, dtype or op, or one refused.
             RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
 
-        Source of the semantics: MPI_Reduce_scatter; ncclReduceScatter for equal sizes.
+        Source of the semantics: MPI_Reduce_scatter; ncclReduceScatter for equal sizes;
+        torch.distributed.reduce_scatter for a list.
 
         Example:
             >>> import collops, numpy as np
@@ -173,24 +162,51 @@ class Communicator:
             >>> run_ranks(scatter, 2)
             [[1.0, 3.0, 5.0], [7.0, 9.0]]
         """
-        kind = self._kinds[1]
+        return self._reduce_scatter_v(x, sizes, dim, op, out)
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Makes a communicator of the ranks that gave the same color; every rank calls it.
+
+        ``part = the ranks with my color, numbered by key and then by their rank here``
+
+        Parts live side by side with this communicator and with each other, and can be split again.
+        Closing one leaves the others open. Its `handle` serves structs as `hccl_comm`.
+
+        Args:
+            color: which part this rank joins, at least 0; None or a negative number: none of them.
+            key: order within the part; equal keys keep the order of ranks.
+
+        Returns:
+            This rank's part, once all its ranks are there; None for a rank that joins none.
+
+        Raises:
+            ArgumentError: color or key is no whole number; the other ranks are told.
+            RankMismatchError: another rank refused, or called something else.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: MPI_Comm_split.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def work(rank):
+            ...     with collops.init() as comm, comm.split(color=rank % 2) as part:
+            ...         return part.rank, part.all_gatherv(np.array([rank])).tolist()
+            >>> run_ranks(work, 3)
+            [(0, [0, 2]), (0, [1]), (1, [0, 2])]
+        """
         try:
-            check_x("reduce_scatterv", x, dim)
-            if self._dtype_number(x) is None:
-                raise_status(
-                    ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
-                    f"reduce_scatterv: elements of type {x.dtype} cannot be reduced",
-                )
-            number = self._ops.get(op, -1) if isinstance(op, str) else -1
-            if number < 0:
-                bad_argument(f"reduce_scatterv: op must be one of {list(self._ops)}, got {op!r}")
-            plan = self._plan("reduce_scatterv", x.shape, sizes, 1)
-            out = resolve_out("reduce_scatterv", x, plan.out_shape, out)
+            color = -1 if color is None else max(_whole("color", color), -1)
+            key = _whole("key", key)
+            if color > _INT_MAX:
+                bad_argument(f"split: color must be from 0 to {_INT_MAX}, got {color}")
+            if abs(key) > _INT_MAX:
+                bad_argument(f"split: key must be from {-_INT_MAX} to {_INT_MAX}, got {key}")
         except Exception as error:
-            self._refuse(kind, error)
+            self._level.refuse(core().SPLIT, error)
             raise
-        self._core.reduce_scatterv(x, out, plan.blocks, number)
-        return out
+        part = self._core.split(color, key)
+        return None if part is None else Communicator(part)
 
     def barrier(self) -> None:
         """Waits until every rank has called it.
@@ -235,11 +251,11 @@ class Communicator:
 
     def abort(self, reason: str = "") -> None:
         """Ends every call of every rank with ERROR_ABORTED; may be called from any thread."""
-        self._core.abort(reason or f"rank {self._rank} called abort()")
+        self._core.abort(reason or f"rank {self.rank} called abort()")
 
     def close(self) -> None:
         """Leaves the group; the others learn it when they next wait for this rank."""
-        self._core.close(f"rank {self._rank} called close()")
+        self._core.close(f"rank {self.rank} called close()")
 
     def __enter__(self) -> Communicator:
         return self
@@ -255,49 +271,9 @@ class Communicator:
         else:
             self._core.close(status_of(error)[1])
 
-    def _dtype_number(self, x: Any) -> int | None:
-        """The number of x's element type; None for one that the core has no name for."""
-        try:
-            return self._dtype_numbers[x.dtype]
-        except KeyError:
-            number = self._dtypes.get(dtype_name(x.dtype))
-            self._dtype_numbers[x.dtype] = number
-            return number
 
-    def _exchange_rows(self) -> tuple[int, ...]:
-        self._row_exchange.gather()
-        try:
-            return self._row_exchange.rows()
-        except RankMismatchError as error:
-            # Every rank has found the same, and ends the group.
-            self._core.close(error.message)
-            raise
-
-    def _plan(
-        self, name: str, shape: Sequence[int], sizes: Sequence[int] | None, unit: int
-    ) -> Plan:
-        try:
-            if sizes is not None and type(sizes) is not tuple:
-                sizes = tuple(sizes if type(sizes) is list else np.asarray(sizes).tolist())
-            key = (name, shape, sizes, unit)
-            plan = self._plans.get(key)
-        except TypeError:
-            bad_argument(
-                f"{name}: sizes must be a list of whole numbers, one per rank, got {sizes!r}"
-            )
-        if plan is not None:
-            return plan
-        if name == "all_gatherv" and sizes is not None:
-            plan = plan_gather(self._blocks, shape, sizes, self._rank, self._size, unit)
-        else:
-            plan = plan_scatter(self._blocks, shape, sizes, self._rank, self._size)
-        if len(self._plans) >= _KEPT_PLANS:
-            self._plans.clear()
-        self._plans[key] = plan
-        return plan
-
-    def _refuse(self, kind: int, error: Exception) -> None:
-        try:
-            self._core.refuse(kind, *status_of(error))
-        except Error:
-            return  # the communicator is gone; the first error says more
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        bad_argument(f"split: {name} must be a whole number, got {value!r}")

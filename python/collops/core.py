@@ -43,7 +43,8 @@ def _announce(module: ModuleType) -> None:
     module.watch_signals(True)
     atexit.register(leave)
     if process.parent_process() is not None:
-        # A child of multiprocessing ends without running atexit.
+        # A child of multiprocessing ends without running atexit, up to Python 3.12. From 3.13 on
+        # it does, but what ended it is forgotten by then.
         from multiprocessing.util import Finalize
 
         Finalize(None, leave, exitpriority=100)

@@ -46,8 +46,10 @@ class ErrorCode(enum.IntEnum):
     ERROR_ABORTED = 104
 
 
-class Error(Exception):
+class Error(RuntimeError):
     """What collops raises; ``code`` is the number, ``name`` its name, ``message`` the sentence.
+
+    A RuntimeError, as torch_atb's errors are.
 
     Example:
         >>> import collops

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import NoReturn
+import threading
+from typing import TYPE_CHECKING, NoReturn
 from weakref import WeakValueDictionary
 
 from collops.communicator import Communicator
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
+from collops.params import CommMode
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _MAX_DOMAIN = 128
 _live: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
+
+
+class ThreadRank(threading.local):
+    """Which rank this thread is, where run_ranks made the ranks threads; size 0: it is none."""
+
+    rank = -1
+    size = 0
+
+    def __init__(self) -> None:
+        self.communicators: list[Communicator] = []
+
+
+thread_rank = ThreadRank()
 
 
 def init(
@@ -22,6 +40,7 @@ def init(
     backend: str = "shm",
     comm_domain: str = "",
     timeout_s: float | None = None,
+    comm_mode: int | None = None,
 ) -> Communicator:
     """Returns the communicator of a domain, once every rank is there.
 
@@ -32,6 +51,8 @@ def init(
         backend: what moves the data; COLLOPS_BACKEND may replace it.
         comm_domain: the group's name; the same name is the same communicator while it lives.
         timeout_s: seconds that a call waits for other ranks; None: COLLOPS_TIMEOUT_S, or 300.
+        comm_mode: COMM_MULTI_THREAD where the ranks are threads of this process, which then meet
+            nobody else; each passes its rank. None: as run_ranks says, or COMM_MULTI_PROCESS.
 
     Returns:
         The communicator that structs with this `comm_domain` use, too.
@@ -52,15 +73,33 @@ def init(
     """
     _check_words(backend, comm_domain, timeout_s)
     module = core()
-    name, launched_rank, launched_size = module.launcher()
+    name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
     rank = launched_rank if rank is None else _whole("rank", rank)
     rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
+    comm_mode = launched_mode if comm_mode is None else _mode(comm_mode)
     _check_place(name, rank, rank_size)
-    found = module.connect(backend, comm_domain, rank, rank_size, timeout_s or 0.0)
+    found = module.connect(backend, comm_domain, rank, rank_size, timeout_s or 0.0, comm_mode)
     communicator = _live.get(found.handle)
     if communicator is None:
         communicator = _live[found.handle] = Communicator(found)
+        if thread_rank.size:
+            thread_rank.communicators.append(communicator)
     return communicator
+
+
+def _launched(module: ModuleType, comm_mode: int | None) -> tuple[str, int, int, int]:
+    """Who started this rank, which one it is, of how many, in which mode; -1: nobody says."""
+    if thread_rank.size and comm_mode != CommMode.COMM_MULTI_PROCESS:
+        return "run_ranks", thread_rank.rank, thread_rank.size, CommMode.COMM_MULTI_THREAD
+    return *module.launcher(), CommMode.COMM_MULTI_PROCESS
+
+
+def _mode(comm_mode: int) -> int:
+    if comm_mode not in (CommMode.COMM_MULTI_PROCESS, CommMode.COMM_MULTI_THREAD):
+        _bad(
+            f"comm_mode must be 0 (COMM_MULTI_PROCESS) or 1 (COMM_MULTI_THREAD), got {comm_mode!r}"
+        )
+    return int(comm_mode)
 
 
 def _whole(name: str, value: int) -> int:

@@ -44,20 +44,49 @@ class Operation:
     """
 
     def __init__(self, param: Param) -> None:
-        if not isinstance(param, Param):
-            raise_status(
-                ErrorCode.ERROR_INVALID_PARAM,
-                f"Operation: a parameter struct such as AllGatherVParam is needed, got "
-                f"{type(param).__name__}",
-            )
-        self._core = core().Operation(
-            type(param).__name__, param._raw_json(), _handle(param.hccl_comm)
-        )
+        self._core = core().Operation(*_core_arguments(param))
 
     @property
     def name(self) -> str:
         """The operator's name, such as ``"AllGatherV"``."""
         return str(self._core.name)
+
+    @property
+    def input_num(self) -> int:
+        """The number of input tensors; torch_atb's spelling."""
+        return int(self._core.num_inputs)
+
+    @property
+    def output_num(self) -> int:
+        """The number of output tensors; torch_atb's spelling."""
+        return int(self._core.num_outputs)
+
+    def __repr__(self) -> str:
+        return f"<collops.Operation {self.name}: {self.input_num} inputs, {self.output_num} output>"
+
+    def update(self, param: Param) -> None:
+        """Gives the operation another struct of its own kind; local.
+
+        An equal struct changes nothing and keeps the plans. Any other one starts without plans; a
+        `comm_domain` that lives keeps its communicator, without a new first contact.
+
+        Args:
+            param: a struct of the class that the operation was made with.
+
+        Raises:
+            ArgumentError: the struct is wrong or of another class; the operation stays as it was.
+            UnsupportedError: its backend cannot run here; the operation stays as it was.
+
+        Source of the semantics: ``atb::UpdateOperationParam``.
+
+        Example:
+            >>> import collops
+            >>> param = collops.AllGatherVParam(rank=0, rank_size=2, backend="shm")
+            >>> op = collops.Operation(param)
+            >>> param.comm_domain = "tp"
+            >>> op.update(param)
+        """
+        self._core.update(*_core_arguments(param))
 
     def infer_shape(self, ins: Sequence[Any]) -> list[TensorDesc]:
         """Describes the outputs for these inputs; local.
@@ -113,7 +142,7 @@ class Operation:
             ins: the input tensors, in the operator's order.
 
         Returns:
-            The outputs, of the first input's kind (numpy for numpy, torch for torch).
+            The outputs, of the first input's kind: torch for torch, numpy for all others.
 
         Raises:
             Error: as get_workspace_size() and execute(); the other ranks are told.
@@ -134,6 +163,16 @@ class Operation:
             self._core.refuse(*status_of(error))
         except Error:
             return  # the communicator is gone; the first error says more
+
+
+def _core_arguments(param: Param) -> tuple[str, str, int]:
+    if not isinstance(param, Param):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"Operation: a parameter struct such as AllGatherVParam is needed, got "
+            f"{type(param).__name__}",
+        )
+    return type(param).__name__, param._raw_json(), _handle(param.hccl_comm)
 
 
 def _handle(hccl_comm: Any) -> int:

@@ -20,6 +20,11 @@ class CommMode(enum.IntEnum):
     COMM_MULTI_THREAD = 1
 
 
+# torch_atb has them beside the class, too.
+COMM_UNDEFINED = CommMode.COMM_UNDEFINED
+COMM_MULTI_PROCESS = CommMode.COMM_MULTI_PROCESS
+COMM_MULTI_THREAD = CommMode.COMM_MULTI_THREAD
+
 _P = TypeVar("_P", bound="Param")
 _RSV = bytes(64)
 

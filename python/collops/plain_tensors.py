@@ -1,48 +1,97 @@
-"""The tensors of the plain level: what may be passed, and where a result goes."""
+"""The tensors of a call of the plain level: what they may be, and the memory of the result."""
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.plans import bad_argument
-from collops.tensors import empty_like_kind, is_torch, torch_module
+from collops.tensors import empty_like_kind, from_dlpack, has_dlpack, is_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
-def check_x(name: str, x: Any, dim: int) -> None:
-    """Refuses what is no tensor, has no rows, or is to be cut along another dimension."""
-    _check_kind(name, "x", x)
-    if dim != 0:
-        raise_status(
-            ErrorCode.ERROR_UNSUPPORTED,
-            f"{name}: dim must be 0, got {dim!r}: move that dimension to the front",
-        )
+def as_tensor(name: str, label: str, value: Any) -> Any:
+    """`value` itself, a numpy array or torch tensor, or numpy's view of what has __dlpack__."""
+    if isinstance(value, np.ndarray) or is_torch(value):
+        return value
+    if has_dlpack(value):
+        return from_dlpack(name, label, value)
+    bad_argument(
+        f"{name}: {label} must be a numpy array, a torch tensor or an object with __dlpack__, "
+        f"got a {type(value).__name__}"
+    )
+
+
+def as_tensors(name: str, values: Sequence[Any]) -> list[Any]:
+    """The tensors of a list; an empty list is an error."""
+    if not values:
+        bad_argument(f"{name}: x is an empty list: pass at least one tensor")
+    return [as_tensor(name, f"x[{i}]", value) for i, value in enumerate(values)]
+
+
+def normal_dim(name: str, label: str, x: Any, dim: int) -> int:
+    """`dim` as a number from 0; negative ones count from the end."""
+    if dim == 0 and x.ndim > 0:
+        return 0
     if x.ndim == 0:
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_DIM_NUM,
-            f"{name}: x has 0 dims, it needs at least 1: pass x.reshape(1)",
+            f"{name}: {label} has 0 dims, it needs at least 1: pass {label}.reshape(1)",
         )
+    try:
+        number = operator.index(dim)
+    except TypeError:
+        bad_argument(f"{name}: dim must be a whole number, got {dim!r}")
+    if not -x.ndim <= number < x.ndim:
+        bad_argument(
+            f"{name}: dim must be from {-x.ndim} to {x.ndim - 1} for the {x.ndim} dims of "
+            f"{label}, got {dim}"
+        )
+    return number % int(x.ndim)
 
 
-def resolve_out(name: str, x: Any, shape: tuple[int, ...], out: Any) -> Any:
+def resolve_out(name: str, label: str, x: Any, shape: tuple[int, ...], out: Any) -> Any:
     """The memory of a result of that shape: `out`, or new memory of x's kind."""
     if out is None:
         return empty_like_kind(name, x, shape)
-    _check_kind(name, "out", out)
+    if not isinstance(out, np.ndarray) and not is_torch(out):
+        bad_argument(
+            f"{name}: {label} must be a numpy array or a torch tensor, got a {type(out).__name__}"
+        )
     if out.shape != shape:
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_DIM,
-            f"{name}: out must have shape {list(shape)}, got {list(out.shape)}",
+            f"{name}: {label} must have shape {list(shape)}, got {list(out.shape)}",
         )
     return out
+
+
+def staging_for(name: str, label: str, out: Any) -> Any:
+    """New memory of out's kind, type and number of elements, flat; `out` can take its values."""
+    seen = core().describe(out, name, label)  # says what keeps torch from writing there
+    if seen["read_only"]:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_ADDR,
+            f"{name}: {label} is read-only: pass a writable one",
+        )
+    return empty_like_kind(name, out, (seen["numel"],))
+
+
+def is_contiguous(x: Any) -> bool:
+    """Whether the elements lie one after the other in row-major order."""
+    return bool(x.flags.c_contiguous if isinstance(x, np.ndarray) else x.is_contiguous())
+
+
+def contiguous(x: Any) -> Any:
+    """`x`, or a copy of it in row-major order."""
+    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
 
 
 def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
@@ -55,39 +104,6 @@ def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
     return _as_bytes(f"{name}: x", x), _as_bytes(f"{name}: out", out)
 
 
-def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
-    """An array on a window, which `allocate` makes from a number of bytes."""
-    torch = torch_module()
-    wants_torch = torch is not None and isinstance(dtype, torch.dtype)
-    try:
-        sizes = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
-        element = dtype if wants_torch else np.dtype(dtype)
-    except (TypeError, ValueError) as problem:
-        bad_argument(
-            f"empty: a shape and a dtype are needed, got {shape!r} and {dtype!r}: {problem}"
-        )
-    if any(size < 0 for size in sizes):
-        bad_argument(f"empty: sizes must be >= 0, got {list(sizes)}")
-    if not wants_torch and (element.hasobject or element.itemsize == 0):
-        bad_argument(f"empty: elements of type {element} cannot be shared")
-    num_bytes = math.prod(sizes) * int(element.itemsize)
-    if num_bytes >= 2**63:
-        raise_status(
-            ErrorCode.ERROR_INVALID_TENSOR_SIZE, f"empty: {num_bytes} bytes are too many for memory"
-        )
-    memory = allocate(num_bytes) if num_bytes else np.empty(0, np.uint8)
-    if torch is not None and wants_torch:
-        memory = torch.from_numpy(memory)
-    return memory.view(element).reshape(sizes)
-
-
-def _check_kind(name: str, label: str, value: Any) -> None:
-    if not isinstance(value, np.ndarray) and not is_torch(value):
-        bad_argument(
-            f"{name}: {label} must be a numpy array or a torch tensor, got a {type(value).__name__}"
-        )
-
-
 def _as_bytes(label: str, x: Any) -> Any:
     is_numpy = isinstance(x, np.ndarray)
     if is_numpy and x.dtype.hasobject:
@@ -95,7 +111,7 @@ def _as_bytes(label: str, x: Any) -> Any:
             ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
             f"{label}: elements of type {x.dtype} are references and cannot travel",
         )
-    if not (x.flags.c_contiguous if is_numpy else x.is_contiguous()):
+    if not is_contiguous(x):
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_ADDR,
             f"{label} is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)",

@@ -7,12 +7,15 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
 _MAX_ELEMENTS = 2**63 - 1
+_MAX_PLANS = 64
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,20 @@ class Plan:
 
     out_shape: tuple[int, ...]
     blocks: Any  # collops._core.Blocks
+    rows: list[int]  # of each rank's block along `dim`
+    dim: int
+    in_order: bool  # blocks along `dim` lie one after the other in row-major memory
+
+
+class PlanCache(dict["Hashable", Plan]):
+    """The last plans by what they depend on; when it is full it starts anew."""
+
+    def keep(self, key: Hashable, plan: Plan) -> Plan:
+        """Adds a plan and returns it."""
+        if len(self) >= _MAX_PLANS:
+            self.clear()
+        self[key] = plan
+        return plan
 
 
 def bad_argument(message: str) -> NoReturn:
@@ -28,7 +45,18 @@ def bad_argument(message: str) -> NoReturn:
     raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
 
 
-def rows_of(name: str, sizes: Sequence[int], rank_size: int) -> list[int]:
+def sizes_as_tuple(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """`sizes`, a list, an array or a tensor, as whole numbers that can be compared."""
+    try:
+        if type(sizes) is not tuple:
+            sizes = tuple(sizes if type(sizes) is list else np.asarray(sizes).tolist())
+        hash(sizes)
+        return sizes
+    except TypeError:
+        bad_argument(f"{name}: sizes must be a list of whole numbers, one per rank, got {sizes!r}")
+
+
+def check_sizes(name: str, sizes: Sequence[int], rank_size: int) -> list[int]:
     """`sizes` as numbers of rows, one per rank."""
     try:
         rows = [operator.index(size) for size in sizes]
@@ -48,56 +76,62 @@ def split_evenly(rows: int, rank_size: int) -> list[int]:
     return [each + (rank < more) for rank in range(rank_size)]
 
 
-def plan_gather(
-    make_blocks: Callable[[list[int]], Any],
-    shape: Sequence[int],
-    sizes: Sequence[int],
-    rank: int,
-    rank_size: int,
-    unit: int,
-) -> Plan:
-    """Plans all_gatherv: this rank has all of `shape`, rank r has sizes[r] rows.
-
-    An element counts as `unit` elements of the core.
-    """
-    rows = rows_of("all_gatherv", sizes, rank_size)
-    if rows[rank] != shape[0]:
-        bad_argument(
-            f"all_gatherv: sizes[{rank}] is {rows[rank]}, but x has {shape[0]} rows on rank {rank}"
-        )
-    return _plan("all_gatherv", make_blocks, rows, sum(rows), shape, unit)
-
-
-def plan_scatter(
-    make_blocks: Callable[[list[int]], Any],
-    shape: Sequence[int],
-    sizes: Sequence[int] | None,
-    rank: int,
-    rank_size: int,
-) -> Plan:
-    """Plans reduce_scatterv: every rank has all of `shape`, rank r receives sizes[r] rows."""
-    if sizes is None:
-        rows = split_evenly(shape[0], rank_size)
-    else:
-        rows = rows_of("reduce_scatterv", sizes, rank_size)
-    if sum(rows) != shape[0]:
-        bad_argument(f"reduce_scatterv: sizes make {sum(rows)} rows, but x has {shape[0]}")
-    return _plan("reduce_scatterv", make_blocks, rows, rows[rank], shape, 1)
-
-
-def _plan(
+def make_plan(
     name: str,
     make_blocks: Callable[[list[int]], Any],
+    shape: Sequence[int],
+    dim: int,
     rows: list[int],
     out_rows: int,
-    shape: Sequence[int],
-    unit: int,
+    unit: int = 1,
 ) -> Plan:
-    row_elements = math.prod(shape[1:]) * unit
-    if sum(rows) * row_elements > _MAX_ELEMENTS:
+    """Plans a call on blocks of rows[r] rows along `dim` of `shape`.
+
+    Args:
+        name: the operator, for messages.
+        make_blocks: makes the core's blocks of counts in elements.
+        shape: of x; the size of `dim` does not matter.
+        dim: the dimension that is gathered or scattered.
+        rows: of each rank's block.
+        out_rows: of the result.
+        unit: elements of the core that one element counts as.
+    """
+    before, after = shape[:dim], shape[dim + 1 :]
+    row_elements = math.prod(before) * math.prod(after) * unit
+    if sum(rows) * row_elements * 16 > _MAX_ELEMENTS:  # of any type, an offset in bytes fits
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_SIZE,
             f"{name}: {sum(rows)} rows of {row_elements} elements are more than memory can hold",
         )
-    counts = [size * row_elements for size in rows]
-    return Plan((out_rows, *shape[1:]), make_blocks(counts))
+    blocks = make_blocks([size * row_elements for size in rows])
+    in_order = math.prod(before) == 1 or len(rows) == 1
+    return Plan((*before, out_rows, *after), blocks, rows, dim, in_order)
+
+
+def block_slices(rows: Sequence[int], dim: int) -> list[tuple[slice, ...]]:
+    """Where each rank's block lies in a whole that is cut along `dim`."""
+    begin = 0
+    slices = []
+    for size in rows:
+        slices.append((*(slice(None),) * dim, slice(begin, begin + size)))
+        begin += size
+    return slices
+
+
+def pack_blocks(parts: Sequence[Any], flat: Any) -> None:
+    """Copies blocks of any layout one after the other into flat memory."""
+    begin = 0
+    for part in parts:
+        end = begin + math.prod(part.shape)
+        flat[begin:end].reshape(part.shape)[...] = part
+        begin = end
+
+
+def unpack_blocks(flat: Any, out: Any, rows: Sequence[int], dim: int) -> None:
+    """Copies blocks that lie one after the other to where they belong in `out`."""
+    begin = 0
+    for where in block_slices(rows, dim):
+        part = out[where]
+        end = begin + math.prod(part.shape)
+        part[...] = flat[begin:end].reshape(part.shape)
+        begin = end

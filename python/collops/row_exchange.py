@@ -10,78 +10,95 @@ import numpy as np
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-# A record: rows, element type, number of dims, the next sizes, a digest of any further ones.
+    from collops.plain_level import Element, PlainLevel
+
+# A tensor's record: rows, element type, number of dims, the other sizes, a digest of further ones.
 _ROWS, _DTYPE, _NUM_DIMS, _SIZES, _DIGEST = 0, 1, 2, 3, 14
 _LENGTH = 15
 _KEPT_SIZES = _DIGEST - _SIZES
 
 
 class RowExchange:
-    """Gathers one record per rank. `gather(mine, all)` moves them; `dtypes` names the types."""
+    """Gathers what the ranks say of the tensors of one call: one record per tensor and rank.
 
-    def __init__(
-        self, rank_size: int, gather: Callable[[Any, Any], None], dtypes: dict[str, int]
-    ) -> None:
-        self._gather = gather
-        self._names = {number: name for name, number in dtypes.items()}
-        self._mine = np.zeros(_LENGTH, np.int64)
-        self._all = np.zeros((rank_size, _LENGTH), np.int64)
+    Made once per number of tensors and dimension. Waits in gather() alone.
+    """
+
+    def __init__(self, level: PlainLevel, kind: int, num_tensors: int, dim: int) -> None:
+        self._level = level
+        self._kind = kind
+        self._num_tensors = num_tensors
+        self._dim = dim
+        self._blocks = level.make_blocks(
+            [num_tensors * _LENGTH] * level.size, dim=dim, num_tensors=num_tensors
+        )
+        self._names = {number: name for name, number in level.dtypes.items()}
         self._agreed: dict[bytes, tuple[int, ...]] = {}
 
-    @staticmethod
-    def record_length() -> int:
-        """Elements that each rank sends."""
-        return _LENGTH
-
-    def fill(self, shape: tuple[int, ...], dtype_number: int | None, dtype: Any) -> None:
-        """Writes this rank's record; `dtype_number` is None for a type the core has no name for."""
-        kept = shape[1 : 1 + _KEPT_SIZES]
-        number = -1 - _digest(str(dtype)) if dtype_number is None else dtype_number
-        further = _digest(repr(tuple(shape[1 + _KEPT_SIZES :])))
-        self._mine[:] = (
-            (shape[0], number, len(shape)) + kept + (0,) * (_KEPT_SIZES - len(kept)) + (further,)
+    def records(self, tensors: Sequence[Any], dims: Sequence[int]) -> Any:
+        """This rank's records. `dims` says which dimension of each tensor is gathered."""
+        element = self._level.element
+        return np.array(
+            [
+                _record(tuple(x.shape), dim, element(x.dtype))
+                for x, dim in zip(tensors, dims, strict=True)
+            ],
+            np.int64,
         )
 
-    def gather(self) -> None:
-        """Moves the records; waits for every rank."""
-        self._gather(self._mine, self._all)
+    def gather(self, mine: Any) -> Any:
+        """The records of all ranks; waits for every rank."""
+        everyone = np.empty((self._level.size, self._num_tensors, _LENGTH), np.int64)
+        self._level.core.all_gatherv(mine, everyone, self._blocks, self._kind)
+        return everyone
 
-    def rows(self) -> tuple[int, ...]:
-        """The rows of every rank, from the records that gather() moved.
+    def rows(self, everyone: Any) -> tuple[int, ...]:
+        """The rows of every rank, from what gather() returned.
 
         Raises:
-            RankMismatchError: element types or trailing shapes differ; on every rank alike.
+            RankMismatchError: element types or other sizes differ; on every rank alike.
         """
-        key = self._all.tobytes()
+        key = everyone.tobytes()
         rows = self._agreed.get(key)
         if rows is None:
-            self._compare()
+            self._compare(everyone)
             if len(self._agreed) >= 64:
                 self._agreed.clear()
-            rows = self._agreed[key] = tuple(self._all[:, _ROWS].tolist())
+            rows = self._agreed[key] = tuple(everyone[:, 0, _ROWS].tolist())
         return rows
 
-    def _compare(self) -> None:
-        first = self._all[0]
-        for rank in range(1, len(self._all)):
-            other = self._all[rank]
-            if first[_DTYPE] != other[_DTYPE]:
-                _disagree(rank, "dtype", self._dtype(first), self._dtype(other))
-            if (first[_NUM_DIMS:] != other[_NUM_DIMS:]).any():
-                _disagree(rank, "shape after dim 0", _trailing(first), _trailing(other))
+    def _compare(self, everyone: Any) -> None:
+        for number in range(self._num_tensors):
+            label = "x" if self._num_tensors == 1 else f"x[{number}]"
+            first = everyone[0, number]
+            for rank in range(1, len(everyone)):
+                other = everyone[rank, number]
+                if first[_DTYPE] != other[_DTYPE]:
+                    _disagree(rank, f"{label}'s dtype", self._dtype(first), self._dtype(other))
+                if (first[_NUM_DIMS:] != other[_NUM_DIMS:]).any():
+                    field = f"{label}'s shape {'after' if self._dim == 0 else 'without'} dim"
+                    _disagree(rank, f"{field} {self._dim}", _others(first), _others(other))
 
     def _dtype(self, record: Any) -> str:
         number = int(record[_DTYPE])
         return self._names.get(number, f"another type (digest {-1 - number:08x})")
 
 
+def _record(shape: tuple[int, ...], dim: int, element: Element) -> tuple[int, ...]:
+    others = shape[:dim] + shape[dim + 1 :]
+    kept = others[:_KEPT_SIZES]
+    number = -1 - _digest(element.name) if element.number is None else element.number
+    further = _digest(repr(others[_KEPT_SIZES:]))
+    return (shape[dim], number, len(shape)) + kept + (0,) * (_KEPT_SIZES - len(kept)) + (further,)
+
+
 def _digest(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def _trailing(record: Any) -> str:
+def _others(record: Any) -> str:
     count = int(record[_NUM_DIMS]) - 1
     sizes = record[_SIZES : _SIZES + min(count, _KEPT_SIZES)].tolist()
     return f"{sizes}" if count <= _KEPT_SIZES else f"{sizes} and {count - _KEPT_SIZES} more dims"
@@ -90,5 +107,5 @@ def _trailing(record: Any) -> str:
 def _disagree(rank: int, field: str, first: str, other: str) -> NoReturn:
     raise_status(
         ErrorCode.ERROR_RANK_MISMATCH,
-        f"all_gatherv: ranks 0 and {rank} disagree on x's {field}: {first} and {other}",
+        f"all_gatherv: ranks 0 and {rank} disagree on {field}: {first} and {other}",
     )

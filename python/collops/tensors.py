@@ -1,4 +1,4 @@
-"""What a tensor is here: numpy arrays, torch tensors, and descriptions of either."""
+"""What a tensor is here: numpy arrays, torch tensors, what has __dlpack__, and descriptions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collops.core import core
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
@@ -29,16 +30,61 @@ def is_torch(value: object) -> bool:
     return type(value) is torch.Tensor or isinstance(value, torch.Tensor)
 
 
+def is_torch_type(dtype: object) -> bool:
+    """Whether `dtype` is one of torch's element types."""
+    return type(dtype).__module__ == "torch"
+
+
+def has_dlpack(value: object) -> bool:
+    """Whether `value` is a tensor of another library, such as JAX or CuPy."""
+    return hasattr(value, "__dlpack__") and not isinstance(value, type)
+
+
+def from_dlpack(operation: str, label: str, value: Any) -> Any:
+    """A read-only numpy array on the memory of a tensor of another library; no copy.
+
+    Args:
+        operation: that takes it, for messages.
+        label: what the operation calls it.
+        value: an object with ``__dlpack__``.
+
+    Raises:
+        ArgumentError: its memory is not the CPU's (ERROR_INVALID_TENSOR_ADDR), or its element type
+            is not known.
+    """
+    array, name = core().from_dlpack(value, operation, label)
+    return array if array.dtype.name == name else array.view(numpy_type(name))
+
+
+def numpy_type(name: str) -> np.dtype[Any]:
+    """numpy's element type of that name, or ml_dtypes' where numpy has none.
+
+    Raises:
+        UnsupportedError: ml_dtypes is needed, and not installed.
+    """
+    try:
+        return np.dtype(name)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise_status(
+            ErrorCode.ERROR_UNSUPPORTED, f"numpy has no type {name}: install the package ml_dtypes"
+        )
+    return np.dtype(getattr(ml_dtypes, name))
+
+
 def dtype_name(dtype: Any) -> str:
     """numpy's name of an element type given as a name, a numpy, ml_dtypes or torch type."""
-    if type(dtype).__module__ == "torch":
+    if is_torch_type(dtype):
         return str(dtype).removeprefix("torch.")
     if isinstance(dtype, str) and dtype == "bfloat16":  # numpy itself does not know the name
         return "bfloat16"
     return str(np.dtype(dtype).name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TensorDesc:
     """Stands for a tensor where only its description is needed.
 
@@ -57,11 +103,12 @@ class TensorDesc:
 
     shape: tuple[int, ...]
     dtype: str
-    format: str = "nd"
+    format: str
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
-        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+    def __init__(self, shape: Sequence[int], dtype: Any, format: str = "nd") -> None:
+        object.__setattr__(self, "shape", tuple(int(size) for size in shape))
+        object.__setattr__(self, "dtype", dtype_name(dtype))
+        object.__setattr__(self, "format", format)
 
 
 class Formatted:
@@ -93,7 +140,7 @@ def with_format(tensor: Any, format: str) -> Formatted:
 
 
 def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any = None) -> Any:
-    """New uninitialised memory of the kind of `like`: numpy for numpy, torch for torch.
+    """New uninitialised memory of the kind of `like`: torch for torch, numpy for all others.
 
     Args:
         operation: whose output it will be, for messages.
@@ -115,6 +162,8 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
             torch = sys.modules["torch"]
             element = like.dtype if dtype is None else getattr(torch, dtype)
             return torch.empty(tuple(shape), dtype=element, device=like.device)
+        if has_dlpack(like):
+            return np.empty(shape, numpy_type(dtype or from_dlpack(operation, "x", like).dtype))
     except (MemoryError, ValueError, RuntimeError) as problem:
         raise_status(
             ErrorCode.ERROR_OUT_OF_HOST_MEMORY,
@@ -122,6 +171,6 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
         )
     raise_status(
         ErrorCode.ERROR_INVALID_PARAM,
-        f"{operation}: an output can be made for a numpy array or a torch tensor, not for a "
-        f"{type(like).__name__}",
+        f"{operation}: an output can be made for a numpy array, a torch tensor or an object with "
+        f"__dlpack__, not for a {type(like).__name__}",
     )

@@ -1,15 +1,21 @@
 #include "kernels/copy.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
 #include "check.h"
+#include "kernels/streaming.h"
+#include "kernels/thread_pool.h"
 
 namespace {
 
 using collops::kernels::CopiedBytes;
 using collops::kernels::Copy;
+using collops::kernels::ForceNumThreads;
+using collops::kernels::kStreamingBytes;
 using collops::kernels::Zero;
 
 std::vector<uint8_t> Numbered(size_t bytes) {
@@ -30,6 +36,27 @@ TEST(CopyMovesExactlyItsBytes) {
     want.push_back(0xee);
     EXPECT_EQ(destination, want);
   }
+}
+
+// As a part of a large vector, at addresses of every alignment, by one thread and by several.
+TEST(LargeCopiesMoveExactlyTheirBytes) {
+  for (const size_t bytes : {size_t{63}, size_t{200}, size_t{4099}, size_t{3000001}}) {
+    const std::vector<uint8_t> source = Numbered(bytes + 64);
+    for (const size_t shift : {size_t{0}, size_t{1}, size_t{63}}) {
+      for (const int num_threads : {1, 3}) {
+        ForceNumThreads(num_threads);
+        std::vector<uint8_t> destination(bytes + 128, 0xee);
+        std::vector<uint8_t> want = destination;
+        std::copy_n(source.begin() + 5, bytes, want.begin() + static_cast<ptrdiff_t>(shift));
+        const uint64_t before = CopiedBytes();
+        Copy(destination.data() + shift, source.data() + 5, static_cast<int64_t>(bytes),
+             kStreamingBytes);
+        EXPECT_TRUE(destination == want);
+        EXPECT_EQ(CopiedBytes() - before, bytes);
+      }
+    }
+  }
+  ForceNumThreads(1);
 }
 
 TEST(ZeroClearsExactlyItsBytes) {

@@ -1,6 +1,8 @@
-// Every dtype and reduction against a slow reference that works on one element at a time.
+// Every dtype and reduction, on every instruction set that this machine has, against a slow
+// reference that works on one element at a time.
 #include "kernels/reduce.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +16,10 @@
 #include "check.h"
 #include "core/status.h"
 #include "half_reference.h"
+#include "kernels/half.h"
+#include "kernels/isa.h"
+#include "kernels/streaming.h"
+#include "kernels/thread_pool.h"
 #include "reduce_reference.h"
 
 namespace {
@@ -21,7 +27,12 @@ namespace {
 using collops::DType;
 using collops::ReduceOp;
 using collops::kernels::CanReduce;
+using collops::kernels::ForceIsa;
+using collops::kernels::ForceNumThreads;
+using collops::kernels::Isa;
+using collops::kernels::kStreamingBytes;
 using collops::kernels::Reduce;
+using collops::kernels::RunnableIsas;
 using reduce_reference::Half;
 using reduce_reference::Plain;
 
@@ -66,9 +77,16 @@ struct Case {
   int alias;  // the source that is the destination too; -1: none
 };
 
-std::string Describe(const Case& c) {
+// How the same case is run once more: the result may depend on none of it.
+struct Way {
+  Isa isa;
+  int64_t whole_bytes;
+};
+
+std::string Describe(const Case& c, const Way& way) {
   return collops::Concat(collops::Name(c.dtype), " ", collops::Name(c.op), " of ", c.num_sources,
-                         " x ", c.count, ", shift ", c.shift, ", alias ", c.alias);
+                         " x ", c.count, ", shift ", c.shift, ", alias ", c.alias, ", ",
+                         Name(way.isa), ", whole ", way.whole_bytes);
 }
 
 constexpr char kPoison = 0x5b;
@@ -126,22 +144,35 @@ bool NothingElseChanged(Buffers<Element>& before, Buffers<Element>& after, const
 }
 
 template <typename Element>
-void Check(const Case& c, std::mt19937_64& random) {
-  Buffers<Element> buffers(c, random);
-  Buffers<Element> before = buffers;
-  const auto expected = Expected(buffers, c);
+void CheckOneWay(const Case& c, const Way& way, Buffers<Element> before,
+                 const std::vector<typename Element::Stored>& expected) {
+  Buffers<Element> buffers = before;
   std::vector<const void*> sources;
   for (int rank = 0; rank < c.num_sources; ++rank) sources.push_back(buffers.At(rank, 0));
   const int output = c.alias >= 0 ? c.alias : c.num_sources;
-  Reduce(buffers.At(output, 0), sources.data(), c.num_sources, c.count, c.dtype, c.op);
+  ForceIsa(way.isa);
+  Reduce(buffers.At(output, 0), sources.data(), c.num_sources, c.count, c.dtype, c.op,
+         way.whole_bytes);
   for (int i = 0; i < c.count; ++i) {
     if (reduce_reference::Same<Element>(buffers.Value(output, i), expected[static_cast<size_t>(i)]))
       continue;
-    check::Fail(__FILE__, __LINE__, collops::Concat(Describe(c), ": element ", i, " is wrong"));
+    check::Fail(__FILE__, __LINE__,
+                collops::Concat(Describe(c, way), ": element ", i, " is wrong"));
     return;
   }
   if (!NothingElseChanged(before, buffers, c, output)) {
-    check::Fail(__FILE__, __LINE__, Describe(c) + ": changed memory that is not its own");
+    check::Fail(__FILE__, __LINE__, Describe(c, way) + ": changed memory that is not its own");
+  }
+}
+
+template <typename Element>
+void Check(const Case& c, std::mt19937_64& random) {
+  Buffers<Element> buffers(c, random);
+  const auto expected = Expected(buffers, c);
+  for (const Isa isa : RunnableIsas()) {
+    for (const int64_t whole_bytes : {int64_t{0}, kStreamingBytes}) {
+      CheckOneWay<Element>(c, {isa, whole_bytes}, buffers, expected);
+    }
   }
 }
 
@@ -153,7 +184,7 @@ void CheckType(DType dtype) {
     EXPECT_EQ(CanReduce(dtype, op), reducible);
     if (!reducible) continue;
     for (const int num_sources : {1, 2, 3, 4, 7}) {
-      for (const int count : {0, 1, 7, 1023, 1024, 1025, 2500}) {
+      for (const int count : {0, 1, 7, 63, 64, 65, 255, 257, 1025}) {
         for (const int shift : {0, 1, 4}) {
           Check<Element>({dtype, op, num_sources, count, shift, -1}, random);
         }
@@ -164,13 +195,21 @@ void CheckType(DType dtype) {
   }
 }
 
+// The same on every instruction set, or the test fails.
 template <typename T>
 T ReduceOne(const std::vector<T>& terms, DType dtype, ReduceOp op) {
   std::vector<const void*> sources;
   for (const T& term : terms) sources.push_back(&term);
-  T result{};
-  Reduce(&result, sources.data(), static_cast<int>(terms.size()), 1, dtype, op);
-  return result;
+  T first{};
+  for (const Isa isa : RunnableIsas()) {
+    ForceIsa(isa);
+    T result{};
+    Reduce(&result, sources.data(), static_cast<int>(terms.size()), 1, dtype, op);
+    if (isa == Isa::kPortable) first = result;
+    const bool both_nan = result != result && first != first;
+    EXPECT_TRUE(both_nan || std::memcmp(&result, &first, sizeof(T)) == 0);
+  }
+  return first;
 }
 
 }  // namespace
@@ -259,6 +298,83 @@ TEST(SignedZerosAreOrdered) {
   }
   EXPECT_FALSE(std::signbit(ReduceOne<float>({-0.0f, 0.0f}, DType::kFloat32, ReduceOp::kMax)));
   EXPECT_TRUE(std::signbit(ReduceOne<double>({0.0, -0.0}, DType::kFloat64, ReduceOp::kMin)));
+}
+
+// Every pattern against every kind of number: widening, rounding and NaNs in all their lanes.
+void CheckAllPatterns(DType dtype, float (*widen)(uint16_t), uint16_t (*narrow)(float)) {
+  std::vector<uint16_t> all(65536);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+  for (const float number :
+       {0.0f, -0.0f, 1.0f, 0x1p-24f, -0x1.8p-14f, 0x1p-133f, 65504.0f, -3e38f}) {
+    const std::vector<uint16_t> other(all.size(), narrow(number));
+    const void* const sources[] = {all.data(), other.data()};
+    for (const Isa isa : RunnableIsas()) {
+      std::vector<uint16_t> sums(all.size(), 0x5b5b);
+      ForceIsa(isa);
+      Reduce(sums.data(), sources, 2, static_cast<int64_t>(all.size()), dtype, ReduceOp::kSum);
+      int wrong = 0;
+      for (size_t i = 0; i < all.size(); ++i) {
+        const float sum = widen(all[i]) + widen(other[i]);
+        wrong += std::isnan(sum) ? !std::isnan(widen(sums[i])) : sums[i] != narrow(sum);
+      }
+      if (wrong == 0) continue;
+      check::Fail(__FILE__, __LINE__,
+                  collops::Concat(collops::Name(dtype), " ", Name(isa), ": ", wrong,
+                                  " patterns are wrong with ", number));
+    }
+  }
+}
+
+TEST(EveryHalfIsAddedRight) {
+  using namespace collops::kernels;
+  CheckAllPatterns(DType::kFloat16, Float16ToFloat, FloatToFloat16);
+  CheckAllPatterns(DType::kBFloat16, BFloat16ToFloat, FloatToBFloat16);
+}
+
+// Sums of more than kLeastSharedBytes are shared out.
+TEST(ThreadsChangeNothing) {
+  constexpr int64_t kCount = (3 << 20) + 12345;
+  std::mt19937_64 random(7);
+  std::vector<std::vector<uint16_t>> inputs(3, std::vector<uint16_t>(kCount));
+  std::vector<const void*> sources;
+  for (auto& input : inputs) {
+    for (uint16_t& value : input) value = static_cast<uint16_t>(random());
+    sources.push_back(input.data());
+  }
+  for (const Isa isa : RunnableIsas()) {
+    ForceIsa(isa);
+    for (const int64_t whole_bytes : {int64_t{0}, kStreamingBytes}) {
+      std::vector<uint16_t> alone;
+      for (const int num_threads : {1, 2, 3}) {
+        ForceNumThreads(num_threads);
+        std::vector<uint16_t> sums(kCount + 1, 0x5b5b);
+        Reduce(sums.data(), sources.data(), 3, kCount, DType::kFloat16, ReduceOp::kSum,
+               whole_bytes);
+        EXPECT_EQ(sums.back(), 0x5b5b);
+        if (num_threads == 1) alone = sums;
+        // Which NaN a sum of two NaNs is may differ.
+        EXPECT_TRUE(std::equal(sums.begin(), sums.end(), alone.begin(),
+                               reduce_reference::Same<Half<half_reference::kFloat16>>));
+      }
+    }
+  }
+  ForceNumThreads(1);
+}
+
+// max and min give one NaN each, whatever came in: the same bits everywhere.
+TEST(NansOfMaxAndMinAreTheSameEverywhere) {
+  for (const uint32_t nan : {0x7f800001u, 0xffc12345u, 0x7fffffffu}) {
+    for (const Isa isa : RunnableIsas()) {
+      ForceIsa(isa);
+      const uint32_t one = 0x3f800000;
+      const void* const sources[] = {&one, &nan, &one};
+      uint32_t result = 0;
+      Reduce(&result, sources, 3, 1, DType::kFloat32, ReduceOp::kMax);
+      EXPECT_EQ(result, 0x7fffffffu);
+      Reduce(&result, sources, 3, 1, DType::kFloat32, ReduceOp::kMin);
+      EXPECT_EQ(result, 0xffffffffu);
+    }
+  }
 }
 
 TEST(NanWins) {

@@ -136,9 +136,9 @@ bool InChild(Body body) {
 namespace collops {
 
 const Backend* FindBackend(const std::string& name) {
-  static constexpr Backend kFake{"fake", Available, Create};
-  static constexpr Backend kOther{"other", Available, Create};
-  static constexpr Backend kAbsent{"absent", Unavailable, Create};
+  static constexpr Backend kFake{"fake", Available, Create, nullptr};
+  static constexpr Backend kOther{"other", Available, Create, nullptr};
+  static constexpr Backend kAbsent{"absent", Unavailable, Create, nullptr};
   for (const Backend* backend : {&kFake, &kOther, &kAbsent}) {
     if (name == backend->name) return backend;
   }

@@ -1,6 +1,4 @@
 // What happens on the shm backend when ranks refuse, disagree, leave, die, or never come.
-#include <sys/mman.h>
-
 #include "core/interrupt.h"
 #include "ranks.h"
 
@@ -262,6 +260,14 @@ TEST(ASecondThreadGetsAnError) {
     EXPECT_EQ(Gather(communicator).message(), "");
     if (rank == 0) second.join();
   });
+}
+
+TEST(AWindowLargerThanTheMemoryIsAnError) {
+  const auto communicator = ranks::Make(ranks::FreshJob(), 0, 1);
+  std::shared_ptr<collops::Window> window;
+  const Status status = communicator->AllocateWindow(int64_t{1} << 46, &window);
+  EXPECT_EQ(status.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
+  EXPECT_CONTAINS(status.message(), "are available");
 }
 
 TEST(AChildOfForkCannotUseOrHarmTheCommunicator) {

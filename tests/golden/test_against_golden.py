@@ -1,32 +1,75 @@
-"""Every golden case on living ranks, bit for bit: both levels, plain, window and unaligned memory.
+"""Every golden case on living ranks, bit for bit: each level, number of ranks, kind of memory, form
+of the plain level's tensors, and processes as well as threads. Each axis in full, not all products.
 
-One run_ranks per number of ranks, level and kind of memory; the ranks live through all cases.
+One run_ranks per combination; the ranks live through all cases.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import ATB_REDUCE_OPS, Case, all_cases, expected, inputs
+from collops.golden.cases import (
+    ATB_REDUCE_OPS,
+    Case,
+    all_gather_v_cases,
+    expected,
+    inputs,
+    reduce_scatter_v_cases,
+)
 from collops.golden.dtypes import differs
 
 import collops
 from collops.testing import run_ranks
 
-RANKS = (2, 3, 4)
-MEMORY = ("plain", "window", "unaligned")
 POISON = 0xA5
+CASES = {"all_gather_v": all_gather_v_cases, "reduce_scatter_v": reduce_scatter_v_cases}
+
+
+class Run(NamedTuple):
+    """What one run of all cases varies. `form` is that of the plain level's x:
+
+    whole: as the case has it; moved: its rows along the last dim, of another layout;
+    list: two tensors to gather, one block per destination to reduce.
+    """
+
+    level: str
+    ranks: int
+    memory: str = "plain"
+    form: str = "whole"
+    threads: bool = False
+
+
+RUNS = [
+    *(
+        Run(level, ranks, memory)
+        for level in ("atb", "plain")
+        for ranks in (2, 3, 4)
+        for memory in ("plain", "window", "unaligned")
+    ),
+    Run("plain", 1),
+    Run("plain", 1, "window"),
+    Run("atb", 7),
+    Run("plain", 7, "window"),
+    Run("plain", 3, form="moved"),
+    Run("plain", 3, "window", form="moved"),
+    Run("plain", 3, form="list"),
+    Run("plain", 1, form="list"),
+    *(Run("atb", 3, memory, threads=True) for memory in ("plain", "window", "unaligned")),
+    Run("atb", 7, threads=True),
+    Run("plain", 4, "window", threads=True),
+    Run("plain", 2, form="moved", threads=True),
+]
 
 
 @lru_cache
 def cases_of(operator: str, ranks: int, level: str) -> tuple[Case, ...]:
     """The cases that a level can state: ATB has three reductions, the plain level no gaps."""
-    cases = (case for case in all_cases(operator) if case.rank_size == ranks)
+    cases = CASES[operator]((ranks,))
     if level == "atb":
         return tuple(case for case in cases if case.op in ("", *ATB_REDUCE_OPS))
     return tuple(case for case in cases if is_packed(case))
@@ -72,51 +115,87 @@ def poisoned(comm: collops.Communicator, memory: str, shape: Any, dtype: Any) ->
     return out
 
 
+def moved(array: Any) -> Any:
+    """The same memory with its rows along the last dimension."""
+    return np.moveaxis(array, 0, -1)
+
+
 def as_real(array: Any, dtype: str) -> Any:
     return array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
 
 
-def run_atb(comm: collops.Communicator, case: Case, memory: str) -> Any:
-    fields: dict[str, Any] = {"hccl_comm": comm, "backend": "shm"}
+def run_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
+    fields: dict[str, Any] = {"backend": "shm", "rank": comm.rank}
+    if run.threads:
+        fields |= {"rank_size": comm.size, "comm_mode": collops.COMM_MULTI_THREAD}
+    else:
+        fields |= {"hccl_comm": comm}
     op = collops.Operation(
         collops.AllGatherVParam(**fields)
         if case.operator == "all_gather_v"
-        else collops.ReduceScatterVParam(rank=comm.rank, reduce_type=case.op, **fields)
+        else collops.ReduceScatterVParam(reduce_type=case.op, **fields)
     )
     x, *others = inputs(case)[comm.rank].values()
-    x = place(comm, memory, as_real(x, case.dtype))
-    out = poisoned(comm, memory, (case.rows[comm.rank], *x.shape[1:]), x.dtype)
+    x = place(comm, run.memory, as_real(x, case.dtype))
+    out = poisoned(comm, run.memory, (case.rows[comm.rank], *x.shape[1:]), x.dtype)
     size = op.get_workspace_size([x, *others], [out])
     op.execute([x, *others], [out], np.empty(size, np.uint8) if size else None)
     return out
 
 
-def run_plain(comm: collops.Communicator, case: Case, memory: str) -> Any:
+def run_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:
     x = as_real(inputs(case)[comm.rank]["x"], case.dtype)
     width = int(np.prod(x.shape[1:])) if is_whole(case) else 1
     own, used = case.counts[comm.rank], sum(case.counts)
     gathers = case.operator == "all_gather_v"
     if not is_whole(case):
         x = x.reshape(-1)[: own if gathers else used]
-    x = place(comm, memory, x)
+    x = place(comm, run.memory, x)
     sizes = [count // width for count in case.counts]
     shape = ((used if gathers else own) // width, *x.shape[1:])
-    out = poisoned(comm, memory, shape, x.dtype)
-    if not gathers:
-        return comm.reduce_scatterv(x, sizes, op=case.op, out=out)
-    comm.all_gatherv(x, sizes, out=out)
-    exchanged = comm.all_gatherv(x)
-    assert exchanged.tobytes() == out.tobytes(), "without sizes the result differs"
+    out = poisoned(comm, run.memory, shape, x.dtype)
+    if gathers:
+        gather(comm, x, sizes, out, run)
+    else:
+        reduce(comm, x, sizes, case.op, out, run)
     return out
 
 
-def all_outputs(rank: int, operator: str, ranks: int, level: str, memory: str) -> list[Any]:
+def gather(comm: collops.Communicator, x: Any, sizes: list[int], out: Any, run: Run) -> None:
+    if run.form == "moved":
+        comm.all_gatherv(moved(x), sizes, dim=-1, out=moved(out))
+        exchanged = np.moveaxis(comm.all_gatherv(moved(x), dim=-1), -1, 0)
+    elif run.form == "list":
+        bits = x.reshape(len(x), int(np.prod(x.shape[1:]))).view(np.uint8)
+        second = np.full((len(out), bits.shape[1]), POISON, np.uint8)
+        comm.all_gatherv([x, bits], sizes, out=[out, second])
+        assert second.tobytes() == out.tobytes(), "the list's tensors differ"
+        exchanged = comm.all_gatherv((bits, x))[1]
+    else:
+        comm.all_gatherv(x, sizes, out=out)
+        exchanged = comm.all_gatherv(x)
+    assert exchanged.tobytes() == out.tobytes(), "without sizes the result differs"
+
+
+def reduce(
+    comm: collops.Communicator, x: Any, sizes: list[int], op: str, out: Any, run: Run
+) -> None:
+    if run.form == "moved":
+        comm.reduce_scatterv(moved(x), sizes, dim=-1, op=op, out=moved(out))
+    elif run.form == "list":
+        blocks = np.split(x, np.cumsum(sizes)[:-1])
+        comm.reduce_scatterv(blocks, op=op, out=out)
+    else:
+        comm.reduce_scatterv(x, sizes, op=op, out=out)
+
+
+def all_outputs(rank: int, operator: str, run: Run) -> list[Any]:
     """This rank's output of every case, as plain numpy can hold it."""
     comm = collops.init()
-    run = run_atb if level == "atb" else run_plain
+    execute = run_atb if run.level == "atb" else run_plain
     outputs = []
-    for case in cases_of(operator, ranks, level):
-        out = np.array(run(comm, case, memory))
+    for case in cases_of(operator, run.ranks, run.level):
+        out = np.array(execute(comm, case, run))
         outputs.append(out.view(np.uint16) if case.dtype == "bfloat16" else out)
     return outputs
 
@@ -139,18 +218,16 @@ def problem_of(case: Case, level: str, rank: int, got: Any) -> str | None:
     )
 
 
-@pytest.mark.parametrize("memory", MEMORY)
-@pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("level", ["atb", "plain"])
-@pytest.mark.parametrize("operator", ["all_gather_v", "reduce_scatter_v"])
-def test_every_case_bit_for_bit(operator: str, level: str, ranks: int, memory: str) -> None:
-    cases = cases_of(operator, ranks, level)
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(map(str, run)))
+@pytest.mark.parametrize("operator", CASES)
+def test_every_case_bit_for_bit(operator: str, run: Run) -> None:
+    cases = cases_of(operator, run.ranks, run.level)
     assert len(cases) > 20
-    outputs = run_ranks(all_outputs, ranks, operator, ranks, level, memory)
+    outputs = run_ranks(all_outputs, run.ranks, operator, run, threads=run.threads)
     problems = [
-        problem_of(case, level, rank, outputs[rank][number])
+        problem_of(case, run.level, rank, outputs[rank][number])
         for number, case in enumerate(cases)
-        for rank in range(ranks)
+        for rank in range(run.ranks)
     ]
     found = [problem for problem in problems if problem]
     assert not found, "\n".join(found[:20])

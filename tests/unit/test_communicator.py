@@ -103,7 +103,7 @@ def test_types_of_ml_dtypes_travel(dtype: Any) -> None:
         comm = collops.init()
         gathered = comm.all_gatherv(data(rank, (2, 3), dtype))
         want = np.concatenate([data(r, (2, 3), dtype) for r in range(2)])
-        return gathered.dtype == want.dtype and gathered.tobytes() == want.tobytes()
+        return bool(gathered.dtype == want.dtype and gathered.tobytes() == want.tobytes())
 
     assert run_ranks(work, 2) == [True, True]
 
@@ -218,6 +218,14 @@ def test_a_window_needs_a_size_and_a_type(shape: Any, dtype: Any, message: str) 
             comm.empty(shape, dtype)
         assert caught.value.message.startswith("empty: ")
         assert message in caught.value.message
+
+
+def test_a_window_larger_than_memory() -> None:
+    with collops.init(0, 1) as comm:
+        with pytest.raises(collops.Error, match="cannot allocate") as caught:
+            comm.empty(2**50, np.uint8)
+        assert caught.value.code == 27
+        assert len(comm.empty(3, np.uint8)) == 3
 
 
 def test_repr_and_handle() -> None:

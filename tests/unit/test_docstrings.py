@@ -8,9 +8,10 @@ import inspect
 import pkgutil
 from types import ModuleType
 
-import collops
 import collops.golden
 import pytest
+
+import collops
 
 
 def modules_of(package: ModuleType) -> list[str]:

@@ -30,9 +30,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def layer_of(path: str) -> int | None:
-    """The layer of a file of the repository, by its folder."""
-    for number, folder in enumerate(LAYERS):
-        if path.startswith(folder + "/"):
+    """The layer of a file of the repository."""
+    for number, layer in enumerate(LAYERS):
+        if path.startswith(layer + "/"):
             return number
     return None
 

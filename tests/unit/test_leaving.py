@@ -132,4 +132,6 @@ def test_a_child_of_multiprocessing_says_its_last_error(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, path, method], capture_output=True, text=True, timeout=60, check=False
         )
-        assert "ValueError: the last words" in done.stdout, done.stderr
+        # From Python 3.13 on, multiprocessing has forgotten the error when it lets us leave.
+        words = "its process ended" if sys.version_info >= (3, 13) else "the last words"
+        assert f"has left: {words}" in done.stdout.replace("ValueError: ", ""), done.stderr

@@ -6,6 +6,7 @@ The communicator refuses calls from then on, and a new one can be made in the sa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ def scatter(x: Any, sizes: Any = None, op: str = "sum") -> Call:
     return lambda comm, domain: comm.reduce_scatterv(x, sizes, op=op)
 
 
+def gather_of(*args: Any, **kwargs: Any) -> Call:
+    return lambda comm, domain: comm.all_gatherv(*args, **kwargs)
+
+
 def atb_gather(counts: list[int], displs: list[int], root: int = 0) -> Call:
     def run(comm: collops.Communicator, domain: str) -> Any:
         op = collops.Operation(
@@ -41,7 +46,7 @@ def atb_gather(counts: list[int], displs: list[int], root: int = 0) -> Call:
 def atb_scatter(counts: list[int], displs: list[int], reduce_type: str = "sum") -> Call:
     def run(comm: collops.Communicator, domain: str) -> Any:
         param = collops.ReduceScatterVParam(
-            rank=comm.rank, rank_size=3, reduce_type=reduce_type, backend="shm", comm_domain=domain
+            rank=comm.rank, hccl_comm=comm, reduce_type=reduce_type, backend="shm"
         )
         every = np.array(counts)
         own = every[comm.rank : comm.rank + 1]
@@ -94,6 +99,71 @@ CASES: dict[str, tuple[Call, Call, list[str]]] = {
         gather(X.astype("S4"), None),
         ["dtype", "another type"],
     ),
+    "dim of gather": (
+        gather_of(X[:2], [2, 2, 2], dim=1),
+        gather_of(X[:2], [2, 2, 2]),
+        ["dim is", "0", "1"],
+    ),
+    "dim of scatter": (
+        lambda comm, domain: comm.reduce_scatterv(X[:2], [1, 1, 0], dim=1),
+        lambda comm, domain: comm.reduce_scatterv(X[:2], [1, 1, 0]),
+        ["dim is", "0", "1"],
+    ),
+    "exchanged dim": (
+        gather_of(X, dim=1),
+        gather_of(X),
+        ["dim is", "0", "1"],
+    ),
+    "exchanged shape of dim 1": (
+        gather_of(X, dim=1),
+        gather_of(X[:5], dim=1),
+        ["shape without dim 1", "[6]", "[5]"],
+    ),
+    "length of lists": (
+        gather_of([X, X], [6, 6, 6]),
+        gather_of([X, X, X], [6, 6, 6]),
+        ["number of tensors", "3", "2"],
+    ),
+    "length of exchanged lists": (
+        gather_of([X, X]),
+        gather_of(X),
+        ["number of tensors", "1", "2"],
+    ),
+    "dtype in a list": (
+        gather_of([X, X.astype("i4")], [6, 6, 6]),
+        gather_of([X, X], [6, 6, 6]),
+        ["dtype", "int32", "float32"],
+    ),
+    "exchanged dtype in a list": (
+        gather_of([X, X.astype("i4")]),
+        gather_of([X, X]),
+        ["x[1]'s dtype", "int32", "float32"],
+    ),
+    "exchanged shape in a list": (
+        gather_of([X, X[:, :1]]),
+        gather_of([X, X]),
+        ["x[1]'s shape after dim 0", "[1]", "[2]"],
+    ),
+    "unnamed types of one size": (
+        gather_of(X.astype("S3"), [6, 6, 6]),
+        gather_of(X.astype("V3"), [6, 6, 6]),
+        ["dtype", "|S3", "|V3"],
+    ),
+    "bytes and an unnamed type": (
+        gather_of(X.astype("S1"), [6, 6, 6]),
+        gather_of(X.astype("u1"), [6, 6, 6]),
+        ["dtype", "|S1", "uint8"],
+    ),
+    "structures with other fields": (
+        gather_of(np.zeros(2, [("a_field_of", "i4"), ("another", "f4")]), [2, 2, 2]),
+        gather_of(np.zeros(2, [("a_field_of", "f4"), ("another", "i4")]), [2, 2, 2]),
+        ["dtype", "[('a_field_o.. "],
+    ),
+    "split": (
+        lambda comm, domain: comm.split(0),
+        scatter(X),
+        ["operator", "Split", "ReduceScatterV"],
+    ),
     "rankRoot": (
         atb_gather([2, 4, 6], [0, 2, 6], 1),
         atb_gather([2, 4, 6], [0, 2, 6]),
@@ -140,17 +210,16 @@ def all_cases(rank: int) -> dict[str, Any]:
     results = {}
     for case, (odd, even, _) in CASES.items():
         comm = collops.init(comm_domain=case, timeout_s=20)
-        run = odd if rank == 2 else even
-        first = outcome(lambda c=comm, f=run, d=case: f(c, d))
+        first = outcome(partial(odd if rank == 2 else even, comm, case))
         later = outcome(comm.barrier)
         again = collops.init(comm_domain=case, timeout_s=20)
         results[case] = first, later, again.all_gatherv(np.array([rank])).tolist()
     return results
 
 
-@pytest.fixture(scope="module")
-def results() -> list[dict[str, Any]]:
-    return run_ranks(all_cases, 3)
+@pytest.fixture(scope="module", params=[False, True], ids=["processes", "threads"])
+def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return run_ranks(all_cases, 3, threads=request.param)
 
 
 @pytest.mark.parametrize("case", CASES)

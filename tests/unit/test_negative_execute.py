@@ -6,6 +6,7 @@ Each case runs on two living ranks: rank 1 has the fault, and the call after it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,8 @@ CASES: list[tuple[str, Callable[[Call], Any], int, str]] = [
     ("strided counts", use(2, lambda x: x.repeat(2)[::2]), 14, "is not contiguous"),
     ("byte order", use(0, lambda x: x.astype(">f4")), 14, "this machine's byte order"),
     ("no address", use(0, lambda x: collops.TensorDesc(x.shape, x.dtype)), 14, "has no address"),
-    ("no tensor", use(0, lambda x: x.tolist()), 1, "input 0 (x): a numpy array or a torch tensor"),
-    ("no output", use(-1, lambda x: None), 1, "output 0: a numpy array or a torch tensor"),
+    ("no tensor", use(0, lambda x: x.tolist()), 1, "input 0 (x): a numpy array, a torch tensor or"),
+    ("no output", use(-1, lambda x: None), 1, "output 0: a numpy array, a torch tensor or"),
     ("workspace", lambda call: call.execute(workspace=[1]), 1, "workspace: a numpy array"),
     (
         "strided workspace",
@@ -124,7 +125,7 @@ def all_cases(rank: int, name: str) -> dict[str, list[tuple[int, str, Any]]]:
     results = {}
     for case, run, _, _ in CASES:
         faulty = Call(name, rank)
-        wrong = outcome(lambda c=faulty, f=run: f(c) if rank == 1 else c.execute())
+        wrong = outcome(partial(run if rank == 1 else Call.execute, faulty))
         results[case] = [
             wrong,
             outcome(Call(name, rank).execute),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,38 @@ def out(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
 
 # The fault on rank 1, its code, and a part of the message. "sizes" says whether rank 0 gives them.
 GATHERS: list[tuple[str, Callable[[Comm], Any], int, str]] = [
-    ("a list", gather([1, 2], [3, 3]), 1, "x must be a numpy array or a torch tensor, got a list"),
-    ("a number", gather(3, [3, 3]), 1, "got a int"),
+    ("numbers", gather([1, 2], [3, 3]), 1, "x[0] must be a numpy array, a torch tensor or an obj"),
+    ("a number", gather(3, [3, 3]), 1, "or an object with __dlpack__, got a int"),
+    ("a class", gather(np.ndarray, [3, 3]), 1, "or an object with __dlpack__, got a type"),
     ("0 dims", gather(np.array(3.0), [3, 3]), 16, "x has 0 dims, it needs at least 1"),
-    ("dim", gather(X, [3, 3], 1), 103, "dim must be 0, got 1: move that dimension to the front"),
+    ("dim", gather(X, [3, 3], 2), 1, "dim must be from -2 to 1 for the 2 dims of x, got 2"),
+    ("low dim", gather(X, [3, 3], -3), 1, "dim must be from -2 to 1 for the 2 dims of x, got -3"),
+    ("no dim", gather(X, [3, 3], None), 1, "dim must be a whole number, got None"),
+    ("rows of dim", gather(X, [3, 3], 1), 1, "sizes[1] is 3, but x has 2 rows along dim 1 on"),
+    ("no tensors", gather([], [3, 3]), 1, "x is an empty list: pass at least one tensor"),
+    ("list of 0 dims", gather([X, np.array(3.0)], [3, 3]), 16, "x[1] has 0 dims, it needs"),
+    ("list of other rows", gather([X, X[:2]], [3, 3]), 1, "x[1] has 2 rows along dim 0, but x[0]"),
+    ("list without outs", gather([X, X], [3, 3], out=out((6, 2))), 1, "out must be a list of 2 te"),
+    (
+        "list of too few outs",
+        gather([X, X], [3, 3], out=[None]),
+        1,
+        "list of 2 tensors as x, got 1",
+    ),
+    (
+        "list out shape",
+        gather([X, X], [3, 3], out=[None, out((5, 2))]),
+        8,
+        "out[1] must have shape",
+    ),
+    ("list of strided", gather([X, X.repeat(2, 0)[::2]], [3, 3]), 14, "(tensor 1 of the list)"),
+    (
+        "read-only out of dim",
+        gather(X, [2, 2], 1, out=read_only((3, 4))),
+        14,
+        "out is read-only: pass a writable one",
+    ),
+    ("out dtype of dim", gather(X, [2, 2], 1, out=out((3, 4), "f8")), 13, "out must be float32 as"),
     ("short sizes", gather(X, [3]), 1, "sizes has 1 entries, there are 2 ranks"),
     ("long sizes", gather(X, [3, 3, 0]), 1, "sizes has 3 entries, there are 2 ranks"),
     ("negative size", gather(X, [-1, 3]), 1, "sizes[0] must be >= 0, got -1"),
@@ -77,17 +106,26 @@ GATHERS: list[tuple[str, Callable[[Comm], Any], int, str]] = [
     ("bytes strided", gather(np.zeros((2, 3), "S3").T, [3, 3]), 14, "x is not contiguous"),
 ]
 EXCHANGES: list[tuple[str, Callable[[Comm], Any], int, str]] = [
-    ("a list", gather([1, 2]), 1, "x must be a numpy array or a torch tensor, got a list"),
+    ("numbers", gather([1, 2]), 1, "x[0] must be a numpy array, a torch tensor or an object with"),
     ("0 dims", gather(np.array(3.0)), 16, "x has 0 dims"),
-    ("dim", gather(X, dim=-1), 103, "dim must be 0, got -1"),
+    ("dim", gather(X, dim=2), 1, "dim must be from -2 to 1 for the 2 dims of x, got 2"),
+    ("list of other rows", gather([X, X[:2]]), 1, "x[1] has 2 rows along dim 0, but x[0] has 3"),
     ("out shape", gather(X, out=out((6, 3))), 8, "out must have shape [6, 2], got [6, 3]"),
     ("x strided", gather(X.repeat(2, 0)[::2]), 14, "x is not contiguous"),
     ("x byte order", gather(X.astype(">f4")), 14, "byte order"),
 ]
 SCATTERS: list[tuple[str, Callable[[Comm], Any], int, str]] = [
-    ("a list", scatter([1, 2]), 1, "reduce_scatterv: x must be a numpy array"),
+    ("numbers", scatter([1, 2]), 1, "reduce_scatterv: x[0] must be a numpy array"),
+    ("a number", scatter(2), 1, "reduce_scatterv: x must be a numpy array"),
     ("0 dims", scatter(np.array(3.0)), 16, "x has 0 dims"),
-    ("dim", scatter(X, dim=1), 103, "dim must be 0, got 1"),
+    ("dim", scatter(X, dim=-3), 1, "dim must be from -2 to 1 for the 2 dims of x, got -3"),
+    ("sizes of dim", scatter(X, [2, 1], 1), 1, "sizes make 3 rows, but x has 2 along dim 1"),
+    ("out shape of dim", scatter(X, dim=1, out=out((3, 2))), 8, "out must have shape [3, 1], got"),
+    ("one block", scatter([X]), 1, "x has 1 blocks, there are 2 ranks"),
+    ("dtype of a block", scatter([X, X.astype("f8")]), 13, "x[1] must be numpy's float32 as x[0]"),
+    ("shape of a block", scatter([X, X[:, :1]]), 8, "blocks may differ in dim 0 alone"),
+    ("dims of a block", scatter([X, X[0]]), 8, "x[1] has shape [2], x[0] [3, 2]"),
+    ("sizes of blocks", scatter([X, X], [3, 4]), 1, "sizes [3, 4] are not the blocks' [3, 3]"),
     ("op", scatter(X, op="mean"), 1, "op must be one of ['sum', 'prod', 'max', 'min', 'avg']"),
     ("op type", scatter(X, op=3), 1, "got 3"),
     ("sizes", scatter(X, [2, 2]), 1, "sizes make 4 rows, but x has 3"),
@@ -131,14 +169,14 @@ def all_cases(rank: int) -> dict[str, list[tuple[int, str, Any]]]:
     comm = collops.init()
     results = {}
     for name, kind, run, _, _ in CASES:
-        wrong = outcome(lambda f=run, k=kind: (f if rank == 1 else RIGHT[k])(comm))
+        wrong = outcome(partial(run if rank == 1 else RIGHT[kind], comm))
         results[name] = [wrong, outcome(lambda: comm.all_gatherv(np.array([rank])))]
     return results
 
 
-@pytest.fixture(scope="module")
-def results() -> list[dict[str, list[tuple[int, str, Any]]]]:
-    return run_ranks(all_cases, 2)
+@pytest.fixture(scope="module", params=[False, True], ids=["processes", "threads"])
+def results(request: pytest.FixtureRequest) -> list[dict[str, list[tuple[int, str, Any]]]]:
+    return run_ranks(all_cases, 2, threads=request.param)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import collops
 import environment
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE_HERE = [".git", ".venv", "build", "dist", "out", "__pycache__", ".*_cache", "*.egg-info"]
@@ -120,6 +121,7 @@ def test_the_wheel_runs_in_an_empty_venv(wheel: Path, offline: list[str], tmp_pa
     packages = {line.partition("=")[0] for line in listed.splitlines()}
     assert packages - {"pip", "setuptools"} == {"collops", "numpy"}
     run(python, "-m", "collops.demo", cwd=tmp_path)
+    run(python.with_name("collops"), "--help", cwd=tmp_path)
 
 
 @pytest.mark.slow

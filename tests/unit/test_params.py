@@ -176,7 +176,7 @@ def test_json_takes_zero_rsv(struct: type[Any]) -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     param = collops.ReduceScatterVParam(
-        rank_size=np.int64(4),  # type: ignore[arg-type]
+        rank_size=np.int64(4),
         send_counts=np.array([1, 2]),  # type: ignore[arg-type]
     )
     assert json.loads(param.to_json())["sendCounts"] == [1, 2]

@@ -63,8 +63,8 @@ def test_a_sparse_tensor_has_no_memory_to_read() -> None:
 
 
 def test_descriptions_take_torch_types() -> None:
-    assert collops.TensorDesc((2,), torch.bfloat16).dtype == "bfloat16"  # type: ignore[arg-type]
-    assert collops.TensorDesc((2,), torch.float32).dtype == "float32"  # type: ignore[arg-type]
+    assert collops.TensorDesc((2,), torch.bfloat16).dtype == "bfloat16"
+    assert collops.TensorDesc((2,), torch.float32).dtype == "float32"
 
 
 def test_results_are_torch_and_lie_in_out() -> None:

@@ -24,14 +24,20 @@ Status CreateNothing(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
   return FindBackend(spec.backend)->available();
 }
 
+int64_t NoSharedBytes(int) {
+  return 0;
+}
+
 }  // namespace
 
 const std::vector<Backend>& BackendTable() {
   // Never destroyed: it is still read while static objects go.
   static const std::vector<Backend>* const table = new std::vector<Backend>{
-      {"shm", shm::Available, shm::Create},   {"hccl", HcclAvailable, CreateNothing},
-      {"nccl", NcclAvailable, CreateNothing}, {"cuda", CudaAvailable, CreateNothing},
-      {"ucx", UcxAvailable, CreateNothing},
+      {"shm", shm::Available, shm::Create, shm::SegmentBytes},
+      {"hccl", HcclAvailable, CreateNothing, NoSharedBytes},
+      {"nccl", NcclAvailable, CreateNothing, NoSharedBytes},
+      {"cuda", CudaAvailable, CreateNothing, NoSharedBytes},
+      {"ucx", UcxAvailable, CreateNothing, NoSharedBytes},
   };
   return *table;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@ struct Backend {
   const char* name;
   Status (*available)();  // Ok, or ERROR_UNSUPPORTED with the reason
   Status (*create)(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+  // Host memory that a communicator of that many ranks shares, windows not counted.
+  int64_t (*shared_bytes)(int rank_size);
 };
 
 const std::vector<Backend>& BackendTable();

@@ -58,9 +58,13 @@ def _report(result: Any, error: BaseException | None, where: str) -> bytes:
             return pickle.dumps((result, None, ""))
         except Exception as problem:
             error = TypeError(f"the result of a rank must pickle: {problem}")
+    return pickle.dumps((None, portable(error), where))
+
+
+def portable(error: BaseException) -> BaseException:
+    """The exception, or one that says the same where it cannot pass to another process."""
     try:
-        report = pickle.dumps((None, error, where))
-        pickle.loads(report)  # an exception may pickle and still not be made again
+        pickle.loads(pickle.dumps(error))  # it may pickle and still not be made again
     except Exception:
-        return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), where))
-    return report
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

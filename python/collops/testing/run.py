@@ -10,14 +10,16 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from collops.testing.child import run_child
+from collops.testing.errors import RankErrors
 from collops.testing.interrupts import interrupts_deferred
-from collops.testing.ranks import Rank, collect, end_all
+from collops.testing.processes import GRACE_S, Rank, collect, end_all, forget_all
+from collops.testing.threads import run_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 # While one rank is started, no other process may be forked: it would keep a copy of the rank's
-# pipes, and their end would never be seen.
+# pipes, and their end would never be seen. Nor may one be forgotten: start() looks at them all.
 _starting = threading.Lock()
 
 
@@ -37,11 +39,15 @@ def run_ranks(
     timeout: float = 60.0,
     start_method: str | None = None,
     env: Mapping[str, str] | None = None,
+    threads: bool = False,
 ) -> list[Any]:
     """Calls ``fn(rank, *args)`` in `n` processes and returns their results in rank order.
 
     In each process collops.init() knows its place without arguments. The ranks are a job of their
     own: two runs never meet, one after another or at once.
+
+    With `threads`, the ranks are threads of one new process. collops.init() gives each of them a
+    communicator of COMM_MULTI_THREAD; structs need that as `comm_mode`, and their `rank`.
 
     Args:
         fn: what each rank runs; with start_method "spawn" it must be importable.
@@ -50,6 +56,7 @@ def run_ranks(
         timeout: seconds until all ranks must have returned.
         start_method: ``"fork"`` (default), ``"spawn"`` or ``"forkserver"``.
         env: variables to set in every rank's environment.
+        threads: whether the ranks are threads of one process.
 
     Returns:
         The results, which must pickle; result r is rank r's.
@@ -66,6 +73,8 @@ def run_ranks(
     """
     if n < 1:
         raise ValueError(f"run_ranks: n must be at least 1, got {n}")
+    if threads:
+        return _run_as_threads(fn, n, args, timeout, start_method, env)
     environment = {
         "COLLOPS_JOB_ID": f"run_ranks-{secrets.token_hex(16)}",
         "COLLOPS_RANK_SIZE": str(n),
@@ -81,6 +90,27 @@ def run_ranks(
     finally:
         with interrupts_deferred():
             end_all(ranks)
+            with _starting:
+                forget_all(ranks)
+
+
+def _run_as_threads(
+    fn: Callable[..., Any],
+    n: int,
+    args: tuple[Any, ...],
+    timeout: float,
+    start_method: str | None,
+    env: Mapping[str, str] | None,
+) -> list[Any]:
+    """The ranks in a process of their own: it can be ended, and what it changes ends with it."""
+    limits = {"timeout": timeout + GRACE_S, "start_method": start_method, "env": env}
+    try:
+        [results] = run_ranks(run_threads, 1, fn, n, args, timeout, **limits)
+    except RankErrors as error:
+        if isinstance(error.errors[0], RankErrors):
+            raise error.errors[0] from None
+        raise
+    return list(results)
 
 
 def _start(

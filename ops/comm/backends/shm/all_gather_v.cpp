@@ -1,5 +1,6 @@
 #include "comm/backends/shm/all_gather_v.h"
 
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -12,10 +13,19 @@ namespace {
 // One call's numbers in bytes.
 class Blocks {
  public:
-  explicit Blocks(const AllGatherVCall& call) : call_(call), element_bytes_(SizeOf(call.dtype)) {}
+  Blocks(const AllGatherVCall& call, int size)
+      : call_(call),
+        element_bytes_(SizeOf(call.dtype)),
+        all_bytes_(std::accumulate(call.recv_counts, call.recv_counts + size, int64_t{0}) *
+                   element_bytes_) {}
 
   int64_t bytes(int rank) const { return call_.recv_counts[rank] * element_bytes_; }
   std::byte* output(int rank) const { return At(call_.rdispls[rank]); }
+
+  // Puts bytes of a rank's block, from `begin` on, where they belong.
+  void Fill(int rank, int64_t begin, const void* source, int64_t num_bytes) const {
+    kernels::Copy(output(rank) + begin, source, num_bytes, all_bytes_);
+  }
 
   void ZeroGaps() const {
     for (int64_t i = 0; i < call_.num_gaps; ++i) {
@@ -31,6 +41,7 @@ class Blocks {
 
   const AllGatherVCall& call_;
   int64_t element_bytes_;
+  int64_t all_bytes_;
 };
 
 // Own chunks go out as soon as there is room, the peers' come in as they arrive; neither is ever
@@ -50,8 +61,7 @@ Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
     if (*writer && (*writer)->CanWrite()) (*writer)->WriteChunk();
     for (StageReader& reader : *readers) {
       if (!reader.CanRead()) continue;
-      kernels::Copy(blocks.output(reader.writer()) + reader.begin(), reader.Chunk(),
-                    reader.end() - reader.begin());
+      blocks.Fill(reader.writer(), reader.begin(), reader.Chunk(), reader.end() - reader.begin());
       reader.Release();
     }
   }
@@ -64,9 +74,9 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout
   Endpoint& endpoint = exchange->endpoint();
   const int rank = endpoint.rank();
   const int size = endpoint.size();
-  const Blocks blocks(call);
+  const Blocks blocks(call, size);
   const CallInfo info{call.kind,  call.dtype,       ReduceOp::kSum, call.root,
-                      Shape(),    call.recv_counts, call.rdispls};
+                      Shape(),    call.recv_counts, call.rdispls,   call.label};
   const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
   RETURN_IF_ERROR(exchange->Begin(info, input, timeout_s));
 
@@ -78,7 +88,7 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout
   blocks.ZeroGaps();
   // Own block first: the peers' lines are still on their way.
   if (input.bytes > 0 && call.x != blocks.output(rank)) {
-    kernels::Copy(blocks.output(rank), call.x, input.bytes);
+    blocks.Fill(rank, 0, call.x, input.bytes);
   }
   std::vector<StageReader> readers;
   for (int i = 1; i < size; ++i) {
@@ -86,7 +96,7 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout
     const std::byte* data = nullptr;
     RETURN_IF_ERROR(exchange->PeerInput(peer, blocks.bytes(peer), &data));
     if (data != nullptr) {
-      kernels::Copy(blocks.output(peer), data, blocks.bytes(peer));
+      blocks.Fill(peer, 0, data, blocks.bytes(peer));
     } else {
       readers.emplace_back(&endpoint, StageShape::OneLane(), 0, peer, blocks.bytes(peer));
     }

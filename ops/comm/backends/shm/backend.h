@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -9,5 +10,8 @@ namespace collops::shm {
 // The row of the backend table: CPU tensors between the ranks of one host, over shared memory.
 Status Available();
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+
+// Shared memory that a communicator of that many ranks takes, windows not counted.
+int64_t SegmentBytes(int rank_size);
 
 }  // namespace collops::shm

@@ -8,6 +8,7 @@
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/shm/reduce_scatter_v.h"
 #include "kernels/reduce.h"
+#include "kernels/thread_pool.h"
 
 namespace collops::shm {
 
@@ -28,9 +29,9 @@ ShmCommunicator::~ShmCommunicator() {
   }
 }
 
-Status ShmCommunicator::Supports(CallKind, DType dtype, ReduceOp op) const {
-  (void)dtype;
-  (void)op;
+Status ShmCommunicator::Supports(CallKind kind, DType dtype, ReduceOp op) const {
+  CHECK_ARG(kind != CallKind::kReduceScatterV || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
+            "backend shm: there is no ", Name(op), " of ", Name(dtype));
   return Ok();
 }
 
@@ -133,17 +134,20 @@ void ShmCommunicator::Close(const std::string& reason) {
   if (Inherited()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failed_.exchange(true, std::memory_order_acq_rel)) {
-    failure_ = Error(ERROR_ABORTED, "rank ", rank(), " closed it");
+    failure_ = Error(ERROR_ABORTED, "rank ", rank(), " closed it: ", reason);
   }
   meeting_->Cancel(Error(ERROR_PEER_LOST, reason));
   if (connection_ != nullptr) connection_->endpoint.PublishLeft(reason);
 }
+
+int64_t SegmentBytes(int rank_size) { return Layout::Bytes(rank_size); }
 
 Status Available() { return Ok(); }
 
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
   CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend shm: at most ", kMaxRanks,
             " ranks, got rankSize ", spec.rank_size);
+  RETURN_IF_ERROR(kernels::SetDefaultShare(spec.rank_size));
   // Threads meet inside their process whatever the launcher says, and in no other one.
   static const auto token = std::to_string(std::random_device()());
   JobIdentity job = {Concat("threads/", getpid(), "/", token), "COMM_MULTI_THREAD"};

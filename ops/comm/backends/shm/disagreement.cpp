@@ -1,5 +1,7 @@
 #include "comm/backends/shm/disagreement.h"
 
+#include <cstring>
+
 namespace collops::shm {
 namespace {
 
@@ -11,6 +13,20 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
 template <typename Enum>
 uint64_t Number(Enum value) {
   return static_cast<uint64_t>(static_cast<int64_t>(value));
+}
+
+// A peer's text may not end.
+std::string TypeName(const CallLabel& label, DType dtype) {
+  const std::string name(label.type, strnlen(label.type, sizeof(label.type)));
+  return name.empty() ? Name(dtype) : name;
+}
+
+uint64_t Mix(uint64_t hash, const CallLabel& label) {
+  uint64_t words[sizeof(CallLabel) / sizeof(uint64_t)];
+  static_assert(sizeof(words) == sizeof(label));
+  std::memcpy(words, &label, sizeof(words));
+  for (const uint64_t word : words) hash = Mix(hash, word);
+  return hash;
 }
 
 // The struct fields' and tensors' names for counts and displacements.
@@ -26,7 +42,7 @@ const char* DisplsName(CallKind kind) {
 uint64_t Signature(const CallInfo& info, int rank_size) {
   uint64_t hash = Mix(Number(info.kind), Number(info.dtype));
   hash = Mix(hash, Number(info.op));
-  hash = Mix(hash, Number(info.root));
+  hash = Mix(Mix(hash, Number(info.root)), info.label);
   hash = Mix(hash, Number(info.x_shape.num_dims));
   for (int i = 0; i < info.x_shape.num_dims; ++i) hash = Mix(hash, Number(info.x_shape[i]));
   for (int r = 0; info.counts != nullptr && r < rank_size; ++r) {
@@ -46,9 +62,15 @@ Status DescribeDisagreement(const Endpoint& endpoint, const CallInfo& info, uint
                  endpoint.pid(rank), ")");
   };
   if (other.kind != info.kind) return differ("the operator", Name(info.kind), Name(other.kind));
-  if (other.dtype != info.dtype) return differ("dtype", Name(info.dtype), Name(other.dtype));
+  const std::string mine = TypeName(info.label, info.dtype);
+  const std::string theirs = TypeName(other.label, other.dtype);
+  if (theirs != mine) return differ("dtype", mine, theirs);
   if (other.op != info.op) return differ("reduceType", Name(info.op), Name(other.op));
   if (other.root != info.root) return differ("rankRoot", info.root, other.root);
+  if (other.label.num_tensors != info.label.num_tensors) {
+    return differ("the number of tensors", info.label.num_tensors, other.label.num_tensors);
+  }
+  if (other.label.dim != info.label.dim) return differ("dim", info.label.dim, other.label.dim);
   if (other.x_shape != info.x_shape) {
     return differ("x's shape", ToString(info.x_shape), ToString(other.x_shape));
   }

@@ -17,6 +17,7 @@ struct CallInfo {
   Shape x_shape;                    // left empty where the ranks' shapes may differ
   const int64_t* counts = nullptr;  // rank_size, or null
   const int64_t* displs = nullptr;  // rank_size, or null
+  CallLabel label;
 };
 
 // A number that differs, but for accidents, when anything in `info` does.

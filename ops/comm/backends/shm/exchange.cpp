@@ -73,6 +73,7 @@ void Exchange::Announce(const CallInfo& info, uint64_t signature, Announcement* 
   mine->op = info.op;
   mine->root = info.root;
   mine->x_shape = info.x_shape;
+  mine->label = info.label;
   mine->signature = signature;
   mine->refusal = NO_ERROR;
   if (info.counts != nullptr) {

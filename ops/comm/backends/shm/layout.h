@@ -56,6 +56,7 @@ struct alignas(kLineBytes) Announcement {
   uint32_t window_id;
   int32_t refusal;  // an ErrorCode: this rank takes part with a refusal; reason in the detail
   Shape x_shape;
+  CallLabel label;
 };
 
 // A counter of chunks from one rank to another, never reset.

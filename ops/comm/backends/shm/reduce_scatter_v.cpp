@@ -92,17 +92,18 @@ bool Reduction::CanReduce() const {
          std::all_of(readers_.begin(), readers_.end(), [](const auto& r) { return r.CanRead(); });
 }
 
-// Reduces the next chunk of every source at once.
+// Reduces the next chunk of every source at once; all of them where nothing goes through a stage.
 void Reduction::ReduceChunk() {
-  const int64_t bytes =
-      std::min(shape_.chunk_bytes, SliceBytes(endpoint_.rank()) - reduced_bytes_);
+  const int64_t left_bytes = SliceBytes(endpoint_.rank()) - reduced_bytes_;
+  const bool staged = !readers_.empty() || !writers_.empty();
+  const int64_t bytes = staged ? std::min(shape_.chunk_bytes, left_bytes) : left_bytes;
   chunk_sources_.clear();
   auto reader = readers_.begin();
   for (const std::byte* source : sources_) {
     chunk_sources_.push_back(source != nullptr ? source + reduced_bytes_ : (reader++)->Chunk());
   }
   kernels::Reduce(static_cast<std::byte*>(call_.output) + reduced_bytes_, chunk_sources_.data(),
-                  size_, bytes / element_bytes_, call_.dtype, call_.op);
+                  size_, bytes / element_bytes_, call_.dtype, call_.op, PeersInput().bytes);
   for (StageReader& used : readers_) used.Release();
   reduced_bytes_ += bytes;
 }
@@ -133,7 +134,7 @@ Status Reduction::Run() {
 Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call, double timeout_s) {
   Reduction reduction(exchange, call);
   const CallInfo info{CallKind::kReduceScatterV, call.dtype,       call.op,     call.root,
-                      call.x_shape,              call.send_counts, call.sdispls};
+                      call.x_shape,              call.send_counts, call.sdispls, call.label};
   RETURN_IF_ERROR(exchange->Begin(info, reduction.PeersInput(), timeout_s));
   RETURN_IF_ERROR(reduction.Prepare());
   RETURN_IF_ERROR(reduction.Run());

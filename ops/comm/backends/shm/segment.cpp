@@ -6,8 +6,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <string>
 
 namespace collops::shm {
 namespace {
@@ -21,6 +24,25 @@ Status CheckForeign(int fd, int64_t bytes) {
   // Without the seals its owner could shrink it under us, which is a SIGBUS.
   CHECK_ARG((fcntl(fd, F_GET_SEALS) & kSeals) == kSeals, ERROR_PEER_LOST,
             "a peer handed over shared memory that is not sealed in size");
+  return Ok();
+}
+
+// Memory that can still be had; shared memory has no limit of its own, and taking more than there is
+// ends in the kernel killing somebody.
+int64_t AvailableBytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("MemAvailable:", 0) == 0) return std::stoll(line.substr(13)) * 1024;
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
+Status CheckAvailable(int64_t bytes) {
+  constexpr int64_t kAlwaysTried = 16 << 20;
+  if (bytes <= kAlwaysTried) return Ok();
+  const int64_t available = AvailableBytes();
+  CHECK_ARG(bytes < available, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
+            " bytes of shared memory: ", available, " bytes are available");
   return Ok();
 }
 
@@ -49,6 +71,7 @@ int64_t Segment::bytes() const { return mapping_ == nullptr ? 0 : mapping_->byte
 int Segment::fd() const { return mapping_ == nullptr ? -1 : mapping_->fd(); }
 
 Status Segment::Create(int64_t bytes, Segment* segment) {
+  RETURN_IF_ERROR(CheckAvailable(bytes));
   UniqueFd fd(memfd_create("collops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   CHECK_ARG(fd.valid(), ERROR_OUT_OF_HOST_MEMORY,
             "cannot create shared memory (memfd_create): ", std::strerror(errno));

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import signal
 import time
@@ -118,5 +117,9 @@ def end_all(ranks: Sequence[Rank]) -> None:
         if rank.process.is_alive():
             rank.process.kill()
             rank.process.join()
-        with contextlib.suppress(ValueError):
-            rank.process.close()
+
+
+def forget_all(ranks: Sequence[Rank]) -> None:
+    """Gives back what multiprocessing keeps of processes that have ended."""
+    for rank in ranks:
+        rank.process.close()

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+
+// The C side of DLPack (https://dmlc.github.io/dlpack), as far as it is read here.
+namespace collops::bindings::dlpack {
+
+constexpr uint32_t kMajorVersion = 1;
+
+enum DeviceType : int32_t {
+  kCpu = 1,
+  kCuda = 2,
+  kCudaHost = 3,
+  kRocm = 10,
+  kRocmHost = 11,
+};
+
+struct Device {
+  int32_t type;
+  int32_t index;
+};
+
+struct Type {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+};
+
+struct Tensor {
+  void* data;
+  Device device;
+  int32_t num_dims;
+  Type type;
+  int64_t* shape;
+  int64_t* strides;  // in elements; null: in row-major order
+  uint64_t byte_offset;
+};
+
+// What a capsule called "dltensor" holds.
+struct Managed {
+  Tensor tensor;
+  void* context;
+  void (*release)(Managed*);
+};
+
+// What a capsule called "dltensor_versioned" holds, from DLPack 1.0 on.
+struct ManagedVersioned {
+  uint32_t major;
+  uint32_t minor;
+  void* context;
+  void (*release)(ManagedVersioned*);
+  uint64_t flags;
+  Tensor tensor;
+};
+
+struct NamedType {
+  uint8_t code;
+  uint8_t bits;
+  const char* name;        // numpy's or ml_dtypes'
+  const char* numpy_name;  // the same where numpy itself has it, else unsigned numbers of that size
+};
+
+constexpr NamedType kTypes[] = {
+    {0, 8, "int8", "int8"},
+    {0, 16, "int16", "int16"},
+    {0, 32, "int32", "int32"},
+    {0, 64, "int64", "int64"},
+    {1, 8, "uint8", "uint8"},
+    {1, 16, "uint16", "uint16"},
+    {1, 32, "uint32", "uint32"},
+    {1, 64, "uint64", "uint64"},
+    {2, 16, "float16", "float16"},
+    {2, 32, "float32", "float32"},
+    {2, 64, "float64", "float64"},
+    {4, 16, "bfloat16", "uint16"},
+    {5, 64, "complex64", "complex64"},
+    {5, 128, "complex128", "complex128"},
+    {6, 8, "bool", "bool"},
+    {7, 8, "float8_e3m4", "uint8"},
+    {8, 8, "float8_e4m3", "uint8"},
+    {9, 8, "float8_e4m3b11fnuz", "uint8"},
+    {10, 8, "float8_e4m3fn", "uint8"},
+    {11, 8, "float8_e4m3fnuz", "uint8"},
+    {12, 8, "float8_e5m2", "uint8"},
+    {13, 8, "float8_e5m2fnuz", "uint8"},
+    {14, 8, "float8_e8m0fnu", "uint8"},
+};
+
+// The row of that type, or null.
+inline const NamedType* Find(const Type& type) {
+  for (const NamedType& row : kTypes) {
+    if (row.code == type.code && row.bits == type.bits) return &row;
+  }
+  return nullptr;
+}
+
+// "cuda:1"
+inline std::string ToString(const Device& device) {
+  if (device.type == kCuda) return Concat("cuda:", device.index);
+  if (device.type == kRocm) return Concat("rocm:", device.index);
+  return Concat("DLPack device ", device.type, ":", device.index);
+}
+
+}  // namespace collops::bindings::dlpack

@@ -1,0 +1,24 @@
+# What `cmake --install` puts in place: the library, the public headers, and find_package(collops).
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/collops)
+set(public_headers
+    comm/call.h comm/communicator.h comm/registry.h comm/window.h
+    core/dtype.h core/operation.h core/status.h core/tensor.h core/trace.h
+    operators/create_operation.h operators/params.h)
+foreach(header ${public_headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ops/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops/${folder})
+endforeach()
+install(FILES ops/operators/collops.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops)
+# <collops/collops.h> for users; the headers include each other from the inner folder.
+target_include_directories(collops INTERFACE
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/collops>)
+install(TARGETS collops EXPORT collopsTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT collopsTargets NAMESPACE collops:: DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/collopsConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES cmake/collopsConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/collopsConfigVersion.cmake
+        DESTINATION ${package_dir})

@@ -1,0 +1,259 @@
+"""Reads ATB's case files: a line of column names, then one case per line.
+
+'|' separates columns, ';' the tensors of a column, ',' the dims of a shape; cells may be padded
+with blanks. The columns are ATB's (CaseNum, CaseName, OpName, OpParam, InNum, ...); TestType,
+TestLevel and FromModel are not used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .acl_types import ERRORS, FORMATS, dtype_from_word
+from .csv_row import (
+    DEFAULT_RANGE,
+    OPERATORS,
+    STAGES,
+    CsvRow,
+    Expectation,
+    MalformedRow,
+    RowTensor,
+)
+
+COLUMNS = (
+    "CaseNum CaseName OpName OpParam InNum InDType InFormat InShape OutNum OutDType OutFormat "
+    "OutShape DataGenType DataGenRange InTensorFile OutTensorFile TestType TestLevel FromModel "
+    "SocVersion ExpectedError"
+).split()
+_OPTIONAL = set("DataGenType DataGenRange InTensorFile OutTensorFile TestType TestLevel".split())
+_OPTIONAL |= {"FromModel", "SocVersion"}
+GENERATORS = ("one", "zero", "random", "customize")
+
+
+def read_rows(path: Path) -> list[CsvRow]:
+    """Return all rows of a case file.
+
+    Raises:
+        OSError: the file cannot be read.
+        MalformedRow: (a ValueError) for the first row that cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> line = '7|empty|AllGatherVOperation|{"rankSize": 1}|0||||0||||||||||||C:ERROR_INVALID_PARAM'
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "cases.csv"
+        ...     _ = file.write_text("|".join(COLUMNS) + "\\n" + line)
+        ...     [row] = read_rows(file)
+        >>> row.number, row.rank_size, row.expected.stage, row.expected.code
+        (7, 1, 'create', 1)
+    """
+    rows = []
+    for row in scan_rows(path):
+        if isinstance(row, MalformedRow):
+            raise row
+        rows.append(row)
+    return rows
+
+
+def scan_rows(path: Path) -> Iterator[CsvRow | MalformedRow]:
+    """Yield every row of a case file, a MalformedRow in the place of one that cannot be read.
+
+    Raises:
+        OSError: the file cannot be read.
+        MalformedRow: the line of column names cannot be used.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "cases.csv"
+        ...     _ = file.write_text("|".join(COLUMNS) + "\\nx" + "|" * 20)
+        ...     [row] = scan_rows(file)
+        >>> str(row).endswith("cases.csv:2: column CaseNum is no whole number, got 'x'")
+        True
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: is no text in UTF-8 ({error.reason})") from None
+    names: list[str] | None = None
+    for number, line in enumerate(lines, start=1):
+        place = f"{path}:{number}"
+        if not line.strip():
+            continue
+        cells = [cell.strip() for cell in line.split("|")]
+        if names is None:
+            names = _column_names(cells, place)
+            continue
+        try:
+            yield _read_row(_by_name(names, cells, place), place)
+        except MalformedRow as problem:
+            yield problem
+
+
+def selector(text: str) -> Callable[[int | None, str], bool]:
+    """Return a test of a case's number and name: `text` is part of a name, or numbers.
+
+    Raises:
+        ValueError: a range that ends before it begins.
+
+    Example:
+        >>> chosen = selector("3,5-9")
+        >>> [n for n in range(12) if chosen(n, "any")]
+        [3, 5, 6, 7, 8, 9]
+        >>> selector("bf16")(1, "gather_bf16"), selector("")(1, "gather")
+        (True, True)
+    """
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+        return lambda _, name: text in name
+    ranges = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        ranges.append((int(first), int(last or first)))
+        if ranges[-1][0] > ranges[-1][1]:
+            raise ValueError(f"filter {text!r}: the range {part} ends before it begins")
+    return lambda number, _: number is not None and any(a <= number <= b for a, b in ranges)
+
+
+def _column_names(cells: list[str], place: str) -> list[str]:
+    for name in COLUMNS:
+        if name not in _OPTIONAL and name not in cells:
+            raise MalformedRow(place, name, "is missing among the column names", "|".join(cells))
+    return cells
+
+
+def _by_name(names: list[str], cells: list[str], place: str) -> dict[str, str]:
+    if len(cells) != len(names):
+        state = "is missing" if len(cells) < len(names) else "is not the last one"
+        problem = f"{state}: the row has {len(cells)} columns, their names {len(names)}"
+        raise MalformedRow(place, names[min(len(cells), len(names) - 1)], problem, cells[-1])
+    return {**dict.fromkeys(COLUMNS, ""), **dict(zip(names, cells, strict=True))}
+
+
+def _read_row(cells: Mapping[str, str], place: str) -> CsvRow:
+    number = _whole_number(cells, "CaseNum", place)
+    try:
+        # A suffix _0_1 tells cases of one operator apart in ATB's tool.
+        operator = cells["OpName"].partition("_")[0]
+        if not operator:
+            raise MalformedRow(place, "OpName", "is empty: name an operator", "")
+        known = operator in OPERATORS
+        expected = _expectation(cells, place)
+        has_tensors = known and expected.stage != "create"
+        return CsvRow(
+            place=place,
+            number=number,
+            name=cells["CaseName"],
+            operator=operator,
+            params=_params(cells, place) if known else {},
+            inputs=_tensors(cells, "In", place) if has_tensors else (),
+            outputs=_tensors(cells, "Out", place) if has_tensors else (),
+            expected=expected,
+            soc_versions=tuple(s.strip() for s in cells["SocVersion"].split(",") if s.strip()),
+        )
+    except MalformedRow as problem:
+        problem.number = number
+        raise
+
+
+def _whole_number(cells: Mapping[str, str], column: str, place: str) -> int:
+    if not re.fullmatch(r"\d+", cells[column]):
+        raise MalformedRow(place, column, "is no whole number", cells[column])
+    return int(cells[column])
+
+
+def _expectation(cells: Mapping[str, str], place: str) -> Expectation:
+    text = cells["ExpectedError"]
+    if text == "NO_ERROR":
+        return Expectation()
+    letter, colon, name = (part.strip() for part in text.partition(":"))
+    if letter not in STAGES or not colon or name not in ERRORS or name == "NO_ERROR":
+        problem = f"is neither NO_ERROR nor one of {', '.join(f'{c}:' for c in STAGES)} and a code"
+        raise MalformedRow(place, "ExpectedError", problem, text)
+    return Expectation(STAGES[letter], name)
+
+
+def _params(cells: Mapping[str, str], place: str) -> dict[str, Any]:
+    try:
+        params = json.loads(cells["OpParam"])
+    except json.JSONDecodeError as error:
+        raise MalformedRow(place, "OpParam", f"is no JSON ({error})", cells["OpParam"]) from None
+    if not isinstance(params, dict):
+        raise MalformedRow(place, "OpParam", "is no JSON object", cells["OpParam"])
+    return params
+
+
+def _tensors(cells: Mapping[str, str], side: str, place: str) -> tuple[RowTensor, ...]:
+    """Return the inputs (side In) or outputs (side Out) of a row."""
+    count = _whole_number(cells, f"{side}Num", place)
+    dtypes = _entries(cells, f"{side}DType", count, place)
+    forms = _entries(cells, f"{side}Format", count, place)
+    shapes = _entries(cells, f"{side}Shape", count, place)
+    files = _padded(cells[f"{side}TensorFile"], count)
+    # A row may name fewer generators than inputs, and ATB's own rows name more.
+    generators = _padded(cells["DataGenType"] if side == "In" else "", count)
+    ranges = _padded(cells["DataGenRange"] if side == "In" else "", count)
+    return tuple(
+        RowTensor(
+            dtype=_dtype(dtypes[i], f"{side}DType", place),
+            shape=_shape(shapes[i], f"{side}Shape", place),
+            format=_one_of(forms[i].lower(), FORMATS, f"{side}Format", place),
+            generator=_one_of(generators[i] or "customize", GENERATORS, "DataGenType", place),
+            range=_range(ranges[i], place),
+            file=files[i],
+        )
+        for i in range(count)
+    )
+
+
+def _entries(cells: Mapping[str, str], column: str, count: int, place: str) -> list[str]:
+    parts = [part.strip() for part in cells[column].split(";")]
+    while parts and not parts[-1]:
+        parts.pop()
+    if len(parts) != count:
+        problem = f"names {len(parts)} tensors where the row has {count}"
+        raise MalformedRow(place, column, problem, cells[column])
+    return parts
+
+
+def _padded(cell: str, count: int) -> list[str]:
+    parts = [part.strip() for part in cell.split(";")]
+    return (parts + [""] * count)[:count]
+
+
+def _one_of(word: str, known: Any, column: str, place: str) -> str:
+    if word not in known:
+        raise MalformedRow(place, column, f"has a word that is none of {', '.join(known)}", word)
+    return word
+
+
+def _dtype(word: str, column: str, place: str) -> str:
+    try:
+        return dtype_from_word(word)
+    except ValueError as error:
+        raise MalformedRow(place, column, f"is wrong: {error}", word) from None
+
+
+def _shape(text: str, column: str, place: str) -> tuple[int, ...]:
+    dims = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"-?\d+", dim) for dim in dims):
+        raise MalformedRow(place, column, "has a dim that is no whole number", text)
+    return tuple(int(dim) for dim in dims)
+
+
+def _range(text: str, place: str) -> tuple[float, float]:
+    if not text:
+        return DEFAULT_RANGE
+    parts = text.split(",")
+    try:
+        low, high = (float(part) for part in parts)
+    except ValueError:
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise MalformedRow(place, "DataGenRange", "is no range LOW,HIGH", text)
+    # ATB's own rows have ranges written backwards.
+    return min(low, high), max(low, high)

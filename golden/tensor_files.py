@@ -1,0 +1,118 @@
+"""Tensors from files: ATB's .bin, numpy's .npy, and .npz with one tensor per output.
+
+Nothing is unpickled. A bfloat16 tensor is uint16 bits, or the two-byte type that ml_dtypes saves.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from .bin_file import read_bin
+from .dtypes import Array, name_of
+
+_OUTPUT = re.compile(r"rank(\d+)/output")
+
+
+def read_tensor(path: Path) -> tuple[Array, str]:
+    """Read the one tensor of a .bin or .npy file, with the name of its dtype.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file's name ends otherwise, it is damaged, or its dtype is none of ours.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(Path(folder) / "x.npy", np.array([0x3F80], np.uint16))
+        ...     read_tensor(Path(folder) / "x.npy")
+        (array([16256], dtype=uint16), 'bfloat16')
+    """
+    if path.suffix == ".bin":
+        array, dtype, _ = read_bin(path)
+        return array, dtype
+    if path.suffix != ".npy":
+        raise ValueError(f"{path}: a tensor's file ends in .bin or .npy")
+    with path.open("rb") as file:
+        try:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return _ours(array, str(path))
+
+
+def read_outputs(path: Path) -> tuple[dict[str, Array], str]:
+    """Read the outputs of a file by name, with the name of their dtype.
+
+    The outputs of a .npz are its entries `rank{r}/output` where it has any (a case that
+    `python -m golden generate` wrote), and otherwise all its entries. A .bin or .npy file has one
+    output, whose name is empty.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: as read_tensor, or the .npz is empty or mixes dtypes.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(Path(folder) / "two.npz", a=np.zeros(1, np.int8), b=np.ones(2, np.int8))
+        ...     read_outputs(Path(folder) / "two.npz")
+        ({'a': array([0], dtype=int8), 'b': array([1, 1], dtype=int8)}, 'int8')
+    """
+    if path.suffix != ".npz":
+        array, dtype = read_tensor(path)
+        return {"": array}, dtype
+    everything = read_entries(path)
+    ranked = sorted((int(m[1]), name) for name in everything if (m := _OUTPUT.fullmatch(name)))
+    names = [name for _, name in ranked] or sorted(everything)
+    if not names:
+        raise ValueError(f"{path}: holds no tensor")
+    outputs, dtypes = {}, {}
+    for name in names:
+        outputs[name.removesuffix("/output")], dtypes[name] = _ours(
+            everything[name], f"{path}: {name}"
+        )
+    if len(set(dtypes.values())) > 1:
+        raise ValueError(f"{path}: its tensors are of several dtypes: {dtypes}")
+    return outputs, dtypes[names[0]]
+
+
+def read_entries(path: Path) -> dict[str, Array]:
+    """Return all arrays of a .npz file, as they are stored.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged, or holds Python objects.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(Path(folder) / "one.npz", a=np.zeros(1, np.int8))
+        ...     read_entries(Path(folder) / "one.npz")
+        {'a': array([0], dtype=int8)}
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = {}
+            for entry in archive.namelist():
+                with archive.open(entry) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+                entries[entry.removesuffix(".npy")] = array
+            return entries
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _ours(array: Array, where: str) -> tuple[Array, str]:
+    """Return an array in native byte order and the name of its dtype."""
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
+        array = array.view(np.uint16)
+    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    try:
+        name = name_of(array)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return array, name

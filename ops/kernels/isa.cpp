@@ -1,0 +1,138 @@
+#include "kernels/isa.h"
+
+#include <atomic>
+#include <string>
+
+#include "core/env.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace collops::kernels {
+namespace {
+
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+
+#if defined(__x86_64__)
+
+// The built-in asks the system too: registers that it does not save cannot be used.
+bool HasAvx2() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  const bool has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  return has_f16c && __builtin_cpu_supports("avx2") != 0;
+}
+
+bool HasAvx512() {
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+}
+
+#else
+
+bool HasAvx2() {
+  return false;
+}
+bool HasAvx512() {
+  return false;
+}
+
+#endif
+
+Isa BestIsa() {
+  return RunnableIsas().back();
+}
+
+bool Parse(const std::string& name, Isa* isa) {
+  for (const Isa candidate : kIsas) {
+    if (name != Name(candidate)) continue;
+    *isa = candidate;
+    return true;
+  }
+  return false;
+}
+
+// The set that COLLOPS_ISA asks for.
+Status Choose(Isa* isa) {
+  Env env;
+  RETURN_IF_ERROR(Env::Read(&env));
+  Isa chosen = BestIsa();
+  if (!env.isa.empty()) {
+    CHECK_ARG(Parse(env.isa, &chosen), ERROR_INVALID_PARAM,
+              "COLLOPS_ISA must be avx512, avx2 or portable, got \"", env.isa, "\"");
+    CHECK_ARG(CanRun(chosen), ERROR_UNSUPPORTED, "COLLOPS_ISA=", env.isa,
+              ": this CPU, its system or this build cannot run it: use ", Name(BestIsa()),
+              " or unset it");
+  }
+  *isa = chosen;
+  return Ok();
+}
+
+struct Active {
+  std::atomic<Isa> isa;
+  std::atomic<bool> forced{false};
+};
+
+Active& GetActive() {
+  // The first use may come before any CheckIsa(), which is who reports a wrong value.
+  static Active active{[] {
+    Isa isa = BestIsa();
+    return Choose(&isa).ok() ? isa : BestIsa();
+  }()};
+  return active;
+}
+
+}  // namespace
+
+const char* Name(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  return "unknown";
+}
+
+bool CanRun(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return true;
+    case Isa::kAvx2:
+      return HasAvx2();
+    case Isa::kAvx512:
+      return HasAvx2() && HasAvx512();
+  }
+  return false;
+}
+
+std::vector<Isa> RunnableIsas() {
+  std::vector<Isa> runnable;
+  for (const Isa isa : kIsas) {
+    if (CanRun(isa)) runnable.push_back(isa);
+  }
+  return runnable;
+}
+
+Status CheckIsa() {
+  Isa isa = Isa::kPortable;
+  RETURN_IF_ERROR(Choose(&isa));
+  if (!GetActive().forced) GetActive().isa = isa;
+  return Ok();
+}
+
+Isa ActiveIsa() {
+  return GetActive().isa.load(std::memory_order_relaxed);
+}
+
+void ForceIsa(Isa isa) {
+  GetActive().forced = true;
+  GetActive().isa = isa;
+}
+
+}  // namespace collops::kernels

@@ -1,0 +1,209 @@
+#include "kernels/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/env.h"
+
+namespace collops::kernels {
+namespace {
+
+std::atomic<int> num_threads{0};  // 0: not decided yet
+std::atomic<int> ranks_here{0};   // 0: not known yet
+
+// What one caller wants done; lies on its stack.
+struct Job {
+  PartFunction run;
+  const void* context;
+  int num_parts;
+  std::atomic<int> next{0};
+
+  void Work() {
+    for (int part = next++; part < num_parts; part = next++) run(context, part);
+  }
+};
+
+// Signals belong to the program's own threads: those wait for them, and may be woken by them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// One caller at a time; whoever comes meanwhile is refused instead of waiting.
+class ThreadPool {
+ public:
+  bool Run(Job* job, int wanted_threads);
+  // Ends the threads; from then on every caller is refused. Waits for a caller that is at work.
+  void Stop();
+
+ private:
+  void Grow(size_t size);
+  void Sleep();
+
+  std::atomic<bool> busy_{false};
+  std::vector<std::thread> threads_;  // changed by the one that holds busy_
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable finished_;
+  Job* job_ = nullptr;
+  int wanted_ = 0;   // threads that job_ still takes
+  int working_ = 0;  // threads that have taken it
+  bool stopping_ = false;
+};
+
+bool ThreadPool::Run(Job* job, int wanted_threads) {
+  if (busy_.exchange(true)) return false;
+  Grow(static_cast<size_t>(wanted_threads));
+  const int wanted = std::min(wanted_threads, static_cast<int>(threads_.size()));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    job_ = job;
+    wanted_ = wanted;
+  }
+  for (int i = 0; i < wanted; ++i) work_.notify_one();
+  job->Work();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    wanted_ = 0;  // who is not awake by now is not needed
+    finished_.wait(lock, [this] { return working_ == 0; });
+  }
+  busy_ = false;
+  return true;
+}
+
+void ThreadPool::Grow(size_t size) {
+  if (threads_.size() >= size) return;
+  const SignalsBlocked blocked;
+  try {
+    while (threads_.size() < size) threads_.emplace_back([this] { Sleep(); });
+  } catch (const std::system_error&) {
+    // No more threads to be had: the ones there are do it.
+  }
+}
+
+// What each thread does: sleeps until there is a job, takes part in it, sleeps again.
+void ThreadPool::Sleep() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    work_.wait(lock, [this] { return stopping_ || wanted_ > 0; });
+    if (stopping_) return;
+    --wanted_;
+    ++working_;
+    Job* const job = job_;
+    lock.unlock();
+    job->Work();
+    lock.lock();
+    if (--working_ == 0) finished_.notify_one();
+  }
+}
+
+void ThreadPool::Stop() {
+  while (busy_.exchange(true)) std::this_thread::yield();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+std::atomic<ThreadPool*> pool{nullptr};
+
+// The parent's, as a forked child sees it: its threads are not here and its locks may be held, so
+// it is kept and never touched.
+std::atomic<ThreadPool*> inherited{nullptr};
+
+void ForgetInChild() {
+  ThreadPool* const parents = pool.exchange(nullptr);
+  if (parents != nullptr) inherited = parents;
+  num_threads = 0;
+  ranks_here = 0;
+}
+
+// Stopped but not freed at exit: a thread of the program may still come.
+void StopAtExit() {
+  if (ThreadPool* const ours = pool.load()) ours->Stop();
+}
+
+ThreadPool& GetPool() {
+  static const bool prepared =
+      pthread_atfork(nullptr, nullptr, ForgetInChild) == 0 && std::atexit(StopAtExit) == 0;
+  static_cast<void>(prepared);
+  ThreadPool* ours = pool.load();
+  if (ours != nullptr) return *ours;
+  ThreadPool* const fresh = new ThreadPool;
+  if (pool.compare_exchange_strong(ours, fresh)) return *fresh;
+  delete fresh;  // another thread was first
+  return *ours;
+}
+
+// Of the affinity mask, which the kernel reports whole or not at all.
+int CountCores() {
+  for (size_t size = CPU_SETSIZE; size <= (1u << 20); size *= 2) {
+    cpu_set_t* const set = CPU_ALLOC(size);
+    if (set == nullptr) return 1;
+    const size_t bytes = CPU_ALLOC_SIZE(size);
+    const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (count > 0) return count;
+  }
+  return 1;
+}
+
+Status Decide() {
+  Env env;
+  const Status status = Env::Read(&env);
+  const int ranks = ranks_here;
+  const int share = ranks > 0 ? std::max(1, CountCores() / ranks) : 1;
+  num_threads = status.ok() && env.num_threads > 0 ? env.num_threads : share;
+  return status;
+}
+
+}  // namespace
+
+int NumThreads() {
+  const int decided = num_threads.load(std::memory_order_relaxed);
+  if (decided > 0) return decided;
+  static_cast<void>(Decide());  // a wrong value is reported where communicators are made
+  return num_threads.load(std::memory_order_relaxed);
+}
+
+Status SetDefaultShare(int ranks) {
+  int known = ranks_here.load();
+  while (known < ranks && !ranks_here.compare_exchange_weak(known, ranks)) {
+  }
+  return Decide();
+}
+
+void ForceNumThreads(int forced) {
+  num_threads = forced;
+}
+
+void RunParts(int num_parts, PartFunction run, const void* context) {
+  const int helpers = std::min(NumThreads(), num_parts) - 1;
+  Job job{run, context, num_parts};
+  if (helpers <= 0 || !GetPool().Run(&job, helpers)) job.Work();
+}
+
+}  // namespace collops::kernels

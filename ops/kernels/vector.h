@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+// Everything here, in reduce_elements.h and in reduce_loops.h is in an unnamed namespace: each
+// reduce_*.cpp compiles a copy of its own for its own instruction set, and the linker must never
+// take one for another.
+namespace collops::kernels {
+namespace {
+
+// A vector of `kBytes` bytes of T, as gcc and clang have them on every machine: operators work on
+// all lanes, comparisons give lanes of zeros or of ones.
+template <typename T, int kBytes>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(kBytes)));
+};
+template <typename T, int kBytes>
+using Vector = typename VectorOf<T, kBytes>::Type;
+
+// A vector at any address.
+template <typename V>
+struct [[gnu::packed, gnu::may_alias]] Unaligned {
+  V value;
+};
+
+// How vectors come from memory and go back. One whole vector:
+struct Whole {
+  template <typename V>
+  static V Load(const char* source) {
+    return reinterpret_cast<const Unaligned<V>*>(source)->value;
+  }
+  template <typename V>
+  static void Store(char* destination, V value) {
+    reinterpret_cast<Unaligned<V>*>(destination)->value = value;
+  }
+};
+
+// The first `bytes` bytes of a vector; what lies behind them is neither read nor written.
+struct Part {
+  size_t bytes;
+
+  template <typename V>
+  V Load(const char* source) const {
+    V value{};
+    std::memcpy(&value, source, bytes);
+    return value;
+  }
+  template <typename V>
+  void Store(char* destination, V value) const {
+    std::memcpy(destination, &value, bytes);
+  }
+};
+
+// As Whole, but stores go past the caches, to aligned addresses; Machine::Fence() ends a row of
+// them.
+template <typename Machine>
+struct Streamed : Whole {
+  template <typename V>
+  static void Store(char* destination, V value) {
+    Machine::Stream(destination, value);
+  }
+};
+
+}  // namespace
+}  // namespace collops::kernels

@@ -1,0 +1,198 @@
+"""all_gatherv of the plain level: from a user's call to calls of the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from collops.core import core
+from collops.errors import Error, RankMismatchError, raise_status
+from collops.plain_tensors import (
+    as_tensor,
+    as_tensors,
+    both_as_bytes,
+    contiguous,
+    is_contiguous,
+    normal_dim,
+    resolve_out,
+    staging_for,
+)
+from collops.plans import (
+    Plan,
+    PlanCache,
+    bad_argument,
+    check_sizes,
+    make_plan,
+    sizes_as_tuple,
+    unpack_blocks,
+)
+from collops.row_exchange import RowExchange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.plain_level import Element, PlainLevel
+
+_NAME = "all_gatherv"
+_MAX_EXCHANGES = 16
+
+
+# One call of the core: its plan, what it reads and writes (tensors or their bytes), the tensor that
+# it fills, and the result, into which that one is unpacked unless it is the same.
+_Step: TypeAlias = "tuple[Plan, Any, Any, Any, Any]"
+
+
+class AllGatherV:
+    """all_gatherv of one communicator. One thread at a time, as the communicator."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        module = core()
+        self._level = level
+        self._kind = int(module.ALL_GATHER_V)
+        self._exchange_kind = int(module.SIZE_EXCHANGE)
+        self._plans = PlanCache()
+        self._exchanges: dict[tuple[int, int], RowExchange] = {}
+
+    def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, out: Any) -> Any:
+        """The gathered tensor, or the list of them."""
+        if isinstance(x, (list, tuple)):
+            return self._gather_list(x, sizes, dim, out)
+        kind, asks = (self._kind, False) if sizes is not None else (self._exchange_kind, True)
+        try:
+            x = as_tensor(_NAME, "x", x)
+            dim = normal_dim(_NAME, "x", x, dim)
+            question = self._question([x], [dim]) if asks else None
+        except Exception as error:
+            self._level.refuse(kind, error)
+            raise
+        if question is not None:
+            sizes = self._ask(question)
+        try:
+            step = self._prepare(x, sizes_as_tuple(_NAME, sizes), dim, out)
+        except Exception as error:
+            self._level.refuse(self._kind, error)
+            raise
+        self._run(step)
+        return step[-1]
+
+    def _gather_list(
+        self, x: Sequence[Any], sizes: Sequence[int] | None, dim: int, out: Any
+    ) -> list[Any]:
+        kind, asks = (self._kind, False) if sizes is not None else (self._exchange_kind, True)
+        try:
+            tensors = as_tensors(_NAME, x)
+            dims = _normal_dims(tensors, dim)
+            outs = _as_outs(out, len(tensors))
+            question = self._question(tensors, dims) if asks else None
+        except Exception as error:
+            self._level.refuse(kind, error)
+            raise
+        if question is not None:
+            sizes = self._ask(question)
+        try:
+            sizes = sizes_as_tuple(_NAME, sizes)
+            steps = [
+                self._prepare(tensor, sizes, dim, out, len(tensors), f"out[{i}]")
+                for i, (tensor, dim, out) in enumerate(zip(tensors, dims, outs, strict=True))
+            ]
+            self._check_all(steps)
+        except Exception as error:
+            self._level.refuse(self._kind, error)
+            raise
+        for step in steps:
+            self._run(step)
+        return [step[-1] for step in steps]
+
+    def _question(self, tensors: list[Any], dims: list[int]) -> tuple[RowExchange, Any]:
+        """The exchange of such tensors' rows, and what this rank says there."""
+        key = len(tensors), dims[0]
+        exchange = self._exchanges.get(key)
+        if exchange is None:
+            exchange = RowExchange(self._level, self._exchange_kind, *key)
+            if len(self._exchanges) >= _MAX_EXCHANGES:
+                self._exchanges.clear()
+            self._exchanges[key] = exchange
+        return exchange, exchange.records(tensors, dims)
+
+    def _ask(self, question: tuple[RowExchange, Any]) -> tuple[int, ...]:
+        """The rows of every rank; waits for them."""
+        exchange, records = question
+        everyone = exchange.gather(records)
+        try:
+            return exchange.rows(everyone)
+        except RankMismatchError as error:
+            # Every rank has found the same, and ends the group.
+            self._level.core.close(error.message)
+            raise
+
+    def _prepare(
+        self,
+        x: Any,
+        sizes: tuple[int, ...],
+        dim: int,
+        out: Any,
+        count: int = 1,
+        label: str = "out",
+    ) -> _Step:
+        element = self._level.element(x.dtype)
+        key = x.shape, sizes, dim, element.unit, element.name, count
+        plan = self._plans.get(key) or self._plans.keep(
+            key, self._plan(x.shape, sizes, dim, element, count)
+        )
+        received = out = resolve_out(_NAME, label, x, plan.out_shape, out)
+        # With dim 0 nothing is copied here. Otherwise any layout goes, at the price of one copy.
+        if dim != 0 and not (plan.in_order and is_contiguous(x) and is_contiguous(out)):
+            received, x = staging_for(_NAME, label, out), contiguous(x)
+        if element.number is not None:
+            return plan, x, received, received, out
+        return plan, *both_as_bytes(_NAME, x, received), received, out
+
+    def _run(self, step: _Step) -> None:
+        plan, source, target, received, out = step
+        self._level.core.all_gatherv(source, target, plan.blocks, self._kind)
+        if received is not out:
+            unpack_blocks(received, out, plan.rows, plan.dim)
+
+    def _plan(
+        self, shape: Sequence[int], sizes: tuple[int, ...], dim: int, element: Element, count: int
+    ) -> Plan:
+        level = self._level
+        rows = check_sizes(_NAME, sizes, level.size)
+        if rows[level.rank] != shape[dim]:
+            bad_argument(
+                f"{_NAME}: sizes[{level.rank}] is {rows[level.rank]}, but x has {shape[dim]} "
+                f"{'rows' if dim == 0 else f'rows along dim {dim}'} on rank {level.rank}"
+            )
+
+        def make_blocks(counts: list[int]) -> Any:
+            return level.make_blocks(counts, dim=dim, num_tensors=count, type=element.name)
+
+        return make_plan(_NAME, make_blocks, shape, dim, rows, sum(rows), element.unit)
+
+    def _check_all(self, steps: list[_Step]) -> None:
+        """Of several tensors none moves before the core has checked the last one."""
+        for number, (plan, source, target, _, _) in enumerate(steps):
+            try:
+                self._level.core.check_all_gatherv(source, target, plan.blocks)
+            except Error as error:
+                raise_status(error.code, f"{error.message} (tensor {number} of the list)")
+
+
+def _normal_dims(tensors: list[Any], dim: int) -> list[int]:
+    dims = [normal_dim(_NAME, f"x[{i}]", x, dim) for i, x in enumerate(tensors)]
+    rows = [x.shape[d] for x, d in zip(tensors, dims, strict=True)]
+    for i, count in enumerate(rows):
+        if count != rows[0]:
+            bad_argument(
+                f"{_NAME}: x[{i}] has {count} rows along dim {dims[i]}, but x[0] has {rows[0]}: "
+                "the tensors of a list share their sizes"
+            )
+    return dims
+
+
+def _as_outs(out: Any, count: int) -> list[Any]:
+    if out is None:
+        return [None] * count
+    if not isinstance(out, (list, tuple)) or len(out) != count:
+        got = f"{len(out)}" if isinstance(out, (list, tuple)) else f"a {type(out).__name__}"
+        bad_argument(f"{_NAME}: out must be a list of {count} tensors as x, got {got}")
+    return list(out)

@@ -1,0 +1,15 @@
+"""``collops demo``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collops.demo.__main__ import main
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the demo as ``python -m collops.demo`` does."""
+    return main(list(arguments))

@@ -1,0 +1,121 @@
+"""``collops doctor``: what works on this machine, what does not, and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collops.core import core
+from collops.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import ModuleType
+
+Row = tuple[str, str]
+
+# Packages whose version matters to a user of collops.
+PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
+_GIB = 1 << 30
+_MIB = 1 << 20
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the report; 0 if at least one backend can run here."""
+    parser = argparse.ArgumentParser(
+        prog="collops doctor", description="Says what works on this machine, what not, and why."
+    )
+    parser.parse_args(arguments)
+    print_rows("Versions", versions())
+    try:
+        module = core()
+    except Error as error:
+        print_rows("Core", [("no", str(error))])
+        return 1
+    backends = [(name, reason or "ready") for name, reason in module.backends()]
+    print_rows("Backends", backends)
+    print_rows("Machine", machine(module))
+    print_rows("Job", job(module))
+    print_rows("Environment", environment(module))
+    return 0 if any(state == "ready" for _, state in backends) else 1
+
+
+def print_rows(title: str, rows: Sequence[Row]) -> None:
+    """Prints one part of the report, aligned."""
+    print(title)
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        print(f"  {name:<{width}}  {text}")
+
+
+def versions() -> list[Row]:
+    """collops, Python, the system, and the packages beside it."""
+    rows = [
+        ("collops", version("collops")),
+        ("python", f"{platform.python_version()} ({sys.executable})"),
+        ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
+    ]
+    return rows + [(name, version(name)) for name in PACKAGES]
+
+
+def version(name: str) -> str:
+    """A package's version, or that it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def machine(module: ModuleType) -> list[Row]:
+    """Cores, kernels and the memory that segments need."""
+    free, shown = available_memory()
+    need = module.segment_bytes
+    isa, runnable, _ = module.kernels()
+    return [
+        ("cores", f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} may be used"),
+        ("kernels", f"{isa} (this CPU runs {', '.join(runnable)})"),
+        ("memory", shown),
+        ("segment", ", ".join(f"{n} ranks {need(n) / _MIB:.1f} MiB" for n in (2, 8, 64))),
+        ("fits", "yes" if free is None or need(8) < free else "no: a segment of 8 ranks does not"),
+    ]
+
+
+def available_memory() -> tuple[int | None, str]:
+    """Bytes that can still be had, and the same for the reader."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+            return free, f"{free / _GIB:.1f} GiB available"
+    return None, "not known"
+
+
+def job(module: ModuleType) -> list[Row]:
+    """Who started this process, and which job the ranks would meet in."""
+    name, rank, size = module.launcher()
+    place = f"rank {rank} of {size}" if rank >= 0 else "no rank"
+    rows = [("launcher", f"{name}, {place}" if name else "none: pass rank and rank_size")]
+    try:
+        identity, source = module.job_identity()
+        rows.append(("identity", f"{identity}, from {source}"))
+    except Error as error:
+        rows.append(("identity", str(error)))
+    return rows
+
+
+def environment(module: ModuleType) -> list[Row]:
+    """The variables that are set."""
+    return list(_set_variables(module)) or [("none", "no COLLOPS_ variable is set")]
+
+
+def _set_variables(module: ModuleType) -> Iterator[Row]:
+    known = {name for name, _, _ in module.env_variables()}
+    for name in sorted(os.environ):
+        if name in known:
+            yield name, os.environ[name]
+        elif name.startswith("COLLOPS_"):
+            yield name, f"{os.environ[name]} (not a variable of collops: a typing error?)"

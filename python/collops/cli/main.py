@@ -1,0 +1,39 @@
+"""Finds the command and hands it the remaining arguments."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from collops.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# name -> what it does. Its module, collops.cli.NAME, is imported when it is called.
+COMMANDS = {
+    "doctor": "what works on this machine, what does not, and why",
+    "demo": "a transformer layer over an uneven batch, compared with one process",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="collops",
+        description="Uneven collectives, the same on CPUs, GPUs and NPUs.",
+        epilog="collops COMMAND --help says more.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary, add_help=False)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name = parser.parse_args(given[:1]).command
+    try:
+        run = importlib.import_module(f"collops.cli.{name}").run
+        return int(run(given[1:]))
+    except Error as error:
+        print(f"collops {name}: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,86 @@
+#include "kernels/isa.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+using collops::Status;
+using collops::kernels::ActiveIsa;
+using collops::kernels::CanRun;
+using collops::kernels::CheckIsa;
+using collops::kernels::ForceIsa;
+using collops::kernels::Isa;
+using collops::kernels::RunnableIsas;
+
+constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+
+// COLLOPS_ISA for the length of a test.
+class IsaVariable {
+ public:
+  explicit IsaVariable(const char* value) { setenv("COLLOPS_ISA", value, 1); }
+  ~IsaVariable() { unsetenv("COLLOPS_ISA"); }
+  IsaVariable(const IsaVariable&) = delete;
+  IsaVariable& operator=(const IsaVariable&) = delete;
+};
+
+}  // namespace
+
+TEST(PortableRunsEverywhere) {
+  const std::vector<Isa> runnable = RunnableIsas();
+  EXPECT_TRUE(!runnable.empty() && runnable.front() == Isa::kPortable);
+  for (const Isa isa : kAll) {
+    const bool listed = std::find(runnable.begin(), runnable.end(), isa) != runnable.end();
+    EXPECT_EQ(listed, CanRun(isa));
+  }
+}
+
+TEST(TheBestIsUsedWithoutTheVariable) {
+  unsetenv("COLLOPS_ISA");
+  EXPECT_TRUE(CheckIsa().ok());
+  EXPECT_EQ(ActiveIsa(), RunnableIsas().back());
+}
+
+TEST(TheVariableChooses) {
+  for (const Isa isa : RunnableIsas()) {
+    const IsaVariable variable(Name(isa));
+    EXPECT_TRUE(CheckIsa().ok());
+    EXPECT_EQ(ActiveIsa(), isa);
+  }
+}
+
+TEST(AnUnknownNameIsRefusedAndChangesNothing) {
+  {
+    const IsaVariable variable("portable");
+    EXPECT_TRUE(CheckIsa().ok());
+  }
+  const IsaVariable variable("AVX-512");
+  const Status status = CheckIsa();
+  EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(),
+                  "COLLOPS_ISA must be avx512, avx2 or portable, got \"AVX-512\"");
+  EXPECT_EQ(ActiveIsa(), Isa::kPortable);
+}
+
+TEST(WhatCannotRunHereIsRefused) {
+  for (const Isa isa : kAll) {
+    if (CanRun(isa)) continue;
+    const IsaVariable variable(Name(isa));
+    const Status status = CheckIsa();
+    EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
+    EXPECT_CONTAINS(status.message(), Name(isa));
+    EXPECT_TRUE(ActiveIsa() != isa);
+  }
+}
+
+// The last test: what is forced stays so.
+TEST(ForcedStaysForced) {
+  for (const Isa isa : RunnableIsas()) {
+    ForceIsa(isa);
+    EXPECT_TRUE(CheckIsa().ok());
+    EXPECT_EQ(ActiveIsa(), isa);
+  }
+}

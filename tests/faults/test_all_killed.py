@@ -1,0 +1,89 @@
+"""SIGKILL to every rank, at any instant, leaves nothing behind, and the next job starts at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("calling_rank.py")
+RANKS = 3
+
+
+def start(job: str, calls: int) -> list[subprocess.Popen[str]]:
+    """Starts the ranks of a job; they meet under `job`."""
+    environment = {**os.environ, "COLLOPS_JOB_ID": job}
+    return [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(rank), str(RANKS), str(calls)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+
+
+def socket_name(job: str) -> str:
+    """The abstract socket of the job's first contact (ops/comm/backends/shm/meeting.cpp)."""
+    halves = []
+    for start_value in (0xCBF29CE484222325, 0x6C62272E07BB0142):
+        value = start_value
+        for byte in f"{os.geteuid()}\0job/{job}\0".encode():
+            value = (value ^ byte) * 0x100000001B3 % 2**64
+        halves.append(f"{value:016x}")
+    return "@collops-" + "".join(halves)
+
+
+def left_behind(job: str) -> list[str]:
+    """What is left of the job that has a name: files of shared memory, its socket."""
+    files = [path.name for path in Path("/dev/shm").iterdir() if "collops" in path.name]
+    sockets = Path("/proc/net/unix").read_text().split()
+    return files + [word for word in sockets if word == socket_name(job)]
+
+
+def test_the_socket_of_first_contact_is_seen() -> None:
+    """The other tests would pass without looking if the name were wrong."""
+    job = f"seen-{os.getpid()}"
+    alone = start(job, calls=0)
+    for rank in alone[1:]:
+        rank.kill()
+        rank.communicate()
+    for _ in range(200):
+        if left_behind(job):
+            break
+        time.sleep(0.05)
+    assert left_behind(job) == [socket_name(job)]
+    alone[0].kill()
+    alone[0].communicate()
+    assert left_behind(job) == []
+
+
+# In first contact, and in the middle of calls.
+@pytest.mark.parametrize("after_s", [0.0, 0.02, 0.3])
+def test_all_ranks_killed(after_s: float) -> None:
+    job = f"killed-{os.getpid()}-{after_s}"
+    delay = random.Random(after_s)
+    ranks = start(job, calls=0)
+    for rank in ranks:
+        assert rank.stdout is not None
+        if after_s > 0:
+            assert rank.stdout.readline() == "running\n"
+    time.sleep(after_s + delay.random() * 0.05)
+    for rank in ranks:
+        rank.kill()
+    for rank in ranks:
+        rank.communicate()
+    assert left_behind(job) == []
+
+    # The same name, so that anything left would be met.
+    for rank in start(job, calls=3):
+        output, _ = rank.communicate(timeout=60)
+        assert (rank.returncode, output) == (0, "running\n")
+    assert left_behind(job) == []

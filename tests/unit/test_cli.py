@@ -1,0 +1,88 @@
+"""The command line: what it says when all is well, and when it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+
+def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs ``collops`` with these arguments and variables."""
+    return subprocess.run(
+        [sys.executable, "-m", "collops.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def test_help_names_the_commands() -> None:
+    done = collops("--help")
+    assert done.returncode == 0
+    assert "doctor" in done.stdout
+
+
+def test_a_wrong_command_is_refused_with_the_right_ones() -> None:
+    done = collops("docter")
+    assert done.returncode == 2
+    assert "docter" in done.stderr
+    assert "doctor" in done.stderr
+
+
+def test_doctor_says_which_backends_run_and_why_the_others_do_not() -> None:
+    done = collops("doctor", COLLOPS_JOB_ID="the-job", COLLOPS_BACKEND="shm", COLLOPS_TYPO="1")
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+    assert lines["shm"].split() == ["shm", "ready"]
+    assert "libhccl.so" in lines["hccl"]
+    assert "libnccl.so.2" in lines["nccl"] or "no nccl engine" in lines["nccl"]
+    assert "the-job, from COLLOPS_JOB_ID" in lines["identity"]
+    assert lines["COLLOPS_BACKEND"].split() == ["COLLOPS_BACKEND", "shm"]
+    assert "typing error" in lines["COLLOPS_TYPO"]
+    assert "MiB" in lines["segment"]
+    assert "numpy" in lines
+
+
+def test_doctor_takes_no_arguments() -> None:
+    done = collops("doctor", "--fast")
+    assert done.returncode == 2
+    assert "--fast" in done.stderr
+
+
+def test_doctor_works_where_the_core_cannot_load() -> None:
+    code = (
+        "import sys; sys.modules['collops._core'] = None\n"
+        "from collops.cli import main; raise SystemExit(main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "collops has no core here" in done.stdout
+
+
+def test_trace_writes_one_line_per_call() -> None:
+    code = (
+        "import collops, numpy as np\n"
+        "from collops.testing import run_ranks\n"
+        "def work(rank):\n"
+        "    comm = collops.init(comm_domain='tp0')\n"
+        "    comm.all_gatherv(np.zeros(rank + 1, np.float32), [1, 2])\n"
+        "    comm.reduce_scatterv(np.zeros(3, np.float64), [1, 2])\n"
+        "run_ranks(work, 2)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLLOPS_TRACE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    lines = sorted(done.stderr.splitlines())
+    starts = [
+        "r0/2 tp0 shm AllGatherV seq=1 send=1 float32 recv=3 ",
+        "r0/2 tp0 shm ReduceScatterV seq=2 send=3 float64 recv=1 ",
+        "r1/2 tp0 shm AllGatherV seq=1 send=2 float32 recv=3 ",
+        "r1/2 tp0 shm ReduceScatterV seq=2 send=3 float64 recv=2 ",
+    ]
+    assert [line.startswith(start) for line, start in zip(lines, starts, strict=True)] == [True] * 4
+    assert all(line.endswith(" ms") for line in lines)

@@ -1,0 +1,181 @@
+"""The messages in docs/errors.md are what the code says: each is produced here, pids apart."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops import TensorDesc as Desc
+from collops.testing import run_ranks
+
+ROOT = Path(__file__).resolve().parents[2]
+SECTION = re.compile(r"^### (\d+) .*?(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+EXAMPLE = re.compile(r"^```text\n(.+)\n```$", re.MULTILINE)
+Said = list[tuple[int, str]]
+
+X = np.zeros((2, 4), np.float16)
+RIGHT = [X, np.array([4]), np.array([4, 2]), np.array([0, 4]), np.empty(5, np.float16)]
+
+
+def without_pids(text: str) -> str:
+    return re.sub(r"pid \d+", "pid N", text)
+
+
+def examples() -> list[tuple[int, str]]:
+    """The messages on the page, with the code of their section."""
+    page = (ROOT / "docs/errors.md").read_text()
+    return [
+        (int(section[1]), text)
+        for section in SECTION.finditer(page)
+        for text in EXAMPLE.findall(section[0])
+    ]
+
+
+def error_of(call: Callable[[], Any]) -> Said:
+    try:
+        call()
+    except collops.Error as error:
+        return [(error.code, without_pids(error.message))]
+    return []
+
+
+def gather(**fields: Any) -> collops.Operation:
+    """An AllGatherV of rank 0 of 2, which is never run."""
+    values = {"rank": 0, "rank_size": 2, "backend": "shm", "comm_domain": "docs", **fields}
+    return collops.Operation(collops.AllGatherVParam(**values))
+
+
+def plan(position: int, value: Any) -> Callable[[], Any]:
+    """Plans a right call with another input."""
+    inputs: list[Any] = list(RIGHT)
+    inputs[position] = value
+    return lambda: gather().get_workspace_size(inputs, [np.empty((5, 4), np.float16)])
+
+
+def scatter_of_one_dim() -> Any:
+    param = collops.ReduceScatterVParam(rank=0, rank_size=2, backend="shm", comm_domain="docs")
+    return collops.Operation(param).infer_shape([X.reshape(8), *RIGHT[2:4], RIGHT[1], RIGHT[4]])
+
+
+LOCAL: list[Callable[[], Any]] = [
+    plan(3, np.array([0, 3])),
+    plan(3, np.array([0, 19])),
+    plan(0, Desc((2, 0), "float16")),
+    plan(4, np.empty(5, np.int64)),
+    plan(0, np.zeros((4, 2), np.float16).T),
+    lambda: gather().infer_shape(RIGHT[:4]),
+    lambda: gather(backend="hccl"),
+    scatter_of_one_dim,
+]
+
+
+def execute(rank: int) -> Said:
+    """Two calls that rank 1 refuses."""
+    op = gather(rank=rank, comm_domain="execute")
+    inputs = [X, np.array([[4, 2][rank]]), *RIGHT[2:]]
+    outputs = [np.empty((5, 4), np.float16)]
+    op.get_workspace_size(inputs, outputs)
+    stream, workspace = ("s", np.zeros(8)[::2]) if rank == 1 else (None, None)
+    said = error_of(lambda: op.execute(inputs, outputs, None, stream))
+    return said + error_of(lambda: op.execute(inputs, outputs, workspace))
+
+
+def without_files() -> Said:
+    """First contact of one rank, where no file can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    limit = max(map(int, os.listdir("/proc/self/fd"))) + 1
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(0))
+        return error_of(lambda: collops.init(0, 1, comm_domain="files"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def without_memory(comm: collops.Communicator) -> Said:
+    """A window that is larger than the limit of files, which holds for shared memory too."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+        return error_of(lambda: comm.empty(1 << 30, np.uint8))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def leave(comm: collops.Communicator) -> None:
+    with contextlib.suppress(RuntimeError), comm:
+        raise RuntimeError("out of pages")
+
+
+def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
+    """What both ranks say when rank 1 does something else."""
+    odd = rank == 1
+
+    def comm(domain: str, timeout_s: float = 30) -> collops.Communicator:
+        return collops.init(comm_domain=domain, timeout_s=timeout_s)
+
+    rows = np.zeros((2, 3), np.float32)
+    said = error_of(lambda: comm("refused").all_gatherv(rows, [2, 3 if odd else 2]))
+    said += error_of(lambda: comm("op").reduce_scatterv(rows, op="max" if odd else "sum"))
+    aborted, left, late = comm("aborted"), comm("left"), comm("late")
+    if odd:
+        aborted.abort("the scheduler wants the cores back")
+        leave(left)
+        os.read(pipe[0], 1)
+    else:
+        said += error_of(aborted.barrier) + error_of(left.barrier)
+        comm("late", 0.5)
+        said += error_of(late.barrier)
+        os.write(pipe[1], b"x")
+    said += execute(rank)
+    memory = comm("memory")
+    return said if odd else said + without_files() + without_memory(memory)
+
+
+@pytest.fixture(scope="module")
+def said() -> Said:
+    scratch = (ROOT / "tests/cpp/execute_check_test.cpp").read_text()
+    [workspace] = re.findall(r'ERROR_INVALID_WORKSPACE_SIZE,\s*"(.+)"', scratch)
+    pipe = os.pipe()
+    try:
+        together = run_ranks(all_ranks, 2, pipe)
+    finally:
+        for end in pipe:
+            os.close(end)
+    here = [error for call in LOCAL for error in error_of(call)]
+    return here + [error for rank in together for error in rank] + [(22, workspace)]
+
+
+def test_every_section_has_an_example() -> None:
+    page = (ROOT / "docs/errors.md").read_text()
+    assert {code for code, _ in examples()} == {int(s[1]) for s in SECTION.finditer(page)}
+
+
+def has_library(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("code", "example"), examples())
+def test_the_code_says_what_the_page_says(said: Said, code: int, example: str) -> None:
+    if code == 103 and has_library("libhccl.so"):
+        pytest.skip("this machine has the library that the example misses")
+    assert (code, without_pids(example)) in said

@@ -1,0 +1,29 @@
+"""Writes docs/environment.md from the core's table of variables; a test holds the two together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "environment.md"
+
+HEAD = """# Environment variables
+
+Read when a communicator or an operation is created; a value that cannot be meant is an error there.
+`collops doctor` shows the ones that are set. This page is written by
+`python tools/document_variables.py` from `ops/core/env.cpp`.
+
+| variable | when it is not set | meaning |
+|---|---|---|
+"""
+
+
+def page() -> str:
+    """The page as it must be."""
+    from collops.core import core
+
+    rows = [f"| `{name}` | {fallback} | {text} |" for name, fallback, text in core().env_variables()]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
