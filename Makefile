@@ -5,7 +5,7 @@ ARGS ?=
 RUN := $(VENV)/bin/python
 SETUP := sh tools/preflight.sh $(PYTHON) && $(PYTHON) tools/environment.py $(VENV)
 
-.PHONY: help demo test test-launchers check format build clean
+.PHONY: help demo test test-launchers sanitize fuzz cross-arm64 check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -20,6 +20,18 @@ test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 test-launchers: ## two jobs at once under Open MPI, MPICH, Intel MPI, torchrun: they never meet
 	@$(SETUP) package test
 	@$(RUN) tools/launchers.py $(ARGS)
+
+sanitize: ## the C++ tests under asan, ubsan and tsan (ARGS=tsan for one of them)
+	@$(SETUP) package test
+	@$(RUN) tools/run_sanitizers.py $(ARGS)
+
+fuzz: ## the hypothesis suites with 20 times the examples
+	@$(SETUP) package test torch
+	@HYPOTHESIS_PROFILE=fuzz $(RUN) -m pytest tests/fuzz $(ARGS)
+
+cross-arm64: ## compile for arm64 and run tests under qemu
+	@$(SETUP) package test
+	@$(RUN) tools/run_cross.py
 
 check: ## format, lint, types, layers and docstrings (no test of behaviour)
 	@$(SETUP) package test check

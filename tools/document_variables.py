@@ -21,7 +21,9 @@ def page() -> str:
     """The page as it must be."""
     from collops.core import core
 
-    rows = [f"| `{name}` | {fallback} | {text} |" for name, fallback, text in core().env_variables()]
+    rows = [
+        f"| `{name}` | {fallback} | {text} |" for name, fallback, text in core().env_variables()
+    ]
     return HEAD + "\n".join(rows) + "\n"
 
 

@@ -51,8 +51,7 @@ collops::Status Gather(int rank, std::vector<float>* everything) {
   collops::VariantPack pack;
   pack.inputs = {View(x.data(), DType::kFloat32, {kRows[rank], kColumns}),
                  View(&counts[rank], DType::kInt64, {1}), View(counts, DType::kInt64, {kRanks}),
-                 View(displs, DType::kInt64, {kRanks}),
-                 View(y.data(), DType::kFloat16, {rows})};
+                 View(displs, DType::kInt64, {kRanks}), View(y.data(), DType::kFloat16, {rows})};
   pack.outputs = {View(everything->data(), DType::kFloat32, {rows, kColumns})};
 
   uint64_t bytes = 0;

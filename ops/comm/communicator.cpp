@@ -57,27 +57,33 @@ int64_t Sum(const int64_t* counts, int size) {
 
 }  // namespace
 
+uint64_t Communicator::CountCall() {
+  const uint64_t sequence = num_calls_.load(std::memory_order_relaxed) + 1;
+  num_calls_.store(sequence, std::memory_order_relaxed);
+  return sequence;
+}
+
 Status Communicator::AllGatherV(const AllGatherVCall& call) {
-  ++num_calls_;
+  const uint64_t sequence = CountCall();
   if (!traced_) return DoAllGatherV(call);
   const std::string sizes =
       Sizes(call.recv_counts[rank()], call.dtype, Sum(call.recv_counts, size()));
-  return Traced(spec_, num_calls_, Name(call.kind), sizes, [&] { return DoAllGatherV(call); });
+  return Traced(spec_, sequence, Name(call.kind), sizes, [&] { return DoAllGatherV(call); });
 }
 
 Status Communicator::ReduceScatterV(const ReduceScatterVCall& call) {
-  ++num_calls_;
+  const uint64_t sequence = CountCall();
   if (!traced_) return DoReduceScatterV(call);
   const std::string sizes =
       Sizes(Sum(call.send_counts, size()), call.dtype, call.send_counts[rank()]);
-  return Traced(spec_, num_calls_, Name(CallKind::kReduceScatterV), sizes,
+  return Traced(spec_, sequence, Name(CallKind::kReduceScatterV), sizes,
                 [&] { return DoReduceScatterV(call); });
 }
 
 Status Communicator::Barrier() {
-  ++num_calls_;
+  const uint64_t sequence = CountCall();
   if (!traced_) return DoBarrier();
-  return Traced(spec_, num_calls_, Name(CallKind::kBarrier), "", [&] { return DoBarrier(); });
+  return Traced(spec_, sequence, Name(CallKind::kBarrier), "", [&] { return DoBarrier(); });
 }
 
 Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* part) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -81,8 +82,11 @@ class Communicator {
 
  private:
   CommunicatorSpec spec_;
+  uint64_t CountCall();
+
   const bool traced_ = TraceEnabled();
-  uint64_t num_calls_ = 0;
+  // Atomic because a second thread may come by before it gets its error.
+  std::atomic<uint64_t> num_calls_{0};
 };
 
 }  // namespace collops

@@ -16,9 +16,7 @@ class Deadline {
   }
 
   bool Passed() const { return Clock::now() >= at_; }
-  double RemainingS() const {
-    return std::chrono::duration<double>(at_ - Clock::now()).count();
-  }
+  double RemainingS() const { return std::chrono::duration<double>(at_ - Clock::now()).count(); }
   // The length it was made with, for messages.
   double timeout_s() const { return timeout_s_; }
 

@@ -12,14 +12,22 @@ struct DTypeRow {
 };
 
 constexpr DTypeRow kDTypes[] = {
-    {DType::kUndefined, "undefined", 0}, {DType::kFloat32, "float32", 4},
-    {DType::kFloat16, "float16", 2},     {DType::kInt8, "int8", 1},
-    {DType::kInt32, "int32", 4},         {DType::kUInt8, "uint8", 1},
-    {DType::kInt16, "int16", 2},         {DType::kUInt16, "uint16", 2},
-    {DType::kUInt32, "uint32", 4},       {DType::kInt64, "int64", 8},
-    {DType::kUInt64, "uint64", 8},       {DType::kFloat64, "float64", 8},
-    {DType::kBool, "bool", 1},           {DType::kComplex64, "complex64", 8},
-    {DType::kComplex128, "complex128", 16}, {DType::kBFloat16, "bfloat16", 2},
+    {DType::kUndefined, "undefined", 0},
+    {DType::kFloat32, "float32", 4},
+    {DType::kFloat16, "float16", 2},
+    {DType::kInt8, "int8", 1},
+    {DType::kInt32, "int32", 4},
+    {DType::kUInt8, "uint8", 1},
+    {DType::kInt16, "int16", 2},
+    {DType::kUInt16, "uint16", 2},
+    {DType::kUInt32, "uint32", 4},
+    {DType::kInt64, "int64", 8},
+    {DType::kUInt64, "uint64", 8},
+    {DType::kFloat64, "float64", 8},
+    {DType::kBool, "bool", 1},
+    {DType::kComplex64, "complex64", 8},
+    {DType::kComplex128, "complex128", 16},
+    {DType::kBFloat16, "bfloat16", 2},
 };
 
 struct FormatRow {
@@ -28,11 +36,16 @@ struct FormatRow {
 };
 
 constexpr FormatRow kFormats[] = {
-    {Format::kUndefined, "undefined"}, {Format::kNCHW, "nchw"},
-    {Format::kNHWC, "nhwc"},           {Format::kND, "nd"},
-    {Format::kNC1HWC0, "nc1hwc0"},     {Format::kFractalZ, "fractal_z"},
-    {Format::kHWCN, "hwcn"},           {Format::kNDHWC, "ndhwc"},
-    {Format::kFractalNZ, "fractal_nz"}, {Format::kNCDHW, "ncdhw"},
+    {Format::kUndefined, "undefined"},
+    {Format::kNCHW, "nchw"},
+    {Format::kNHWC, "nhwc"},
+    {Format::kND, "nd"},
+    {Format::kNC1HWC0, "nc1hwc0"},
+    {Format::kFractalZ, "fractal_z"},
+    {Format::kHWCN, "hwcn"},
+    {Format::kNDHWC, "ndhwc"},
+    {Format::kFractalNZ, "fractal_nz"},
+    {Format::kNCDHW, "ncdhw"},
     {Format::kNDC1HWC0, "ndc1hwc0"},
 };
 
@@ -47,9 +60,13 @@ const DTypeRow& Row(DType dtype) {
 
 }  // namespace
 
-int64_t SizeOf(DType dtype) { return Row(dtype).bytes; }
+int64_t SizeOf(DType dtype) {
+  return Row(dtype).bytes;
+}
 
-const char* Name(DType dtype) { return Row(dtype).name; }
+const char* Name(DType dtype) {
+  return Row(dtype).name;
+}
 
 const char* Name(Format format) {
   for (const FormatRow& row : kFormats) {
@@ -58,7 +75,9 @@ const char* Name(Format format) {
   return "undefined";
 }
 
-const char* Name(ReduceOp op) { return kReduceOps[static_cast<int>(op)]; }
+const char* Name(ReduceOp op) {
+  return kReduceOps[static_cast<int>(op)];
+}
 
 bool ParseDType(const char* name, DType* dtype) {
   for (const DTypeRow& row : kDTypes) {

@@ -39,7 +39,8 @@ enum class Format : int32_t {
   kNDC1HWC0 = 32,
 };
 
-// Reductions; the struct field `reduceType` names them "sum", "max", "min"; the plain level has all.
+// Reductions; the struct field `reduceType` names them "sum", "max", "min"; the plain level has
+// all.
 enum class ReduceOp : int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
 // Bytes of one element; 0 for kUndefined.

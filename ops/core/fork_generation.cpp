@@ -15,6 +15,8 @@ std::atomic<uint64_t> generation{0};
 
 }  // namespace
 
-uint64_t ForkGeneration() { return generation.load(std::memory_order_relaxed); }
+uint64_t ForkGeneration() {
+  return generation.load(std::memory_order_relaxed);
+}
 
 }  // namespace collops

@@ -36,8 +36,8 @@ const char* ErrorName(int code) {
       "ERROR_COPY_HOST_MEMORY_FAIL",
   };
   static constexpr const char* kOwnNames[] = {
-      "ERROR_TIMEOUT", "ERROR_PEER_LOST", "ERROR_RANK_MISMATCH", "ERROR_UNSUPPORTED",
-      "ERROR_ABORTED",
+      "ERROR_TIMEOUT",     "ERROR_PEER_LOST", "ERROR_RANK_MISMATCH",
+      "ERROR_UNSUPPORTED", "ERROR_ABORTED",
   };
   if (code >= NO_ERROR && code <= ERROR_COPY_HOST_MEMORY_FAIL) return kNames[code];
   if (code >= ERROR_TIMEOUT && code <= ERROR_ABORTED) return kOwnNames[code - ERROR_TIMEOUT];

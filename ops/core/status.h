@@ -64,7 +64,9 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status Ok() { return {}; }
+inline Status Ok() {
+  return {};
+}
 
 // Builds a message from anything that can be streamed.
 template <typename... Parts>
@@ -81,10 +83,10 @@ Status Error(ErrorCode code, const Parts&... parts) {
 
 }  // namespace collops
 
-#define RETURN_IF_ERROR(expression)                  \
-  do {                                               \
-    ::collops::Status status_macro_ = (expression);  \
-    if (!status_macro_.ok()) return status_macro_;   \
+#define RETURN_IF_ERROR(expression)                 \
+  do {                                              \
+    ::collops::Status status_macro_ = (expression); \
+    if (!status_macro_.ok()) return status_macro_;  \
   } while (0)
 
 // Returns `code` with the message built from the remaining arguments unless `condition` holds.

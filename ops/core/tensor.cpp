@@ -40,7 +40,9 @@ int64_t Numel(const Shape& shape) {
   return count;
 }
 
-int64_t NumBytes(const TensorDesc& desc) { return Numel(desc.shape) * SizeOf(desc.dtype); }
+int64_t NumBytes(const TensorDesc& desc) {
+  return Numel(desc.shape) * SizeOf(desc.dtype);
+}
 
 std::string ToString(const Device& device) {
   switch (device.kind) {

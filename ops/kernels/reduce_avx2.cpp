@@ -29,6 +29,7 @@ struct Float16Avx2 {
 
 struct Avx2 {
   static constexpr int kVectorBytes = 32;
+  static constexpr int kInFlight = 2;
   static constexpr bool kStreams = true;
   using Float16 = Float16Avx2;
 

@@ -38,6 +38,7 @@ struct Float16Avx512 {
 
 struct Avx512 {
   static constexpr int kVectorBytes = 64;
+  static constexpr int kInFlight = 2;
   static constexpr bool kStreams = true;
   using Float16 = Float16Avx512;
 

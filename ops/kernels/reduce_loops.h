@@ -9,13 +9,12 @@
 #include "kernels/reduce_kernels.h"
 #include "kernels/streaming.h"
 
-// The loops of a reduction. A Machine says how wide its vectors are (kVectorBytes), how they are
-// stored past the caches (kStreams, Stream, Fence), and what its Float16 is.
+// The loops of a reduction. A Machine says how wide its vectors are (kVectorBytes) and how many of
+// them a step takes (kInFlight, found by measuring), how they are stored past the caches (kStreams,
+// Stream, Fence), and what its Float16 is.
 namespace collops::kernels {
 namespace {
 
-// Vectors in flight at a time, to hide what an addition takes.
-using InFlight = std::make_index_sequence<4>;
 using One = std::make_index_sequence<1>;
 
 // Far enough for a stream that comes from another core's cache.
@@ -79,6 +78,7 @@ int64_t BytesToAligned(const char* address) {
 template <typename Machine, typename Element, typename Op>
 void ReduceRange(void* destination, const void* const* sources, int num_sources, int64_t begin,
                  int64_t end, bool stream) {
+  using Some = std::make_index_sequence<Machine::kInFlight>;
   constexpr int64_t kElementBytes = sizeof(typename Element::Stored);
   char* const output = static_cast<char*>(destination);
   int64_t done = begin * kElementBytes;
@@ -96,11 +96,11 @@ void ReduceRange(void* destination, const void* const* sources, int num_sources,
     const int64_t head = stream ? BytesToAligned<Element>(output + done) : -1;
     if (head >= 0 && head <= end_bytes - done) {
       part(head);
-      steps(Streamed<Machine>{}, InFlight{});
+      steps(Streamed<Machine>{}, Some{});
       Machine::Fence();
     }
   }
-  steps(Whole{}, InFlight{});
+  steps(Whole{}, Some{});
   steps(Whole{}, One{});
   part(end_bytes - done);
 }

@@ -32,6 +32,7 @@ struct Float16Arm64 {
 
 struct Portable {
   static constexpr int kVectorBytes = 16;
+  static constexpr int kInFlight = 4;
   static constexpr bool kStreams = false;
 #if defined(__aarch64__)
   using Float16 = Float16Arm64;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "check.h"
+#include "comm/registry.h"
 
 namespace {
 
@@ -74,6 +76,19 @@ TEST(WhatCannotRunHereIsRefused) {
     EXPECT_CONTAINS(status.message(), Name(isa));
     EXPECT_TRUE(ActiveIsa() != isa);
   }
+}
+
+TEST(MakingACommunicatorReportsIt) {
+  const IsaVariable variable("sse");
+  collops::CommunicatorSpec spec;
+  spec.rank = 0;
+  spec.rank_size = 2;
+  spec.backend = "shm";
+  spec.comm_mode = collops::COMM_MULTI_THREAD;
+  std::shared_ptr<collops::Communicator> communicator;
+  const Status status = collops::Registry::Instance().Get(spec, &communicator);
+  EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(), "COLLOPS_ISA must be");
 }
 
 // The last test: what is forced stays so.

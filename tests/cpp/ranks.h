@@ -70,8 +70,7 @@ inline Ended Wait(pid_t pid, double timeout_s = 60.0) {
 }
 
 // Every rank runs `body(rank, communicator)`; a failed expectation in any of them fails the test.
-inline void Run(int rank_size,
-                const std::function<void(int, collops::Communicator&)>& body,
+inline void Run(int rank_size, const std::function<void(int, collops::Communicator&)>& body,
                 double timeout_s = 20.0) {
   const collops::JobIdentity job = FreshJob();
   std::vector<pid_t> pids;

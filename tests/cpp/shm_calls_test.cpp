@@ -144,14 +144,28 @@ std::function<void(int, Communicator&)> RandomCalls(int calls) {
 
 }  // namespace
 
-TEST(OneRankAlone) { ranks::Run(1, RandomCalls(50)); }
-TEST(RandomCallsOf2Ranks) { ranks::Run(2, RandomCalls(400)); }
-TEST(RandomCallsOf3Ranks) { ranks::Run(3, RandomCalls(300)); }
-TEST(RandomCallsOf4Ranks) { ranks::Run(4, RandomCalls(200)); }
-TEST(RandomCallsOf7Ranks) { ranks::Run(7, RandomCalls(60)); }
+TEST(OneRankAlone) {
+  ranks::Run(1, RandomCalls(50));
+}
+TEST(RandomCallsOf2Ranks) {
+  ranks::Run(2, RandomCalls(400));
+}
+TEST(RandomCallsOf3Ranks) {
+  ranks::Run(3, RandomCalls(300));
+}
+TEST(RandomCallsOf4Ranks) {
+  ranks::Run(4, RandomCalls(200));
+}
+TEST(RandomCallsOf7Ranks) {
+  ranks::Run(7, RandomCalls(60));
+}
 
-TEST(RandomCallsOf2Threads) { ranks::RunThreads(2, RandomCalls(200)); }
-TEST(RandomCallsOf4Threads) { ranks::RunThreads(4, RandomCalls(100)); }
+TEST(RandomCallsOf2Threads) {
+  ranks::RunThreads(2, RandomCalls(200));
+}
+TEST(RandomCallsOf4Threads) {
+  ranks::RunThreads(4, RandomCalls(100));
+}
 
 TEST(AWindowIsReadInPlaceAndAnew) {
   ranks::Run(2, [](int rank, Communicator& communicator) {

@@ -121,10 +121,32 @@ TEST(CallersMeetWithoutWaiting) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
+TEST(AnotherCallerRunsAlone) {
+  ForceNumThreads(2);
+  std::atomic<int> arrived{0};
+  std::atomic<int> wrong{0};
+  std::thread other([&] {
+    Meet(&arrived, 3);  // the pool is at work by then
+    const std::thread::id self = std::this_thread::get_id();
+    ParallelFor(8, [&](int) { wrong += std::this_thread::get_id() != self; });
+    ++arrived;
+  });
+  ParallelFor(2, [&](int) {
+    Meet(&arrived, 3);
+    while (arrived < 4) std::this_thread::yield();
+  });
+  other.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
 TEST(PartsMayCallAgain) {
   ForceNumThreads(3);
+  std::atomic<int> arrived{0};
   std::atomic<int> wrong{0};
-  ParallelFor(6, [&](int) { wrong += Count(9) != Ones(9); });
+  ParallelFor(3, [&](int) {
+    Meet(&arrived, 3);  // one part on each thread
+    wrong += Count(9) != Ones(9);
+  });
   EXPECT_EQ(wrong.load(), 0);
 }
 
@@ -152,6 +174,7 @@ TEST(AForkedChildMakesItsOwnThreads) {
   EXPECT_EQ(Count(10), Ones(10));
   const pid_t child = fork();
   if (child == 0) {
+    if (NumThreads() != 1) std::_Exit(3);  // what its parent knew is for it to find out anew
     ForceNumThreads(2);
     std::atomic<int> arrived{0};
     std::atomic<int> met{0};

@@ -65,8 +65,8 @@ Status ShmCommunicator::Run(const char* name, Step&& step) {
       if (mine) flag->store(false, std::memory_order_release);
     }
   } busy{&busy_};
-  CHECK_ARG(busy.mine, ERROR_INVALID_PARAM, name, ": another thread is in a call of rank ",
-            rank(), " of comm_domain \"", spec().comm_domain, "\"; one thread at a time");
+  CHECK_ARG(busy.mine, ERROR_INVALID_PARAM, name, ": another thread is in a call of rank ", rank(),
+            " of comm_domain \"", spec().comm_domain, "\"; one thread at a time");
   RETURN_IF_ERROR(CheckUsable());
   const Status met = CompleteMeeting();
   if (!met.ok()) return Fail(Error(met.code(), name, ": ", met.message()));
@@ -80,15 +80,13 @@ Status ShmCommunicator::Connect() {
 }
 
 Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
-  return Run(Name(call.kind), [&](Exchange* exchange) {
-    return shm::AllGatherV(exchange, call, timeout_s());
-  });
+  return Run(Name(call.kind),
+             [&](Exchange* exchange) { return shm::AllGatherV(exchange, call, timeout_s()); });
 }
 
 Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return Run(Name(CallKind::kReduceScatterV), [&](Exchange* exchange) {
-    return shm::ReduceScatterV(exchange, call, timeout_s());
-  });
+  return Run(Name(CallKind::kReduceScatterV),
+             [&](Exchange* exchange) { return shm::ReduceScatterV(exchange, call, timeout_s()); });
 }
 
 Status ShmCommunicator::DoBarrier() {
@@ -99,9 +97,8 @@ Status ShmCommunicator::DoBarrier() {
 }
 
 Status ShmCommunicator::Refuse(CallKind kind, const Status& reason) {
-  return Run(Name(kind), [&](Exchange* exchange) {
-    return exchange->Refuse(kind, reason, timeout_s());
-  });
+  return Run(Name(kind),
+             [&](Exchange* exchange) { return exchange->Refuse(kind, reason, timeout_s()); });
 }
 
 Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) {
@@ -140,9 +137,13 @@ void ShmCommunicator::Close(const std::string& reason) {
   if (connection_ != nullptr) connection_->endpoint.PublishLeft(reason);
 }
 
-int64_t SegmentBytes(int rank_size) { return Layout::Bytes(rank_size); }
+int64_t SegmentBytes(int rank_size) {
+  return Layout::Bytes(rank_size);
+}
 
-Status Available() { return Ok(); }
+Status Available() {
+  return Ok();
+}
 
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
   CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend shm: at most ", kMaxRanks,

@@ -124,7 +124,8 @@ std::string Endpoint::DescribeLate(uint64_t sequence) const {
 std::string Endpoint::DescribeUnfinished(uint64_t sequence, bool begun) const {
   std::string text;
   for (int r = 0; r < size_; ++r) {
-    if (r == rank_ || layout_.rank(r).finished.load(std::memory_order_acquire) >= sequence) continue;
+    if (r == rank_ || layout_.rank(r).finished.load(std::memory_order_acquire) >= sequence)
+      continue;
     const Announcement& announcement = layout_.announcement(r, sequence);
     const bool has_begun = announcement.sequence.load(std::memory_order_acquire) >= sequence;
     if (has_begun != begun) continue;

@@ -41,7 +41,9 @@ class Endpoint {
   void PublishFailure(const Status& status);
   // Ok, or the failure that ended the group, with the rank that reported it.
   Status GroupFailure() const;
-  bool GroupFailed() const { return layout_.group().failed_rank.load(std::memory_order_acquire) != 0; }
+  bool GroupFailed() const {
+    return layout_.group().failed_rank.load(std::memory_order_acquire) != 0;
+  }
 
   // Tells the others, once they wait for this rank again, that it is gone and why.
   void PublishLeft(const std::string& reason);

@@ -40,8 +40,8 @@ Status Exchange::CatchUp(double timeout_s) {
   waiter_.emplace(endpoint_, mail_, timeout_s, sequence_, "the call after a refusal");
   for (int r = 0; r < endpoint_->size(); ++r) {
     const Announcement& theirs = endpoint_->layout().announcement(r, sequence_);
-    RETURN_IF_ERROR(Until(
-        [&] { return theirs.sequence.load(std::memory_order_acquire) >= sequence_; }));
+    RETURN_IF_ERROR(
+        Until([&] { return theirs.sequence.load(std::memory_order_acquire) >= sequence_; }));
   }
   behind_ = false;
   return Ok();

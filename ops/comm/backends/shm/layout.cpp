@@ -7,7 +7,9 @@ namespace {
 
 constexpr int64_t kPageBytes = 4096;
 
-constexpr int64_t RoundUp(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+constexpr int64_t RoundUp(int64_t bytes, int64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 constexpr int64_t kStateBytes = sizeof(RankState);
 constexpr int64_t kAnnouncementBytes = sizeof(Announcement);
@@ -34,13 +36,17 @@ int64_t Layout::RankBytes(int rank_size) {
   return RoundUp(control, kPageBytes) + 2 * kSlotBytes + kStageBytes;
 }
 
-int64_t Layout::Bytes(int rank_size) { return kPageBytes + rank_size * RankBytes(rank_size); }
+int64_t Layout::Bytes(int rank_size) {
+  return kPageBytes + rank_size * RankBytes(rank_size);
+}
 
 std::byte* Layout::RankBase(int rank) const {
   return base_ + kPageBytes + rank * RankBytes(rank_size_);
 }
 
-RankState& Layout::rank(int rank) const { return *reinterpret_cast<RankState*>(RankBase(rank)); }
+RankState& Layout::rank(int rank) const {
+  return *reinterpret_cast<RankState*>(RankBase(rank));
+}
 
 Announcement& Layout::announcement(int rank, uint64_t sequence) const {
   auto* first = reinterpret_cast<Announcement*>(RankBase(rank) + kStateBytes);
@@ -61,9 +67,8 @@ char* Layout::refusal_reason(int rank, uint64_t sequence) const {
 }
 
 ChunkSignal& Layout::produced(int writer, int reader) const {
-  auto* first = reinterpret_cast<ChunkSignal*>(RankBase(writer) + kStateBytes +
-                                               2 * kAnnouncementBytes +
-                                               2 * DetailBytes(rank_size_));
+  auto* first = reinterpret_cast<ChunkSignal*>(
+      RankBase(writer) + kStateBytes + 2 * kAnnouncementBytes + 2 * DetailBytes(rank_size_));
   return first[reader];
 }
 

@@ -72,8 +72,7 @@ std::string ReadReason(const char* text);
 class Layout {
  public:
   Layout() = default;
-  Layout(void* base, int rank_size)
-      : base_(static_cast<std::byte*>(base)), rank_size_(rank_size) {}
+  Layout(void* base, int rank_size) : base_(static_cast<std::byte*>(base)), rank_size_(rank_size) {}
 
   static int64_t Bytes(int rank_size);
 

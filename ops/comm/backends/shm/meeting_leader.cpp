@@ -12,9 +12,13 @@ constexpr double kLingerS = 2.0;
 
 }  // namespace
 
-MeetingLeader::~MeetingLeader() { Cancel(Error(ERROR_PEER_LOST, "rank 0 closed its communicator")); }
+MeetingLeader::~MeetingLeader() {
+  Cancel(Error(ERROR_PEER_LOST, "rank 0 closed its communicator"));
+}
 
-void MeetingLeader::Begin() { listener_ = shm::Listen(name_); }
+void MeetingLeader::Begin() {
+  listener_ = shm::Listen(name_);
+}
 
 Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   group->peers.resize(static_cast<size_t>(spec_.rank_size));

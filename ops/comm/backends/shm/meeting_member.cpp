@@ -5,9 +5,13 @@
 
 namespace collops::shm {
 
-MeetingMember::~MeetingMember() { Cancel(Error(ERROR_PEER_LOST, "it closed its communicator")); }
+MeetingMember::~MeetingMember() {
+  Cancel(Error(ERROR_PEER_LOST, "it closed its communicator"));
+}
 
-void MeetingMember::Begin() { (void)TryConnect(); }
+void MeetingMember::Begin() {
+  (void)TryConnect();
+}
 
 // Ok without a connection when nobody listens yet.
 Status MeetingMember::TryConnect() {
@@ -86,8 +90,8 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
 Status MeetingMember::LeaderHungUp() {
   socket_.reset();
   const bool alive = leader_process_.valid() && !Readable(leader_process_.get());
-  CHECK_ARG(alive, ERROR_PEER_LOST, "rank 0 (pid ", leader_pid_,
-            ") ended during first contact of ", Describe(spec_, job_));
+  CHECK_ARG(alive, ERROR_PEER_LOST, "rank 0 (pid ", leader_pid_, ") ended during first contact of ",
+            Describe(spec_, job_));
   return Ok();
 }
 

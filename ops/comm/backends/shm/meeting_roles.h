@@ -37,10 +37,9 @@ class MeetingMember : public Meeting {
   UniqueFd inbox_;
   UniqueFd socket_;
   pid_t leader_pid_ = 0;
-  UniqueFd leader_process_;  // a pidfd, if its pid is visible here
+  UniqueFd leader_process_;         // a pidfd, if its pid is visible here
   std::bitset<kMaxRanks> present_;  // as the leader last said
   bool welcome_ = false;
-
 };
 
 // Rank 0: listens, checks that the ranks fit together, introduces them to each other.

@@ -27,8 +27,8 @@ Status CheckForeign(int fd, int64_t bytes) {
   return Ok();
 }
 
-// Memory that can still be had; shared memory has no limit of its own, and taking more than there is
-// ends in the kernel killing somebody.
+// Memory that can still be had; shared memory has no limit of its own, and taking more than there
+// is ends in the kernel killing somebody.
 int64_t AvailableBytes() {
   std::ifstream info("/proc/meminfo");
   for (std::string line; std::getline(info, line);) {
@@ -66,9 +66,15 @@ class Segment::Mapping {
   int64_t bytes_;
 };
 
-void* Segment::data() const { return mapping_ == nullptr ? nullptr : mapping_->data(); }
-int64_t Segment::bytes() const { return mapping_ == nullptr ? 0 : mapping_->bytes(); }
-int Segment::fd() const { return mapping_ == nullptr ? -1 : mapping_->fd(); }
+void* Segment::data() const {
+  return mapping_ == nullptr ? nullptr : mapping_->data();
+}
+int64_t Segment::bytes() const {
+  return mapping_ == nullptr ? 0 : mapping_->bytes();
+}
+int Segment::fd() const {
+  return mapping_ == nullptr ? -1 : mapping_->fd();
+}
 
 Status Segment::Create(int64_t bytes, Segment* segment) {
   RETURN_IF_ERROR(CheckAvailable(bytes));
@@ -103,8 +109,8 @@ Status Segment::Adopt(UniqueFd fd, int64_t bytes, Segment* segment) {
   std::weak_ptr<Mapping>& known = (*mappings)[info.st_ino];
   segment->mapping_ = known.lock();
   if (segment->mapping_ != nullptr) return Ok();
-  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED,
-                    fd.get(), 0);
+  void* data =
+      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   CHECK_ARG(data != MAP_FAILED, ERROR_OUT_OF_HOST_MEMORY, "cannot map ", bytes,
             " bytes of shared memory: ", std::strerror(errno));
   segment->mapping_ = std::make_shared<Mapping>(std::move(fd), data, bytes);

@@ -40,6 +40,7 @@ enum class Transfer { kDone, kWouldBlock, kClosed };
 Transfer Send(int socket, const void* data, size_t bytes, const std::vector<int>& fds);
 
 // Receives one message of at most `bytes`; `received` says how many came.
-Transfer Receive(int socket, void* data, size_t bytes, size_t* received, std::vector<UniqueFd>* fds);
+Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
+                 std::vector<UniqueFd>* fds);
 
 }  // namespace collops::shm

@@ -7,7 +7,9 @@ namespace {
 
 constexpr int64_t kPageBytes = 4096;
 
-constexpr int64_t RoundDown(int64_t bytes, int64_t unit) { return bytes / unit * unit; }
+constexpr int64_t RoundDown(int64_t bytes, int64_t unit) {
+  return bytes / unit * unit;
+}
 
 }  // namespace
 
@@ -64,8 +66,9 @@ StageReader::StageReader(Endpoint* endpoint, StageShape shape, int lane, int wri
       writer_(writer),
       bytes_(bytes),
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
-      base_(endpoint->layout().consumed(writer, endpoint->rank()).count.load(
-          std::memory_order_relaxed)) {}
+      base_(endpoint->layout()
+                .consumed(writer, endpoint->rank())
+                .count.load(std::memory_order_relaxed)) {}
 
 bool StageReader::CanRead() const {
   if (Done()) return false;

@@ -24,11 +24,7 @@ class Waiter {
  public:
   Waiter(Endpoint* endpoint, WindowMail* mail, double timeout_s, uint64_t sequence,
          const char* name)
-      : endpoint_(endpoint),
-        mail_(mail),
-        timeout_s_(timeout_s),
-        sequence_(sequence),
-        name_(name) {}
+      : endpoint_(endpoint), mail_(mail), timeout_s_(timeout_s), sequence_(sequence), name_(name) {}
 
   template <typename Ready>
   Status Until(Ready&& ready) {

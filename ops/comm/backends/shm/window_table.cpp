@@ -24,8 +24,8 @@ Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window) {
   RETURN_IF_ERROR(Segment::Create(std::max<int64_t>(bytes, 1), &segment));
   const std::lock_guard<std::mutex> lock(mutex_);
   const uint32_t id = next_id_++;
-  entries_.push_back({id, static_cast<const std::byte*>(segment.data()), segment.bytes(),
-                      segment.fd(), false});
+  entries_.push_back(
+      {id, static_cast<const std::byte*>(segment.data()), segment.bytes(), segment.fd(), false});
   *window = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
   return Ok();
 }
@@ -43,9 +43,9 @@ bool WindowTable::Find(const void* data, int64_t bytes, WindowSpot* spot) const 
 
 bool WindowTable::HasNews(uint32_t id) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return !retired_.empty() || std::any_of(entries_.begin(), entries_.end(), [id](const Entry& entry) {
-    return entry.id == id && !entry.announced;
-  });
+  return !retired_.empty() ||
+         std::any_of(entries_.begin(), entries_.end(),
+                     [id](const Entry& entry) { return entry.id == id && !entry.announced; });
 }
 
 WindowTable::News WindowTable::TakeNews(uint32_t id) {
