@@ -45,13 +45,13 @@ def bad_argument(message: str) -> NoReturn:
     raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
 
 
-def sizes_as_tuple(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+def sizes_as_tuple(name: str, sizes: Any) -> tuple[int, ...]:
     """`sizes`, a list, an array or a tensor, as whole numbers that can be compared."""
     try:
         if type(sizes) is not tuple:
             sizes = tuple(sizes if type(sizes) is list else np.asarray(sizes).tolist())
         hash(sizes)
-        return sizes
+        return tuple(sizes)
     except TypeError:
         bad_argument(f"{name}: sizes must be a list of whole numbers, one per rank, got {sizes!r}")
 

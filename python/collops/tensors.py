@@ -72,7 +72,8 @@ def numpy_type(name: str) -> np.dtype[Any]:
         raise_status(
             ErrorCode.ERROR_UNSUPPORTED, f"numpy has no type {name}: install the package ml_dtypes"
         )
-    return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 def dtype_name(dtype: Any) -> str:

@@ -83,8 +83,10 @@ STRUCTURED = np.dtype([("key", "i2"), ("value", "f8"), ("name", "S3")])
 def test_any_fixed_size_type_travels(dtype: Any) -> None:
     def work(rank: int) -> Any:
         comm = collops.init()
-        raw = ((np.arange(6 * np.dtype(dtype).itemsize) + rank) % 2).astype(np.uint8)
-        x = raw.view(dtype).reshape(3, 2)
+        raw = np.random.default_rng(rank).bytes(6 * np.dtype(dtype).itemsize)
+        x = np.frombuffer(raw, np.uint8 if dtype == "?" else dtype)
+        x = (x % 2).astype(bool) if dtype == "?" else x
+        x = x.reshape(3, 2)
         out = np.zeros((6, 2), dtype)
         assert comm.all_gatherv(x, [3, 3], out=out) is out
         fresh = comm.all_gatherv(x)
@@ -97,13 +99,21 @@ def test_any_fixed_size_type_travels(dtype: Any) -> None:
     assert out0 == out1 == x0 + x1
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2], ids=str)
-def test_types_of_ml_dtypes_travel(dtype: Any) -> None:
+FLOATS = "bfloat16 float8_e3m4 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e8m0fnu int4"
+
+
+@pytest.mark.parametrize("name", FLOATS.split())
+def test_types_of_ml_dtypes_travel(name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name))
+
     def work(rank: int) -> bool:
         comm = collops.init()
-        gathered = comm.all_gatherv(data(rank, (2, 3), dtype))
-        want = np.concatenate([data(r, (2, 3), dtype) for r in range(2)])
-        return bool(gathered.dtype == want.dtype and gathered.tobytes() == want.tobytes())
+        count = 256 if name != "int4" else 16  # it has bits that do not belong to the number
+        bits = np.arange(count, dtype=np.uint8 if dtype.itemsize == 1 else np.uint16)
+        xs = [(bits + 64 * r if count == 256 else bits).view(dtype) for r in range(2)]
+        gathered = comm.all_gatherv(xs[rank].reshape(-1, 4))
+        want = np.concatenate(xs).reshape(-1, 4)
+        return bool(gathered.dtype == dtype and gathered.tobytes() == want.tobytes())
 
     assert run_ranks(work, 2) == [True, True]
 

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import document_variables
-
 from collops.core import core
 
 ROOT = Path(__file__).resolve().parents[2]

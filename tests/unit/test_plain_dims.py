@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def with_rows(dim: int, rows: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "C": np.ascontiguousarray,
     "F": np.asfortranarray,
     "strided": lambda x: np.repeat(x, 2, -1)[..., ::2],
@@ -108,7 +109,7 @@ def test_x_may_be_its_own_block_of_out() -> None:
         mine = out[:, 1:] if rank else out[:, :1]
         mine[...] = want[:, 1:] if rank else want[:, :1]
         comm.all_gatherv(mine, [1, 3], dim=1, out=out)
-        return np.array_equal(out, want)
+        return bool(np.array_equal(out, want))
 
     assert run_ranks(work, 2) == [True, True]
 
@@ -123,7 +124,7 @@ def test_types_without_a_number(dtype: Any) -> None:
         out = np.zeros((3, 4), dtype)
         comm.all_gatherv(np.asfortranarray(raw[rank].reshape(3, 2)), dim=1, out=out)
         fresh = comm.all_gatherv(raw[rank].reshape(3, 2), dim=-1)
-        return fresh.tobytes() == out.tobytes() == want.tobytes()
+        return bool(fresh.tobytes() == out.tobytes() == want.tobytes())
 
     assert run_ranks(work, 2) == [True, True]
 

@@ -10,7 +10,16 @@ import pytest
 
 import collops
 
-MODULES = ("communicator", "errors", "job", "operation", "params", "tensors", "testing.run")
+MODULES = (
+    "communicator",
+    "errors",
+    "job",
+    "operation",
+    "params",
+    "tensors",
+    "testing.marks",
+    "testing.run",
+)
 # Named by their class, explained by the error that carries them.
 WITHOUT_EXAMPLE = {"CommMode", "ErrorCode"}
 

@@ -76,7 +76,8 @@ def ranks(
 
         run.__signature__ = _signature(test)  # type: ignore[attr-defined]
         ids = [_case_id(*case) for case in cases]
-        return pytest.mark.parametrize(_ADDED, cases, ids=ids)(run)
+        parametrised: Callable[..., None] = pytest.mark.parametrize(_ADDED, cases, ids=ids)(run)
+        return parametrised
 
     return decorate
 

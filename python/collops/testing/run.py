@@ -103,9 +103,18 @@ def _run_as_threads(
     env: Mapping[str, str] | None,
 ) -> list[Any]:
     """The ranks in a process of their own: it can be ended, and what it changes ends with it."""
-    limits = {"timeout": timeout + GRACE_S, "start_method": start_method, "env": env}
     try:
-        [results] = run_ranks(run_threads, 1, fn, n, args, timeout, **limits)
+        [results] = run_ranks(
+            run_threads,
+            1,
+            fn,
+            n,
+            args,
+            timeout,
+            timeout=timeout + GRACE_S,
+            start_method=start_method,
+            env=env,
+        )
     except RankErrors as error:
         if isinstance(error.errors[0], RankErrors):
             raise error.errors[0] from None

@@ -1,0 +1,211 @@
+"""While a call runs it holds its tensors, whatever other threads and forked children do."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+ROWS = 1_000_000  # so much memory is given back to the system when it is freed
+
+
+class Foreign:
+    """A tensor of another library; what it exports is all that holds the memory."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        return self.array.__dlpack__(**arguments)
+
+
+def later(action: Callable[[], None]) -> threading.Thread:
+    """Runs `action` while the main thread waits in a call."""
+
+    def run() -> None:
+        time.sleep(0.15)
+        action()
+        gc.collect()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def is_right(out: Any) -> bool:
+    return bool((out[:ROWS] == 3).all() and (out[ROWS:] == 4).all())
+
+
+def drop_while_waiting(rank: int, comm: collops.Communicator, kind: str) -> bool:
+    """Rank 0 waits with tensors that only the call holds; rank 1 comes late and is told right."""
+    x = np.full(ROWS, 3.0 + rank)
+    alive = weakref.ref(x)
+    foreign = Foreign(x) if kind == "dlpack" else None
+    tensors: list[Any] = [x if foreign is None else foreign]
+    del x
+    if rank == 1:
+        time.sleep(0.3)
+    seen = []
+
+    def drop() -> None:
+        tensors.clear()
+        if foreign is not None:
+            foreign.array = None
+        gc.collect()
+        seen.append(alive() is not None)
+
+    thread = later(drop)
+    if kind == "list":
+        [out] = comm.all_gatherv(tensors, [ROWS] * 2)
+    else:
+        out = comm.all_gatherv(tensors.pop(), [ROWS] * 2)
+    thread.join()
+    gc.collect()
+    return is_right(out) and (rank == 1 or seen == [True]) and alive() is None
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "dlpack"])
+def test_the_plain_level_holds_its_tensors(kind: str) -> None:
+    def work(rank: int) -> bool:
+        comm = collops.init()
+        comm.barrier()
+        return drop_while_waiting(rank, comm, kind)
+
+    assert run_ranks(work, 2) == [True, True]
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, Foreign], ids=["arrays", "dlpack"])
+def test_an_operation_holds_its_tensors(wrap: Callable[[Any], Any]) -> None:
+    def work(rank: int) -> list[bool]:
+        op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
+        collops.init().barrier()
+        counts = np.array([ROWS] * 2)
+        y = np.empty(2 * ROWS, np.float16)
+        ins = [wrap(np.full(ROWS, 3.0 + rank)), counts[:1], counts, counts * [0, 1], y]
+        x = ins[0].array if isinstance(ins[0], Foreign) else ins[0]
+        outs = [np.empty(2 * ROWS)]
+        op.get_workspace_size(ins, outs)
+        held = [weakref.ref(x), weakref.ref(outs[0])]
+        del x, y
+        result = [] if rank == 0 else list(outs)
+        alive: list[bool] = []
+
+        def drop() -> None:
+            for tensor in ins:
+                if isinstance(tensor, Foreign):
+                    tensor.array = None
+            del tensor
+            ins.clear()
+            outs.clear()
+            alive.extend(ref() is not None for ref in held)
+
+        if rank == 1:
+            time.sleep(0.3)
+            op.execute(ins, outs)
+            return [is_right(result[0])]
+        thread = later(drop)
+        op.execute(ins, outs)
+        thread.join()
+        gc.collect()
+        return alive + [ref() is None for ref in held]
+
+    assert run_ranks(work, 2) == [[True] * 4, [True]]
+
+
+def test_a_second_thread_gets_an_error_and_the_first_its_result() -> None:
+    def work(rank: int) -> Any:
+        comm = collops.init()
+        comm.barrier()
+        if rank == 1:
+            time.sleep(0.4)
+            return comm.all_gatherv(np.array([[rank]])).tolist()
+        messages: list[str] = []
+
+        def intrude() -> None:
+            for call in (
+                lambda: comm.all_gatherv(np.zeros((7, 7))),
+                lambda: comm.all_gatherv([np.zeros(1)], [1, 1]),
+                lambda: comm.reduce_scatterv(np.zeros(4)),
+                lambda: comm.split(0),
+                comm.barrier,
+            ):
+                try:
+                    call()
+                except collops.Error as error:
+                    messages.append(error.message)
+
+        thread = later(intrude)
+        gathered = comm.all_gatherv(np.array([[rank]]))
+        thread.join()
+        assert len(messages) == 5
+        assert all("another thread is in a call of rank 0" in message for message in messages)
+        return gathered.tolist()
+
+    assert run_ranks(work, 2) == [[[0], [1]]] * 2
+
+
+def messages_of_child(calls: list[Callable[[], Any]]) -> list[str]:
+    """What a forked child gets from each call."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            for call in calls:
+                try:
+                    text = f"returned {call()!r}"
+                except Exception as error:
+                    text = f"{type(error).__name__}: {error}"
+                os.write(writing, text.encode() + b"\0")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        text = pipe.read().decode()
+    os.waitpid(child, 0)
+    return text.split("\0")[:-1]
+
+
+def test_after_fork_the_child_needs_communicators_of_its_own() -> None:
+    def work(rank: int) -> list[Any]:
+        comm = collops.init()
+        op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
+        one = np.ones(2, np.int64)
+        ins = [one[:1], one[:1], one, np.array([0, 1]), np.empty(2, np.float16)]
+        window = comm.empty(3, np.int64)
+        window[:] = rank
+        op.forward(ins)
+        inherited = messages_of_child(
+            [
+                lambda: comm.all_gatherv(np.zeros(2)),
+                lambda: comm.reduce_scatterv(np.zeros(2)),
+                lambda: comm.split(0),
+                comm.barrier,
+                lambda: comm.empty(3, np.int8),
+                lambda: op.forward(ins),
+            ]
+        )
+        for message in inherited:
+            assert "ArgumentError" in message
+            assert "belongs to the parent process; make a new one after fork()" in message
+        own = messages_of_child(
+            [
+                lambda: collops.init(0, 1, comm_domain="child").all_gatherv(np.ones(2)).tolist(),
+                lambda: window.tolist(),
+            ]
+        )
+        # The parent goes on as if nothing had been.
+        return [*own, comm.all_gatherv(window).tolist(), op.forward(ins)[0].tolist()]
+
+    for rank, got in enumerate(run_ranks(work, 2)):
+        assert got[:2] == ["returned [1.0, 1.0]", f"returned {[rank] * 3}"]
+        assert got[2:] == [[0, 0, 0, 1, 1, 1], [1, 1]]
