@@ -31,7 +31,8 @@ struct CommunicatorSpec {
 
 // A group of ranks and how bytes move between them; a backend derives from it. Shared by the
 // operations of a comm_domain, owned by the registry. Not thread-safe: a second thread inside a
-// call gets an error; Abort() alone may be called from anywhere. Every call waits for all ranks, at
+// call gets an error; only Abort() and Close() may be called from anywhere. Every call waits for
+// all ranks, at
 // most timeout_s. After an error other than a refusal it refuses calls (`failed()`).
 class Communicator {
  public:

@@ -17,8 +17,8 @@ from collops.plain_tensors import (
     staging_for,
 )
 from collops.plans import (
+    Kept,
     Plan,
-    PlanCache,
     bad_argument,
     check_sizes,
     make_plan,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collops.plain_level import Element, PlainLevel
 
 _NAME = "all_gatherv"
-_MAX_EXCHANGES = 16
 
 
 # One call of the core: its plan, what it reads and writes (tensors or their bytes), the tensor that
@@ -49,8 +48,8 @@ class AllGatherV:
         self._level = level
         self._kind = int(module.ALL_GATHER_V)
         self._exchange_kind = int(module.SIZE_EXCHANGE)
-        self._plans = PlanCache()
-        self._exchanges: dict[tuple[int, int], RowExchange] = {}
+        self._plans: Kept[Plan] = Kept()
+        self._exchanges: Kept[RowExchange] = Kept()
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, out: Any) -> Any:
         """The gathered tensor, or the list of them."""
@@ -108,9 +107,7 @@ class AllGatherV:
         exchange = self._exchanges.get(key)
         if exchange is None:
             exchange = RowExchange(self._level, self._exchange_kind, *key)
-            if len(self._exchanges) >= _MAX_EXCHANGES:
-                self._exchanges.clear()
-            self._exchanges[key] = exchange
+            self._exchanges.keep(key, exchange)
         return exchange, exchange.records(tensors, dims)
 
     def _ask(self, question: tuple[RowExchange, Any]) -> tuple[int, ...]:

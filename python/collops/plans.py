@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
 _MAX_ELEMENTS = 2**63 - 1
-_MAX_PLANS = 64
+_MAX_KEPT = 64
+
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,15 @@ class Plan:
     in_order: bool  # blocks along `dim` lie one after the other in row-major memory
 
 
-class PlanCache(dict["Hashable", Plan]):
-    """The last plans by what they depend on; when it is full it starts anew."""
+class Kept(dict["Hashable", _V]):
+    """What was made for the last keys; when it is full it starts anew."""
 
-    def keep(self, key: Hashable, plan: Plan) -> Plan:
-        """Adds a plan and returns it."""
-        if len(self) >= _MAX_PLANS:
+    def keep(self, key: Hashable, value: _V) -> _V:
+        """Adds a value and returns it."""
+        if len(self) >= _MAX_KEPT:
             self.clear()
-        self[key] = plan
-        return plan
+        self[key] = value
+        return value
 
 
 def bad_argument(message: str) -> NoReturn:

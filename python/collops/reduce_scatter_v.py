@@ -16,8 +16,8 @@ from collops.plain_tensors import (
     staging_for,
 )
 from collops.plans import (
+    Kept,
     Plan,
-    PlanCache,
     bad_argument,
     block_slices,
     check_sizes,
@@ -42,7 +42,7 @@ class ReduceScatterV:
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
         self._kind = int(core().REDUCE_SCATTER_V)
-        self._plans = PlanCache()
+        self._plans: Kept[Plan] = Kept()
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, op: str, out: Any) -> Any:
         """This rank's block of the reduction."""

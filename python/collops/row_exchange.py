@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from collops.errors import ErrorCode, raise_status
+from collops.plans import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,18 +36,18 @@ class RowExchange:
             [num_tensors * _LENGTH] * level.size, dim=dim, num_tensors=num_tensors
         )
         self._names = {number: name for name, number in level.dtypes.items()}
-        self._agreed: dict[bytes, tuple[int, ...]] = {}
+        self._records: Kept[Any] = Kept()
+        self._agreed: Kept[tuple[int, ...]] = Kept()
 
     def records(self, tensors: Sequence[Any], dims: Sequence[int]) -> Any:
         """This rank's records. `dims` says which dimension of each tensor is gathered."""
-        element = self._level.element
-        return np.array(
-            [
-                _record(tuple(x.shape), dim, element(x.dtype))
-                for x, dim in zip(tensors, dims, strict=True)
-            ],
-            np.int64,
-        )
+        key = tuple([(x.shape, dim, x.dtype) for x, dim in zip(tensors, dims, strict=True)])
+        known = self._records.get(key)
+        if known is None:
+            element = self._level.element
+            rows = [_record(tuple(shape), dim, element(dtype)) for shape, dim, dtype in key]
+            known = self._records.keep(key, np.array(rows, np.int64))
+        return known
 
     def gather(self, mine: Any) -> Any:
         """The records of all ranks; waits for every rank."""
@@ -64,9 +65,7 @@ class RowExchange:
         rows = self._agreed.get(key)
         if rows is None:
             self._compare(everyone)
-            if len(self._agreed) >= 64:
-                self._agreed.clear()
-            rows = self._agreed[key] = tuple(everyone[:, 0, _ROWS].tolist())
+            rows = self._agreed.keep(key, tuple(everyone[:, 0, _ROWS].tolist()))
         return rows
 
     def _compare(self, everyone: Any) -> None:

@@ -1,4 +1,6 @@
 // What happens on the shm backend when ranks refuse, disagree, leave, die, or never come.
+#include <cstring>
+
 #include "core/interrupt.h"
 #include "ranks.h"
 
@@ -6,6 +8,7 @@ namespace {
 
 using collops::AllGatherVCall;
 using collops::CallKind;
+using collops::CallLabel;
 using collops::Communicator;
 using collops::DType;
 using collops::Status;
@@ -17,7 +20,7 @@ double SecondsSince(Clock::time_point start) {
 
 // An AllGatherV of one or more int32 per rank; `count` is what this rank believes everybody sends.
 Status Gather(Communicator& communicator, int64_t count = 1, DType dtype = DType::kInt32,
-              int root = 0) {
+              int root = 0, const CallLabel& label = CallLabel()) {
   const size_t size = static_cast<size_t>(communicator.size());
   std::vector<int64_t> counts(size, count);
   std::vector<int64_t> displs(size);
@@ -31,6 +34,7 @@ Status Gather(Communicator& communicator, int64_t count = 1, DType dtype = DType
   call.output = output.data();
   call.recv_counts = counts.data();
   call.rdispls = displs.data();
+  call.label = label;
   return communicator.AllGatherV(call);
 }
 
@@ -98,6 +102,20 @@ TEST(DisagreementIsAnErrorOnAllRanks) {
         [](int rank, Communicator& c) { return Gather(c, 1, DType::kInt32, rank == 2); });
   check("operator", "AllGatherV", "Barrier",
         [](int rank, Communicator& c) { return rank == 2 ? c.Barrier() : Gather(c); });
+  const auto labelled = [&check](const std::string& field, const std::string& a,
+                                 const std::string& b, const CallLabel& even,
+                                 const CallLabel& odd) {
+    check(field, a, b, [&even, &odd](int rank, Communicator& c) {
+      return Gather(c, 1, DType::kInt8, 0, rank == 2 ? odd : even);
+    });
+  };
+  labelled("dim", "1", "3", CallLabel{1, 1, {}}, CallLabel{3, 1, {}});
+  labelled("number of tensors", "1", "5", CallLabel{}, CallLabel{0, 5, {}});
+  labelled("dtype", "int8", "|S1", CallLabel{}, CallLabel{0, 1, "|S1"});
+  // As long as there is room for, without an end.
+  CallLabel longest;
+  std::memset(longest.type, 'a', sizeof(longest.type));
+  labelled("dtype", "int8", std::string(sizeof(longest.type), 'a') + " on", CallLabel{}, longest);
 }
 
 TEST(AKilledRankIsReportedWithinASecond) {

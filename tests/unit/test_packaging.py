@@ -18,6 +18,7 @@ import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE_HERE = [".git", ".venv", "build", "dist", "out", "__pycache__", ".*_cache", "*.egg-info"]
+MADE_HERE += [".hypothesis"]
 # Files of the checkout that a user of the sdist has no use for.
 NOT_IN_SDIST = {".gitignore"}
 

@@ -11,6 +11,13 @@
 #include "kernels/thread_pool.h"
 
 namespace collops::shm {
+namespace {
+
+Status Left(const std::string& reason) {
+  return Error(ERROR_PEER_LOST, reason);
+}
+
+}  // namespace
 
 ShmCommunicator::ShmCommunicator(const CommunicatorSpec& spec, const JobIdentity& job)
     : Communicator(spec),
@@ -47,20 +54,22 @@ Status ShmCommunicator::CheckUsable() const {
 Status ShmCommunicator::CompleteMeeting() {
   if (connection_ != nullptr) return Ok();
   Group group;
-  const Deadline deadline = Deadline::After(timeout_s());
-  const Status met = meeting_->Complete(deadline, &group);
-  if (group.segment.data() != nullptr) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    connection_ = std::make_unique<Connection>(std::move(group), rank(), size(), windows_.get());
-  }
-  return met;
+  const Status met = meeting_->Complete(Deadline::After(timeout_s()), &group);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (group.segment.data() != nullptr) ConnectTo(std::move(group));
+  // Abort() or Close() came from another thread meanwhile.
+  return failed() ? failure_ : met;
+}
+
+void ShmCommunicator::ConnectTo(Group group) {
+  connection_ = std::make_unique<Connection>(std::move(group), rank(), size(), windows_.get());
 }
 
 template <typename Step>
 Status ShmCommunicator::Run(const char* name, Step&& step) {
   struct Busy {
     std::atomic<bool>* flag;
-    bool mine = !flag->exchange(true, std::memory_order_acquire);
+    bool mine = !flag->exchange(true);
     ~Busy() {
       if (mine) flag->store(false, std::memory_order_release);
     }
@@ -109,32 +118,40 @@ Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* w
 
 Status ShmCommunicator::Fail(const Status& status) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!failed_.load(std::memory_order_acquire)) failure_ = status;
-  failed_.store(true, std::memory_order_release);
+  if (!failed_.exchange(true)) failure_ = status;
+  meeting_->Cancel(failure_);
   if (connection_ != nullptr) {
-    connection_->endpoint.PublishFailure(status);
-  } else {
-    meeting_->Cancel(status);
+    connection_->endpoint.PublishFailure(failure_);
+    if (left_) connection_->endpoint.PublishLeft(failure_.message());
   }
   return status;
 }
 
 void ShmCommunicator::Abort(const std::string& reason) {
-  if (Inherited()) return;
-  const Status status = Error(ERROR_ABORTED, "rank ", rank(), " aborted: ", reason);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!failed_.exchange(true, std::memory_order_acq_rel)) failure_ = status;
-  if (connection_ != nullptr) connection_->endpoint.PublishFailure(status);
+  End(Error(ERROR_ABORTED, "rank ", rank(), " aborted: ", reason), false, reason);
 }
 
 void ShmCommunicator::Close(const std::string& reason) {
+  End(Error(ERROR_ABORTED, "rank ", rank(), " closed it: ", reason), true, reason);
+}
+
+// Ends this rank's part from any thread. A call that runs meanwhile ends for all ranks; without one
+// a rank that closes leaves the others to their own, until they wait for it.
+void ShmCommunicator::End(const Status& status, bool leave, const std::string& reason) {
   if (Inherited()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!failed_.exchange(true, std::memory_order_acq_rel)) {
-    failure_ = Error(ERROR_ABORTED, "rank ", rank(), " closed it: ", reason);
+  if (!failed_.exchange(true)) failure_ = status;
+  left_ = left_ || leave;
+  meeting_->Stop();
+  const bool in_call = busy_.load();
+  if (connection_ == nullptr) {
+    if (in_call) return;  // CompleteMeeting() returns soon and sees it
+    Group group;
+    if (!meeting_->Settle(&group)) return meeting_->Cancel(leave ? Left(reason) : status);
+    ConnectTo(std::move(group));
   }
-  meeting_->Cancel(Error(ERROR_PEER_LOST, reason));
-  if (connection_ != nullptr) connection_->endpoint.PublishLeft(reason);
+  if (in_call || !leave) connection_->endpoint.PublishFailure(failure_);
+  if (leave) connection_->endpoint.PublishLeft(reason);
 }
 
 int64_t SegmentBytes(int rank_size) {

@@ -50,7 +50,9 @@ class ShmCommunicator : public Communicator {
   Status Run(const char* name, Step&& step);
   Status CheckUsable() const;
   Status CompleteMeeting();
+  void ConnectTo(Group group);
   Status Fail(const Status& status);
+  void End(const Status& status, bool leave, const std::string& reason);
   bool Inherited() const { return fork_generation_ != ForkGeneration(); }
 
   const JobIdentity job_;
@@ -60,8 +62,9 @@ class ShmCommunicator : public Communicator {
   std::unique_ptr<Connection> connection_;
   std::atomic<bool> busy_{false};
   std::atomic<bool> failed_{false};
-  mutable std::mutex mutex_;  // guards what another thread's Abort() may touch
+  mutable std::mutex mutex_;  // guards what Abort() and Close() from another thread may touch
   Status failure_;
+  bool left_ = false;
 };
 
 }  // namespace collops::shm

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "comm/backends/shm/socket.h"
+#include "core/fence.h"
 
 namespace collops::shm {
 namespace {
@@ -67,11 +68,14 @@ void Endpoint::SleepOn(uint32_t bell) {
 }
 
 void Endpoint::PublishFailure(const Status& status) {
+  if (GroupFailed()) return RingAll();  // peers may be reading the first reason
   RankState& self = layout_.rank(rank_);
   self.code = status.code();
   CopyReason(status.message(), self.reason);
   uint32_t nobody = 0;
   layout_.group().failed_rank.compare_exchange_strong(nobody, static_cast<uint32_t>(rank_) + 1);
+  // The caller may overwrite its window next; whoever reads that must see the flag.
+  Fence(std::memory_order_seq_cst);
   RingAll();
 }
 

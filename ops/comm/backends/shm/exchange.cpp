@@ -3,21 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/backends/shm/socket.h"
+#include "core/fence.h"
 #include "kernels/copy.h"
 
 namespace collops::shm {
-namespace {
-
-// Orders the reads of peers' memory before the next look at the failure flag. TSan knows no fences,
-// and needs none here: it orders by the signals.
-void FinishReads() {
-#if !defined(__SANITIZE_THREAD__)
-  std::atomic_thread_fence(std::memory_order_acquire);
-#endif
-}
-
-}  // namespace
-
 Status Exchange::Begin(const CallInfo& info, const Input& input, double timeout_s) {
   RETURN_IF_ERROR(CatchUp(timeout_s));
   Enter(info.kind, timeout_s);
@@ -138,19 +128,10 @@ Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) cons
   if (peer.source == Source::kWindow) {
     *data = mail_->Find(rank, peer.spot.id, peer.spot.offset, bytes);
   }
+  if (*data == nullptr && mail_->lost_descriptors()) return TooManyFiles();
   CHECK_ARG(*data != nullptr, ERROR_PEER_LOST, "rank ", rank, " (pid ", endpoint_->pid(rank),
             ") announced ", bytes, " bytes in window ", peer.spot.id, " at ", peer.spot.offset,
             ", which it has not shared");
-  return Ok();
-}
-
-Status Exchange::ClaimStage() {
-  const uint64_t last = last_stage_call_;
-  for (int r = 0; r < endpoint_->size(); ++r) {
-    const RankState& state = endpoint_->layout().rank(r);
-    RETURN_IF_ERROR(Until([&] { return state.finished.load(std::memory_order_acquire) >= last; }));
-  }
-  last_stage_call_ = sequence_;
   return Ok();
 }
 
@@ -162,7 +143,7 @@ void Exchange::Finish() {
 
 Status Exchange::End() {
   // A peer that ended its call early publishes the failure before it touches its window again.
-  FinishReads();
+  Fence(std::memory_order_acquire);
   RETURN_IF_ERROR(endpoint_->GroupFailure());
   Finish();
   if (own_source_ != Source::kWindow) return Ok();

@@ -40,9 +40,6 @@ class Exchange {
   // Where the `bytes` of a peer's input lie; null: they come through its stage.
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
 
-  // Waits until no peer reads what an earlier call left in this rank's stage.
-  Status ClaimStage();
-
   template <typename Ready>
   Status Until(Ready&& ready) {
     return waiter_->Until(ready);
@@ -77,7 +74,6 @@ class Exchange {
   std::vector<int> unheard_;
   std::optional<Waiter> waiter_;
   uint64_t sequence_ = 0;
-  uint64_t last_stage_call_ = 0;
   Source own_source_ = Source::kSlot;
   bool refused_ = false;
   bool behind_ = false;  // the last call was refused before all its announcements were heard

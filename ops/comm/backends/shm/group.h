@@ -12,7 +12,7 @@ namespace collops::shm {
 // What a rank knows of another one, or of itself.
 struct Peer {
   pid_t pid = 0;
-  UniqueFd mailbox;   // takes our messages to it (window.h); hangs up when the rank has left
+  UniqueFd mailbox;   // takes our messages to it (window_mail.h); hangs up when the rank has left
   UniqueFd lifeline;  // a pidfd the rank made of itself; readable when its process has ended
 };
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "comm/backends/shm/meeting_roles.h"
+#include "core/interrupt.h"
 
 namespace collops::shm {
 namespace {
@@ -28,6 +29,12 @@ std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
 }
 
 }  // namespace
+
+Status Meeting::CheckWanted() const {
+  CHECK_ARG(!stopped_.load(std::memory_order_acquire), ERROR_ABORTED, "first contact was stopped");
+  CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
+  return Ok();
+}
 
 std::unique_ptr<Meeting> Meeting::Create(const CommunicatorSpec& spec, const JobIdentity& job) {
   if (spec.rank == 0) return std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -14,7 +15,8 @@ namespace collops::shm {
 // First contact of the ranks of one host. Rank 0 listens on an abstract socket whose name is the
 // hash of user, job and comm_domain; the others connect, say who they are and hand over their
 // mailbox; rank 0 then hands everyone's to everyone, with the common segment. Begin() never waits;
-// Complete() waits for all ranks until the deadline, and names the missing ones. Not thread-safe.
+// Complete() waits for all ranks until the deadline, and names the missing ones. Not thread-safe,
+// but for Stop().
 class Meeting {
  public:
   static std::unique_ptr<Meeting> Create(const CommunicatorSpec& spec, const JobIdentity& job);
@@ -23,8 +25,21 @@ class Meeting {
 
   virtual void Begin() = 0;
   virtual Status Complete(const Deadline& deadline, Group* group) = 0;
-  // Ends it early; whoever waits for this rank gets `reason`.
+  // Takes what has come already, without waiting; true when that completes first contact.
+  virtual bool Settle(Group* group) = 0;
+  // Ends it early, or after Complete() failed; whoever waits for this rank gets `reason`. Not while
+  // Complete() runs.
   virtual void Cancel(const Status& reason) = 0;
+  // Makes a Complete() that runs in another thread return soon.
+  void Stop() { stopped_.store(true, std::memory_order_release); }
+
+ protected:
+  // ERROR_ABORTED once the meeting was stopped or the user wants the wait to end.
+  Status CheckWanted() const;
+  bool Wanted() const { return CheckWanted().ok(); }
+
+ private:
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace collops::shm

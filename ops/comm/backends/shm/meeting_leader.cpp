@@ -3,12 +3,11 @@
 #include <thread>
 
 #include "comm/backends/shm/meeting_roles.h"
-#include "core/interrupt.h"
 
 namespace collops::shm {
 namespace {
 
-constexpr double kLingerS = 2.0;
+constexpr double kLingerS = 0.8;
 
 }  // namespace
 
@@ -22,15 +21,15 @@ void MeetingLeader::Begin() {
 
 Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   group->peers.resize(static_cast<size_t>(spec_.rank_size));
-  RETURN_IF_ERROR(MakeOwnPeer(&self_, &inbox_));
+  RETURN_IF_ERROR(MakeOwnPeer(spec_.comm_mode, &self_, &inbox_));
   present_.set(0);
   Status status = Gather(deadline);
   if (status.ok()) status = Introduce(deadline, group);
   if (status.code() == ERROR_RANK_MISMATCH || status.code() == ERROR_PEER_LOST) Linger(status);
-  if (!status.ok()) Cancel(status);
+  if (!status.ok()) return status;
   listener_.reset();
   guests_.clear();
-  return status;
+  return Ok();
 }
 
 // A meeting that cannot succeed stays open for a moment, so that ranks that come a little later
@@ -41,8 +40,8 @@ void MeetingLeader::Linger(const Status& reason) {
   std::vector<std::pair<pid_t, int>> told_guests;
   told.set(0);
   while (listener_.valid() && told.count() < static_cast<size_t>(spec_.rank_size) &&
-         !deadline.Passed() && !Interrupted()) {
-    AcceptGuests();
+         !deadline.Passed() && Wanted()) {
+    (void)AcceptGuests();
     for (Guest& guest : guests_) {
       if (guest.rank < 0) (void)Hear(&guest);
       // Who has been told and comes again wants a new meeting: it waits for this one to close.
@@ -56,9 +55,9 @@ void MeetingLeader::Linger(const Status& reason) {
     }
     PollSockets({listener_.get()});
   }
-  // Those who wait for a new meeting see this one close without a word.
-  const auto heard = [](const Guest& guest) { return guest.peer.pid != 0; };
-  guests_.erase(std::remove_if(guests_.begin(), guests_.end(), heard), guests_.end());
+  // Who is still there, or just coming, sees this meeting close without a word and tries again.
+  listener_.reset();
+  guests_.clear();
 }
 
 Status MeetingLeader::Gather(const Deadline& deadline) {
@@ -71,8 +70,8 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
               " did not come in ", deadline.timeout_s(), " s: first contact of ",
               Describe(spec_, job_),
               ". Ranks meet in the same job and network namespace, with the same comm_domain");
-    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted on rank 0");
-    AcceptGuests();
+    RETURN_IF_ERROR(CheckWanted());
+    RETURN_IF_ERROR(AcceptGuests());
     // Newcomers first: one may replace a guest of the same rank that has gone.
     for (Guest& guest : guests_) {
       if (guest.rank < 0) RETURN_IF_ERROR(Hear(&guest));
@@ -99,7 +98,7 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "process ", rival.leader_pid(),
               " also claims rank 0 of ", Describe(spec_, job_), " and made no call in ",
               deadline.timeout_s(), " s");
-    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted on rank 0");
+    RETURN_IF_ERROR(CheckWanted());
     RETURN_IF_ERROR(rival.Listen());
   }
   listener_ = shm::Listen(name_);
@@ -108,8 +107,10 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
   return Ok();
 }
 
-void MeetingLeader::AcceptGuests() {
-  for (UniqueFd socket = Accept(listener_); socket.valid(); socket = Accept(listener_)) {
+Status MeetingLeader::AcceptGuests() {
+  for (;;) {
+    UniqueFd socket = Accept(listener_);
+    if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
     if (SameUser(socket, &pid)) guests_.push_back({std::move(socket), -1, -1, {}});
   }
@@ -128,6 +129,8 @@ Status MeetingLeader::Hear(Guest* guest) {
       CHECK_ARG(guest->rank < 0, ERROR_PEER_LOST, "rank ", guest->rank, " (pid ", guest->peer.pid,
                 ") ended during first contact of ", Describe(spec_, job_));
       return Ok();
+    case Transfer::kNoDescriptors:
+      return TooManyFiles();
     case Transfer::kDone:
       break;
   }
@@ -196,9 +199,15 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
       message.pid = peer.pid;
       RETURN_IF_ERROR(SendTo(guest, message, Descriptors(peer), deadline));
     }
-    message.type = MessageType::kWelcome;
-    message.segment_bytes = bytes;
-    RETURN_IF_ERROR(SendTo(guest, message, {group->segment.fd()}, deadline));
+  }
+  // Nobody is welcome before everybody knows everybody.
+  MeetingMessage welcome;
+  welcome.type = MessageType::kWelcome;
+  welcome.segment_bytes = bytes;
+  for (const Guest& guest : guests_) {
+    if (guest.rank > 0) {
+      RETURN_IF_ERROR(SendTo(guest, welcome, {group->segment.fd()}, deadline));
+    }
   }
   return Ok();
 }
@@ -213,17 +222,18 @@ Status MeetingLeader::SendTo(const Guest& guest, const MeetingMessage& message,
         return Error(ERROR_PEER_LOST, "rank ", guest.rank, " ended during first contact of ",
                      Describe(spec_, job_));
       case Transfer::kWouldBlock:
+      case Transfer::kNoDescriptors:
         break;
     }
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", guest.rank, " made no call in ",
               deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
-    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted on rank 0");
+    RETURN_IF_ERROR(CheckWanted());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
 void MeetingLeader::Cancel(const Status& reason) {
-  if (listener_.valid()) AcceptGuests();
+  if (listener_.valid()) (void)AcceptGuests();
   for (const Guest& guest : guests_) {
     if (guest.socket.valid()) SendVerdict(guest.socket.get(), reason);
   }

@@ -1,7 +1,6 @@
 #include <thread>
 
 #include "comm/backends/shm/meeting_roles.h"
-#include "core/interrupt.h"
 
 namespace collops::shm {
 
@@ -16,11 +15,11 @@ void MeetingMember::Begin() {
 // Ok without a connection when nobody listens yet.
 Status MeetingMember::TryConnect() {
   UniqueFd socket = ConnectTo(name_);
-  if (!socket.valid()) return Ok();
+  if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
   CHECK_ARG(SameUser(socket, &leader_pid_), ERROR_PEER_LOST, "first contact of ",
             Describe(spec_, job_), ": process ", leader_pid_, " of another user listens there");
   leader_process_ = OpenProcess(leader_pid_);
-  if (!self_.mailbox.valid()) RETURN_IF_ERROR(MakeOwnPeer(&self_, &inbox_));
+  if (!self_.mailbox.valid()) RETURN_IF_ERROR(MakeOwnPeer(spec_.comm_mode, &self_, &inbox_));
   MeetingMessage hello;
   hello.type = MessageType::kHello;
   hello.rank = spec_.rank;
@@ -36,29 +35,51 @@ Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
   group->peers.resize(static_cast<size_t>(spec_.rank_size));
   while (!welcome_) {
     if (deadline.Passed()) return TimedOut(deadline);
-    CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
-    if (!socket_.valid()) {
-      RETURN_IF_ERROR(TryConnect());
-      if (!socket_.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      continue;
-    }
-    MeetingMessage message;
-    std::vector<UniqueFd> fds;
-    switch (ReceiveMessage(socket_.get(), &message, &fds)) {
-      case Transfer::kDone:
-        RETURN_IF_ERROR(Handle(message, std::move(fds), group));
-        break;
-      case Transfer::kWouldBlock:
-        PollSockets({socket_.get()});
-        break;
-      case Transfer::kClosed:
-        RETURN_IF_ERROR(LeaderHungUp());
-        break;
-    }
+    RETURN_IF_ERROR(CheckWanted());
+    RETURN_IF_ERROR(Wait(group));
   }
   group->inbox = std::move(inbox_);
   socket_.reset();
   return Ok();
+}
+
+// One step: a connection, a message, or a moment of waiting for either.
+Status MeetingMember::Wait(Group* group) {
+  if (!socket_.valid()) {
+    RETURN_IF_ERROR(TryConnect());
+    if (socket_.valid()) return Ok();
+    // The sockets of a process that ends close before its end can be seen.
+    CHECK_ARG(!leader_process_.valid() || !Readable(leader_process_.get()), ERROR_PEER_LOST,
+              "rank 0 (pid ", leader_pid_, ") ended during first contact of ",
+              Describe(spec_, job_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return Ok();
+  }
+  MeetingMessage message;
+  std::vector<UniqueFd> fds;
+  switch (ReceiveMessage(socket_.get(), &message, &fds)) {
+    case Transfer::kDone:
+      return Handle(message, std::move(fds), group);
+    case Transfer::kWouldBlock:
+      PollSockets({socket_.get()});
+      return Ok();
+    case Transfer::kClosed:
+      return LeaderHungUp();
+    case Transfer::kNoDescriptors:
+      return TooManyFiles();
+  }
+  return Ok();
+}
+
+bool MeetingMember::Settle(Group* group) {
+  group->peers.resize(static_cast<size_t>(spec_.rank_size));
+  while (socket_.valid() && Readable(socket_.get()) && !welcome_) {
+    if (!Wait(group).ok()) return false;
+  }
+  if (!welcome_) return false;
+  group->inbox = std::move(inbox_);
+  socket_.reset();
+  return true;
 }
 
 Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd> fds,
@@ -122,6 +143,8 @@ Status MeetingMember::Listen() {
 void MeetingMember::Cancel(const Status& reason) {
   if (socket_.valid()) SendVerdict(socket_.get(), reason);
   socket_.reset();
+  // Whoever already has this rank's mailbox sees it hang up.
+  inbox_.reset();
 }
 
 }  // namespace collops::shm

@@ -39,12 +39,13 @@ Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueF
   return ours ? Transfer::kDone : Transfer::kClosed;
 }
 
-Status MakeOwnPeer(Peer* peer, UniqueFd* inbox) {
+Status MakeOwnPeer(CommMode mode, Peer* peer, UniqueFd* inbox) {
   peer->pid = getpid();
   RETURN_IF_ERROR(SocketPair(inbox, &peer->mailbox));
   // Made by the rank of itself, so it works where its pid is not visible to the others. Kernels or
   // sandboxes without it leave the mailbox's hang-up as the sign of its end.
-  peer->lifeline = OpenProcess(peer->pid);
+  // Threads end with their process, and with them everybody who could be told.
+  if (mode == COMM_MULTI_PROCESS) peer->lifeline = OpenProcess(peer->pid);
   return Ok();
 }
 

@@ -25,7 +25,9 @@ enum class MessageType : int32_t {
 };
 
 struct MeetingMessage {
-  static constexpr uint32_t kMagic = 0x636f6c31;  // changes with the layout of the segment
+  // Changes with the layout of the segment.
+  static constexpr uint32_t kMagic =
+      0x636f6c31 + (sizeof(Announcement) << 16) + (sizeof(RankState) << 4) + kSlotBytes;
 
   uint32_t magic = kMagic;
   MessageType type = MessageType::kHello;
@@ -48,7 +50,7 @@ Status VerdictOf(const MeetingMessage& message);
 Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueFd>* fds);
 
 // This rank as its peers will know it, and the inbox behind its mailbox.
-Status MakeOwnPeer(Peer* peer, UniqueFd* inbox);
+Status MakeOwnPeer(CommMode mode, Peer* peer, UniqueFd* inbox);
 std::vector<int> Descriptors(const Peer& peer);
 Peer PeerFrom(const MeetingMessage& message, std::vector<UniqueFd> fds);
 

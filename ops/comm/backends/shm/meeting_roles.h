@@ -17,6 +17,7 @@ class MeetingMember : public Meeting {
 
   void Begin() override;
   Status Complete(const Deadline& deadline, Group* group) override;
+  bool Settle(Group* group) override;
   void Cancel(const Status& reason) override;
 
   bool connected() const { return socket_.valid(); }
@@ -26,6 +27,7 @@ class MeetingMember : public Meeting {
 
  private:
   Status TryConnect();
+  Status Wait(Group* group);
   Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
   Status LeaderHungUp();
   Status TimedOut(const Deadline& deadline) const;
@@ -51,6 +53,7 @@ class MeetingLeader : public Meeting {
 
   void Begin() override;
   Status Complete(const Deadline& deadline, Group* group) override;
+  bool Settle(Group*) override { return false; }
   void Cancel(const Status& reason) override;
 
  private:
@@ -63,7 +66,7 @@ class MeetingLeader : public Meeting {
 
   Status Gather(const Deadline& deadline);
   Status Challenge(const Deadline& deadline);
-  void AcceptGuests();
+  Status AcceptGuests();
   Status Hear(Guest* guest);
   Status Admit(Guest* guest, const MeetingMessage& hello);
   void TellProgress();

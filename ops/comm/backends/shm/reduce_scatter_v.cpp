@@ -1,5 +1,6 @@
 #include "comm/backends/shm/reduce_scatter_v.h"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -77,7 +78,6 @@ Status Reduction::Prepare() {
     }
   }
   if (exchange_->own_source() != Source::kStage) return Ok();
-  RETURN_IF_ERROR(exchange_->ClaimStage());
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank + i) % size_;
     writers_.emplace_back(&endpoint_, shape_, Lane(rank, reader),

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -46,6 +47,18 @@ Status CheckAvailable(int64_t bytes) {
   return Ok();
 }
 
+// Piece by piece: a signal makes some kernels undo the whole request that it interrupts.
+Status Reserve(int fd, int64_t bytes) {
+  constexpr int64_t kPiece = 8 << 20;
+  for (int64_t begin = 0; begin < bytes; begin += kPiece) {
+    int error = EINTR;
+    while (error == EINTR) error = posix_fallocate(fd, begin, std::min(kPiece, bytes - begin));
+    CHECK_ARG(error == 0, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
+              " bytes of shared memory: ", std::strerror(error));
+  }
+  return Ok();
+}
+
 }  // namespace
 
 class Segment::Mapping {
@@ -82,21 +95,19 @@ Status Segment::Create(int64_t bytes, Segment* segment) {
   CHECK_ARG(fd.valid(), ERROR_OUT_OF_HOST_MEMORY,
             "cannot create shared memory (memfd_create): ", std::strerror(errno));
   // Allocated now, so that a full machine is an error here and not a SIGBUS in a call.
-  const int error = posix_fallocate(fd.get(), 0, bytes);
-  CHECK_ARG(error == 0, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
-            " bytes of shared memory: ", std::strerror(error));
+  RETURN_IF_ERROR(Reserve(fd.get(), bytes));
   CHECK_ARG(fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0, ERROR_RT_FAIL,
             "cannot seal shared memory: ", std::strerror(errno));
-  return Adopt(std::move(fd), bytes, segment);
+  return Adopt(std::move(fd), bytes, true, segment);
 }
 
 Status Segment::Map(UniqueFd fd, int64_t bytes, Segment* segment) {
   RETURN_IF_ERROR(CheckForeign(fd.get(), bytes));
-  return Adopt(std::move(fd), bytes, segment);
+  return Adopt(std::move(fd), bytes, false, segment);
 }
 
-// Finds this process's mapping of the file, or makes it.
-Status Segment::Adopt(UniqueFd fd, int64_t bytes, Segment* segment) {
+// Finds this process's mapping of the file, or makes it. Only who hands the file on keeps it open.
+Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment) {
   static std::mutex* const mutex = new std::mutex;
   static auto* const mappings = new std::map<ino_t, std::weak_ptr<Mapping>>;
   struct stat info = {};
@@ -113,6 +124,7 @@ Status Segment::Adopt(UniqueFd fd, int64_t bytes, Segment* segment) {
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   CHECK_ARG(data != MAP_FAILED, ERROR_OUT_OF_HOST_MEMORY, "cannot map ", bytes,
             " bytes of shared memory: ", std::strerror(errno));
+  if (!keep_open) fd.reset();
   segment->mapping_ = std::make_shared<Mapping>(std::move(fd), data, bytes);
   known = segment->mapping_;
   return Ok();

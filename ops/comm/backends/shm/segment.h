@@ -24,11 +24,11 @@ class Segment {
 
   void* data() const;
   int64_t bytes() const;
-  int fd() const;
+  int fd() const;  // of a segment that this process made
 
  private:
   class Mapping;
-  static Status Adopt(UniqueFd fd, int64_t bytes, Segment* segment);
+  static Status Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment);
 
   std::shared_ptr<Mapping> mapping_;
 };

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -80,6 +81,14 @@ bool Readable(int fd) {
   return poll(&polled, 1, 0) > 0;
 }
 
+bool OutOfDescriptors() {
+  return errno == EMFILE || errno == ENFILE;
+}
+
+Status TooManyFiles() {
+  return Error(ERROR_RT_FAIL, "this process has too many open files: raise the limit (ulimit -n)");
+}
+
 Transfer Send(int socket, const void* data, size_t bytes, const std::vector<int>& fds) {
   iovec part{const_cast<void*>(data), bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
@@ -110,7 +119,11 @@ Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  // Said once when the peer closed with mail unread; what it sent before is still there.
+  if (count < 0 && errno == ECONNRESET) {
+    count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  }
   if (count < 0) {
     return errno == EAGAIN || errno == EINTR ? Transfer::kWouldBlock : Transfer::kClosed;
   }
@@ -126,6 +139,7 @@ Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
     }
   }
   *received = static_cast<size_t>(count);
+  if ((message.msg_flags & MSG_CTRUNC) != 0) return Transfer::kNoDescriptors;
   return count == 0 ? Transfer::kClosed : Transfer::kDone;
 }
 

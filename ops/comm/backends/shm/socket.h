@@ -34,7 +34,12 @@ bool SameUser(const UniqueFd& socket, pid_t* pid);
 UniqueFd OpenProcess(pid_t pid);
 bool Readable(int fd);
 
-enum class Transfer { kDone, kWouldBlock, kClosed };
+// kNoDescriptors: a message came, but this process may open no more files for what was in it.
+enum class Transfer { kDone, kWouldBlock, kClosed, kNoDescriptors };
+
+// Whether the call that just failed had no descriptor left, and what the user can do about it.
+bool OutOfDescriptors();
+Status TooManyFiles();
 
 // Sends `bytes` of `data` and the descriptors. kWouldBlock: try again later, nothing was sent.
 Transfer Send(int socket, const void* data, size_t bytes, const std::vector<int>& fds);

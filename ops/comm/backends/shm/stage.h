@@ -23,7 +23,8 @@ inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
 }
 
 // Writes one lane of this rank's stage, chunk by chunk, never ahead of its readers by more than
-// the lane holds. Lives during one call, after Exchange::ClaimStage.
+// the lane holds. Lives during one call: its peers have announced the call, so they are done with
+// what earlier calls left in the stage.
 class StageWriter {
  public:
   // Readers are the ranks [first_reader, end_reader) but this one.

@@ -1,31 +1,31 @@
 #pragma once
 
-#include <unistd.h>
-
+#include <cstdint>
 #include <utility>
 
 namespace collops::shm {
 
-// Owns one file descriptor and closes it; -1 means none.
+// Owns one file descriptor and closes it; -1 means none. A child of fork() closes its copies at
+// once, whatever objects it inherited: they would keep the parent's sockets open after its end.
 class UniqueFd {
  public:
   UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  explicit UniqueFd(int fd);
+  UniqueFd(UniqueFd&& other) noexcept { *this = std::move(other); }
   UniqueFd& operator=(UniqueFd&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(fork_generation_, other.fork_generation_);
     return *this;
   }
-  ~UniqueFd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~UniqueFd() { reset(); }
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  void reset() { UniqueFd closed(std::exchange(fd_, -1)); }
+  void reset();
 
  private:
   int fd_ = -1;
+  uint64_t fork_generation_ = 0;
 };
 
 }  // namespace collops::shm

@@ -26,6 +26,7 @@ class Waiter {
          const char* name)
       : endpoint_(endpoint), mail_(mail), timeout_s_(timeout_s), sequence_(sequence), name_(name) {}
 
+  // `ready` is asked again and again, and never once it has said true.
   template <typename Ready>
   Status Until(Ready&& ready) {
     for (int i = 0; i < kSpins; ++i) {
@@ -37,7 +38,9 @@ class Waiter {
       if (endpoint_->GroupFailed()) return endpoint_->GroupFailure();
       if (patience.Yield()) continue;
       RETURN_IF_ERROR(Look());
-      endpoint_->Nap([&] { return ready() || endpoint_->GroupFailed(); });
+      bool is_ready = false;
+      endpoint_->Nap([&] { return (is_ready = ready()) || endpoint_->GroupFailed(); });
+      if (is_ready) return Ok();
     }
     return Ok();
   }
@@ -55,7 +58,7 @@ class Waiter {
     std::optional<Deadline> idle_;
   };
 
-  // The slow checks; at most every kLookMs.
+  // The slow checks, before every nap.
   Status Look();
 
   Endpoint* endpoint_;

@@ -56,7 +56,12 @@ bool WindowMail::TakeOne() {
   size_t bytes = 0;
   std::vector<UniqueFd> fds;
   const int inbox = endpoint_->group().inbox.get();
-  if (inbox < 0 || Receive(inbox, &mail, sizeof(mail), &bytes, &fds) != Transfer::kDone) {
+  if (inbox < 0) return false;
+  const Transfer transfer = Receive(inbox, &mail, sizeof(mail), &bytes, &fds);
+  if (transfer == Transfer::kNoDescriptors) {
+    lost_descriptors_ = true;
+    fds.clear();
+  } else if (transfer != Transfer::kDone) {
     return false;
   }
   if (bytes != sizeof(mail) || mail.rank < 0 || mail.rank >= endpoint_->size()) return true;

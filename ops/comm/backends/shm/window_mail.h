@@ -24,6 +24,8 @@ class WindowMail {
   uint64_t sent() const { return sent_; }
 
   uint64_t received(int rank) const { return received_[static_cast<size_t>(rank)]; }
+  // Whether a window's descriptor could not be taken because too many files are open.
+  bool lost_descriptors() const { return lost_descriptors_; }
   // Takes mail until `count` from `rank` have come.
   Status Expect(int rank, uint64_t count, Waiter* waiter);
   // Takes what is there.
@@ -44,6 +46,7 @@ class WindowMail {
 
   Endpoint* endpoint_;
   uint64_t sent_ = 0;
+  bool lost_descriptors_ = false;
   std::vector<uint64_t> received_;
   std::vector<std::unordered_map<uint32_t, Segment>> mapped_;
 };
