@@ -24,9 +24,11 @@ from collops.golden.cases import (
 from collops.golden.dtypes import differs
 
 import collops
+from collops.core import core
 from collops.testing import run_ranks
 
 POISON = 0xA5
+ISAS = core().kernels()[1]  # all that this CPU can run
 CASES = {"all_gather_v": all_gather_v_cases, "reduce_scatter_v": reduce_scatter_v_cases}
 
 
@@ -42,6 +44,8 @@ class Run(NamedTuple):
     memory: str = "plain"
     form: str = "whole"
     threads: bool = False
+    isa: str = ""  # COLLOPS_ISA; empty: the best here
+    num_threads: int = 1  # COLLOPS_NUM_THREADS
 
 
 RUNS = [
@@ -63,6 +67,9 @@ RUNS = [
     Run("atb", 7, threads=True),
     Run("plain", 4, "window", threads=True),
     Run("plain", 2, form="moved", threads=True),
+    # The plain level has all reductions, so these runs see every kernel.
+    *(Run("plain", 3, isa=isa) for isa in ISAS),
+    Run("plain", 3, num_threads=3),
 ]
 
 
@@ -192,6 +199,8 @@ def reduce(
 def all_outputs(rank: int, operator: str, run: Run) -> list[Any]:
     """This rank's output of every case, as plain numpy can hold it."""
     comm = collops.init()
+    assert run.isa in ("", core().kernels()[0])
+    assert core().kernels()[2] == run.num_threads
     execute = run_atb if run.level == "atb" else run_plain
     outputs = []
     for case in cases_of(operator, run.ranks, run.level):
@@ -223,7 +232,8 @@ def problem_of(case: Case, level: str, rank: int, got: Any) -> str | None:
 def test_every_case_bit_for_bit(operator: str, run: Run) -> None:
     cases = cases_of(operator, run.ranks, run.level)
     assert len(cases) > 20
-    outputs = run_ranks(all_outputs, run.ranks, operator, run, threads=run.threads)
+    env = {"COLLOPS_ISA": run.isa, "COLLOPS_NUM_THREADS": str(run.num_threads)}
+    outputs = run_ranks(all_outputs, run.ranks, operator, run, threads=run.threads, env=env)
     problems = [
         problem_of(case, run.level, rank, outputs[rank][number])
         for number, case in enumerate(cases)
