@@ -1,7 +1,8 @@
-"""Command line: list the cases, or write their tensors to files.
+"""Command line: list cases, write their tensors to files, compare tensors.
 
-python -m golden list [--op NAME] [--filter TEXT]
-python -m golden write DIR [--op NAME] [--filter TEXT] [--seed N]
+python -m golden list [FILE.csv ...] [--op NAME] [--filter TEXT|NUMBERS]
+python -m golden generate DIR [--op NAME] [--filter TEXT] [--seed N]
+python -m golden compare A B --op OP --dtype T [--tolerance T] [--counts N,N] [--plot FILE.png]
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from . import compare_command
 from .case_files import write_cases
 from .cases import OPERATORS, Case, all_cases
+from .csv_cases import scan_rows, selector
+from .csv_row import OPERATORS as CSV_OPERATORS
+from .csv_row import CsvRow, RowError
+from .tables import case_table, row_table
 
 _PROGRAM = f"python -m {__package__}"
 
@@ -27,71 +33,104 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 1 (cannot write), 2 (wrong request)."""
+    """Run the command line and return its exit status.
+
+    0; 1: the tensors differ, or a file cannot be written; 2: a wrong request.
+    """
     options = _parser().parse_args(arguments)
     try:
-        cases = all_cases(options.op, text=options.filter, seed=options.seed)
-        if not cases:
-            raise ValueError(f"no case has {options.filter!r} in its id; see {_PROGRAM} list")
-    except ValueError as error:
-        print(f"{_PROGRAM}: {error}", file=sys.stderr)
-        return 2
-    try:
-        if options.command == "write":
-            manifest = write_cases(cases, Path(options.directory))
-            print(f"{len(cases)} cases in {manifest}")
-        else:
-            print(_table(cases))
+        status = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (head, less) has seen enough; keep the interpreter's last flush quiet too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, FileNotFoundError) as error:
+        print(f"{_PROGRAM}: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
-        print(f"{_PROGRAM}: cannot write: {error}", file=sys.stderr)
-        return 1
+        print(f"{_PROGRAM}: {options.failure}: {error}", file=sys.stderr)
+        return 1 if options.run is _generate else 2
+    return int(status)
+
+
+def _list(options: argparse.Namespace) -> int:
+    print(row_table(_rows(options)) if options.files else case_table(_cases(options)))
     return 0
+
+
+def _generate(options: argparse.Namespace) -> int:
+    cases = _cases(options)
+    manifest = write_cases(cases, Path(options.directory))
+    print(f"{len(cases)} cases in {manifest}")
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    result, text = compare_command.run(options)
+    print(text)
+    return 0 if result.accepted else 1
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
+    cases = all_cases(options.op, text=options.filter, seed=options.seed)
+    if not cases:
+        raise ValueError(f"no case has {options.filter!r} in its id; see {_PROGRAM} list")
+    return cases
+
+
+def _rows(options: argparse.Namespace) -> list[CsvRow | RowError]:
+    """Return the rows of case files that the filter and the operator choose."""
+    chosen = selector(options.filter)
+    if options.op is not None and options.op not in OPERATORS:
+        raise ValueError(f"operator {options.op!r} is unknown; use one of {', '.join(OPERATORS)}")
+    rows = [
+        row
+        for file in options.files
+        for row in scan_rows(Path(file))
+        if chosen(row.number, "" if isinstance(row, RowError) else row.name)
+        and (options.op is None or _stem(row) == options.op)
+    ]
+    if not rows:
+        raise ValueError(f"no row has {options.filter!r} in its name or as its number")
+    return rows
+
+
+def _stem(row: CsvRow | RowError) -> str | None:
+    return None if isinstance(row, RowError) else CSV_OPERATORS.get(row.operator)
 
 
 def _parser() -> _Parser:
     parser = _Parser(
         prog=_PROGRAM,
         description="Golden cases of the operators: what goes in, and what must come out.",
-        epilog=f"example: {_PROGRAM} write cases --op all_gather_v --filter p2.",
+        epilog=f"example: {_PROGRAM} generate cases --op all_gather_v --filter p2.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="list|write")
-    listing = commands.add_parser("list", help="print a table of the cases")
-    writing = commands.add_parser(
-        "write",
+    commands = parser.add_subparsers(dest="command", required=True, metavar="list|generate|compare")
+    listing = commands.add_parser("list", help="print a table of golden's cases, or of case files")
+    listing.add_argument("files", metavar="FILE.csv", nargs="*", help="a case file, as ATB's")
+    generating = commands.add_parser(
+        "generate",
+        aliases=["write"],
         help="write one .npz per case and manifest.json",
         description="Write one .npz per case (inputs and expected output of every rank, bfloat16 "
         "as uint16 bits) and manifest.json, which states every case. Same seed, same bytes.",
     )
-    writing.add_argument("directory", metavar="DIR", help="folder to write to; made if needed")
-    for command in (listing, writing):
+    generating.add_argument("directory", metavar="DIR", help="folder to write to; made if needed")
+    for command, run in ((listing, _list), (generating, _generate)):
         command.add_argument("--op", metavar="NAME", help=f"one of {', '.join(OPERATORS)}")
         command.add_argument("--filter", metavar="TEXT", default="", help="part of the case's id")
-        command.set_defaults(seed=0)
-    writing.add_argument("--seed", metavar="N", type=int, help="seed of the data (default 0)")
+        command.set_defaults(seed=0, run=run, failure="cannot write")
+    generating.add_argument("--seed", metavar="N", type=int, help="seed of the data (default 0)")
+    comparing = commands.add_parser(
+        "compare",
+        help="compare tensors from files, and say where and how they differ",
+        description="Compare A, what came out, with B, what must come out. Exit status 0: equal, "
+        "1: different, 2: a wrong request.",
+    )
+    compare_command.add_arguments(comparing)
+    comparing.set_defaults(run=_compare, failure="cannot read or write")
     return parser
-
-
-def _table(cases: Sequence[Case]) -> str:
-    head = ("case", "ranks", "dtype", "reduce", "data", "counts", "rows of output")
-    rows = [head] + [
-        (
-            case.id,
-            str(case.rank_size),
-            case.dtype,
-            case.op or "-",
-            case.kind,
-            " ".join(map(str, case.counts)),
-            " ".join(map(str, case.rows)),
-        )
-        for case in cases
-    ]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join([line.rstrip() for line in lines] + [f"{len(cases)} cases"])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from .csv_row import (
     STAGES,
     CsvRow,
     Expectation,
-    MalformedRow,
+    RowError,
     RowTensor,
 )
 
@@ -40,32 +40,32 @@ def read_rows(path: Path) -> list[CsvRow]:
 
     Raises:
         OSError: the file cannot be read.
-        MalformedRow: (a ValueError) for the first row that cannot be read.
+        RowError: (a ValueError) for the first row that cannot be read.
 
     Example:
         >>> import tempfile
-        >>> line = '7|empty|AllGatherVOperation|{"rankSize": 1}|0||||0||||||||||||C:ERROR_INVALID_PARAM'
+        >>> line = '7|one rank|AllGatherVOperation|{"rankSize": 1}|0||||0' + "|" * 12
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "cases.csv"
-        ...     _ = file.write_text("|".join(COLUMNS) + "\\n" + line)
+        ...     _ = file.write_text("|".join(COLUMNS) + "\\n" + line + "C:ERROR_INVALID_PARAM")
         ...     [row] = read_rows(file)
         >>> row.number, row.rank_size, row.expected.stage, row.expected.code
         (7, 1, 'create', 1)
     """
     rows = []
     for row in scan_rows(path):
-        if isinstance(row, MalformedRow):
+        if isinstance(row, RowError):
             raise row
         rows.append(row)
     return rows
 
 
-def scan_rows(path: Path) -> Iterator[CsvRow | MalformedRow]:
-    """Yield every row of a case file, a MalformedRow in the place of one that cannot be read.
+def scan_rows(path: Path) -> Iterator[CsvRow | RowError]:
+    """Yield every row of a case file, a RowError in the place of one that cannot be read.
 
     Raises:
         OSError: the file cannot be read.
-        MalformedRow: the line of column names cannot be used.
+        RowError: the line of column names cannot be used.
 
     Example:
         >>> import tempfile
@@ -91,7 +91,7 @@ def scan_rows(path: Path) -> Iterator[CsvRow | MalformedRow]:
             continue
         try:
             yield _read_row(_by_name(names, cells, place), place)
-        except MalformedRow as problem:
+        except RowError as problem:
             yield problem
 
 
@@ -122,7 +122,7 @@ def selector(text: str) -> Callable[[int | None, str], bool]:
 def _column_names(cells: list[str], place: str) -> list[str]:
     for name in COLUMNS:
         if name not in _OPTIONAL and name not in cells:
-            raise MalformedRow(place, name, "is missing among the column names", "|".join(cells))
+            raise RowError(place, name, "is missing among the column names", "|".join(cells))
     return cells
 
 
@@ -130,7 +130,7 @@ def _by_name(names: list[str], cells: list[str], place: str) -> dict[str, str]:
     if len(cells) != len(names):
         state = "is missing" if len(cells) < len(names) else "is not the last one"
         problem = f"{state}: the row has {len(cells)} columns, their names {len(names)}"
-        raise MalformedRow(place, names[min(len(cells), len(names) - 1)], problem, cells[-1])
+        raise RowError(place, names[min(len(cells), len(names) - 1)], problem, cells[-1])
     return {**dict.fromkeys(COLUMNS, ""), **dict(zip(names, cells, strict=True))}
 
 
@@ -140,7 +140,7 @@ def _read_row(cells: Mapping[str, str], place: str) -> CsvRow:
         # A suffix _0_1 tells cases of one operator apart in ATB's tool.
         operator = cells["OpName"].partition("_")[0]
         if not operator:
-            raise MalformedRow(place, "OpName", "is empty: name an operator", "")
+            raise RowError(place, "OpName", "is empty: name an operator", "")
         known = operator in OPERATORS
         expected = _expectation(cells, place)
         has_tensors = known and expected.stage != "create"
@@ -155,14 +155,14 @@ def _read_row(cells: Mapping[str, str], place: str) -> CsvRow:
             expected=expected,
             soc_versions=tuple(s.strip() for s in cells["SocVersion"].split(",") if s.strip()),
         )
-    except MalformedRow as problem:
+    except RowError as problem:
         problem.number = number
         raise
 
 
 def _whole_number(cells: Mapping[str, str], column: str, place: str) -> int:
     if not re.fullmatch(r"\d+", cells[column]):
-        raise MalformedRow(place, column, "is no whole number", cells[column])
+        raise RowError(place, column, "is no whole number", cells[column])
     return int(cells[column])
 
 
@@ -173,7 +173,7 @@ def _expectation(cells: Mapping[str, str], place: str) -> Expectation:
     letter, colon, name = (part.strip() for part in text.partition(":"))
     if letter not in STAGES or not colon or name not in ERRORS or name == "NO_ERROR":
         problem = f"is neither NO_ERROR nor one of {', '.join(f'{c}:' for c in STAGES)} and a code"
-        raise MalformedRow(place, "ExpectedError", problem, text)
+        raise RowError(place, "ExpectedError", problem, text)
     return Expectation(STAGES[letter], name)
 
 
@@ -181,9 +181,9 @@ def _params(cells: Mapping[str, str], place: str) -> dict[str, Any]:
     try:
         params = json.loads(cells["OpParam"])
     except json.JSONDecodeError as error:
-        raise MalformedRow(place, "OpParam", f"is no JSON ({error})", cells["OpParam"]) from None
+        raise RowError(place, "OpParam", f"is no JSON ({error})", cells["OpParam"]) from None
     if not isinstance(params, dict):
-        raise MalformedRow(place, "OpParam", "is no JSON object", cells["OpParam"])
+        raise RowError(place, "OpParam", "is no JSON object", cells["OpParam"])
     return params
 
 
@@ -216,7 +216,7 @@ def _entries(cells: Mapping[str, str], column: str, count: int, place: str) -> l
         parts.pop()
     if len(parts) != count:
         problem = f"names {len(parts)} tensors where the row has {count}"
-        raise MalformedRow(place, column, problem, cells[column])
+        raise RowError(place, column, problem, cells[column])
     return parts
 
 
@@ -227,7 +227,7 @@ def _padded(cell: str, count: int) -> list[str]:
 
 def _one_of(word: str, known: Any, column: str, place: str) -> str:
     if word not in known:
-        raise MalformedRow(place, column, f"has a word that is none of {', '.join(known)}", word)
+        raise RowError(place, column, f"has a word that is none of {', '.join(known)}", word)
     return word
 
 
@@ -235,13 +235,13 @@ def _dtype(word: str, column: str, place: str) -> str:
     try:
         return dtype_from_word(word)
     except ValueError as error:
-        raise MalformedRow(place, column, f"is wrong: {error}", word) from None
+        raise RowError(place, column, f"is wrong: {error}", word) from None
 
 
 def _shape(text: str, column: str, place: str) -> tuple[int, ...]:
     dims = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"-?\d+", dim) for dim in dims):
-        raise MalformedRow(place, column, "has a dim that is no whole number", text)
+        raise RowError(place, column, "has a dim that is no whole number", text)
     return tuple(int(dim) for dim in dims)
 
 
@@ -254,6 +254,6 @@ def _range(text: str, place: str) -> tuple[float, float]:
     except ValueError:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise MalformedRow(place, "DataGenRange", "is no range LOW,HIGH", text)
+        raise RowError(place, "DataGenRange", "is no range LOW,HIGH", text)
     # ATB's own rows have ranges written backwards.
     return min(low, high), max(low, high)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .acl_types import ERRORS
+from .formats import DTYPES
 
 # The operators of case files that golden knows of, and the stem of their files here.
 OPERATORS = {
@@ -38,6 +39,11 @@ class RowTensor:
     generator: str = "customize"
     range: tuple[float, float] = DEFAULT_RANGE
     file: str = ""
+
+    @property
+    def can_be_made(self) -> bool:
+        """Whether an array can hold it; otherwise only its description can be given."""
+        return self.dtype in DTYPES and all(dim >= 0 for dim in self.shape)
 
 
 @dataclass(frozen=True)
@@ -95,11 +101,11 @@ class CsvRow:
         return size if isinstance(size, int) else 0
 
 
-class MalformedRow(ValueError):
+class RowError(ValueError):
     """A row that cannot be read: where it stands, in which column, and what was got there.
 
     Example:
-        >>> print(MalformedRow("a.csv:7", "InNum", "is no whole number", "two"))
+        >>> print(RowError("a.csv:7", "InNum", "is no whole number", "two"))
         a.csv:7: column InNum is no whole number, got 'two'
     """
 

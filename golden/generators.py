@@ -1,4 +1,4 @@
-"""The generators of case files: tensors made from a word, a range, a seed, a rank and a position."""
+"""The generators of case files: tensors from a word, a range, a seed, a rank and a position."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _uniform(words: Array, low: float, high: float, dtype: str) -> Array:
     if dtype == "bfloat16":
         return from_float32(values.astype(np.float32))
     with np.errstate(over="ignore"):
-        return values.astype(storage(dtype))
+        return np.asarray(values.astype(storage(dtype)))
 
 
 def _whole_numbers(words: Array, low: float, high: float, dtype: str) -> Array:
@@ -116,7 +116,7 @@ def _whole_numbers(words: Array, low: float, high: float, dtype: str) -> Array:
     if first > last:
         raise ValueError(f"range {low:g},{high:g} holds no number of {dtype}")
     span = last - first + 1
-    offsets = words if span > limits.max - limits.min and span == 2**64 else words % np.uint64(span)
+    offsets = words if span == 2**64 else words % np.uint64(span)
     # Modulo 2^64, so that the sum needs no wider type.
     total = offsets + np.uint64(first % 2**64)
     return np.asarray(total).view(np.int64).astype(storage(dtype))

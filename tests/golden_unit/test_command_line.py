@@ -66,6 +66,31 @@ def test_write_and_read_back(tmp_path: Path) -> None:
             assert output.tobytes() == right.tobytes()
 
 
+def test_generate_is_another_word_for_write(tmp_path: Path) -> None:
+    for word in ("write", "generate"):
+        run(word, str(tmp_path / word), "--filter", "p2.shares-3-5")
+    one, two = (
+        {p.name: p.read_bytes() for p in (tmp_path / w).iterdir()} for w in ("write", "generate")
+    )
+    assert one == two
+
+
+def test_list_the_rows_of_case_files(tmp_path: Path) -> None:
+    sample = (ROOT / "examples" / "golden" / "all_gather_v.csv").read_text().splitlines()
+    other = sample[1].replace("AllGatherVOperation", "AllToAllVOperation ").replace("1 ", "77", 1)
+    bad = sample[2].replace("NO_ERROR", "S:OOPS").replace("2 ", "88", 1)
+    (tmp_path / "mixed.csv").write_text("\n".join([*sample, other, bad]))
+    lines = run("list", str(tmp_path / "mixed.csv"), "--filter", "7-8,77,88").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == ["7", "8", "77", "88"]
+    assert lines[1].split()[2:] == ["AllGatherVOperation", "2", "NO_ERROR", "run"]
+    assert lines[2].split()[3:] == ["1", "C:ERROR_INVALID_PARAM", "run"]
+    assert lines[3].endswith("skip: AllToAllVOperation is no operator of collops")
+    assert f"malformed: {tmp_path / 'mixed.csv'}:30: column ExpectedError is neither" in lines[4]
+    assert lines[-1] == "4 rows: 2 run, 1 skip, 1 malformed"
+    chosen = run("list", str(tmp_path / "mixed.csv"), "--op", "all_gather_v", "--filter", "bf16")
+    assert chosen.stdout.splitlines()[-1] == "2 rows: 2 run"
+
+
 def test_the_manifest_states_every_case(tmp_path: Path) -> None:
     run("write", str(tmp_path), "--op", "all_gather_v", "--filter", "p2.shares-3-5")
     manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -119,7 +144,12 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
         (("write", "{dir}", "--filter", "zzz"), "no case has 'zzz' in its id"),
         (("write",), "the following arguments are required: DIR"),
         (("write", "{dir}", "--seed", "many"), "invalid int value: 'many'"),
-        ((), "the following arguments are required: list|write"),
+        ((), "the following arguments are required: list|generate|compare"),
+        (("list", "gone.csv"), "No such file or directory: 'gone.csv'"),
+        (("list", "examples/golden/all_gather_v.csv", "--op", "x"), "operator 'x' is unknown"),
+        (("list", "examples/golden/all_gather_v.csv", "--filter", "zz"), "no row has 'zz' in its"),
+        (("list", "examples/golden/all_gather_v.csv", "--filter", "9-1"), "ends before it begins"),
+        (("compare", "a.npy"), "the following arguments are required: B, --op, --dtype"),
         (("show",), "invalid choice: 'show'"),
     ],
 )
@@ -141,7 +171,9 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("list", "--help"), ("write", "--help")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("list", "--help"), ("generate", "--help"), ("compare", "--help")]
+)
 def test_help(arguments: tuple[str, ...]) -> None:
     assert run(*arguments).stdout.startswith("usage: python -m golden")
 

@@ -1,0 +1,79 @@
+"""The error of a tensor, element by element: absolute, relative, and in units in the last place."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .dtypes import Array, bits_of, is_float, is_nan, to_float32, ulp_distance
+
+
+def values_of(array: Array, dtype: str) -> npt.NDArray[np.float64]:
+    """Return the values of a tensor as float64; integers beyond 2^53 are rounded.
+
+    Example:
+        >>> values_of(np.array([0x3F80, 0xC000], np.uint16), "bfloat16").tolist()
+        [1.0, -2.0]
+    """
+    if dtype == "bool":
+        # A poisoned bool is neither of its two values.
+        return bits_of(array, dtype).astype(np.float64)
+    # A signalling NaN would warn.
+    with np.errstate(invalid="ignore"):
+        return (to_float32(array) if dtype == "bfloat16" else array).astype(np.float64)
+
+
+def absolute_error(got: Array, expected: Array, dtype: str) -> npt.NDArray[np.float64]:
+    """Return |got - expected|; 0 where both are NaN or the same infinity, inf where one is NaN.
+
+    Example:
+        >>> nan, inf = float("nan"), float("inf")
+        >>> a, b = (np.array(v, np.float32) for v in ([1, nan, inf, nan], [3, nan, inf, 0]))
+        >>> absolute_error(a, b, "float32").tolist()
+        [2.0, 0.0, 0.0, inf]
+        >>> absolute_error(np.array([2**63 - 1]), np.array([2**63 - 2]), "int64").tolist()
+        [1.0]
+    """
+    if not is_float(dtype):
+        left, right = (bits_of(a, dtype).astype(np.uint64) for a in (got, expected))
+        if np.issubdtype(got.dtype, np.signedinteger):
+            left, right = (a.astype(np.int64).view(np.uint64) for a in (got, expected))
+            larger = got > expected
+        else:
+            larger = left > right
+        return np.where(larger, left - right, right - left).astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = np.abs(values_of(got, dtype) - values_of(expected, dtype))
+    alike = bits_of(got, dtype) == bits_of(expected, dtype)
+    nan_got, nan_expected = is_nan(got, dtype), is_nan(expected, dtype)
+    error = np.where(alike | (nan_got & nan_expected), 0.0, error)
+    return np.where(nan_got ^ nan_expected, np.inf, error)
+
+
+def relative_error(got: Array, expected: Array, dtype: str) -> npt.NDArray[np.float64]:
+    """Return |got - expected| / |expected|; inf where only expected is 0 or is not finite.
+
+    Example:
+        >>> a, b = np.array([3, 1, 0], np.int8), np.array([2, 0, 0], np.int8)
+        >>> relative_error(a, b, "int8").tolist()
+        [0.5, inf, 0.0]
+    """
+    error = absolute_error(got, expected, dtype)
+    with np.errstate(all="ignore"):
+        relative = error / np.abs(values_of(expected, dtype))
+    return np.where(error == 0, 0.0, np.where(np.isnan(relative), np.inf, relative))
+
+
+def ulp_error(got: Array, expected: Array, dtype: str) -> npt.NDArray[np.float64] | None:
+    """Return how many representable numbers lie between; inf at a NaN, None without floats.
+
+    Example:
+        >>> ulp_error(np.array([1.0], np.float16), np.array([1.001], np.float16), "float16")
+        array([1.])
+        >>> ulp_error(np.zeros(1, np.int8), np.zeros(1, np.int8), "int8") is None
+        True
+    """
+    if not is_float(dtype):
+        return None
+    distance = ulp_distance(got, expected, dtype)
+    return np.where(distance == np.uint64(2**64 - 1), np.inf, distance.astype(np.float64))

@@ -1,0 +1,112 @@
+"""Where each rank's elements lie in the outputs of a call, and what was reduced into them.
+
+This is what lets a difference be named: block 2 in block 0's place, rank 3 left out of a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from .case import Case, inputs
+from .dtypes import Array
+
+
+@dataclass(frozen=True)
+class Block:
+    """Elements [start, start + count) of an output, flat, that came from or belong to a rank.
+
+    Example:
+        >>> Block(24, 40, rank=1).stop
+        64
+    """
+
+    start: int
+    count: int
+    rank: int
+
+    @property
+    def stop(self) -> int:
+        """The element after the last one."""
+        return self.start + self.count
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known about the outputs of a call, one entry per output.
+
+    `blocks` are the blocks of each output; nothing is known where it is empty. `parts` are, for a
+    reduction `op`, the arrays that were reduced into the head of each output, one per rank.
+
+    Example:
+        >>> Layout().blocks
+        ()
+    """
+
+    blocks: tuple[tuple[Block, ...], ...] = ()
+    op: str = ""
+    parts: tuple[tuple[Array, ...], ...] = field(default=(), compare=False)
+
+    def of(self, output: int) -> tuple[Block, ...]:
+        """Return the blocks of one output, none where nothing is known."""
+        return self.blocks[output] if output < len(self.blocks) else ()
+
+
+def gather_layout(counts: Sequence[int], displs: Sequence[int], *, outputs: int) -> Layout:
+    """Return the layout of a gather: rank r's block at displs[r], in every output.
+
+    Example:
+        >>> gather_layout([4, 2], [0, 4], outputs=2).blocks[1]
+        (Block(start=0, count=4, rank=0), Block(start=4, count=2, rank=1))
+    """
+    places = enumerate(zip(counts, displs, strict=True))
+    blocks = tuple(Block(int(start), int(count), rank) for rank, (count, start) in places)
+    return Layout(blocks=(blocks,) * outputs)
+
+
+def scatter_layout(
+    xs: Sequence[Array], counts: Sequence[int], displs: Sequence[int], op: str
+) -> Layout:
+    """Return the layout of a reduce-scatter: output r is a reduction of its slice of every x.
+
+    Example:
+        >>> import numpy as np
+        >>> layout = scatter_layout([np.arange(3), np.arange(3)], [2, 1], [0, 2], "sum")
+        >>> layout.blocks[1], layout.parts[1][0].tolist()
+        ((Block(start=0, count=1, rank=1),), [2])
+    """
+    flat = [x.reshape(-1) for x in xs]
+    places = list(zip(counts, displs, strict=True))
+    return Layout(
+        blocks=tuple((Block(0, int(count), rank),) for rank, count in enumerate(counts)),
+        op=op,
+        parts=tuple(tuple(x[start : start + n] for x in flat) for n, start in places),
+    )
+
+
+def packed_layout(counts: Sequence[int]) -> Layout:
+    """Return the layout of one output whose blocks lie one after the other.
+
+    Example:
+        >>> packed_layout([3, 5]).of(0)[1]
+        Block(start=3, count=5, rank=1)
+    """
+    return gather_layout(counts, list(accumulate(counts, initial=0))[:-1], outputs=1)
+
+
+def case_layout(case: Case) -> Layout:
+    """Return the layout of a case's outputs.
+
+    Raises:
+        ValueError: the case's operator is unknown.
+
+    Example:
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> case_layout(case).of(1)[1]
+        Block(start=2, count=1, rank=1)
+    """
+    if case.operator == "all_gather_v":
+        return gather_layout(case.counts, case.displs, outputs=case.rank_size)
+    xs = [tensors["x"] for tensors in inputs(case)]
+    return scatter_layout(xs, case.counts, case.displs, case.op)

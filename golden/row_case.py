@@ -1,0 +1,191 @@
+"""From a row of a case file to tensors: each rank's parameters and inputs, and what must come out.
+
+A runner needs nothing else: `rank_params` and `rank_inputs` for a call, `expected_outputs` for its
+results, `row.expected` for its error, `row_layout` to explain a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .all_gather_v import all_gather_v
+from .csv_row import CsvRow, RowTensor
+from .dtypes import Array, storage
+from .generators import even_split, generate
+from .layout import Layout, gather_layout, scatter_layout
+from .reduce_scatter_v import reduce_scatter_v
+from .tensor_files import read_tensor
+
+# What "customize" means for the inputs after x; in every other place it is random.
+_CUSTOMIZED = {
+    "AllGatherVOperation": ("x", "own count", "counts", "displacements", "zero"),
+    "ReduceScatterVOperation": ("x", "counts", "displacements", "own count", "zero"),
+}
+
+
+def rank_params(row: CsvRow, rank: int) -> dict[str, Any]:
+    """Return OpParam for a rank: `rank` is its own.
+
+    A rank outside [0, rankSize) stays where the row expects an error at creation: that is what
+    such a row tests.
+
+    Example:
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rank": 0, "rankSize": 2})
+        >>> rank_params(row, 1)
+        {'rank': 1, 'rankSize': 2}
+    """
+    given = row.params.get("rank", 0)
+    inside = isinstance(given, int) and 0 <= given < row.rank_size
+    if row.expected.stage == "create" and not inside:
+        return dict(row.params)
+    return {**row.params, "rank": rank}
+
+
+def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = False) -> list[Array]:
+    """Return the input tensors of one rank, from files or generators as the row says.
+
+    `{rank}` in a file's name stands for the rank.
+
+    Args:
+        row: a row whose tensors can all be made (RowTensor.can_be_made).
+        rank: whose tensors.
+        seed: seed of generated data.
+        same_data: give every rank the data of rank 0.
+
+    Returns:
+        The tensors in the row's order; bfloat16 as np.uint16 bits.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file contradicts the row, or a tensor cannot be made.
+
+    Example:
+        >>> counts = [RowTensor("int64", (n,)) for n in (1, 2, 2)]
+        >>> tensors = (RowTensor("int8", (3, 2)), *counts, RowTensor("float16", (6,)))
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rankSize": 2}, tensors)
+        >>> [tensor.tolist() for tensor in rank_inputs(row, 1)[1:4]]
+        [[6], [6, 6], [0, 6]]
+    """
+    return [
+        _from_file(row, tensor, rank)
+        if tensor.file
+        else _generated(row, position, rank, seed, same_data)
+        for position, tensor in enumerate(row.inputs)
+    ]
+
+
+def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """Return what every rank must get: OutTensorFile's tensors, and otherwise golden's.
+
+    Args:
+        row: a row that expects no error.
+        inputs: rank_inputs of every rank.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: golden has no reference of the operator, or the inputs do not fit together.
+
+    Example:
+        >>> ones = RowTensor("int8", (1, 2), generator="one")
+        >>> counts = [RowTensor("int64", (n,)) for n in (2, 2, 1)]
+        >>> tensors = (ones, *counts, RowTensor("float16", (1,)))
+        >>> row = CsvRow("a.csv:2", 1, "x", "ReduceScatterVOperation", {"rankSize": 2}, tensors)
+        >>> expected_outputs(row, [rank_inputs(row, rank) for rank in (0, 1)])
+        [[array([[2, 0]], dtype=int8)], [array([[2, 0]], dtype=int8)]]
+    """
+    if any(tensor.file for tensor in row.outputs):
+        ranks = range(len(inputs))
+        return [[_from_file(row, tensor, rank) for tensor in row.outputs] for rank in ranks]
+    xs = [own[0] for own in inputs]
+    rows = [len(own[4]) for own in inputs] if len(inputs[0]) == 5 else []
+    if row.operator == "AllGatherVOperation":
+        counts, displs = inputs[0][2].tolist(), inputs[0][3].tolist()
+        return [[all_gather_v(xs, counts, displs, n, rank=r)] for r, n in enumerate(rows)]
+    if row.operator == "ReduceScatterVOperation":
+        counts, displs = inputs[0][1].tolist(), inputs[0][2].tolist()
+        dtype = row.inputs[0].dtype
+        return [[y] for y in reduce_scatter_v(xs, counts, displs, rows, _reduction(row), dtype)]
+    raise ValueError(f"{row.place}: golden has no reference of {row.operator}")
+
+
+def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
+    """Return where each rank's elements lie in the outputs, for `compare`.
+
+    Raises:
+        ValueError: golden does not know the operator's layout.
+
+    Example:
+        >>> counts = [RowTensor("int64", (n,)) for n in (1, 2, 2)]
+        >>> tensors = (RowTensor("int8", (3, 2)), *counts, RowTensor("float16", (6,)))
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rankSize": 2}, tensors)
+        >>> layout = row_layout(row, [rank_inputs(row, rank) for rank in (0, 1)])
+        >>> [(block.start, block.count) for block in layout.blocks[1]]
+        [(0, 6), (6, 6)]
+    """
+    if row.operator == "AllGatherVOperation":
+        return gather_layout(inputs[0][2].tolist(), inputs[0][3].tolist(), outputs=len(inputs))
+    if row.operator == "ReduceScatterVOperation":
+        counts, displs = inputs[0][1].tolist(), inputs[0][2].tolist()
+        return scatter_layout([own[0] for own in inputs], counts, displs, _reduction(row))
+    raise ValueError(f"{row.place}: golden does not know the layout of {row.operator}")
+
+
+def _reduction(row: CsvRow) -> str:
+    return str(row.params.get("reduceType", "sum"))
+
+
+def _path(row: CsvRow, file: str, rank: int) -> Path:
+    folder = Path(row.place.rpartition(":")[0]).parent
+    return folder / file.replace("{rank}", str(rank))
+
+
+def _from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
+    path = _path(row, tensor.file, rank)
+    array, dtype = read_tensor(path)
+    if dtype != tensor.dtype:
+        raise ValueError(f"{row.place}: {path} holds {dtype}, the row says {tensor.dtype}")
+    # With a file per rank, the first dim is the rank's own.
+    own = slice(1 if "{rank}" in tensor.file else 0, None)
+    if array.ndim != len(tensor.shape) or array.shape[own] != tensor.shape[own]:
+        raise ValueError(
+            f"{row.place}: {path} has shape {list(array.shape)}, the row says {list(tensor.shape)}"
+        )
+    return array
+
+
+def _generated(row: CsvRow, position: int, rank: int, seed: int, same_data: bool) -> Array:
+    tensor = row.inputs[position]
+    meanings = _CUSTOMIZED.get(row.operator, ())
+    meaning = meanings[position] if position < len(meanings) else "x"
+    if tensor.generator == "customize" and meaning != "x":
+        return _customized(row, tensor, meaning, rank)
+    return generate(
+        tensor.generator,
+        tensor.shape,
+        tensor.dtype,
+        value_range=tensor.range,
+        rank=rank,
+        position=position,
+        seed=seed,
+        same_data=same_data,
+    )
+
+
+def _customized(row: CsvRow, tensor: RowTensor, meaning: str, rank: int) -> Array:
+    """Return counts, displacements or the y of an even split, in the shape that the row says."""
+    if meaning == "zero":
+        return np.zeros(tensor.shape, storage(tensor.dtype))
+    x = row.inputs[0]
+    ranks = range(max(row.rank_size, 1))
+    if "{rank}" in x.file:
+        sizes = [_from_file(row, x, r).size for r in ranks]
+    else:
+        sizes = [int(np.prod(x.shape, dtype=np.int64))] * len(ranks)
+    counts, displs = even_split(sizes, divide=row.operator == "ReduceScatterVOperation")
+    values = {"own count": counts[rank : rank + 1], "counts": counts, "displacements": displs}
+    # A wrong length is filled up: what the row tests then is the length.
+    return np.resize(np.array(values[meaning]), tensor.shape).astype(storage(tensor.dtype))

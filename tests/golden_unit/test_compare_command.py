@@ -1,0 +1,195 @@
+"""python -m golden compare, as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden.__main__ import main
+from golden.bin_file import write_bin
+from golden.case_files import write_cases
+from golden.cases import all_cases
+from golden.data import fill
+from golden.dtypes import Array
+
+ROOT = Path(__file__).resolve().parents[2]
+MOVE = ("--op", "all_gather_v")
+
+
+@pytest.fixture
+def tensors(tmp_path: Path) -> Path:
+    """A folder with a tensor, itself in other forms, and one that differs."""
+    right = fill((16, 5), "bfloat16", 0)
+    write_bin(tmp_path / "right.bin", right)
+    np.save(tmp_path / "right.npy", right)
+    np.savez(tmp_path / "right.npz", anything=right)
+    wrong = right.copy()
+    wrong[0:8], wrong[8:16] = right[8:16], right[0:8]
+    np.save(tmp_path / "wrong.npy", wrong)
+    np.save(tmp_path / "short.npy", right[:3])
+    np.save(tmp_path / "half.npy", right.view(np.float16))
+    return tmp_path
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], *arguments: str | Path, status: int
+) -> tuple[list[str], str]:
+    assert main(["compare", *map(str, arguments)]) == status
+    out, err = capsys.readouterr()
+    return out.splitlines(), err
+
+
+@pytest.mark.parametrize("a", ["right.bin", "right.npy", "right.npz"])
+@pytest.mark.parametrize("b", ["right.bin", "right.npy", "right.npz"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "bf16"])
+def test_equal(
+    tensors: Path, capsys: pytest.CaptureFixture[str], a: str, b: str, dtype: str
+) -> None:
+    out, err = run(capsys, tensors / a, tensors / b, *MOVE, "--dtype", dtype, status=0)
+    assert (out, err) == (["equal: 80 elements of bfloat16, bit for bit"], "")
+
+
+def test_different(tensors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = (tensors / "wrong.npy", tensors / "right.bin")
+    out, err = run(capsys, *files, *MOVE, "--dtype", "bf16", "--counts", "40,40", status=1)
+    assert err == ""
+    assert out[0] == "different: 80 of 80 elements of bfloat16, bit for bit"
+    assert out[4].startswith("pattern: swapped blocks: rank 0's block holds rank 1's block and ")
+    assert out[6:9] == [
+        "  row 0, columns 0..4",
+        "    got       -214.0* -213.0* -212.0* -211.0* -210.0*",
+        "    expected   -254.0  -253.0  -252.0  -251.0  -250.0",
+    ]
+
+
+def test_other_shapes_are_different(tensors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = (tensors / "short.npy", tensors / "right.bin")
+    out, _ = run(capsys, *files, *MOVE, "--dtype", "bf16", status=1)
+    assert out == ["different: shape [3, 5], expected [16, 5]"]
+
+
+def save_outputs(path: Path, outputs: list[Array]) -> Path:
+    np.savez(path, **{f"rank{rank}/output": array for rank, array in enumerate(outputs)})
+    return path
+
+
+def test_a_case_brings_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    [case] = all_cases("all_gather_v", text="p3.layout-gaps-of-rows")
+    write_cases([case], tmp_path)
+    file = tmp_path / f"{case.id}.npz"
+    with np.load(file) as entries:
+        right = [entries[f"rank{rank}/output"] for rank in range(3)]
+    wrong = [array.copy() for array in right]
+    start, count = case.displs[1], case.counts[1]
+    wrong[2].reshape(-1)[start : start + count] = 0
+    got = save_outputs(tmp_path / "got.npz", wrong)
+    out, _ = run(capsys, got, file, *MOVE, "--dtype", case.dtype, status=1)
+    place = f"elements {start}..{start + count - 1}"
+    assert f"pattern: missing rank 1: its block ({place}) was left zero in rank 2" in out
+
+
+def test_a_case_of_a_reduction_brings_its_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [case] = all_cases("reduce_scatter_v", text="p3.data-random-float32")
+    write_cases([case], tmp_path)
+    file = tmp_path / f"{case.id}.npz"
+    with np.load(file) as entries:
+        total = entries["rank0/x"] + entries["rank2/x"]
+    flat = total.reshape(-1)
+    places = zip(case.counts, case.displs, strict=True)
+    wrong = [flat[start : start + n].reshape(-1, total.shape[1]) for n, start in places]
+    got = save_outputs(tmp_path / "got.npz", wrong)
+    arguments = (got, file, "--op", "reduce_scatter_v", "--dtype", "float32")
+    out, _ = run(capsys, *arguments, status=1)
+    assert out[4].startswith("pattern: missing rank 1: its elements were left out of the sum in")
+    out, _ = run(capsys, *arguments, "--tolerance", "atb", status=1)
+    assert out[0].endswith("ATB: relative error at most 10 x 2^-14, mean and RMSE 2 x")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("--tolerance exact", 1),
+        ("--tolerance atb", 0),
+        ("--tolerance atb-percent", 0),
+        ("--tolerance 0.001", 1),
+        ("--tolerance 0.005", 0),
+        ("--tolerance atb --reduce max", 1),
+        ("--tolerance atb --terms 4096", 0),
+    ],
+)
+def test_tolerances(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, status: int
+) -> None:
+    right = np.linspace(1, 2, 1000, dtype=np.float16)
+    np.save(tmp_path / "b.npy", right)
+    np.save(tmp_path / "a.npy", right + np.where(np.arange(1000) % 2, 0.002, -0.002).astype("f2"))
+    files = (tmp_path / "a.npy", tmp_path / "b.npy")
+    arguments = ("--op", "all_reduce", "--dtype", "float16", *words.split())
+    run(capsys, *files, *arguments, status=status)
+
+
+def test_a_picture(tensors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    for file, status in (("wrong.npy", 1), ("right.npy", 0)):
+        png = tensors / f"{file}.png"
+        arguments = (tensors / file, tensors / "right.bin", *MOVE, "--dtype", "bf16")
+        out, _ = run(capsys, *arguments, "--counts", "40,40", "--plot", png, status=status)
+        assert out[-1] == f"plot: {png}"
+        assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_without_matplotlib(
+    tensors: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    png = tensors / "error.png"
+    files = (tensors / "wrong.npy", tensors / "right.bin")
+    out, err = run(capsys, *files, *MOVE, "--dtype", "bf16", "--plot", png, status=2)
+    assert (out, png.exists()) == ([], False)
+    assert err.endswith("error.png cannot be drawn without matplotlib: pip install matplotlib\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("right.bin gone.npy --op broadcast --dtype bf16", "No such file or directory"),
+        ("right.bin . --op broadcast --dtype bf16", "a tensor's file ends in .bin or .npy"),
+        ("right.bin right.npy --op gather --dtype bf16", "operator 'gather' is unknown; use one"),
+        ("right.bin right.npy --op broadcast --dtype half", "dtype 'half' is unknown; use one of"),
+        ("right.bin right.npy --op broadcast --dtype uint32", "dtype uint32 cannot be compared"),
+        ("right.bin half.npy --op broadcast --dtype bf16", "holds float16, --dtype says bfloat16"),
+        ("right.bin right.npy --op broadcast --dtype bf16 --tolerance x", "tolerance 'x' is unkno"),
+        ("right.bin right.npy --op all_reduce --dtype bf16 --reduce x", "reduction 'x' is unknown"),
+        ("right.bin right.npy --op broadcast --dtype bf16 --counts 1,x", "--counts are whole num"),
+        ("right.bin right.npy --op broadcast --dtype bf16 --counts 80,1", "--counts are 81 elemen"),
+        ("two.npz right.npz --op broadcast --dtype bf16", "two.npz has a, b, "),
+        ("damaged.bin right.npz --op broadcast --dtype bf16", "has no line $End=1"),
+    ],
+)
+def test_wrong_requests_are_one_line(
+    tensors: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
+) -> None:
+    (tensors / "damaged.bin").write_bytes(b"dtype=27\n")
+    np.savez(tensors / "two.npz", a=np.zeros(2, np.uint16), b=np.zeros(2, np.uint16))
+    a, b, *others = arguments.split()
+    out, err = run(capsys, tensors / a, tensors / b, *others, status=2)
+    assert out == []
+    assert err.startswith("python -m golden: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_the_exit_status_reaches_the_shell(tensors: Path) -> None:
+    command = [sys.executable, "-m", "golden", "compare", str(tensors / "wrong.npy")]
+    for other, status in (("wrong.npy", 0), ("right.npy", 1), ("gone.npy", 2)):
+        arguments = [str(tensors / other), *MOVE, "--dtype", "bf16"]
+        done = subprocess.run(
+            [*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == status
+        assert done.stdout.count("\n") == {0: 1, 1: 15, 2: 0}[status]

@@ -1,0 +1,231 @@
+"""The reader of ATB's case files: what it accepts, what it says of the rest, our own samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden.acl_types import FORMATS
+from golden.csv_cases import COLUMNS, read_rows, scan_rows, selector
+from golden.csv_row import CsvRow, Expectation, RowError, RowTensor
+
+SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+GATHER = {
+    "CaseNum": "4",
+    "CaseName": "gather",
+    "OpName": "AllGatherVOperation",
+    "OpParam": '{"rank":0,"rankSize":2,"backend":"hccl"}',
+    "InNum": "5",
+    "InDType": "bf16;int64;int64;int64;float16",
+    "InFormat": "nd;nd;nd;nd;nd",
+    "InShape": "10,50;1;2;2;20",
+    "OutNum": "1",
+    "OutDType": "bf16",
+    "OutFormat": "nd",
+    "OutShape": "20,50",
+    "ExpectedError": "NO_ERROR",
+}
+
+
+def write(folder: Path, *rows: dict[str, str], columns: list[str] = COLUMNS, pad: int = 0) -> Path:
+    """A case file of rows that differ from GATHER in the cells given."""
+    lines = ["|".join(columns)]
+    for row in rows:
+        cells = {**GATHER, **row}
+        lines.append("|".join(cells.get(name, "").ljust(pad) for name in columns))
+    path = folder / "cases.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def one(folder: Path, **cells: str) -> CsvRow:
+    [row] = read_rows(write(folder, cells))
+    return row
+
+
+@pytest.mark.parametrize("pad", [0, 60])
+def test_a_row(tmp_path: Path, pad: int) -> None:
+    cells = {"DataGenType": "random;customize;zero;one", "DataGenRange": "-100,100;;0,3"}
+    cells |= {"InTensorFile": ";a.bin;;b.npy", "OutTensorFile": "out put.bin"}
+    cells |= {"SocVersion": "Ascend310P, Ascend910B"}
+    path = write(tmp_path, cells, pad=pad)
+    [row] = read_rows(path)
+    assert row == CsvRow(
+        place=f"{path}:2",
+        number=4,
+        name="gather",
+        operator="AllGatherVOperation",
+        params={"rank": 0, "rankSize": 2, "backend": "hccl"},
+        inputs=(
+            RowTensor("bfloat16", (10, 50), "nd", "random", (-100.0, 100.0)),
+            RowTensor("int64", (1,), "nd", "customize", (-5.0, 5.0), "a.bin"),
+            RowTensor("int64", (2,), "nd", "zero", (0.0, 3.0)),
+            RowTensor("int64", (2,), "nd", "one", (-5.0, 5.0), "b.npy"),
+            RowTensor("float16", (20,)),
+        ),
+        outputs=(RowTensor("bfloat16", (20, 50), file="out put.bin"),),
+        expected=Expectation(),
+        soc_versions=("Ascend310P", "Ascend910B"),
+    )
+    assert row.rank_size == 2
+
+
+def test_generators_by_default_are_customize_in_a_small_range(tmp_path: Path) -> None:
+    assert {(t.generator, t.range) for t in one(tmp_path).inputs} == {("customize", (-5.0, 5.0))}
+
+
+def test_more_generators_than_inputs_and_ranges_written_backwards(tmp_path: Path) -> None:
+    row = one(tmp_path, DataGenType="one;" * 9, DataGenRange="1,-1;" * 9)
+    assert {(t.generator, t.range) for t in row.inputs} == {("one", (-1.0, 1.0))}
+
+
+@pytest.mark.parametrize(
+    ("text", "stage", "name", "code"),
+    [
+        ("NO_ERROR", "", "NO_ERROR", 0),
+        ("C:ERROR_INVALID_PARAM", "create", "ERROR_INVALID_PARAM", 1),
+        ("I:ERROR_INVALID_TENSOR_INI_MATCH", "infer_shape", "ERROR_INVALID_TENSOR_INI_MATCH", 13),
+        ("S: ERROR_INVALID_TENSOR_DIM_NUM", "setup", "ERROR_INVALID_TENSOR_DIM_NUM", 16),
+        ("E:ERROR_COMM_EMPTY", "execute", "ERROR_COMM_EMPTY", 28),
+        ("S:ERROR_COPY_HOST_MEMORY_FAIL", "setup", "ERROR_COPY_HOST_MEMORY_FAIL", 29),
+        ("E:ERROR_RANK_MISMATCH", "execute", "ERROR_RANK_MISMATCH", 102),
+    ],
+)
+def test_expected_errors(tmp_path: Path, text: str, stage: str, name: str, code: int) -> None:
+    expected = one(tmp_path, ExpectedError=text).expected
+    assert (expected.stage, expected.name, expected.code) == (stage, name, code)
+    assert str(expected) == text.replace(" ", "")
+
+
+def test_nothing_is_asked_of_the_tensors_where_creation_fails(tmp_path: Path) -> None:
+    row = one(tmp_path, ExpectedError="C:ERROR_INVALID_PARAM", InNum="4", InShape="1;2")
+    assert (row.inputs, row.outputs, row.params["rankSize"]) == ((), (), 2)
+
+
+def test_nothing_is_asked_of_operators_that_golden_does_not_know(tmp_path: Path) -> None:
+    row = one(tmp_path, OpName="FillOperation", OpParam="", InDType="int4", InShape="")
+    assert (row.operator, row.params, row.inputs) == ("FillOperation", {}, ())
+
+
+def test_a_suffix_of_the_operator_is_cut(tmp_path: Path) -> None:
+    assert one(tmp_path, OpName="AllGatherVOperation_0_1").operator == "AllGatherVOperation"
+
+
+@pytest.mark.parametrize(
+    ("word", "dtype"), [("float", "float32"), ("double", "float64"), ("uint16", "uint16")]
+)
+def test_words_of_dtypes(tmp_path: Path, word: str, dtype: str) -> None:
+    tensor = one(tmp_path, OutDType=word).outputs[0]
+    assert (tensor.dtype, tensor.can_be_made) == (dtype, dtype != "uint16")
+
+
+@pytest.mark.parametrize("word", FORMATS)
+def test_words_of_formats(tmp_path: Path, word: str) -> None:
+    assert one(tmp_path, OutFormat=word.upper()).outputs[0].format == word
+
+
+def test_lists_may_end_in_a_separator_and_there_may_be_nothing(tmp_path: Path) -> None:
+    assert one(tmp_path, OutShape="20,50;", OutDType="bf16;").outputs[0].shape == (20, 50)
+    row = one(tmp_path, OutNum="0", OutDType="", OutFormat="", OutShape="", InShape="0,3;1;2;2;20")
+    assert (row.outputs, row.inputs[0].shape) == ((), (0, 3))
+
+
+def test_blank_lines_a_mark_at_the_beginning_and_other_orders_of_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, {}, {"CaseNum": "5"}, columns=[*COLUMNS[::-1], "Remark"])
+    path.write_bytes(b"\xef\xbb\xbf\n" + path.read_bytes().replace(b"\n", b"\r\n\r\n"))
+    assert [(row.number, row.place) for row in read_rows(path)] == [
+        (4, f"{path}:4"),
+        (5, f"{path}:6"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"CaseNum": "x"}, "column CaseNum is no whole number, got 'x'"),
+        ({"OpName": ""}, "column OpName is empty"),
+        ({"OpParam": '{"rank":'}, "column OpParam is no JSON (Expecting value"),
+        ({"OpParam": "[1]"}, "column OpParam is no JSON object, got '[1]'"),
+        ({"InNum": "-5"}, "column InNum is no whole number, got '-5'"),
+        ({"InNum": "4"}, "column InDType names 5 tensors where the row has 4, got 'bf16;int64;"),
+        ({"InShape": "1;2"}, "column InShape names 2 tensors where the row has 5, got '1;2'"),
+        ({"InFormat": "nd"}, "column InFormat names 1 tensors where the row has 5, got 'nd'"),
+        ({"OutNum": "0"}, "column OutDType names 1 tensors where the row has 0"),
+        ({"OutDType": "half"}, "column OutDType is wrong: dtype 'half' is unknown; use one of"),
+        ({"OutFormat": "nz"}, "column OutFormat has a word that is none of undefined, nchw"),
+        ({"OutShape": "2,x"}, "column OutShape has a dim that is no whole number, got '2,x'"),
+        ({"OutShape": "2,,3"}, "column OutShape has a dim that is no whole number, got '2,,3'"),
+        ({"DataGenType": "random;ones"}, "column DataGenType has a word that is none of one, zero"),
+        ({"DataGenRange": "5"}, "column DataGenRange is no range LOW,HIGH, got '5'"),
+        ({"DataGenRange": "0,inf"}, "column DataGenRange is no range LOW,HIGH, got '0,inf'"),
+        ({"ExpectedError": ""}, "column ExpectedError is neither NO_ERROR nor one of C:, I:, S:"),
+        ({"ExpectedError": "X:ERROR_INVALID_PARAM"}, "column ExpectedError is neither NO_ERROR"),
+        ({"ExpectedError": "S:ERROR_BAD"}, "and a code, got 'S:ERROR_BAD'"),
+        ({"ExpectedError": "ERROR_INVALID_PARAM"}, "column ExpectedError is neither NO_ERROR"),
+        ({"ExpectedError": "I:NO_ERROR"}, "column ExpectedError is neither NO_ERROR"),
+    ],
+)
+def test_malformed_rows(tmp_path: Path, cells: dict[str, str], message: str) -> None:
+    path = write(tmp_path, {"CaseNum": "1"}, cells, {"CaseNum": "9"})
+    with pytest.raises(RowError) as caught:
+        read_rows(path)
+    assert str(caught.value).startswith(f"{path}:3: column ")
+    assert message in str(caught.value)
+    # One bad row does not hide the others.
+    first, bad, last = scan_rows(path)
+    assert isinstance(first, CsvRow)
+    assert isinstance(last, CsvRow)
+    assert isinstance(bad, RowError)
+    assert bad.number == (None if "CaseNum" in cells else 4)
+
+
+def test_rows_of_other_lengths_and_missing_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, {}, {})
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1] + "|x", lines[1].rpartition("|")[0]]))
+    problems = [str(row) for row in scan_rows(path)]
+    assert (
+        "column ExpectedError is not the last one: the row has 22 columns, their names 21"
+        in (problems[0])
+    )
+    assert "column ExpectedError is missing: the row has 20 columns, their names 21" in problems[1]
+    path = write(tmp_path, {}, columns=[name for name in COLUMNS if name != "InShape"])
+    with pytest.raises(RowError, match=r"cases.csv:1: column InShape is missing among the column"):
+        list(scan_rows(path))
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"cases.csv: is no text in UTF-8"):
+        read_rows(tmp_path / "cases.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("3", [3]), ("3,5-7", [3, 5, 6, 7]), ("0-1,9", [0, 1, 9]), ("4-4", [4])],
+)
+def test_a_filter_of_numbers(text: str, numbers: list[int]) -> None:
+    assert [n for n in range(12) if selector(text)(n, "3,5-7")] == numbers
+    assert not selector(text)(None, text)
+
+
+def test_a_filter_of_text() -> None:
+    chosen = selector("bf16")
+    assert [chosen(n, name) for n, name in enumerate(["x_bf16_y", "BF16", "f16"])] == [1, 0, 0]
+    assert selector("3,a")(1, "13,a")
+    with pytest.raises(ValueError, match="filter '1,9-5': the range 9-5 ends before it begins"):
+        selector("1,9-5")
+
+
+@pytest.mark.parametrize("name", ["all_gather_v", "reduce_scatter_v"])
+def test_our_samples(name: str) -> None:
+    rows = read_rows(SAMPLES / f"{name}.csv")
+    assert [row.number for row in rows] == list(range(1, len(rows) + 1))
+    assert len({row.name for row in rows}) == len(rows)
+    stages = [row.expected.stage for row in rows]
+    assert {stage: stages.count(stage) >= 4 for stage in stages} == {
+        "": True,
+        "create": True,
+        "infer_shape": True,
+        "setup": True,
+    }

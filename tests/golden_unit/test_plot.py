@@ -1,0 +1,88 @@
+"""The picture of an error: nothing gets lost in it; without matplotlib there is a clear line."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden.compare import compare
+from golden.data import fill
+from golden.dtypes import DTYPES
+from golden.layout import Layout, packed_layout
+from golden.plot import NoMatplotlibError, error_grid, save_plot
+
+
+def test_a_small_tensor_is_shown_as_it_is() -> None:
+    error = np.arange(6, dtype=np.float64).reshape(3, 2)
+    grid = error_grid(error, error > 1)
+    assert np.array_equal(grid, [[np.nan, np.nan], [2, 3], [4, 5]], equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (100, 3), (7, 700), (5000,), (37, 5, 11), (1, 1), ()])
+def test_one_wrong_element_is_never_lost(shape: tuple[int, ...]) -> None:
+    size = int(np.prod(shape))
+    for at in {0, size // 3, size - 1}:
+        error = np.zeros(size)
+        error[at] = 0.25
+        grid = error_grid(error.reshape(shape), (error > 0).reshape(shape), most=16)
+        assert max(grid.shape) <= 64
+        assert np.nansum(grid) == 0.25
+        assert np.isnan(grid).sum() == grid.size - 1
+
+
+def test_an_error_of_zero_and_an_infinite_one_are_shown() -> None:
+    error = np.array([[0.0, np.inf, 1.0]])
+    grid = error_grid(error, np.array([[True, True, False]]), most=2)
+    assert grid.tolist()[0][0] == 0.0
+    assert np.isinf(grid[0, 1])
+
+
+def picture(path: Path) -> tuple[int, int]:
+    """Width and height of a PNG."""
+    head = path.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", head[16:])
+    return width, height
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_picture_of_every_dtype(tmp_path: Path, dtype: str) -> None:
+    pytest.importorskip("matplotlib")
+    right = [fill((9, 4), dtype, rank, kind="special") for rank in range(2)]
+    got = [right[1], right[1]]
+    result = compare(got, right, dtype)
+    file = tmp_path / "error.png"
+    layout = packed_layout([13, 20])
+    names = ["rank 0", "rank 1"]
+    save_plot(file, got, right, result.masks, dtype, layout=layout, names=names, title="x" * 300)
+    width, height = picture(file)
+    assert width > 500 and height > 300
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 11])
+@pytest.mark.parametrize("shape", [(0, 4), (4,), (2, 2000), ()])
+def test_any_number_of_outputs_and_shapes(
+    tmp_path: Path, outputs: int, shape: tuple[int, ...]
+) -> None:
+    pytest.importorskip("matplotlib")
+    right = [np.zeros(shape, np.float32)] * outputs
+    got = [array + np.float32(rank) for rank, array in enumerate(right)]
+    masks = [g != r for g, r in zip(got, right, strict=True)]
+    file = tmp_path / "error.png"
+    save_plot(file, got, right, masks, "float32", layout=Layout(), names=[""] * outputs)
+    assert picture(file)[0] > 300
+
+
+def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    a, mask = np.zeros(2, np.int8), np.zeros(2, np.bool_)
+    with pytest.raises(NoMatplotlibError) as caught:
+        save_plot(tmp_path / "e.png", [a], [a], [mask], "int8", layout=Layout(), names=[""])
+    assert str(caught.value) == (
+        f"{tmp_path / 'e.png'} cannot be drawn without matplotlib: pip install matplotlib"
+    )

@@ -1,0 +1,186 @@
+"""From rows to tensors: counts of the even split, files, expected outputs, layouts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden.all_gather_v import all_gather_v
+from golden.bin_file import write_bin
+from golden.compare import compare
+from golden.csv_cases import read_rows
+from golden.csv_row import CsvRow, Expectation, RowTensor
+from golden.dtypes import same_bits
+from golden.reduce_scatter_v import reduce_scatter_v
+from golden.row_case import expected_outputs, rank_inputs, rank_params, row_layout
+
+SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+ROWS = [
+    row
+    for name in ("all_gather_v", "reduce_scatter_v")
+    for row in read_rows(SAMPLES / f"{name}.csv")
+]
+POSITIVE = [row for row in ROWS if not row.expected.stage]
+INT64 = "int64"
+
+
+def gather(ranks: int = 3, shape: tuple[int, ...] = (4, 2), place: str = "a.csv:2") -> CsvRow:
+    counts = [RowTensor(INT64, (n,)) for n in (1, ranks, ranks)]
+    inputs = (RowTensor("float16", shape), *counts, RowTensor("float16", (shape[0] * ranks,)))
+    outputs = (RowTensor("float16", (shape[0] * ranks, *shape[1:])),)
+    params = {"rank": 0, "rankSize": ranks}
+    return CsvRow(place, 1, "x", "AllGatherVOperation", params, inputs, outputs)
+
+
+def scatter(ranks: int = 2, shape: tuple[int, int] = (4, 3)) -> CsvRow:
+    counts = [RowTensor(INT64, (n,)) for n in (ranks, ranks, 1)]
+    inputs = (RowTensor("bfloat16", shape), *counts, RowTensor("float16", (shape[0] // ranks,)))
+    outputs = (RowTensor("bfloat16", (shape[0] // ranks, shape[1])),)
+    params = {"rank": 0, "rankSize": ranks, "reduceType": "max"}
+    return CsvRow("a.csv:2", 1, "x", "ReduceScatterVOperation", params, inputs, outputs)
+
+
+def with_input(row: CsvRow, position: int, **changes: object) -> CsvRow:
+    inputs = list(row.inputs)
+    inputs[position] = replace(inputs[position], **changes)  # type: ignore[arg-type]
+    return replace(row, inputs=tuple(inputs))
+
+
+def test_customized_counts_of_a_gather_are_all_of_x() -> None:
+    _, own, counts, displs, y = rank_inputs(gather(), 2)
+    assert (own.tolist(), counts.tolist(), displs.tolist()) == ([8], [8, 8, 8], [0, 8, 16])
+    assert (y.dtype, y.shape, y.any()) == (np.float16, (12,), False)
+
+
+def test_customized_counts_of_a_scatter_are_equal_shares() -> None:
+    _, counts, displs, own, y = rank_inputs(scatter(), 1)
+    assert (counts.tolist(), displs.tolist(), own.tolist()) == ([6, 6], [0, 6], [6])
+    assert y.shape == (2,)
+
+
+def test_wrong_shapes_and_dtypes_of_counts_are_made_as_the_row_says() -> None:
+    row = with_input(gather(2), 2, shape=(3,), dtype="int32")
+    row = with_input(row, 3, shape=(1, 2))
+    _, own, counts, displs, _ = rank_inputs(row, 0)
+    assert (counts.dtype, counts.tolist(), displs.tolist()) == (np.int32, [8, 8, 8], [[0, 8]])
+    assert own.tolist() == [8]
+
+
+def test_other_generators_of_counts_do_what_they_say() -> None:
+    row = with_input(gather(2), 2, generator="zero")
+    row = with_input(row, 3, generator="random", range=(-3.0, -1.0))
+    _, _, counts, displs, _ = rank_inputs(row, 0)
+    assert counts.tolist() == [0, 0]
+    assert set(displs.tolist()) <= {-3, -2, -1}
+
+
+def test_inputs_beyond_the_known_ones_are_random() -> None:
+    row = gather(2)
+    row = replace(row, inputs=(*row.inputs, RowTensor("float32", (50,))))
+    assert len(np.unique(rank_inputs(row, 0)[5])) == 50
+    other = replace(row, operator="AllReduceOperation", inputs=(RowTensor("int8", (50,)),) * 2)
+    assert all(len(np.unique(array)) > 5 for array in rank_inputs(other, 0))
+
+
+def test_ranks_have_other_data_unless_asked() -> None:
+    xs = [rank_inputs(gather(), rank)[0] for rank in range(3)]
+    assert not any((xs[0] == x).all() for x in xs[1:])
+    xs = [rank_inputs(gather(), rank, same_data=True)[0] for rank in range(3)]
+    assert all(x.tobytes() == xs[0].tobytes() for x in xs)
+    assert rank_inputs(gather(), 0, seed=1)[0].tobytes() != xs[0].tobytes()
+
+
+@pytest.mark.parametrize("row", POSITIVE, ids=lambda row: row.name)
+def test_samples_have_outputs_of_the_stated_shapes(row: CsvRow) -> None:
+    inputs = [rank_inputs(row, rank) for rank in range(row.rank_size)]
+    outputs = expected_outputs(row, inputs)
+    for own in outputs:
+        assert [array.shape for array in own] == [tensor.shape for tensor in row.outputs]
+    flat = [own[0] for own in outputs]
+    layout = row_layout(row, inputs)
+    assert compare(flat, flat, row.outputs[0].dtype, layout=layout).accepted
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.inputs], ids=lambda row: row.name)
+def test_tensors_of_all_samples_can_be_made(row: CsvRow) -> None:
+    for array, tensor in zip(rank_inputs(row, 1), row.inputs, strict=True):
+        assert (array.shape, tensor.can_be_made) == (tensor.shape, True)
+
+
+def test_expected_outputs_are_the_references() -> None:
+    inputs = [rank_inputs(gather(), rank) for rank in range(3)]
+    right = all_gather_v([own[0] for own in inputs], [8] * 3, [0, 8, 16], 12)
+    assert all(same_bits(own[0], right, "float16") for own in expected_outputs(gather(), inputs))
+    inputs = [rank_inputs(scatter(), rank) for rank in range(2)]
+    xs = [own[0] for own in inputs]
+    rights = reduce_scatter_v(xs, [6, 6], [0, 6], [2, 2], "max", "bfloat16")
+    for own, right in zip(expected_outputs(scatter(), inputs), rights, strict=True):
+        assert same_bits(own[0], right, "bfloat16")
+
+
+def test_a_fault_is_named_with_the_layout_of_a_row() -> None:
+    row = gather(3, (20, 2))
+    inputs = [rank_inputs(row, rank) for rank in range(3)]
+    right = [own[0] for own in expected_outputs(row, inputs)]
+    wrong = [array.copy() for array in right]
+    wrong[1][20:40] = 0
+    found = compare(wrong, right, "float16", layout=row_layout(row, inputs)).diagnosis
+    assert found.text == "missing rank 1: its block (elements 40..79) was left zero in rank 1"
+
+
+def test_files_are_read_beside_the_case_file(tmp_path: Path) -> None:
+    row = gather(2, (2, 2), place=f"{tmp_path / 'cases.csv'}:7")
+    (tmp_path / "data").mkdir()
+    for rank, rows in enumerate((2, 3)):
+        array = np.full((rows, 2), rank + 1, np.float16)
+        write_bin(tmp_path / "data" / f"x{rank}.bin", array)
+    np.save(tmp_path / "out.npy", np.ones((4, 2), np.float16))
+    row = with_input(row, 0, file="data/x{rank}.bin")
+    inputs = [rank_inputs(row, rank) for rank in range(2)]
+    assert [own[0].shape for own in inputs] == [(2, 2), (3, 2)]
+    assert [own[1].tolist() for own in inputs] == [[4], [6]]
+    assert inputs[1][2].tolist() == [4, 6]
+    row = replace(row, outputs=(replace(row.outputs[0], file="out.npy"),))
+    assert all(own[0].tolist() == [[1, 1]] * 4 for own in expected_outputs(row, inputs))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((2, 2), np.int8), "x.npy holds int8, the row says float16"),
+        (np.zeros((2, 3), np.float16), r"x.npy has shape \[2, 3\], the row says \[2, 2\]"),
+        (np.zeros((3, 2), np.float16), r"x.npy has shape \[3, 2\], the row says \[2, 2\]"),
+        (np.zeros(4, np.float16), r"x.npy has shape \[4\], the row says \[2, 2\]"),
+    ],
+)
+def test_files_that_contradict_the_row(
+    tmp_path: Path, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], message: str
+) -> None:
+    np.save(tmp_path / "x.npy", array)
+    row = with_input(gather(2, (2, 2), f"{tmp_path / 'a.csv'}:3"), 0, file="x.npy")
+    with pytest.raises(ValueError, match=message) as caught:
+        rank_inputs(row, 0)
+    assert str(caught.value).startswith(f"{tmp_path / 'a.csv'}:3: ")
+    with pytest.raises(FileNotFoundError):
+        rank_inputs(with_input(row, 0, file="gone.npy"), 0)
+
+
+def test_parameters_have_the_own_rank() -> None:
+    assert rank_params(gather(), 2) == {"rank": 2, "rankSize": 3}
+    failing = replace(gather(), expected=Expectation("create", "ERROR_INVALID_PARAM"))
+    assert rank_params(failing, 2)["rank"] == 2
+    for outside in (-1, 3, 9):
+        row = replace(failing, params={"rank": outside, "rankSize": 3})
+        assert rank_params(row, 2)["rank"] == outside
+        assert rank_params(replace(row, expected=Expectation()), 2)["rank"] == 2
+
+
+def test_what_golden_does_not_know() -> None:
+    row = replace(gather(), operator="BroadcastOperation")
+    inputs = [rank_inputs(row, rank) for rank in range(3)]
+    with pytest.raises(ValueError, match="a.csv:2: golden has no reference of BroadcastOperation"):
+        expected_outputs(row, inputs)
+    with pytest.raises(ValueError, match="golden does not know the layout of BroadcastOperation"):
+        row_layout(row, inputs)

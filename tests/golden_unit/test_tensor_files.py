@@ -1,0 +1,110 @@
+"""Tensors from .bin, .npy and .npz, never unpickled."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden.bin_file import write_bin
+from golden.case_files import write_cases
+from golden.cases import all_cases, expected
+from golden.data import fill
+from golden.dtypes import DTYPES
+from golden.tensor_files import read_outputs, read_tensor
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_npy_and_bin_say_the_same(tmp_path: Path, dtype: str) -> None:
+    array = fill((3, 5), dtype, 1)
+    np.save(tmp_path / "x.npy", array)
+    write_bin(tmp_path / "x.bin", array)
+    for name in ("x.npy", "x.bin"):
+        again, found = read_tensor(tmp_path / name)
+        assert (found, again.shape, again.tobytes()) == (dtype, (3, 5), array.tobytes())
+
+
+def test_orders_of_bytes_and_of_dims(tmp_path: Path) -> None:
+    array = np.arange(6, dtype=np.int32).reshape(2, 3)
+    np.save(tmp_path / "x.npy", np.asfortranarray(array.astype(">i4")))
+    again, dtype = read_tensor(tmp_path / "x.npy")
+    assert (dtype, again.tolist(), again.dtype.isnative) == ("int32", array.tolist(), True)
+    assert again.flags.c_contiguous
+
+
+def test_bfloat16_as_ml_dtypes_saves_it(tmp_path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    np.save(tmp_path / "x.npy", np.array([1, -2], ml_dtypes.bfloat16))
+    again, dtype = read_tensor(tmp_path / "x.npy")
+    assert (dtype, again.tolist()) == ("bfloat16", [0x3F80, 0xC000])
+
+
+class Bomb:
+    """Would write a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+def test_nothing_is_unpickled(tmp_path: Path, ending: str) -> None:
+    mark, path = tmp_path / "mark", tmp_path / f"x.{ending}"
+    content = np.array([Bomb(mark)], object)
+    if ending == "npy":
+        np.save(path, content)
+    else:
+        np.savez(path, a=content)
+    with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
+        read_outputs(path)
+    path.write_bytes(pickle.dumps(Bomb(mark)))
+    with pytest.raises(ValueError, match=str(path)):
+        read_outputs(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.txt", b"", "a tensor's file ends in .bin or .npy"),
+        ("x.npy", b"", "x.npy: "),
+        ("x.npy", b"no array at all", "x.npy: "),
+        ("x.npz", b"no archive", "x.npz: "),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError) as caught:
+        read_outputs(tmp_path / name)
+    assert message in str(caught.value)
+
+
+def test_dtypes_that_are_none_of_ours(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(2, np.complex64))
+    with pytest.raises(ValueError, match=r"x.npy: an array of complex64 carries none of float16"):
+        read_tensor(tmp_path / "x.npy")
+    np.savez(tmp_path / "x.npz", a=np.zeros(1, np.int8), b=np.zeros(1, np.float16))
+    with pytest.raises(ValueError, match="its tensors are of several dtypes"):
+        read_outputs(tmp_path / "x.npz")
+    np.savez(tmp_path / "none.npz")
+    with pytest.raises(ValueError, match="holds no tensor"):
+        read_outputs(tmp_path / "none.npz")
+
+
+def test_a_generated_case_gives_its_outputs(tmp_path: Path) -> None:
+    [case] = all_cases("all_gather_v", text="p4.shares-3-5")
+    write_cases([case], tmp_path)
+    outputs, dtype = read_outputs(tmp_path / f"{case.id}.npz")
+    assert (list(outputs), dtype) == (["rank0", "rank1", "rank2", "rank3"], case.dtype)
+    for output, right in zip(outputs.values(), expected(case), strict=True):
+        assert output.tobytes() == right.tobytes()
+
+
+def test_ranks_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+    tensors = {f"rank{r}/output": np.array([r], np.int8) for r in (10, 9, 0, 1)}
+    np.savez(tmp_path / "x.npz", **tensors)
+    outputs, _ = read_outputs(tmp_path / "x.npz")
+    assert [int(output[0]) for output in outputs.values()] == [0, 1, 9, 10]
