@@ -9,7 +9,7 @@ import numpy as np
 
 from .deviation import absolute_error, ulp_error, values_of
 from .dtypes import Array, differs, float_format, is_float
-from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, listed
+from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match
 from .reduction import reduce_ranks
 from .tolerance import Bound, bound
 
@@ -35,7 +35,7 @@ def missing_contribution(evidence: Evidence) -> Diagnosis | None:
         found = {output: _bits_without(evidence, output, rank) for output in outputs}
         bits = sum(found[output] for output in evidence.distinct)
         if min(found.values()) > 0 and bits >= ENOUGH_BITS + math.log2(len(layout.parts[0])):
-            where = listed([evidence.name(output) for output in outputs])
+            where = evidence.where(outputs)
             text = f"missing rank {rank}: its elements were left out of the {layout.op} in {where}"
             return Diagnosis("missing rank", text)
     return None

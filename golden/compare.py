@@ -49,8 +49,9 @@ class Comparison:
     """What a comparison found.
 
     `wrong` is the number of elements beyond the tolerance, `differing` of those that are not equal
-    bit for bit; `masks` has True where an element is wrong, per output. `problem` is set, and
-    nothing else was compared, where the outputs' number or shapes differ.
+    bit for bit; `masks` has True where an element is wrong, per output (where it differs, if only a
+    measure over all elements failed). `problem` is set, and nothing else was compared, where the
+    outputs' number or shapes differ.
 
     Example:
         >>> one = compare([np.array([1, 2], np.int8)], [np.array([1, 5], np.int8)], "int8")
@@ -136,27 +137,33 @@ def compare(
     ]
     size, wrong = sum(m.size for m in masks), sum(int(m.sum()) for m in masks)
     failed = _failed_measures(got, expected, dtype, tolerance) if bounds is None else []
-    accepted = not failed and wrong <= tolerance.share * size
+    # Measures over all elements can fail without a wrong one: explain all that is unequal.
+    marked = unequal if failed and not wrong else masks
     result = Comparison(
-        accepted=accepted,
+        accepted=not failed and wrong <= tolerance.share * size,
         size=size,
         wrong=wrong,
         differing=sum(int(mask.sum()) for mask in unequal),
         dtype=dtype,
         tolerance="golden's bound" if bounds is not None else tolerance.text,
         failed_measures=tuple(failed),
-        masks=tuple(masks),
+        masks=tuple(marked),
     )
-    if accepted:
+    if result.accepted:
         return result
-    # Measures over the whole tensor can fail without a wrong element: explain all that is unequal.
-    marked = masks if wrong else unequal
-    evidence = Evidence(list(got), list(expected), marked, dtype, limits, layout or Layout(), names)
+    return _explained(
+        result, Evidence(got, expected, marked, dtype, limits, layout or Layout(), names)
+    )
+
+
+def _explained(result: Comparison, evidence: Evidence) -> Comparison:
+    """Return a result with its largest errors, its pattern and the first rows that differ."""
+    about = (evidence.got, evidence.expected, evidence.masks, evidence.dtype, evidence.names)
     return replace(
         result,
-        extremes=tuple(_extremes(got, expected, marked, dtype, names)),
+        extremes=tuple(_extremes(*about)),
         diagnosis=explain(evidence),
-        lines=tuple(first_rows(got, expected, marked, dtype, names)),
+        lines=tuple(first_rows(*about)),
     )
 
 

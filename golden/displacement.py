@@ -77,10 +77,10 @@ class _Finding:
 
 def _by_text(evidence: Evidence, found: Sequence[_Finding]) -> str:
     """Return what was found, each text once with the outputs that it is true of."""
-    outputs: dict[str, list[str]] = {}
+    outputs: dict[str, list[int]] = {}
     for output, one in zip(evidence.bad_outputs(), found, strict=True):
-        outputs.setdefault(one.text, []).append(evidence.name(output))
-    return listed([f"{text} (in {listed(names)})" for text, names in outputs.items()])
+        outputs.setdefault(one.text, []).append(output)
+    return listed([f"{text} (in {evidence.where(those)})" for text, those in outputs.items()])
 
 
 def _diagnose(space: _Space) -> _Finding | None:

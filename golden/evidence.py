@@ -73,6 +73,12 @@ class Evidence:
         """Return an output's name, or "the output" where it has none."""
         return self.names[output] or "the output"
 
+    def where(self, outputs: Sequence[int]) -> str:
+        """Return the names of outputs as a list for a sentence."""
+        if len(outputs) == len(self.got) > 1:
+            return "all outputs"
+        return listed([self.name(output) for output in outputs])
+
 
 def plain_bits(array: Array, dtype: str) -> Array:
     """Return an array's bit patterns, flat, with one pattern for every NaN.

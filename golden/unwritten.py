@@ -70,7 +70,7 @@ def missing_blocks(evidence: Evidence) -> Diagnosis | None:
             ranks.setdefault(block.rank, f"elements {block.start}..{block.stop - 1}")
     if not ranks or bits < ENOUGH_BITS:
         return None
-    where = listed([evidence.name(output) for output in evidence.bad_outputs()])
+    where = evidence.where(evidence.bad_outputs())
     names = listed([str(rank) for rank in sorted(ranks)])
     places = listed([ranks[rank] for rank in sorted(ranks)])
     one = len(ranks) == 1

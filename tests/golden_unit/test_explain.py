@@ -337,6 +337,42 @@ def test_a_single_wrong_element_has_no_name() -> None:
     assert compare([got], [right], "float32").diagnosis.kind == "no pattern"
 
 
+def test_too_little_to_tell_from_chance_has_no_name() -> None:
+    right = fill((50, 4), "float16", 0)
+    near = right.copy()
+    near[7, 1] = np.nextafter(near[7, 1], np.float16(np.inf))
+    assert compare([near], [right], "float16").diagnosis.kind == "no pattern"
+    # The same in every rank is not more than once.
+    assert compare([near] * 9, [right] * 9, "float16").diagnosis.kind == "no pattern"
+    exchanged = right.copy()
+    exchanged[7, 1], exchanged[9, 3] = right[9, 3], right[7, 1]
+    assert compare([exchanged], [right], "float16").diagnosis.kind == "no pattern"
+    whole = fill((50, 4), "int8", 0)
+    one = whole.copy()
+    one[7, 1] = -91  # what poison is in int8
+    assert compare([one], [whole], "int8").diagnosis.kind == "no pattern"
+    one[7, 1] = 0
+    assert compare([one], [whole], "int8").diagnosis.kind == "no pattern"
+
+
+def test_single_elements_in_many_outputs_have_no_name() -> None:
+    right = fill((8,), "float32", 0)
+    got = [right.copy() for _ in range(24)]
+    for rank, array in enumerate(got):
+        array[rank % 8] = right[(rank % 8 + 1 + rank // 8) % 8]
+    assert compare(got, [right] * 24, "float32").diagnosis.kind == "no pattern"
+
+
+def test_a_missing_block_and_another_error_have_no_name() -> None:
+    right = fill((40,), "float32", 0)
+    got = right.copy()
+    got[10:20] = 0
+    layout = gather_layout([10] * 4, packed([10] * 4), outputs=1)
+    assert compare([got], [right], "float32", layout=layout).diagnosis.kind == "missing rank"
+    got[35] = 7.5
+    assert compare([got], [right], "float32", layout=layout).diagnosis.kind == "no pattern"
+
+
 def test_two_faults_at_once_have_no_name() -> None:
     right = fill((40, 4), "float32", 0, kind="random")
     got = right.copy()

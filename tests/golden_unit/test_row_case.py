@@ -184,3 +184,6 @@ def test_what_golden_does_not_know() -> None:
         expected_outputs(row, inputs)
     with pytest.raises(ValueError, match="golden does not know the layout of BroadcastOperation"):
         row_layout(row, inputs)
+    short = replace(gather(), inputs=gather().inputs[:4])
+    with pytest.raises(ValueError, match="a.csv:2: AllGatherVOperation has 5 inputs, the row 4"):
+        expected_outputs(short, [rank_inputs(short, rank) for rank in range(3)])

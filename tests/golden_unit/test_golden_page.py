@@ -1,0 +1,68 @@
+"""The examples of docs/golden.md print what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "golden.md"
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run(command: str, folder: Path) -> str:
+    """What a command prints, and its status if that is not 0."""
+    shell = f'python() {{ {shlex.quote(sys.executable)} "$@"; }}\n{command}'
+    done = subprocess.run(
+        ["sh", "-c", shell],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+    )
+    return done.stdout + (f"[status {done.returncode}]\n" if done.returncode else "")
+
+
+def session(text: str, folder: Path) -> str:
+    """A page whose console blocks show what their commands print now."""
+
+    def replay(match: re.Match[str]) -> str:
+        kind, body = match.groups()
+        if kind == "python":
+            # In a checkout golden is a package of its own.
+            code = body.replace("collops.golden", "golden")
+            assert run(f"python -c {shlex.quote(code)}", folder) == ""
+            return match[0]
+        commands = [line for line in body.splitlines() if line.startswith("$ ")]
+        printed = [f"{line}\n{run(line[2:], folder)}" for line in commands]
+        return f"```console\n{''.join(printed)}```"
+
+    return BLOCK.sub(replay, text)
+
+
+def test_the_examples_are_true(tmp_path: Path) -> None:
+    (tmp_path / "samples").symlink_to(ROOT / "examples" / "golden")
+    text = PAGE.read_text()
+    assert len(BLOCK.findall(text)) >= 7
+    again = session(text, tmp_path)
+    if os.environ.get("COLLOPS_REWRITE_PAGES"):
+        PAGE.write_text(again)
+    assert again == text
+
+
+def test_another_output_would_be_noticed(tmp_path: Path) -> None:
+    page = "```console\n$ echo one\ntwo\n$ false\n```\n"
+    assert session(page, tmp_path) == "```console\n$ echo one\none\n$ false\n[status 1]\n```\n"
+
+
+@pytest.mark.parametrize("word", ["list", "generate", "compare"])
+def test_every_command_has_a_section(word: str) -> None:
+    assert f"\n## {word}\n" in PAGE.read_text()
