@@ -11,15 +11,6 @@ int64_t Bytes(const Tensor& tensor) {
   return tensor.numel * SizeOf(tensor.view.desc.dtype);
 }
 
-// By subtraction: an address near the end of the address space must not wrap around.
-bool Overlap(const Tensor& a, const Tensor& b) {
-  if (a.numel == 0 || b.numel == 0) return false;
-  const auto begin_a = reinterpret_cast<uintptr_t>(a.view.data);
-  const auto begin_b = reinterpret_cast<uintptr_t>(b.view.data);
-  return begin_a <= begin_b ? begin_b - begin_a < static_cast<uint64_t>(Bytes(a))
-                            : begin_a - begin_b < static_cast<uint64_t>(Bytes(b));
-}
-
 Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {
   const TensorView& view = tensor.view;
   CHECK_ARG(view.device.kind == DeviceKind::kCpu, ERROR_INVALID_TENSOR_ADDR, ToString(name),
@@ -69,9 +60,10 @@ Status CheckApart(const PlainTensors& tensors, const char* operation, int64_t ow
   const int64_t element = SizeOf(tensors.x.view.desc.dtype);
   const auto* own = static_cast<const char*>(tensors.out.view.data) + own_begin * element;
   if (own_begin >= 0 && tensors.x.view.data == own) return Ok();
-  CHECK_ARG(!Overlap(tensors.x, tensors.out), ERROR_INVALID_TENSOR_ADDR, operation,
-            ": out overlaps x in memory: give it memory of its own",
-            own_begin >= 0 ? ", or pass x as this rank's own block of out" : "");
+  CHECK_ARG(
+      !Overlap(tensors.x.view.data, Bytes(tensors.x), tensors.out.view.data, Bytes(tensors.out)),
+      ERROR_INVALID_TENSOR_ADDR, operation, ": out overlaps x in memory: give it memory of its own",
+      own_begin >= 0 ? ", or pass x as this rank's own block of out" : "");
   return Ok();
 }
 

@@ -42,6 +42,9 @@ struct TensorDesc {
 int64_t Numel(const Shape& shape);
 int64_t NumBytes(const TensorDesc& desc);
 
+// Whether two ranges of memory share a byte; an empty or null one shares none.
+bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes);
+
 enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kNpu = 2, kOther = 3 };
 
 struct Device {

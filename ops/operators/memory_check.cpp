@@ -6,15 +6,6 @@
 namespace collops {
 namespace {
 
-// By subtraction: an address near the end of the address space must not wrap around.
-bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
-  if (a == nullptr || b == nullptr || a_bytes == 0 || b_bytes == 0) return false;
-  const auto a_begin = reinterpret_cast<uintptr_t>(a);
-  const auto b_begin = reinterpret_cast<uintptr_t>(b);
-  return a_begin <= b_begin ? b_begin - a_begin < static_cast<uint64_t>(a_bytes)
-                            : a_begin - b_begin < static_cast<uint64_t>(b_bytes);
-}
-
 const char* DeviceName(DeviceKind kind) {
   switch (kind) {
     case DeviceKind::kCpu:
