@@ -23,12 +23,16 @@ bool HasAvx2() {
   unsigned ecx = 0;
   unsigned edx = 0;
   const bool has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  return has_f16c && __builtin_cpu_supports("avx2") != 0;
+  return has_f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
 
 bool HasAvx512() {
   return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
          __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+}
+
+bool HasBFloat16() {
+  return HasAvx512() && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
 #else
@@ -37,6 +41,9 @@ bool HasAvx2() {
   return false;
 }
 bool HasAvx512() {
+  return false;
+}
+bool HasBFloat16() {
   return false;
 }
 
@@ -76,6 +83,8 @@ struct Active {
   std::atomic<bool> forced{false};
 };
 
+std::atomic<bool> bfloat16_allowed{true};
+
 Active& GetActive() {
   // The first use may come before any CheckIsa(), which is who reports a wrong value.
   static Active active{[] {
@@ -109,6 +118,15 @@ bool CanRun(Isa isa) {
       return HasAvx2() && HasAvx512();
   }
   return false;
+}
+
+bool HasAvx512BFloat16() {
+  static const bool has_it = CanRun(Isa::kAvx512) && HasBFloat16();
+  return has_it && bfloat16_allowed.load(std::memory_order_relaxed);
+}
+
+void AllowAvx512BFloat16(bool allowed) {
+  bfloat16_allowed = allowed;
 }
 
 std::vector<Isa> RunnableIsas() {

@@ -1,0 +1,25 @@
+#include "kernels/arithmetic_peak.h"
+
+#include "kernels/arithmetic_peak_kernels.h"
+#include "kernels/gemm.h"
+#include "kernels/isa.h"
+
+namespace collops::kernels {
+
+int64_t RunArithmetic(DType dtype, int64_t rounds) {
+  if (!CanMultiply(dtype)) return 0;
+#if defined(__x86_64__)
+  switch (ActiveIsa()) {
+    case Isa::kAvx512:
+      if (dtype == DType::kBFloat16 && HasAvx512BFloat16()) return PairsAvx512Arithmetic(rounds);
+      return Avx512Arithmetic(rounds);
+    case Isa::kAvx2:
+      return Avx2Arithmetic(rounds);
+    case Isa::kPortable:
+      break;
+  }
+#endif
+  return PortableArithmetic(rounds);
+}
+
+}  // namespace collops::kernels

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace collops::kernels {
+
+// The product C[rows, n] = A[rows, k] * W for float32, bfloat16 and float16, accumulated in
+// float32, cut so that rows, columns and k may come and go in pieces. W is weight[n, k] transposed
+// (trans_weight) or weight[k, n].
+//
+// An element is summed in the order of k, from zero. Its bits depend on its row of A, its column of
+// W, the dtype and the kernels in use (isa.h) alone: not on how rows are grouped, on the pieces, on
+// the threads or on whether the weight was packed before. AVX512_BF16, used for bfloat16 where the
+// CPU has it, adds two products at a time and takes subnormals for zero.
+//
+// Pointers to A and to the weight may have any alignment; panels and scratch begin at multiples of
+// kGemmAlignment bytes. Large pieces are shared among NumThreads() threads.
+
+constexpr int64_t kGemmAlignment = 64;
+
+// Columns of C that are made at a time, on every machine; the last strip may have fewer.
+constexpr int64_t kGemmStripColumns = 384;
+
+// k_begin of PackRows() is a multiple of this.
+constexpr int64_t kGemmStepK = 2;
+
+struct GemmKernels;  // gemm_kernels.h
+
+// How a product is cut. Pure arithmetic of dtype and shape, and of the kernels in use.
+struct GemmPlan {
+  DType dtype;
+  int64_t k;
+  int64_t n;
+  bool trans_weight;
+  int64_t row_tile;  // rows of a panel
+  int64_t block_k;   // elements of k in a block; the last may have fewer
+  const GemmKernels* kernels;
+
+  // At least 1, so that the first block sets C even where k is 0.
+  int64_t num_k_blocks() const { return k == 0 ? 1 : (k + block_k - 1) / block_k; }
+  int64_t KBlockSize(int64_t k_block) const { return Piece(k_block, block_k, k); }
+  int64_t num_strips() const { return (n + kGemmStripColumns - 1) / kGemmStripColumns; }
+  int64_t StripBegin(int64_t strip) const { return strip * kGemmStripColumns; }
+  int64_t StripColumns(int64_t strip) const { return Piece(strip, kGemmStripColumns, n); }
+
+ private:
+  static int64_t Piece(int64_t index, int64_t size, int64_t whole) {
+    const int64_t left = whole - index * size;
+    return left < size ? left : size;
+  }
+};
+
+// The plan for a dtype that CanMultiply().
+GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight);
+
+// float32, bfloat16 and float16.
+bool CanMultiply(DType dtype);
+
+// Bytes of the panels of a group of `rows` rows, all of k.
+int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows);
+
+// Puts rows [row, row + rows) and columns [k_begin, k_end) of a group of `group_rows` rows into the
+// group's panels; `x` points at the element (row, k_begin), and `ldx` is in elements. `row` is a
+// multiple of row_tile, and so is `rows` except at the group's end; `k_begin` is a multiple of
+// kGemmStepK, and so is `k_end` except at k. Pieces may come in any order, from several threads.
+void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int64_t rows,
+              int64_t k_begin, int64_t k_end, int64_t group_rows, void* panels);
+
+// One block of the weight as MultiplyBlock() takes it.
+struct WeightBlock {
+  const void* panels;
+  // The rows in memory that the next block in k, or else the next strip, is made from: they are
+  // fetched while this block is multiplied. None after the last.
+  const void* next;
+  int64_t next_rows;
+  int64_t next_row_bytes;
+  int64_t next_ld_bytes;
+};
+
+// Bytes of scratch memory for one block of the weight.
+int64_t WeightBlockBytes(const GemmPlan& plan);
+
+// The block (strip, k_block) of the weight, which is packed into `scratch`; `ldw` is in elements.
+WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
+                            int64_t k_block, void* scratch);
+
+// A constant weight, packed whole and once. The same bytes serve every product of this weight.
+int64_t PackedWeightBytes(const GemmPlan& plan);
+void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* packed);
+WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
+                              int64_t k_block);
+
+// c[group_rows, columns of the strip] = (k_block == 0 ? 0 : c) + the group's panels of this k block
+// times the block of the weight; `ldc` is in floats. Blocks of one strip come in the order of k.
+void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
+                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc);
+
+}  // namespace collops::kernels

@@ -1,0 +1,34 @@
+// The product of bfloat16 for AVX512_BF16: two neighbours in k at a time. Built with it switched on
+// (ops/CMakeLists.txt).
+
+#include "kernels/gemm_loops.h"
+#include "kernels/gemm_transpose_avx512.h"
+#include "kernels/intrinsics.h"
+
+namespace collops::kernels {
+namespace {
+
+struct Avx512BFloat16 {
+  static constexpr int kVectorBytes = 64;
+  static constexpr int64_t kRowTile = 8;
+  static constexpr int64_t kColumnTile = 48;
+  using Bits = Vector<uint32_t, kVectorBytes>;
+  using Sum = Vector<float, kVectorBytes>;
+
+  static Sum Broadcast(const uint32_t* unit) {
+    return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*unit)));
+  }
+  static Sum MultiplyAdd(Sum a, Sum b, Sum sum) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+  static void Transpose(Bits (&rows)[16]) { Transpose16(rows); }
+  static void StoreTransposed(const Bits (&rows)[8], uint32_t* out) { StoreTransposed8(rows, out); }
+};
+
+}  // namespace
+
+const GemmKernels* Avx512BFloat16GemmKernels() {
+  return &kGemmKernels<Avx512BFloat16, PairUnits<Avx512BFloat16>>;
+}
+
+}  // namespace collops::kernels

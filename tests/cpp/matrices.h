@@ -1,0 +1,168 @@
+// Matrices as tests of products need them: stored at any alignment with a leading dimension of
+// their own, and products of them in pieces or in one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "core/dtype.h"
+#include "kernels/gemm.h"
+#include "kernels/half.h"
+
+namespace matrices {
+
+using collops::DType;
+using namespace collops::kernels;
+
+// Row-major numbers, from which the bytes of any dtype are made.
+struct Matrix {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  std::vector<float> values;
+
+  float At(int64_t i, int64_t j) const { return values[static_cast<size_t>(i * columns + j)]; }
+};
+
+inline void Put(DType dtype, float value, char* to) {
+  if (dtype == DType::kFloat32) {
+    std::memcpy(to, &value, sizeof(value));
+    return;
+  }
+  const uint16_t half = dtype == DType::kBFloat16 ? FloatToBFloat16(value) : FloatToFloat16(value);
+  std::memcpy(to, &half, sizeof(half));
+}
+
+inline float RoundTo(DType dtype, float value) {
+  if (dtype == DType::kBFloat16) return BFloat16ToFloat(FloatToBFloat16(value));
+  if (dtype == DType::kFloat16) return Float16ToFloat(FloatToFloat16(value));
+  return value;
+}
+
+// A matrix in memory: one byte off any alignment, with NaNs between its rows.
+class Stored {
+ public:
+  Stored(const Matrix& matrix, DType dtype)
+      : ld(matrix.columns + 3), element_bytes_(collops::SizeOf(dtype)) {
+    bytes_.assign(static_cast<size_t>(1 + matrix.rows * ld * element_bytes_), '\xff');
+    for (int64_t i = 0; i < matrix.rows; ++i) {
+      for (int64_t j = 0; j < matrix.columns; ++j) Put(dtype, matrix.At(i, j), Address(i, j));
+    }
+  }
+  const void* At(int64_t i, int64_t j) { return Address(i, j); }
+
+  const int64_t ld;
+
+ private:
+  char* Address(int64_t i, int64_t j) { return bytes_.data() + 1 + (i * ld + j) * element_bytes_; }
+
+  int64_t element_bytes_;
+  std::vector<char> bytes_;
+};
+
+// Memory that begins where panels must, full of NaNs.
+class Panels {
+ public:
+  explicit Panels(int64_t bytes) : bytes_(static_cast<size_t>(bytes + kGemmAlignment), '\xff') {}
+  char* data() {
+    const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
+    return bytes_.data() + (-address & (kGemmAlignment - 1));
+  }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+// How a product is cut: in one piece, or at random by `random`.
+struct Cut {
+  std::mt19937* random = nullptr;
+  bool packed_before = false;
+};
+
+// Ends of pieces of [0, size), multiples of `step` but for the last.
+inline std::vector<int64_t> Ends(int64_t size, int64_t step, const Cut& cut) {
+  std::vector<int64_t> ends;
+  for (int64_t end = 0; cut.random != nullptr && end < size;) {
+    if (end > 0) ends.push_back(end);
+    end += step * static_cast<int64_t>(1 + (*cut.random)() % 20);
+  }
+  ends.push_back(size);
+  return ends;
+}
+
+inline void PackGroup(const GemmPlan& plan, Stored& x, int64_t first, int64_t rows, const Cut& cut,
+                      char* panels) {
+  int64_t row = 0;
+  for (const int64_t row_end : Ends(rows, plan.row_tile, cut)) {
+    int64_t k = 0;
+    for (const int64_t k_end : Ends(plan.k, kGemmStepK, cut)) {
+      PackRows(plan, x.At(first + row, k), x.ld, row, row_end - row, k, k_end, rows, panels);
+      k = k_end;
+    }
+    row = row_end;
+  }
+}
+
+// C in memory: kPoison around every row.
+class Sums {
+ public:
+  static constexpr float kPoison = -12345.5f;
+  Sums(int64_t rows, int64_t columns)
+      : ld(columns + 5),
+        rows_(rows),
+        columns_(columns),
+        values_(static_cast<size_t>((rows + 1) * ld), kPoison) {}
+  float* At(int64_t i, int64_t j) { return values_.data() + kBefore + i * ld + j; }
+
+  // The sums alone; false when something else has changed.
+  bool Take(std::vector<float>* sums) {
+    sums->clear();
+    for (int64_t i = 0; i < rows_; ++i) {
+      sums->insert(sums->end(), At(i, 0), At(i, columns_));
+      std::fill(At(i, 0), At(i, columns_), kPoison);
+    }
+    return std::count(values_.begin(), values_.end(), kPoison) ==
+           static_cast<std::ptrdiff_t>(values_.size());
+  }
+
+  const int64_t ld;
+
+ private:
+  static constexpr int64_t kBefore = 4;
+  int64_t rows_;
+  int64_t columns_;
+  std::vector<float> values_;
+};
+
+// x times the weight, cut as `cut` says. False when memory changed that is not C.
+inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight, const Cut& cut,
+                    std::vector<float>* product) {
+  Stored stored_x(x, plan.dtype);
+  Stored stored_weight(weight, plan.dtype);
+  Sums sums(x.rows, plan.n);
+  Panels scratch(WeightBlockBytes(plan));
+  Panels packed(cut.packed_before ? PackedWeightBytes(plan) : 0);
+  const void* const w = stored_weight.At(0, 0);
+  if (cut.packed_before) PackWeight(plan, w, stored_weight.ld, packed.data());
+  int64_t first = 0;
+  for (const int64_t end : Ends(x.rows, 1, cut)) {
+    Panels panels(PackedRowsBytes(plan, end - first));
+    PackGroup(plan, stored_x, first, end - first, cut, panels.data());
+    for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
+      for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
+        const WeightBlock block =
+            cut.packed_before
+                ? PackedWeightBlock(plan, packed.data(), strip, k_block)
+                : PackWeightBlock(plan, w, stored_weight.ld, strip, k_block, scratch.data());
+        MultiplyBlock(plan, panels.data(), end - first, block, strip, k_block,
+                      sums.At(first, plan.StripBegin(strip)), sums.ld);
+      }
+    }
+    first = end;
+  }
+  return sums.Take(product);
+}
+
+}  // namespace matrices
