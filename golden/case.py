@@ -12,6 +12,10 @@ import numpy as np
 from .all_gather_v import all_gather_v
 from .data import fill
 from .dtypes import Array
+from .even_collectives import EVEN_OPERATORS, even_outputs
+from .linear_parallel import linear_parallel
+from .linear_parallel_data import linear_inputs
+from .linear_parallel_groups import LinearParallel
 from .reduce_scatter_v import reduce_scatter_v
 
 
@@ -22,6 +26,8 @@ class Case:
     `counts` and `displs` are in elements, one per rank: recvCounts and rdispls of all_gather_v,
     sendCounts and sdispls of reduce_scatter_v. `rows` are the rows of each rank's output, the
     length of its y. `op` is "" for all_gather_v. `kind` and `seed` choose x (see data.fill).
+    linear_parallel has its parameters in `linear` and n in `columns`, and no counts. The operators
+    of even_collectives have the counts of the V operator that does the same; `root` is broadcast's.
 
     Example:
         >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
@@ -40,6 +46,9 @@ class Case:
     op: str = ""
     kind: str = "index"
     seed: int = 0
+    linear: LinearParallel | None = None
+    columns: int = 0
+    root: int = 0
 
     @property
     def id(self) -> str:
@@ -47,8 +56,13 @@ class Case:
         return f"{self.operator}.p{self.rank_size}.{self.name}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values."""
-        return asdict(self)
+        """Return the fields as plain JSON values; `linear` and `columns` where they are set."""
+        fields = asdict(self)
+        if self.linear is None:
+            del fields["linear"], fields["columns"]
+        if self.root == 0:
+            del fields["root"]
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Case:
@@ -57,7 +71,11 @@ class Case:
         Raises:
             TypeError: a field is missing or unknown.
         """
-        return cls(**{key: _frozen(value) for key, value in fields.items()})
+        values = {key: _frozen(value) for key, value in fields.items()}
+        if values.get("linear") is not None:
+            linear = {key: _frozen(value) for key, value in values["linear"].items()}
+            values["linear"] = LinearParallel(**linear)
+        return cls(**values)
 
 
 def inputs(case: Case) -> list[dict[str, Array]]:
@@ -67,6 +85,7 @@ def inputs(case: Case) -> list[dict[str, Array]]:
     reduce_scatter_v: x, sendCounts [P], sdispls [P], recvCount [1], y [rows].
     Counts and displacements are int64; y is float16 zeros, of which only the length matters;
     a bfloat16 x is np.uint16 bit patterns.
+    linear_parallel: x, weight, and residual where the case has one. The others: x alone.
 
     Raises:
         ValueError: the case's operator is unknown.
@@ -80,7 +99,7 @@ def inputs(case: Case) -> list[dict[str, Array]]:
 
 
 def expected(case: Case) -> list[Array]:
-    """Return the output that every rank must get.
+    """Return the first output that every rank must get; of broadcast, what its x must become.
 
     Raises:
         ValueError: the case's operator is unknown, or its numbers do not fit together.
@@ -91,13 +110,38 @@ def expected(case: Case) -> list[Array]:
         >>> [output.tolist() for output in expected(case)]
         [[[32], [33]], [[34]]]
     """
-    xs = [tensors["x"] for tensors in inputs(case)]
+    return [outputs[0] for outputs in all_outputs(case)]
+
+
+def all_outputs(case: Case) -> list[list[Array]]:
+    """Return all outputs that every rank must get; linear_parallel may have two.
+
+    Raises:
+        ValueError: the case's operator is unknown, or its numbers do not fit together.
+
+    Example:
+        >>> call = LinearParallel(2, 2, keep_intermediate=True)
+        >>> case = Case("linear_parallel", "tiny", 2, "float32", (), (), ((1, 3),) * 2, (2, 2),
+        ...             kind="exact", linear=call, columns=4)
+        >>> [output.shape for output in all_outputs(case)[1]]
+        [(2, 4), (2, 3)]
+    """
+    tensors = inputs(case)
+    xs = [own["x"] for own in tensors]
     if case.operator == "all_gather_v":
         return [
-            all_gather_v(xs, case.counts, case.displs, rows, rank=rank)
+            [all_gather_v(xs, case.counts, case.displs, rows, rank=rank)]
             for rank, rows in enumerate(case.rows)
         ]
-    return reduce_scatter_v(xs, case.counts, case.displs, case.rows, case.op, case.dtype)
+    if case.operator in EVEN_OPERATORS:
+        outputs = even_outputs(case.operator, xs, op=case.op, dtype=case.dtype, root=case.root)
+        return [[output] for output in outputs]
+    if case.linear is not None:
+        weights = [own["weight"] for own in tensors]
+        residuals = [own["residual"] for own in tensors if "residual" in own]
+        return linear_parallel(case.linear, xs, weights, residuals, case.dtype)
+    numbers = (case.counts, case.displs, case.rows, case.op, case.dtype)
+    return [[output] for output in reduce_scatter_v(xs, *numbers)]
 
 
 def rows_of(count: int, row: Sequence[int]) -> int:
@@ -111,7 +155,12 @@ def rows_of(count: int, row: Sequence[int]) -> int:
 
 
 def _rank_inputs(case: Case, rank: int) -> dict[str, Array]:
+    if case.linear is not None:
+        how = (case.dtype, case.kind, case.seed)
+        return linear_inputs(case.linear, rank, case.x_shapes[rank], case.columns, *how)
     x = fill(case.x_shapes[rank], case.dtype, rank, case.seed, case.kind)
+    if case.operator in EVEN_OPERATORS:
+        return {"x": x}
     own = np.array([case.counts[rank]], np.int64)
     counts, displs = np.array(case.counts, np.int64), np.array(case.displs, np.int64)
     y = np.zeros(case.rows[rank], np.float16)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .case import Case, expected, inputs
+from .case import Case, all_outputs, inputs
 from .dtypes import Array
 
 SCHEMA = 1
@@ -24,7 +24,8 @@ def write_cases(cases: Sequence[Case], directory: Path) -> Path:
     """Write the tensors of `cases` and their manifest into `directory`, which is made if needed.
 
     A case's file holds `rank{r}/{input}` for every input of every rank and `rank{r}/output`, what
-    rank r must get; bfloat16 tensors are uint16 bit patterns. Files of the same names are replaced.
+    rank r must get (a second output is `rank{r}/output1`); bfloat16 tensors are uint16 bit
+    patterns. Files of the same names are replaced.
 
     Args:
         cases: cases with unique ids.
@@ -48,11 +49,12 @@ def write_cases(cases: Sequence[Case], directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     entries = []
     for case in cases:
-        per_rank, outputs = inputs(case), expected(case)
+        per_rank, outputs = inputs(case), all_outputs(case)
         tensors: dict[str, Array] = {}
-        for r, (own, output) in enumerate(zip(per_rank, outputs, strict=True)):
+        for r, (own, results) in enumerate(zip(per_rank, outputs, strict=True)):
             tensors |= {f"rank{r}/{name}": tensor for name, tensor in own.items()}
-            tensors[f"rank{r}/output"] = output
+            for number, output in enumerate(results):
+                tensors[f"rank{r}/output{number or ''}"] = output
         file = f"{case.id}.npz"
         _write_npz(directory / file, tensors)
         entries.append({"id": case.id, "file": file, "inputs": list(per_rank[0]), **case.to_dict()})

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .all_gather_cases import all_gather_cases
 from .all_gather_v_cases import all_gather_v_cases
-from .case import Case, expected, inputs
+from .all_reduce_cases import all_reduce_cases
+from .broadcast_cases import broadcast_cases
+from .case import Case, all_outputs, expected, inputs
+from .linear_parallel_cases import linear_parallel_cases
+from .reduce_scatter_cases import reduce_scatter_cases
 from .reduce_scatter_v_cases import reduce_scatter_v_cases
 from .reduction import ATB_REDUCE_OPS, REDUCE_OPS
 
@@ -15,9 +20,15 @@ __all__ = [
     "REDUCE_OPS",
     "Case",
     "all_cases",
+    "all_gather_cases",
     "all_gather_v_cases",
+    "all_outputs",
+    "all_reduce_cases",
+    "broadcast_cases",
     "expected",
     "inputs",
+    "linear_parallel_cases",
+    "reduce_scatter_cases",
     "reduce_scatter_v_cases",
 ]
 
@@ -25,6 +36,11 @@ __all__ = [
 OPERATORS: dict[str, Callable[[int], list[Case]]] = {
     "all_gather_v": lambda seed: all_gather_v_cases(seed=seed),
     "reduce_scatter_v": lambda seed: reduce_scatter_v_cases(seed=seed),
+    "linear_parallel": lambda seed: linear_parallel_cases(seed=seed),
+    "all_gather": lambda seed: all_gather_cases(seed=seed),
+    "reduce_scatter": lambda seed: reduce_scatter_cases(seed=seed),
+    "all_reduce": lambda seed: all_reduce_cases(seed=seed),
+    "broadcast": lambda seed: broadcast_cases(seed=seed),
 }
 
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from .csv_row import OPERATORS, CsvRow
+from .csv_row import OPERATORS, CsvRow, Expectation
+from .differences import difference_of
+from .row_reference import REFERENCES
 
 # The operators that golden has a reference of, by the name of a case file.
-BUILT = ("AllGatherVOperation", "ReduceScatterVOperation")
+BUILT = tuple(REFERENCES)
 
 # The chip whose rules collops mirrors. An error that a row expects on other chips alone (a dtype
 # that the 310P lacks, say) does not exist here.
 MIRRORED_SOC = "Ascend910B"
-
-# What collops accepts as x beside ATB's dtypes (docs/operators).
-_MORE_DTYPES = {
-    "AllGatherVOperation": {"float64", "uint8", "bool"},
-    "ReduceScatterVOperation": {"float32", "float64", "uint8", "int16", "int32", "int64"},
-}
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class Plan:
     """What becomes of a row, and why it is not simply run.
 
     `action` is "run", "skip" (it says nothing about collops here) or "differs" (collops does
-    something else than ATB, by intent).
+    something else than ATB, by intent: `instead`, if that is known).
 
     Example:
         >>> Plan("run").reason
@@ -35,20 +31,7 @@ class Plan:
 
     action: str
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A pattern of rows where collops differs from ATB by intent, and how.
-
-    Example:
-        >>> [known.reason for known in DIFFERENCES][1]
-        'a rank may have no rows'
-    """
-
-    operators: tuple[str, ...]
-    matches: Callable[[CsvRow], bool]
-    reason: str
+    instead: Expectation | None = None
 
 
 def plan_row(row: CsvRow, *, built: Collection[str] = BUILT) -> Plan:
@@ -56,7 +39,7 @@ def plan_row(row: CsvRow, *, built: Collection[str] = BUILT) -> Plan:
 
     Skipped: an operator that is none of collops' or is not built yet, quantised and MoE rows,
     tensors of format FRACTAL_NZ (unless the row expects its refusal), an error that exists on
-    another chip alone.  Then the rows of DIFFERENCES; the others run.
+    another chip alone. Then the rows of differences.DIFFERENCES; the others run.
 
     Args:
         row: the row.
@@ -66,10 +49,10 @@ def plan_row(row: CsvRow, *, built: Collection[str] = BUILT) -> Plan:
         The plan; its reason is empty for rows that run.
 
     Example:
-        >>> plan_row(CsvRow("a.csv:2", 1, "x", "FillOperation", {}))
-        Plan(action='skip', reason='FillOperation is no operator of collops')
-        >>> plan_row(CsvRow("a.csv:3", 2, "x", "AllGatherVOperation", {"rankSize": 2}))
-        Plan(action='run', reason='')
+        >>> plan_row(CsvRow("a.csv:2", 1, "x", "FillOperation", {})).reason
+        'FillOperation is no operator of collops'
+        >>> plan_row(CsvRow("a.csv:3", 2, "x", "AllGatherVOperation", {"rankSize": 2})).action
+        'run'
     """
     if row.operator not in OPERATORS:
         return Plan("skip", f"{row.operator} is no operator of collops")
@@ -78,10 +61,8 @@ def plan_row(row: CsvRow, *, built: Collection[str] = BUILT) -> Plan:
     for is_outside, reason in _OUTSIDE:
         if is_outside(row):
             return Plan("skip", reason)
-    for known in DIFFERENCES:
-        if row.operator in known.operators and known.matches(row):
-            return Plan("differs", known.reason)
-    return Plan("run")
+    known = difference_of(row)
+    return Plan("differs", known.reason, known.instead) if known else Plan("run")
 
 
 def _is_moe(row: CsvRow) -> bool:
@@ -108,32 +89,4 @@ _OUTSIDE: tuple[tuple[Callable[[CsvRow], bool], str], ...] = (
     (_is_quantised, "quantised"),
     (_has_nz_data, "FRACTAL_NZ data"),
     (_fails_elsewhere_only, "the expected error exists on another SoC alone"),
-)
-
-
-def _refuses_dtype_of_x(row: CsvRow) -> bool:
-    """Whether the row expects that x's dtype is refused, which collops accepts."""
-    return (
-        row.expected.name == "ERROR_INVALID_TENSOR_INI_MATCH"
-        and bool(row.inputs)
-        and row.inputs[0].dtype in _MORE_DTYPES[row.operator]
-        and all(tensor.format == "nd" for tensor in (*row.inputs, *row.outputs))
-        and [t.dtype for t in row.inputs[1:]] == ["int64", "int64", "int64", "float16"]
-        and all(t.dtype == row.inputs[0].dtype for t in row.outputs)
-    )
-
-
-def _refuses_no_rows(row: CsvRow) -> bool:
-    """Whether the row expects that an x without rows is refused."""
-    return (
-        row.expected.name == "ERROR_INVALID_TENSOR_SIZE"
-        and bool(row.inputs)
-        and row.inputs[0].shape[0] == 0
-        and all(dim > 0 for dim in row.inputs[0].shape[1:])
-    )
-
-
-DIFFERENCES = (
-    Difference(tuple(_MORE_DTYPES), _refuses_dtype_of_x, "collops takes more dtypes than ATB"),
-    Difference(("AllGatherVOperation",), _refuses_no_rows, "a rank may have no rows"),
 )

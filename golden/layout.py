@@ -5,12 +5,16 @@ This is what lets a difference be named: block 2 in block 0's place, rank 3 left
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from .case import Case, inputs
 from .dtypes import Array
+from .even_collectives import gathers
+from .linear_parallel import output_block
+from .linear_parallel_groups import LinearParallel, place
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,32 @@ def packed_layout(counts: Sequence[int]) -> Layout:
     return gather_layout(counts, list(accumulate(counts, initial=0))[:-1], outputs=1)
 
 
+def product_layout(
+    call: LinearParallel, x_shapes: Sequence[tuple[int, ...]], columns: int
+) -> Layout:
+    """Return the layout of linear_parallel: which rows of each output come from which rank's x.
+
+    Raises:
+        ValueError: the rows do not fit together.
+
+    Example:
+        >>> product_layout(LinearParallel(2, 2), [(1, 4), (2, 4)], 10).of(1)[1]
+        Block(start=10, count=20, rank=1)
+    """
+    outputs = []
+    for rank in range(call.rank_size):
+        first, end, _ = output_block(call, rank, x_shapes)
+        blocks, start = [], 0
+        for q in place(call, rank).gathered:
+            stop = start + math.prod(x_shapes[q][:-1])
+            low, high = max(start, first), min(stop, end)
+            if low < high:
+                blocks.append(Block((low - first) * columns, (high - low) * columns, q))
+            start = stop
+        outputs.append(tuple(blocks))
+    return Layout(blocks=tuple(outputs))
+
+
 def case_layout(case: Case) -> Layout:
     """Return the layout of a case's outputs.
 
@@ -106,7 +136,9 @@ def case_layout(case: Case) -> Layout:
         >>> case_layout(case).of(1)[1]
         Block(start=2, count=1, rank=1)
     """
-    if case.operator == "all_gather_v":
+    if gathers(case.operator):
         return gather_layout(case.counts, case.displs, outputs=case.rank_size)
+    if case.linear is not None:
+        return product_layout(case.linear, case.x_shapes, case.columns)
     xs = [tensors["x"] for tensors in inputs(case)]
     return scatter_layout(xs, case.counts, case.displs, case.op)

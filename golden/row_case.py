@@ -1,7 +1,7 @@
 """From a row of a case file to tensors: each rank's parameters and inputs, and what must come out.
 
-A runner needs nothing else: `rank_params` and `rank_inputs` for a call, `expected_outputs` for its
-results, `row.expected` for its error, `row_layout` to explain a difference.
+A runner needs nothing else: `rank_params` and `rank_inputs` for a call, `expected_outputs` and
+`row_bounds` for its results, `row.expected` for its error, `row_layout` to explain a difference.
 """
 
 from __future__ import annotations
@@ -12,20 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .all_gather_v import all_gather_v
-from .csv_plan import BUILT
 from .csv_row import CsvRow, RowTensor
 from .dtypes import Array, storage
 from .generators import even_split, generate
-from .layout import Layout, gather_layout, scatter_layout
-from .reduce_scatter_v import reduce_scatter_v
+from .layout import Layout
+from .row_reference import REFERENCES
 from .tensor_files import read_tensor
-
-# What "customize" means for the inputs after x; in every other place it is random.
-_CUSTOMIZED = {
-    "AllGatherVOperation": ("x", "own count", "counts", "displacements", "zero"),
-    "ReduceScatterVOperation": ("x", "counts", "displacements", "own count", "zero"),
-}
+from .tolerance import Bound
 
 
 def rank_params(row: CsvRow, rank: int) -> dict[str, Any]:
@@ -72,11 +65,26 @@ def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = Fals
         [[6], [6, 6], [0, 6]]
     """
     return [
-        _from_file(row, tensor, rank)
-        if tensor.file
-        else _generated(row, position, rank, seed, same_data)
-        for position, tensor in enumerate(row.inputs)
+        rank_input(row, rank, position, seed=seed, same_data=same_data)
+        for position in range(len(row.inputs))
     ]
+
+
+def rank_input(
+    row: CsvRow, rank: int, position: int, *, seed: int = 0, same_data: bool = False
+) -> Array:
+    """Return one input tensor of one rank, as rank_inputs does.
+
+    Example:
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllReduceOperation", {"rankSize": 2},
+        ...              (RowTensor("int8", (3,), generator="one"),))
+        >>> rank_input(row, 1, 0).tolist()
+        [1, 1, 1]
+    """
+    tensor = row.inputs[position]
+    if tensor.file:
+        return _from_file(row, tensor, rank)
+    return _generated(row, position, rank, seed, same_data)
 
 
 def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
@@ -101,18 +109,28 @@ def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[lis
     if any(tensor.file for tensor in row.outputs):
         ranks = range(len(inputs))
         return [[_from_file(row, tensor, rank) for tensor in row.outputs] for rank in ranks]
-    if row.operator in BUILT and len(inputs[0]) != 5:
-        raise ValueError(f"{row.place}: {row.operator} has 5 inputs, the row {len(inputs[0])}")
-    xs = [own[0] for own in inputs]
-    rows = [len(own[4]) for own in inputs] if row.operator in BUILT else []
-    if row.operator == "AllGatherVOperation":
-        counts, displs = inputs[0][2].tolist(), inputs[0][3].tolist()
-        return [[all_gather_v(xs, counts, displs, n, rank=r)] for r, n in enumerate(rows)]
-    if row.operator == "ReduceScatterVOperation":
-        counts, displs = inputs[0][1].tolist(), inputs[0][2].tolist()
-        dtype = row.inputs[0].dtype
-        return [[y] for y in reduce_scatter_v(xs, counts, displs, rows, _reduction(row), dtype)]
-    raise ValueError(f"{row.place}: golden has no reference of {row.operator}")
+    reference = REFERENCES.get(row.operator)
+    if reference is None:
+        raise ValueError(f"{row.place}: golden has no reference of {row.operator}")
+    if len(inputs[0]) not in reference.inputs:
+        wanted = " or ".join(map(str, reference.inputs))
+        given = len(inputs[0])
+        raise ValueError(f"{row.place}: {row.operator} has {wanted} inputs, the row {given}")
+    return reference.outputs(row, inputs)
+
+
+def row_bounds(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[Bound] | None:
+    """Return how far each rank's first output may be off; None: not at all, bit for bit.
+
+    Example:
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rankSize": 2})
+        >>> row_bounds(row, []) is None
+        True
+    """
+    reference = REFERENCES.get(row.operator)
+    if reference is None or reference.bounds is None:
+        return None
+    return reference.bounds(row, inputs)
 
 
 def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
@@ -129,16 +147,9 @@ def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
         >>> [(block.start, block.count) for block in layout.blocks[1]]
         [(0, 6), (6, 6)]
     """
-    if row.operator == "AllGatherVOperation":
-        return gather_layout(inputs[0][2].tolist(), inputs[0][3].tolist(), outputs=len(inputs))
-    if row.operator == "ReduceScatterVOperation":
-        counts, displs = inputs[0][1].tolist(), inputs[0][2].tolist()
-        return scatter_layout([own[0] for own in inputs], counts, displs, _reduction(row))
-    raise ValueError(f"{row.place}: golden does not know the layout of {row.operator}")
-
-
-def _reduction(row: CsvRow) -> str:
-    return str(row.params.get("reduceType", "sum"))
+    if row.operator not in REFERENCES:
+        raise ValueError(f"{row.place}: golden does not know the layout of {row.operator}")
+    return REFERENCES[row.operator].layout(row, inputs)
 
 
 def _path(row: CsvRow, file: str, rank: int) -> Path:
@@ -162,7 +173,8 @@ def _from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
 
 def _generated(row: CsvRow, position: int, rank: int, seed: int, same_data: bool) -> Array:
     tensor = row.inputs[position]
-    meanings = _CUSTOMIZED.get(row.operator, ())
+    reference = REFERENCES.get(row.operator)
+    meanings = reference.customized if reference else ()
     meaning = meanings[position] if position < len(meanings) else "x"
     if tensor.generator == "customize" and meaning != "x":
         return _customized(row, tensor, meaning, rank)

@@ -27,7 +27,7 @@ def case_table(cases: Sequence[Case]) -> str:
             case.dtype,
             case.op or "-",
             case.kind,
-            " ".join(map(str, case.counts)),
+            " ".join(map(str, case.counts)) or "-",
             " ".join(map(str, case.rows)),
         )
         for case in cases

@@ -132,7 +132,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
     a, b, c = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in folders)
     assert a == b
     assert a.keys() == c.keys()
-    assert all(a[name] != c[name] for name in a)
+    assert all(a[name] != c[name] for name in a if "no-rows" not in name)
 
 
 @pytest.mark.parametrize(

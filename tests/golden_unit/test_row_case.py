@@ -178,11 +178,11 @@ def test_parameters_have_the_own_rank() -> None:
 
 
 def test_what_golden_does_not_know() -> None:
-    row = replace(gather(), operator="BroadcastOperation")
+    row = replace(gather(), operator="SendOperation")
     inputs = [rank_inputs(row, rank) for rank in range(3)]
-    with pytest.raises(ValueError, match="a.csv:2: golden has no reference of BroadcastOperation"):
+    with pytest.raises(ValueError, match="a.csv:2: golden has no reference of SendOperation"):
         expected_outputs(row, inputs)
-    with pytest.raises(ValueError, match="golden does not know the layout of BroadcastOperation"):
+    with pytest.raises(ValueError, match="golden does not know the layout of SendOperation"):
         row_layout(row, inputs)
     short = replace(gather(), inputs=gather().inputs[:4])
     with pytest.raises(ValueError, match="a.csv:2: AllGatherVOperation has 5 inputs, the row 4"):

@@ -1,0 +1,115 @@
+"""The references and cases of the even collectives, against the V operators' and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from golden.all_gather import all_gather
+from golden.all_gather_v import all_gather_v
+from golden.all_reduce import all_reduce
+from golden.broadcast import broadcast
+from golden.cases import Case, all_cases, expected, inputs
+from golden.csv_row import CsvRow, RowTensor
+from golden.dtypes import same_bits
+from golden.even_collectives import EVEN_OPERATORS, even_blocks, even_outputs
+from golden.layout import case_layout
+from golden.reduce_scatter import reduce_scatter
+from golden.reduce_scatter_v import reduce_scatter_v
+from golden.row_case import expected_outputs, rank_inputs, row_layout
+
+CASES = [case for operator in EVEN_OPERATORS for case in all_cases(operator)]
+EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+XS = [np.array([[1, 2], [3, 4]], np.int32) * s for s in (1, 10)]
+
+
+@EACH_CASE
+def test_a_v_operator_does_the_same(case: Case) -> None:
+    xs = [own["x"] for own in inputs(case)]
+    assert [list(own) for own in inputs(case)] == [["x"]] * case.rank_size
+    if case.operator in ("all_gather", "broadcast"):
+        flat = [x.reshape(-1) for x in xs]
+        whole = all_gather_v(
+            [x[:n] for x, n in zip(flat, case.counts, strict=True)],
+            case.counts,
+            case.displs,
+            expected(case)[0].size,
+        )
+        wants = [whole] * case.rank_size
+    else:
+        flat = [x.reshape(-1, 1) for x in xs]
+        wants = reduce_scatter_v(flat, case.counts, case.displs, case.counts, case.op, case.dtype)
+    for got, want in zip(expected(case), wants, strict=True):
+        assert same_bits(got.reshape(-1), want.reshape(-1), case.dtype)
+        assert len(got) == case.rows[0]
+
+
+@EACH_CASE
+def test_ranks_and_positions_differ(case: Case) -> None:
+    xs = [own["x"] for own in inputs(case)]
+    assert len({x.shape for x in xs}) == 1
+    if xs[0].nbytes > 8 and case.dtype != "bool":
+        assert len({x.tobytes() for x in xs}) == case.rank_size
+
+
+def test_references_by_hand() -> None:
+    assert all_gather(XS).tolist() == [[[1, 2], [3, 4]], [[10, 20], [30, 40]]]
+    assert [y.tolist() for y in reduce_scatter(XS)] == [[[11, 22]], [[33, 44]]]
+    assert all_reduce(XS, "max").tolist() == [[10, 20], [30, 40]]
+    got = broadcast(XS, 1)
+    assert got.tolist() == [[10, 20], [30, 40]]
+    assert not np.shares_memory(got, XS[1])
+
+
+@pytest.mark.parametrize("operator", EVEN_OPERATORS)
+def test_shapes_and_dtypes_must_agree(operator: str) -> None:
+    for other in (XS[1][:1], XS[1].astype("i8")):
+        with pytest.raises(ValueError, match=rf"{operator}: xs\[1\] is"):
+            even_outputs(operator, [XS[0], other])
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 ranks cannot share 3 rows evenly"):
+        reduce_scatter([np.zeros(3), np.zeros(3)])
+    with pytest.raises(ValueError, match=r"root must be in \[0, 2\), got 2"):
+        broadcast(XS, 2)
+    for call in (lambda: even_outputs("split", XS), lambda: even_blocks("split", 2, 4)):
+        with pytest.raises(ValueError, match="operator 'split' is none of all_gather, reduce_"):
+            call()
+
+
+@pytest.mark.parametrize("operator", EVEN_OPERATORS)
+def test_layouts_cover_the_outputs(operator: str) -> None:
+    for case in all_cases(operator, text="p3."):
+        layout = case_layout(case)
+        for rank, output in enumerate(expected(case)):
+            assert sum(block.count for block in layout.of(rank)) == output.size
+        assert bool(layout.op) == (operator in ("reduce_scatter", "all_reduce"))
+
+
+ROWS = [
+    ("AllGatherOperation", {}, [[[1, 2], [3, 4]], [[10, 20], [30, 40]]]),
+    ("ReduceScatterOperation", {"reduceType": "max"}, [[10, 20]]),
+    ("AllReduceOperation", {"allReduceType": "min"}, [[1, 2], [3, 4]]),
+    ("AllReduceOperation", {}, [[11, 22], [33, 44]]),
+    ("BroadcastOperation", {"rankRoot": 1}, [[10, 20], [30, 40]]),
+    ("BroadcastOperation", {}, [[1, 2], [3, 4]]),
+]
+
+
+@pytest.mark.parametrize(("operator", "params", "want"), ROWS)
+def test_rows_of_case_files(operator: str, params: dict[str, object], want: object) -> None:
+    x = RowTensor("int32", (2, 2))
+    row = CsvRow("a.csv:2", 1, "x", operator, {"rankSize": 2, **params}, (x,))
+    outputs = expected_outputs(row, [[x] for x in XS])
+    assert outputs[0][0].tolist() == want
+    blocks = row_layout(row, [[x] for x in XS]).of(0)
+    assert sum(block.count for block in blocks) == outputs[0][0].size
+
+
+def test_a_row_with_customize_has_random_data() -> None:
+    x = RowTensor("float16", (4, 3), generator="customize")
+    row = CsvRow("a.csv:2", 1, "x", "AllReduceOperation", {"rankSize": 2}, (x,))
+    [first], [second] = (rank_inputs(row, rank) for rank in (0, 1))
+    assert first.shape == (4, 3)
+    assert len(set(first.ravel().tolist())) > 6
+    assert first.tobytes() != second.tobytes()
