@@ -5,7 +5,7 @@ ARGS ?=
 RUN := $(VENV)/bin/python
 SETUP := sh tools/preflight.sh $(PYTHON) && $(PYTHON) tools/environment.py $(VENV)
 
-.PHONY: help demo test test-launchers sanitize fuzz cross-arm64 check format build clean
+.PHONY: help demo test test-launchers test-npu sanitize fuzz cross-arm64 check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -20,6 +20,10 @@ test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 test-launchers: ## two jobs at once under Open MPI, MPICH, Intel MPI, torchrun: they never meet
 	@$(SETUP) package test
 	@$(RUN) tools/launchers.py $(ARGS)
+
+test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulated CANN
+	@$(SETUP) package test
+	@$(RUN) tools/npu.py $(ARGS)
 
 sanitize: ## the C++ tests under asan, ubsan and tsan (ARGS=tsan for one of them)
 	@$(SETUP) package test

@@ -2,7 +2,7 @@
 
 #include <pybind11/stl.h>
 
-#include "kernels/reduce.h"
+#include "even_calls.h"
 #include "module.h"
 #include "plain_call.h"
 #include "status.h"
@@ -10,16 +10,11 @@
 namespace collops::bindings {
 namespace {
 
-constexpr const char* kAllGatherV = "all_gatherv";
-constexpr const char* kReduceScatterV = "reduce_scatterv";
-
-// Runs a call whose checks have passed; otherwise tells the waiting ranks why this one does not.
-template <typename Call>
-void RunOrRefuse(Communicator& communicator, CallKind kind, const Status& check, const Call& call) {
-  if (!check.ok()) {
-    RefuseAndThrow(check, [&](const Status& reason) { return communicator.Refuse(kind, reason); });
-  }
-  RunWithoutGil(call);
+// The plain level's name of a call that is an AllGatherV or a ReduceScatterV.
+const char* PlainName(CallKind kind) {
+  if (kind == CallKind::kAllGather) return "all_gather";
+  if (kind == CallKind::kReduceScatter) return "reduce_scatter";
+  return Reduces(kind) ? "reduce_scatterv" : "all_gatherv";
 }
 
 Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const char* operation) {
@@ -31,13 +26,16 @@ Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const
 Status PrepareGather(const Communicator& communicator, py::handle x, py::handle out,
                      const Blocks& blocks, CallKind kind, PlainTensors* tensors,
                      AllGatherVCall* call) {
-  RETURN_IF_ERROR(CheckBlocks(communicator, blocks, kAllGatherV));
+  const char* name = PlainName(kind);
+  RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int rank = communicator.rank();
-  RETURN_IF_ERROR(ToPlainTensors(x, out, kAllGatherV, blocks.count(rank), blocks.total(), tensors));
-  RETURN_IF_ERROR(CheckApart(*tensors, kAllGatherV, blocks.begin(rank)));
+  RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.count(rank), blocks.total(), tensors));
+  RETURN_IF_ERROR(CheckApart(*tensors, name, blocks.begin(rank),
+                             ", or pass x as this rank's own block of out"));
   call->kind = kind;
   call->dtype = tensors->x.view.desc.dtype;
   call->x = tensors->x.view.data;
+  if (kind == CallKind::kAllGather) call->x_shape = ComparedShape(tensors->x);
   call->output = tensors->out.view.data;
   call->recv_counts = blocks.counts();
   call->rdispls = blocks.displs();
@@ -63,33 +61,17 @@ void CheckAllGatherV(const Communicator& communicator, const py::object& x, cons
   ThrowIfError(PrepareGather(communicator, x, out, blocks, CallKind::kAllGatherV, &tensors, &call));
 }
 
-// The ranks compare x's shape; of more than eight dimensions the last ones count as one.
-Shape ComparedShape(const Tensor& x) {
-  Shape shape = x.view.desc.shape;
-  if (shape.num_dims <= kMaxDims) return shape;
-  shape.num_dims = kMaxDims;
-  int64_t others = 1;
-  for (int i = 0; i < kMaxDims - 1; ++i) others *= shape.dims[i];
-  shape.dims[kMaxDims - 1] = others == 0 ? 0 : x.numel / others;
-  return shape;
-}
-
-Status CheckReducible(DType dtype, ReduceOp op) {
-  CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_INVALID_TENSOR_INI_MATCH, kReduceScatterV,
-            ": there is no ", Name(op), " of ", Name(dtype), ": convert x to ",
-            op == ReduceOp::kAvg ? "a floating type" : "a type of real numbers");
-  return Ok();
-}
-
 Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, ReduceOp op, PlainTensors* tensors,
+                     const Blocks& blocks, ReduceOp op, CallKind kind, PlainTensors* tensors,
                      ReduceScatterVCall* call) {
-  RETURN_IF_ERROR(CheckBlocks(communicator, blocks, kReduceScatterV));
+  const char* name = PlainName(kind);
+  RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int64_t own = blocks.count(communicator.rank());
-  RETURN_IF_ERROR(ToPlainTensors(x, out, kReduceScatterV, blocks.total(), own, tensors));
-  RETURN_IF_ERROR(CheckApart(*tensors, kReduceScatterV, -1));
+  RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.total(), own, tensors));
+  RETURN_IF_ERROR(CheckApart(*tensors, name, -1, ""));
+  call->kind = kind;
   call->dtype = tensors->x.view.desc.dtype;
-  RETURN_IF_ERROR(CheckReducible(call->dtype, op));
+  RETURN_IF_ERROR(CheckReducible(call->dtype, op, name));
   call->op = op;
   call->x = tensors->x.view.data;
   call->x_shape = ComparedShape(tensors->x);
@@ -98,16 +80,16 @@ Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle 
   call->send_counts = blocks.counts();
   call->sdispls = blocks.displs();
   call->label = blocks.label();
-  return communicator.Supports(CallKind::kReduceScatterV, call->dtype, op);
+  return communicator.Supports(kind, call->dtype, op);
 }
 
 void ReduceScatterV(Communicator& communicator, const py::object& x, const py::object& out,
-                    const Blocks& blocks, int op) {
+                    const Blocks& blocks, int op, int kind) {
   PlainTensors tensors;
   ReduceScatterVCall call;
-  const Status check =
-      PrepareReduce(communicator, x, out, blocks, static_cast<ReduceOp>(op), &tensors, &call);
-  RunOrRefuse(communicator, CallKind::kReduceScatterV, check,
+  const Status check = PrepareReduce(communicator, x, out, blocks, static_cast<ReduceOp>(op),
+                                     static_cast<CallKind>(kind), &tensors, &call);
+  RunOrRefuse(communicator, static_cast<CallKind>(kind), check,
               [&] { return communicator.ReduceScatterV(call); });
 }
 
@@ -134,7 +116,7 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
            py::arg("kind"))
       .def("check_all_gatherv", &CheckAllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
       .def("reduce_scatterv", &ReduceScatterV, py::arg("x"), py::arg("out"), py::arg("blocks"),
-           py::arg("op"))
+           py::arg("op"), py::arg("kind"))
       .def("split", &Split, py::arg("color"), py::arg("key"))
       .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
       .def("refuse", &Refuse, py::arg("kind"), py::arg("code"), py::arg("message"))
@@ -150,7 +132,12 @@ void BindCommunicator(py::module_& module) {
   module.attr("ALL_GATHER_V") = static_cast<int>(CallKind::kAllGatherV);
   module.attr("REDUCE_SCATTER_V") = static_cast<int>(CallKind::kReduceScatterV);
   module.attr("SIZE_EXCHANGE") = static_cast<int>(CallKind::kSizeExchange);
+  module.attr("ALL_GATHER") = static_cast<int>(CallKind::kAllGather);
+  module.attr("REDUCE_SCATTER") = static_cast<int>(CallKind::kReduceScatter);
+  module.attr("ALL_REDUCE") = static_cast<int>(CallKind::kAllReduce);
+  module.attr("BROADCAST") = static_cast<int>(CallKind::kBroadcast);
   module.attr("SPLIT") = static_cast<int>(CallKind::kSplit);
+  module.attr("LINEAR_PARALLEL") = static_cast<int>(CallKind::kLinearParallel);
   py::class_<Blocks>(module, "Blocks")
       .def(py::init<std::vector<int64_t>, int, int, const std::string&>(), py::arg("counts"),
            py::arg("dim") = 0, py::arg("num_tensors") = 1, py::arg("type") = "");
@@ -166,6 +153,7 @@ void BindCommunicator(py::module_& module) {
       .def_property_readonly(
           "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(&self); });
   BindCalls(bound);
+  BindEvenCalls(bound);
 }
 
 }  // namespace collops::bindings

@@ -13,4 +13,5 @@ PYBIND11_MODULE(_core, module) {
   BindParams(module);
   BindOperation(module);
   BindInterrupt(module);
+  BindArithmetic(module);
 }

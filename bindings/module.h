@@ -16,5 +16,6 @@ void BindWindow(py::module_& module);
 void BindParams(py::module_& module);
 void BindOperation(py::module_& module);
 void BindInterrupt(py::module_& module);
+void BindArithmetic(py::module_& module);
 
 }  // namespace collops::bindings

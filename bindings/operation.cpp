@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "core/prepackable.h"
 #include "module.h"
 #include "status.h"
 #include "workspace.h"
@@ -131,7 +132,7 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
   Owners owners;
   Scratch scratch;
   Status status = ToPack(in, out, &owners);
-  if (status.ok()) status = ToScratch(workspace, stream, row_.operation, &scratch);
+  if (status.ok()) status = ToScratch(workspace, stream, pack_, row_.operation, &scratch);
   if (!status.ok()) {
     RefuseAndThrow(status, [&](const Status& reason) { return operation_->Refuse(reason); });
   }
@@ -142,6 +143,18 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
 void BoundOperation::Refuse(int code, const std::string& message) {
   const Use use(&busy_, row_.operation);
   RunWithoutGil([&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
+}
+
+void BoundOperation::Prepack(const py::object& weight) {
+  const Use use(&busy_, row_.operation);
+  auto* prepackable = dynamic_cast<Prepackable*>(operation_.get());
+  if (prepackable == nullptr) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, row_.operation,
+                       ": prepack() is for operators with a weight, such as LinearParallel"));
+  }
+  Tensor tensor;
+  ThrowIfError(ToTensor(weight.ptr(), {row_.operation, "input", 1, "weight"}, &tensor));
+  RunWithoutGil([&] { return prepackable->Prepack(tensor.view); });
 }
 
 void BindOperation(py::module_& module) {
@@ -157,7 +170,8 @@ void BindOperation(py::module_& module) {
            py::arg("outputs"))
       .def("execute", &BoundOperation::Execute, py::arg("inputs"), py::arg("outputs"),
            py::arg("workspace"), py::arg("stream"))
-      .def("refuse", &BoundOperation::Refuse, py::arg("code"), py::arg("message"));
+      .def("refuse", &BoundOperation::Refuse, py::arg("code"), py::arg("message"))
+      .def("prepack", &BoundOperation::Prepack, py::arg("weight"));
 }
 
 }  // namespace collops::bindings

@@ -30,6 +30,7 @@ class BoundOperation {
   void Execute(const pybind11::object& inputs, const pybind11::object& outputs,
                const pybind11::object& workspace, const pybind11::object& stream);
   void Refuse(int code, const std::string& message);
+  void Prepack(const pybind11::object& weight);
 
  private:
   // What owns the memory of tensors that were read through DLPack.

@@ -13,6 +13,9 @@ constexpr const char* kAllGatherVInputs[] = {"x",       "sendCount", "recvCounts
 constexpr const char* kReduceScatterVInputs[] = {"x",         "sendCounts", "sdispls",
                                                  "recvCount", "y",          nullptr};
 
+constexpr const char* kXOnly[] = {"x", nullptr};
+constexpr const char* kLinearParallelInputs[] = {"x", "weight", "residual", nullptr};
+
 template <typename Param>
 Status Read(const std::string& json, uintptr_t hccl_comm, Param* param) {
   RETURN_IF_ERROR(FromJson(json, param));
@@ -48,6 +51,16 @@ constexpr ParamRow kParams[] = {
      &Update<AllGatherVParam>, &Normalise<AllGatherVParam>},
     {"ReduceScatterVParam", "ReduceScatterV", kReduceScatterVInputs, &Create<ReduceScatterVParam>,
      &Update<ReduceScatterVParam>, &Normalise<ReduceScatterVParam>},
+    {"AllGatherParam", "AllGather", kXOnly, &Create<AllGatherParam>, &Update<AllGatherParam>,
+     &Normalise<AllGatherParam>},
+    {"ReduceScatterParam", "ReduceScatter", kXOnly, &Create<ReduceScatterParam>,
+     &Update<ReduceScatterParam>, &Normalise<ReduceScatterParam>},
+    {"AllReduceParam", "AllReduce", kXOnly, &Create<AllReduceParam>, &Update<AllReduceParam>,
+     &Normalise<AllReduceParam>},
+    {"BroadcastParam", "Broadcast", kXOnly, &Create<BroadcastParam>, &Update<BroadcastParam>,
+     &Normalise<BroadcastParam>},
+    {"LinearParallelParam", "LinearParallel", kLinearParallelInputs, &Create<LinearParallelParam>,
+     &Update<LinearParallelParam>, &Normalise<LinearParallelParam>},
 };
 
 std::string NormalJson(const std::string& name, const std::string& json) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kernels/reduce.h"
+
 namespace collops::bindings {
 namespace {
 
@@ -9,6 +11,19 @@ namespace py = pybind11;
 
 int64_t Bytes(const Tensor& tensor) {
   return tensor.numel * SizeOf(tensor.view.desc.dtype);
+}
+
+}  // namespace
+
+Blocks::Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type)
+    : counts_(std::move(counts)) {
+  for (const int64_t count : counts_) {
+    displs_.push_back(total_);
+    total_ += count;
+  }
+  label_.dim = dim;
+  label_.num_tensors = num_tensors;
+  type.copy(label_.type, sizeof(label_.type));
 }
 
 Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {
@@ -26,17 +41,10 @@ Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {
   return Ok();
 }
 
-}  // namespace
-
-Blocks::Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type)
-    : counts_(std::move(counts)) {
-  for (const int64_t count : counts_) {
-    displs_.push_back(total_);
-    total_ += count;
-  }
-  label_.dim = dim;
-  label_.num_tensors = num_tensors;
-  type.copy(label_.type, sizeof(label_.type));
+Status CheckWritable(const Tensor& tensor, const TensorName& name) {
+  CHECK_ARG(!tensor.view.read_only, ERROR_INVALID_TENSOR_ADDR, ToString(name),
+            " is read-only: pass a writable one");
+  return Ok();
 }
 
 Status ToPlainTensors(py::handle x, py::handle out, const char* operation, int64_t x_count,
@@ -51,19 +59,35 @@ Status ToPlainTensors(py::handle x, py::handle out, const char* operation, int64
   const DType got = tensors->out.view.desc.dtype;
   CHECK_ARG(got == want, ERROR_INVALID_TENSOR_INI_MATCH, ToString(out_name), " must be ",
             Name(want), " as x, got ", Name(got));
-  CHECK_ARG(!tensors->out.view.read_only, ERROR_INVALID_TENSOR_ADDR, ToString(out_name),
-            " is read-only: pass a writable one");
-  return Ok();
+  return CheckWritable(tensors->out, out_name);
 }
 
-Status CheckApart(const PlainTensors& tensors, const char* operation, int64_t own_begin) {
+Status CheckApart(const PlainTensors& tensors, const char* operation, int64_t own_begin,
+                  const char* exception) {
   const int64_t element = SizeOf(tensors.x.view.desc.dtype);
   const auto* own = static_cast<const char*>(tensors.out.view.data) + own_begin * element;
   if (own_begin >= 0 && tensors.x.view.data == own) return Ok();
   CHECK_ARG(
       !Overlap(tensors.x.view.data, Bytes(tensors.x), tensors.out.view.data, Bytes(tensors.out)),
       ERROR_INVALID_TENSOR_ADDR, operation, ": out overlaps x in memory: give it memory of its own",
-      own_begin >= 0 ? ", or pass x as this rank's own block of out" : "");
+      exception);
+  return Ok();
+}
+
+Shape ComparedShape(const Tensor& x) {
+  Shape shape = x.view.desc.shape;
+  if (shape.num_dims <= kMaxDims) return shape;
+  shape.num_dims = kMaxDims;
+  int64_t others = 1;
+  for (int i = 0; i < kMaxDims - 1; ++i) others *= shape.dims[i];
+  shape.dims[kMaxDims - 1] = others == 0 ? 0 : x.numel / others;
+  return shape;
+}
+
+Status CheckReducible(DType dtype, ReduceOp op, const char* operation) {
+  CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_INVALID_TENSOR_INI_MATCH, operation,
+            ": there is no ", Name(op), " of ", Name(dtype), ": convert x to ",
+            op == ReduceOp::kAvg ? "a floating type" : "a type of real numbers");
   return Ok();
 }
 

@@ -4,6 +4,7 @@
 
 #include "blocks.h"
 #include "comm/communicator.h"
+#include "status.h"
 #include "tensor.h"
 
 namespace collops::bindings {
@@ -14,13 +15,34 @@ struct PlainTensors {
   Tensor out;
 };
 
-// What the two operators of the plain level have in common: both tensors are whole, on the CPU and
+// The tensor is contiguous, on the CPU, in this machine's byte order, and has `count` elements.
+Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count);
+
+Status CheckWritable(const Tensor& tensor, const TensorName& name);
+
+// What the operators of the plain level have in common: both tensors are whole, on the CPU and
 // of one dtype, `out` may be written, and they have exactly x_count and out_count elements.
 Status ToPlainTensors(pybind11::handle x, pybind11::handle out, const char* operation,
                       int64_t x_count, int64_t out_count, PlainTensors* tensors);
 
 // `out` must not share memory with `x`, except that x may be `out`'s elements from `own_begin` on
-// (-1: nowhere).
-Status CheckApart(const PlainTensors& tensors, const char* operation, int64_t own_begin);
+// (-1: nowhere). `exception` says so at the end of the message, where there is one.
+Status CheckApart(const PlainTensors& tensors, const char* operation, int64_t own_begin,
+                  const char* exception);
+
+// x's shape as the ranks compare it: of more than eight dimensions the last ones count as one.
+Shape ComparedShape(const Tensor& x);
+
+// There is such a reduction of such elements.
+Status CheckReducible(DType dtype, ReduceOp op, const char* operation);
+
+// Runs a call whose checks have passed; otherwise tells the waiting ranks why this one does not.
+template <typename Call>
+void RunOrRefuse(Communicator& communicator, CallKind kind, const Status& check, const Call& call) {
+  if (!check.ok()) {
+    RefuseAndThrow(check, [&](const Status& reason) { return communicator.Refuse(kind, reason); });
+  }
+  RunWithoutGil(call);
+}
 
 }  // namespace collops::bindings

@@ -72,6 +72,18 @@ Device DeviceOf(py::handle object) {
   return result;
 }
 
+// torch_npu keeps some tensors in formats of the NPU's own, whose elements lie in another order;
+// all plain formats, by aclFormat's numbers, count as ND here.
+Format FormatOnNpu(py::handle object) {
+  const py::dict modules = py::module_::import("sys").attr("modules");
+  if (!modules.contains("torch_npu")) return Format::kND;
+  const int number = py::int_(modules["torch_npu"].attr("get_npu_format")(object));
+  for (const int plain : {-1, 0, 1, 2, 27, 30, 35, 47}) {
+    if (number == plain) return Format::kND;
+  }
+  return static_cast<Format>(number);
+}
+
 void ReadShape(py::handle object, Tensor* tensor) {
   static PyObject* const shape_name = Interned("shape");
   const auto sizes = py::reinterpret_borrow<py::tuple>(Attribute(object, shape_name));
@@ -110,6 +122,7 @@ Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   view.data = PyLong_AsVoidPtr(CallMethod(object, data_ptr).ptr());
   view.contiguous = CallMethod(object, is_contiguous).ptr() == Py_True;
   view.device = DeviceOf(object);
+  if (view.device.kind == DeviceKind::kNpu) view.desc.format = FormatOnNpu(object);
   return Ok();
 }
 

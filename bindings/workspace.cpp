@@ -1,5 +1,6 @@
 #include "workspace.h"
 
+#include "status.h"
 #include "tensor.h"
 
 namespace collops::bindings {
@@ -21,10 +22,37 @@ Status ToStream(py::handle object, const char* operation, void** stream) {
   return Error(ERROR_INVALID_STREAM, operation, ": stream is no address");
 }
 
+const Device* FindNpu(const VariantPack& pack) {
+  for (const auto* tensors : {&pack.inputs, &pack.outputs}) {
+    for (const TensorView& tensor : *tensors) {
+      if (tensor.device.kind == DeviceKind::kNpu) return &tensor.device;
+    }
+  }
+  return nullptr;
+}
+
+// Who has an NPU tensor has imported torch and torch_npu. Asked anew for each call: to tell its
+// handle, torch_npu first hands the stream what it still holds back for it.
+Status CurrentStream(const Device& npu, const char* operation, void** stream) {
+  try {
+    const py::object torch = py::module_::import("sys").attr("modules")["torch"];
+    return ToStream(torch.attr("npu").attr("current_stream")(npu.index), operation, stream);
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    return Error(ERROR_INVALID_STREAM, operation, ": torch does not tell its current stream of ",
+                 ToString(npu), ": ", ToString(error));
+  }
+}
+
 }  // namespace
 
-Status ToScratch(py::handle workspace, py::handle stream, const char* operation, Scratch* scratch) {
-  if (!stream.is_none()) RETURN_IF_ERROR(ToStream(stream, operation, &scratch->stream));
+Status ToScratch(py::handle workspace, py::handle stream, const VariantPack& pack,
+                 const char* operation, Scratch* scratch) {
+  if (!stream.is_none()) {
+    RETURN_IF_ERROR(ToStream(stream, operation, &scratch->stream));
+  } else if (const Device* npu = FindNpu(pack)) {
+    RETURN_IF_ERROR(CurrentStream(*npu, operation, &scratch->stream));
+  }
   if (workspace.is_none()) return Ok();
   Tensor tensor;
   RETURN_IF_ERROR(ToTensor(workspace, {operation, "workspace", -1, nullptr}, &tensor));

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/status.h"
+#include "core/tensor.h"
 
 namespace collops::bindings {
 
@@ -16,8 +17,9 @@ struct Scratch {
 };
 
 // `workspace`: a tensor whose memory may be written, or None. `stream`: a device stream's number,
-// an object that has one (torch.npu.Stream, torch.cuda.Stream), or None.
-Status ToScratch(pybind11::handle workspace, pybind11::handle stream, const char* operation,
-                 Scratch* scratch);
+// an object that has one (torch.npu.Stream, torch.cuda.Stream), or None: then torch's current
+// stream of the first tensor that lies on an NPU.
+Status ToScratch(pybind11::handle workspace, pybind11::handle stream, const VariantPack& pack,
+                 const char* operation, Scratch* scratch);
 
 }  // namespace collops::bindings

@@ -104,7 +104,8 @@ def install_launcher(venv: Venv, packages: list[str]) -> str:
     if done.returncode != 0:
         errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
         return f"not installed: {errors[-1] if errors else 'pip failed'}"
-    return f"installed {', '.join(f'{name} {version(venv, name)}' for name in packages)}"
+    names = [package.partition("==")[0] for package in packages]
+    return f"installed {', '.join(f'{name} {version(venv, name)}' for name in names)}"
 
 
 def install_torch(venv: Venv) -> str:

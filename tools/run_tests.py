@@ -94,12 +94,12 @@ def run_cpp() -> Outcome:
     return outcome
 
 
-def run_python(arguments: list[str]) -> Outcome:
-    """Runs pytest in the environment that this script runs in."""
+def run_python(arguments: list[str], python: str | Path = sys.executable) -> Outcome:
+    """Runs pytest in the environment of an interpreter."""
     outcome = Outcome("Python")
     start = time.monotonic()
     report = REPORTS / "pytest.xml"
-    status = run(sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments)
+    status = run(str(python), "-m", "pytest", f"--junitxml={report}", *arguments)
     read_report(report, outcome)
     if status not in (0, 1):
         outcome.problem = f"pytest ended with status {status}"

@@ -14,8 +14,25 @@ const char* Name(CallKind kind) {
       return "AllGatherV without sizes";
     case CallKind::kSplit:
       return "Split";
+    case CallKind::kAllGather:
+      return "AllGather";
+    case CallKind::kReduceScatter:
+      return "ReduceScatter";
+    case CallKind::kAllReduce:
+      return "AllReduce";
+    case CallKind::kBroadcast:
+      return "Broadcast";
+    case CallKind::kRootInfo:
+      return "first contact";
+    case CallKind::kLinearParallel:
+      return "LinearParallel";
   }
   return "unknown call";
+}
+
+bool Reduces(CallKind kind) {
+  return kind == CallKind::kReduceScatterV || kind == CallKind::kReduceScatter ||
+         kind == CallKind::kAllReduce;
 }
 
 }  // namespace collops

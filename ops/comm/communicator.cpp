@@ -76,14 +76,48 @@ Status Communicator::ReduceScatterV(const ReduceScatterVCall& call) {
   if (!traced_) return DoReduceScatterV(call);
   const std::string sizes =
       Sizes(Sum(call.send_counts, size()), call.dtype, call.send_counts[rank()]);
-  return Traced(spec_, sequence, Name(CallKind::kReduceScatterV), sizes,
-                [&] { return DoReduceScatterV(call); });
+  return Traced(spec_, sequence, Name(call.kind), sizes, [&] { return DoReduceScatterV(call); });
+}
+
+Status Communicator::AllReduce(const AllReduceCall& call) {
+  const uint64_t sequence = CountCall();
+  if (!traced_) return DoAllReduce(call);
+  return Traced(spec_, sequence, Name(CallKind::kAllReduce),
+                Sizes(call.count, call.dtype, call.count), [&] { return DoAllReduce(call); });
+}
+
+Status Communicator::Broadcast(const BroadcastCall& call) {
+  const uint64_t sequence = CountCall();
+  if (!traced_) return DoBroadcast(call);
+  const int64_t sent = rank() == call.root ? call.count : 0;
+  return Traced(spec_, sequence, Name(CallKind::kBroadcast), Sizes(sent, call.dtype, call.count),
+                [&] { return DoBroadcast(call); });
 }
 
 Status Communicator::Barrier() {
   const uint64_t sequence = CountCall();
   if (!traced_) return DoBarrier();
   return Traced(spec_, sequence, Name(CallKind::kBarrier), "", [&] { return DoBarrier(); });
+}
+
+Status Communicator::RunFused(const FusedCallSpec& spec, const FusedBody& body) {
+  const uint64_t sequence = CountCall();
+  if (!traced_) return DoRunFused(spec, body);
+  const std::string sizes = Sizes(spec.x_count, spec.dtype, spec.output_count);
+  return Traced(spec_, sequence, Name(spec.kind), sizes, [&] { return DoRunFused(spec, body); });
+}
+
+Status Communicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& /*body*/) {
+  return Error(ERROR_UNSUPPORTED, Name(spec.kind), ": backend ", spec_.backend,
+               " has no windows for a fused call");
+}
+
+Status Communicator::Compare(const AllGatherVCall& call) {
+  return Error(ERROR_UNSUPPORTED, Name(call.kind), ": ", spec_.backend, " compares no calls");
+}
+
+Status Communicator::Compare(const ReduceScatterVCall& call) {
+  return Error(ERROR_UNSUPPORTED, Name(call.kind), ": ", spec_.backend, " compares no calls");
 }
 
 Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* part) {

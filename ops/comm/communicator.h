@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/call.h"
+#include "comm/fused_call.h"
 #include "comm/window.h"
 #include "core/status.h"
 #include "core/trace.h"
@@ -47,6 +48,9 @@ class Communicator {
   double timeout_s() const { return spec_.timeout_s; }
   void set_timeout_s(double timeout_s) { spec_.timeout_s = timeout_s; }
 
+  // Where the tensors of its calls lie; an index of -1 stands for any device of that kind.
+  virtual Device device() const { return Device(); }
+
   // Completes first contact: waits until every rank is there.
   virtual Status Connect() = 0;
 
@@ -55,7 +59,14 @@ class Communicator {
 
   Status AllGatherV(const AllGatherVCall& call);
   Status ReduceScatterV(const ReduceScatterVCall& call);
+  Status AllReduce(const AllReduceCall& call);
+  Status Broadcast(const BroadcastCall& call);
   Status Barrier();
+
+  // Runs `body` as this rank's part of a fused call: it reads its peers' memory as it comes. For
+  // backends with windows.
+  Status RunFused(const FusedCallSpec& spec, const FusedBody& body);
+  virtual bool HasWindows() const { return false; }
 
   // Makes a communicator of the ranks with the same color, numbered by key and then by rank here.
   // Every rank calls it; one with a negative color takes part and gets null.
@@ -63,6 +74,12 @@ class Communicator {
 
   // Takes part in the next call with a refusal: the others get `reason`'s message at once.
   virtual Status Refuse(CallKind kind, const Status& reason) = 0;
+
+  // For a backend that uses this communicator beside its own engine: compares a call with the other
+  // ranks' and moves nothing; and says, without waiting, whether a rank has left or ended.
+  virtual Status Compare(const AllGatherVCall& call);
+  virtual Status Compare(const ReduceScatterVCall& call);
+  virtual Status FindLoss() { return Ok(); }
 
   // Memory that peers read in place. Local; an error where the backend has no windows.
   virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
@@ -80,6 +97,13 @@ class Communicator {
   virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
   virtual Status DoBarrier() = 0;
+  virtual Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body);
+
+  // Made from the two above; a backend that has them itself overrides them. AllReduce is a
+  // ReduceScatterV of an even split of the elements into `output`, and their AllGatherV; Broadcast
+  // an AllGatherV in which only the root has elements. Neither takes scratch memory.
+  virtual Status DoAllReduce(const AllReduceCall& call);
+  virtual Status DoBroadcast(const BroadcastCall& call);
 
  private:
   CommunicatorSpec spec_;

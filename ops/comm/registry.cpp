@@ -119,6 +119,7 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
       return status;
     }
   }
+  made_[slot.get()] = slot;
   *communicator = slot;
   return Ok();
 }
@@ -139,11 +140,39 @@ Status Registry::FromHandle(const void* handle, std::shared_ptr<Communicator>* c
                "leave it null");
 }
 
+// Also of one that has failed and was let go of here: its address is no engine's handle.
+bool Registry::IsOurs(const void* handle) {
+  for (auto it = made_.begin(); it != made_.end();) {
+    it = it->second.expired() ? made_.erase(it) : std::next(it);
+  }
+  return made_.count(handle) > 0;
+}
+
+Status Registry::Adopt(void* handle, const std::string& backend,
+                       std::shared_ptr<Communicator>* communicator) {
+  const Status known = FromHandle(handle, communicator);
+  const Backend* const row = FindBackend(backend);
+  if (known.ok() || row == nullptr || row->adopt == nullptr) return known;
+  RETURN_IF_ERROR(row->available());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (IsOurs(handle)) return known;
+  std::weak_ptr<Communicator>& adopted = adopted_[handle];
+  std::shared_ptr<Communicator> live = adopted.lock();
+  if (live == nullptr || live->failed()) RETURN_IF_ERROR(row->adopt(handle, &live));
+  adopted = live;
+  *communicator = std::move(live);
+  return Ok();
+}
+
 void Registry::CloseAll(const std::string& reason) {
   Communicators closing;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     closing.swap(communicators_);
+    for (const auto& [handle, adopted] : adopted_) {
+      const std::shared_ptr<Communicator> live = adopted.lock();
+      if (live != nullptr) closing[Key(live->spec())] = live;
+    }
   }
   // By domain, the same order in every rank.
   for (const auto& [key, communicator] : closing) {

@@ -23,6 +23,11 @@ class Registry {
   // The live communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);
 
+  // The same; and a handle that is none of ours is taken for one of the backend's engine, where it
+  // has such, and gets a communicator that lives as long as somebody uses it.
+  Status Adopt(void* handle, const std::string& backend,
+               std::shared_ptr<Communicator>* communicator);
+
   // Closes every communicator: the others learn `reason`. Called when the process ends.
   void CloseAll(const std::string& reason);
 
@@ -30,8 +35,12 @@ class Registry {
   Registry() = default;
   ~Registry();
 
+  bool IsOurs(const void* handle);
+
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> communicators_;
+  std::map<const void*, std::weak_ptr<Communicator>> made_;     // by their own address
+  std::map<const void*, std::weak_ptr<Communicator>> adopted_;  // by the caller's handle
 };
 
 }  // namespace collops

@@ -26,7 +26,15 @@ Status ReadSwitch(const char* name, bool* value) {
   const std::string text = GetVariable(name);
   CHECK_ARG(text.empty() || text == "0" || text == "1", ERROR_INVALID_PARAM, name,
             " must be 0 or 1, got \"", text, "\"");
-  *value = text == "1";
+  if (!text.empty()) *value = text == "1";
+  return Ok();
+}
+
+Status ReadTrace(int* level) {
+  const std::string text = GetVariable("COLLOPS_TRACE");
+  CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM,
+            "COLLOPS_TRACE must be 0, 1 or 2, got \"", text, "\"");
+  if (!text.empty()) *level = text[0] - '0';
   return Ok();
 }
 
@@ -48,7 +56,9 @@ Status Env::Read(Env* env) {
                              kLeastTimeoutS, &read.timeout_s));
   RETURN_IF_ERROR(
       ReadNumber("COLLOPS_NUM_THREADS", "a whole number of 1 or more", 1, &read.num_threads));
-  RETURN_IF_ERROR(ReadSwitch("COLLOPS_TRACE", &read.trace));
+  RETURN_IF_ERROR(ReadSwitch("COLLOPS_CHECK", &read.check));
+  RETURN_IF_ERROR(ReadSwitch("COLLOPS_FUSED", &read.fused));
+  RETURN_IF_ERROR(ReadTrace(&read.trace));
   *env = read;
   return Ok();
 }
@@ -71,6 +81,12 @@ const std::vector<EnvVariable>& EnvVariables() {
       {"COLLOPS_BACKEND", "not set",
        "Replaces a struct's backend once the struct was validated: one name (`shm`), or a map "
        "(`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU with no edit."},
+      {"COLLOPS_CHECK", "0",
+       "1: on backends whose engine compares nothing (hccl), every call is compared between the "
+       "ranks first, over the host connection, and so waits for all of them. Equal on every rank."},
+      {"COLLOPS_FUSED", "1",
+       "0: LinearParallel runs as a pipeline of collectives and products, as it does on backends "
+       "without windows. The result is the same, bit for bit."},
       {"COLLOPS_ISA", "the best here",
        "Forces the instruction set of the kernels: `avx512`, `avx2` or `portable`. Results do not "
        "depend on it."},
@@ -87,7 +103,8 @@ const std::vector<EnvVariable>& EnvVariables() {
        "Seconds that a call waits for other ranks before ERROR_TIMEOUT names who is missing."},
       {"COLLOPS_TRACE", "0",
        "1: every call writes one line to standard error: rank, domain, backend, operator, "
-       "elements, time."},
+       "elements, time. 2: LinearParallel also writes a line for every strip of columns it has "
+       "multiplied, with the rows' rank and the time since the call began."},
   };
   return *variables;
 }

@@ -12,9 +12,11 @@ struct Env {
   std::string backend;       // COLLOPS_BACKEND
   std::string job_id;        // COLLOPS_JOB_ID
   std::string isa;           // COLLOPS_ISA
+  bool check = false;        // COLLOPS_CHECK
   double timeout_s = 300.0;  // COLLOPS_TIMEOUT_S
   int num_threads = 0;       // COLLOPS_NUM_THREADS; 0: the cores of this process shared out
-  bool trace = false;        // COLLOPS_TRACE
+  int trace = 0;             // COLLOPS_TRACE
+  bool fused = true;         // COLLOPS_FUSED
 
   // Refuses what cannot be meant; `env` is then unchanged.
   static Status Read(Env* env);

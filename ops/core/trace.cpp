@@ -6,10 +6,22 @@
 
 namespace collops {
 
+namespace {
+
 // A wrong value is reported where the environment is read to create something.
-bool TraceEnabled() {
+int TraceLevel() {
   Env env;
-  return Env::Read(&env).ok() && env.trace;
+  return Env::Read(&env).ok() ? env.trace : 0;
+}
+
+}  // namespace
+
+bool TraceEnabled() {
+  return TraceLevel() >= 1;
+}
+
+bool TraceStrips() {
+  return TraceLevel() >= 2;
 }
 
 void Trace(const std::string& line) {

@@ -44,22 +44,22 @@ Status CheckOwnCount(const std::vector<int64_t>& send_count,
 AllGatherV::AllGatherV(std::shared_ptr<Communicator> communicator, int root)
     : CollectiveOperation(GetSignature(), std::move(communicator)), root_(root) {}
 
-TensorDesc AllGatherV::DescribeOutput(const std::vector<TensorDesc>& inputs) const {
-  TensorDesc output = inputs[kX];
-  output.shape.dims[0] = inputs[kY].shape[0];
-  return output;
+Status AllGatherV::DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                                   std::vector<TensorDesc>* outputs) const {
+  outputs->assign(1, inputs[kX]);
+  outputs->front().shape.dims[0] = inputs[kY].shape[0];
+  return Ok();
 }
 
-Status AllGatherV::CheckCounts(const std::vector<TensorDesc>& inputs, const TensorDesc& output,
-                               const Counts& counts) const {
-  const std::vector<int64_t>& send_count = counts[kSendCount];
-  const std::vector<int64_t>& recv_counts = counts[kRecvCounts];
-  const Blocks blocks = {recv_counts, counts[kRdispls]};
-  const int64_t x_count = Numel(inputs[kX].shape);
+Status AllGatherV::CheckCounts(const Plan& plan) const {
+  const std::vector<int64_t>& send_count = plan.counts[kSendCount];
+  const std::vector<int64_t>& recv_counts = plan.counts[kRecvCounts];
+  const Blocks blocks = {recv_counts, plan.counts[kRdispls]};
+  const int64_t x_count = Numel(plan.inputs[kX].shape);
   CHECK_ARG(send_count.empty() || send_count[0] <= x_count, ERROR_INVALID_TENSOR_DIM,
             "AllGatherV: sendCount ", send_count[0], " exceeds x's ", x_count, " elements");
-  RETURN_IF_ERROR(CheckEnds(kWords, blocks, Numel(output.shape)));
-  RETURN_IF_ERROR(CheckNotNegative(GetSignature(), counts));
+  RETURN_IF_ERROR(CheckEnds(kWords, blocks, Numel(plan.outputs[0].shape)));
+  RETURN_IF_ERROR(CheckNotNegative(GetSignature(), plan.counts));
   const auto is_zero = [](int64_t count) { return count == 0; };
   CHECK_ARG(recv_counts.empty() || !std::all_of(recv_counts.begin(), recv_counts.end(), is_zero),
             ERROR_INVALID_PARAM,
@@ -72,15 +72,16 @@ Status AllGatherV::CheckSupport(DType dtype) const {
   return communicator().Supports(CallKind::kAllGatherV, dtype, ReduceOp::kSum);
 }
 
-void AllGatherV::Complete(Plan* plan) const {
+Status AllGatherV::Complete(Plan* plan) const {
   plan->gaps =
-      FindGaps({plan->counts[kRecvCounts], plan->counts[kRdispls]}, Numel(plan->output.shape));
+      FindGaps({plan->counts[kRecvCounts], plan->counts[kRdispls]}, Numel(plan->outputs[0].shape));
+  return Ok();
 }
 
 Status AllGatherV::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                        void* stream) {
   AllGatherVCall call;
-  call.dtype = plan.output.dtype;
+  call.dtype = plan.inputs[kX].dtype;
   call.root = root_;
   call.x = pack.inputs[kX].data;
   call.output = pack.outputs[0].data;

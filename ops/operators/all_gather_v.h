@@ -14,11 +14,11 @@ class AllGatherV : public CollectiveOperation {
   AllGatherV(std::shared_ptr<Communicator> communicator, int root);
 
  protected:
-  TensorDesc DescribeOutput(const std::vector<TensorDesc>& inputs) const override;
-  Status CheckCounts(const std::vector<TensorDesc>& inputs, const TensorDesc& output,
-                     const Counts& counts) const override;
+  Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override;
+  Status CheckCounts(const Plan& plan) const override;
   Status CheckSupport(DType dtype) const override;
-  void Complete(Plan* plan) const override;
+  Status Complete(Plan* plan) const override;
   Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
 
  private:

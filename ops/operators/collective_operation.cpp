@@ -11,12 +11,22 @@
 namespace collops {
 namespace {
 
-bool SameDescs(const Plan& plan, const VariantPack& pack) {
-  if (pack.inputs.size() != plan.inputs.size() || pack.outputs.size() != 1) return false;
-  for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    if (pack.inputs[i].desc != plan.inputs[i]) return false;
+bool SameDescs(const std::vector<TensorDesc>& descs, const std::vector<TensorView>& tensors) {
+  if (tensors.size() != descs.size()) return false;
+  for (size_t i = 0; i < descs.size(); ++i) {
+    if (tensors[i].desc != descs[i]) return false;
   }
-  return pack.outputs[0].desc == plan.output;
+  return true;
+}
+
+bool SameDescs(const Plan& plan, const VariantPack& pack) {
+  return SameDescs(plan.inputs, pack.inputs) && SameDescs(plan.outputs, pack.outputs);
+}
+
+std::vector<int64_t> Bytes(const std::vector<TensorDesc>& descs) {
+  std::vector<int64_t> bytes;
+  for (const TensorDesc& desc : descs) bytes.push_back(NumBytes(desc));
+  return bytes;
 }
 
 // Their address may be unaligned, and only their bits matter.
@@ -40,18 +50,25 @@ bool AllReadable(const Signature& signature, const std::vector<TensorView>& inpu
 
 }  // namespace
 
-CollectiveOperation::CollectiveOperation(const Signature& signature,
+CollectiveOperation::CollectiveOperation(Signature signature,
                                          std::shared_ptr<Communicator> communicator)
-    : signature_(signature),
-      communicator_(std::move(communicator)),
-      device_(DeviceOfBackend(communicator_->spec().backend)) {}
+    : signature_(std::move(signature)), communicator_(std::move(communicator)) {}
+
+Status CollectiveOperation::CheckCounts(const Plan& /*plan*/) const {
+  return Ok();
+}
+
+Status CollectiveOperation::Complete(Plan* /*plan*/) const {
+  return Ok();
+}
 
 Status CollectiveOperation::InferShape(const std::vector<TensorDesc>& inputs,
                                        std::vector<TensorDesc>* outputs) const {
   RETURN_IF_ERROR(CheckInputs(signature_, communicator_->size(), inputs));
-  const TensorDesc output = DescribeOutput(inputs);
-  RETURN_IF_ERROR(CheckOutputSize(signature_, output));
-  outputs->assign(1, output);
+  std::vector<TensorDesc> described;
+  RETURN_IF_ERROR(DescribeOutputs(inputs, &described));
+  RETURN_IF_ERROR(CheckOutputSizes(signature_, described));
+  *outputs = std::move(described);
   return Ok();
 }
 
@@ -59,7 +76,7 @@ Status CollectiveOperation::GetWorkspaceSize(const VariantPack& pack, uint64_t* 
   Plan plan;
   RETURN_IF_ERROR(Check(pack, &plan));
   if (FindPlan(pack) == nullptr) {
-    Complete(&plan);
+    RETURN_IF_ERROR(Complete(&plan));
     Keep(std::move(plan));
   }
   *bytes = plans_.front()->workspace_bytes;
@@ -69,17 +86,14 @@ Status CollectiveOperation::GetWorkspaceSize(const VariantPack& pack, uint64_t* 
 // Every check of the first phase, in the order of the contract's table; gathers the plan's data.
 Status CollectiveOperation::Check(const VariantPack& pack, Plan* plan) const {
   for (const TensorView& input : pack.inputs) plan->inputs.push_back(input.desc);
-  std::vector<TensorDesc> outputs;
-  RETURN_IF_ERROR(InferShape(plan->inputs, &outputs));
-  plan->output = outputs[0];
-  RETURN_IF_ERROR(CheckOutput(signature_, plan->output, pack.outputs));
+  RETURN_IF_ERROR(InferShape(plan->inputs, &plan->outputs));
+  RETURN_IF_ERROR(CheckOutputs(signature_, plan->outputs, pack.outputs));
   plan->counts = ReadCounts(signature_, pack.inputs);
-  RETURN_IF_ERROR(CheckCounts(plan->inputs, plan->output, plan->counts));
+  RETURN_IF_ERROR(CheckCounts(*plan));
   RETURN_IF_ERROR(CheckHostData(signature_, pack.inputs));
-  for (const TensorDesc& input : plan->inputs) plan->bytes.inputs.push_back(NumBytes(input));
-  plan->bytes.output = NumBytes(plan->output);
-  RETURN_IF_ERROR(CheckMemory(signature_, pack, plan->bytes, device_));
-  return CheckSupport(plan->output.dtype);
+  plan->bytes = {Bytes(plan->inputs), Bytes(plan->outputs)};
+  RETURN_IF_ERROR(CheckMemory(signature_, pack, plan->bytes, communicator_->device()));
+  return CheckSupport(plan->inputs[0].dtype);
 }
 
 void CollectiveOperation::Keep(Plan plan) {
@@ -104,7 +118,7 @@ Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
             plans_.size(), " kept plans has the shapes and dtypes of these tensors:",
             " call get_workspace_size with them first (the last ", kMaxPlans, " plans are kept)");
   if (!AllReadable(signature_, pack.inputs)) {
-    RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, device_));
+    RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, communicator_->device()));
     RETURN_IF_ERROR(CheckAddresses(signature_, pack, (*plan)->bytes));
   }
   const Counts counts = ReadCounts(signature_, pack.inputs);
@@ -124,7 +138,7 @@ Status CollectiveOperation::CheckExecute(const VariantPack& pack, const void* wo
                                          uint64_t workspace_bytes, const Plan** plan) {
   *plan = FindPlan(pack);
   if (*plan == nullptr) return ExplainNoPlan(pack);
-  RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, device_));
+  RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, communicator_->device()));
   RETURN_IF_ERROR(CheckAddresses(signature_, pack, (*plan)->bytes));
   const uint64_t needed = (*plan)->workspace_bytes;
   CHECK_ARG(workspace_bytes >= needed, ERROR_INVALID_WORKSPACE_SIZE, signature_.name,

@@ -9,29 +9,35 @@
 
 namespace collops {
 
+// What one operator alone keeps in a plan.
+struct PlanDetails {
+  virtual ~PlanDetails() = default;
+};
+
 // One planned call: what it was planned for, and what a run needs that the tensors do not say.
 struct Plan {
   std::vector<TensorDesc> inputs;
-  TensorDesc output;
+  std::vector<TensorDesc> outputs;
   TensorBytes bytes;
   Counts counts;            // our copy: a run reads no count of the caller's
   std::vector<Range> gaps;  // elements of the output that no rank fills, where peers do not see it
+  std::unique_ptr<PlanDetails> details;
   uint64_t workspace_bytes = 0;
 };
 
-// The two phases that collectives with counts share: GetWorkspaceSize checks and plans, Execute
-// finds the plan, checks what may differ between calls, and runs. An operator adds its signature
-// and the four functions at the end. Keeps the last kMaxPlans plans, most recently used first, and
+// The two phases that collectives share: GetWorkspaceSize checks and plans, Execute finds the plan,
+// checks what may differ between calls, and runs. An operator adds its signature and the functions
+// below `protected`. Keeps the last kMaxPlans plans, most recently used first, and
 // the communicator alive. Not thread-safe; waits only in Execute and Refuse.
 class CollectiveOperation : public Operation {
  public:
   static constexpr size_t kMaxPlans = 8;
 
-  CollectiveOperation(const Signature& signature, std::shared_ptr<Communicator> communicator);
+  CollectiveOperation(Signature signature, std::shared_ptr<Communicator> communicator);
 
   const char* Name() const override { return signature_.name; }
   int NumInputs() const override { return static_cast<int>(signature_.inputs.size()); }
-  int NumOutputs() const override { return 1; }
+  int NumOutputs() const override { return static_cast<int>(signature_.outputs.size()); }
 
   Status InferShape(const std::vector<TensorDesc>& inputs,
                     std::vector<TensorDesc>* outputs) const override;
@@ -43,18 +49,18 @@ class CollectiveOperation : public Operation {
  protected:
   Communicator& communicator() const { return *communicator_; }
 
-  // The output of inputs that have passed CheckInputs.
-  virtual TensorDesc DescribeOutput(const std::vector<TensorDesc>& inputs) const = 0;
+  // The outputs of inputs that have passed CheckInputs, or what else is wrong with their shapes.
+  virtual Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                                 std::vector<TensorDesc>* outputs) const = 0;
 
-  // The values of the counts against the shapes; a list that could not be read is empty.
-  virtual Status CheckCounts(const std::vector<TensorDesc>& inputs, const TensorDesc& output,
-                             const Counts& counts) const = 0;
+  // The plan's counts against its shapes; a list that could not be read is empty.
+  virtual Status CheckCounts(const Plan& plan) const;
 
   // Whether the communicator can run the call.
   virtual Status CheckSupport(DType dtype) const = 0;
 
   // Adds what the operator computes once per shape.
-  virtual void Complete(Plan* plan) const { static_cast<void>(plan); }
+  virtual Status Complete(Plan* plan) const;
 
   // The one call of the communicator.
   virtual Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) = 0;
@@ -67,9 +73,8 @@ class CollectiveOperation : public Operation {
   Status ExplainNoPlan(const VariantPack& pack) const;
   void Keep(Plan plan);
 
-  const Signature& signature_;
+  const Signature signature_;
   std::shared_ptr<Communicator> communicator_;
-  DeviceKind device_;  // where the communicator moves data
   std::vector<std::unique_ptr<Plan>> plans_;
 };
 

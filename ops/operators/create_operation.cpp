@@ -5,16 +5,27 @@
 #include "comm/job.h"
 #include "comm/registry.h"
 #include "core/env.h"
+#include "operators/all_gather.h"
 #include "operators/all_gather_v.h"
+#include "operators/all_reduce.h"
+#include "operators/broadcast.h"
+#include "operators/linear_parallel.h"
 #include "operators/param_check.h"
+#include "operators/reduce_scatter.h"
 #include "operators/reduce_scatter_v.h"
 
 namespace collops {
 namespace {
 
+// What ATB runs on kernels of its own runs here on what "hccl" runs on.
+bool IsLcal(const std::string& name) {
+  return name == "lccl" || name == "lcoc" || name == "mc2";
+}
+
 Status ChooseBackend(const char* op, const Env& env, const std::string& name,
                      std::string* backend) {
   *backend = env.ReplaceBackend(name);
+  if (IsLcal(*backend)) *backend = env.ReplaceBackend("hccl");
   CHECK_ARG(IsEngine(*backend), ERROR_INVALID_PARAM, op, ": COLLOPS_BACKEND=", env.backend,
             " replaces \"", name, "\" by the unknown backend \"", *backend,
             "\"; use hccl, nccl, cuda, shm or ucx");
@@ -38,7 +49,7 @@ template <typename Param>
 Status UseHandle(const char* op, const Param& param, const std::string& backend,
                  std::shared_ptr<Communicator>* communicator) {
   std::shared_ptr<Communicator> found;
-  RETURN_IF_ERROR(Registry::Instance().FromHandle(param.hcclComm, &found));
+  RETURN_IF_ERROR(Registry::Instance().Adopt(param.hcclComm, backend, &found));
   CHECK_ARG(found->spec().backend == backend, ERROR_INVALID_PARAM, op,
             ": hcclComm is a communicator of backend \"", found->spec().backend, "\", but \"",
             backend, "\" runs this struct: set backend or COLLOPS_BACKEND to it");
@@ -77,6 +88,12 @@ Status CheckResult(const char* op, const std::unique_ptr<Operation>* operation) 
   return Ok();
 }
 
+Status ParseReduceType(const char* op, const std::string& name, ReduceOp* reduce_op) {
+  CHECK_ARG(ParseReduceOp(name.c_str(), reduce_op), ERROR_INVALID_PARAM, op,
+            ": unknown reduction \"", name, "\"");
+  return Ok();
+}
+
 }  // namespace
 
 Status CreateOperation(const AllGatherVParam& param, std::unique_ptr<Operation>* operation) {
@@ -92,9 +109,65 @@ Status CreateOperation(const ReduceScatterVParam& param, std::unique_ptr<Operati
   std::shared_ptr<Communicator> communicator;
   RETURN_IF_ERROR(FindCommunicator("ReduceScatterV", param, &communicator));
   ReduceOp op = ReduceOp::kSum;
-  CHECK_ARG(ParseReduceOp(param.reduceType.c_str(), &op), ERROR_INVALID_PARAM,
-            "ReduceScatterV: unknown reduceType \"", param.reduceType, "\"");
+  RETURN_IF_ERROR(ParseReduceType("ReduceScatterV", param.reduceType, &op));
   *operation = std::make_unique<ReduceScatterV>(std::move(communicator), param.rankRoot, op);
+  return Ok();
+}
+
+Status CreateOperation(const AllGatherParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("AllGather", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("AllGather", param, &communicator));
+  *operation = std::make_unique<AllGather>(std::move(communicator), param.rankRoot);
+  return Ok();
+}
+
+Status CreateOperation(const ReduceScatterParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("ReduceScatter", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("ReduceScatter", param, &communicator));
+  ReduceOp op = ReduceOp::kSum;
+  RETURN_IF_ERROR(ParseReduceType("ReduceScatter", param.reduceType, &op));
+  *operation =
+      std::make_unique<ReduceScatter>(std::move(communicator), param.rankRoot, op, param.backend);
+  return Ok();
+}
+
+Status CreateOperation(const AllReduceParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("AllReduce", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("AllReduce", param, &communicator));
+  ReduceOp op = ReduceOp::kSum;
+  RETURN_IF_ERROR(ParseReduceType("AllReduce", param.allReduceType, &op));
+  *operation =
+      std::make_unique<AllReduce>(std::move(communicator), param.rankRoot, op, param.backend);
+  return Ok();
+}
+
+Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("Broadcast", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("Broadcast", param, &communicator));
+  *operation = std::make_unique<Broadcast>(std::move(communicator), param.rankRoot);
+  return Ok();
+}
+
+Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("LinearParallel", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("LinearParallel", param, &communicator));
+  *operation = std::make_unique<LinearParallel>(std::move(communicator), param);
+  return Ok();
+}
+
+Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
+  const auto* before = dynamic_cast<const LinearParallel*>(operation->get());
+  CHECK_ARG(before != nullptr, ERROR_INVALID_PARAM,
+            "LinearParallel: cannot update an operation that is a ", (*operation)->Name());
+  std::unique_ptr<Operation> updated;
+  RETURN_IF_ERROR(CreateOperation(param, &updated));
+  dynamic_cast<LinearParallel&>(*updated).TakeOver(*before);
+  *operation = std::move(updated);
   return Ok();
 }
 

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "core/operation.h"
+#include "operators/even_params.h"
+#include "operators/linear_parallel_param.h"
 #include "operators/params.h"
 
 namespace collops {
@@ -12,6 +14,11 @@ namespace collops {
 // Checks the struct, picks the backend and begins first contact; waits for no one.
 Status CreateOperation(const AllGatherVParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const ReduceScatterVParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const AllGatherParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const ReduceScatterParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const AllReduceParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 
 // ATB's UpdateOperationParam: gives an operation another struct of its own kind. An equal domain is
 // the same communicator, so no first contact follows; the plans are gone. On an error the operation
@@ -25,5 +32,8 @@ Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation
   *operation = std::move(updated);
   return Ok();
 }
+
+// Of LinearParallel: other rows cost no packing of the weight and no new communicators.
+Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 
 }  // namespace collops

@@ -57,6 +57,7 @@ Status CheckDType(const Signature& op, const InputRule& rule, const TensorDesc& 
   const char* got = Name(desc.dtype);
   switch (rule.role) {
     case Role::kData:
+    case Role::kInPlace:
       return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name, " is ", got,
                    "; pass one of ", ToString(rule.dtypes));
     case Role::kCounts:
@@ -76,12 +77,22 @@ Status CheckFormat(const Signature& op, const char* name, const TensorDesc& desc
   return Ok();
 }
 
-Status CheckNumDims(const Signature& op, const InputRule& rule, const TensorDesc& desc) {
-  CHECK_ARG(rule.num_dims == kAnyNumDims || desc.shape.num_dims == rule.num_dims,
-            ERROR_INVALID_TENSOR_DIM_NUM, op.name, ": ", rule.name, " must have ", rule.num_dims,
-            rule.num_dims == 1 ? " dim" : " dims", ", got ", desc.shape.num_dims, " in shape ",
-            ToString(desc.shape));
+Status CheckOneDType(const Signature& op, const std::vector<TensorDesc>& inputs) {
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    CHECK_ARG(!op.one_dtype || inputs[i].dtype == inputs[0].dtype, ERROR_INVALID_TENSOR_INI_MATCH,
+              op.name, ": ", op.inputs[i].name, " is ", Name(inputs[i].dtype), " but ",
+              op.inputs[0].name, " is ", Name(inputs[0].dtype), ": convert one of them");
+  }
   return Ok();
+}
+
+Status CheckNumDims(const Signature& op, const InputRule& rule, const TensorDesc& desc) {
+  const int got = desc.shape.num_dims;
+  const int most = std::max(rule.num_dims, rule.most_dims);
+  if (rule.num_dims == kAnyNumDims || (got >= rule.num_dims && got <= most)) return Ok();
+  const std::string range = most > rule.num_dims ? Concat(" or ", most) : "";
+  return Error(op.num_dims_code, op.name, ": ", rule.name, " must have ", rule.num_dims, range,
+               most == 1 ? " dim" : " dims", ", got ", got, " in shape ", ToString(desc.shape));
 }
 
 Status CheckExtent(const Signature& op, const InputRule& rule, int rank_size,
@@ -99,13 +110,14 @@ Status CheckExtent(const Signature& op, const InputRule& rule, int rank_size,
 Status CheckInputs(const Signature& op, int rank_size, const std::vector<TensorDesc>& inputs) {
   const size_t n = op.inputs.size();
   CHECK_ARG(inputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
-            " inputs, got ", inputs.size());
+            n == 1 ? " input" : " inputs", ", got ", inputs.size());
   for (size_t i = 0; i < n; ++i) RETURN_IF_ERROR(CheckNumDimsLimit(op, op.inputs[i], inputs[i]));
   for (size_t i = 0; i < n; ++i) RETURN_IF_ERROR(CheckSize(op, op.inputs[i].name, inputs[i]));
   for (size_t i = 0; i < n; ++i) {
     RETURN_IF_ERROR(CheckDType(op, op.inputs[i], inputs[i]));
     RETURN_IF_ERROR(CheckFormat(op, op.inputs[i].name, inputs[i]));
   }
+  RETURN_IF_ERROR(CheckOneDType(op, inputs));
   for (size_t i = 0; i < n; ++i) RETURN_IF_ERROR(CheckNumDims(op, op.inputs[i], inputs[i]));
   for (size_t i = 0; i < n; ++i) {
     RETURN_IF_ERROR(CheckExtent(op, op.inputs[i], rank_size, inputs[i]));
@@ -113,24 +125,37 @@ Status CheckInputs(const Signature& op, int rank_size, const std::vector<TensorD
   return Ok();
 }
 
-Status CheckOutputSize(const Signature& op, const TensorDesc& output) {
-  return CheckSize(op, "the output", output);
+Status CheckOutputSizes(const Signature& op, const std::vector<TensorDesc>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    RETURN_IF_ERROR(CheckSize(op, op.outputs[i], outputs[i]));
+  }
+  return Ok();
 }
 
-Status CheckOutput(const Signature& op, const TensorDesc& want,
-                   const std::vector<TensorView>& outputs) {
-  CHECK_ARG(outputs.size() == 1, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs 1 output, got ",
-            outputs.size());
-  const TensorDesc& got = outputs[0].desc;
-  CHECK_ARG(got.shape.num_dims == want.shape.num_dims, ERROR_INVALID_TENSOR_DIM_NUM, op.name,
-            ": the output must have ", want.shape.num_dims, " dims, as ", op.inputs[0].name,
-            ", got ", got.shape.num_dims);
-  CHECK_ARG(got.shape == want.shape, ERROR_INVALID_TENSOR_DIM, op.name,
-            ": the output must have shape ", ToString(want.shape), ", got ", ToString(got.shape));
-  CHECK_ARG(got.dtype == want.dtype, ERROR_INVALID_TENSOR_INI_MATCH, op.name,
-            ": the output must be ", Name(want.dtype), " as ", op.inputs[0].name, ", got ",
-            Name(got.dtype));
-  return CheckFormat(op, "the output", got);
+Status CheckOutputs(const Signature& op, const std::vector<TensorDesc>& want,
+                    const std::vector<TensorView>& outputs) {
+  const size_t n = want.size();
+  CHECK_ARG(outputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
+            n == 1 ? " output" : " outputs", ", got ", outputs.size());
+  for (size_t i = 0; i < n; ++i) {
+    const int num_dims = outputs[i].desc.shape.num_dims;
+    CHECK_ARG(num_dims == want[i].shape.num_dims, op.num_dims_code, op.name, ": ", op.outputs[i],
+              " must have ", want[i].shape.num_dims, " dims, as ", op.inputs[0].name, ", got ",
+              num_dims);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const Shape& shape = outputs[i].desc.shape;
+    CHECK_ARG(shape == want[i].shape, ERROR_INVALID_TENSOR_DIM, op.name, ": ", op.outputs[i],
+              " must have shape ", ToString(want[i].shape), ", got ", ToString(shape));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const TensorDesc& got = outputs[i].desc;
+    CHECK_ARG(got.dtype == want[i].dtype, ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ",
+              op.outputs[i], " must be ", Name(want[i].dtype), " as ", op.inputs[0].name, ", got ",
+              Name(got.dtype));
+    RETURN_IF_ERROR(CheckFormat(op, op.outputs[i], got));
+  }
+  return Ok();
 }
 
 }  // namespace collops

@@ -13,11 +13,11 @@ namespace collops {
 Status CheckInputs(const Signature& signature, int rank_size,
                    const std::vector<TensorDesc>& inputs);
 
-// The shape that follows from the inputs may itself be too large.
-Status CheckOutputSize(const Signature& signature, const TensorDesc& output);
+// The shapes that follow from the inputs may themselves be too large.
+Status CheckOutputSizes(const Signature& signature, const std::vector<TensorDesc>& outputs);
 
-// The call's one output is the tensor that the inputs ask for.
-Status CheckOutput(const Signature& signature, const TensorDesc& want,
-                   const std::vector<TensorView>& outputs);
+// The call's outputs are the tensors that the inputs ask for.
+Status CheckOutputs(const Signature& signature, const std::vector<TensorDesc>& want,
+                    const std::vector<TensorView>& outputs);
 
 }  // namespace collops

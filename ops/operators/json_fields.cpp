@@ -60,9 +60,9 @@ Status UnknownKey(const std::string& key, const char* struct_name,
                "; the nearest known key is \"", Nearest(start, known), "\"");
 }
 
-Status ParseObject(const std::string& text, const char* struct_name, Json* object) {
+Status ParseText(const std::string& text, const char* struct_name, Json* json) {
   try {
-    *object = Json::parse(text);
+    *json = Json::parse(text);
   } catch (const Json::parse_error& error) {
     // The parser counts bytes from 1 and says 0 for an empty text.
     const size_t position = error.byte == 0 ? 0 : error.byte - 1;
@@ -72,8 +72,12 @@ Status ParseObject(const std::string& text, const char* struct_name, Json* objec
     return Error(ERROR_INVALID_PARAM, struct_name,
                  ": the JSON text has a number that no type holds");
   }
-  CHECK_ARG(object->is_object(), ERROR_INVALID_PARAM, struct_name,
-            ": the JSON text must be an object, got ", object->type_name());
+  return Ok();
+}
+
+Status CheckObject(const Json& json, const char* name) {
+  CHECK_ARG(json.is_object(), ERROR_INVALID_PARAM, name, " must be an object, got ",
+            json.type_name());
   return Ok();
 }
 

@@ -31,21 +31,29 @@ JsonField<Struct> Field(const char* key) {
           }};
 }
 
-// The text as one JSON object; a message says where it is malformed.
-Status ParseObject(const std::string& text, const char* struct_name, Json* object);
+// The text as one JSON value; a message says where it is malformed.
+Status ParseText(const std::string& text, const char* struct_name, Json* json);
 
 // ERROR_INVALID_PARAM that names the key, the struct and the key that was probably meant.
 Status UnknownKey(const std::string& key, const char* struct_name,
                   const std::vector<std::string>& known);
 
+// ERROR_INVALID_PARAM unless the value is an object.
+Status CheckObject(const Json& json, const char* name);
+
 template <typename Struct>
-std::string WriteStruct(const Struct& from, const std::vector<JsonField<Struct>>& fields) {
+Json WriteObject(const Struct& from, const std::vector<JsonField<Struct>>& fields) {
   Json object = Json::object();
   for (const JsonField<Struct>& field : fields) {
     Json value = field.write(from);
     if (!value.is_null()) object[field.key] = std::move(value);
   }
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return object;
+}
+
+template <typename Struct>
+std::string WriteStruct(const Struct& from, const std::vector<JsonField<Struct>>& fields) {
+  return WriteObject(from, fields).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 template <typename Struct>
@@ -61,16 +69,23 @@ Status ReadField(const std::string& key, const Json& json, const char* struct_na
 
 // Keys that are not there keep the struct's defaults. `to` changes only on success.
 template <typename Struct>
-Status ReadStruct(const std::string& text, const char* struct_name,
+Status ReadObject(const Json& object, const char* struct_name,
                   const std::vector<JsonField<Struct>>& fields, Struct* to) {
-  Json object;
-  RETURN_IF_ERROR(ParseObject(text, struct_name, &object));
+  RETURN_IF_ERROR(CheckObject(object, struct_name));
   Struct read;
   for (const auto& [key, value] : object.items()) {
     RETURN_IF_ERROR(ReadField(key, value, struct_name, fields, &read));
   }
   *to = read;
   return Ok();
+}
+
+template <typename Struct>
+Status ReadStruct(const std::string& text, const char* struct_name,
+                  const std::vector<JsonField<Struct>>& fields, Struct* to) {
+  Json object;
+  RETURN_IF_ERROR(ParseText(text, struct_name, &object));
+  return ReadObject(object, struct_name, fields, to);
 }
 
 }  // namespace collops

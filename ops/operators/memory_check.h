@@ -14,10 +14,10 @@ bool IsReadable(const TensorView& counts);
 Counts ReadCounts(const Signature& signature, const std::vector<TensorView>& inputs);
 Status CheckHostData(const Signature& signature, const std::vector<TensorView>& inputs);
 
-// Where the tensors lie: devices, layouts, output apart from every input. Null addresses pass.
-// `device` is where the backend moves data.
+// Where the tensors lie: devices, layouts, outputs apart from every input and each other. Null
+// addresses pass. `device` is the communicator's.
 Status CheckMemory(const Signature& signature, const VariantPack& pack, const TensorBytes& bytes,
-                   DeviceKind device);
+                   const Device& device);
 
 // Every tensor that is not empty has an address.
 Status CheckAddresses(const Signature& signature, const VariantPack& pack,

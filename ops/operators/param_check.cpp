@@ -7,26 +7,14 @@
 #include <cstring>
 #include <iterator>
 
+#include "operators/linear_parallel_check.h"
+
 namespace collops {
 namespace {
 
 constexpr size_t kMaxCommDomain = 128;
 
-struct Engine {
-  const char* name;
-  DeviceKind device;
-};
-
-constexpr Engine kEngines[] = {
-    {"hccl", DeviceKind::kNpu}, {"nccl", DeviceKind::kCuda}, {"cuda", DeviceKind::kCuda},
-    {"shm", DeviceKind::kCpu},  {"ucx", DeviceKind::kCpu},
-};
-
-const Engine* FindEngine(const std::string& name) {
-  const auto engine = std::find_if(std::begin(kEngines), std::end(kEngines),
-                                   [&name](const Engine& e) { return name == e.name; });
-  return engine == std::end(kEngines) ? nullptr : engine;
-}
+constexpr const char* kEngines[] = {"hccl", "nccl", "cuda", "shm", "ucx"};
 
 template <typename Param>
 Status CheckReserved(const char* op, const Param& param) {
@@ -48,6 +36,23 @@ Status CheckBackend(const char* op, const std::string& backend) {
   return Ok();
 }
 
+// The even collectives exist on ATB's lccl, too; its lcoc and mc2 only multiply matrices.
+Status CheckEvenBackend(const char* op, const std::string& backend) {
+  CHECK_ARG(backend == "lccl" || IsEngine(backend), ERROR_INVALID_PARAM, op, ": unknown backend \"",
+            backend, "\" for this operator; pass \"hccl\", \"lccl\", \"nccl\", \"cuda\", ",
+            "\"shm\" or \"ucx\"");
+  return Ok();
+}
+
+// ATB's three other names all run LinearParallel.
+Status CheckLinearBackend(const char* op, const std::string& backend) {
+  const bool is_lcal = backend == "lccl" || backend == "lcoc" || backend == "mc2";
+  CHECK_ARG(
+      is_lcal || IsEngine(backend), ERROR_INVALID_PARAM, op, ": unknown backend \"", backend,
+      "\"; pass \"hccl\", \"lccl\", \"lcoc\", \"mc2\", \"nccl\", \"cuda\", \"shm\" or \"ucx\"");
+  return Ok();
+}
+
 // A communicator of the caller's knows its size, so 0 means "as it says" then.
 template <typename Param>
 Status CheckRankSize(const char* op, const Param& param) {
@@ -61,6 +66,25 @@ Status CheckReduceType(const char* op, const std::string& reduce_type) {
   CHECK_ARG(reduce_type == "sum" || reduce_type == "max" || reduce_type == "min",
             ERROR_INVALID_PARAM, op, ": reduceType must be \"sum\", \"max\" or \"min\", got \"",
             reduce_type, "\"");
+  return Ok();
+}
+
+Status CheckEvenReduceType(const char* op, const char* field, const std::string& reduce_type,
+                           const std::string& backend) {
+  const bool known =
+      reduce_type == "sum" || reduce_type == "max" || reduce_type == "min" || reduce_type == "prod";
+  CHECK_ARG(known, ERROR_INVALID_PARAM, op, ": ", field,
+            " must be \"sum\", \"max\", \"min\" or \"prod\", got \"", reduce_type, "\"");
+  CHECK_ARG(reduce_type != "prod" || backend != "lccl", ERROR_INVALID_PARAM, op, ": ", field,
+            " \"prod\" does not exist on backend \"lccl\": use \"hccl\"");
+  return Ok();
+}
+
+Status CheckNotQuantised(const AllReduceParam& param) {
+  CHECK_ARG(param.quantType == AllReduceParam::QUANT_TYPE_UNQUANT, ERROR_INVALID_PARAM,
+            "AllReduce: quantType ", static_cast<int>(param.quantType),
+            " asks for a quantised AllReduce, which is not supported: leave quantType at 0 ",
+            "(QUANT_TYPE_UNQUANT) and outDataType out");
   return Ok();
 }
 
@@ -88,15 +112,19 @@ Status CheckDistributed(const char* op, const Param& param) {
   return CheckRankRoot(op, param.rankRoot, param.rankSize);
 }
 
+// What the even collectives begin with.
+template <typename Param>
+Status CheckEven(const char* op, const Param& param) {
+  RETURN_IF_ERROR(CheckReserved(op, param));
+  RETURN_IF_ERROR(CheckEvenBackend(op, param.backend));
+  return CheckRankSize(op, param);
+}
+
 }  // namespace
 
 bool IsEngine(const std::string& backend) {
-  return FindEngine(backend) != nullptr;
-}
-
-DeviceKind DeviceOfBackend(const std::string& backend) {
-  const Engine* engine = FindEngine(backend);
-  return engine == nullptr ? DeviceKind::kCpu : engine->device;
+  return std::any_of(std::begin(kEngines), std::end(kEngines),
+                     [&backend](const char* name) { return backend == name; });
 }
 
 Status CheckRank(const char* op, int rank, int rank_size, const std::string& source) {
@@ -126,6 +154,40 @@ Status CheckParam(const ReduceScatterVParam& param) {
   RETURN_IF_ERROR(CheckRankSize(kOp, param));
   RETURN_IF_ERROR(CheckReduceType(kOp, param.reduceType));
   return CheckDistributed(kOp, param);
+}
+
+Status CheckParam(const LinearParallelParam& param) {
+  constexpr const char* kOp = "LinearParallel";
+  RETURN_IF_ERROR(CheckReserved(kOp, param));
+  RETURN_IF_ERROR(CheckLinearBackend(kOp, param.backend));
+  RETURN_IF_ERROR(CheckRankSize(kOp, param));
+  RETURN_IF_ERROR(CheckLinearKind(param));
+  return CheckDistributed(kOp, param);
+}
+
+Status CheckParam(const AllGatherParam& param) {
+  RETURN_IF_ERROR(CheckEven("AllGather", param));
+  return CheckDistributed("AllGather", param);
+}
+
+Status CheckParam(const ReduceScatterParam& param) {
+  constexpr const char* kOp = "ReduceScatter";
+  RETURN_IF_ERROR(CheckEven(kOp, param));
+  RETURN_IF_ERROR(CheckEvenReduceType(kOp, "reduceType", param.reduceType, param.backend));
+  return CheckDistributed(kOp, param);
+}
+
+Status CheckParam(const AllReduceParam& param) {
+  constexpr const char* kOp = "AllReduce";
+  RETURN_IF_ERROR(CheckEven(kOp, param));
+  RETURN_IF_ERROR(CheckEvenReduceType(kOp, "allReduceType", param.allReduceType, param.backend));
+  RETURN_IF_ERROR(CheckNotQuantised(param));
+  return CheckDistributed(kOp, param);
+}
+
+Status CheckParam(const BroadcastParam& param) {
+  RETURN_IF_ERROR(CheckEven("Broadcast", param));
+  return CheckDistributed("Broadcast", param);
 }
 
 }  // namespace collops

@@ -4,6 +4,8 @@
 
 #include "core/status.h"
 #include "core/tensor.h"
+#include "operators/even_params.h"
+#include "operators/linear_parallel_param.h"
 #include "operators/params.h"
 
 namespace collops {
@@ -12,6 +14,11 @@ namespace collops {
 // by the struct alone, in ATB's order. A rank of -1 passes: who says the rank is found later.
 Status CheckParam(const AllGatherVParam& param);
 Status CheckParam(const ReduceScatterVParam& param);
+Status CheckParam(const LinearParallelParam& param);
+Status CheckParam(const AllGatherParam& param);
+Status CheckParam(const ReduceScatterParam& param);
+Status CheckParam(const AllReduceParam& param);
+Status CheckParam(const BroadcastParam& param);
 
 // rank or rankRoot outside [0, rank_size). `source` tells where a rank comes from that the struct
 // did not say, else it is empty.
@@ -20,8 +27,5 @@ Status CheckRankRoot(const char* operation, int rank_root, int rank_size);
 
 // Whether the name is an engine that can run these operators, here or elsewhere.
 bool IsEngine(const std::string& backend);
-
-// Where an engine's tensors lie; the CPU for a name that is none.
-DeviceKind DeviceOfBackend(const std::string& backend);
 
 }  // namespace collops

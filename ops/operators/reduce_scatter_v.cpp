@@ -43,18 +43,19 @@ Status CheckOwnCount(const std::vector<int64_t>& send_counts,
 ReduceScatterV::ReduceScatterV(std::shared_ptr<Communicator> communicator, int root, ReduceOp op)
     : CollectiveOperation(GetSignature(), std::move(communicator)), root_(root), op_(op) {}
 
-TensorDesc ReduceScatterV::DescribeOutput(const std::vector<TensorDesc>& inputs) const {
-  TensorDesc output = inputs[kX];
-  output.shape.dims[0] = inputs[kY].shape[0];
-  return output;
+Status ReduceScatterV::DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                                       std::vector<TensorDesc>* outputs) const {
+  outputs->assign(1, inputs[kX]);
+  outputs->front().shape.dims[0] = inputs[kY].shape[0];
+  return Ok();
 }
 
-Status ReduceScatterV::CheckCounts(const std::vector<TensorDesc>& inputs, const TensorDesc& output,
-                                   const Counts& counts) const {
+Status ReduceScatterV::CheckCounts(const Plan& plan) const {
+  const Counts& counts = plan.counts;
   const std::vector<int64_t>& recv_count = counts[kRecvCount];
-  const int64_t output_count = Numel(output.shape);
+  const int64_t output_count = Numel(plan.outputs[0].shape);
   RETURN_IF_ERROR(
-      CheckEnds(kWords, {counts[kSendCounts], counts[kSdispls]}, Numel(inputs[kX].shape)));
+      CheckEnds(kWords, {counts[kSendCounts], counts[kSdispls]}, Numel(plan.inputs[kX].shape)));
   CHECK_ARG(recv_count.empty() || recv_count[0] <= output_count, ERROR_INVALID_TENSOR_DIM,
             "ReduceScatterV: recvCount ", recv_count[0], " exceeds the output's ", output_count,
             " elements: ask for more rows with y");
@@ -69,13 +70,13 @@ Status ReduceScatterV::CheckSupport(DType dtype) const {
 Status ReduceScatterV::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                            void* stream) {
   ReduceScatterVCall call;
-  call.dtype = plan.output.dtype;
+  call.dtype = plan.inputs[kX].dtype;
   call.op = op_;
   call.root = root_;
   call.x = pack.inputs[kX].data;
   call.x_shape = plan.inputs[kX].shape;
   call.output = pack.outputs[0].data;
-  call.output_count = Numel(plan.output.shape);
+  call.output_count = Numel(plan.outputs[0].shape);
   call.send_counts = plan.counts[kSendCounts].data();
   call.sdispls = plan.counts[kSdispls].data();
   call.stream = stream;

@@ -15,9 +15,9 @@ class ReduceScatterV : public CollectiveOperation {
   ReduceScatterV(std::shared_ptr<Communicator> communicator, int root, ReduceOp op);
 
  protected:
-  TensorDesc DescribeOutput(const std::vector<TensorDesc>& inputs) const override;
-  Status CheckCounts(const std::vector<TensorDesc>& inputs, const TensorDesc& output,
-                     const Counts& counts) const override;
+  Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override;
+  Status CheckCounts(const Plan& plan) const override;
   Status CheckSupport(DType dtype) const override;
   Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
 

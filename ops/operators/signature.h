@@ -5,6 +5,7 @@
 
 #include "comm/call.h"
 #include "core/dtype.h"
+#include "core/status.h"
 
 namespace collops {
 
@@ -16,8 +17,9 @@ constexpr DTypeSet SetOf(DTypes... dtypes) {
   return ((DTypeSet{1} << static_cast<int>(dtypes)) | ...);
 }
 
-// What an input is for: data that moves, counts on the host that are read, or only a length.
-enum class Role { kData, kCounts, kLength };
+// What an input is for: data that moves, data that the call changes, counts on the host that are
+// read, or only a length.
+enum class Role { kData, kInPlace, kCounts, kLength };
 
 // The length that a tensor of one dimension must have.
 enum class Extent { kAny, kOne, kRankSize };
@@ -31,19 +33,24 @@ struct InputRule {
   DTypeSet dtypes;
   int num_dims;  // or kAnyNumDims: 1 to kMaxDims
   Extent extent;
+  int most_dims = 0;  // where num_dims is only the least: the most
 };
 
-// What the checks know of an operator; the output's dtype is the first input's.
+// What the checks know of an operator; the outputs' dtype is the first input's.
 struct Signature {
   const char* name;
   CallKind kind;
   std::vector<InputRule> inputs;
+  std::vector<const char*> outputs = {"the output"};  // as messages call them
+  bool one_dtype = false;                             // every input has the first one's
+  ErrorCode num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
+  bool may_be_in_place = false;  // the first output may be the first input itself
 };
 
 // Bytes of each tensor of a call.
 struct TensorBytes {
   std::vector<int64_t> inputs;
-  int64_t output = 0;
+  std::vector<int64_t> outputs;
 };
 
 // The values of the count tensors by position of the input; empty for one that cannot be read.

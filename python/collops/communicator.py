@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from collops.all_gather_v import AllGatherV
 from collops.core import core
 from collops.errors import status_of
+from collops.even_collectives import EvenCollectives
+from collops.linear_parallel import LinearParallel
+from collops.linear_parallel_calls import LinearCalls
 from collops.plain_level import PlainLevel
 from collops.plans import bad_argument
 from collops.reduce_scatter_v import ReduceScatterV
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 _INT_MAX = 2**31 - 1
 
 
-class Communicator:
+class Communicator(EvenCollectives, LinearCalls):
     """A group of ranks, as collops.init() returns it.
 
     One thread at a time may be inside a call. Every call waits for all ranks, at most the
@@ -40,8 +43,10 @@ class Communicator:
     def __init__(self, core_communicator: Any) -> None:
         self._core = core_communicator
         self._level = PlainLevel(core_communicator)
+        super().__init__(self._level)
         self._all_gather_v = AllGatherV(self._level)
         self._reduce_scatter_v = ReduceScatterV(self._level)
+        self._linear = LinearParallel(self._level)
 
     @property
     def rank(self) -> int:

@@ -20,7 +20,7 @@ class Operation:
     with the other ranks. forward() does both and allocates the outputs.
 
     Args:
-        param: AllGatherVParam or ReduceScatterVParam.
+        param: the operator's struct, such as AllGatherVParam.
 
     Raises:
         ArgumentError: the struct is wrong; creation is local, so no other rank hears of it.
@@ -45,6 +45,7 @@ class Operation:
 
     def __init__(self, param: Param) -> None:
         self._core = core().Operation(*_core_arguments(param))
+        self._packed: Any = None
 
     @property
     def name(self) -> str:
@@ -62,7 +63,8 @@ class Operation:
         return int(self._core.num_outputs)
 
     def __repr__(self) -> str:
-        return f"<collops.Operation {self.name}: {self.input_num} inputs, {self.output_num} output>"
+        tensors = f"{_count(self.input_num, 'input')}, {_count(self.output_num, 'output')}"
+        return f"<collops.Operation {self.name}: {tensors}>"
 
     def update(self, param: Param) -> None:
         """Gives the operation another struct of its own kind; local.
@@ -122,11 +124,14 @@ class Operation:
     ) -> None:
         """Runs a planned call together with the other ranks; complete on return on the CPU.
 
+        On an NPU the call is put on a stream, and runs when the stream comes to it.
+
         Args:
             ins: the input tensors; shapes, dtypes and counts of a planned call.
             outs: the output tensors.
             workspace: scratch memory of at least get_workspace_size() bytes, None if that was 0.
-            stream: the device's stream, None on the CPU.
+            stream: of an NPU: a torch.npu.Stream or its number; None: torch's current one, or no
+                stream on the CPU.
 
         Raises:
             ArgumentError: the call fails its own checks; the other ranks are told.
@@ -158,11 +163,36 @@ class Operation:
         self._core.execute(ins, outs, workspace, None)
         return outs
 
+    def prepack(self, weight: Any) -> None:
+        """Packs a constant weight once, so that no call has to; local, and for LinearParallel.
+
+        Calls that pass this very tensor (the same memory, shape and dtype) take the packed copy,
+        which lasts until another weight is packed; update() keeps it unless `trans_weight` changes.
+        Results do not depend on it. Whoever changes the weight's values packs it again.
+
+        Args:
+            weight: the weight as execute() takes it; it is kept alive.
+
+        Raises:
+            ArgumentError: the weight is wrong, with ATB's code, or the operator has none.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> param = collops.LinearParallelParam(rank=0, rank_size=2, backend="shm")
+            >>> collops.Operation(param).prepack(np.ones((8, 4), np.float32))
+        """
+        self._core.prepack(weight)
+        self._packed = weight
+
     def _refuse(self, error: Exception) -> None:
         try:
             self._core.refuse(*status_of(error))
         except Error:
             return  # the communicator is gone; the first error says more
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
 def _core_arguments(param: Param) -> tuple[str, str, int]:

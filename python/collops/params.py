@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
@@ -26,7 +27,20 @@ COMM_MULTI_PROCESS = CommMode.COMM_MULTI_PROCESS
 COMM_MULTI_THREAD = CommMode.COMM_MULTI_THREAD
 
 _P = TypeVar("_P", bound="Param")
+# Where ATB's spelling is not the one that follows from the name.
+_KEYS = {"two_dim_tp_info": "twoDimTPInfo"}
 _RSV = bytes(64)
+
+
+def member_of(kind: type[enum.IntEnum]) -> Callable[[Any], Any]:
+    """How a field of `kind` is read from JSON; a number that is no member stays a number."""
+    return lambda number: kind(number) if number in set(kind) else number
+
+
+def struct_of(kind: type[Any]) -> Callable[[Any], Any]:
+    """How a field that is a struct of its own is read from JSON."""
+    names = {_camel(f.name): f.name for f in dataclasses.fields(kind)}
+    return lambda values: kind(**{names[key]: value for key, value in values.items()})
 
 
 class Param:
@@ -34,6 +48,9 @@ class Param:
 
     hccl_comm: Any
     rsv: bytes
+
+    # Fields that are more in Python than their JSON value.
+    _readers: ClassVar[dict[str, Callable[[Any], Any]]] = {"comm_mode": member_of(CommMode)}
 
     def to_json(self) -> str:
         """The struct as JSON with ATB's camelCase keys and numbers for enums; no `hcclComm`."""
@@ -50,15 +67,15 @@ class Param:
         values = json.loads(core().normal_json(cls.__name__, text))
         names = {_camel(f.name): f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         known = {names[key]: value for key, value in values.items() if key != "rsv"}
-        if "comm_mode" in known:
-            known["comm_mode"] = _comm_mode(known["comm_mode"])
+        for name in cls._readers.keys() & known.keys():
+            known[name] = cls._readers[name](known[name])
         return cls(**known)
 
     def _raw_json(self) -> str:
         values = {}
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
-            if f.name == "hccl_comm" or (f.name == "rsv" and bytes(value) == _RSV):
+            if f.name == "hccl_comm" or (f.name == "rsv" and bytes(value) == f.default):
                 continue
             values[_camel(f.name)] = list(value) if f.name == "rsv" else value
         return json.dumps(values, default=_plain)
@@ -79,14 +96,13 @@ def _rebuild(cls: type[_P], values: dict[str, Any]) -> _P:
 
 def _camel(name: str) -> str:
     first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
-def _comm_mode(number: int) -> int:
-    return CommMode(number) if number in set(CommMode) else number
+    return _KEYS.get(name) or first + "".join(part.capitalize() for part in others)
 
 
 def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        values = {_camel(f.name): getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {key: int(v) if isinstance(v, bool) else v for key, v in values.items()}
     # numpy's arrays and numbers, and whatever else says how it is written as a Python object.
     if hasattr(value, "tolist"):
         return value.tolist()

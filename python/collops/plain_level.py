@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from collops.core import core
-from collops.errors import Error, status_of
+from collops.errors import Error, ErrorCode, raise_status, status_of
+from collops.plans import bad_argument
 from collops.tensors import is_torch_type
 
 _LONGEST_NAME = 23  # what the ranks' first signal has room for
@@ -42,6 +43,21 @@ class PlainLevel:
         except KeyError:
             element = self._elements[dtype] = self._describe(dtype)
             return element
+
+    def op_number(self, name: str, op: Any) -> int:
+        """The core's number of a reduction; `name` is the operator, for messages."""
+        number = self.ops.get(op, -1) if isinstance(op, str) else -1
+        if number < 0:
+            bad_argument(f"{name}: op must be one of {list(self.ops)}, got {op!r}")
+        return number
+
+    def check_reducible(self, name: str, x: Any) -> None:
+        """Elements that travel as bytes are no numbers."""
+        if self.element(x.dtype).number is None:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
+                f"{name}: elements of type {x.dtype} cannot be reduced",
+            )
 
     def refuse(self, kind: int, error: Exception) -> None:
         """Tells the ranks that wait in this call why this one does not take part."""

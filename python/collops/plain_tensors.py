@@ -101,10 +101,11 @@ def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
             ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
             f"{name}: out must be {x.dtype} as x, got {out.dtype}",
         )
-    return _as_bytes(f"{name}: x", x), _as_bytes(f"{name}: out", out)
+    return as_bytes(f"{name}: x", x), as_bytes(f"{name}: out", out)
 
 
-def _as_bytes(label: str, x: Any) -> Any:
+def as_bytes(label: str, x: Any) -> Any:
+    """The bytes of a tensor whose element type the core has no name for; no copy."""
     is_numpy = isinstance(x, np.ndarray)
     if is_numpy and x.dtype.hasobject:
         raise_status(

@@ -47,7 +47,7 @@ class ReduceScatterV:
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, op: str, out: Any) -> Any:
         """This rank's block of the reduction."""
         try:
-            number = self._op_number(op)
+            number = self._level.op_number(_NAME, op)
             if isinstance(x, (list, tuple)):
                 parts = as_tensors(_NAME, x)
                 dim = normal_dim(_NAME, "x[0]", parts[0], dim)
@@ -57,7 +57,7 @@ class ReduceScatterV:
                 like = as_tensor(_NAME, "x", x)
                 dim = normal_dim(_NAME, "x", like, dim)
                 shape, parts = like.shape, None
-            self._check_type(like)
+            self._level.check_reducible(_NAME, like)
             plan = self._plan(shape, sizes, dim)
             source = self._source(like, parts, shape, plan)
             out = resolve_out(_NAME, "out", like, plan.out_shape, out)
@@ -67,24 +67,10 @@ class ReduceScatterV:
         except Exception as error:
             self._level.refuse(self._kind, error)
             raise
-        self._level.core.reduce_scatterv(source, target, plan.blocks, number)
+        self._level.core.reduce_scatterv(source, target, plan.blocks, number, self._kind)
         if target is not out:
             out[...] = target
         return out
-
-    def _op_number(self, op: str) -> int:
-        ops = self._level.ops
-        number = ops.get(op, -1) if isinstance(op, str) else -1
-        if number < 0:
-            bad_argument(f"{_NAME}: op must be one of {list(ops)}, got {op!r}")
-        return number
-
-    def _check_type(self, x: Any) -> None:
-        if self._level.element(x.dtype).number is None:
-            raise_status(
-                ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
-                f"{_NAME}: elements of type {x.dtype} cannot be reduced",
-            )
 
     def _shape_of_blocks(
         self, parts: list[Any], dim: int, sizes: Sequence[int] | None

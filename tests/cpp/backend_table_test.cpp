@@ -40,6 +40,7 @@ TEST(SharedMemoryRunsOnLinux) {
 TEST(BackendsWithoutAnEngineSayWhy) {
   for (const char* name : {"hccl", "nccl", "cuda", "ucx"}) {
     const Status status = FindBackend(name)->available();
+    if (status.ok() && name == std::string("hccl")) continue;  // a machine with CANN
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
     EXPECT_CONTAINS(status.message(), "backend " + std::string(name) + ": lib");
     CommunicatorSpec spec;

@@ -35,15 +35,16 @@ class ScratchOperation : public CollectiveOperation {
         {{"x", Role::kData, SetOf(DType::kFloat32), 1, Extent::kAny}}};
     return signature;
   }
-  TensorDesc DescribeOutput(const std::vector<TensorDesc>& inputs) const override {
-    return inputs[0];
-  }
-  Status CheckCounts(const std::vector<TensorDesc>&, const TensorDesc&,
-                     const Counts&) const override {
+  Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override {
+    *outputs = inputs;
     return Ok();
   }
   Status CheckSupport(DType) const override { return Ok(); }
-  void Complete(Plan* plan) const override { plan->workspace_bytes = 64; }
+  Status Complete(Plan* plan) const override {
+    plan->workspace_bytes = 64;
+    return Ok();
+  }
   Status Run(const Plan&, const VariantPack&, void* workspace, void*) override {
     seen_workspace = workspace;
     return Ok();

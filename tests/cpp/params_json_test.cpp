@@ -155,7 +155,7 @@ TEST(MalformedText) {
   Refused<AllGatherVParam>("{\"rank\": 1} x", "malformed JSON at line 1, column 13");
   Refused<AllGatherVParam>("{'rank': 1}", "malformed JSON at line 1, column 2");
   Refused<AllGatherVParam>("{\"commDomain\": \"\xff\"}", "malformed JSON at line 1, column 17");
-  Refused<AllGatherVParam>("[]", "AllGatherVParam: the JSON text must be an object, got array");
+  Refused<AllGatherVParam>("[]", "AllGatherVParam must be an object, got array");
   Refused<AllGatherVParam>("3", "must be an object, got number");
 }
 

@@ -28,9 +28,11 @@ inline collops::JobIdentity FreshJob() {
           "the test"};
 }
 
-inline std::shared_ptr<collops::Communicator> Make(const collops::JobIdentity& job, int rank,
-                                                   int rank_size, double timeout_s = 20.0) {
+inline std::shared_ptr<collops::Communicator> Make(
+    const collops::JobIdentity& job, int rank, int rank_size, double timeout_s = 20.0,
+    collops::CommMode mode = collops::COMM_MULTI_PROCESS) {
   collops::CommunicatorSpec spec;
+  spec.comm_mode = mode;
   spec.backend = "shm";
   spec.rank = rank;
   spec.rank_size = rank_size;
@@ -94,7 +96,7 @@ inline void RunThreads(int rank_size,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < rank_size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto communicator = Make(job, rank, rank_size);
+      const auto communicator = Make(job, rank, rank_size, 20.0, collops::COMM_MULTI_THREAD);
       body(rank, *communicator);
     });
   }

@@ -35,7 +35,7 @@ def socket_name(job: str) -> str:
     halves = []
     for start_value in (0xCBF29CE484222325, 0x6C62272E07BB0142):
         value = start_value
-        for byte in f"{os.geteuid()}\0job/{job}\0".encode():
+        for byte in f"{os.geteuid()}\0job/{job}\0shm\0".encode():
             value = (value ^ byte) * 0x100000001B3 % 2**64
         halves.append(f"{value:016x}")
     return "@collops-" + "".join(halves)

@@ -31,7 +31,29 @@ COUNTS: dict[str, st.SearchStrategy[Any]] = {
     "recv_count": INT64,
     "reduce_type": TEXT,
 }
-Param = collops.AllGatherVParam | collops.ReduceScatterVParam
+GRIDS = st.builds(
+    collops.TwoDimTPInfo,
+    ag_dim=st.integers(0, 2**16 - 1),
+    rs_dim=st.integers(0, 2**16 - 1),
+    inner_dim_is_ag=st.integers(0, 255),
+)
+EXPERTS = st.builds(
+    collops.MoeInfo,
+    local_expert_nums=st.integers(-(2**15), 2**15 - 1),
+    ep_size=st.integers(-128, 127),
+    tp_size=st.integers(-128, 127),
+)
+LINEAR: dict[str, st.SearchStrategy[Any]] = {
+    "trans_weight": st.booleans(),
+    "type": INT32 | st.sampled_from(collops.ParallelType),
+    "quant_type": INT32,
+    "out_data_type": INT32,
+    "two_dim_tp_info": GRIDS,
+    "moe_info": EXPERTS,
+    "gather_rows": st.lists(INT64, max_size=8),
+    "scatter_rows": st.lists(INT64, max_size=8),
+}
+Param = collops.AllGatherVParam | collops.ReduceScatterVParam | collops.LinearParallelParam
 
 
 @st.composite
@@ -39,6 +61,9 @@ def params(draw: st.DrawFn) -> Param:
     """A struct with some of its fields set."""
     if draw(st.booleans()):
         return collops.AllGatherVParam(**draw(st.fixed_dictionaries({}, optional=COMMON)))
+    if draw(st.booleans()):
+        linear = st.fixed_dictionaries({}, optional={**COMMON, **LINEAR})
+        return collops.LinearParallelParam(**draw(linear))
     fields = st.fixed_dictionaries({}, optional={**COMMON, **COUNTS})
     return collops.ReduceScatterVParam(**draw(fields))
 

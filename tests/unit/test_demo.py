@@ -14,7 +14,14 @@ import pytest
 import collops
 from collops.demo.outcome import Outcome, table
 
-OPERATORS = ["transformer layer", "all_gatherv", "reduce_scatterv", "AllGatherV", "ReduceScatterV"]
+OPERATORS = [
+    "transformer layer",
+    "2 x 2 tensor-parallel MLP",
+    "all_gatherv",
+    "reduce_scatterv",
+    "AllGatherV",
+    "ReduceScatterV",
+]
 FINDING = "  AllGatherV, rank 1, index [1, 1]: got 3.0, expected 2.0"
 
 
@@ -46,10 +53,10 @@ def test_every_result_equals_golden(tmp_path: Path) -> None:
     head, *rows = columns(lines)
     assert head == ["operator", "ranks", "shapes", "equal to golden", "time (us)"]
     assert [row[0] for row in rows] == OPERATORS
-    assert [row[1] for row in rows] == ["4", "4", "4", "2", "2"]
-    assert [row[3] for row in rows] == ["yes, in bound", *["yes, every bit"] * 4]
+    assert [row[1] for row in rows] == ["4", "4", "4", "4", "2", "2"]
+    assert [row[3] for row in rows] == ["yes, in bound", *["yes, every bit"] * 5]
     assert all(int(row[4].replace(",", "")) > 0 for row in rows)
-    assert "[2, 4] [3, 4] -> [5, 4]" in rows[3][2]
+    assert "[2, 4] [3, 4] -> [5, 4]" in rows[4][2]
     assert verdict == "all equal to golden"
     assert list(tmp_path.iterdir()) == []
 

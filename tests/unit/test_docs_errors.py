@@ -10,6 +10,7 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -67,6 +68,13 @@ def scatter_of_one_dim() -> Any:
     return collops.Operation(param).infer_shape([X.reshape(8), *RIGHT[2:4], RIGHT[1], RIGHT[4]])
 
 
+def product_of_int16() -> Any:
+    """A pair that a struct for hccl does not have, wherever it runs."""
+    param = collops.AllReduceParam(rank_size=2, all_reduce_type="prod", comm_domain="docs")
+    with mock.patch.dict(os.environ, COLLOPS_BACKEND="shm"):
+        return collops.Operation(param).infer_shape([X.astype(np.int16)])
+
+
 LOCAL: list[Callable[[], Any]] = [
     plan(3, np.array([0, 3])),
     plan(3, np.array([0, 19])),
@@ -76,6 +84,7 @@ LOCAL: list[Callable[[], Any]] = [
     lambda: gather().infer_shape(RIGHT[:4]),
     lambda: gather(backend="hccl"),
     scatter_of_one_dim,
+    product_of_int16,
 ]
 
 
@@ -147,6 +156,14 @@ def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
     return said if odd else said + without_files() + without_memory(memory)
 
 
+def answers_of_hccl() -> Said:
+    """What the C++ test of the backend hccl expects."""
+    text = (ROOT / "tests/cpp/hccl_error_test.cpp").read_text()
+    codes = {25: "ERROR_HCCL_FAIL", 26: "ERROR_OUT_OF_DEVICE_MEMORY"}
+    found = [(code, re.search(rf'{name},\s*"(.+)"', text)) for code, name in codes.items()]
+    return [(code, match[1]) for code, match in found if match]
+
+
 @pytest.fixture(scope="module")
 def said() -> Said:
     scratch = (ROOT / "tests/cpp/execute_check_test.cpp").read_text()
@@ -158,7 +175,8 @@ def said() -> Said:
         for end in pipe:
             os.close(end)
     here = [error for call in LOCAL for error in error_of(call)]
-    return here + [error for rank in together for error in rank] + [(22, workspace)]
+    here += [error for rank in together for error in rank]
+    return here + [(22, workspace), *answers_of_hccl()]
 
 
 def test_every_section_has_an_example() -> None:

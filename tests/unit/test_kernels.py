@@ -22,7 +22,7 @@ def test_portable_kernels_run_everywhere_and_the_best_are_taken() -> None:
         ("COLLOPS_ISA", "sse9", "sse9"),
         ("COLLOPS_NUM_THREADS", "0", "COLLOPS_NUM_THREADS must be a whole number of 1 or more"),
         ("COLLOPS_NUM_THREADS", "two", "two"),
-        ("COLLOPS_TRACE", "yes", "COLLOPS_TRACE must be 0 or 1"),
+        ("COLLOPS_TRACE", "yes", "COLLOPS_TRACE must be 0, 1 or 2"),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_an_error_at_creation(

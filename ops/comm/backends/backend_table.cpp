@@ -1,14 +1,12 @@
 #include "comm/backends/backend_table.h"
 
+#include "comm/backends/hccl/backend.h"
 #include "comm/backends/missing_engine.h"
 #include "comm/backends/shm/backend.h"
 
 namespace collops {
 namespace {
 
-Status HcclAvailable() {
-  return EngineMissing("hccl", "libhccl.so");
-}
 Status NcclAvailable() {
   return EngineMissing("nccl", "libnccl.so.2");
 }
@@ -34,7 +32,7 @@ const std::vector<Backend>& BackendTable() {
   // Never destroyed: it is still read while static objects go.
   static const std::vector<Backend>* const table = new std::vector<Backend>{
       {"shm", shm::Available, shm::Create, shm::SegmentBytes},
-      {"hccl", HcclAvailable, CreateNothing, NoSharedBytes},
+      {"hccl", hccl::Available, hccl::Create, shm::SegmentBytes, hccl::Adopt},
       {"nccl", NcclAvailable, CreateNothing, NoSharedBytes},
       {"cuda", CudaAvailable, CreateNothing, NoSharedBytes},
       {"ucx", UcxAvailable, CreateNothing, NoSharedBytes},

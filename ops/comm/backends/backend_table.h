@@ -16,6 +16,8 @@ struct Backend {
   Status (*create)(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
   // Host memory that a communicator of that many ranks shares, windows not counted.
   int64_t (*shared_bytes)(int rank_size);
+  // A communicator on a handle of the engine's own that the caller brings; null where it has none.
+  Status (*adopt)(void* handle, std::shared_ptr<Communicator>* communicator) = nullptr;
 };
 
 const std::vector<Backend>& BackendTable();

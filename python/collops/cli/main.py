@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 # name -> what it does. Its module, collops.cli.NAME, is imported when it is called.
 COMMANDS = {
+    "golden": "run golden's cases and ATB's case files, compare tensors, explain differences",
     "doctor": "what works on this machine, what does not, and why",
+    "bench": "what the operators cost here, beside torch with MPI and gloo",
     "demo": "a transformer layer over an uneven batch, compared with one process",
 }
 

@@ -7,7 +7,13 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from collops.demo.outcome import Outcome, table
-from collops.demo.runs import run_all_gather_v, run_layer, run_plain, run_reduce_scatter_v
+from collops.demo.runs import (
+    run_all_gather_v,
+    run_grid,
+    run_layer,
+    run_plain,
+    run_reduce_scatter_v,
+)
 from collops.errors import Error
 from collops.testing import RankErrors
 
@@ -29,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     print("running: a few seconds; times are medians on the slowest rank", flush=True)
     try:
-        outcomes = [run_layer(), *run_plain(), run_all_gather_v(), run_reduce_scatter_v()]
+        outcomes = [run_layer(), run_grid(), *run_plain()]
+        outcomes += [run_all_gather_v(), run_reduce_scatter_v()]
     except RankErrors as failed:
         reason = next(iter(failed.errors.values()))
         if not isinstance(reason, Error):
@@ -51,8 +58,9 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
         description="Runs a transformer layer over a batch that does not divide by its 4 ranks, "
-        "its two collectives, and both operators at the ATB level with 2 ranks. Compares every "
-        "rank's result with golden. Times are the median of some calls, on the slowest rank.",
+        "an MLP on a grid of 2 x 2 ranks, two collectives, and the operators of the ATB level with "
+        "2 ranks. Compares every rank's result with golden or with one process. Times are the "
+        "median of some calls, on the slowest rank.",
         epilog="Status: 0 all equal, 1 something differs, 2 it cannot run here.",
         allow_abbrev=False,
     )

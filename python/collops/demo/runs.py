@@ -11,7 +11,7 @@ import numpy as np
 
 import collops
 from collops.demo.outcome import Outcome
-from collops.examples import uneven_batch
+from collops.examples import tensor_parallel_linear, uneven_batch
 from collops.golden.all_gather_v import all_gather_v
 from collops.golden.data import fill, poison
 from collops.golden.reduce_scatter_v import reduce_scatter_v
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RANKS = 4
 CALLS, LAYER_CALLS = 7, 3
+MLP_ROWS = 13
 WIDTH = uneven_batch.WIDTH
 # The worked example of AllGatherV; ReduceScatterV takes the same blocks the other way.
 COUNTS, DISPLS, ROWS = [4, 2], [0, 4], 5
@@ -59,6 +60,27 @@ def _layer(rank: int, shares: Sequence[Sequence[bytes]]) -> Measured:
     weights = uneven_batch.make_weights()
     with collops.init() as comm:
         call = partial(uneven_batch.layer, comm, shares, weights)
+        return _measured(call, calls=LAYER_CALLS)
+
+
+def run_grid() -> Outcome:
+    """The MLP of examples/tensor_parallel_linear.py on a grid of ranks: exact, so bit for bit."""
+    problem = tensor_parallel_linear.make_problem(MLP_ROWS)
+    results, seconds = _run(_grid, tensor_parallel_linear.RANKS)
+    width, hidden = tensor_parallel_linear.WIDTH, tensor_parallel_linear.HIDDEN
+    return Outcome(
+        operator="2 x 2 tensor-parallel MLP",
+        shapes=f"{_sum(problem.rows)} rows x {width} -> {hidden} -> {width}",
+        results=results,
+        expected=tensor_parallel_linear.whole_mlp(problem),
+        seconds=seconds,
+    )
+
+
+def _grid(rank: int) -> Measured:
+    problem = tensor_parallel_linear.make_problem(MLP_ROWS)
+    with collops.init() as comm:
+        call = partial(tensor_parallel_linear.mlp, comm, problem)
         return _measured(call, calls=LAYER_CALLS)
 
 

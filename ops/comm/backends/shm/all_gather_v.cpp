@@ -76,8 +76,8 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout
   const int rank = endpoint.rank();
   const int size = endpoint.size();
   const Blocks blocks(call, size);
-  const CallInfo info{call.kind, call.dtype,       ReduceOp::kSum, call.root,
-                      Shape(),   call.recv_counts, call.rdispls,   call.label};
+  const CallInfo info{call.kind,    call.dtype,       ReduceOp::kSum, call.root,
+                      call.x_shape, call.recv_counts, call.rdispls,   call.label};
   const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
   RETURN_IF_ERROR(exchange->Begin(info, input, timeout_s));
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <limits>
 #include <random>
 
 #include "comm/backends/shm/all_gather_v.h"
@@ -37,7 +38,7 @@ ShmCommunicator::~ShmCommunicator() {
 }
 
 Status ShmCommunicator::Supports(CallKind kind, DType dtype, ReduceOp op) const {
-  CHECK_ARG(kind != CallKind::kReduceScatterV || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
+  CHECK_ARG(!Reduces(kind) || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
             "backend shm: there is no ", Name(op), " of ", Name(dtype));
   return Ok();
 }
@@ -94,14 +95,60 @@ Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
 }
 
 Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return Run(Name(CallKind::kReduceScatterV),
+  return Run(Name(call.kind),
              [&](Exchange* exchange) { return shm::ReduceScatterV(exchange, call, timeout_s()); });
 }
 
 Status ShmCommunicator::DoBarrier() {
-  return Run(Name(CallKind::kBarrier), [&](Exchange* exchange) {
-    RETURN_IF_ERROR(exchange->Begin(CallInfo{}, Input{}, timeout_s()));
+  return RunEmpty(CallInfo{});
+}
+
+Status ShmCommunicator::Compare(const AllGatherVCall& call) {
+  CallInfo info;
+  info.kind = call.kind;
+  info.dtype = call.dtype;
+  info.root = call.root;
+  info.x_shape = call.x_shape;
+  info.counts = call.recv_counts;
+  info.displs = call.rdispls;
+  info.label = call.label;
+  return RunEmpty(info);
+}
+
+Status ShmCommunicator::Compare(const ReduceScatterVCall& call) {
+  CallInfo info;
+  info.kind = call.kind;
+  info.dtype = call.dtype;
+  info.op = call.op;
+  info.root = call.root;
+  info.x_shape = call.x_shape;
+  info.counts = call.send_counts;
+  info.displs = call.sdispls;
+  info.label = call.label;
+  return RunEmpty(info);
+}
+
+// A call that the ranks agree on, and in which nothing moves.
+Status ShmCommunicator::RunEmpty(const CallInfo& info) {
+  return Run(Name(info.kind), [&](Exchange* exchange) {
+    RETURN_IF_ERROR(exchange->Begin(info, Input{}, timeout_s()));
     return exchange->End();
+  });
+}
+
+Status ShmCommunicator::FindLoss() {
+  if (connection_ == nullptr) return Ok();
+  // No rank has finished a call of this number, so none is passed over.
+  RETURN_IF_ERROR(connection_->endpoint.FindLoss(std::numeric_limits<uint64_t>::max()));
+  return connection_->endpoint.GroupFailure();
+}
+
+Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {
+  return Run(Name(spec.kind), [&](Exchange*) {
+    ShmFusedCall& call = connection_->fused;
+    RETURN_IF_ERROR(call.Begin(spec, timeout_s()));
+    RETURN_IF_ERROR(body(&call));
+    return call.End();
   });
 }
 

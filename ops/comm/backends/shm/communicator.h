@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/backends/shm/exchange.h"
+#include "comm/backends/shm/fused_call.h"
 #include "comm/backends/shm/meeting.h"
 #include "comm/communicator.h"
 #include "core/fork_generation.h"
@@ -22,7 +23,11 @@ class ShmCommunicator : public Communicator {
   Status Connect() override;
   Status Supports(CallKind kind, DType dtype, ReduceOp op) const override;
   Status Refuse(CallKind kind, const Status& reason) override;
+  Status Compare(const AllGatherVCall& call) override;
+  Status Compare(const ReduceScatterVCall& call) override;
+  Status FindLoss() override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
+  bool HasWindows() const override { return true; }
   void Abort(const std::string& reason) override;
   void Close(const std::string& reason) override;
   bool failed() const override { return failed_.load(std::memory_order_acquire); }
@@ -31,6 +36,7 @@ class ShmCommunicator : public Communicator {
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoBarrier() override;
+  Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body) override;
 
  private:
   // What exists once first contact is complete.
@@ -38,16 +44,19 @@ class ShmCommunicator : public Communicator {
     Connection(Group group, int rank, int rank_size, WindowTable* windows)
         : endpoint(std::move(group), rank, rank_size),
           mail(&endpoint),
-          exchange(&endpoint, windows, &mail) {}
+          exchange(&endpoint, windows, &mail),
+          fused(&exchange, windows) {}
     Endpoint endpoint;
     WindowMail mail;
     Exchange exchange;
+    ShmFusedCall fused;
   };
 
   // Runs `step` as this rank's only call: checks that it may, connects, and ends the group on an
   // error other than a refusal.
   template <typename Step>
   Status Run(const char* name, Step&& step);
+  Status RunEmpty(const CallInfo& info);
   Status CheckUsable() const;
   Status CompleteMeeting();
   void ConnectTo(Group group);

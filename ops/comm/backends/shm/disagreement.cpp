@@ -48,6 +48,9 @@ uint64_t Signature(const CallInfo& info, int rank_size) {
   for (int r = 0; info.counts != nullptr && r < rank_size; ++r) {
     hash = Mix(Mix(hash, Number(info.counts[r])), Number(info.displs[r]));
   }
+  for (int i = 0; info.fused != nullptr && i < info.fused->num_terms; ++i) {
+    hash = Mix(hash, Number(info.fused->terms[i].value));
+  }
   return hash;
 }
 
@@ -83,6 +86,11 @@ Status DescribeDisagreement(const Endpoint& endpoint, const CallInfo& info, uint
     if (counts[size + r] != info.displs[r]) {
       return differ(DisplsName(info.kind) + index, info.displs[r], counts[size + r]);
     }
+  }
+  const int64_t* terms = endpoint.layout().terms(rank, sequence);
+  for (int i = 0; info.fused != nullptr && i < info.fused->num_terms; ++i) {
+    const CallTerm& term = info.fused->terms[i];
+    if (terms[i] != term.value) return differ(term.name, term.value, terms[i]);
   }
   return differ("the signature", Signature(info, size), other.signature);
 }

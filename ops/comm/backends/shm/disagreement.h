@@ -4,6 +4,7 @@
 
 #include "comm/backends/shm/endpoint.h"
 #include "comm/call.h"
+#include "comm/fused_call.h"
 #include "core/status.h"
 
 namespace collops::shm {
@@ -18,6 +19,7 @@ struct CallInfo {
   const int64_t* counts = nullptr;  // rank_size, or null
   const int64_t* displs = nullptr;  // rank_size, or null
   CallLabel label;
+  const FusedCallSpec* fused = nullptr;  // of a fused call
 };
 
 // A number that differs, but for accidents, when anything in `info` does.

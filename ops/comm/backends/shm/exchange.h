@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -35,18 +36,37 @@ class Exchange {
   Status Begin(const CallInfo& info, const Input& input, double timeout_s);
   bool refused() const { return refused_; }
 
+  // Begin() without the wait, for a call whose body hears the others by and by: `info` and `input`
+  // stay until End(). `tile_window` is this rank's memory for tiles, 0: none.
+  Status Start(const CallInfo& info, const Input& input, uint32_t tile_window, double timeout_s);
+  // Hears and compares those that have announced the call since.
+  Status HearArrived();
+  Status HearAll();
+  bool heard(int rank) const {
+    return std::find(unheard_.begin(), unheard_.end(), rank) == unheard_.end();
+  }
+
   // How this rank's own input reaches its peers in this call.
   Source own_source() const { return own_source_; }
   // Where the `bytes` of a peer's input lie; null: they come through its stage.
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
+
+  // The tiles that a heard peer announced, in its window for them.
+  Status PeerTiles(int rank, int64_t bytes, const std::byte** data) const;
 
   template <typename Ready>
   Status Until(Ready&& ready) {
     return waiter_->Until(ready);
   }
 
+  uint64_t sequence() const { return sequence_; }
+  // Whether every rank is done with the call before this one.
+  bool PreviousCallFinished() const;
+
   // This rank has read all it needs. Waits for the peers only if they read its window in place.
   Status End();
+  // The same without that wait, for who knows that they have.
+  Status Leave();
 
   // Takes part in the next call with a refusal, without waiting for the others.
   Status Refuse(CallKind kind, const Status& reason, double timeout_s);
@@ -57,14 +77,15 @@ class Exchange {
   struct PeerCall {
     Source source = Source::kSlot;
     WindowSpot spot;
+    uint32_t tile_window = 0;
   };
 
   void Enter(CallKind kind, double timeout_s);
   Status CatchUp(double timeout_s);
-  Status Place(const Input& input, Announcement* mine);
-  void Announce(const CallInfo& info, uint64_t signature, Announcement* mine);
-  Status HearAll(const CallInfo& info, uint64_t signature);
-  Status Hear(int rank, CallKind kind);
+  Status Place(const Input& input, uint32_t tile_window, Announcement* mine);
+  void Announce(Announcement* mine);
+  bool HasAnnounced(int rank) const;
+  Status Hear(int rank);
   void Finish();
 
   Endpoint* endpoint_;
@@ -73,6 +94,8 @@ class Exchange {
   std::vector<PeerCall> peers_;
   std::vector<int> unheard_;
   std::optional<Waiter> waiter_;
+  const CallInfo* info_ = nullptr;  // of the call that runs, and its signature
+  uint64_t signature_ = 0;
   uint64_t sequence_ = 0;
   Source own_source_ = Source::kSlot;
   bool refused_ = false;

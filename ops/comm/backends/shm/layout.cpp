@@ -14,6 +14,7 @@ constexpr int64_t RoundUp(int64_t bytes, int64_t unit) {
 constexpr int64_t kStateBytes = sizeof(RankState);
 constexpr int64_t kAnnouncementBytes = sizeof(Announcement);
 constexpr int64_t kSignalBytes = sizeof(ChunkSignal);
+static_assert(sizeof(FusedSignal) == sizeof(ChunkSignal));
 
 }  // namespace
 
@@ -25,14 +26,15 @@ std::string ReadReason(const char* text) {
 }
 
 // One rank's part: state | 2 announcements | 2 details | produced and consumed signals, one per
-// peer each | 2 slots | stage.
+// peer each | signals of fused calls | 2 slots | stage.
 int64_t Layout::DetailBytes(int rank_size) {
-  return RoundUp(2 * rank_size * int64_t{sizeof(int64_t)} + int64_t{kReasonBytes}, kLineBytes);
+  const int64_t numbers = 2 * rank_size + kMaxTerms;
+  return RoundUp(numbers * int64_t{sizeof(int64_t)} + int64_t{kReasonBytes}, kLineBytes);
 }
 
 int64_t Layout::RankBytes(int rank_size) {
   const int64_t control = kStateBytes + 2 * kAnnouncementBytes + 2 * DetailBytes(rank_size) +
-                          2 * rank_size * kSignalBytes;
+                          (2 * rank_size + NumFusedSignals(rank_size)) * kSignalBytes;
   return RoundUp(control, kPageBytes) + 2 * kSlotBytes + kStageBytes;
 }
 
@@ -62,8 +64,12 @@ int64_t* Layout::counts(int rank, uint64_t sequence) const {
   return reinterpret_cast<int64_t*>(Detail(rank, sequence));
 }
 
+int64_t* Layout::terms(int rank, uint64_t sequence) const {
+  return counts(rank, sequence) + 2 * rank_size_;
+}
+
 char* Layout::refusal_reason(int rank, uint64_t sequence) const {
-  return reinterpret_cast<char*>(counts(rank, sequence) + 2 * rank_size_);
+  return reinterpret_cast<char*>(terms(rank, sequence) + kMaxTerms);
 }
 
 ChunkSignal& Layout::produced(int writer, int reader) const {
@@ -74,6 +80,10 @@ ChunkSignal& Layout::produced(int writer, int reader) const {
 
 ChunkSignal& Layout::consumed(int writer, int reader) const {
   return (&produced(reader, 0))[rank_size_ + writer];
+}
+
+FusedSignal& Layout::fused_signal(int rank, int index) const {
+  return reinterpret_cast<FusedSignal*>(&produced(rank, 0) + 2 * rank_size_)[index];
 }
 
 std::byte* Layout::slot(int rank, uint64_t sequence) const {

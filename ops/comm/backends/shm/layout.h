@@ -16,6 +16,7 @@ constexpr int64_t kSlotBytes = 16 << 10;
 constexpr int64_t kStageBytes = 2 << 20;
 constexpr int64_t kChunkBytes = 128 << 10;
 constexpr size_t kReasonBytes = 1024;
+constexpr int kMaxTerms = 12;  // of what the ranks of a fused call agree on
 
 // The group as a whole.
 struct alignas(kLineBytes) GroupState {
@@ -54,6 +55,9 @@ struct alignas(kLineBytes) Announcement {
   int32_t root;
   Source source;
   uint32_t window_id;
+  uint32_t tile_window_id;  // of a fused call; 0: none
+  int32_t num_readers;
+  int32_t num_combiners;
   int32_t refusal;  // an ErrorCode: this rank takes part with a refusal; reason in the detail
   Shape x_shape;
   CallLabel label;
@@ -66,6 +70,12 @@ struct alignas(kLineBytes) ChunkSignal {
 
 // A peer's text, copied once and ended by us.
 std::string ReadReason(const char* text);
+
+// A count of one fused call: the call's number and, within it, how far the rank has come. Never
+// reset: a count of an earlier call reads as 0.
+struct alignas(kLineBytes) FusedSignal {
+  std::atomic<uint64_t> value;
+};
 
 // Where things lie in the segment of `rank_size` ranks. A value; points into memory that a Segment
 // owns.
@@ -81,6 +91,8 @@ class Layout {
   Announcement& announcement(int rank, uint64_t sequence) const;
   // rank_size counts, then rank_size displacements, of the announced call.
   int64_t* counts(int rank, uint64_t sequence) const;
+  // kMaxTerms numbers of the announced fused call.
+  int64_t* terms(int rank, uint64_t sequence) const;
   char* refusal_reason(int rank, uint64_t sequence) const;
   std::byte* slot(int rank, uint64_t sequence) const;
   std::byte* stage(int rank) const;
@@ -88,6 +100,9 @@ class Layout {
   ChunkSignal& produced(int writer, int reader) const;
   // Chunks of `writer`'s stage that `reader` has read.
   ChunkSignal& consumed(int writer, int reader) const;
+  // What `rank` signals in fused calls: 2 * rank_size of the operator's, then the backend's own.
+  static int NumFusedSignals(int rank_size) { return 3 * rank_size + 1; }
+  FusedSignal& fused_signal(int rank, int index) const;
 
  private:
   static int64_t DetailBytes(int rank_size);

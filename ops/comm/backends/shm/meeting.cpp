@@ -20,7 +20,9 @@ uint64_t Fnv1a(const std::string& text, uint64_t hash) {
 
 // 128 bits of hash: two jobs or domains never share a name by accident.
 std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
-  const std::string key = std::to_string(geteuid()) + '\0' + job.id + '\0' + spec.comm_domain;
+  // Engines do not meet: hccl makes its first contact here too, beside shm's own domains.
+  const std::string key =
+      std::to_string(geteuid()) + '\0' + job.id + '\0' + spec.backend + '\0' + spec.comm_domain;
   char name[64];
   std::snprintf(name, sizeof(name), "collops-%016llx%016llx",
                 static_cast<unsigned long long>(Fnv1a(key, 0xcbf29ce484222325ULL)),

@@ -133,8 +133,8 @@ Status Reduction::Run() {
 
 Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call, double timeout_s) {
   Reduction reduction(exchange, call);
-  const CallInfo info{CallKind::kReduceScatterV, call.dtype,   call.op,   call.root, call.x_shape,
-                      call.send_counts,          call.sdispls, call.label};
+  const CallInfo info{call.kind,    call.dtype,       call.op,      call.root,
+                      call.x_shape, call.send_counts, call.sdispls, call.label};
   RETURN_IF_ERROR(exchange->Begin(info, reduction.PeersInput(), timeout_s));
   RETURN_IF_ERROR(reduction.Prepare());
   RETURN_IF_ERROR(reduction.Run());

@@ -1,0 +1,15 @@
+#include "kernels/arithmetic_peak.h"
+#include "module.h"
+
+namespace collops::bindings {
+
+void BindArithmetic(py::module_& module) {
+  module.def(
+      "run_arithmetic",
+      [](int dtype, int64_t rounds) {
+        return kernels::RunArithmetic(static_cast<DType>(dtype), rounds);
+      },
+      py::arg("dtype"), py::arg("rounds"), py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,72 @@
+#include "even_calls.h"
+
+#include <string>
+
+#include "plain_call.h"
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+constexpr const char* kAllReduce = "all_reduce";
+constexpr const char* kBroadcast = "broadcast";
+
+Status PrepareAllReduce(const Communicator& communicator, py::handle x, py::handle out, ReduceOp op,
+                        PlainTensors* tensors, AllReduceCall* call) {
+  RETURN_IF_ERROR(ToTensor(x, {kAllReduce, "x", -1, nullptr}, &tensors->x));
+  const int64_t count = tensors->x.numel;
+  RETURN_IF_ERROR(ToPlainTensors(x, out, kAllReduce, count, count, tensors));
+  RETURN_IF_ERROR(CheckApart(*tensors, kAllReduce, 0, ", or pass x itself as out"));
+  call->dtype = tensors->x.view.desc.dtype;
+  RETURN_IF_ERROR(CheckReducible(call->dtype, op, kAllReduce));
+  call->op = op;
+  call->x = tensors->x.view.data;
+  call->x_shape = ComparedShape(tensors->x);
+  call->count = count;
+  call->output = tensors->out.view.data;
+  return communicator.Supports(CallKind::kAllReduce, call->dtype, op);
+}
+
+void AllReduce(Communicator& communicator, const py::object& x, const py::object& out, int op) {
+  PlainTensors tensors;
+  AllReduceCall call;
+  const Status check =
+      PrepareAllReduce(communicator, x, out, static_cast<ReduceOp>(op), &tensors, &call);
+  RunOrRefuse(communicator, CallKind::kAllReduce, check,
+              [&] { return communicator.AllReduce(call); });
+}
+
+Status PrepareBroadcast(const Communicator& communicator, py::handle x, int root,
+                        const std::string& type, Tensor* tensor, BroadcastCall* call) {
+  const TensorName name{kBroadcast, "x", -1, nullptr};
+  CHECK_ARG(root >= 0 && root < communicator.size(), ERROR_INVALID_PARAM, kBroadcast,
+            ": root must be in [0, ", communicator.size(), "), got ", root);
+  RETURN_IF_ERROR(ToTensor(x, name, tensor));
+  RETURN_IF_ERROR(CheckWhole(*tensor, name, tensor->numel));
+  RETURN_IF_ERROR(CheckWritable(*tensor, name));
+  call->dtype = tensor->view.desc.dtype;
+  call->root = root;
+  call->data = tensor->view.data;
+  call->x_shape = ComparedShape(*tensor);
+  call->count = tensor->numel;
+  type.copy(call->label.type, sizeof(call->label.type));
+  return communicator.Supports(CallKind::kBroadcast, call->dtype, ReduceOp::kSum);
+}
+
+void Broadcast(Communicator& communicator, const py::object& x, int root, const std::string& type) {
+  Tensor tensor;
+  BroadcastCall call;
+  const Status check = PrepareBroadcast(communicator, x, root, type, &tensor, &call);
+  RunOrRefuse(communicator, CallKind::kBroadcast, check,
+              [&] { return communicator.Broadcast(call); });
+}
+
+}  // namespace
+
+void BindEvenCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
+  bound.def("all_reduce", &AllReduce, py::arg("x"), py::arg("out"), py::arg("op"))
+      .def("broadcast", &Broadcast, py::arg("x"), py::arg("root"), py::arg("type"));
+}
+
+}  // namespace collops::bindings

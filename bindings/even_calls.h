@@ -1,0 +1,14 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace collops::bindings {
+
+// all_reduce and broadcast, whose calls have no blocks.
+void BindEvenCalls(pybind11::class_<Communicator, std::shared_ptr<Communicator>>& bound);
+
+}  // namespace collops::bindings

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/fused_call.h"
+
+namespace collops::shm {
+
+// How a matrix goes through a stage: in parts of full rows, or of some columns of a few rows where
+// rows are long. Equal on every rank. Row counts suit the row tiles of every kernel (1, 2, 3, 4, 6,
+// 8, 12, 24), widths are whole cache lines.
+class MatrixCut {
+ public:
+  static constexpr int64_t kPartBytes = 256 << 10;
+  static constexpr int64_t kRowUnit = 24;
+
+  MatrixCut() = default;
+  MatrixCut(int64_t rows, int64_t row_bytes) : rows_(rows), row_bytes_(row_bytes) {
+    const int64_t units = kPartBytes / std::max<int64_t>(kRowUnit * row_bytes, 1);
+    part_rows_ = kRowUnit * std::max<int64_t>(units, 1);
+    part_width_ = units > 0 ? std::max<int64_t>(row_bytes, 1) : kPartBytes / kRowUnit / 128 * 128;
+    across_ = (row_bytes + part_width_ - 1) / part_width_;
+  }
+
+  int64_t num_parts() const { return (rows_ + part_rows_ - 1) / part_rows_ * across_; }
+
+  // Where part `index` lies in the matrix; data and ld_bytes are left to the caller.
+  MatrixPart Part(int64_t index) const {
+    MatrixPart part;
+    part.row = index / across_ * part_rows_;
+    part.rows = std::min(part_rows_, rows_ - part.row);
+    part.begin = index % across_ * part_width_;
+    part.end = std::min(part.begin + part_width_, row_bytes_);
+    return part;
+  }
+
+ private:
+  int64_t rows_ = 0;
+  int64_t row_bytes_ = 0;
+  int64_t part_rows_ = 1;
+  int64_t part_width_ = 1;
+  int64_t across_ = 0;
+};
+
+}  // namespace collops::shm

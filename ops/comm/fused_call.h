@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "comm/call.h"
+#include "core/dtype.h"
+#include "core/status.h"
+
+namespace collops {
+
+// A number that the ranks of a fused call must agree on, by the name that a message gives it.
+struct CallTerm {
+  const char* name = "";
+  int64_t value = 0;
+};
+
+// A part of a peer's input matrix that can be read now: rows [row, row + rows), of each the bytes
+// [begin, end); `data` points at the first of them.
+struct MatrixPart {
+  const std::byte* data = nullptr;
+  int64_t ld_bytes = 0;
+  int64_t row = 0;
+  int64_t rows = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// One call in which an operator computes while its peers' inputs arrive and its own results leave.
+// Equal on every rank: kind, dtype, root and terms. The pointers in it stay valid during the call.
+struct FusedCallSpec {
+  CallKind kind = CallKind::kBarrier;
+  DType dtype = DType::kUndefined;
+  int32_t root = 0;
+  const CallTerm* terms = nullptr;
+  int num_terms = 0;
+
+  // The ranks that read each other's inputs, this one among them; `rows` of each, equal on all of
+  // them, and the length of a row. One rank alone: nothing is read.
+  const std::vector<int>* readers = nullptr;
+  const std::vector<int64_t>* reader_rows = nullptr;
+  const char* reader_rows_name = "";
+  int64_t row_bytes = 0;
+  const void* x = nullptr;
+
+  // The ranks that combine tiles, this one among them, and a list that they agree on.
+  const std::vector<int>* combiners = nullptr;
+  const std::vector<int64_t>* combiner_rows = nullptr;
+  const char* combiner_rows_name = "";
+  int64_t tile_bytes = 0;  // shared memory that this rank writes and its peers read
+
+  int64_t x_count = 0;  // elements, for the trace
+  int64_t output_count = 0;
+};
+
+// What the body of a fused call sees of the communicator: inputs of peers part by part, memory that
+// peers read ("tiles"), and signals. One per communicator, valid during the body. One thread.
+class FusedCall {
+ public:
+  virtual ~FusedCall() = default;
+
+  // Looks once, without waiting: hears the ranks that have come, hands out more of the own input.
+  // An error ends the body: a rank refused or disagrees, or the group has ended.
+  virtual Status Progress() = 0;
+
+  // Whether `rank` has announced this call.
+  virtual bool Heard(int rank) const = 0;
+  // What a heard rank said of its readers' rows; checked to be as many as `readers`, none negative.
+  virtual const std::vector<int64_t>& ReaderRows(int rank) const = 0;
+
+  // The next unread part of the input of readers[index]; false while there is none to be read.
+  virtual bool NextPart(size_t index, MatrixPart* part) = 0;
+  // The part was read; its place may be written again.
+  virtual void ReleasePart(size_t index) = 0;
+  // Whether all parts of readers[index] have been released.
+  virtual bool AllRead(size_t index) const = 0;
+
+  // Whether nobody reads this rank's tiles of the call before any more.
+  virtual bool TilesFree() const = 0;
+  // Null where the call has none.
+  virtual std::byte* tiles() const = 0;
+  // A heard combiner's tiles; an error if it has not shared that many bytes.
+  virtual Status PeerTiles(int rank, const std::byte** tiles) const = 0;
+
+  // Signals [0, 2 * rank_size) of this rank: counts that only grow during a call and start at 0.
+  // What was written before is visible to whoever has seen the count.
+  virtual void Signal(int index, int64_t count) = 0;
+  virtual int64_t Signalled(int rank, int index) const = 0;
+
+  // Waits, making progress, until `ready` says true.
+  virtual Status Wait(const std::function<bool()>& ready) = 0;
+};
+
+// An operator's part of a fused call.
+using FusedBody = std::function<Status(FusedCall*)>;
+
+}  // namespace collops

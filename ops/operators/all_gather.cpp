@@ -1,0 +1,67 @@
+#include "operators/all_gather.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "operators/even_blocks.h"
+
+namespace collops {
+namespace {
+
+enum Input { kX, kNumInputs };
+
+constexpr DTypeSet kPayload =
+    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
+          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
+
+Signature MakeSignature() {
+  return {
+      "AllGather", CallKind::kAllGather, {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}};
+}
+
+}  // namespace
+
+AllGather::AllGather(std::shared_ptr<Communicator> communicator, int root)
+    : CollectiveOperation(MakeSignature(), std::move(communicator)), root_(root) {}
+
+Status AllGather::DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                                  std::vector<TensorDesc>* outputs) const {
+  const TensorDesc& x = inputs[kX];
+  CHECK_ARG(x.shape.num_dims < kMaxDims, ERROR_INVALID_TENSOR_DIM, "AllGather: x has ",
+            x.shape.num_dims, " dims, the limit is ", kMaxDims - 1,
+            ", because the output has one more: flatten some");
+  TensorDesc output = x;
+  output.shape.num_dims = x.shape.num_dims + 1;
+  output.shape.dims[0] = communicator().size();
+  std::copy_n(x.shape.dims, x.shape.num_dims, output.shape.dims + 1);
+  outputs->assign(1, output);
+  return Ok();
+}
+
+Status AllGather::CheckSupport(DType dtype) const {
+  return communicator().Supports(CallKind::kAllGather, dtype, ReduceOp::kSum);
+}
+
+Status AllGather::Complete(Plan* plan) const {
+  plan->details =
+      std::make_unique<EvenBlocks>(communicator().size(), Numel(plan->inputs[kX].shape));
+  return Ok();
+}
+
+Status AllGather::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
+                      void* stream) {
+  const EvenBlocks& blocks = BlocksOf(plan);
+  AllGatherVCall call;
+  call.kind = CallKind::kAllGather;
+  call.dtype = plan.inputs[kX].dtype;
+  call.root = root_;
+  call.x = pack.inputs[kX].data;
+  call.x_shape = plan.inputs[kX].shape;
+  call.output = pack.outputs[0].data;
+  call.recv_counts = blocks.counts.data();
+  call.rdispls = blocks.displs.data();
+  call.stream = stream;
+  return communicator().AllGatherV(call);
+}
+
+}  // namespace collops

@@ -1,0 +1,48 @@
+#include "operators/broadcast.h"
+
+#include <utility>
+
+namespace collops {
+namespace {
+
+enum Input { kX, kNumInputs };
+
+constexpr DTypeSet kPayload =
+    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
+          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
+
+Signature MakeSignature() {
+  return {"Broadcast",
+          CallKind::kBroadcast,
+          {{"x", Role::kInPlace, kPayload, kAnyNumDims, Extent::kAny}},
+          {}};
+}
+
+}  // namespace
+
+Broadcast::Broadcast(std::shared_ptr<Communicator> communicator, int root)
+    : CollectiveOperation(MakeSignature(), std::move(communicator)), root_(root) {}
+
+Status Broadcast::DescribeOutputs(const std::vector<TensorDesc>& /*inputs*/,
+                                  std::vector<TensorDesc>* outputs) const {
+  outputs->clear();
+  return Ok();
+}
+
+Status Broadcast::CheckSupport(DType dtype) const {
+  return communicator().Supports(CallKind::kBroadcast, dtype, ReduceOp::kSum);
+}
+
+Status Broadcast::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
+                      void* stream) {
+  BroadcastCall call;
+  call.dtype = plan.inputs[kX].dtype;
+  call.root = root_;
+  call.data = pack.inputs[kX].data;
+  call.x_shape = plan.inputs[kX].shape;
+  call.count = Numel(call.x_shape);
+  call.stream = stream;
+  return communicator().Broadcast(call);
+}
+
+}  // namespace collops

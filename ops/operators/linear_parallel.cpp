@@ -1,0 +1,133 @@
+#include "operators/linear_parallel.h"
+
+#include <string>
+#include <utility>
+
+#include "operators/desc_check.h"
+#include "operators/linear_parallel_layout.h"
+#include "operators/memory_check.h"
+#include "operators/param_check.h"
+
+namespace collops {
+namespace {
+
+enum Input { kX, kWeight, kResidual };
+enum Output { kY, kGathered };
+
+constexpr DTypeSet kPayload = SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32);
+constexpr InputRule kWeightRule = {"weight", Role::kData, kPayload, 2, Extent::kAny, 3};
+
+// ATB's own tests expect 8 for a wrong number of dims, but 16 with mc2, which has no batches.
+Signature SignatureOf(const LinearParallelParam& param) {
+  Signature signature;
+  signature.name = "LinearParallel";
+  signature.kind = CallKind::kLinearParallel;
+  signature.inputs = {{"x", Role::kData, kPayload, 2, Extent::kAny, 3}, kWeightRule};
+  if (param.hasResidual) {
+    signature.inputs.push_back({"residual", Role::kData, kPayload, 1, Extent::kAny, 2});
+  }
+  if (param.keepIntermediate) signature.outputs.push_back("the gathered x");
+  signature.one_dtype = true;
+  signature.num_dims_code = ERROR_INVALID_TENSOR_DIM;
+  if (param.backend == "mc2") {
+    signature.num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
+    for (InputRule& input : signature.inputs) input.most_dims = 2;
+  }
+  return signature;
+}
+
+// What is packed is checked as the one input of a call, and as nothing else's output.
+const Signature& PrepackSignature() {
+  static const Signature signature = {
+      "LinearParallel",        CallKind::kLinearParallel, {kWeightRule}, {}, false,
+      ERROR_INVALID_TENSOR_DIM};
+  return signature;
+}
+
+// What is kept of a call besides its tensors.
+struct LinearDetails : PlanDetails {
+  LinearPlan plan;
+  LinearTerms terms;
+};
+
+}  // namespace
+
+LinearParallel::LinearParallel(std::shared_ptr<Communicator> communicator,
+                               const LinearParallelParam& param)
+    : CollectiveOperation(SignatureOf(param), std::move(communicator)), param_(param) {}
+
+Status LinearParallel::DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                                       std::vector<TensorDesc>* outputs) const {
+  CHECK_ARG(param_.outDataType == DType::kUndefined || param_.outDataType == inputs[kX].dtype,
+            ERROR_INVALID_TENSOR_INI_MATCH, "LinearParallel: outDataType is ",
+            static_cast<int>(param_.outDataType), " (", collops::Name(param_.outDataType),
+            ") but x is ", collops::Name(inputs[kX].dtype), ": leave it at -1 or pass x's");
+  LinearLayout layout;
+  RETURN_IF_ERROR(
+      MakeLinearLayout(param_, communicator().rank(), communicator().size(), inputs, &layout));
+  TensorDesc output = inputs[kX];
+  output.shape = layout.output;
+  outputs->push_back(output);
+  output.shape = layout.gathered;
+  if (param_.keepIntermediate) outputs->push_back(output);
+  return Ok();
+}
+
+Status LinearParallel::CheckSupport(DType dtype) const {
+  return communicator().Supports(CallKind::kLinearParallel, dtype, ReduceOp::kSum);
+}
+
+Status LinearParallel::Complete(Plan* plan) const {
+  LinearLayout layout;
+  RETURN_IF_ERROR(MakeLinearLayout(param_, communicator().rank(), communicator().size(),
+                                   plan->inputs, &layout));
+  auto details = std::make_unique<LinearDetails>();
+  details->terms = MakeLinearTerms(param_, layout);
+  details->plan = PlanLinear(layout, plan->inputs[kX].dtype, communicator().size(),
+                             ChooseLinearEngine(layout, communicator()));
+  plan->workspace_bytes = static_cast<uint64_t>(details->plan.memory.bytes);
+  plan->details = std::move(details);
+  return Ok();
+}
+
+Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
+                           void* /*stream*/) {
+  LinearTensors tensors;
+  tensors.x = pack.inputs[kX].data;
+  tensors.weight = pack.inputs[kWeight].data;
+  if (packed_ != nullptr) tensors.packed_weight = packed_->For(pack.inputs[kWeight]);
+  if (param_.hasResidual) tensors.residual = pack.inputs[kResidual].data;
+  tensors.output = pack.outputs[kY].data;
+  if (param_.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
+  const auto& details = static_cast<const LinearDetails&>(*plan.details);
+  return RunLinear(details.plan, tensors, details.terms, workspace, &communicator(), &parts_);
+}
+
+Status LinearParallel::Refuse(const Status& reason) {
+  if (param_.type == LinearParallelParam::PURE_LINEAR) return Ok();
+  return CollectiveOperation::Refuse(reason);
+}
+
+Status LinearParallel::Prepack(const TensorView& weight) {
+  const Signature& signature = PrepackSignature();
+  const VariantPack pack = {{weight}, {}};
+  RETURN_IF_ERROR(CheckInputs(signature, communicator().size(), {weight.desc}));
+  const Shape& shape = weight.desc.shape;
+  CHECK_ARG(shape.num_dims == 2 || shape[0] == 1, ERROR_INVALID_TENSOR_DIM,
+            "LinearParallel: a weight of 3 dims must have 1 matrix in dim 0, got ", shape[0]);
+  const TensorBytes bytes = {{NumBytes(weight.desc)}, {}};
+  RETURN_IF_ERROR(CheckMemory(signature, pack, bytes, communicator().device()));
+  RETURN_IF_ERROR(CheckAddresses(signature, pack, bytes));
+  return PackedWeight::Pack(weight, param_.transWeight, &packed_);
+}
+
+void LinearParallel::TakeOver(const LinearParallel& from) {
+  const bool fits = from.packed_ != nullptr && from.packed_->trans_weight() == param_.transWeight;
+  if (fits) packed_ = from.packed_;
+  const bool same_groups = &communicator() == &from.communicator() &&
+                           param_.type == from.param_.type &&
+                           param_.twoDimTPInfo == from.param_.twoDimTPInfo;
+  if (same_groups) parts_ = from.parts_;
+}
+
+}  // namespace collops

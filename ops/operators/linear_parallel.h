@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/prepackable.h"
+#include "operators/collective_operation.h"
+#include "operators/linear_parallel_param.h"
+#include "operators/linear_parallel_run.h"
+#include "operators/packed_weight.h"
+
+namespace collops {
+
+// x of the ranks that gather, stacked, times this rank's weight, summed over the ranks that reduce
+// and cut into their rows, plus the residual; which ranks these are says the struct's type. Inputs:
+// x, weight [, residual]; outputs: y [, the gathered x].
+class LinearParallel : public CollectiveOperation, public Prepackable {
+ public:
+  LinearParallel(std::shared_ptr<Communicator> communicator, const LinearParallelParam& param);
+
+  Status Prepack(const TensorView& weight) override;
+
+  // PURE_LINEAR is each rank's own affair: nobody waits for it, so nobody is told.
+  Status Refuse(const Status& reason) override;
+
+  // Takes over what another operation has made that serves this struct, too: its packed weight and
+  // the communicators of its groups.
+  void TakeOver(const LinearParallel& from);
+
+ protected:
+  Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override;
+  Status CheckSupport(DType dtype) const override;
+  Status Complete(Plan* plan) const override;
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
+
+ private:
+  const LinearParallelParam param_;
+  std::shared_ptr<const PackedWeight> packed_;
+  LinearParts parts_;
+};
+
+}  // namespace collops

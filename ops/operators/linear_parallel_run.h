@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "core/status.h"
+#include "kernels/gemm.h"
+#include "operators/linear_parallel_layout.h"
+
+namespace collops {
+
+// How LinearParallel runs: chosen when a call is planned.
+enum class LinearEngine {
+  kLocal,     // one GEMM, nobody else
+  kFused,     // computes while rows arrive and partial sums leave, over windows
+  kPipeline,  // collectives and GEMMs one after the other, over two buffers
+};
+
+// Where a call's scratch memory lies, in bytes from the start of the workspace. All engines pack
+// the gathered rows once, and one block of the weight at a time.
+struct LinearMemory {
+  std::vector<int64_t> panels;  // of each member that is gathered from
+  int64_t weight_block = 0;
+  int64_t tile = 0;        // float32, total_rows x the columns of a strip; not there where kFused
+                           // sums partial products, whose two tiles are shared memory
+  int64_t sum = 0;         // kPipeline: this rank's sums of a strip
+  int64_t gathered = 0;    // kPipeline: rows as they are gathered
+  int64_t bytes = 0;       // of the workspace
+  int64_t tile_bytes = 0;  // kFused: shared memory
+};
+
+// One planned call.
+struct LinearPlan {
+  LinearLayout layout;
+  int rank_size = 0;
+  DType dtype = DType::kUndefined;
+  kernels::GemmPlan gemm{};
+  LinearEngine engine = LinearEngine::kLocal;
+  LinearMemory memory;
+};
+
+// Whether what the ranks computed is summed over a group.
+inline bool SumsPartials(const LinearPlan& plan) {
+  return plan.layout.scatter.ranks.size() > 1;
+}
+
+// What the ranks compare before anything moves.
+struct LinearTerms {
+  int root = 0;
+  std::vector<CallTerm> terms;
+};
+
+// The communicators of the two groups, for the pipeline: made at its first call, then kept.
+struct LinearParts {
+  std::shared_ptr<Communicator> gather;
+  std::shared_ptr<Communicator> scatter;
+  bool made = false;
+};
+
+// The tensors of one call.
+struct LinearTensors {
+  const void* x = nullptr;
+  const void* weight = nullptr;
+  const void* packed_weight = nullptr;  // by kernels::PackWeight, or null
+  const void* residual = nullptr;       // [n], or null
+  void* output = nullptr;
+  void* gathered = nullptr;  // the gathered x is wanted here, or null
+};
+
+LinearTerms MakeLinearTerms(const LinearParallelParam& param, const LinearLayout& layout);
+
+// The engine for this communicator, unless COLLOPS_FUSED=0 asks for the pipeline.
+LinearEngine ChooseLinearEngine(const LinearLayout& layout, const Communicator& communicator);
+
+LinearPlan PlanLinear(const LinearLayout& layout, DType dtype, int rank_size, LinearEngine engine);
+
+// Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment; `terms` are what
+// the ranks must agree on; `parts` is for the pipeline.
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const LinearTerms& terms,
+                 void* workspace, Communicator* communicator, LinearParts* parts);
+
+}  // namespace collops

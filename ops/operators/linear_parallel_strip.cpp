@@ -1,0 +1,34 @@
+#include "operators/linear_parallel_strip.h"
+
+#include "kernels/store_sum.h"
+
+namespace collops {
+
+kernels::WeightBlock LinearStrip::Block(int64_t strip, int64_t k_block) const {
+  if (tensors_.packed_weight != nullptr) {
+    return kernels::PackedWeightBlock(plan_.gemm, tensors_.packed_weight, strip, k_block);
+  }
+  const int64_t ldw = plan_.gemm.trans_weight ? plan_.gemm.k : plan_.gemm.n;
+  return kernels::PackWeightBlock(plan_.gemm, tensors_.weight, ldw, strip, k_block, scratch_);
+}
+
+void LinearStrip::Multiply(const GatheredRows::Group& group, const kernels::WeightBlock& block,
+                           int64_t strip, int64_t k_block, float* tile, int64_t ld_tile) const {
+  kernels::MultiplyBlock(plan_.gemm, group.panels, group.rows, block, strip, k_block, tile,
+                         ld_tile);
+}
+
+void LinearStrip::Store(const GatheredRows::Group& group, int64_t strip, const float* tile,
+                        int64_t ld_tile) const {
+  const int64_t element_bytes = SizeOf(plan_.dtype);
+  const int64_t column = plan_.gemm.StripBegin(strip);
+  const auto* residual = static_cast<const std::byte*>(tensors_.residual);
+  kernels::StoreSum(plan_.dtype, &tile, 1, ld_tile,
+                    residual == nullptr ? nullptr : residual + column * element_bytes, group.rows,
+                    plan_.gemm.StripColumns(strip),
+                    static_cast<std::byte*>(tensors_.output) +
+                        (group.first_row * plan_.gemm.n + column) * element_bytes,
+                    plan_.gemm.n);
+}
+
+}  // namespace collops

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "operators/linear_parallel_rows.h"
+#include "operators/linear_parallel_run.h"
+
+namespace collops {
+
+// The product of packed rows and one strip of the weight's columns. Lives during one call.
+class LinearStrip {
+ public:
+  LinearStrip(const LinearPlan& plan, const LinearTensors& tensors, std::byte* workspace)
+      : plan_(plan), tensors_(tensors), scratch_(workspace + plan.memory.weight_block) {}
+
+  // A block of the weight: packed now, or long ago.
+  kernels::WeightBlock Block(int64_t strip, int64_t k_block) const;
+
+  void Multiply(const GatheredRows::Group& group, const kernels::WeightBlock& block, int64_t strip,
+                int64_t k_block, float* tile, int64_t ld_tile) const;
+
+  // The whole sum: rounds the tile, whose rows lie `ld_tile` floats apart, into the output's rows
+  // of the group.
+  void Store(const GatheredRows::Group& group, int64_t strip, const float* tile,
+             int64_t ld_tile) const;
+
+ private:
+  const LinearPlan& plan_;
+  const LinearTensors& tensors_;
+  std::byte* scratch_;
+};
+
+}  // namespace collops

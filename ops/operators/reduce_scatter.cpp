@@ -1,0 +1,72 @@
+#include "operators/reduce_scatter.h"
+
+#include <utility>
+
+#include "operators/even_blocks.h"
+#include "operators/reduction_dtypes.h"
+
+namespace collops {
+namespace {
+
+enum Input { kX, kNumInputs };
+
+// ATB's ReduceScatter, unlike its AllReduce, takes no int64 on either of its backends.
+Signature MakeSignature(const std::string& backend) {
+  const bool is_atb = backend == "hccl" || backend == "lccl";
+  const DTypeSet payload = is_atb ? kReducible & ~SetOf(DType::kInt64) : kReducible;
+  return {"ReduceScatter",
+          CallKind::kReduceScatter,
+          {{"x", Role::kData, payload, kAnyNumDims, Extent::kAny}}};
+}
+
+}  // namespace
+
+ReduceScatter::ReduceScatter(std::shared_ptr<Communicator> communicator, int root, ReduceOp op,
+                             std::string backend)
+    : CollectiveOperation(MakeSignature(backend), std::move(communicator)),
+      root_(root),
+      op_(op),
+      backend_(std::move(backend)) {}
+
+Status ReduceScatter::DescribeOutputs(const std::vector<TensorDesc>& inputs,
+                                      std::vector<TensorDesc>* outputs) const {
+  const int size = communicator().size();
+  const int64_t rows = inputs[kX].shape[0];
+  RETURN_IF_ERROR(CheckAtbPair(Name(), backend_, op_, inputs[kX].dtype));
+  CHECK_ARG(rows % size == 0, ERROR_INVALID_TENSOR_DIM, "ReduceScatter: x has ", rows,
+            " rows, which ", size, " ranks cannot share out evenly: pad x to ",
+            rows + size - rows % size, " rows, or use ReduceScatterV");
+  outputs->assign(1, inputs[kX]);
+  outputs->front().shape.dims[0] = rows / size;
+  return Ok();
+}
+
+Status ReduceScatter::CheckSupport(DType dtype) const {
+  return communicator().Supports(CallKind::kReduceScatter, dtype, op_);
+}
+
+Status ReduceScatter::Complete(Plan* plan) const {
+  plan->details =
+      std::make_unique<EvenBlocks>(communicator().size(), Numel(plan->outputs[0].shape));
+  return Ok();
+}
+
+Status ReduceScatter::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
+                          void* stream) {
+  const EvenBlocks& blocks = BlocksOf(plan);
+  ReduceScatterVCall call;
+  call.kind = CallKind::kReduceScatter;
+  call.dtype = plan.inputs[kX].dtype;
+  call.op = op_;
+  call.root = root_;
+  call.x = pack.inputs[kX].data;
+  call.x_shape = plan.inputs[kX].shape;
+  call.output = pack.outputs[0].data;
+  call.output_count = blocks.counts[0];
+  call.send_counts = blocks.counts.data();
+  call.sdispls = blocks.displs.data();
+  call.stream = stream;
+  return communicator().ReduceScatterV(call);
+}
+
+}  // namespace collops

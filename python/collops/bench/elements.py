@@ -1,0 +1,101 @@
+"""Matrices of a benchmark: exact data, the same bits for every library, in memory of their own."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bits = npt.NDArray[Any]
+
+NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_HUGE_BYTES = 4 << 20
+_BLOCK = 1 << 20
+_LEVELS = 1 << 16
+
+
+class Element:
+    """One element type: its bits as integers, and those seen as numbers by numpy and by torch."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.name = NAMES[dtype]
+        self.bits = np.dtype(np.uint32 if dtype == "f32" else np.uint16)
+        self._sign = self.bits.type(1 << (self.bits.itemsize * 8 - 1))
+        self._number = None if dtype == "bf16" else np.dtype(self.name)
+
+    def numbers(self, bits: Bits) -> Any:
+        """What collops takes: a numpy array, or a torch tensor where numpy has no bfloat16."""
+        if self._number is not None:
+            return bits.view(self._number)
+        try:
+            import ml_dtypes
+        except ModuleNotFoundError:
+            return self.tensor(bits)
+        return bits.view(ml_dtypes.bfloat16)
+
+    def tensor(self, bits: Bits) -> Any:
+        """A torch tensor on the same memory."""
+        from collops.bench.torch_peer import torch_tensor
+
+        return torch_tensor(bits.view(f"int{self.bits.itemsize * 8}"), self.name)
+
+    def matrix(self, rows: int, columns: int) -> Bits:
+        """Memory that nobody has touched, as fresh_memory() gives it."""
+        memory = fresh_memory(rows * columns * self.bits.itemsize)
+        return memory.view(self.bits).reshape(rows, columns)
+
+    def poisoned(self, rows: int, columns: int) -> Bits:
+        """A matrix of NaN, whose memory is there."""
+        matrix = self.matrix(rows, columns)
+        matrix.fill(np.iinfo(self.bits).max)
+        return matrix
+
+    def fill(self, matrix: Bits, seed: tuple[int, ...], density: float) -> None:
+        """-1, 0 and 1, which differ with the seed and the position; `density` of them are not 0."""
+        values = np.zeros(_LEVELS, np.float32)
+        half = round(density / 2 * _LEVELS)
+        values[:half], values[half : 2 * half] = -1, 1
+        table = self._bits_of(values)
+        random = np.random.default_rng(seed)
+        flat = matrix.reshape(-1)
+        for begin in range(0, flat.size, _BLOCK):
+            part = flat[begin : begin + _BLOCK]
+            part[:] = table[random.integers(0, _LEVELS, part.size, np.uint16)]
+
+    def _bits_of(self, values: npt.NDArray[np.float32]) -> Bits:
+        if self.dtype == "bf16":
+            return (values.view(np.uint32) >> 16).astype(np.uint16)
+        return values.astype(self.name).view(self.bits)
+
+    def flip(self, matrix: Bits) -> None:
+        """Writes every element anew: its sign changes."""
+        np.bitwise_xor(matrix, self._sign, out=matrix)
+
+    def num_different(self, a: Bits, b: Bits) -> int:
+        """How many elements differ; 0 and -0 do not."""
+        magnitude = np.bitwise_and(a | b, ~self._sign)
+        return int(np.count_nonzero((a != b) & (magnitude != 0)))
+
+
+def exact_density(dtype: str, k: int, members: int) -> float:
+    """How many of x may be other than 0, so that sums of products are whole numbers that fit.
+
+    bfloat16 holds whole numbers up to 256, float16 up to 2048. A sum of k products of which this
+    part is not 0 stays below that by seven standard deviations, also after adding up `members`.
+    """
+    limit = {"f32": 2**24, "f16": 2048, "bf16": 256}[dtype]
+    variance = (limit / 7) ** 2 / max(1, members) * 1.5
+    return min(2 / 3, variance / k)
+
+
+def fresh_memory(num_bytes: int) -> npt.NDArray[np.uint8]:
+    """Bytes from the system, with huge pages as numpy asks for them; none are there until used."""
+    if num_bytes == 0:
+        return np.empty(0, np.uint8)
+    memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if num_bytes >= _HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)

@@ -1,0 +1,111 @@
+"""Starts the ranks of a benchmark, hands on what they write, and ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collops.bench.mpi_launcher import Mpi
+    from collops.bench.request import Request
+
+_PROGRAM = [sys.executable, "-m", "collops.bench.rank_program"]
+_LOOK_S = 0.1
+_GRACE_S = 5.0
+_LAST_LINES = 8
+# What a surrounding job says of this process holds for no rank.
+_DROPPED = (
+    "COLLOPS_RANK",
+    "COLLOPS_RANK_SIZE",
+    "COLLOPS_JOB_ID",
+    "COLLOPS_FUSED",
+    "COLLOPS_BACKEND",
+    "COLLOPS_TRACE",
+)
+_THREADS = ("COLLOPS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class RanksFailedError(RuntimeError):
+    """The ranks ended before they had measured everything; the text is the last they said."""
+
+
+def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, Any]]:
+    """Runs one request on `ranks` ranks, and yields their records as they come.
+
+    Raises:
+        RanksFailedError: a rank failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="collops-bench-") as name:
+        folder = Path(name)
+        (folder / "request").write_text(request.to_json())
+        records = folder / "records"
+        records.touch()
+        program = [*_PROGRAM, str(folder / "request"), str(folder / "store"), str(records)]
+        with (folder / "said").open("w") as said:
+            processes = [
+                subprocess.Popen(
+                    [*words, *program], env=env, stdout=said, stderr=said, start_new_session=True
+                )
+                for words, env in _commands(request, ranks, mpi)
+            ]
+        try:
+            yield from _follow(records, processes)
+        except BaseException:
+            _end(processes, patience_s=0.0)
+            raise
+        _end(processes)
+        if any(process.returncode for process in processes):
+            lines = [line for line in (folder / "said").read_text().splitlines() if line.strip()]
+            raise RanksFailedError("\n".join(lines[-_LAST_LINES:]))
+
+
+def _commands(
+    request: Request, ranks: int, mpi: Mpi | None
+) -> list[tuple[list[str], dict[str, str]]]:
+    """What is started: one program of MPI's, or each rank by itself."""
+    env = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    env.update(dict.fromkeys(_THREADS, str(request.threads)))
+    env.update({"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"})
+    if mpi is not None:
+        return [(mpi.command(ranks), {**env, **mpi.variables(ranks)})]
+    env.update({"COLLOPS_JOB_ID": f"bench-{secrets.token_hex(16)}"})
+    env["COLLOPS_RANK_SIZE"] = str(ranks)
+    return [([], {**env, "COLLOPS_RANK": str(rank)}) for rank in range(ranks)]
+
+
+def _follow(records: Path, processes: list[subprocess.Popen[bytes]]) -> Iterator[dict[str, Any]]:
+    """The records until all processes have ended, or one of them has failed."""
+    with records.open() as lines:
+        rest = ""
+        while True:
+            states = [process.poll() for process in processes]
+            rest += lines.read()
+            *whole, rest = rest.split("\n")
+            for line in whole:
+                yield json.loads(line)
+            if None not in states or any(states):
+                return
+            time.sleep(_LOOK_S)
+
+
+def _end(processes: list[subprocess.Popen[bytes]], patience_s: float = _GRACE_S) -> None:
+    """Waits a while for those that are ending, and then ends them with all they started."""
+    for sent in (None, signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + (_GRACE_S if sent else patience_s)
+        for process in processes:
+            if sent is not None and process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, sent)
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0.0))

@@ -1,0 +1,95 @@
+"""Times columns turn by turn on all ranks, and says what the ranks together took."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collops.bench.column import Column
+
+Times = npt.NDArray[np.float64]
+
+# Of one call: when it began and ended, by a clock that all processes share, and its parts.
+_BEGIN, _END, _PARTS = 0, 1, 2
+_MOST_PARTS = 4
+_WARM_UP = 2
+_PLACE_BARRIERS = 200
+
+
+def interleave(
+    columns: Sequence[Column],
+    iterations: int,
+    rewrite: Callable[[Any], None],
+    meet: Callable[[], None],
+) -> Times:
+    """Runs one call of each column in each round, in another order each time.
+
+    Args:
+        columns: what is run.
+        iterations: rounds that count; two more come before.
+        rewrite: writes a column's x anew.
+        meet: waits for all ranks.
+
+    Returns:
+        [columns, iterations, 2 + parts] seconds of this rank.
+    """
+    times = np.zeros((len(columns), iterations, _PARTS + _MOST_PARTS))
+    unused = np.zeros(_PARTS + _MOST_PARTS)
+    gc.collect()
+    gc.disable()
+    try:
+        for i in range(-_WARM_UP, iterations):
+            # The same order on every rank; no column always follows the same other one.
+            for number in np.random.default_rng(i + _WARM_UP).permutation(len(columns)):
+                column = columns[number]
+                if column.x is not None:
+                    rewrite(column.x)
+                row = times[number, i] if i >= 0 else unused
+                meet()
+                _time(column, row)
+    finally:
+        gc.enable()
+    return times
+
+
+def _time(column: Column, row: Times) -> None:
+    now = time.perf_counter
+    begin = last = now()
+    for part, (_, step) in enumerate(column.steps, _PARTS):
+        step()
+        end = now()
+        row[part] = end - last
+        last = end
+    row[_BEGIN], row[_END] = begin, last
+
+
+def together(times: Times) -> Times:
+    """Of [ranks, iterations, 2 + parts]: seconds from the first begin to the last end."""
+    return np.asarray(times[..., _END].max(axis=0) - times[..., _BEGIN].min(axis=0))
+
+
+def own_slowest(times: Times) -> Times:
+    """Of the same: seconds of the rank whose own call took longest."""
+    return np.asarray((times[..., _END] - times[..., _BEGIN]).max(axis=0))
+
+
+def typical_parts(times: Times) -> Times:
+    """Of the same: the parts of the median call, on the rank that ended last."""
+    whole = together(times)
+    typical = int(np.argsort(whole)[(len(whole) - 1) // 2])
+    return np.asarray(times[times[:, typical, _END].argmax(), typical, _PARTS:])
+
+
+def place_us(meet: Callable[[], None]) -> float:
+    """Microseconds of a barrier, which tell whether the cores are near each other."""
+    meet()
+    begin = time.perf_counter()
+    for _ in range(_PLACE_BARRIERS):
+        meet()
+    return (time.perf_counter() - begin) / _PLACE_BARRIERS * 1e6

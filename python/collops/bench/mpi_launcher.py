@@ -1,0 +1,100 @@
+"""MPI libraries of this host, and how each of them starts ranks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_ASK_S = 20
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """One MPI: its name, the program that starts ranks, and what they need in their environment."""
+
+    name: str
+    program: str
+    environment: dict[str, str]
+
+    def command(self, ranks: int) -> list[str]:
+        """The words before the program's own."""
+        words = [self.program, "-n", str(ranks)]
+        if self.name == "Open MPI":
+            words += ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
+            if os.geteuid() == 0:
+                words.append("--allow-run-as-root")
+        return words
+
+    def variables(self, ranks: int) -> dict[str, str]:
+        """What is set for the ranks; those that outnumber the cores must yield them."""
+        more = dict(self.environment)
+        over = ranks > len(os.sched_getaffinity(0))
+        if self.name == "Open MPI" and over:
+            more["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        if self.name == "Intel MPI":
+            more.update({"I_MPI_FABRICS": "shm", "I_MPI_PIN": "0"})
+            if over:
+                more["I_MPI_THREAD_YIELD"] = "2"
+        return more
+
+
+def find_mpis(prefixes: list[Path]) -> list[Mpi]:
+    """The MPI below each prefix; without prefixes, that of the mpirun on PATH, if there is one.
+
+    Raises:
+        ValueError: a prefix has no mpirun.
+    """
+    if prefixes:
+        return [_at(prefix) for prefix in prefixes]
+    program = shutil.which("mpirun")
+    return [_with(program, Path(program).resolve().parent.parent)] if program else []
+
+
+def _at(prefix: Path) -> Mpi:
+    for name in ("mpiexec", "mpirun"):
+        program = prefix / "bin" / name
+        if os.access(program, os.X_OK):
+            return _with(str(program), prefix)
+    raise ValueError(f"--mpi {prefix}: there is no {prefix}/bin/mpiexec and no mpirun")
+
+
+def _with(program: str, prefix: Path) -> Mpi:
+    # Intel MPI's programs look for each other on PATH.
+    environment = {"PATH": f"{prefix / 'bin'}:{os.environ.get('PATH', '')}"}
+    name = _name(program, environment)
+    # libmpi.so itself may be a text for the linker, so a name with a version goes first.
+    libraries = [path for part in ("lib", "lib64") for path in (prefix / part).glob("libmpi.so*")]
+    if libraries:
+        library = max(libraries, key=lambda path: (path.name != "libmpi.so", -len(path.name)))
+        environment["MPI4PY_LIBMPI"] = str(library)
+        known = os.environ.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = ":".join(
+            [str(library.parent), *([known] if known else [])]
+        )
+    if name == "Intel MPI":
+        environment["I_MPI_ROOT"] = str(prefix)
+    return Mpi(name, program, environment)
+
+
+def _name(program: str, environment: dict[str, str]) -> str:
+    """Which library the program says it belongs to."""
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_ASK_S,
+            check=False,
+            env={**os.environ, **environment},
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise ValueError(f"--mpi: {program} --version: {problem}") from None
+    said = done.stdout + done.stderr
+    if "Open MPI" in said or "OpenRTE" in said or "prte" in said.lower():
+        return "Open MPI"
+    if "Intel" in said:
+        return "Intel MPI"
+    return "MPICH" if "HYDRA" in said else f"MPI of {program}"

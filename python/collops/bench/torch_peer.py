@@ -1,0 +1,115 @@
+"""torch, which only this file of the benchmark imports: matmul, and collectives over gloo."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from collops.bench.row_groups import Group
+
+
+def torch_tensor(bits: Any, name: str) -> Any:
+    """A tensor of the element type `name` on an array of whole numbers of the same size."""
+    return torch.from_numpy(bits).view(getattr(torch, name))
+
+
+def set_threads(threads: int) -> None:
+    """How many threads a product takes."""
+    torch.set_num_threads(threads)
+
+
+def matmul(x: Any, weight: Any, out: Any) -> Callable[[], object]:
+    """``out = x @ weight.T``, as a layer of torch.nn stores its weight."""
+    turned = weight.t()
+    return lambda: torch.mm(x, turned, out=out)
+
+
+def add(first: Any, others: Sequence[Any], out: Any) -> Callable[[], object]:
+    """``out = first + others[0] + ...``, one vectorised pass for each."""
+
+    def run() -> None:
+        total = first
+        for other in others:
+            total = torch.add(total, other, out=out)
+
+    return run
+
+
+class Gloo:
+    """torch.distributed's collectives of the CPU, made uneven in the two ways that are fast.
+
+    Args:
+        store: path of a file that does not exist yet; the ranks meet there.
+        rank: this rank.
+        size: number of ranks.
+    """
+
+    WAYS = ("isend_irecv", "all_to_all")
+
+    def __init__(self, store: str, rank: int, size: int) -> None:
+        dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+        self._cores = os.sched_getaffinity(0)
+        self._groups: dict[tuple[int, ...], Any] = {}
+
+    def group(self, ranks: Sequence[tuple[int, ...]], own: Group) -> Any:
+        """The process group of `own`; every rank names all groups in the same order."""
+        pinned = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self._cores)  # for the threads that a group starts
+        for members in ranks:
+            if members not in self._groups:
+                self._groups[members] = dist.new_group(list(members))
+        os.sched_setaffinity(0, pinned)
+        return self._groups[own.ranks]
+
+    def close(self) -> None:
+        """Leaves the process group."""
+        dist.destroy_process_group()
+
+    def gather(self, way: str, x: Any, out: Any, own: Group, handle: Any) -> Callable[[], object]:
+        """Brings every member's rows of x to all of them."""
+        k = x.shape[1]
+        parts = torch.split(out, list(own.rows))
+        if way == "isend_irecv":
+            return lambda: _exchange(own, handle, [x] * own.size, parts, x)
+        copies = x.new_empty((own.size, *x.shape))
+        given = [x.numel()] * own.size
+
+        def run() -> None:
+            copies.copy_(x)
+            dist.all_to_all_single(
+                out.view(-1), copies.view(-1), own.counts(k), given, group=handle
+            )
+
+        return run
+
+    def scatter(self, way: str, product: Any, own: Group, handle: Any) -> tuple[Any, list[Any]]:
+        """A step that brings this rank the others' parts of its rows, and those parts."""
+        n = product.shape[1]
+        parts = torch.split(product, list(own.rows))
+        got = product.new_empty((own.size, own.own_rows, n))
+        if way == "isend_irecv":
+            step: Any = lambda: _exchange(own, handle, parts, got, None)  # noqa: E731
+            mine = parts[own.index]
+            return step, [mine, *(got[q] for q in range(own.size) if q != own.index)]
+        taken = [own.own_rows * n] * own.size
+        step = lambda: dist.all_to_all_single(  # noqa: E731
+            got.view(-1), product.view(-1), taken, own.counts(n), group=handle
+        )
+        return step, list(got)
+
+
+def _exchange(own: Group, handle: Any, given: Any, got: Any, kept: Any) -> None:
+    """Sends given[q] to member q and receives got[q] from it; `kept` goes to the own place."""
+    others = [(q, rank) for q, rank in enumerate(own.ranks) if q != own.index]
+    waits = [dist.irecv(got[q], rank, group=handle) for q, rank in others]
+    waits += [dist.isend(given[q], rank, group=handle) for q, rank in others]
+    if kept is not None:
+        got[own.index].copy_(kept)
+    for wait in waits:
+        wait.wait()

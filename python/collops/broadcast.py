@@ -1,0 +1,46 @@
+"""broadcast of the plain level: from a user's call to a call of the core."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from collops.core import core
+from collops.plain_tensors import as_bytes, as_tensor
+from collops.plans import bad_argument
+
+if TYPE_CHECKING:
+    from collops.plain_level import PlainLevel
+
+_NAME = "broadcast"
+
+
+class Broadcast:
+    """broadcast of one communicator. One thread at a time, as the communicator."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        self._level = level
+        self._kind = int(core().BROADCAST)
+
+    def __call__(self, x: Any, root: int) -> Any:
+        """x, which holds the root's elements now."""
+        try:
+            root = self._rank(root)
+            data = as_tensor(_NAME, "x", x)
+            element = self._level.element(data.dtype)
+            if element.number is None:
+                data = as_bytes(f"{_NAME}: x", data)
+        except Exception as error:
+            self._level.refuse(self._kind, error)
+            raise
+        self._level.core.broadcast(data, root, element.name)
+        return x
+
+    def _rank(self, root: int) -> int:
+        try:
+            number = operator.index(root)
+        except TypeError:
+            bad_argument(f"{_NAME}: root must be a whole number, got {root!r}")
+        if not 0 <= number < self._level.size:
+            bad_argument(f"{_NAME}: root must be in [0, {self._level.size}), got {number}")
+        return number

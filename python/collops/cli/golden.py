@@ -1,0 +1,34 @@
+"""``collops golden``: cases, case files, comparisons, and runs on living ranks."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "run": "run cases or case files on living ranks, and compare with golden",
+    "list": "print golden's own cases, or the rows of case files",
+    "generate": "write golden's cases: one .npz each, and manifest.json",
+    "compare": "compare two files of tensors, and explain a difference",
+}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one of golden's commands; only `run` needs the core."""
+    parser = argparse.ArgumentParser(
+        prog="collops golden", description="What the operators must compute, and whether they do."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary, add_help=False)
+    command = parser.parse_args(arguments[:1]).command
+    if command == "run":
+        from collops.golden_run.command import main
+
+        return main(arguments[1:])
+    from collops.golden.__main__ import main as golden_main
+
+    return golden_main(arguments)

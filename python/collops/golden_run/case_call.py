@@ -1,0 +1,164 @@
+"""A case that ``golden generate`` wrote as a call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collops.golden.case import Case
+from collops.golden.case_files import MANIFEST, SCHEMA
+from collops.golden.csv_row import OPERATORS, Expectation
+from collops.golden.dtypes import name_of
+from collops.golden.layout import case_layout
+from collops.golden.linear_parallel_bound import case_bounds
+from collops.golden.reduction import ATB_REDUCE_OPS
+from collops.golden.tensor_files import read_entries
+from collops.golden_run.calls import Argument, Truth
+from collops.golden_run.row_call import struct_name
+
+if TYPE_CHECKING:
+    from collops.golden.dtypes import Array
+
+# The reduction's key in the struct, and the operators of ATB that reduce by a product, too.
+_REDUCTION_KEYS = {"all_reduce": "allReduceType"}
+_WITH_PROD = ("reduce_scatter", "all_reduce")
+_STRUCTS = {stem: struct_name(operator) for operator, stem in OPERATORS.items()}
+
+
+@dataclass(frozen=True)
+class CaseCall:
+    """A case, the names of its inputs and the file of its tensors."""
+
+    case: Case
+    input_names: tuple[str, ...]
+    path: Path
+
+    @property
+    def operator(self) -> str:
+        """The operator's stem, such as ``all_gather_v``."""
+        return self.case.operator
+
+    @property
+    def struct(self) -> str:
+        """Name of the operator's parameter struct."""
+        return _STRUCTS[self.operator]
+
+    @property
+    def rank_size(self) -> int:
+        """Ranks of the call."""
+        return self.case.rank_size
+
+    @property
+    def threads(self) -> bool:
+        """Cases run on processes."""
+        return False
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the first input is what comes out."""
+        return self.case.operator == "broadcast"
+
+    @property
+    def expected(self) -> Expectation:
+        """Every case of golden works."""
+        return Expectation()
+
+    @property
+    def stops_at(self) -> str:
+        """All steps are run."""
+        return ""
+
+    @property
+    def needs_ml_dtypes(self) -> bool:
+        """Whether numpy alone cannot hold the tensors."""
+        return self.case.dtype == "bfloat16"
+
+    @property
+    def outside_atb(self) -> str:
+        """Why ATB's structs cannot state the case; empty if they can."""
+        op = self.case.op
+        has_it = not op or op in ATB_REDUCE_OPS or (op == "prod" and self.operator in _WITH_PROD)
+        return "" if has_it else f"{self.operator} has no {op} in ATB"
+
+    @cached_property
+    def _entries(self) -> dict[str, Array]:
+        return read_entries(self.path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The tensors stay behind: every rank reads the file itself.
+        return {key: value for key, value in self.__dict__.items() if key != "_entries"}
+
+    def param(self, rank: int) -> str:
+        """A rank's parameter struct as JSON."""
+        fields: dict[str, Any] = {"rank": rank, "rankSize": self.rank_size, "backend": "shm"}
+        fields["rankRoot"] = self.case.root
+        if self.case.op:
+            fields[_REDUCTION_KEYS.get(self.operator, "reduceType")] = self.case.op
+        linear = self.case.linear
+        if linear is not None:
+            fields |= {
+                "type": linear.type,
+                "transWeight": linear.trans_weight,
+                "hasResidual": linear.has_residual,
+                "keepIntermediate": linear.keep_intermediate,
+                "twoDimTPInfo": {
+                    "agDim": linear.ag_dim,
+                    "rsDim": linear.rs_dim,
+                    "innerDimIsAg": int(linear.inner_dim_is_ag),
+                },
+            }
+            lists = {"gatherRows": linear.gather_rows, "scatterRows": linear.scatter_rows}
+            fields |= {key: rows[rank] for key, rows in lists.items() if rows}
+        return json.dumps(fields)
+
+    def inputs(self, rank: int) -> list[Argument]:
+        """A rank's input tensors."""
+        arrays = [self._entries[f"rank{rank}/{name}"] for name in self.input_names]
+        return [Argument(name_of(array), array.shape, array=array) for array in arrays]
+
+    def outputs(self, rank: int) -> list[Argument]:
+        """A rank's outputs, of the shapes that golden expects."""
+        if self.in_place:
+            return []
+        return [Argument(name_of(array), array.shape) for array in self._expected(rank)]
+
+    def truth(self) -> Truth:
+        """What must come out, by the file."""
+        per_rank = [self._expected(rank) for rank in range(self.rank_size)]
+        return Truth(
+            outputs=list(zip(*per_rank, strict=True)),
+            dtype=self.case.dtype,
+            layout=case_layout(self.case),
+            bounds=case_bounds(self.case),
+            reduce=self.case.op or "sum",
+            terms=self.case.x_shapes[0][-1] if self.case.linear is not None else 1,
+        )
+
+    def _expected(self, rank: int) -> list[Array]:
+        names = [f"rank{rank}/output", *(f"rank{rank}/output{i}" for i in range(1, 9))]
+        return [self._entries[name] for name in names if name in self._entries]
+
+
+def case_calls(path: Path) -> list[CaseCall]:
+    """The cases of a manifest.json, or the one of a .npz that lies beside its manifest.
+
+    Raises:
+        OSError: the file, or the manifest of a .npz, cannot be read.
+        ValueError: it is no manifest, or does not name the .npz.
+    """
+    manifest = path if path.suffix == ".json" else path.parent / MANIFEST
+    content = json.loads(manifest.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise ValueError(f"{manifest}: is no manifest of golden's cases of schema {SCHEMA}")
+    calls = []
+    for entry in content["cases"]:
+        file = manifest.parent / entry["file"]
+        if path == manifest or file == path:
+            stated = {k: v for k, v in entry.items() if k not in ("id", "file", "inputs")}
+            calls.append(CaseCall(Case.from_dict(stated), tuple(entry["inputs"]), file))
+    if not calls:
+        raise ValueError(f"{manifest}: does not name {path.name}")
+    return calls

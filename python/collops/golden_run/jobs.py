@@ -1,0 +1,113 @@
+"""The cases of the files that a run is given, and what is to become of each."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import collops
+from collops.golden.csv_cases import scan_rows, selector
+from collops.golden.csv_plan import plan_row
+from collops.golden.csv_row import CsvRow, RowError
+from collops.golden_run.case_call import case_calls
+from collops.golden_run.row_call import MOST_RANKS, RowCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from collops.golden_run.calls import Call
+
+
+@dataclass(frozen=True)
+class Job:
+    """One case: what it is called, and what to do with it.
+
+    `action` is run, skip, differs or malformed; a case that differs from ATB's by intent is run,
+    too, if it is known what collops does instead (`call` is then set).
+    """
+
+    file: Path
+    number: int | None
+    name: str
+    action: str
+    reason: str = ""
+    call: Call | None = None
+
+    def __str__(self) -> str:
+        number = "" if self.number is None else f"{self.number} "
+        return f"{self.file}: {number}{self.name}".rstrip()
+
+
+def read_jobs(
+    files: Sequence[Path], *, text: str = "", seed: int = 0, same_data: bool = False
+) -> list[Job]:
+    """Returns the cases of all files that the filter chooses.
+
+    Args:
+        files: ATB's case files (.csv), golden's manifest.json, or a case's .npz.
+        text: part of a case's name, or numbers such as 3,5-9.
+        seed: of the data of case files.
+        same_data: whether every rank gets the data of rank 0, in case files.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is none of these, or no case was chosen.
+    """
+    chosen = selector(text)
+    jobs = [
+        job
+        for file in files
+        for job in (
+            _case_jobs(file)
+            if file.suffix in (".json", ".npz")
+            else _row_jobs(file, seed, same_data)
+        )
+        if chosen(job.number, job.name)
+    ]
+    if not jobs:
+        raise ValueError(f"no case has {text!r} in its name or as its number")
+    return jobs
+
+
+def _row_jobs(file: Path, seed: int, same_data: bool) -> Iterator[Job]:
+    for row in scan_rows(file):
+        if isinstance(row, RowError):
+            yield Job(file, row.number, "", "malformed", str(row))
+        else:
+            yield _row_job(file, row, seed, same_data)
+
+
+def _row_job(file: Path, row: CsvRow, seed: int, same_data: bool) -> Job:
+    plan = plan_row(row)
+    if plan.action == "skip":
+        return Job(file, row.number, row.name, "skip", plan.reason)
+    if row.rank_size > MOST_RANKS and row.expected.stage != "create":
+        reason = f"more than {MOST_RANKS} ranks"
+        return Job(file, row.number, row.name, "skip", reason)
+    if plan.action == "differs" and plan.instead is None:
+        return Job(file, row.number, row.name, "differs", plan.reason)
+    call = RowCall(row, seed, same_data, plan.instead)
+    return _runnable(Job(file, row.number, row.name, plan.action, plan.reason, call))
+
+
+def _case_jobs(file: Path) -> Iterator[Job]:
+    for number, call in enumerate(case_calls(file), start=1):
+        job = Job(file, number, call.case.id, "run", call=call)
+        if call.outside_atb:
+            job = Job(file, number, call.case.id, "skip", call.outside_atb)
+        yield _runnable(job)
+
+
+def _runnable(job: Job) -> Job:
+    """The job, or a skipped one where its operator or its tensors cannot be had here."""
+    if job.call is None:
+        return job
+    struct = job.call.struct
+    reason = ""
+    if struct not in collops.__all__:
+        reason = f"{struct.removesuffix('Param')}Operation is not built yet"
+    elif job.call.needs_ml_dtypes and importlib.util.find_spec("ml_dtypes") is None:
+        reason = "bfloat16 needs the package ml_dtypes"
+    return Job(job.file, job.number, job.name, "skip", reason) if reason else job

@@ -1,0 +1,74 @@
+"""What became of the cases of a run, and the lines that say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collops.golden_run.jobs import Job
+
+PASSED, FAILED, DIFFERS, SKIPPED = "passed", "failed", "differs", "skipped"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case: its state, why (for all but passed), and the seconds it took."""
+
+    job: Job
+    state: str
+    text: str = ""
+    seconds: float = 0.0
+
+    def lines(self) -> str:
+        """What is printed of it; nothing of a case that passed or was skipped."""
+        if self.state == FAILED:
+            return f"FAILED {self.job}\n{_indented(self.text)}"
+        if self.state == DIFFERS:
+            return f"differs {self.job}: {self.text}"
+        return ""
+
+
+@dataclass
+class Summary:
+    """All outcomes of a run, and the seconds it took."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def count(self, state: str) -> int:
+        """The number of cases of a state."""
+        return sum(outcome.state == state for outcome in self.outcomes)
+
+    @property
+    def rate(self) -> float:
+        """Cases that were run, per second."""
+        run = sum(outcome.seconds > 0 for outcome in self.outcomes)
+        return run / self.seconds if self.seconds > 0 else 0.0
+
+    def closing_line(self) -> str:
+        """The counts of all states, with the reasons of what was skipped, and the rate."""
+        reasons = Counter(o.text for o in self.outcomes if o.state == SKIPPED)
+        listed = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        skipped = f"{self.count(SKIPPED)} skipped" + (f" ({listed})" if listed else "")
+        return (
+            f"{self.count(PASSED)} passed, {self.count(FAILED)} failed, "
+            f"{self.count(DIFFERS)} differ from ATB by intent, {skipped}; "
+            f"{self.rate:.1f} cases per second"
+        )
+
+    def problem(self, max_skipped: int | None = None) -> str:
+        """Why the run is no success; empty if it is one."""
+        if self.count(FAILED):
+            return f"{self.count(FAILED)} failed"
+        if not self.count(PASSED):
+            return "nothing passed"
+        skipped = self.count(SKIPPED)
+        if max_skipped is not None and skipped > max_skipped:
+            return f"{skipped} were skipped, --max-skipped is {max_skipped}"
+        return ""
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

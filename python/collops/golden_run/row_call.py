@@ -1,0 +1,126 @@
+"""A row of a case file as a call."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from collops.golden.csv_row import OPERATORS
+from collops.golden.row_case import (
+    expected_outputs,
+    rank_inputs,
+    rank_params,
+    row_bounds,
+    row_layout,
+)
+from collops.golden.row_reference import REFERENCES
+from collops.golden_run.calls import Argument, Truth
+
+if TYPE_CHECKING:
+    from collops.golden.csv_row import CsvRow, Expectation, RowTensor
+
+# More ranks than these need more processes than a machine should be asked for by a typing error.
+MOST_RANKS = 256
+_REDUCTIONS = ("reduceType", "allReduceType")
+_THREADS = 1
+
+
+def struct_name(operator: str) -> str:
+    """The parameter struct of an operator of case files."""
+    return re.sub(r"Operation$", "Param", operator)
+
+
+@dataclass(frozen=True)
+class RowCall:
+    """A row, with what the command line says about its data.
+
+    `instead` replaces what the row expects where collops differs from ATB by intent.
+    """
+
+    row: CsvRow
+    seed: int = 0
+    same_data: bool = False
+    instead: Expectation | None = None
+
+    @property
+    def operator(self) -> str:
+        """The operator's stem, such as ``all_gather_v``."""
+        return OPERATORS[self.row.operator]
+
+    @property
+    def struct(self) -> str:
+        """Name of the operator's parameter struct."""
+        return struct_name(self.row.operator)
+
+    @property
+    def rank_size(self) -> int:
+        """Ranks of the call; 1 where the row's number is one that creation must refuse."""
+        size = self.row.rank_size
+        return size if 1 <= size <= MOST_RANKS else 1
+
+    @property
+    def threads(self) -> bool:
+        """Whether the row's commMode says so."""
+        return self.row.params.get("commMode") == _THREADS
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the first input is what comes out."""
+        return REFERENCES[self.row.operator].in_place
+
+    @property
+    def expected(self) -> Expectation:
+        """How the call must end."""
+        return self.instead or self.row.expected
+
+    @property
+    def stops_at(self) -> str:
+        """The step that must fail; creation where the row has no tensors."""
+        return "create" if self.row.expected.stage == "create" else self.expected.stage
+
+    @property
+    def needs_ml_dtypes(self) -> bool:
+        """Whether numpy alone cannot hold the tensors."""
+        return any(t.dtype == "bfloat16" for t in (*self.row.inputs, *self.row.outputs))
+
+    def param(self, rank: int) -> str:
+        """A rank's parameter struct as JSON."""
+        return json.dumps(rank_params(self.row, rank))
+
+    def inputs(self, rank: int) -> list[Argument]:
+        """A rank's input tensors; descriptions if one of them cannot be made."""
+        tensors = self.row.inputs
+        if not all(tensor.can_be_made for tensor in tensors):
+            return [_described(tensor) for tensor in tensors]
+        arrays = rank_inputs(self.row, rank, seed=self.seed, same_data=self.same_data)
+        return [
+            Argument(tensor.dtype, array.shape, tensor.format, array)
+            for tensor, array in zip(tensors, arrays, strict=True)
+        ]
+
+    def outputs(self, rank: int) -> list[Argument]:
+        """The outputs as the row states them; dim 0 is open where the ranks' rows differ."""
+        own_rows = any("{rank}" in tensor.file for tensor in self.row.inputs)
+        own_rows = own_rows or any(self.row.params.get(k) for k in ("gatherRows", "scatterRows"))
+        return [replace(_described(t), own_rows=own_rows) for t in self.row.outputs]
+
+    def truth(self) -> Truth:
+        """What must come out, by golden or by the row's files."""
+        row, ranks = self.row, range(self.rank_size)
+        inputs = [rank_inputs(row, r, seed=self.seed, same_data=self.same_data) for r in ranks]
+        per_rank = expected_outputs(row, inputs)
+        reductions = (row.params[key] for key in _REDUCTIONS if key in row.params)
+        return Truth(
+            outputs=list(zip(*per_rank, strict=True)),
+            dtype=row.inputs[0].dtype,
+            layout=row_layout(row, inputs),
+            bounds=row_bounds(row, inputs),
+            reduce=str(next(reductions, "sum")),
+            terms=inputs[0][0].shape[-1] if inputs[0][0].ndim else 1,
+        )
+
+
+def _described(tensor: RowTensor) -> Argument:
+    return Argument(tensor.dtype, tensor.shape, tensor.format)

@@ -1,0 +1,86 @@
+"""Runs jobs on living ranks, one after the other, and judges each while the next one runs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from collops.golden_run.outcome import DIFFERS, FAILED, PASSED, SKIPPED, Outcome
+from collops.golden_run.pool import Pools
+from collops.golden_run.rank import execute
+from collops.golden_run.verdict import EXACTLY, Allowance, Draw, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from collops.golden_run.calls import Call
+    from collops.golden_run.jobs import Job
+    from collops.golden_run.pool import Work
+    from collops.golden_run.rank import Report
+
+    _Reported = tuple[Job, Call, Sequence[Report], float]
+
+
+class Runner:
+    """How cases are run: for how long, on which backend, and with which tolerance.
+
+    Args:
+        environment: variables of the ranks, such as COLLOPS_BACKEND.
+        timeout: seconds that a case may take.
+        allowance: how far results may be off.
+        draw: is called with the first wrong output of a case.
+        work: what a rank does with a call.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        timeout: float = 60.0,
+        allowance: Allowance = EXACTLY,
+        draw: Draw | None = None,
+        work: Work = execute,
+    ) -> None:
+        self._environment = environment
+        self._timeout = timeout
+        self._allowance = allowance
+        self._draw = draw
+        self._work = work
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Yields the outcome of every job, in their order."""
+        waiting: list[_Reported] = []
+        with Pools(self._environment, self._work) as pools:
+            for job in jobs:
+                if job.call is None:
+                    yield from self._judged(waiting)
+                    yield _without_run(job)
+                    continue
+                begin = time.perf_counter()
+                pool = pools.of(job.call)
+                pool.submit(job.call)
+                # The ranks work on this case while the one before it is judged.
+                yield from self._judged(waiting)
+                reports = pool.collect(self._timeout)
+                waiting.append((job, job.call, reports, time.perf_counter() - begin))
+            yield from self._judged(waiting)
+
+    def _judged(self, waiting: list[_Reported]) -> Iterator[Outcome]:
+        while waiting:
+            yield self._judge(*waiting.pop(0))
+
+    def _judge(self, job: Job, call: Call, reports: Sequence[Report], seconds: float) -> Outcome:
+        verdict = judge(call, reports, self._allowance, self._draw)
+        if not verdict.passed:
+            text = verdict.text
+            if job.action == "differs":
+                text = f"differs from ATB by intent ({job.reason}), but not as it should\n{text}"
+            return Outcome(job, FAILED, text, seconds)
+        if job.action == "differs":
+            return Outcome(job, DIFFERS, job.reason, seconds)
+        return Outcome(job, PASSED, "", seconds)
+
+
+def _without_run(job: Job) -> Outcome:
+    state = {"skip": SKIPPED, "differs": DIFFERS}.get(job.action, FAILED)
+    return Outcome(job, state, job.reason)

@@ -1,0 +1,151 @@
+"""Judges what the ranks reported: passed, or what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collops.golden.atb_tolerance import EXACT, Tolerance, tolerance
+from collops.golden.compare import Comparison, compare
+from collops.golden.csv_row import STAGES
+from collops.golden.deviation import values_of
+from collops.golden.dtypes import is_float
+from collops.golden.layout import Layout
+from collops.golden.tolerance import bound
+
+if TYPE_CHECKING:
+    from collops.golden.dtypes import Array
+    from collops.golden.tolerance import Bound
+    from collops.golden_run.calls import Call, Truth
+    from collops.golden_run.rank import Report
+
+_LETTERS = {stage: letter for letter, stage in STAGES.items()}
+# Shows an output that is wrong: got, expected, what was found, where the blocks lie.
+Draw = Callable[[Sequence["Array"], Sequence["Array"], Comparison, Layout], None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a call went as it must, and if not, why."""
+
+    passed: bool
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How far results may be off.
+
+    `atb`: ATB's tolerances apply in the place of golden's. `ordered`: sums go in rank order, so
+    that they are exact to the bit; otherwise golden's bound for any order applies.
+    """
+
+    atb: bool = False
+    ordered: bool = True
+
+
+EXACTLY = Allowance()
+
+
+def judge(
+    call: Call,
+    reports: Sequence[Report],
+    allowance: Allowance = EXACTLY,
+    draw: Draw | None = None,
+) -> Verdict:
+    """Says whether every rank did what the call expects.
+
+    Args:
+        call: what was run.
+        reports: one of each rank.
+        allowance: how far results may be off.
+        draw: is called with the first output that is wrong.
+    """
+    expected = call.expected
+    if expected.stage or any(report.stage for report in reports):
+        ends = [_ending(report) for report in reports]
+        wanted = f"{_LETTERS[expected.stage]}:{expected.name}" if expected.stage else "NO_ERROR"
+        if all(end == wanted for end in ends):
+            return Verdict(True)
+        return Verdict(False, _endings(wanted, ends, reports))
+    if call.stops_at:
+        return Verdict(True)
+    try:
+        truth = call.truth()
+    except (OSError, ValueError) as problem:
+        return Verdict(False, f"golden cannot say what must come out: {problem}")
+    return _outputs(call, truth, reports, allowance, draw)
+
+
+def _outputs(
+    call: Call,
+    truth: Truth,
+    reports: Sequence[Report],
+    allowance: Allowance,
+    draw: Draw | None,
+) -> Verdict:
+    texts = []
+    for position, expected in enumerate(truth.outputs):
+        got = [report.outputs[position] for report in reports]
+        first = position == 0  # a second output is x, gathered
+        layout = truth.layout if first else Layout()
+        result = compare(
+            got,
+            expected,
+            truth.dtype,
+            tolerance=_atb_tolerance(call, truth) if allowance.atb and first else EXACT,
+            bounds=_bounds(truth, allowance) if first else None,
+            layout=layout,
+        )
+        if not result.accepted:
+            head = f"output {position}: " if len(truth.outputs) > 1 else ""
+            texts.append(head + result.text())
+            if draw is not None and not result.problem:
+                draw(got, expected, result, layout)
+    return Verdict(not texts, "\n".join(texts))
+
+
+def _bounds(truth: Truth, allowance: Allowance) -> Sequence[Bound] | None:
+    """The largest error of every element of the first output; None: see the tolerance."""
+    if allowance.atb or truth.bounds is not None:
+        return None if allowance.atb else truth.bounds
+    layout, dtype = truth.layout, truth.dtype
+    if allowance.ordered or not layout.parts or not is_float(dtype):
+        return None
+    bounds = []
+    for expected, parts in zip(truth.outputs[0], layout.parts, strict=True):
+        sizes = [np.abs(values_of(part, dtype)).reshape(-1) for part in parts]
+        total = np.prod(sizes, axis=0) if layout.op == "prod" else np.sum(sizes, axis=0)
+        limits = np.zeros(expected.size)
+        limits[: total.size] = bound(dtype, layout.op, len(parts), total)
+        bounds.append(limits.reshape(expected.shape))
+    return bounds
+
+
+def _atb_tolerance(call: Call, truth: Truth) -> Tolerance:
+    try:
+        return tolerance("atb", call.operator, truth.dtype, reduce=truth.reduce, terms=truth.terms)
+    except ValueError:
+        return EXACT  # ATB has no table for the dtype
+
+
+def _ending(report: Report) -> str:
+    """How a rank ended, in the words of a case file."""
+    if not report.stage:
+        return "NO_ERROR"
+    letter = _LETTERS.get(report.stage)
+    return f"{letter}:{report.name}" if letter and report.code >= 0 else report.name
+
+
+def _endings(wanted: str, ends: Sequence[str], reports: Sequence[Report]) -> str:
+    """One line per ending that is not the right one, with its ranks and the first message."""
+    lines = [f"expected {wanted}"]
+    for end in dict.fromkeys(ends):
+        ranks = [rank for rank, own in enumerate(ends) if own == end]
+        who = "all ranks" if len(ranks) == len(ends) else f"rank {', '.join(map(str, ranks))}"
+        said = reports[ranks[0]].message
+        lines.append(f"got {end} on {who}" + (f": {said}" if said else ""))
+    return "\n".join(lines)

@@ -1,0 +1,133 @@
+"""The plain level's products whose rows are gathered and whose sums are scattered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collops.core import core
+from collops.errors import ErrorCode, raise_status
+from collops.linear_parallel_param import LinearParallelParam, TwoDimTPInfo
+from collops.operation import Operation
+from collops.plain_tensors import as_tensor
+from collops.plans import Kept, bad_argument, check_sizes, split_evenly
+from collops.tensors import empty_like_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.plain_level import PlainLevel
+
+_Type = LinearParallelParam.ParallelType
+
+
+class LinearParallel:
+    """LinearParallel of one communicator: an operation for each kind of call, and its scratch."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        self._level = level
+        self._kind = int(core().LINEAR_PARALLEL)
+        self._operations: Kept[Operation] = Kept()
+        self._scratch = np.empty(0, np.uint8)
+
+    def __call__(
+        self,
+        name: str,
+        kind: _Type,
+        x: Any,
+        weight: Any,
+        grid: tuple[int, int, bool],
+        gather_rows: Sequence[int] | None,
+        scatter_rows: Sequence[int] | None,
+        trans_weight: bool,
+        residual: Any,
+        out: Any,
+    ) -> Any:
+        """One call; `grid` is (ag_dim, rs_dim, inner_dim_is_ag), read by type 4 alone."""
+        try:
+            ins = [as_tensor(name, "x", x), as_tensor(name, "weight", weight)]
+            if residual is not None:
+                ins.append(as_tensor(name, "residual", residual))
+            rows = self._rows(name, kind, ins[0], grid, gather_rows, scatter_rows)
+            key = (kind, grid, rows, bool(trans_weight), residual is not None)
+            operation = self._operations.get(key) or self._operations.keep(key, self._create(*key))
+            desc = operation.infer_shape(ins)[0]
+            if out is None:
+                out = empty_like_kind(name, ins[0], desc.shape, desc.dtype)
+            scratch = self._scratch_of(operation.get_workspace_size(ins, [out]))
+        except Exception as error:
+            self._level.refuse(self._kind, error)
+            raise
+        operation.execute(ins, [out], scratch)
+        return out
+
+    def _rows(
+        self,
+        name: str,
+        kind: _Type,
+        x: Any,
+        grid: tuple[int, int, bool],
+        gather: Sequence[int] | None,
+        scatter: Sequence[int] | None,
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Both lists in full, so that every number of rows can be shared out."""
+        if x.ndim < 2:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                f"{name}: x must be a matrix [rows, k], got {x.ndim} dims",
+            )
+        if kind == _Type.LINEAR_ALL_REDUCE:
+            return (), ()
+        size = self._level.size
+        num_gather, num_scatter = {
+            _Type.ALL_GATHER_LINEAR: (size, 1),
+            _Type.LINEAR_REDUCE_SCATTER: (1, size),
+        }.get(kind, grid[:2])
+        if num_gather < 1 or num_scatter < 1 or num_gather * num_scatter != size:
+            bad_argument(
+                f"{name}: ag_dim {num_gather} times rs_dim {num_scatter} is not the {size} ranks"
+            )
+        gathered = [int(x.shape[0])] * num_gather
+        if gather is not None:
+            gathered = check_sizes(name, gather, num_gather)
+        scattered = split_evenly(sum(gathered), num_scatter)
+        if scatter is not None:
+            scattered = check_sizes(name, scatter, num_scatter)
+        if kind == _Type.ALL_GATHER_LINEAR:
+            return tuple(gathered), ()
+        if kind == _Type.LINEAR_REDUCE_SCATTER:
+            return (), tuple(scattered)
+        return tuple(gathered), tuple(scattered)
+
+    def _create(
+        self,
+        kind: _Type,
+        grid: tuple[int, int, bool],
+        rows: tuple[tuple[int, ...], tuple[int, ...]],
+        trans_weight: bool,
+        has_residual: bool,
+    ) -> Operation:
+        level = self._level
+        ag_dim, rs_dim, inner_dim_is_ag = grid
+        return Operation(
+            LinearParallelParam(
+                rank=level.rank,  # and rank_size from hccl_comm: one rank alone works, too
+                type=kind,
+                backend=level.core.backend,
+                hccl_comm=level.core.handle,
+                trans_weight=trans_weight,
+                has_residual=has_residual,
+                two_dim_tp_info=TwoDimTPInfo(
+                    ag_dim=ag_dim, rs_dim=rs_dim, inner_dim_is_ag=int(inner_dim_is_ag)
+                ),
+                gather_rows=list(rows[0]),
+                scatter_rows=list(rows[1]),
+            )
+        )
+
+    def _scratch_of(self, num_bytes: int) -> Any:
+        """Scratch memory that the calls of this communicator share."""
+        if self._scratch.nbytes < num_bytes:
+            self._scratch = np.empty(num_bytes, np.uint8)
+        return self._scratch[:num_bytes]

@@ -1,0 +1,346 @@
+"""`collops golden run` as it is called: arguments, what it prints, its exit status, its files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from collops.golden.case_files import write_cases
+from collops.golden.cases import all_cases
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "examples" / "golden"
+CaseFile = Callable[..., Path]
+
+
+def golden(*arguments: object, code: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs `collops golden` with these arguments, after some code that plants a fault."""
+    program = f"{code}\nfrom collops.cli import main; raise SystemExit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", program, "golden", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def closing_line(done: subprocess.CompletedProcess[str]) -> str:
+    return re.sub(r"; [0-9.]+ cases per second$", "", done.stdout.splitlines()[-1])
+
+
+NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
+
+
+@pytest.mark.parametrize("operator", ["all_gather_v", "reduce_scatter_v"])
+def test_samples_pass(operator: str) -> None:
+    file = SAMPLES / f"{operator}.csv"
+    done = golden("run", file)
+    rows = len(file.read_text().splitlines()) - 1
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert closing_line(done) == f"{rows} passed, 0 failed, {NONE_SKIPPED}"
+    assert re.search(r"; [0-9.]+ cases per second\n$", done.stdout)
+
+
+def test_every_sample_runs() -> None:
+    done = golden("run", *sorted(SAMPLES.glob("*.csv")), "--max-skipped", 0)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFile) -> None:
+    path = case_file(
+        {"params": {"backend": "hccl"}},
+        {"params": {"backend": "hccc"}, "expected": "C:ERROR_INVALID_PARAM"},
+    )
+    assert closing_line(golden("run", path, "--backend", "shm")).startswith("2 passed, 0 failed")
+    done = golden("run", path, "--backend", "hccl=shm")
+    assert closing_line(done).startswith("2 passed, 0 failed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--backend", "smh"], "backend 'smh' is unknown; use one of shm, hccl"),
+        (["--filter", "nowhere"], "no case has 'nowhere' in its name or as its number"),
+        (["--filter", "5-2"], "the range 5-2 ends before it begins"),
+        (["--timeout", "0"], "--timeout: must be a number of seconds above 0"),
+        (["--max-skipped", "-1"], "--max-skipped: must be at least 0"),
+        (["--tolerance", "loose"], "invalid choice: 'loose'"),
+        (["gone.csv"], "gone.csv"),
+    ],
+)
+def test_wrong_requests(case_file: CaseFile, arguments: list[str], words: str) -> None:
+    done = golden("run", case_file({}), *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_a_backend_that_is_not_there_says_why() -> None:
+    done = golden("run", SAMPLES / "all_gather_v.csv", "--backend", "ucx")
+    assert done.returncode == 2
+    assert "backend ucx: " in done.stderr
+
+
+def test_filters(case_file: CaseFile) -> None:
+    path = case_file({}, {"CaseName": "bf16_one", "dtype": "bf16"}, {}, {})
+    for text, count in (("bf16", 1), ("1,3-4", 3), ("", 4), ("case_", 3)):
+        done = golden("run", path, "--filter", text)
+        assert closing_line(done) == f"{count} passed, 0 failed, {NONE_SKIPPED}"
+
+
+def test_skipped_rows_are_counted_by_reason_and_never_passed(case_file: CaseFile) -> None:
+    nz = {"InFormat": "fractal_nz;nd;nd;nd;nd"}
+    path = case_file({}, nz, nz, {"operator": "FillOperation"})
+    done = golden("run", path)
+    reasons = "2 FRACTAL_NZ data, 1 FillOperation is no operator of collops"
+    assert closing_line(done) == (
+        f"1 passed, 0 failed, 0 differ from ATB by intent, 3 skipped ({reasons})"
+    )
+    assert golden("run", path, "--max-skipped", 3).returncode == 0
+    done = golden("run", path, "--max-skipped", 2)
+    assert done.returncode == 1
+    assert "3 were skipped, --max-skipped is 2" in done.stderr
+
+
+def test_nothing_passed_is_no_success(case_file: CaseFile) -> None:
+    done = golden("run", case_file({"operator": "FillOperation"}))
+    assert done.returncode == 1
+    assert "nothing passed" in done.stderr
+
+
+def test_a_malformed_row_fails_and_hides_no_other(case_file: CaseFile) -> None:
+    done = golden("run", case_file({}, {"InNum": "five"}, {}))
+    assert done.returncode == 1
+    assert closing_line(done) == f"2 passed, 1 failed, {NONE_SKIPPED}"
+    assert "cases.csv:3: column InNum is no whole number, got 'five'" in done.stdout
+
+
+OVERLAP = {"DataGenType": "random;customize;customize;zero"}
+NO_ROWS = {
+    "rows": 0,
+    "InShape": "0,5;1;2;2;8",
+    "OutShape": "8,5",
+    "expected": "I:ERROR_INVALID_TENSOR_SIZE",
+}
+MORE = {"dtype": "uint8", "expected": "I:ERROR_INVALID_TENSOR_INI_MATCH"}
+
+
+def test_what_differs_by_intent_is_run_as_collops_does_it(case_file: CaseFile) -> None:
+    done = golden("run", case_file({}, OVERLAP, NO_ROWS, MORE))
+    assert done.returncode == 0, done.stdout
+    assert closing_line(done) == "1 passed, 0 failed, 3 differ from ATB by intent, 0 skipped"
+    assert "2 case_2: blocks must not overlap" in done.stdout
+    assert "3 case_3: a rank may have no rows" in done.stdout
+    assert "4 case_4: collops takes more dtypes than ATB" in done.stdout
+
+
+def test_a_difference_that_is_none_any_more_fails(case_file: CaseFile) -> None:
+    code = (
+        "from collops.golden import differences as d\n"
+        "from dataclasses import replace\n"
+        "d.DIFFERENCES = tuple(replace(k, instead=d._ACCEPTED) for k in d.DIFFERENCES)"
+    )
+    done = golden("run", case_file({}, OVERLAP), code=code)
+    assert done.returncode == 1
+    assert "differs from ATB by intent (blocks must not overlap), but not as it should" in (
+        done.stdout
+    )
+    assert "got S:ERROR_INVALID_PARAM on all ranks" in done.stdout
+
+
+def test_ranks_have_other_data_unless_asked(case_file: CaseFile, tmp_path: Path) -> None:
+    code = (
+        "from collops.golden_run import rank\n"
+        "from pathlib import Path\n"
+        "right = rank.execute\n"
+        "def execute(call, own):\n"
+        f"    path = Path({str(tmp_path)!r}, f'data{{own}}')\n"
+        "    path.write_bytes(call.inputs(own)[0].array.tobytes())\n"
+        "    return right(call, own)\n"
+        "import collops.golden_run.runner as r\n"
+        "r.Runner.__init__.__kwdefaults__['work'] = execute"
+    )
+
+    def data(*arguments: object) -> list[bytes]:
+        done = golden("run", case_file({}), *arguments, code=code)
+        assert done.returncode == 0, done.stderr
+        return [(tmp_path / f"data{rank}").read_bytes() for rank in range(2)]
+
+    first, second = data()
+    assert first != second
+    assert data("--same-data") == [first, first]
+    assert data("--seed", 3) != [first, second]
+    assert data() == [first, second]
+
+
+def test_junit(case_file: CaseFile, tmp_path: Path) -> None:
+    path = case_file({}, OVERLAP, {"operator": "FillOperation"}, {"OutShape": "8,6"})
+    done = golden("run", path, SAMPLES / "reduce_scatter_v.csv", "--junit", tmp_path / "out.xml")
+    assert done.returncode == 1
+    suites = ElementTree.parse(tmp_path / "out.xml").getroot().findall("testsuite")
+    assert [suite.get("name") for suite in suites] == [
+        str(path),
+        str(SAMPLES / "reduce_scatter_v.csv"),
+    ]
+    first = suites[0]
+    assert [first.get(key) for key in ("tests", "failures", "skipped")] == ["4", "1", "2"]
+    children = [[child.tag for child in case] for case in first.findall("testcase")]
+    assert children == [[], ["skipped"], ["skipped"], ["failure"]]
+    failure = first.find("testcase/failure")
+    assert failure is not None and "infer_shape says" in str(failure.text)
+    assert suites[1].get("failures") == "0"
+
+
+def test_tolerance_of_atb(case_file: CaseFile) -> None:
+    code = (
+        "from collops.golden_run import rank\n"
+        "import numpy as np\n"
+        "from dataclasses import replace\n"
+        "right = rank.execute\n"
+        "def execute(call, own):\n"
+        "    report = right(call, own)\n"
+        "    [y] = report.outputs\n"
+        "    return replace(report, outputs=(np.nextafter(y, np.float16(99)),))\n"
+        "import collops.golden_run.runner as r\n"
+        "r.Runner.__init__.__kwdefaults__['work'] = execute"
+    )
+    path = case_file({"operator": "ReduceScatterVOperation", "rows": 64})
+    done = golden("run", path, code=code)
+    assert done.returncode == 1
+    assert "pattern: rounding" in done.stdout
+    done = golden("run", path, "--tolerance", "atb", code=code)
+    assert closing_line(done) == f"1 passed, 0 failed, {NONE_SKIPPED}", done.stdout
+
+
+WRONG = (
+    "from collops.golden_run import rank\n"
+    "from dataclasses import replace\n"
+    "right = rank.execute\n"
+    "def execute(call, own):\n"
+    "    report = right(call, own)\n"
+    "    return replace(report, outputs=tuple(y * 0 for y in report.outputs))\n"
+    "import collops.golden_run.runner as r\n"
+    "r.Runner.__init__.__kwdefaults__['work'] = execute"
+)
+
+
+def test_plot(case_file: CaseFile, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "error.png"
+    path = case_file({})
+    assert golden("run", path, "--plot", picture).returncode == 0
+    assert not picture.exists()
+    assert golden("run", path, "--plot", picture, code=WRONG).returncode == 1
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("operator", ["all_gather_v", "reduce_scatter_v"])
+def test_golden_s_own_cases(tmp_path: Path, operator: str) -> None:
+    cases = [
+        case
+        for case in all_cases(operator, text="p3.")
+        if case.op in ("", "sum", "max", "min") and "huge" not in case.name
+    ]
+    manifest = write_cases(cases, tmp_path)
+    done = golden("run", manifest)
+    assert closing_line(done) == f"{len(cases)} passed, 0 failed, {NONE_SKIPPED}", done.stdout
+    single = tmp_path / f"{cases[0].id}.npz"
+    assert closing_line(golden("run", single)).startswith("1 passed, 0 failed")
+
+
+def test_a_case_s_file_is_what_must_come_out(tmp_path: Path) -> None:
+    [case] = all_cases("all_gather_v", text="p2.shares-3-5")
+    manifest = write_cases([case], tmp_path)
+    path = tmp_path / f"{case.id}.npz"
+    with np.load(path) as tensors:
+        changed = {name: tensors[name].copy() for name in tensors.files}
+    changed["rank1/output"][2, 1] += 1
+    np.savez(path, **changed)
+    done = golden("run", manifest)
+    assert done.returncode == 1
+    assert "different: 1 of 128 elements" in done.stdout
+    assert "rank 1 row 2 column 1" in done.stdout
+
+
+def test_reductions_that_atb_lacks_are_skipped(tmp_path: Path) -> None:
+    manifest = write_cases(all_cases("reduce_scatter_v", text="p2.avg-float16"), tmp_path)
+    done = golden("run", manifest)
+    assert done.returncode == 1
+    assert "1 skipped (1 reduce_scatter_v has no avg in ATB)" in done.stdout
+
+
+def test_files_that_are_no_cases(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"schema": 99}))
+    done = golden("run", tmp_path / "manifest.json")
+    assert (done.returncode, "no manifest of golden's cases" in done.stderr) == (2, True)
+    np.savez(tmp_path / "other.npz", a=np.zeros(1))
+    done = golden("run", tmp_path / "other.npz")
+    assert done.returncode == 2
+
+
+def on_terminal(*arguments: object) -> str:
+    """What the command writes to a terminal that is its stderr."""
+    ours, theirs = pty.openpty()
+    program = "from collops.cli import main; raise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "golden", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        timeout=100,
+    )
+    assert done.returncode == 0
+    os.close(theirs)
+    text = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    return text
+
+
+def test_progress_is_for_terminals_alone() -> None:
+    file = SAMPLES / "all_gather_v.csv"
+    shown = on_terminal("run", file)
+    assert "] 27/27, 0 failed, " in shown
+    assert shown.endswith("\r\x1b[K")
+    assert golden("run", file).stderr == ""
+
+
+def test_the_other_commands_need_no_core(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['collops._core'] = None"
+    done = golden("list", SAMPLES / "all_gather_v.csv", code=code)
+    assert done.stdout.endswith("27 rows: 27 run\n")
+    done = golden("generate", tmp_path, "--filter", "all_gather_v.p2.shares-ones", code=code)
+    assert done.stdout.startswith("1 cases")
+    file = tmp_path / "all_gather_v.p2.shares-ones.npz"
+    done = golden("compare", file, file, "--op", "all_gather_v", "--dtype", "float16", code=code)
+    assert done.stdout.startswith("equal: ")
+    done = golden("run", SAMPLES / "all_gather_v.csv", code=code)
+    assert done.returncode == 2
+    assert "collops has no core here" in done.stderr
+
+
+def test_help_names_the_commands() -> None:
+    done = golden("--help")
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("run", "list", "generate", "compare"))
+    assert "--max-skipped" in golden("run", "--help").stdout
+
+
+@pytest.mark.parametrize("word", ["outputs", "inputs"])
+def test_files_of_a_row_are_honoured(case_file: CaseFile, tmp_path: Path, word: str) -> None:
+    data: dict[str, Any] = {"outputs": np.full((8, 5), 3, np.float16)}
+    for rank in range(2):
+        np.save(tmp_path / f"x{rank}.npy", np.full((4, 5), 3, np.float16))
+    np.save(tmp_path / "y.npy", data["outputs"])
+    cells = {"InTensorFile": "x{rank}.npy;;;;"} if word == "inputs" else {}
+    done = golden("run", case_file({**cells, "OutTensorFile": "y.npy"}))
+    assert done.returncode == (0 if word == "inputs" else 1), done.stdout

@@ -1,0 +1,310 @@
+"""Ranks that do wrong: every kind of fault fails its case, and only that one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collops.golden_run.jobs import read_jobs
+from collops.golden_run.outcome import FAILED, PASSED, Outcome
+from collops.golden_run.rank import Report, execute
+from collops.golden_run.runner import Runner
+
+CaseFile = Callable[..., Path]
+Fault = Callable[[Any, int, Report], Report]
+
+
+def outcomes(
+    path: Path, fault: Fault, *, timeout: float = 30.0, rank: int = 1, number: int = 2
+) -> list[Outcome]:
+    """Runs a file in which one rank does something else in the case of that number."""
+
+    def work(call: Any, own: int) -> Report:
+        report = execute(call, own)
+        if own == rank and call.row.number == number:
+            return fault(call, own, report)
+        return report
+
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=timeout, work=work)
+    return list(runner.run(read_jobs([path])))
+
+
+def failure(found: list[Outcome]) -> str:
+    """The text of the second case, the only one that failed."""
+    assert [outcome.state for outcome in found] == [PASSED, FAILED, PASSED]
+    return found[1].text
+
+
+def with_output(change: Callable[[Any], Any]) -> Fault:
+    def fault(call: Any, own: int, report: Report) -> Report:
+        [output] = report.outputs
+        return replace(report, outputs=(change(output.copy()),))
+
+    return fault
+
+
+def test_without_a_fault_all_pass(case_file: CaseFile) -> None:
+    found = outcomes(case_file({}, {}, {}), lambda call, own, report: report)
+    assert [outcome.state for outcome in found] == [PASSED] * 3
+
+
+def test_a_wrong_element(case_file: CaseFile) -> None:
+    def change(output: Any) -> Any:
+        output[3, 2] += 1
+        return output
+
+    text = failure(outcomes(case_file({}, {}, {}), with_output(change)))
+    assert "different: 1 of 80 elements of float16, bit for bit" in text
+    assert "largest absolute error 1 at rank 1 row 3 column 2" in text or "rank 1 row 3" in text
+    assert "first rows that differ" in text
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_planted_patterns_are_named(case_file: CaseFile, seed: int) -> None:
+    chance = random.Random(seed)
+    ranks, columns = chance.choice([2, 3, 4]), chance.randint(9, 70)
+    rows, dtype = 2 * chance.randint(2, 9), chance.choice(["float16", "bf16", "int32", "float"])
+    path = case_file(*[{"ranks": ranks, "rows": rows, "columns": columns, "dtype": dtype}] * 3)
+
+    def swapped(output: Any) -> Any:
+        return np.concatenate([output[rows : 2 * rows], output[:rows], output[2 * rows :]])
+
+    def missing(output: Any) -> Any:
+        output[rows : 2 * rows] = 0
+        return output
+
+    def shifted(output: Any) -> Any:
+        return np.roll(output.reshape(-1), 1).reshape(output.shape)
+
+    def gap(output: Any) -> Any:
+        output.reshape(-1).view(np.uint8)[-columns * output.itemsize * 2 :] = 0xA5
+        return output
+
+    plants = {
+        "swapped blocks": swapped,
+        "missing rank 1": missing,
+        "unwritten gap": gap,
+        "shifted block": shifted,
+    }
+    for words, change in plants.items():
+        text = failure(outcomes(path, with_output(change), rank=chance.randrange(ranks)))
+        assert f"pattern: {words}" in text, text
+
+
+def test_a_reduction_without_one_rank(case_file: CaseFile) -> None:
+    path = case_file(
+        *[{"operator": "ReduceScatterVOperation", "ranks": 3, "rows": 30, "dtype": "float"}] * 3
+    )
+
+    def fault(call: Any, own: int, report: Report) -> Report:
+        truth = call.truth()
+        parts = truth.layout.parts[own]
+        output = (parts[0] + parts[1]).reshape(truth.outputs[0][own].shape)
+        return replace(report, outputs=(output,))
+
+    assert "pattern: missing rank 2" in failure(outcomes(path, fault))
+
+
+def test_an_output_of_another_shape(case_file: CaseFile) -> None:
+    text = failure(outcomes(case_file({}, {}, {}), with_output(lambda output: output[:3])))
+    assert "rank 1 has shape [3, 5], expected [8, 5]" in text
+
+
+def test_an_output_that_was_not_written(
+    case_file: CaseFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import collops
+
+    right = collops.Operation.execute
+
+    def execute_or_not(self: Any, ins: Any, outs: Any, workspace: Any = None) -> None:
+        if ins[0].shape != (6, 5):
+            right(self, ins, outs, workspace)
+
+    monkeypatch.setattr(collops.Operation, "execute", execute_or_not)
+    path = case_file({}, {"rows": 6}, {})
+    text = failure(outcomes(path, lambda call, own, report: report))
+    assert "poison" in text, text
+
+
+def test_a_rank_that_is_killed(case_file: CaseFile) -> None:
+    def fault(call: Any, own: int, report: Report) -> Report:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return report
+
+    begin = time.monotonic()
+    text = failure(outcomes(case_file({}, {}, {}), fault))
+    assert "got died on rank 1" in text
+    assert "killed by SIGKILL" in text
+    assert time.monotonic() - begin < 20
+
+
+def test_a_rank_that_exits(case_file: CaseFile) -> None:
+    def fault(call: Any, own: int, report: Report) -> Report:
+        os._exit(7)
+
+    assert "exit code 7" in failure(outcomes(case_file({}, {}, {}), fault))
+
+
+def test_a_rank_that_dies_before_the_others_have_its_data(case_file: CaseFile) -> None:
+    path = case_file({}, {}, {})
+
+    def work(call: Any, own: int) -> Report:
+        if own == 1 and call.row.number == 2:
+            os._exit(9)
+        return execute(call, own)
+
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=60, work=work)
+    begin = time.monotonic()
+    text = failure(list(runner.run(read_jobs([path]))))
+    assert "exit code 9" in text
+    assert "E:ERROR_PEER_LOST on rank 0" in text
+    assert time.monotonic() - begin < 30
+
+
+def test_a_rank_that_hangs(case_file: CaseFile) -> None:
+    def fault(call: Any, own: int, report: Report) -> Report:
+        time.sleep(1000)
+        return report
+
+    begin = time.monotonic()
+    text = failure(outcomes(case_file({}, {}, {}), fault, timeout=1.5))
+    assert "got hung on rank 1: no report within 1.5 s" in text
+    assert 1.4 < time.monotonic() - begin < 20
+
+
+def test_a_rank_that_never_comes(case_file: CaseFile) -> None:
+    path = case_file(*[{"ranks": 3}] * 3)
+
+    def work(call: Any, own: int) -> Report:
+        if own == 2 and call.row.number == 2:
+            time.sleep(1000)
+        return execute(call, own)
+
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=1.5, work=work)
+    text = failure(list(runner.run(read_jobs([path]))))
+    assert "got hung on all ranks" in text
+
+
+def test_a_rank_that_raises_something_else(case_file: CaseFile) -> None:
+    path = case_file({}, {}, {})
+
+    def work(call: Any, own: int) -> Report:
+        if own == 0 and call.row.number == 2:
+            call = replace(call, row=replace(call.row, inputs=()))
+            object.__setattr__(call, "outputs", None)
+        return execute(call, own)
+
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=30, work=work)
+    found = list(runner.run(read_jobs([path])))
+    text = failure(found)
+    assert "I:ERROR_INVALID_IN_TENSOR_NUM on rank 0" in text
+    assert "E:ERROR_RANK_MISMATCH on rank 1" in text
+
+
+def test_an_exception_that_is_not_ours(case_file: CaseFile) -> None:
+    path = case_file({}, {}, {})
+
+    class Torn:
+        def __init__(self, call: Any) -> None:
+            self._call = call
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._call, name)
+
+        def inputs(self, rank: int) -> Any:
+            raise ZeroDivisionError("planted")
+
+    def work(call: Any, own: int) -> Report:
+        torn = own == 0 and call.row.number == 2
+        return execute(Torn(call) if torn else call, own)  # type: ignore[arg-type]
+
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=30, work=work)
+    text = failure(list(runner.run(read_jobs([path]))))
+    assert "got ZeroDivisionError on rank 0" in text
+    assert "planted" in text
+
+
+NEGATIVE = {"rows": 4, "InShape": "4,5;1;3;2;8", "expected": "I:ERROR_INVALID_TENSOR_DIM"}
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (Report(), "got NO_ERROR on rank 1"),
+        (
+            Report("infer_shape", 9, "ERROR_INVALID_TENSOR_SIZE", "said"),
+            "got I:ERROR_INVALID_TENSOR_SIZE on rank 1: said",
+        ),
+        (Report("setup", 8, "ERROR_INVALID_TENSOR_DIM"), "got S:ERROR_INVALID_TENSOR_DIM"),
+        (Report("create", 8, "ERROR_INVALID_TENSOR_DIM"), "got C:ERROR_INVALID_TENSOR_DIM"),
+        (Report("data", 8, "ERROR_INVALID_TENSOR_DIM"), "got ERROR_INVALID_TENSOR_DIM"),
+    ],
+)
+def test_a_wrong_code_or_step(case_file: CaseFile, report: Report, words: str) -> None:
+    path = case_file(*[NEGATIVE] * 3)
+    text = failure(outcomes(path, lambda call, own, right: report))
+    assert text.startswith("expected I:ERROR_INVALID_TENSOR_DIM\n")
+    assert words in text
+
+
+def test_an_unexpected_error(case_file: CaseFile) -> None:
+    path = case_file({}, {"InShape": "4,5;1;3;2;8"}, {"ranks": 3})
+    text = failure(outcomes(path, lambda call, own, report: report))
+    assert text.startswith("expected NO_ERROR\ngot I:ERROR_INVALID_TENSOR_DIM on all ranks: ")
+
+
+def test_an_expected_error_that_does_not_come(case_file: CaseFile) -> None:
+    rows: list[dict[str, Any]] = [{}, {"expected": "S:ERROR_INVALID_PARAM"}, {}]
+    text = failure(outcomes(case_file(*rows), lambda call, own, report: report))
+    assert text == "expected S:ERROR_INVALID_PARAM\ngot NO_ERROR on all ranks"
+
+
+def test_a_shape_that_infer_shape_does_not_say(case_file: CaseFile) -> None:
+    rows: list[dict[str, Any]] = [{}, {"OutShape": "9,5"}, {}]
+    text = failure(outcomes(case_file(*rows), lambda call, own, report: report))
+    assert "infer_shape says float16 [8, 5], the case float16 [9, 5]" in text
+
+
+def test_an_input_that_was_changed(case_file: CaseFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    import collops
+
+    right = collops.Operation.execute
+
+    def execute_and_write(self: Any, ins: Any, outs: Any, workspace: Any = None) -> None:
+        right(self, ins, outs, workspace)
+        if ins[0].shape == (6, 5):
+            ins[0][0, 0] += 1
+
+    monkeypatch.setattr(collops.Operation, "execute", execute_and_write)
+    path = case_file({}, {"rows": 6}, {})
+    assert "the call has changed input 0" in failure(
+        outcomes(path, lambda call, own, report: report)
+    )
+
+
+def test_threads_are_ranks_too(case_file: CaseFile) -> None:
+    path = case_file(*[{"ranks": 3, "params": {"commMode": 1}}] * 3)
+    found = outcomes(path, lambda call, own, report: report)
+    assert [outcome.state for outcome in found] == [PASSED] * 3
+
+    def wrong(output: Any) -> Any:
+        output[0, 0] += 1
+        return output
+
+    assert "1 of" in failure(outcomes(path, with_output(wrong), rank=2))
+
+    def hang(call: Any, own: int, report: Report) -> Report:
+        time.sleep(1000)
+        return report
+
+    assert "got hung on all ranks" in failure(outcomes(path, hang, timeout=1.5))

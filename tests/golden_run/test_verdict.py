@@ -1,0 +1,98 @@
+"""What counts as passed: tolerances, orders of addition, second outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collops.golden.csv_cases import read_rows
+
+from collops.golden_run.rank import Report
+from collops.golden_run.row_call import RowCall
+from collops.golden_run.verdict import Allowance, judge
+
+CaseFile = Callable[..., Path]
+SCATTER = "ReduceScatterVOperation"
+LINEAR = "LinearParallelOperation"
+
+
+def reports(outputs: Sequence[Sequence[Any]]) -> list[Report]:
+    return [Report(outputs=tuple(own)) for own in outputs]
+
+
+def right_outputs(call: RowCall) -> list[list[Any]]:
+    per_output = call.truth().outputs
+    return [[per_rank[rank].copy() for per_rank in per_output] for rank in range(call.rank_size)]
+
+
+def one_call(path: Path) -> RowCall:
+    [row] = read_rows(path)
+    return RowCall(row)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bf16", "float"])
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_sums_are_exact_unless_the_engine_has_an_order_of_its_own(
+    case_file: CaseFile, dtype: str, reduce: str
+) -> None:
+    cells = {"operator": SCATTER, "ranks": 4, "rows": 64, "dtype": dtype}
+    call = one_call(case_file({**cells, "params": {"reduceType": reduce}}))
+    outputs = right_outputs(call)
+    assert judge(call, reports(outputs)).passed
+    first = outputs[2][0]
+    first.reshape(-1).view(f"u{first.itemsize}")[7] ^= 1
+    assert not judge(call, reports(outputs)).passed
+    loose = Allowance(ordered=False)
+    assert judge(call, reports(outputs), loose).passed == (reduce == "sum")
+    first.reshape(-1).view(f"u{first.itemsize}")[7] ^= 1 << (8 * first.itemsize - 3)
+    assert not judge(call, reports(outputs), loose).passed
+
+
+def linear_call(case_file: CaseFile, **cells: Any) -> RowCall:
+    params = {"type": 2, "backend": "lcoc", **cells.pop("params", {})}
+    changes = {
+        "operator": LINEAR,
+        "params": params,
+        "InNum": 2,
+        "InDType": "float16;float16",
+        "InFormat": "nd;nd",
+        "InShape": "3,200;7,200",
+        "OutShape": "6,7",
+        "OutDType": "float16",
+    }
+    return one_call(case_file({**changes, **cells}))
+
+
+def test_products_are_within_golden_s_bound_or_atb_s_tolerance(case_file: CaseFile) -> None:
+    call = linear_call(case_file, DataGenRange="1,2;1,2")
+    outputs = right_outputs(call)
+    outputs[1][0][2, 3] = np.nextafter(outputs[1][0][2, 3], np.float16(9999))
+    assert judge(call, reports(outputs)).passed
+    outputs[1][0][2, 3] *= np.float16(1.002)
+    found = judge(call, reports(outputs))
+    assert not found.passed and "golden's bound" in found.text
+    assert judge(call, reports(outputs), Allowance(atb=True)).passed
+    outputs[1][0][2, 3] *= np.float16(1.01)
+    assert not judge(call, reports(outputs), Allowance(atb=True)).passed
+
+
+def test_the_gathered_x_is_exact(case_file: CaseFile) -> None:
+    cells = {"OutNum": 2, "OutDType": "float16;float16", "OutFormat": "nd;nd"}
+    call = linear_call(case_file, params={"keepIntermediate": True}, OutShape="6,7;6,200", **cells)
+    outputs = right_outputs(call)
+    assert judge(call, reports(outputs)).passed
+    outputs[0][1][0, 0] = np.nextafter(outputs[0][1][0, 0], np.float16(9))
+    for allowance in (Allowance(), Allowance(atb=True)):
+        found = judge(call, reports(outputs), allowance)
+        assert not found.passed
+        assert found.text.startswith("output 1: different: 1 of 2400 elements")
+
+
+def test_golden_must_have_an_answer(case_file: CaseFile) -> None:
+    call = linear_call(case_file, params={"type": 7})
+    found = judge(call, [Report(outputs=(np.zeros(1),))] * 2)
+    assert not found.passed
+    assert found.text.startswith("golden cannot say what must come out: ")

@@ -1,0 +1,98 @@
+"""Runs on a simulated CANN (tests/npu/sim) with the real torch_npu; `make test-npu` sets it up."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+
+# The folder of the simulated libraries; it must also be on LD_LIBRARY_PATH.
+SIMULATOR = os.environ.get("COLLOPS_SIM_CANN")
+POISON = 0xA5
+
+if SIMULATOR:
+    # Once, for all ranks that are forked: it takes seconds. No device is touched here.
+    import torch
+    import torch_npu  # noqa: F401
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without the simulator every test of this folder is skipped, with the reason."""
+    if SIMULATOR:
+        return
+    for item in items:
+        if "tests/npu/" in item.path.as_posix():
+            item.add_marker(pytest.mark.skip(reason="a simulated CANN comes with `make test-npu`"))
+
+
+class Npu:
+    """Tensors of a simulated NPU, for golden's arrays: bfloat16 is np.uint16 there."""
+
+    def choose(self, device: int) -> None:
+        """Makes this thread's NPU the one of that number."""
+        torch.npu.set_device(device)
+
+    def tensor(self, array: Any, dtype: str = "") -> Any:
+        """The array's values in device memory."""
+        bits = array.view(np.int16) if dtype == "bfloat16" else array
+        host = torch.from_numpy(np.ascontiguousarray(bits))
+        if dtype == "bfloat16":
+            host = host.view(torch.bfloat16)
+        return host.npu()
+
+    def poisoned(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Device memory of a shape, with nothing in it that could be right by accident."""
+        count = int(np.prod(shape)) * like.element_size()
+        raw = torch.full((count,), POISON, dtype=torch.uint8)
+        if like.dtype == torch.bool:
+            return raw.ne(0).reshape(shape).npu()
+        return raw.view(like.dtype).reshape(shape).npu()
+
+    def array(self, tensor: Any) -> Any:
+        """A tensor's values, once its device has finished."""
+        host = tensor.cpu()
+        return (
+            host.view(torch.int16).numpy().view(np.uint16)
+            if host.dtype == torch.bfloat16
+            else (host.numpy())
+        )
+
+    def gather(self, op: collops.Operation, rank: int, ranks: int, value: int = 0) -> list[int]:
+        """One AllGatherV in which rank r sends r + 1 numbers that begin with 100 r + `value`."""
+        counts = np.arange(1, ranks + 1)
+        displs = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        x = self.tensor(np.arange(rank + 1, dtype=np.int32) + 100 * rank + value)
+        y = np.empty(int(counts.sum()), np.float16)
+        [out] = op.forward([x, counts[rank : rank + 1], counts, displs, y])
+        return [int(number) for number in self.array(out)]
+
+    def gathered(self, ranks: int, value: int = 0) -> list[int]:
+        """What gather() gives."""
+        return [100 * r + value + i for r in range(ranks) for i in range(r + 1)]
+
+    def library(self, name: str) -> ctypes.CDLL:
+        """One of the simulated libraries, for calls that collops does not make."""
+        return ctypes.CDLL(name)
+
+    def live_communicators(self) -> int:
+        """How many HCCL communicators this process has."""
+        return int(self.library("libhccl.so").SimLiveCommunicators())
+
+
+@pytest.fixture
+def npu() -> Npu:
+    """The simulated NPU; ranks that are forked use it too."""
+    return Npu()
+
+
+@pytest.fixture
+def torch_module() -> ModuleType:
+    """torch, with torch_npu."""
+    return sys.modules["torch"]

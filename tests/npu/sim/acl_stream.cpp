@@ -1,0 +1,119 @@
+// Streams and events of a simulated libascendcl, from its published signatures.
+#include <cstdint>
+
+#include "memory.h"
+#include "report.h"
+#include "stream.h"
+
+using collops_sim::CurrentDevice;
+using collops_sim::Event;
+using collops_sim::FindStream;
+using collops_sim::Report;
+using collops_sim::Stream;
+
+namespace {
+
+constexpr int kInvalidHandle = 107003;
+constexpr int kNoContext = 107002;
+
+int NewStream(void** stream) {
+  if (CurrentDevice() < 0) return Report(kNoContext, "no device is set in this thread");
+  *stream = collops_sim::CreateStream(CurrentDevice());
+  return 0;
+}
+
+// Events are few; none is given back, since a stream may still have to reach it.
+int NewEvent(void** event) {
+  *event = new Event;
+  return 0;
+}
+
+Stream* Find(void* handle, int* code) {
+  Stream* stream = FindStream(handle);
+  *code = stream == nullptr ? Report(kInvalidHandle, "there is no such stream") : 0;
+  return stream;
+}
+
+}  // namespace
+
+extern "C" {
+
+int aclrtCreateStream(void** stream) {
+  return NewStream(stream);
+}
+int aclrtCreateStreamWithConfig(void** stream, uint32_t, uint32_t) {
+  return NewStream(stream);
+}
+int aclrtDestroyStream(void* stream) {
+  return collops_sim::DestroyStream(stream) ? 0 : kInvalidHandle;
+}
+int aclrtDestroyStreamForce(void* stream) {
+  return aclrtDestroyStream(stream);
+}
+int aclrtSynchronizeStreamWithTimeout(void* handle, int32_t timeout_ms) {
+  int code = 0;
+  Stream* stream = Find(handle, &code);
+  return stream == nullptr ? code : stream->Synchronize(timeout_ms);
+}
+int aclrtSynchronizeStream(void* handle) {
+  return aclrtSynchronizeStreamWithTimeout(handle, -1);
+}
+int aclrtStreamQuery(void* handle, int* status) {
+  int code = 0;
+  Stream* stream = Find(handle, &code);
+  if (stream != nullptr) *status = stream->Idle() ? 0 : 1;
+  return code;
+}
+int aclrtSynchronizeDeviceWithTimeout(int32_t timeout_ms) {
+  if (CurrentDevice() < 0) return kNoContext;
+  return collops_sim::SynchronizeAll(CurrentDevice(), timeout_ms);
+}
+int aclrtSynchronizeDevice() {
+  return aclrtSynchronizeDeviceWithTimeout(-1);
+}
+
+int aclrtCreateEvent(void** event) {
+  return NewEvent(event);
+}
+int aclrtCreateEventWithFlag(void** event, uint32_t) {
+  return NewEvent(event);
+}
+int aclrtCreateEventExWithFlag(void** event, uint32_t) {
+  return NewEvent(event);
+}
+int aclrtDestroyEvent(void*) {
+  return 0;
+}
+int aclrtRecordEvent(void* event, void* handle) {
+  int code = 0;
+  Stream* stream = Find(handle, &code);
+  if (stream != nullptr) collops_sim::Record(static_cast<Event*>(event), stream);
+  return code;
+}
+int aclrtStreamWaitEvent(void* handle, void* event) {
+  int code = 0;
+  Stream* stream = Find(handle, &code);
+  if (stream != nullptr) collops_sim::WaitOn(static_cast<Event*>(event), stream);
+  return code;
+}
+int aclrtResetEvent(void*, void*) {
+  return 0;
+}
+int aclrtQueryEventStatus(void* event, int* status) {
+  *status = collops_sim::Reached(static_cast<Event*>(event)) ? 1 : 0;
+  return 0;
+}
+int aclrtQueryEventWaitStatus(void* event, int* status) {
+  *status = collops_sim::Reached(static_cast<Event*>(event)) ? 0 : 1;
+  return 0;
+}
+int aclrtSynchronizeEvent(void* event) {
+  collops_sim::WaitFor(static_cast<Event*>(event));
+  return 0;
+}
+int aclrtEventElapsedTime(float* ms, void*, void*) {
+  *ms = 0.0F;
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// HCCL's numbers (hccl_types.h) and what it computes with them.
+namespace collops_sim {
+
+enum Type {
+  kInt8 = 0,
+  kInt16 = 1,
+  kInt32 = 2,
+  kFloat16 = 3,
+  kFloat32 = 4,
+  kInt64 = 5,
+  kBFloat16 = 11
+};
+enum Reduction { kSum = 0, kProduct = 1, kMax = 2, kMin = 3 };
+
+// Bytes of an element; 0 for a type that no call here takes.
+size_t SizeOf(int type);
+
+// left = left (reduction) right, in the elements' own type: partial sums are rounded each time.
+void Combine(int type, int reduction, void* left, const void* right, size_t count);
+
+}  // namespace collops_sim

@@ -1,0 +1,179 @@
+#include "stream.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "memory.h"
+
+namespace collops_sim {
+namespace {
+
+thread_local int current_device = -1;
+
+// Never destroyed: a stream's thread may outlive main().
+struct Streams {
+  std::mutex mutex;
+  std::set<Stream*> all;
+  Stream* own[kNumDevices] = {};  // what a null handle means
+};
+
+Streams& GetStreams() {
+  static Streams* const streams = new Streams;
+  return *streams;
+}
+
+void SleepAMoment() {
+  const char* text = std::getenv("COLLOPS_SIM_DELAY_US");
+  const int most = text == nullptr ? 500 : std::atoi(text);
+  thread_local std::minstd_rand random(std::random_device{}());
+  if (most > 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % most));
+}
+
+}  // namespace
+
+void Stream::Enqueue(Task task) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  tasks_.push_back(std::move(task));
+  ++queued_;
+  if (!started_) std::thread([this] { Work(); }).detach();
+  started_ = true;
+  changed_.notify_all();
+}
+
+void Stream::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return !tasks_.empty(); });
+    const Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    const bool failed = error_ != 0;
+    lock.unlock();
+    SleepAMoment();
+    const int error = failed ? 0 : task();
+    lock.lock();
+    if (error_ == 0) error_ = error;
+    ++finished_;
+    changed_.notify_all();
+  }
+}
+
+int Stream::Synchronize(int timeout_ms) {
+  constexpr int kTimeout = 107020;  // ACL_ERROR_RT_STREAM_SYNC_TIMEOUT
+  std::unique_lock<std::mutex> lock(mutex_);
+  const uint64_t last = queued_;
+  const auto done = [&] { return finished_ >= last; };
+  if (timeout_ms < 0) {
+    changed_.wait(lock, done);
+  } else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), done)) {
+    return kTimeout;
+  }
+  return error_;
+}
+
+bool Stream::Idle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return finished_ == queued_;
+}
+
+Stream* FindStream(void* handle) {
+  Streams& streams = GetStreams();
+  const std::lock_guard<std::mutex> lock(streams.mutex);
+  if (handle == nullptr) {
+    if (current_device < 0) return nullptr;
+    Stream*& own = streams.own[current_device];
+    if (own == nullptr) streams.all.insert(own = new Stream(current_device));
+    return own;
+  }
+  auto* stream = static_cast<Stream*>(handle);
+  return streams.all.count(stream) != 0 ? stream : nullptr;
+}
+
+Stream* CreateStream(int device) {
+  Streams& streams = GetStreams();
+  const std::lock_guard<std::mutex> lock(streams.mutex);
+  return *streams.all.insert(new Stream(device)).first;
+}
+
+// Its thread sleeps on: the memory is not given back.
+bool DestroyStream(void* handle) {
+  Streams& streams = GetStreams();
+  const std::lock_guard<std::mutex> lock(streams.mutex);
+  return streams.all.erase(static_cast<Stream*>(handle)) != 0;
+}
+
+int SynchronizeAll(int device, int timeout_ms) {
+  std::vector<Stream*> all;
+  {
+    Streams& streams = GetStreams();
+    const std::lock_guard<std::mutex> lock(streams.mutex);
+    all.assign(streams.all.begin(), streams.all.end());
+  }
+  int error = 0;
+  for (Stream* stream : all) {
+    if (stream->device() != device) continue;
+    const int found = stream->Synchronize(timeout_ms);
+    if (error == 0) error = found;
+  }
+  return error;
+}
+
+void Record(Event* event, Stream* stream) {
+  const auto mark = std::make_shared<Mark>();
+  {
+    const std::lock_guard<std::mutex> lock(event->mutex);
+    event->last = mark;
+  }
+  stream->Enqueue([mark] {
+    const std::lock_guard<std::mutex> lock(mark->mutex);
+    mark->done = true;
+    mark->reached.notify_all();
+    return 0;
+  });
+}
+
+namespace {
+
+std::shared_ptr<Mark> LastMark(Event* event) {
+  const std::lock_guard<std::mutex> lock(event->mutex);
+  return event->last;
+}
+
+void WaitForMark(const std::shared_ptr<Mark>& mark) {
+  if (mark == nullptr) return;
+  std::unique_lock<std::mutex> lock(mark->mutex);
+  mark->reached.wait(lock, [&] { return mark->done; });
+}
+
+}  // namespace
+
+void WaitOn(Event* event, Stream* stream) {
+  stream->Enqueue([mark = LastMark(event)] {
+    WaitForMark(mark);
+    return 0;
+  });
+}
+
+bool Reached(Event* event) {
+  const std::shared_ptr<Mark> mark = LastMark(event);
+  if (mark == nullptr) return true;
+  const std::lock_guard<std::mutex> lock(mark->mutex);
+  return mark->done;
+}
+
+void WaitFor(Event* event) {
+  WaitForMark(LastMark(event));
+}
+
+int CurrentDevice() {
+  return current_device;
+}
+
+void SetCurrentDevice(int device) {
+  current_device = device;
+}
+
+}  // namespace collops_sim

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+// Streams and events of a simulated NPU: every stream is a queue with a thread of its own that
+// sleeps for a random moment before each task, so that a wait that is missing shows.
+namespace collops_sim {
+
+// What one aclrtRecordEvent promises; a wait keeps the promise it saw.
+struct Mark {
+  std::mutex mutex;
+  std::condition_variable reached;
+  bool done = false;
+};
+
+struct Event {
+  std::mutex mutex;
+  std::shared_ptr<Mark> last;  // null: never recorded
+};
+
+class Stream {
+ public:
+  using Task = std::function<int()>;
+
+  explicit Stream(int device) : device_(device) {}
+
+  int device() const { return device_; }
+  void Enqueue(Task task);
+  // Waits until everything that is queued now has run; the first error of a task, then and later.
+  int Synchronize(int timeout_ms);
+  bool Idle();
+
+ private:
+  void Work();
+
+  const int device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  uint64_t queued_ = 0;
+  uint64_t finished_ = 0;
+  bool started_ = false;
+  int error_ = 0;
+};
+
+// The stream behind a handle: null means the current device's own; nullptr if it is none of ours.
+Stream* FindStream(void* handle);
+Stream* CreateStream(int device);
+bool DestroyStream(void* handle);
+int SynchronizeAll(int device, int timeout_ms);
+
+void Record(Event* event, Stream* stream);
+void WaitOn(Event* event, Stream* stream);
+bool Reached(Event* event);
+void WaitFor(Event* event);
+
+// The device that this thread has set, or -1.
+int CurrentDevice();
+void SetCurrentDevice(int device);
+
+}  // namespace collops_sim

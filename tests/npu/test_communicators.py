@@ -1,0 +1,210 @@
+"""Communicators of the hccl backend: made by first contact or handed in, lost, late and let go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+
+def param(rank: int, ranks: int, **fields: Any) -> collops.AllGatherVParam:
+    return collops.AllGatherVParam(rank=rank, rank_size=ranks, **fields)
+
+
+def error_of(call: Any) -> collops.Error:
+    with pytest.raises(collops.Error) as caught:
+        call()
+    return caught.value
+
+
+def test_domains_live_side_by_side(npu: Any) -> None:
+    def work(rank: int) -> tuple[list[int], list[int], int]:
+        npu.choose(rank)
+        one = collops.Operation(param(rank, 2, comm_domain="one"))
+        two = collops.Operation(param(rank, 2, comm_domain="two"))
+        again = collops.Operation(param(rank, 2, comm_domain="one"))
+        first = npu.gather(one, rank, 2, 3)
+        assert npu.gather(again, rank, 2, 3) == first
+        return first, npu.gather(two, rank, 2, 5), npu.live_communicators()
+
+    assert run_ranks(work, 2) == [(npu.gathered(2, 3), npu.gathered(2, 5), 2)] * 2
+
+
+def test_shared_memory_and_hccl_have_a_domain_of_one_name_each(npu: Any) -> None:
+    def work(rank: int) -> list[int]:
+        npu.choose(rank)
+        comm = collops.init(comm_domain="same")
+        assert comm.all_gatherv(np.array([rank])).tolist() == [0, 1]
+        return npu.gather(collops.Operation(param(rank, 2, comm_domain="same")), rank, 2)
+
+    assert run_ranks(work, 2) == [npu.gathered(2)] * 2
+
+
+def test_the_own_communicator_is_destroyed_when_it_is_closed(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, int]:
+        npu.choose(rank)
+        comm = collops.init(backend="hccl")
+        before = npu.live_communicators()
+        npu.gather(collops.Operation(param(rank, 2, hccl_comm=comm)), rank, 2)
+        comm.barrier()
+        comm.close()
+        return before, npu.live_communicators()
+
+    assert run_ranks(work, 2) == [(1, 0)] * 2
+
+
+def hccl_group(torch: ModuleType, rank: int, folder: Any) -> int:
+    """The HcclComm of torch_npu's process group."""
+    dist = torch.distributed
+    dist.init_process_group("hccl", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    backend = dist.group.WORLD._get_backend(torch.device("npu"))
+    return int(backend.get_hccl_comm(rank))
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_a_handed_in_communicator_stays_the_callers(
+    npu: Any, torch_module: ModuleType, tmp_path: Any, check: str
+) -> None:
+    def work(rank: int) -> tuple[list[int], int, int]:
+        npu.choose(rank)
+        comm = hccl_group(torch_module, rank, tmp_path)
+        op = collops.Operation(collops.AllGatherVParam(hccl_comm=comm))
+        other = collops.Operation(param(rank, 2, hccl_comm=comm))
+        result = npu.gather(op, rank, 2, 7)
+        assert npu.gather(other, rank, 2, 7) == result
+        before = npu.live_communicators()
+        del op, other
+        collops.core.core().close_all("test")
+        return result, before, npu.live_communicators()
+
+    results = run_ranks(work, 2, env={"COLLOPS_CHECK": check})
+    assert results == [(npu.gathered(2, 7), 1, 1)] * 2
+
+
+def test_a_handed_in_communicator_is_not_contradicted(
+    npu: Any, torch_module: ModuleType, tmp_path: Any
+) -> None:
+    def work(rank: int) -> list[tuple[int, str]]:
+        npu.choose(rank)
+        comm = hccl_group(torch_module, rank, tmp_path)
+        wrong = [
+            collops.AllGatherVParam(rank=1 - rank, hccl_comm=comm),
+            collops.AllGatherVParam(rank_size=3, hccl_comm=comm),
+        ]
+        errors = [error_of(lambda one=one: collops.Operation(one)) for one in wrong]
+        return [(error.code, error.message) for error in errors]
+
+    for rank, errors in enumerate(run_ranks(work, 2)):
+        assert [code for code, _ in errors] == [1, 1]
+        assert f"rank is {1 - rank} but hcclComm is rank {rank}" in errors[0][1]
+        assert "rankSize is 3 but hcclComm has 2 ranks" in errors[1][1]
+
+
+def test_a_closed_communicator_of_ours_is_not_taken_for_an_hcclcomm(npu: Any) -> None:
+    def work(rank: int) -> str:
+        npu.choose(rank)
+        comm = collops.init(comm_domain="gone")
+        comm.close()
+        handle = comm.handle
+        collops.init(comm_domain="next")  # lets go of the closed one
+        return error_of(
+            lambda: collops.Operation(collops.AllGatherVParam(hccl_comm=handle))
+        ).message
+
+    for message in run_ranks(work, 2):
+        assert "is no live communicator of this process" in message
+
+
+def test_a_dead_rank_is_reported_at_the_next_call(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str, int, float]:
+        npu.choose(rank)
+        op = collops.Operation(param(rank, 3))
+        first = npu.gather(op, rank, 3)
+        pids = collops.init(comm_domain="pids").all_gatherv(np.array([os.getpid()]))
+        assert first == npu.gathered(3)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        wait_for_end(int(pids[1]))
+        start = time.monotonic()
+        error = error_of(lambda: npu.gather(op, rank, 3))
+        again = error_of(lambda: npu.gather(op, rank, 3))
+        assert "the communicator has ended" in again.message
+        return error.code, error.message, int(pids[1]), time.monotonic() - start
+
+    with pytest.raises(collops.testing.RankErrors) as caught:
+        run_ranks(lambda rank: report(work(rank)), 3)
+    errors = caught.value.errors
+    for rank in (0, 2):
+        code, message, pid, seconds = eval(str(errors[rank]))
+        assert code == 101
+        assert message == f"AllGatherV: rank 1 (pid {pid}) ended without a word"
+        assert seconds < 1
+
+
+def wait_for_end(pid: int) -> None:
+    """Until all threads of the process have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        select.select([os.pidfd_open(pid)], [], [])
+
+
+def report(result: Any) -> None:
+    """Raises a result: run_ranks returns none when a rank has died."""
+    raise RuntimeError(repr(result))
+
+
+def test_a_rank_that_never_comes_is_named(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        npu.choose(rank)
+        if rank == 1:
+            time.sleep(2)
+            return 0, ""
+        op = collops.Operation(param(rank, 2, comm_domain="late"))
+        error = error_of(lambda: npu.gather(op, rank, 2))
+        return error.code, error.message
+
+    [(code, message), _] = run_ranks(work, 2, env={"COLLOPS_TIMEOUT_S": "1"})
+    assert code == 100
+    assert "rank 1 did not come in 1 s" in message
+    assert 'comm_domain "late"' in message
+
+
+def test_no_device_is_an_error_that_says_so(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        error = error_of(lambda: collops.init(backend="hccl"))
+        return error.code, error.message
+
+    for code, message in run_ranks(work, 2):
+        assert code == 1
+        assert "no NPU is chosen in this thread: call torch.npu.set_device(n)" in message
+
+
+def test_split_and_sizes_go_over_the_host(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, int, list[int]]:
+        npu.choose(rank)
+        comm = collops.init(backend="hccl")
+        part = comm.split(color=rank % 2, key=-rank)
+        assert part is not None
+        op = collops.Operation(collops.AllGatherVParam(hccl_comm=part))
+        return part.rank, part.size, npu.gather(op, part.rank, part.size)
+
+    results = run_ranks(work, 4)
+    assert results == [(1, 2, npu.gathered(2))] * 2 + [(0, 2, npu.gathered(2))] * 2
+
+
+def test_ranks_that_are_threads_of_one_process(npu: Any) -> None:
+    def work(rank: int) -> list[int]:
+        npu.choose(rank)
+        op = collops.Operation(param(rank, 3, comm_mode=collops.COMM_MULTI_THREAD))
+        return npu.gather(op, rank, 3, 4)
+
+    assert run_ranks(work, 3, threads=True) == [npu.gathered(3, 4)] * 3

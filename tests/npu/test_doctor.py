@@ -1,0 +1,28 @@
+"""What `collops doctor` says where HCCL can be opened."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+
+def doctor(env: dict[str, str]) -> str:
+    command = [sys.executable, "-m", "collops.cli", "doctor"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+
+
+def backend_row(report: str) -> str:
+    return next(line for line in report.splitlines() if line.startswith("  hccl"))
+
+
+def test_it_is_ready_and_sums_are_in_its_own_order() -> None:
+    row = backend_row(doctor(dict(os.environ)))
+    assert "ready" in row
+    assert "HCCL's order" in row
+
+
+def test_a_missing_library_is_named() -> None:
+    env = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    row = backend_row(doctor(env))
+    assert "libhccl.so: cannot open shared object file" in row

@@ -1,0 +1,195 @@
+"""What HCCL and the runtime answer becomes our codes, with the number, its name, call and text."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+
+def error_of(call: Any) -> collops.Error:
+    with pytest.raises(collops.Error) as caught:
+        call()
+    return caught.value
+
+
+def gather_operation(rank: int, ranks: int = 2) -> collops.Operation:
+    return collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=ranks))
+
+
+def scatter(npu: Any, rank: int) -> None:
+    op = collops.Operation(collops.ReduceScatterVParam(rank=rank, rank_size=2))
+    x = npu.tensor(np.ones((4, 1), np.float32))
+    counts = np.array([2, 1])
+    y = np.empty(3, np.float16)
+    op.forward([x, counts, np.array([0, 2]), counts[rank : rank + 1], y])
+
+
+HCCL_ANSWERS = [
+    (1, "HCCL_E_PARA", 1, collops.errors.ArgumentError),
+    (2, "HCCL_E_PTR", 25, collops.errors.ArgumentError),
+    (3, "HCCL_E_MEMORY", 26, collops.errors.ArgumentError),
+    (4, "HCCL_E_INTERNAL", 25, collops.errors.ArgumentError),
+    (5, "HCCL_E_NOT_SUPPORT", 103, collops.errors.UnsupportedError),
+    (9, "HCCL_E_TIMEOUT", 100, collops.errors.RankTimeoutError),
+    (21, "HCCL_E_REMOTE", 101, collops.errors.PeerLostError),
+    (24, "HCCL_E_OOM", 26, collops.errors.ArgumentError),
+    (1041, "an HcclResult without a name here", 25, collops.errors.ArgumentError),
+]
+
+
+@pytest.mark.parametrize(("number", "name", "code", "kind"), HCCL_ANSWERS)
+def test_answers_of_hccl(npu: Any, number: int, name: str, code: int, kind: Any) -> None:
+    def work(rank: int) -> collops.Error:
+        npu.choose(rank)
+        op = gather_operation(rank)
+        npu.gather(op, rank, 2)
+        error = error_of(lambda: npu.gather(op, rank, 2))
+        assert "the communicator has ended" in error_of(lambda: npu.gather(op, rank, 2)).message
+        return error
+
+    # Whether the second rank still comes to its own call or hears of the first one's, it fails.
+    env = {"COLLOPS_SIM_FAIL": f"HcclAllGatherV:2:{number}"}
+    errors = run_ranks(work, 2, env=env)
+    said = f"HcclAllGatherV returned {number} ({name}): EI9999: simulated CANN: HcclAllGatherV was"
+    heard = [error for error in errors if said in error.message]
+    assert heard
+    for error in heard:
+        if "aborted" not in error.message:
+            assert error.message.startswith("AllGatherV: HcclAllGatherV returned")
+            assert error.code == code
+            assert type(error) is kind
+
+
+@pytest.mark.parametrize(("number", "code"), [(200000, 26), (507899, 4)])
+def test_answers_of_the_runtime(npu: Any, number: int, code: int) -> None:
+    def work(rank: int) -> collops.Error | None:
+        npu.choose(rank)
+        try:
+            scatter(npu, rank)
+        except collops.Error as error:
+            return error
+        return None
+
+    env = {"COLLOPS_SIM_FAIL": f"aclrtMemsetAsync:1:{number}"}
+    for error in run_ranks(work, 2, env=env):
+        assert error is not None
+        if "aborted" not in error.message:
+            assert error.code == code
+            assert error.message.startswith(
+                f"ReduceScatterV: aclrtMemsetAsync returned aclError {number}: EI9999: simulated"
+            )
+
+
+def test_rank_0_without_a_root_info_tells_the_others(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str, list[int]]:
+        npu.choose(rank)
+        op = gather_operation(rank)
+        error = error_of(lambda: npu.gather(op, rank, 2))
+        return error.code, error.message, npu.gather(op, rank, 2)
+
+    own, other = run_ranks(work, 2, env={"COLLOPS_SIM_FAIL": "HcclGetRootInfo:1:7"})
+    assert own[0] == 25
+    assert own[1].startswith("AllGatherV: HcclGetRootInfo returned 7 (HCCL_E_UNAVAIL): EI9999")
+    assert other[0] == 102
+    assert "HcclGetRootInfo returned 7" in other[1]
+    assert own[2] == other[2] == npu.gathered(2)
+
+
+def test_a_rank_that_cannot_join_leaves_the_others_to_hccls_time_out(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        import os
+
+        if rank == 1:
+            os.environ["COLLOPS_SIM_FAIL"] = "HcclCommInitRootInfo:1:11"
+        npu.choose(rank)
+        error = error_of(lambda: npu.gather(gather_operation(rank), rank, 2))
+        return error.code, error.message
+
+    late, failed = run_ranks(work, 2, env={"HCCL_CONNECT_TIMEOUT": "1"})
+    # HCCL waits in vain, unless the news came before it began to.
+    if "rank 1 aborted" not in late[1]:
+        assert late[0] == 100
+        assert "HcclCommInitRootInfo returned 9 (HCCL_E_TIMEOUT)" in late[1]
+    assert failed[0] == 25
+    assert "HcclCommInitRootInfo returned 11 (HCCL_E_TCP_CONNECT)" in failed[1]
+
+
+def test_a_tensor_on_another_device_names_both(npu: Any) -> None:
+    def work(rank: int) -> list[tuple[int, str]]:
+        npu.choose(rank)
+        op = gather_operation(rank)
+        x, counts, displs = np.ones(1, np.float32), np.array([1, 1]), np.array([0, 1])
+        npu.choose(3)
+        there = npu.tensor(x)
+        out_there = npu.poisoned((2,), there)
+        npu.choose(rank)
+        here = npu.tensor(x)
+        out_here = npu.poisoned((2,), here)
+        rest = [counts[:1], counts, displs, np.empty(2, np.float16)]
+        calls = [([there, *rest], out_here), ([here, *rest], out_there), ([x, *rest], out_here)]
+        errors = [error_of(lambda c=c: op.get_workspace_size(c[0], [c[1]])) for c in calls]
+        return [(error.code, error.message) for error in errors]
+
+    for rank, errors in enumerate(run_ranks(work, 2)):
+        assert [code for code, _ in errors] == [14, 14, 14]
+        assert f"x is on npu:3, but the communicator is on npu:{rank}" in errors[0][1]
+        assert f"the output is on npu:3, but the communicator is on npu:{rank}" in errors[1][1]
+        assert "x is on cpu; this backend moves NPU tensors" in errors[2][1]
+
+
+def test_counts_on_an_npu_are_refused(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        npu.choose(rank)
+        op = gather_operation(rank)
+        counts = np.array([1, 1])
+        x = npu.tensor(np.ones(1, np.float32))
+        ins = [x, counts[:1], counts, npu.tensor(np.array([0, 1])), np.empty(2, np.float16)]
+        error = error_of(lambda: op.forward(ins))
+        return error.code, error.message
+
+    for rank, result in enumerate(run_ranks(work, 2)):
+        said = f"AllGatherV: rdispls is on npu:{rank}; counts are host tensors: .cpu()"
+        assert result == (14, said)
+
+
+def test_what_is_not_on_hccl_yet_says_so(npu: Any) -> None:
+    def work(rank: int) -> list[str]:
+        npu.choose(rank)
+        comm = collops.init(backend="hccl")
+        x = npu.tensor(np.ones((2, 2), np.float32))
+        reduce = collops.Operation(collops.AllReduceParam(rank=rank, rank_size=2))
+        first = error_of(lambda: reduce.forward([x])).message
+        return [first, error_of(lambda: comm.empty((2,), np.int8)).message]
+
+    for first, second in run_ranks(work, 2):
+        assert "backend hccl: AllReduce does not run on it yet" in first
+        assert "backend hccl has no windows" in second
+
+
+def test_an_internal_format_is_refused(npu: Any, torch_module: Any) -> None:
+    def work(rank: int) -> list[tuple[int, str]]:
+        npu.choose(rank)
+        torch_module.npu.config.allow_internal_format = True
+        torch_npu = sys.modules["torch_npu"]
+        op = gather_operation(rank)
+        nz, shape = 29, (32, 32)
+        strange = torch_npu.empty_with_format(
+            shape, dtype=torch_module.float16, device="npu", acl_format=nz
+        )
+        counts, y = np.array([1, 1]), np.empty(32, np.float16)
+        plain = torch_module.empty(shape, dtype=torch_module.float16, device="npu")
+        rest = [counts[:1], counts, np.array([0, 1]), y]
+        calls = [([strange, *rest], plain), ([plain, *rest], strange)]
+        errors = [error_of(lambda c=c: op.get_workspace_size(c[0], [c[1]])) for c in calls]
+        return [(error.code, error.message) for error in errors]
+
+    for x, output in run_ranks(work, 2):
+        assert x[0] == output[0] == 13
+        assert "x has format fractal_nz" in x[1]
+        assert "format fractal_nz" in output[1]

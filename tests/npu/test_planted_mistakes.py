@@ -1,0 +1,137 @@
+"""Mistakes of a caller of HCCL, made on purpose: the simulator finds each of them.
+
+The calls go to the simulated libhccl itself, as collops makes them but for the one mistake.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collops.testing import run_ranks
+
+FLOAT32 = 4
+E_PARA, E_PTR = 1, 2
+WIDTH = 8
+ROWS = (2, 3)
+
+
+class Caller:
+    """One rank's communicator and an AllGatherV of whole rows on it."""
+
+    def __init__(self, npu: Any, torch: Any, rank: int, folder: Any) -> None:
+        npu.choose(rank)
+        dist = torch.distributed
+        store = f"file://{folder}/store"
+        dist.init_process_group("hccl", init_method=store, rank=rank, world_size=2)
+        backend = dist.group.WORLD._get_backend(torch.device("npu"))
+        self.comm = ctypes.c_void_p(backend.get_hccl_comm(rank))
+        self.rank, self.npu, self.torch = rank, npu, torch
+        self.hccl = npu.library("libhccl.so")
+        self.acl = npu.library("libascendcl.so")
+        self.acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
+        self.counts = np.array(ROWS, np.uint64) * WIDTH
+        self.x = npu.tensor(np.full((ROWS[rank], WIDTH), rank + 1, np.float32))
+        self.out = npu.poisoned((sum(ROWS), WIDTH), self.x)
+
+    def gather(self, counts: Any = None, send: int = 0, send_count: int = -1) -> int:
+        """HcclAllGatherV's answer; what is not given is right."""
+        counts = self.counts if counts is None else counts
+        displs = np.array([0, counts[0]], np.uint64)
+        stream = self.torch.npu.current_stream().npu_stream
+        return int(
+            self.hccl.HcclAllGatherV(
+                ctypes.c_void_p(send or self.x.data_ptr()),
+                ctypes.c_uint64(int(counts[self.rank]) if send_count < 0 else send_count),
+                ctypes.c_void_p(self.out.data_ptr()),
+                ctypes.c_void_p(counts.ctypes.data),
+                ctypes.c_void_p(displs.ctypes.data),
+                FLOAT32,
+                self.comm,
+                ctypes.c_void_p(stream),
+            )
+        )
+
+    def recent_error(self) -> str:
+        """What CANN says of the last failure."""
+        return (self.acl.aclGetRecentErrMsg() or b"").decode()
+
+    def is_right(self) -> bool:
+        """Whether the output is what it should be."""
+        want = np.repeat([1, 2], ROWS)[:, None] * np.ones(WIDTH)
+        return bool((self.npu.array(self.out) == want).all())
+
+
+def run(npu: Any, torch: Any, folder: Any, work: Any) -> list[Any]:
+    return run_ranks(lambda rank: work(Caller(npu, torch, rank, folder)), 2)
+
+
+@pytest.fixture
+def ranks(npu: Any, torch_module: Any, tmp_path: Any) -> Any:
+    return lambda work: run(npu, torch_module, tmp_path, work)
+
+
+def test_the_right_call_passes(ranks: Any) -> None:
+    assert ranks(lambda caller: (caller.gather(), caller.is_right())) == [(0, True)] * 2
+
+
+def test_counts_in_rows_leave_a_wrong_result(ranks: Any) -> None:
+    def work(caller: Caller) -> tuple[int, bool]:
+        return caller.gather(np.array(ROWS, np.uint64)), caller.is_right()
+
+    assert ranks(work) == [(0, False)] * 2
+
+
+def test_counts_in_bytes_leave_a_wrong_result(ranks: Any) -> None:
+    """Torch's allocator hands out large pieces, so the end of the memory is not always reached."""
+
+    def work(caller: Caller) -> tuple[int, bool]:
+        return caller.gather(caller.counts * 4), caller.is_right()
+
+    assert ranks(work) == [(0, False)] * 2
+
+
+def test_counts_past_the_memory_are_refused(ranks: Any) -> None:
+    def work(caller: Caller) -> tuple[int, str]:
+        return caller.gather(caller.counts * 2**20), caller.recent_error()
+
+    for code, text in ranks(work):
+        assert code == E_PARA
+        assert "the elements do not lie in this device's memory" in text
+
+
+def test_an_own_count_that_the_list_denies_is_refused(ranks: Any) -> None:
+    def work(caller: Caller) -> tuple[int, str]:
+        return caller.gather(send_count=ROWS[caller.rank]), caller.recent_error()
+
+    for rank, (code, text) in enumerate(ranks(work)):
+        assert code == E_PARA
+        assert f"the own count is {ROWS[rank]} but the list says {ROWS[rank] * WIDTH}" in text
+
+
+def test_a_host_pointer_is_refused(ranks: Any) -> None:
+    def work(caller: Caller) -> tuple[int, str]:
+        host = np.ones((ROWS[caller.rank], WIDTH), np.float32)
+        return caller.gather(send=host.ctypes.data), caller.recent_error()
+
+    for code, text in ranks(work):
+        assert code == E_PARA
+        assert "sendBuf: the elements do not lie in this device's memory" in text
+
+
+def test_calls_out_of_order_fail_on_both(ranks: Any) -> None:
+    def work(caller: Caller) -> tuple[int, int, bool]:
+        usual, swapped = caller.counts, caller.counts.copy()
+        swapped[1] -= 1
+        first, second = (usual, swapped) if caller.rank == 0 else (swapped, usual)
+        codes = caller.gather(first), caller.gather(second)
+        with pytest.raises(RuntimeError, match="synchronize"):
+            caller.is_right()
+        error = ctypes.c_int()
+        caller.hccl.HcclGetCommAsyncError(caller.comm, ctypes.byref(error))
+        return *codes, error.value != 0
+
+    assert ranks(work) == [(0, 0, True)] * 2

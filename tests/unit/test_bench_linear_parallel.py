@@ -1,0 +1,197 @@
+"""`collops bench linear_parallel` as a whole: what it prints, writes, and refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.bench import BENCHES
+from collops.bench.linear_options import SHAPES, make_parser, make_points
+from collops.bench.linear_plot import PARTS, parts_of, require_matplotlib
+from collops.bench.linear_point import LinearPoint
+from collops.bench.own_columns import OwnColumns
+from collops.bench.peers import Peers
+from collops.bench.request import OWN, Point, Request
+from collops.testing import run_ranks
+
+# Starts ranks as an MPI does, and says who they are in variables of ours.
+LAUNCHER = """#!{python}
+import os, subprocess, sys
+if sys.argv[1] == "--version":
+    raise SystemExit("HYDRA build details: none")
+size = int(sys.argv[2])
+job = {{**os.environ, "COLLOPS_JOB_ID": f"fake-{{os.getpid()}}", "COLLOPS_RANK_SIZE": str(size)}}
+ranks = [
+    subprocess.Popen(sys.argv[3:], env={{**job, "COLLOPS_RANK": str(rank)}})
+    for rank in range(size)
+]
+raise SystemExit(max(rank.wait() for rank in ranks))
+"""
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "collops.cli", "bench", *arguments], capture_output=True, text=True
+    )
+
+
+def test_benches_are_listed() -> None:
+    done = bench()
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in BENCHES)
+    assert bench("linear").returncode == 2
+
+
+def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows_file, plot = tmp_path / "rows.jsonl", tmp_path / "parts.png"
+    done = bench(
+        *("linear_parallel", "--quick", "--dtype", "f32,f16", "--peers", "numpy"),
+        *("--json", str(rows_file), "--plot", str(plot)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "### Summary" in done.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    rows = [json.loads(line) for line in rows_file.read_text().splitlines()]
+    assert {(row["type"], row["dtype"], row["m"]) for row in rows} == {
+        (kind, dtype, m) for kind in (1, 2, 4) for dtype in ("f32", "f16") for m in (24, 5)
+    }
+    for row in rows:
+        named = (row["type"], row["dtype"], row["m"], row["column"])
+        assert row["ms"] > 0, named
+        compared = row["column"] in ("fused_window", "fused", "pipeline", "unfused")
+        assert row["wrong_ranks"] == (0 if compared else None), named
+    keys = {row["column"] for row in rows if row["dtype"] == "f32"}
+    assert keys == {*OWN, "numpy"}
+
+
+def test_a_sweep_compares_fused_with_unfused_for_each_m(tmp_path: Path) -> None:
+    arguments = ["linear_parallel", "--sweep", "--quick", "--type", "2", "--iterations", "1"]
+    done = bench(*arguments)
+    assert done.returncode == 0, done.stderr
+    sweep = done.stdout.partition("### Sweep")[2]
+    assert [f"f32, {m},96,80" in sweep for m in (1, 2, 4, 8, 16, 32)] == [True] * 6
+    assert "type 2, 2x1, f32: median" in sweep
+
+
+def test_ranks_of_a_launcher_are_measured_and_what_is_missing_is_said(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "mpiexec"
+    program.parent.mkdir()
+    program.write_text(LAUNCHER.format(python=sys.executable))
+    program.chmod(0o755)
+    arguments = ["linear_parallel", "--quick", "--type", "1", "--peers", "mpi"]
+    done = bench(*arguments, "--mpi", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "type 1, 1x2, f32, 24,96,80, MPICH" in done.stdout
+    assert "no columns of" in done.stdout
+
+
+def test_ranks_that_fail_are_reported_with_what_they_said(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "mpiexec"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho HYDRA; test $1 = --version || { echo no fabric; exit 3; }")
+    program.chmod(0o755)
+    done = bench("linear_parallel", "--quick", "--mpi", str(tmp_path))
+    assert done.returncode == 1
+    assert "the ranks failed under MPICH:\n" in done.stderr
+    assert "no fabric" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--type 3", "'3' is none of 1, 2, 4"),
+        ("--ranks 3", "--ranks 3 are not the 4 of type 4's grid 2x2"),
+        ("--ranks 1 --type 2", "--ranks 1: at least 2 are needed"),
+        ("--grid 2by2", "--grid"),
+        ("--grid 1x1", "at least 2 ranks"),
+        ("--shapes 1,2", "--shapes: at least 3 numbers"),
+        ("--shapes 1,2,3,4", "--shapes: M,K,N;M,K,N is needed"),
+        ("--dtype f64", "'f64' is none of f32, bf16, f16"),
+        ("--rows-share 0:1", "--rows-share: a whole number of 1 or more"),
+        ("--iterations 0", "--iterations: a whole number of 1 or more"),
+        ("--peers ucx", "'ucx' is none of mpi, gloo, torch, numpy"),
+        ("--mpi /nowhere", "--mpi /nowhere: there is no /nowhere/bin/mpiexec"),
+        ("--plot parts.txt", "the name must end in .png"),
+        ("--plot /nowhere/parts.png", "there is no folder /nowhere"),
+        ("--json /nowhere/rows", "/nowhere/rows"),
+        ("--sweep --shapes 1,2,3;4,5,6", "--sweep takes K and N of one shape, got 2"),
+    ],
+)
+def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
+    done = bench("linear_parallel", *arguments.split())
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_arguments_the_products_are_those_of_the_page() -> None:
+    points = make_points(make_parser().parse_args([]))
+    assert {point.shape for point in points} == set(SHAPES)
+    assert {(point.type, point.grid) for point in points} == {(1, (1, 2)), (2, (2, 1)), (4, (2, 2))}
+    assert {point.dtype for point in points} == {"f32", "bf16", "f16"}
+    assert {point.shares for point in points} == {(3, 5)}
+
+
+def test_without_matplotlib_a_plot_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ValueError, match=r"pip install 'collops\[plot\]'"):
+        require_matplotlib(tmp_path / "parts.png")
+
+
+def test_parts_of_a_bar_add_up_to_the_whole() -> None:
+    parts = parts_of({"ms": 10.0, "parts_ms": {"gather": 2.0, "gemm": 5.0, "scatter": 1.0}})
+    assert sum(parts.values()) == 10.0
+    assert set(parts) <= set(PARTS)
+    assert parts_of({"ms": 10.0, "parts_ms": {"all": 10.0}}) == {"rest": 10.0}
+
+
+def measure_spoiled(rank: int, spoiled: str) -> Any:
+    """One point; on rank 1 the column `spoiled` writes one element wrongly."""
+    point = Point(type=4, grid=(2, 1), dtype="f32", shape=(8, 12, 20), shares=(3, 5))
+    request = Request(points=(point,), iterations=1, threads=1, peers=())
+    plain = OwnColumns.make
+
+    def make(self: OwnColumns, key: str) -> Any:
+        column = plain(self, key)
+        if key == spoiled and rank == 1:
+            result = column.result
+            assert result is not None
+            column.steps.append(("reduce", lambda: np.add(result[0, :1], 7, out=result[0, :1])))
+        return column
+
+    OwnColumns.make = make  # type: ignore[method-assign]
+    with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
+        peers = Peers(request, "", rank, work.size)
+        measured = LinearPoint(point, request, work, meeting.barrier, peers)
+        return measured.run()
+
+
+def test_a_wrong_result_is_found() -> None:
+    [record, _] = run_ranks(measure_spoiled, 2, "unfused")
+    wrong = {column["column"]: column["wrong_ranks"] for column in record["columns"]}
+    assert wrong == {
+        **{"fused_window": 0, "fused": 0, "pipeline": 0, "unfused": 1},
+        **{"gemm": None, "peak": None},
+    }
+
+
+def test_torch_and_gloo_are_columns() -> None:
+    pytest.importorskip("torch")
+    done = bench("linear_parallel", "--quick", "--peers", "gloo,torch", "--dtype", "bf16")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for label in ("torch.matmul + gloo isend/irecv", "torch.matmul + gloo all_to_all_single"):
+        found = [line for line in lines if line.startswith(f"| {label}")]
+        assert len(found) == 6
+        assert all(line.endswith("ok |") for line in found)
+    assert sum(line.startswith("| torch.matmul alone") for line in lines) == 6
