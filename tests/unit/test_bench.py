@@ -6,6 +6,7 @@ import mmap
 import os
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from collops.bench.linear_table import point_table, summary_table, table
 from collops.bench.measure import interleave, own_slowest, together, typical_parts
 from collops.bench.memory import added_bytes
 from collops.bench.mpi_launcher import find_mpis
+from collops.bench.peers import PointPeers
 from collops.bench.request import Point, Request
 from collops.bench.row_groups import Groups, share_rows
 from collops.core import core
@@ -138,8 +140,7 @@ def test_times_are_those_of_all_ranks_together() -> None:
 def test_columns_run_in_turn_and_their_input_is_written_anew() -> None:
     seen: list[str] = []
     columns = [
-        Column(key, key, [("gather", partial(seen.append, key))], x=np.zeros(1))
-        for key in "abc"
+        Column(key, key, [("gather", partial(seen.append, key))], x=np.zeros(1)) for key in "abc"
     ]
     written: list[Any] = []
     times = interleave(columns, 4, written.append, lambda: seen.append("meet"))
@@ -200,6 +201,22 @@ def test_a_wrong_result_is_printed_as_wrong() -> None:
     [line] = [line for line in point_table(rows).splitlines() if "WRONG" in line]
     assert line.startswith("| unfused")
     assert "WRONG on 2 rank(s)" in line
+
+
+@pytest.mark.parametrize(("seconds", "names"), [(0.15, ["slow"]), (0.5, ["slow"]), (0.7, [])])
+def test_a_product_without_a_kernel_is_left_out_with_a_note(
+    seconds: float, names: list[str]
+) -> None:
+    own = SimpleNamespace(point=point(), least_s=lambda: 0.1)
+    columns = SimpleNamespace(names=lambda: ["slow"], expected_s=lambda: seconds, make=str)
+    peers = PointPeers(own, columns, ())  # type: ignore[arg-type]
+    notes: list[str] = []
+    found = [name for name, _ in peers.makers("a point", notes, float)]
+    assert found == names
+    assert len(notes) == 1 - len(names)
+    assert (
+        not notes or "a point: no columns of torch: its product would take about 0.7 s" in notes[0]
+    )
 
 
 def test_tables_are_aligned() -> None:

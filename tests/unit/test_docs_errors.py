@@ -176,7 +176,7 @@ def said() -> Said:
             os.close(end)
     here = [error for call in LOCAL for error in error_of(call)]
     here += [error for rank in together for error in rank]
-    return here + [(22, workspace), *answers_of_hccl()]
+    return [*here, (22, workspace), *answers_of_hccl()]
 
 
 def test_every_section_has_an_example() -> None:

@@ -158,11 +158,15 @@ class OwnColumns:
         step = ("gemm", run)
         return Column("gemm", LABELS["gemm"], [step], x, scratch_bytes=scratch_bytes)
 
+    def least_s(self) -> float:
+        """About the seconds that the arithmetic alone takes."""
+        begin = time.perf_counter()
+        operations = int(core().run_arithmetic(core().DTYPES[self.element.name], _FIRST_ROUNDS))
+        return (time.perf_counter() - begin) * self.operations / operations
+
     def _peak(self) -> Column:
         run, number = core().run_arithmetic, core().DTYPES[self.element.name]
-        begin = time.perf_counter()
-        run(number, _FIRST_ROUNDS)
-        rounds = _FIRST_ROUNDS * _PEAK_S / (time.perf_counter() - begin)
+        rounds = self.operations / run(number, 1) * _PEAK_S / self.least_s()
         most = int(self.work.all_reduce(np.array([rounds]), op="max")[0])
         step = ("gemm", lambda: run(number, most))
         return Column("peak", LABELS["peak"], [step], operations=run(number, 1) * most)

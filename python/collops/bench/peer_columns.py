@@ -22,9 +22,7 @@ LABELS = {
     "gloo_all_to_all": "torch.matmul + gloo all_to_all_single",
     "torch": "torch.matmul alone",
 }
-# A product that would take longer than this on one rank is not worth the wait.
-LONGEST_S = 2.0
-_PROBE_ROWS = 8
+_PROBE_ROWS = 64
 
 
 class PeerColumns:

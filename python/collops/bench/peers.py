@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 _NO_TORCH = "torch is not installed (pip install torch): no columns of torch.matmul, MPI and gloo"
 
+# A product that takes longer than this, and so much longer than the arithmetic, has no kernel here.
+_ALWAYS_S = 0.2
+_MOST_TIMES = 6
+
 
 class Peers:
     """torch, gloo and MPI as far as they were asked for and are installed.
@@ -98,12 +102,11 @@ class PointPeers:
         """Each column's name and what makes it; a product that is too slow has a note instead."""
         columns = self._columns
         if columns is not None:
-            from collops.bench.peer_columns import LONGEST_S
-
-            seconds = most(columns.expected_s())
-            if seconds > LONGEST_S:
+            seconds, least = most(columns.expected_s()), most(self._own.least_s())
+            if seconds > max(_ALWAYS_S, _MOST_TIMES * least):
                 notes.append(
-                    f"{title}: no columns of torch: its product would take about {seconds:.0f} s"
+                    f"{title}: no columns of torch: its product would take about {seconds:.1f} s, "
+                    f"{seconds / least:.0f} times what the arithmetic takes"
                 )
             else:
                 for key in columns.names():

@@ -12,7 +12,7 @@
 namespace collops_sim {
 namespace {
 
-constexpr int kStreamError = 507011;  // ACL_ERROR_RT_MODEL_EXECUTE's neighbourhood: a task failed
+constexpr int kStreamError = 507011;  // what its stream says of a task that failed
 constexpr uint64_t kMostElements = 0x7FFFFFFFF;
 
 size_t At(int rank) {

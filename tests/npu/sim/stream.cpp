@@ -62,7 +62,7 @@ void Stream::Work() {
 }
 
 int Stream::Synchronize(int timeout_ms) {
-  constexpr int kTimeout = 107020;  // ACL_ERROR_RT_STREAM_SYNC_TIMEOUT
+  constexpr int kTimeout = 507046;  // ACL_ERROR_RT_STREAM_SYNC_TIMEOUT
   std::unique_lock<std::mutex> lock(mutex_);
   const uint64_t last = queued_;
   const auto done = [&] { return finished_ >= last; };

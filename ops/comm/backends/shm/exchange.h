@@ -51,6 +51,8 @@ class Exchange {
   // Where the `bytes` of a peer's input lie; null: they come through its stage.
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
 
+  void RestartDeadline() { waiter_->RestartDeadline(); }
+
   // The tiles that a heard peer announced, in its window for them.
   Status PeerTiles(int rank, int64_t bytes, const std::byte** data) const;
 

@@ -102,8 +102,7 @@ Status ShmFusedCall::Progress() {
   RETURN_IF_ERROR(endpoint_->GroupFailure());
   if (next_look_.Passed()) {
     next_look_ = Deadline::After(kLookS);
-    CHECK_ARG(!Interrupted(), ERROR_ABORTED, Name(spec_->kind), ": rank ", endpoint_->rank(),
-              " was interrupted");
+    RETURN_IF_ERROR(Look());
   }
   RETURN_IF_ERROR(exchange_->HearArrived());
   for (int r = 0; r < endpoint_->size(); ++r) {
@@ -114,6 +113,16 @@ Status ShmFusedCall::Progress() {
     if (!source.located && Heard(source.rank)) RETURN_IF_ERROR(Locate(&source));
   }
   while (CanStage()) StagePart();
+  return Ok();
+}
+
+// What a wait looks for, now and then also while this rank computes.
+Status ShmFusedCall::Look() {
+  CHECK_ARG(!Interrupted(), ERROR_ABORTED, Name(spec_->kind), ": rank ", endpoint_->rank(),
+            " was interrupted");
+  const Status loss = endpoint_->FindLoss(exchange_->sequence());
+  if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure());
+  CHECK_ARG(loss.ok(), loss.code(), Name(spec_->kind), ": ", loss.message());
   return Ok();
 }
 
@@ -227,6 +236,7 @@ int64_t ShmFusedCall::Signalled(int rank, int index) const {
 
 Status ShmFusedCall::Wait(const std::function<bool()>& ready) {
   Status progress;
+  exchange_->RestartDeadline();
   RETURN_IF_ERROR(exchange_->Until([&] {
     progress = Progress();
     return !progress.ok() || ready();

@@ -56,6 +56,7 @@ class ShmFusedCall : public FusedCall {
 
   Status PrepareTiles(int64_t bytes, uint32_t* window);
   void PrepareSources();
+  Status Look();
   Status Compare(int rank);
   Status Locate(Source* source);
   bool CanStage() const;

@@ -13,10 +13,10 @@
 namespace collops::shm {
 
 // First contact of the ranks of one host. Rank 0 listens on an abstract socket whose name is the
-// hash of user, job, backend and comm_domain; the others connect, say who they are and hand over their
-// mailbox; rank 0 then hands everyone's to everyone, with the common segment. Begin() never waits;
-// Complete() waits for all ranks until the deadline, and names the missing ones. Not thread-safe,
-// but for Stop().
+// hash of user, job, backend and comm_domain; the others connect, say who they are and hand over
+// their mailbox; rank 0 then hands everyone's to everyone, with the common segment. Begin() never
+// waits; Complete() waits for all ranks until the deadline, and names the missing ones. Not
+// thread-safe, but for Stop().
 class Meeting {
  public:
   static std::unique_ptr<Meeting> Create(const CommunicatorSpec& spec, const JobIdentity& job);

@@ -26,6 +26,9 @@ class Waiter {
          const char* name)
       : endpoint_(endpoint), mail_(mail), timeout_s_(timeout_s), sequence_(sequence), name_(name) {}
 
+  // A call that computes between its waits gives each of them the whole time-out.
+  void RestartDeadline() { deadline_.reset(); }
+
   // `ready` is asked again and again, and never once it has said true.
   template <typename Ready>
   Status Until(Ready&& ready) {

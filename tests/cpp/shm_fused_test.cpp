@@ -1,0 +1,253 @@
+// Fused calls on shm: what holds when ranks refuse, disagree, die or are late in the middle of one.
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "comm/fused_call.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::CallKind;
+using collops::CallTerm;
+using collops::Communicator;
+using collops::DType;
+using collops::FusedCall;
+using collops::FusedCallSpec;
+using collops::MatrixPart;
+using collops::Status;
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// A call of all ranks that reads every rank's matrix of int32 and adds up what it reads. The tiles
+// hold one number per rank, which the others read after its signal.
+struct Adding {
+  int64_t rows = 5;
+  int64_t row_bytes = 40;
+  std::vector<CallTerm> terms = {{"k", 10}};
+  std::vector<int64_t> list = {};  // empty: `rows` for every rank
+  void (*meanwhile)(int rank) = nullptr;
+
+  int64_t sum = 0;
+  int64_t tile_sum = 0;
+
+  Status Run(Communicator* comm, const void* x) {
+    std::vector<int> ranks;
+    for (int r = 0; r < comm->size(); ++r) ranks.push_back(r);
+    std::vector<int64_t> rows_of = list;
+    if (rows_of.empty()) rows_of.assign(ranks.size(), rows);
+    FusedCallSpec spec;
+    spec.kind = CallKind::kLinearParallel;
+    spec.dtype = DType::kInt32;
+    spec.terms = terms.data();
+    spec.num_terms = static_cast<int>(terms.size());
+    spec.readers = &ranks;
+    spec.reader_rows = &rows_of;
+    spec.reader_rows_name = "gatherRows";
+    spec.row_bytes = row_bytes;
+    spec.x = x;
+    spec.combiners = &ranks;
+    spec.combiner_rows = &rows_of;
+    spec.combiner_rows_name = "scatterRows";
+    spec.tile_bytes = 4096;
+    sum = tile_sum = 0;
+    return comm->RunFused(spec, [&](FusedCall* call) { return Body(comm, call); });
+  }
+
+  Status Body(Communicator* comm, FusedCall* call) {
+    const int size = comm->size();
+    RETURN_IF_ERROR(call->Wait([&] { return call->TilesFree(); }));
+    const int64_t mine = 1000 + comm->rank();
+    std::memcpy(call->tiles(), &mine, sizeof(mine));
+    call->Signal(0, 1);
+    if (meanwhile != nullptr) meanwhile(comm->rank());
+    RETURN_IF_ERROR(call->Wait([&] {
+      bool all_read = true;
+      for (size_t i = 0; i < static_cast<size_t>(size); ++i) {
+        MatrixPart part;
+        while (call->NextPart(i, &part)) {
+          Add(part);
+          call->ReleasePart(i);
+        }
+        all_read = all_read && call->AllRead(i);
+      }
+      return all_read;
+    }));
+    for (int r = 0; r < size; ++r) {
+      RETURN_IF_ERROR(call->Wait([&] { return call->Heard(r) && call->Signalled(r, 0) == 1; }));
+      const std::byte* tiles = call->tiles();
+      if (r != comm->rank()) RETURN_IF_ERROR(call->PeerTiles(r, &tiles));
+      int64_t theirs = 0;
+      std::memcpy(&theirs, tiles, sizeof(theirs));
+      tile_sum += theirs;
+    }
+    return collops::Ok();
+  }
+
+  void Add(const MatrixPart& part) {
+    for (int64_t row = 0; row < part.rows; ++row) {
+      for (int64_t byte = part.begin; byte < part.end; byte += 4) {
+        int32_t value = 0;
+        std::memcpy(&value, part.data + row * part.ld_bytes + byte - part.begin, sizeof(value));
+        sum += value;
+      }
+    }
+  }
+};
+
+int64_t Fill(int rank, int round, int64_t count, int32_t* x) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    x[i] = static_cast<int32_t>((i * 7 + rank * 13 + round * 31) % 1009);
+    sum += x[i];
+  }
+  return sum;
+}
+
+// Plain memory and windows, matrices for the slot, for one part and for many, round after round
+// with memory that is written anew as soon as the call has returned.
+void ManyRounds(int rank, Communicator& comm) {
+  struct Size {
+    int64_t rows, row_bytes;
+  };
+  const Size sizes[] = {{5, 40}, {300, 4000}, {30, 100000}, {0, 64}, {1, 3000000}};
+  for (int round = 0; round < 40; ++round) {
+    const Size& size = sizes[round % 5];
+    const int64_t count = size.rows * size.row_bytes / 4;
+    Adding call;
+    call.rows = size.rows;
+    call.row_bytes = size.row_bytes;
+    std::vector<int32_t> plain(static_cast<size_t>(count) + 1);
+    int32_t* x = plain.data();
+    std::shared_ptr<collops::Window> window;
+    if (round % 3 == 0) {
+      EXPECT_EQ(comm.AllocateWindow(count * 4, &window).message(), "");
+      x = static_cast<int32_t*>(window->data());
+    }
+    int64_t expected = 0;
+    std::vector<int32_t> scratch(static_cast<size_t>(count) + 1);
+    for (int r = 0; r < comm.size(); ++r) expected += Fill(r, round, count, scratch.data());
+    Fill(rank, round, count, x);
+    EXPECT_EQ(call.Run(&comm, x).message(), "");
+    std::memset(x, 0x5a, static_cast<size_t>(count) * 4);
+    EXPECT_EQ(call.sum, expected);
+    EXPECT_EQ(call.tile_sum, comm.size() * 1000 + comm.size() * (comm.size() - 1) / 2);
+  }
+}
+
+}  // namespace
+
+TEST(EveryPartIsReadOverProcesses) {
+  for (const int size : {1, 2, 3, 5}) ranks::Run(size, ManyRounds);
+}
+
+TEST(EveryPartIsReadOverThreads) {
+  ranks::RunThreads(3, ManyRounds);
+}
+
+TEST(ARefusalEndsTheCallAndTheNextOneWorks) {
+  ranks::Run(3, [](int rank, Communicator& comm) {
+    std::vector<int32_t> x(300 * 1000, rank);
+    Adding call;
+    call.rows = 300;
+    call.row_bytes = 4000;
+    for (int round = 0; round < 10; ++round) {
+      if (rank == round % 3) {
+        const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
+        EXPECT_TRUE(comm.Refuse(CallKind::kLinearParallel, bad).ok());
+      } else {
+        const Status status = call.Run(&comm, x.data());
+        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+        EXPECT_CONTAINS(status.message(), "the weight is wrong");
+      }
+      EXPECT_FALSE(comm.failed());
+      EXPECT_EQ(call.Run(&comm, x.data()).message(), "");
+      EXPECT_EQ(call.sum, 300 * 1000 * 3);
+    }
+  });
+}
+
+TEST(RanksThatDisagreeAllHearOfIt) {
+  struct Fault {
+    const char* words;
+    void (*plant)(Adding*);
+  };
+  const Fault faults[] = {
+      {"k is ", [](Adding* call) { call->terms[0].value = 11; }},
+      {"gatherRows[1] is ", [](Adding* call) { call->list = {5, 6, 5}; }},
+  };
+  for (const Fault& fault : faults) {
+    ranks::Run(3, [&](int rank, Communicator& comm) {
+      std::vector<int32_t> x(60, rank);
+      Adding call;
+      if (rank == 1) fault.plant(&call);
+      const Status status = call.Run(&comm, x.data());
+      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+      EXPECT_CONTAINS(status.message(), fault.words);
+      EXPECT_CONTAINS(status.message(), "rank 1");
+    });
+  }
+}
+
+TEST(AnotherOperatorIsADisagreement) {
+  ranks::Run(2, [](int rank, Communicator& comm) {
+    std::vector<int32_t> x(50, rank);
+    Adding call;
+    const Status status = rank == 0 ? comm.Barrier() : call.Run(&comm, x.data());
+    EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(status.message(), "Barrier");
+    EXPECT_CONTAINS(status.message(), "LinearParallel");
+  });
+}
+
+// Also while the survivor computes: it looks now and then.
+TEST(ARankThatDiesInsideIsReportedWithinASecond) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const pid_t dying = ranks::Start([&] {
+    const auto comm = ranks::Make(job, 1, 2);
+    std::vector<int32_t> x(50);
+    Adding call;
+    EXPECT_EQ(call.Run(comm.get(), x.data()).message(), "");
+    call.meanwhile = [](int) { raise(SIGKILL); };
+    static_cast<void>(call.Run(comm.get(), x.data()));
+  });
+  const pid_t survivor = ranks::Start([&] {
+    const auto comm = ranks::Make(job, 0, 2);
+    std::vector<int32_t> x(50);
+    Adding call;
+    EXPECT_EQ(call.Run(comm.get(), x.data()).message(), "");
+    const Clock::time_point start = Clock::now();
+    call.list = {5, 5};
+    const Status status = call.Run(comm.get(), x.data());
+    EXPECT_TRUE(status.ok() || status.code() == collops::ERROR_PEER_LOST);
+    const Status next = status.ok() ? call.Run(comm.get(), x.data()) : status;
+    EXPECT_EQ(next.code(), collops::ERROR_PEER_LOST);
+    EXPECT_CONTAINS(next.message(), "rank 1 (pid ");
+    EXPECT_TRUE(SecondsSince(start) < 1.5);
+  });
+  EXPECT_FALSE(ranks::Wait(dying).exited);
+  const ranks::Ended ended = ranks::Wait(survivor);
+  EXPECT_TRUE(ended.exited);
+  EXPECT_EQ(ended.code, 0);
+}
+
+TEST(ARankThatNeverComesIsNamedAtTheTimeOut) {
+  ranks::Run(
+      2,
+      [](int rank, Communicator& comm) {
+        std::vector<int32_t> x(50);
+        Adding call;
+        EXPECT_EQ(call.Run(&comm, x.data()).message(), "");
+        if (rank == 1) {
+          usleep(1500000);
+          return;
+        }
+        const Status status = call.Run(&comm, x.data());
+        EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+        EXPECT_CONTAINS(status.message(), "rank 1");
+      },
+      0.5);
+}
