@@ -57,6 +57,12 @@ int64_t Sum(const int64_t* counts, int size) {
 
 }  // namespace
 
+Communicator::~Communicator() {
+  for (const auto& [name, part] : kept_parts_) {
+    if (part != nullptr) part->Close("the communicator that it is a part of is gone");
+  }
+}
+
 uint64_t Communicator::CountCall() {
   const uint64_t sequence = num_calls_.load(std::memory_order_relaxed) + 1;
   num_calls_.store(sequence, std::memory_order_relaxed);
@@ -143,6 +149,18 @@ Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* pa
   spec.rank_size = static_cast<int>(members.size());
   spec.comm_domain = Concat(spec_.comm_domain, "/split ", choices[0].token, ".", color);
   return Registry::Instance().Get(spec, part);
+}
+
+Status Communicator::KeptSplit(const std::string& name, int color, int key,
+                               std::shared_ptr<Communicator>* part) {
+  const auto kept = kept_parts_.find(name);
+  if (kept == kept_parts_.end()) {
+    RETURN_IF_ERROR(Split(color, key, part));
+    kept_parts_[name] = *part;
+    return Ok();
+  }
+  *part = kept->second;
+  return Ok();
 }
 
 }  // namespace collops

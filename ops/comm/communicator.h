@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -40,7 +41,7 @@ class Communicator {
   explicit Communicator(CommunicatorSpec spec) : spec_(std::move(spec)) {}
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  virtual ~Communicator() = default;
+  virtual ~Communicator();
 
   int rank() const { return spec_.rank; }
   int size() const { return spec_.rank_size; }
@@ -72,6 +73,11 @@ class Communicator {
   // Every rank calls it; one with a negative color takes part and gets null.
   virtual Status Split(int color, int key, std::shared_ptr<Communicator>* part);
 
+  // The same, once: a later call with that name hands out the same part. Every rank calls it with
+  // the same names in the same order. The parts are closed with this communicator.
+  Status KeptSplit(const std::string& name, int color, int key,
+                   std::shared_ptr<Communicator>* part);
+
   // Takes part in the next call with a refusal: the others get `reason`'s message at once.
   virtual Status Refuse(CallKind kind, const Status& reason) = 0;
 
@@ -86,6 +92,9 @@ class Communicator {
 
   // Ends every call of every rank with ERROR_ABORTED.
   virtual void Abort(const std::string& reason) = 0;
+
+  // Ends them with `status`: for a failure that this communicator has not seen itself.
+  virtual void EndGroup(const Status& status) { Abort(status.message()); }
 
   // Leaves the group; the others learn `reason` when they next wait for this rank.
   virtual void Close(const std::string& reason) = 0;
@@ -109,6 +118,7 @@ class Communicator {
   CommunicatorSpec spec_;
   uint64_t CountCall();
 
+  std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
   const bool traced_ = TraceEnabled();
   // Atomic because a second thread may come by before it gets its error.
   std::atomic<uint64_t> num_calls_{0};

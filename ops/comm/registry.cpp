@@ -69,6 +69,12 @@ Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& want
   return Ok();
 }
 
+// Whether a handle still is what a communicator was made for.
+bool SameGroup(const CommunicatorSpec& live, const CommunicatorSpec& found) {
+  return live.rank == found.rank && live.rank_size == found.rank_size &&
+         live.comm_domain == found.comm_domain;
+}
+
 Status FindRunnable(const std::string& name, const Backend** backend) {
   *backend = FindBackend(name);
   CHECK_ARG(*backend != nullptr, ERROR_INVALID_PARAM, "backend \"", name, "\" is not known");
@@ -91,6 +97,8 @@ Registry& Registry::Instance() {
   delete fresh;  // another thread was first
   return *registry;
 }
+
+Registry::Registry() : parents_(inherited.load()) {}
 
 Registry::~Registry() {
   CloseAll("the process ended");
@@ -140,38 +148,68 @@ Status Registry::FromHandle(const void* handle, std::shared_ptr<Communicator>* c
                "leave it null");
 }
 
-// Also of one that has failed and was let go of here: its address is no engine's handle.
-bool Registry::IsOurs(const void* handle) {
-  for (auto it = made_.begin(); it != made_.end();) {
-    it = it->second.expired() ? made_.erase(it) : std::next(it);
-  }
-  return made_.count(handle) > 0;
+// Also one that has failed and was let go of, and those of a parent process: none is an engine's.
+bool Registry::WasOurs(const void* handle) const {
+  if (made_.count(handle) > 0) return true;
+  if (parents_ == nullptr) return false;
+  // Not owned: another thread of the parent was in there at the fork, and will never come out.
+  const std::unique_lock<std::mutex> lock(parents_->mutex_, std::try_to_lock);
+  return lock.owns_lock() && parents_->WasOurs(handle);
 }
 
-Status Registry::Adopt(void* handle, const std::string& backend,
+// An engine may give a new group the handle of one that it has destroyed. What was made for the old
+// one would run on the new one.
+void Registry::CloseStale(const void* handle, const CommunicatorSpec& spec) {
+  std::shared_ptr<Communicator> live;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = adopted_.begin(); it != adopted_.end();) {
+      it = it->second.expired() ? adopted_.erase(it) : std::next(it);
+    }
+    const auto found = adopted_.find(handle);
+    if (found != adopted_.end()) live = found->second.lock();
+    if (live == nullptr || SameGroup(live->spec(), spec)) return;
+    adopted_.erase(found);
+  }
+  live->Close("its hcclComm was destroyed, and another group has the handle now");
+}
+
+Status Registry::Adopt(void* handle, const std::string& backend, CommMode comm_mode,
                        std::shared_ptr<Communicator>* communicator) {
   const Status known = FromHandle(handle, communicator);
   const Backend* const row = FindBackend(backend);
   if (known.ok() || row == nullptr || row->adopt == nullptr) return known;
   RETURN_IF_ERROR(row->available());
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (IsOurs(handle)) return known;
+  std::shared_ptr<Communicator> live;  // let go of without the lock
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (WasOurs(handle)) return known;
+  lock.unlock();
+  CommunicatorSpec spec;
+  spec.backend = backend;
+  spec.comm_mode = comm_mode;
+  RETURN_IF_ERROR(row->describe(handle, &spec));
+  CloseStale(handle, spec);
+  lock.lock();
   std::weak_ptr<Communicator>& adopted = adopted_[handle];
-  std::shared_ptr<Communicator> live = adopted.lock();
-  if (live == nullptr || live->failed()) RETURN_IF_ERROR(row->adopt(handle, &live));
-  adopted = live;
-  *communicator = std::move(live);
+  live = adopted.lock();
+  std::shared_ptr<Communicator> made;
+  if (live == nullptr || live->failed()) RETURN_IF_ERROR(row->adopt(spec, handle, &made));
+  if (made != nullptr) adopted = made;
+  lock.unlock();
+  *communicator = made != nullptr ? std::move(made) : std::move(live);
   return Ok();
 }
 
 void Registry::CloseAll(const std::string& reason) {
-  Communicators closing;
+  // Adopted ones may share a key: of their ranks, which may be threads, only the engine knows.
+  std::multimap<std::string, std::shared_ptr<Communicator>> closing;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    closing.swap(communicators_);
+    closing.insert(communicators_.begin(), communicators_.end());
+    communicators_.clear();
     for (const auto& [handle, adopted] : adopted_) {
-      const std::shared_ptr<Communicator> live = adopted.lock();
-      if (live != nullptr) closing[Key(live->spec())] = live;
+      std::shared_ptr<Communicator> live = adopted.lock();
+      if (live != nullptr) closing.emplace(Key(live->spec()), std::move(live));
     }
   }
   // By domain, the same order in every rank.

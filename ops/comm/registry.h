@@ -23,23 +23,27 @@ class Registry {
   // The live communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);
 
-  // The same; and a handle that is none of ours is taken for one of the backend's engine, where it
-  // has such, and gets a communicator that lives as long as somebody uses it.
-  Status Adopt(void* handle, const std::string& backend,
+  // The same; and a handle that never was one of ours is taken for one of the backend's engine,
+  // where it has such, and gets a communicator that lives as long as somebody uses it.
+  Status Adopt(void* handle, const std::string& backend, CommMode comm_mode,
                std::shared_ptr<Communicator>* communicator);
 
   // Closes every communicator: the others learn `reason`. Called when the process ends.
   void CloseAll(const std::string& reason);
 
  private:
-  Registry() = default;
+  Registry();
   ~Registry();
 
-  bool IsOurs(const void* handle);
+  bool WasOurs(const void* handle) const;
+  void CloseStale(const void* handle, const CommunicatorSpec& spec);
 
-  std::mutex mutex_;
+  Registry* const parents_;  // of the process that forked this one, or null
+  mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> communicators_;
-  std::map<const void*, std::weak_ptr<Communicator>> made_;     // by their own address
+  // All there ever were, by their own address. A weak pointer keeps the block that make_shared
+  // took, so no engine's handle gets the address of one that is gone.
+  std::map<const void*, std::weak_ptr<Communicator>> made_;
   std::map<const void*, std::weak_ptr<Communicator>> adopted_;  // by the caller's handle
 };
 

@@ -89,7 +89,7 @@ const std::vector<EnvVariable>& EnvVariables() {
        "without windows. The result is the same, bit for bit."},
       {"COLLOPS_ISA", "the best here",
        "Forces the instruction set of the kernels: `avx512`, `avx2` or `portable`. Results do not "
-       "depend on it."},
+       "depend on it, but for the last bits of LinearParallel's products."},
       {"COLLOPS_JOB_ID", "what the launcher says",
        "Names the job this process belongs to: the same text in all its ranks, another one in "
        "every other job on the host."},

@@ -110,12 +110,12 @@ int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
          PaddedColumns(plan, strip) * Units(plan, k_block * plan.block_k);
 }
 
-// What one of `parts` threads fetches of the next block.
-NextWeight PartOfNext(const WeightBlock& block, int64_t part, int64_t parts) {
-  const int64_t begin = block.next_rows * part / parts;
-  const int64_t end = block.next_rows * (part + 1) / parts;
-  return {static_cast<const char*>(block.next) + begin * block.next_ld_bytes, end - begin,
-          block.next_row_bytes, block.next_ld_bytes};
+// With fewer rows, memory is the limit, and fetching the weight ahead only moves the waiting.
+constexpr int64_t kLeastFetchingRows = 16;
+
+NextWeight NextOf(const WeightBlock& block) {
+  return {static_cast<const char*>(block.next), block.next_rows, block.next_row_bytes,
+          block.next_ld_bytes};
 }
 
 }  // namespace
@@ -201,6 +201,15 @@ void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* pac
   });
 }
 
+WeightBlock ShareOfBlock(const WeightBlock& block, int64_t begin, int64_t end, int64_t all_rows) {
+  WeightBlock share = block;
+  const int64_t least = all_rows < kLeastFetchingRows ? 0 : block.next_rows;
+  const int64_t first = least * begin / std::max<int64_t>(all_rows, 1);
+  share.next = static_cast<const char*>(block.next) + first * block.next_ld_bytes;
+  share.next_rows = least * end / std::max<int64_t>(all_rows, 1) - first;
+  return share;
+}
+
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                    const WeightBlock& block, int64_t strip, int64_t k_block, float* c,
                    int64_t ldc) {
@@ -214,12 +223,12 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                            c + begin * ldc, ldc, next);
   };
   if (group_rows * columns * units < kLeastSharedProducts || NumThreads() == 1) {
-    return multiply(0, group_rows, PartOfNext(block, 0, 1));
+    return multiply(0, group_rows, NextOf(block));
   }
-  const int64_t parts = CeilDiv(group_rows, kPartRows);
-  ParallelFor(static_cast<int>(parts), [&](int part) {
+  ParallelFor(static_cast<int>(CeilDiv(group_rows, kPartRows)), [&](int part) {
     const int64_t begin = part * kPartRows;
-    multiply(begin, std::min(begin + kPartRows, group_rows), PartOfNext(block, part, parts));
+    const int64_t end = std::min(begin + kPartRows, group_rows);
+    multiply(begin, end, NextOf(ShareOfBlock(block, begin, end, group_rows)));
   });
 }
 

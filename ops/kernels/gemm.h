@@ -23,6 +23,9 @@ constexpr int64_t kGemmAlignment = 64;
 // Columns of C that are made at a time, on every machine; the last strip may have fewer.
 constexpr int64_t kGemmStripColumns = 384;
 
+// Every row_tile divides this, so rows may come in pieces of a multiple of it.
+constexpr int64_t kGemmRowUnit = 24;
+
 // k_begin of PackRows() is a multiple of this.
 constexpr int64_t kGemmStepK = 2;
 
@@ -78,6 +81,10 @@ struct WeightBlock {
   int64_t next_row_bytes;
   int64_t next_ld_bytes;
 };
+
+// The block for one of several groups that it is multiplied by in turn, [begin, end) of `all_rows`
+// rows: each of them fetches its share of the next block.
+WeightBlock ShareOfBlock(const WeightBlock& block, int64_t begin, int64_t end, int64_t all_rows);
 
 // Bytes of scratch memory for one block of the weight.
 int64_t WeightBlockBytes(const GemmPlan& plan);

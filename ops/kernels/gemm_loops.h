@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/gemm.h"
 #include "kernels/gemm_ahead.h"
 #include "kernels/gemm_kernels.h"
 #include "kernels/gemm_pack.h"
@@ -117,9 +118,6 @@ void RunEdge(TileFunction tile, const uint32_t* a, const uint32_t* b, int64_t un
 // weight.
 constexpr int64_t kCachedRows = 64;
 
-// With fewer rows, memory is the limit, and fetching the weight ahead only moves the waiting.
-constexpr int64_t kLeastFetchingRows = 16;
-
 template <typename Machine>
 void MultiplyTile(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
                   int64_t units, bool first, float* c, int64_t ldc, Fetches* fetches) {
@@ -155,9 +153,7 @@ template <typename Machine>
 void Multiply(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns, int64_t units,
               bool first, float* c, int64_t ldc, const NextWeight& next) {
   Fetches fetches;
-  if (rows >= kLeastFetchingRows) {
-    fetches.weight = Ahead(next.first, next.rows, next.row_bytes, next.ld_bytes);
-  }
+  fetches.weight = Ahead(next.first, next.rows, next.row_bytes, next.ld_bytes);
   const int64_t tiles = ((rows + Machine::kRowTile - 1) / Machine::kRowTile) *
                         ((columns + Machine::kColumnTile - 1) / Machine::kColumnTile);
   const int64_t steps = std::max<int64_t>(tiles * ((units + kStepUnits - 1) / kStepUnits), 1);
@@ -171,9 +167,16 @@ void Multiply(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t column
   }
 }
 
+// Pieces of rows, of rows in the cache and of rows for a thread hold whole tiles.
+template <typename Machine>
+constexpr int64_t RowTile() {
+  static_assert(kGemmRowUnit % Machine::kRowTile == 0 && kCachedRows % Machine::kRowTile == 0);
+  return Machine::kRowTile;
+}
+
 // The table of one machine and one kind of unit.
 template <typename Machine, typename Element>
-constexpr GemmKernels kGemmKernels = {Machine::kRowTile,
+constexpr GemmKernels kGemmKernels = {RowTile<Machine>(),
                                       Machine::kColumnTile,
                                       Element::kElements,
                                       &PackTransposed<Machine, Element, Machine::kRowTile>,

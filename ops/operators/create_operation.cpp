@@ -49,14 +49,16 @@ template <typename Param>
 Status UseHandle(const char* op, const Param& param, const std::string& backend,
                  std::shared_ptr<Communicator>* communicator) {
   std::shared_ptr<Communicator> found;
-  RETURN_IF_ERROR(Registry::Instance().Adopt(param.hcclComm, backend, &found));
+  RETURN_IF_ERROR(Registry::Instance().Adopt(param.hcclComm, backend, param.commMode, &found));
   CHECK_ARG(found->spec().backend == backend, ERROR_INVALID_PARAM, op,
             ": hcclComm is a communicator of backend \"", found->spec().backend, "\", but \"",
             backend, "\" runs this struct: set backend or COLLOPS_BACKEND to it");
   CHECK_ARG(param.rankSize == 0 || param.rankSize == found->size(), ERROR_INVALID_PARAM, op,
             ": rankSize is ", param.rankSize, " but hcclComm has ", found->size(),
             " ranks: pass that or 0");
-  CHECK_ARG(param.rank == -1 || param.rank == found->rank(), ERROR_INVALID_PARAM, op, ": rank is ",
+  // Most structs' rank is 0 unless it is set; without a rankSize that is one that was left out.
+  const bool left_out = param.rank == -1 || (param.rankSize == 0 && param.rank == Param().rank);
+  CHECK_ARG(left_out || param.rank == found->rank(), ERROR_INVALID_PARAM, op, ": rank is ",
             param.rank, " but hcclComm is rank ", found->rank(), ": pass that or -1");
   RETURN_IF_ERROR(CheckRankRoot(op, param.rankRoot, found->size()));
   *communicator = std::move(found);
@@ -166,7 +168,7 @@ Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operati
             "LinearParallel: cannot update an operation that is a ", (*operation)->Name());
   std::unique_ptr<Operation> updated;
   RETURN_IF_ERROR(CreateOperation(param, &updated));
-  dynamic_cast<LinearParallel&>(*updated).TakeOver(*before);
+  dynamic_cast<LinearParallel&>(*updated).TakeWeight(*before);
   *operation = std::move(updated);
   return Ok();
 }

@@ -138,10 +138,10 @@ Status CheckOutputs(const Signature& op, const std::vector<TensorDesc>& want,
   CHECK_ARG(outputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
             n == 1 ? " output" : " outputs", ", got ", outputs.size());
   for (size_t i = 0; i < n; ++i) {
-    const int num_dims = outputs[i].desc.shape.num_dims;
-    CHECK_ARG(num_dims == want[i].shape.num_dims, op.num_dims_code, op.name, ": ", op.outputs[i],
-              " must have ", want[i].shape.num_dims, " dims, as ", op.inputs[0].name, ", got ",
-              num_dims);
+    const Shape& shape = outputs[i].desc.shape;
+    CHECK_ARG(shape.num_dims == want[i].shape.num_dims, op.num_dims_code, op.name, ": ",
+              op.outputs[i], " must have ", want[i].shape.num_dims, " dims, shape ",
+              ToString(want[i].shape), ", got ", shape.num_dims, " in shape ", ToString(shape));
   }
   for (size_t i = 0; i < n; ++i) {
     const Shape& shape = outputs[i].desc.shape;

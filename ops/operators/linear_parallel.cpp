@@ -100,7 +100,7 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
   tensors.output = pack.outputs[kY].data;
   if (param_.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
   const auto& details = static_cast<const LinearDetails&>(*plan.details);
-  return RunLinear(details.plan, tensors, details.terms, workspace, &communicator(), &parts_);
+  return RunLinear(details.plan, tensors, details.terms, workspace, &communicator());
 }
 
 Status LinearParallel::Refuse(const Status& reason) {
@@ -121,13 +121,9 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   return PackedWeight::Pack(weight, param_.transWeight, &packed_);
 }
 
-void LinearParallel::TakeOver(const LinearParallel& from) {
+void LinearParallel::TakeWeight(const LinearParallel& from) {
   const bool fits = from.packed_ != nullptr && from.packed_->trans_weight() == param_.transWeight;
   if (fits) packed_ = from.packed_;
-  const bool same_groups = &communicator() == &from.communicator() &&
-                           param_.type == from.param_.type &&
-                           param_.twoDimTPInfo == from.param_.twoDimTPInfo;
-  if (same_groups) parts_ = from.parts_;
 }
 
 }  // namespace collops

@@ -23,9 +23,8 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   // PURE_LINEAR is each rank's own affair: nobody waits for it, so nobody is told.
   Status Refuse(const Status& reason) override;
 
-  // Takes over what another operation has made that serves this struct, too: its packed weight and
-  // the communicators of its groups.
-  void TakeOver(const LinearParallel& from);
+  // Takes over the weight that another operation has packed, if it serves this struct, too.
+  void TakeWeight(const LinearParallel& from);
 
  protected:
   Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
@@ -37,7 +36,6 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
  private:
   const LinearParallelParam param_;
   std::shared_ptr<const PackedWeight> packed_;
-  LinearParts parts_;
 };
 
 }  // namespace collops

@@ -19,6 +19,9 @@ namespace {
 // they need every block of the weight a second time.
 constexpr double kPatienceS = 200e-6;
 
+// Few rows take as long as the weight takes to pass by: to begin without the others gains nothing.
+constexpr double kJoinPatienceS = 5e-3;
+
 class FusedLinear {
  public:
   FusedLinear(const LinearPlan& plan, const LinearTensors& tensors, std::byte* workspace,
@@ -37,18 +40,17 @@ class FusedLinear {
   }
 
   Status Run() {
-    std::vector<size_t> groups;
     while (!Done()) {
       bool moved = false;
       RETURN_IF_ERROR(TakeArrived(&moved));
       if (moved) continue;
-      Choose(&groups);
-      if (groups.empty()) {
+      Choose(&chosen_);
+      if (chosen_.empty()) {
         RETURN_IF_ERROR(call_->Wait([&] { return CanMove(); }));
       } else if (IsWorthWaiting()) {
         std::this_thread::yield();
       } else {
-        RETURN_IF_ERROR(Multiply(groups));
+        RETURN_IF_ERROR(Multiply(chosen_));
       }
     }
     return Ok();
@@ -63,7 +65,7 @@ class FusedLinear {
     return !sums_ || sums_->Done();
   }
 
-  // Packs the rows and adds up the partial sums that have come; own rows first.
+  // Takes the rows and adds up the partial sums that have come; own rows first.
   Status TakeArrived(bool* moved) {
     RETURN_IF_ERROR(call_->Progress());
     const size_t num_groups = next_strip_.size();
@@ -80,25 +82,32 @@ class FusedLinear {
   }
 
   // The groups whose rows are there and whose next strip, the same for all of them, is the first.
+  // Rows that were joined stay together.
   void Choose(std::vector<size_t>* groups) const {
     groups->clear();
     for (size_t g = 0; g < next_strip_.size(); ++g) {
-      if (!CanMultiply(g)) continue;
+      if (!CanMultiply(g)) {
+        if (rows_.joined() && IsLeft(g)) return groups->clear();
+        continue;
+      }
       if (!groups->empty() && next_strip_[g] < next_strip_[groups->front()]) groups->clear();
       if (groups->empty() || next_strip_[g] == next_strip_[groups->front()]) groups->push_back(g);
     }
   }
 
+  bool IsLeft(size_t g) const { return next_strip_[g] < plan_.gemm.num_strips(); }
+
   bool CanMultiply(size_t g) const {
-    return next_strip_[g] < plan_.gemm.num_strips() && call_->AllRead(g) &&
-           (!sums_ || sums_->IsFree(g, next_strip_[g]));
+    return IsLeft(g) && call_->AllRead(g) && (!sums_ || sums_->IsFree(g, next_strip_[g]));
   }
 
   bool CanMove() {
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       MatrixPart part;
-      if (CanMultiply(g) || call_->NextPart(g, &part)) return true;
+      if (call_->NextPart(g, &part)) return true;
     }
+    Choose(&chosen_);
+    if (!chosen_.empty()) return true;
     return Done() || (sums_ && sums_->CanTake());
   }
 
@@ -110,26 +119,35 @@ class FusedLinear {
       if (next_strip_[g] > 0) return false;
       missing = missing || !call_->AllRead(g);
     }
-    if (!missing) return false;
-    if (!patience_) patience_ = Deadline::After(kPatienceS);
+    if (!missing) {
+      if (rows_.joins() && !rows_.joined()) rows_.Join();
+      return false;
+    }
+    if (!patience_) patience_ = Deadline::After(rows_.joins() ? kJoinPatienceS : kPatienceS);
     return !patience_->Passed();
   }
 
   // One strip of columns of the groups' rows; what arrives meanwhile is taken between two blocks.
   Status Multiply(const std::vector<size_t>& groups) {
     const int64_t strip = next_strip_[groups.front()];
-    for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
-      const kernels::WeightBlock block = strip_.Block(strip, k_block);
+    std::vector<LinearStrip::Task> tasks;
+    if (rows_.joined()) {
+      tasks.push_back({&rows_.all(), Tile(0, strip)});
+    } else {
       for (const size_t g : groups) {
+        rows_.Pack(g);
         const GatheredRows::Group& group = rows_.groups()[g];
-        strip_.Multiply(group, block, strip, k_block, Tile(g, strip), ld_);
+        tasks.push_back({&group, Tile(group.first_row, strip)});
       }
+    }
+    for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
+      strip_.Multiply(tasks, strip, k_block, ld_);
       bool moved = false;
       RETURN_IF_ERROR(TakeArrived(&moved));
     }
     for (const size_t g : groups) {
       const GatheredRows::Group& group = rows_.groups()[g];
-      if (!sums_) strip_.Store(group, strip, Tile(g, strip), ld_);
+      if (!sums_) strip_.Store(group, strip, Tile(group.first_row, strip), ld_);
       next_strip_[g] = strip + 1;
       if (sums_) call_->Signal(static_cast<int>(g), next_strip_[g]);
       if (traced_) TraceStrip(g, strip);
@@ -137,11 +155,9 @@ class FusedLinear {
     return Ok();
   }
 
-  float* Tile(size_t g, int64_t strip) const {
-    const GatheredRows::Group& group = rows_.groups()[g];
-    if (!sums_) return tile_ + group.first_row * ld_;
-    return reinterpret_cast<float*>(call_->tiles()) +
-           TilePlace::Offset(group.first_row, group.rows, 0, strip, ld_);
+  float* Tile(int64_t row, int64_t strip) const {
+    if (!sums_) return tile_ + row * ld_;
+    return reinterpret_cast<float*>(call_->tiles()) + TileOffset(plan_, row, strip);
   }
 
   void TraceStrip(size_t g, int64_t strip) const {
@@ -158,6 +174,7 @@ class FusedLinear {
   GatheredRows rows_;
   LinearStrip strip_;
   std::vector<int64_t> next_strip_;
+  std::vector<size_t> chosen_;
   float* tile_;
   const int64_t ld_ = plan_.gemm.StripColumns(0);
   std::optional<PartialSums> sums_;

@@ -15,7 +15,7 @@ void RunLocalLinear(const LinearPlan& plan, const LinearTensors& tensors, std::b
   const int64_t ld = plan.gemm.StripColumns(0);
   for (int64_t strip = 0; strip < plan.gemm.num_strips(); ++strip) {
     for (int64_t k_block = 0; k_block < plan.gemm.num_k_blocks(); ++k_block) {
-      product.Multiply(group, product.Block(strip, k_block), strip, k_block, tile, ld);
+      product.Multiply({{&group, tile}}, strip, k_block, ld);
     }
     product.Store(group, strip, tile, ld);
   }

@@ -24,6 +24,11 @@ size_t GroupOf(const std::vector<int64_t>& first_rows, int64_t row) {
 
 }  // namespace
 
+int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip) {
+  const int64_t first = strip % plan.memory.tile_slots * plan.layout.total_rows;
+  return (first + row) * plan.gemm.StripColumns(0);
+}
+
 PartialSums::PartialSums(const LinearPlan& plan, const LinearTensors& tensors, FusedCall* call)
     : plan_(plan), tensors_(tensors), call_(call) {}
 
@@ -121,12 +126,8 @@ void PartialSums::Sum(const Piece& piece) const {
   const int64_t strip = piece.next_strip;
   const int64_t ld = gemm.StripColumns(0);
   std::vector<const float*> partials;
-  for (size_t m = 0; m < members_.size(); ++m) {
-    const Member& member = members_[m];
-    const int64_t first_row = member.first_rows[piece.groups[m]];
-    const int64_t rows = member.first_rows[piece.groups[m] + 1] - first_row;
-    partials.push_back(member.tiles +
-                       TilePlace::Offset(first_row, rows, piece.row - first_row, strip, ld));
+  for (const Member& member : members_) {
+    partials.push_back(member.tiles + TileOffset(plan_, piece.row, strip));
   }
   const int64_t element_bytes = SizeOf(plan_.dtype);
   const int64_t row = piece.row - OutputRows(static_cast<size_t>(plan_.layout.scatter.index)).begin;
@@ -154,7 +155,8 @@ void PartialSums::TellRead(size_t member, size_t group) const {
 }
 
 bool PartialSums::IsFree(size_t group, int64_t strip) const {
-  if (strip < 2) return call_->TilesFree();
+  const int64_t slots = plan_.memory.tile_slots;
+  if (strip < slots) return call_->TilesFree();
   const LinearLayout& layout = plan_.layout;
   const int64_t begin = layout.gather.begin[group];
   const int index = ReadIndex(static_cast<size_t>(layout.scatter.index), group);
@@ -162,7 +164,7 @@ bool PartialSums::IsFree(size_t group, int64_t strip) const {
     const Range theirs = OutputRows(m);
     const bool reads =
         std::max(theirs.begin, begin) < std::min(theirs.end, begin + layout.gather.rows[group]);
-    if (reads && call_->Signalled(layout.scatter.ranks[m], index) < strip - 1) return false;
+    if (reads && call_->Signalled(layout.scatter.ranks[m], index) <= strip - slots) return false;
   }
   return true;
 }

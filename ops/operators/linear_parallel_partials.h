@@ -8,14 +8,9 @@
 
 namespace collops {
 
-// Where a rank's partial sums lie in its shared memory: two tiles for each group of rows that it
-// multiplies, for every other strip of columns.
-struct TilePlace {
-  // The offset, in floats, of row `row` (counted in the group) in the tile for `strip`.
-  static int64_t Offset(int64_t first_row, int64_t rows, int64_t row, int64_t strip, int64_t ld) {
-    return (2 * first_row + strip % 2 * rows + row) * ld;
-  }
-};
+// Where a rank's partial sums lie in its shared memory, a ring of tiles, one for each strip of
+// columns: the offset, in floats, of a row among all rows of the product.
+int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip);
 
 // The sums of this rank's rows over its group, in rank order, each strip of columns as soon as
 // every member has signalled its part. Lives during one fused call; waits for no one.

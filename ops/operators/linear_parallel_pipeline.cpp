@@ -1,7 +1,8 @@
 #include "operators/linear_parallel_pipeline.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstring>
+#include <string>
 
 #include "kernels/store_sum.h"
 #include "operators/linear_parallel_rows.h"
@@ -12,7 +13,7 @@ namespace {
 
 // Rows of one member in one AllGatherV: about this many bytes, in whole tiles of every kernel.
 constexpr int64_t kGatherBytes = 1 << 20;
-constexpr int64_t kRowUnit = 24;
+constexpr int64_t kRowUnit = kernels::kGemmRowUnit;
 
 int64_t RowBytes(const LinearPlan& plan) {
   return plan.layout.k * SizeOf(plan.dtype);
@@ -30,18 +31,54 @@ int64_t OwnRows(const LinearLayout& layout) {
   return layout.scatter.rows[static_cast<size_t>(layout.scatter.index)];
 }
 
-// Each rank tells the others what it is about to do, so that those who disagree learn it before
-// anything moves. `anew` becomes whether a rank has yet to make the groups' communicators.
-Status Agree(const LinearTerms& terms, bool have_parts, DType dtype, Communicator* communicator,
-             bool* anew) {
-  std::vector<int64_t> own = {have_parts ? 0 : 1, static_cast<int64_t>(dtype)};
-  for (const CallTerm& term : terms.terms) own.push_back(term.value);
-  const int64_t length = static_cast<int64_t>(own.size());
-  const int size = communicator->size();
-  const std::vector<int64_t> counts(static_cast<size_t>(size), length);
-  std::vector<int64_t> displs(counts.size());
+// What each rank tells the others before anything moves, of the same length on every rank.
+std::vector<int64_t> Record(const LinearPlan& plan, const LinearTerms& terms) {
+  const auto size = static_cast<size_t>(plan.rank_size);
+  std::vector<int64_t> record = {static_cast<int64_t>(plan.dtype)};
+  for (const CallTerm& term : terms.terms) record.push_back(term.value);
+  for (const std::vector<int64_t>* rows : {&plan.layout.gather.rows, &plan.layout.scatter.rows}) {
+    std::vector<int64_t> list = *rows;
+    list.resize(size);
+    record.insert(record.end(), list.begin(), list.end());
+  }
+  return record;
+}
+
+bool Contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+// The first field in which two records differ; lists are those of a group's members.
+Status Compare(const LinearPlan& plan, const LinearTerms& terms, int rank, const int64_t* own,
+               int other, const int64_t* theirs) {
+  const size_t num_terms = terms.terms.size();
+  const auto size = static_cast<size_t>(plan.rank_size);
+  for (size_t i = 0; i < 1 + num_terms + 2 * size; ++i) {
+    const bool gathers = i > num_terms && i <= num_terms + size;
+    if (gathers && !Contains(plan.layout.gather.ranks, other)) continue;
+    if (i > num_terms + size && !Contains(plan.layout.scatter.ranks, other)) continue;
+    if (own[i] == theirs[i]) continue;
+    std::string name = i == 0 ? "dtype" : "";
+    if (i > 0 && i <= num_terms) name = terms.terms[i - 1].name;
+    if (gathers) name = Concat("gatherRows[", i - 1 - num_terms, "]");
+    if (name.empty()) name = Concat("scatterRows[", i - 1 - num_terms - size, "]");
+    const auto show = [&](int64_t value) {
+      return i == 0 ? Name(static_cast<DType>(value)) : std::to_string(value);
+    };
+    return Error(ERROR_RANK_MISMATCH, "LinearParallel: the ranks disagree: ", name, " is ",
+                 show(own[i]), " on rank ", rank, " and ", show(theirs[i]), " on rank ", other);
+  }
+  return Ok();
+}
+
+// Those who disagree learn it before anything moves.
+Status Agree(const LinearPlan& plan, const LinearTerms& terms, Communicator* communicator) {
+  const std::vector<int64_t> own = Record(plan, terms);
+  const auto length = static_cast<int64_t>(own.size());
+  const std::vector<int64_t> counts(static_cast<size_t>(plan.rank_size), length);
+  std::vector<int64_t> displs;
+  for (int r = 0; r < plan.rank_size; ++r) displs.push_back(r * length);
   std::vector<int64_t> all(own.size() * counts.size());
-  for (size_t r = 0; r < displs.size(); ++r) displs[r] = static_cast<int64_t>(r) * length;
   AllGatherVCall call;
   call.kind = CallKind::kLinearParallel;
   call.dtype = DType::kInt64;
@@ -50,29 +87,29 @@ Status Agree(const LinearTerms& terms, bool have_parts, DType dtype, Communicato
   call.output = all.data();
   call.recv_counts = counts.data();
   call.rdispls = displs.data();
+  // Against a rank that runs fused, this is what differs.
+  std::strcpy(call.label.type, "pipeline, COLLOPS_FUSED");
   RETURN_IF_ERROR(communicator->AllGatherV(call));
-  *anew = false;
-  for (int r = 0; r < size; ++r) {
-    const int64_t* theirs = all.data() + r * length;
-    *anew = *anew || theirs[0] != 0;
-    for (size_t i = 1; i < own.size(); ++i) {
-      const char* name = i == 1 ? "dtype" : terms.terms[i - 2].name;
-      CHECK_ARG(theirs[i] == own[i], ERROR_RANK_MISMATCH,
-                "LinearParallel: the ranks disagree: ", name, " is ", own[i], " on rank ",
-                communicator->rank(), " and ", theirs[i], " on rank ", r);
-    }
+  for (int r = 0; r < plan.rank_size; ++r) {
+    const Status same =
+        Compare(plan, terms, communicator->rank(), own.data(), r, all.data() + r * length);
+    if (same.ok()) continue;
+    communicator->EndGroup(same);
+    return same;
   }
   return Ok();
 }
 
-// The communicator of one of the two groups; null for one rank alone. All ranks are the
-// communicator there is.
-Status MakePart(const std::vector<int>& ranks, int index, int other_index,
-                Communicator* communicator, std::shared_ptr<Communicator>* part) {
-  part->reset();
+// The communicator of one of the two groups, which all operations on such a grid share. All ranks
+// are the communicator there is, and one rank alone needs none.
+Status FindPart(const char* name, const std::vector<int>& ranks, int index, int other_index,
+                const LinearTerms& terms, Communicator* communicator,
+                std::shared_ptr<Communicator>* part) {
   const int size = static_cast<int>(ranks.size());
   if (size == communicator->size() || size == 1) return Ok();
-  return communicator->Split(other_index, index, part);
+  std::string grid = name;
+  for (size_t i = 0; i < 4; ++i) grid += Concat(" ", terms.terms[i].value);  // type and its grid
+  return communicator->KeptSplit(grid, other_index, index, part);
 }
 
 class PipelineLinear {
@@ -118,6 +155,7 @@ class PipelineLinear {
     for (int64_t row = 0; row < most; row += RowsAtOnce(plan_)) {
       RETURN_IF_ERROR(GatherFrom(row, x + row * row_bytes));
     }
+    if (rows_.joins()) rows_.Join();
     return Ok();
   }
 
@@ -150,11 +188,16 @@ class PipelineLinear {
 
   void Multiply(int64_t strip) {
     const int64_t ld = plan_.gemm.StripColumns(strip);
-    for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
-      const kernels::WeightBlock block = strip_.Block(strip, k_block);
+    std::vector<LinearStrip::Task> tasks;
+    if (rows_.joined()) {
+      tasks.push_back({&rows_.all(), tile_});
+    } else {
       for (const GatheredRows::Group& group : rows_.groups()) {
-        strip_.Multiply(group, block, strip, k_block, tile_ + group.first_row * ld, ld);
+        tasks.push_back({&group, tile_ + group.first_row * ld});
       }
+    }
+    for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
+      strip_.Multiply(tasks, strip, k_block, ld);
     }
   }
 
@@ -208,24 +251,28 @@ int64_t GatherBytes(const LinearPlan& plan) {
 }
 
 Status RunPipelineLinear(const LinearPlan& plan, const LinearTensors& tensors,
-                         const LinearTerms& terms, std::byte* workspace, Communicator* communicator,
-                         LinearParts* parts) {
+                         const LinearTerms& terms, std::byte* workspace,
+                         Communicator* communicator) {
   const LinearLayout& layout = plan.layout;
-  bool anew = false;
-  RETURN_IF_ERROR(Agree(terms, parts->made, plan.dtype, communicator, &anew));
-  if (anew) {
-    RETURN_IF_ERROR(MakePart(layout.gather.ranks, layout.gather.index, layout.scatter.index,
-                             communicator, &parts->gather));
-    RETURN_IF_ERROR(MakePart(layout.scatter.ranks, layout.scatter.index, layout.gather.index,
-                             communicator, &parts->scatter));
-    parts->made = true;
-  }
-  const auto part_or_all = [&](const std::shared_ptr<Communicator>& part) {
-    return part == nullptr ? communicator : part.get();
+  RETURN_IF_ERROR(Agree(plan, terms, communicator));
+  std::shared_ptr<Communicator> gather;
+  std::shared_ptr<Communicator> scatter;
+  const auto run = [&]() -> Status {
+    RETURN_IF_ERROR(FindPart("gather", layout.gather.ranks, layout.gather.index,
+                             layout.scatter.index, terms, communicator, &gather));
+    RETURN_IF_ERROR(FindPart("scatter", layout.scatter.ranks, layout.scatter.index,
+                             layout.gather.index, terms, communicator, &scatter));
+    return PipelineLinear(plan, tensors, workspace, gather ? gather.get() : communicator,
+                          scatter ? scatter.get() : communicator)
+        .Run();
   };
-  return PipelineLinear(plan, tensors, workspace, part_or_all(parts->gather),
-                        part_or_all(parts->scatter))
-      .Run();
+  const Status status = run();
+  if (status.ok()) return status;
+  // The ranks that wait in another group hear of it there, and tell theirs.
+  for (Communicator* group : {gather.get(), scatter.get(), communicator}) {
+    if (group != nullptr) group->EndGroup(status);
+  }
+  return status;
 }
 
 }  // namespace collops

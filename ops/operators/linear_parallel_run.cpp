@@ -1,9 +1,12 @@
 #include "operators/linear_parallel_run.h"
 
+#include <algorithm>
+
 #include "core/env.h"
 #include "operators/linear_parallel_fused.h"
 #include "operators/linear_parallel_local.h"
 #include "operators/linear_parallel_pipeline.h"
+#include "operators/linear_parallel_rows.h"
 
 namespace collops {
 namespace {
@@ -29,17 +32,31 @@ class Places {
   int64_t end_ = 0;
 };
 
+// Two, so that adding up one strip and multiplying the next overlap. Small ones are kept longer:
+// ranks that share a core then take turns less often. Never all strips, but for
+// the narrowest products.
+int64_t TileSlots(const kernels::GemmPlan& gemm, int64_t tile_bytes) {
+  constexpr int64_t kRingBytes = 1 << 20;
+  const int64_t fitting = kRingBytes / std::max<int64_t>(tile_bytes, 1);
+  const int64_t most = std::max<int64_t>(std::min({fitting, gemm.num_strips() / 2, int64_t{8}}), 2);
+  return std::min(most, gemm.num_strips());
+}
+
 LinearMemory LayOut(const LinearPlan& plan) {
   LinearMemory memory;
   Places places;
   for (const int64_t rows : plan.layout.gather.rows) {
     memory.panels.push_back(places.Take(kernels::PackedRowsBytes(plan.gemm, rows)));
   }
+  if (JoinsRows(plan.layout)) {
+    memory.raw_rows = places.Take(plan.layout.total_rows * plan.layout.k * SizeOf(plan.dtype));
+  }
   memory.weight_block = places.Take(kernels::WeightBlockBytes(plan.gemm));
   const int64_t tile_bytes =
       plan.layout.total_rows * plan.gemm.StripColumns(0) * int64_t{sizeof(float)};
   if (plan.engine == LinearEngine::kFused && SumsPartials(plan)) {
-    memory.tile_bytes = 2 * tile_bytes;
+    memory.tile_slots = TileSlots(plan.gemm, tile_bytes);
+    memory.tile_bytes = memory.tile_slots * tile_bytes;
   } else {
     memory.tile = places.Take(tile_bytes);
   }
@@ -60,17 +77,18 @@ std::byte* Aligned(void* workspace) {
 }  // namespace
 
 LinearTerms MakeLinearTerms(const LinearParallelParam& param, const LinearLayout& layout) {
-  const LinearParallelParam::TwoDimTPInfo& grid = param.twoDimTPInfo;
+  const bool on_grid = param.type == LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+  LinearParallelParam::TwoDimTPInfo grid;  // of other types it is not read
+  if (on_grid) grid = param.twoDimTPInfo;
   LinearTerms terms;
   terms.root = param.rankRoot;
   terms.terms = {{"type", param.type},
+                 {"agDim", grid.agDim},
+                 {"rsDim", grid.rsDim},
+                 {"innerDimIsAg", grid.innerDimIsAg},
                  {"k", layout.k},
                  {"n", layout.n},
                  {"the sum of the rows", layout.total_rows}};
-  if (param.type != LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER) return terms;
-  terms.terms.insert(
-      terms.terms.begin() + 1,
-      {{"agDim", grid.agDim}, {"rsDim", grid.rsDim}, {"innerDimIsAg", grid.innerDimIsAg}});
   return terms;
 }
 
@@ -95,7 +113,7 @@ LinearPlan PlanLinear(const LinearLayout& layout, DType dtype, int rank_size, Li
 }
 
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const LinearTerms& terms,
-                 void* workspace, Communicator* communicator, LinearParts* parts) {
+                 void* workspace, Communicator* communicator) {
   std::byte* scratch = Aligned(workspace);
   switch (plan.engine) {
     case LinearEngine::kLocal:
@@ -106,7 +124,7 @@ Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Lin
     case LinearEngine::kPipeline:
       break;
   }
-  return RunPipelineLinear(plan, tensors, terms, scratch, communicator, parts);
+  return RunPipelineLinear(plan, tensors, terms, scratch, communicator);
 }
 
 }  // namespace collops

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -23,13 +22,15 @@ enum class LinearEngine {
 // the gathered rows once, and one block of the weight at a time.
 struct LinearMemory {
   std::vector<int64_t> panels;  // of each member that is gathered from
+  int64_t raw_rows = 0;         // few rows, until all of them are there
   int64_t weight_block = 0;
   int64_t tile = 0;        // float32, total_rows x the columns of a strip; not there where kFused
                            // sums partial products, whose two tiles are shared memory
   int64_t sum = 0;         // kPipeline: this rank's sums of a strip
   int64_t gathered = 0;    // kPipeline: rows as they are gathered
   int64_t bytes = 0;       // of the workspace
-  int64_t tile_bytes = 0;  // kFused: shared memory
+  int64_t tile_slots = 0;  // kFused: how many strips' tiles are kept
+  int64_t tile_bytes = 0;  // kFused: shared memory for all of them
 };
 
 // One planned call.
@@ -53,13 +54,6 @@ struct LinearTerms {
   std::vector<CallTerm> terms;
 };
 
-// The communicators of the two groups, for the pipeline: made at its first call, then kept.
-struct LinearParts {
-  std::shared_ptr<Communicator> gather;
-  std::shared_ptr<Communicator> scatter;
-  bool made = false;
-};
-
 // The tensors of one call.
 struct LinearTensors {
   const void* x = nullptr;
@@ -78,8 +72,8 @@ LinearEngine ChooseLinearEngine(const LinearLayout& layout, const Communicator& 
 LinearPlan PlanLinear(const LinearLayout& layout, DType dtype, int rank_size, LinearEngine engine);
 
 // Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment; `terms` are what
-// the ranks must agree on; `parts` is for the pipeline.
+// the ranks must agree on.
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const LinearTerms& terms,
-                 void* workspace, Communicator* communicator, LinearParts* parts);
+                 void* workspace, Communicator* communicator);
 
 }  // namespace collops

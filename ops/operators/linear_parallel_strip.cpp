@@ -12,10 +12,19 @@ kernels::WeightBlock LinearStrip::Block(int64_t strip, int64_t k_block) const {
   return kernels::PackWeightBlock(plan_.gemm, tensors_.weight, ldw, strip, k_block, scratch_);
 }
 
-void LinearStrip::Multiply(const GatheredRows::Group& group, const kernels::WeightBlock& block,
-                           int64_t strip, int64_t k_block, float* tile, int64_t ld_tile) const {
-  kernels::MultiplyBlock(plan_.gemm, group.panels, group.rows, block, strip, k_block, tile,
-                         ld_tile);
+void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
+                           int64_t ld_tile) const {
+  int64_t all_rows = 0;
+  for (const Task& task : tasks) all_rows += task.group->rows;
+  const kernels::WeightBlock block = Block(strip, k_block);
+  int64_t row = 0;
+  for (const Task& task : tasks) {
+    const int64_t end = row + task.group->rows;
+    kernels::MultiplyBlock(plan_.gemm, task.group->panels, task.group->rows,
+                           kernels::ShareOfBlock(block, row, end, all_rows), strip, k_block,
+                           task.tile, ld_tile);
+    row = end;
+  }
 }
 
 void LinearStrip::Store(const GatheredRows::Group& group, int64_t strip, const float* tile,

@@ -11,18 +11,24 @@ class LinearStrip {
   LinearStrip(const LinearPlan& plan, const LinearTensors& tensors, std::byte* workspace)
       : plan_(plan), tensors_(tensors), scratch_(workspace + plan.memory.weight_block) {}
 
-  // A block of the weight: packed now, or long ago.
-  kernels::WeightBlock Block(int64_t strip, int64_t k_block) const;
+  // Some rows, and where their product goes.
+  struct Task {
+    const GatheredRows::Group* group;
+    float* tile;
+  };
 
-  void Multiply(const GatheredRows::Group& group, const kernels::WeightBlock& block, int64_t strip,
-                int64_t k_block, float* tile, int64_t ld_tile) const;
+  // Multiplies all of them by one block of the weight, packed now or long ago. The tiles' rows lie
+  // `ld_tile` floats apart.
+  void Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
+                int64_t ld_tile) const;
 
-  // The whole sum: rounds the tile, whose rows lie `ld_tile` floats apart, into the output's rows
-  // of the group.
+  // The whole sum: rounds the tile into the output's rows of the group.
   void Store(const GatheredRows::Group& group, int64_t strip, const float* tile,
              int64_t ld_tile) const;
 
  private:
+  kernels::WeightBlock Block(int64_t strip, int64_t k_block) const;
+
   const LinearPlan& plan_;
   const LinearTensors& tensors_;
   std::byte* scratch_;

@@ -72,10 +72,11 @@ class LinearParallel:
         scatter: Sequence[int] | None,
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Both lists in full, so that every number of rows can be shared out."""
-        if x.ndim < 2:
+        if x.ndim != 2:
             raise_status(
                 ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                f"{name}: x must be a matrix [rows, k], got {x.ndim} dims",
+                f"{name}: x must be a matrix [rows, k], got {x.ndim} dims: pass "
+                "x.reshape(-1, x.shape[-1])",
             )
         if kind == _Type.LINEAR_ALL_REDUCE:
             return (), ()

@@ -162,7 +162,8 @@ TEST(Outputs) {
          [](GatherCall& call) { call.pack.outputs.clear(); });
   Faulty(ERROR_INVALID_IN_TENSOR_NUM, "needs 1 output, got 2",
          [](GatherCall& call) { call.pack.outputs.push_back(call.out()); });
-  Faulty(ERROR_INVALID_TENSOR_DIM_NUM, "the output must have 2 dims, as x, got 1",
+  Faulty(ERROR_INVALID_TENSOR_DIM_NUM,
+         "the output must have 2 dims, shape [5, 4], got 1 in shape [20]",
          [](GatherCall& call) { call.out().desc.shape = {20}; });
   Faulty(ERROR_INVALID_TENSOR_DIM, "the output must have shape [5, 4], got [4, 5]",
          [](GatherCall& call) { call.out().desc.shape = {4, 5}; });

@@ -284,6 +284,35 @@ TEST(ACommunicatorOfTheCallers) {
   ExpectRefused(Create(param), kInvalid, "hcclComm is a communicator of backend \"shm\"");
 }
 
+namespace {
+
+// A struct whose rank is 0 unless it is set, with rank 1's communicator.
+template <typename Param>
+void ExpectRankLeftOut() {
+  const std::shared_ptr<Communicator> communicator = Live(1);
+  ASSERT_TRUE(communicator != nullptr);
+  Param param;
+  param.backend = "shm";
+  param.hcclComm = communicator.get();
+  EXPECT_EQ(Create(param).message(), std::string());
+  param.rankSize = 2;
+  ExpectRefused(Create(param), kInvalid, "rank is 0 but hcclComm is rank 1");
+  param.rankSize = 0;
+  param.rank = 2;
+  ExpectRefused(Create(param), kInvalid, "rank is 2 but hcclComm is rank 1");
+}
+
+}  // namespace
+
+TEST(RankAndRankSizeMayBeLeftToTheCommunicator) {
+  ExpectRankLeftOut<ReduceScatterVParam>();
+  ExpectRankLeftOut<AllGatherParam>();
+  ExpectRankLeftOut<ReduceScatterParam>();
+  ExpectRankLeftOut<AllReduceParam>();
+  ExpectRankLeftOut<BroadcastParam>();
+  ExpectRankLeftOut<LinearParallelParam>();
+}
+
 TEST(AWrongNumberAsCommunicator) {
   AllGatherVParam param = Gather();
   param.hcclComm = reinterpret_cast<void*>(uintptr_t{12345});

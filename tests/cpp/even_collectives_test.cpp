@@ -205,7 +205,8 @@ TEST(ShapesOfTheInput) {
 TEST(ShapesOfTheOutput) {
   GatherOf gather;
   gather.pack.outputs[0].desc.shape = {18, 2};
-  ExpectPlanFault(gather, ERROR_INVALID_TENSOR_DIM_NUM, "the output must have 3 dims");
+  ExpectPlanFault(gather, ERROR_INVALID_TENSOR_DIM_NUM,
+                  "the output must have 3 dims, shape [3, 6, 2], got 2 in shape [18, 2]");
   ScatterOf scatter;
   scatter.pack.outputs[0].desc.shape = {6, 2};
   ExpectPlanFault(scatter, ERROR_INVALID_TENSOR_DIM, "must have shape [2, 2], got [6, 2]");

@@ -219,10 +219,12 @@ TEST(Outputs) {
   Faulty(
       ERROR_INVALID_IN_TENSOR_NUM, "needs 2 outputs, got 1",
       [](LinearCall& call) { call.pack.outputs.pop_back(); }, Gathering());
-  Faulty(ERROR_INVALID_TENSOR_DIM, "the output must have 2 dims, as x, got 3",
+  Faulty(ERROR_INVALID_TENSOR_DIM,
+         "the output must have 2 dims, shape [2, 5], got 3 in shape [1, 2, 5]",
          [](LinearCall& call) { call.out().desc.shape = {1, 2, 5}; });
   Faulty(
-      ERROR_INVALID_TENSOR_DIM_NUM, "the output must have 2 dims, as x, got 1",
+      ERROR_INVALID_TENSOR_DIM_NUM,
+      "the output must have 2 dims, shape [2, 5], got 1 in shape [10]",
       [](LinearCall& call) {
         call.input(kX).desc.shape = {4, 300};
         call.input(kWeight).desc.shape = {5, 300};

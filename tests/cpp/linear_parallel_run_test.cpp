@@ -1,193 +1,19 @@
 // LinearParallel over processes and threads: fused and as a pipeline, against a plain loop on exact
 // data, and against each other, bit for bit, on random data.
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <string>
-#include <vector>
-
-#include "check.h"
-#include "operators/linear_parallel_run.h"
-#include "ranks.h"
+#include "linear_call.h"
 
 namespace collops {
 namespace {
 
-using Param = LinearParallelParam;
-
-struct Case {
-  Param::ParallelType type;
-  int ag_dim;
-  int rs_dim;
-  bool inner_is_ag;
-  // Rows of each member, by group: gather[g] is the list of the g-th gathering group.
-  std::vector<std::vector<int64_t>> gather;
-  std::vector<std::vector<int64_t>> scatter;
-  int64_t rows;  // of x, where nothing is gathered
-  int64_t k;
-  int64_t n;
-  bool trans_weight;
-  bool residual;
-};
-
-int NumRanks(const Case& c) {
-  return c.ag_dim * c.rs_dim;
-}
-
-// The places of a rank: (in its gathering group, in its scattering group).
-std::pair<int, int> Places(const Case& c, int rank) {
-  if (c.type != Param::ALL_GATHER_LINEAR_REDUCE_SCATTER) {
-    return c.ag_dim > 1 ? std::make_pair(rank, 0) : std::make_pair(0, rank);
-  }
-  if (c.inner_is_ag) return {rank % c.ag_dim, rank / c.ag_dim};
-  return {rank / c.rs_dim, rank % c.rs_dim};
-}
-
-int RankAt(const Case& c, int ag, int rs) {
-  for (int r = 0; r < NumRanks(c); ++r) {
-    if (Places(c, r) == std::make_pair(ag, rs)) return r;
-  }
-  return -1;
-}
-
-// The number at a place of a rank's tensor: small integers, or anything between -1 and 1.
-float Value(bool exact, int rank, int tensor, int64_t index) {
-  uint64_t hash = static_cast<uint64_t>(index * 131 + rank * 17 + tensor * 7 + 1);
-  hash = (hash ^ (hash >> 15)) * 0x9e3779b97f4a7c15U;
-  const auto bits = static_cast<uint32_t>(hash >> 32);
-  if (exact) return static_cast<float>(static_cast<int>(bits % 7) - 3);
-  return static_cast<float>(bits) / 2147483648.0F - 1.0F;
-}
-
-std::vector<float> Tensor(bool exact, int rank, int tensor, int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    values[static_cast<size_t>(i)] = Value(exact, rank, tensor, i);
-  }
-  return values;
-}
-
-int64_t RowsOf(const Case& c, int rank) {
-  if (c.gather.empty()) return c.rows;
-  const auto [ag, rs] = Places(c, rank);
-  return c.gather[static_cast<size_t>(rs)][static_cast<size_t>(ag)];
-}
-
-// T of a rank: its group's rows times its weight.
-std::vector<double> Product(const Case& c, int rank) {
-  const auto [ag, rs] = Places(c, rank);
-  static_cast<void>(ag);
-  const std::vector<float> weight = Tensor(true, rank, 1, c.n * c.k);
-  std::vector<double> product;
-  for (int a = 0; a < c.ag_dim; ++a) {
-    const int member = c.gather.empty() ? rank : RankAt(c, a, rs);
-    const int64_t rows = RowsOf(c, member);
-    const std::vector<float> x = Tensor(true, member, 0, rows * c.k);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < c.n; ++j) {
-        double sum = 0;
-        for (int64_t p = 0; p < c.k; ++p) {
-          const int64_t at = c.trans_weight ? j * c.k + p : p * c.n + j;
-          sum += double{x[static_cast<size_t>(i * c.k + p)]} * weight[static_cast<size_t>(at)];
-        }
-        product.push_back(sum);
-      }
-    }
-    if (c.gather.empty()) break;
-  }
-  return product;
-}
-
-std::vector<double> Expected(const Case& c, int rank) {
-  const auto [ag, rs] = Places(c, rank);
-  std::vector<double> sum = Product(c, rank);
-  const bool sums = c.type != Param::ALL_GATHER_LINEAR && c.type != Param::PURE_LINEAR;
-  if (sums) {
-    std::fill(sum.begin(), sum.end(), 0.0);
-    for (int s = 0; s < c.rs_dim; ++s) {
-      const std::vector<double> part = Product(c, RankAt(c, ag, s));
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
-    }
-  }
-  if (!c.scatter.empty()) {
-    const std::vector<int64_t>& rows = c.scatter[static_cast<size_t>(ag)];
-    int64_t begin = 0;
-    for (int s = 0; s < rs; ++s) begin += rows[static_cast<size_t>(s)];
-    const int64_t end = begin + rows[static_cast<size_t>(rs)];
-    sum = std::vector<double>(sum.begin() + begin * c.n, sum.begin() + end * c.n);
-  }
-  const std::vector<float> residual = Tensor(true, rank, 2, c.n);
-  for (size_t i = 0; c.residual && i < sum.size(); ++i) {
-    sum[i] += residual[i % static_cast<size_t>(c.n)];
-  }
-  return sum;
-}
-
-Param MakeParam(const Case& c, int rank) {
-  const auto [ag, rs] = Places(c, rank);
-  Param param;
-  param.type = c.type;
-  param.transWeight = c.trans_weight;
-  param.hasResidual = c.residual;
-  param.rank = rank;
-  param.rankSize = NumRanks(c);
-  if (c.type == Param::ALL_GATHER_LINEAR_REDUCE_SCATTER) {
-    param.twoDimTPInfo.agDim = static_cast<uint16_t>(c.ag_dim);
-    param.twoDimTPInfo.rsDim = static_cast<uint16_t>(c.rs_dim);
-    param.twoDimTPInfo.innerDimIsAg = c.inner_is_ag ? 1 : 0;
-  }
-  if (!c.gather.empty()) param.gatherRows = c.gather[static_cast<size_t>(rs)];
-  if (!c.scatter.empty()) param.scatterRows = c.scatter[static_cast<size_t>(ag)];
-  return param;
-}
-
-TensorDesc Desc(std::vector<int64_t> dims) {
-  TensorDesc desc;
-  desc.dtype = DType::kFloat32;
-  desc.shape.num_dims = static_cast<int>(dims.size());
-  std::copy(dims.begin(), dims.end(), desc.shape.dims);
-  return desc;
-}
-
-// Runs the case once on this rank with one engine and returns the output.
-std::vector<float> RunOnce(const Case& c, bool exact, LinearEngine engine, Communicator* comm,
-                           LinearParts* parts, bool window) {
-  const int rank = comm->rank();
-  const int64_t rows = RowsOf(c, rank);
-  const Param param = MakeParam(c, rank);
-  LinearLayout layout;
-  std::vector<TensorDesc> inputs = {Desc({rows, c.k}),
-                                    c.trans_weight ? Desc({c.n, c.k}) : Desc({c.k, c.n})};
-  if (c.residual) inputs.push_back(Desc({c.n}));
-  EXPECT_EQ(MakeLinearLayout(param, rank, comm->size(), inputs, &layout).message(), "");
-  const LinearPlan plan = PlanLinear(layout, DType::kFloat32, comm->size(), engine);
-
-  const std::vector<float> plain = Tensor(exact, rank, 0, rows * c.k);
-  const int64_t x_bytes = static_cast<int64_t>(plain.size() * sizeof(float));
-  std::shared_ptr<Window> memory;
-  LinearTensors tensors;
-  tensors.x = plain.data();
-  if (window) {
-    EXPECT_EQ(comm->AllocateWindow(x_bytes, &memory).message(), "");
-    std::memcpy(memory->data(), plain.data(), static_cast<size_t>(x_bytes));
-    tensors.x = memory->data();
-  }
-  const std::vector<float> weight = Tensor(exact, rank, 1, c.n * c.k);
-  const std::vector<float> residual = Tensor(exact, rank, 2, c.n);
-  std::vector<float> output(static_cast<size_t>(layout.output[0] * c.n), NAN);
-  tensors.weight = weight.data();
-  if (c.residual) tensors.residual = residual.data();
-  tensors.output = output.data();
-  std::vector<std::byte> workspace(static_cast<size_t>(plan.memory.bytes) + 1);
-  const LinearTerms terms = MakeLinearTerms(param, layout);
-  EXPECT_EQ(RunLinear(plan, tensors, terms, workspace.data() + 1, comm, parts).message(), "");
-  return output;
-}
-
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
+using linear_call::Case;
+using linear_call::Expected;
+using linear_call::Gathered;
+using linear_call::How;
+using linear_call::NameTheJob;
+using linear_call::NumRanks;
+using linear_call::Outputs;
+using linear_call::Param;
 
 std::vector<Case> Cases() {
   const auto kType0 = Param::LINEAR_ALL_REDUCE;
@@ -243,28 +69,54 @@ std::vector<Case> Cases() {
   };
 }
 
-// The groups' communicators of the pipeline meet by the job's name.
-void NameTheJob() {
-  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
+// The stage in parts of some columns of few rows, with few rows in all and with many, and each
+// rank's own rows; the gathered x too.
+std::vector<Case> DTypeCases(DType dtype) {
+  const int64_t long_row = 14000 / SizeOf(dtype);
+  Case many = {Param::ALL_GATHER_LINEAR, 2, 1, true, {{50, 47}}, {}, 0, long_row, 5, true, true};
+  Case few = {Param::ALL_GATHER_LINEAR, 2, 1, true, {{30, 26}}, {}, 0, long_row, 5, false, false};
+  Case grid = {Param::ALL_GATHER_LINEAR_REDUCE_SCATTER,
+               2,
+               2,
+               false,
+               {{150, 20}, {20, 150}},
+               {{80, 90}, {150, 20}},
+               0,
+               1501,
+               7,
+               true,
+               true};
+  Case strips = {
+      Param::LINEAR_REDUCE_SCATTER, 1, 3, true, {}, {{0, 7, 4}}, 11, 65, 900, true, true};
+  many.gathered = few.gathered = true;
+  many.dtype = few.dtype = grid.dtype = strips.dtype = dtype;
+  return {many, few, grid, strips};
+}
+
+int Wrong(const std::vector<std::byte>& got, const std::vector<std::byte>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  int wrong = 0;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) wrong += got[i] == want[i] ? 0 : 1;
+  return wrong;
 }
 
 void CheckCase(const Case& c, int rank, Communicator* comm) {
-  LinearParts parts;
-  const std::vector<double> expected = Expected(c, rank);
+  Outputs got;
+  Outputs random;
+  const std::vector<std::byte> expected = Expected(c, rank);
   for (const bool window : {false, true}) {
     for (const LinearEngine engine : {LinearEngine::kFused, LinearEngine::kPipeline}) {
-      const std::vector<float> got = RunOnce(c, true, engine, comm, &parts, window);
-      EXPECT_EQ(got.size(), expected.size());
-      int wrong = 0;
-      for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
-        wrong += double{got[i]} == expected[i] ? 0 : 1;
-      }
-      EXPECT_EQ(wrong, 0);
+      EXPECT_EQ(Run(c, {true, engine, window}, comm, &got).message(), "");
+      EXPECT_EQ(Wrong(got.output, expected), 0);
+      if (c.gathered) EXPECT_EQ(Wrong(got.gathered, Gathered(c, true, rank)), 0);
     }
   }
-  const std::vector<float> fused = RunOnce(c, false, LinearEngine::kFused, comm, &parts, true);
-  EXPECT_TRUE(SameBits(fused, RunOnce(c, false, LinearEngine::kFused, comm, &parts, false)));
-  EXPECT_TRUE(SameBits(fused, RunOnce(c, false, LinearEngine::kPipeline, comm, &parts, false)));
+  EXPECT_EQ(Run(c, {false, LinearEngine::kFused, true}, comm, &random).message(), "");
+  for (const LinearEngine engine : {LinearEngine::kFused, LinearEngine::kPipeline}) {
+    EXPECT_EQ(Run(c, {false, engine, false}, comm, &got).message(), "");
+    EXPECT_TRUE(got.output == random.output);
+    EXPECT_TRUE(got.gathered == random.gathered);
+  }
 }
 
 TEST(EveryTypeAndGridOverProcesses) {
@@ -279,6 +131,15 @@ TEST(EveryTypeAndGridOverThreads) {
     NameTheJob();
     ranks::RunThreads(NumRanks(c),
                       [&](int rank, Communicator& comm) { CheckCase(c, rank, &comm); });
+  }
+}
+
+TEST(EveryDTypeInPartsOfRowsAndColumns) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const Case& c : DTypeCases(dtype)) {
+      NameTheJob();
+      ranks::Run(NumRanks(c), [&](int rank, Communicator& comm) { CheckCase(c, rank, &comm); });
+    }
   }
 }
 

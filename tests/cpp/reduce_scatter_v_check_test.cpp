@@ -102,7 +102,8 @@ TEST(LengthsOfCounts) {
 TEST(Outputs) {
   Faulty(ERROR_INVALID_IN_TENSOR_NUM, "needs 1 output, got 0",
          [](ScatterCall& call) { call.pack.outputs.clear(); });
-  Faulty(ERROR_INVALID_TENSOR_DIM_NUM, "the output must have 2 dims, as x, got 1",
+  Faulty(ERROR_INVALID_TENSOR_DIM_NUM,
+         "the output must have 2 dims, shape [2, 3], got 1 in shape [6]",
          [](ScatterCall& call) { call.out().desc.shape = {6}; });
   Faulty(ERROR_INVALID_TENSOR_DIM, "the output must have shape [2, 3], got [3, 3]",
          [](ScatterCall& call) { call.out().desc.shape = {3, 3}; });

@@ -1,5 +1,8 @@
 // Handles of an engine's own: the registry with a backend that takes them. This program defines
 // FindBackend, so the linker leaves the real table out.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 
@@ -10,6 +13,9 @@
 namespace {
 
 using collops::Backend;
+using collops::COMM_MULTI_PROCESS;
+using collops::COMM_MULTI_THREAD;
+using collops::CommMode;
 using collops::Communicator;
 using collops::CommunicatorSpec;
 using collops::Registry;
@@ -46,23 +52,56 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
   return {};
 }
 
+// What an engine's handle points to.
+struct Handle {
+  int rank = 0;
+  int rank_size = 2;
+  std::string name = "adopted";
+};
+
 int adoptions = 0;
 
-Status Adopt(void* handle, std::shared_ptr<Communicator>* communicator) {
+Status Describe(void* handle, CommunicatorSpec* spec) {
   if (handle == nullptr) return collops::Error(collops::ERROR_HCCL_FAIL, "no handle");
+  const auto* engines = static_cast<const Handle*>(handle);
+  spec->rank = engines->rank;
+  spec->rank_size = engines->rank_size;
+  spec->comm_domain = engines->name;
+  return {};
+}
+
+Status Adopt(const CommunicatorSpec& spec, void*, std::shared_ptr<Communicator>* communicator) {
   ++adoptions;
-  CommunicatorSpec spec;
-  spec.backend = "engine";
-  spec.comm_domain = "adopted";
   return Create(spec, communicator);
 }
 
-int engines_own = 0;  // its address is a handle
+Handle engines_own;
 
-std::shared_ptr<Communicator> Adopted(void* handle) {
+std::shared_ptr<Communicator> Adopted(void* handle, CommMode mode = COMM_MULTI_PROCESS) {
   std::shared_ptr<Communicator> found;
-  EXPECT_EQ(Registry::Instance().Adopt(handle, "engine", &found).message(), std::string());
+  EXPECT_EQ(Registry::Instance().Adopt(handle, "engine", mode, &found).message(), std::string());
   return found;
+}
+
+void ExpectRefused(void* handle, const char* backend = "engine") {
+  const int before = adoptions;
+  std::shared_ptr<Communicator> found;
+  const Status status = Registry::Instance().Adopt(handle, backend, COMM_MULTI_PROCESS, &found);
+  EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(), "is no live communicator of this process");
+  EXPECT_TRUE(found == nullptr);
+  EXPECT_EQ(adoptions, before);
+}
+
+// The registry's communicator of a domain; getting one lets go of those that have failed.
+std::shared_ptr<Communicator> Own(const char* comm_domain) {
+  CommunicatorSpec spec;
+  spec.backend = "engine";
+  spec.comm_domain = comm_domain;
+  spec.rank_size = 2;
+  std::shared_ptr<Communicator> ours;
+  EXPECT_TRUE(Registry::Instance().Get(spec, &ours).ok());
+  return ours;
 }
 
 }  // namespace
@@ -70,7 +109,7 @@ std::shared_ptr<Communicator> Adopted(void* handle) {
 namespace collops {
 
 const Backend* FindBackend(const std::string& name) {
-  static constexpr Backend kEngine{"engine", Available, Create, nullptr, Adopt};
+  static constexpr Backend kEngine{"engine", Available, Create, nullptr, Describe, Adopt};
   static constexpr Backend kPlain{"plain", Available, Create, nullptr};
   if (name == "engine") return &kEngine;
   return name == "plain" ? &kPlain : nullptr;
@@ -92,42 +131,77 @@ TEST(AnEnginesHandleHasOneCommunicatorWhileItIsUsed) {
 }
 
 TEST(OursAreFoundAndNeverAdopted) {
-  CommunicatorSpec spec;
-  spec.backend = "engine";
-  spec.comm_domain = "ours";
-  spec.rank_size = 2;
-  std::shared_ptr<Communicator> ours;
-  EXPECT_TRUE(Registry::Instance().Get(spec, &ours).ok());
+  const auto ours = Own("ours");
   EXPECT_TRUE(Adopted(ours.get()) == ours);
   ours->Close("it is over");
-  spec.comm_domain = "next";
-  std::shared_ptr<Communicator> next;
-  EXPECT_TRUE(Registry::Instance().Get(spec, &next).ok());  // lets go of the closed one
-  std::shared_ptr<Communicator> found;
-  const Status status = Registry::Instance().Adopt(ours.get(), "engine", &found);
-  EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
-  EXPECT_CONTAINS(status.message(), "is no live communicator of this process");
-  EXPECT_TRUE(found == nullptr);
+  Own("next");
+  ExpectRefused(ours.get());
+}
+
+TEST(OneOfOursThatIsGoneIsNotAdopted) {
+  auto ours = Own("gone");
+  void* const address = ours.get();
+  ours->Close("it is over");
+  ours.reset();
+  Own("next");
+  ExpectRefused(address);
+  ExpectRefused(address);
+}
+
+TEST(AForkedChildDoesNotAdoptItsParents) {
+  const auto ours = Own("parents");
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    check::Failures() = 0;
+    ExpectRefused(ours.get());
+    _exit(check::Failures());
+  }
+  int outcome = 1;
+  EXPECT_EQ(waitpid(child, &outcome, 0), child);
+  EXPECT_EQ(outcome, 0);
+}
+
+TEST(AHandleOfAnotherGroupGetsAnotherCommunicator) {
+  auto live = Adopted(&engines_own);
+  const Handle others[] = {{1, 2, "adopted"}, {1, 3, "adopted"}, {1, 3, "another"}};
+  for (const Handle& other : others) {
+    engines_own = other;  // destroyed, and made again at the same address
+    const auto next = Adopted(&engines_own);
+    EXPECT_FALSE(next == live);
+    EXPECT_TRUE(live->failed());
+    EXPECT_FALSE(next->failed());
+    EXPECT_EQ(next->rank(), other.rank);
+    EXPECT_EQ(next->size(), other.rank_size);
+    EXPECT_EQ(next->spec().comm_domain, other.name);
+    EXPECT_TRUE(Adopted(&engines_own) == next);
+    live = next;
+  }
+  engines_own = Handle();
+}
+
+TEST(TheStructsCommModeIsTheCommunicators) {
+  EXPECT_EQ(Adopted(&engines_own, COMM_MULTI_THREAD)->spec().comm_mode, COMM_MULTI_THREAD);
+  EXPECT_EQ(Adopted(&engines_own)->spec().comm_mode, COMM_MULTI_PROCESS);
 }
 
 TEST(OtherBackendsTakeNoHandles) {
-  for (const char* name : {"plain", "nonsense"}) {
-    std::shared_ptr<Communicator> found;
-    const Status status = Registry::Instance().Adopt(&engines_own, name, &found);
-    EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
-    EXPECT_CONTAINS(status.message(), "is no live communicator of this process");
-  }
+  for (const char* name : {"plain", "nonsense"}) ExpectRefused(&engines_own, name);
 }
 
 TEST(AnEnginesRefusalIsPassedOn) {
   std::shared_ptr<Communicator> found;
-  const Status status = Registry::Instance().Adopt(nullptr, "engine", &found);
+  const Status status = Registry::Instance().Adopt(nullptr, "engine", COMM_MULTI_PROCESS, &found);
   EXPECT_EQ(status.code(), collops::ERROR_HCCL_FAIL);
   EXPECT_EQ(status.message(), std::string("no handle"));
 }
 
 TEST(TheEndOfTheProcessClosesAdoptedOnesToo) {
-  const auto adopted = Adopted(&engines_own);
+  // Ranks that are threads, whose structs do not say so.
+  Handle others{1, 2, "adopted"};
+  const auto first = Adopted(&engines_own);
+  const auto second = Adopted(&others);
   Registry::Instance().CloseAll("the end");
-  EXPECT_TRUE(adopted->failed());
+  EXPECT_TRUE(first->failed());
+  EXPECT_TRUE(second->failed());
 }

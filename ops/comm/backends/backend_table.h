@@ -16,8 +16,11 @@ struct Backend {
   Status (*create)(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
   // Host memory that a communicator of that many ranks shares, windows not counted.
   int64_t (*shared_bytes)(int rank_size);
-  // A communicator on a handle of the engine's own that the caller brings; null where it has none.
-  Status (*adopt)(void* handle, std::shared_ptr<Communicator>* communicator) = nullptr;
+  // Handles of the engine's own that the caller brings; null where it has none: whose rank one is
+  // (rank, rank_size and comm_domain of `spec`), and a communicator on it.
+  Status (*describe)(void* handle, CommunicatorSpec* spec) = nullptr;
+  Status (*adopt)(const CommunicatorSpec& spec, void* handle,
+                  std::shared_ptr<Communicator>* communicator) = nullptr;
 };
 
 const std::vector<Backend>& BackendTable();

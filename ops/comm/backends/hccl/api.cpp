@@ -62,6 +62,7 @@ struct Loaded {
 
   void FindAcl(Library* library) {
     library->Find("aclrtGetDevice", &api.get_device);
+    library->Find("aclrtSetDevice", &api.set_device);
     library->Find("aclrtMemsetAsync", &api.memset_async);
     library->Find("aclrtCreateEvent", &api.create_event);
     library->Find("aclrtDestroyEvent", &api.destroy_event);

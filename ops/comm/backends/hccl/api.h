@@ -89,6 +89,7 @@ struct Api {
                              Comm comm, Stream stream);
 
   AclError (*get_device)(int32_t* device);
+  AclError (*set_device)(int32_t device);
   AclError (*memset_async)(void* address, size_t room_bytes, int32_t value, size_t bytes,
                            Stream stream);
   AclError (*create_event)(Event* event);

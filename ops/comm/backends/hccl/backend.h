@@ -11,7 +11,10 @@ namespace collops::hccl {
 Status Available();
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
-// A communicator on the caller's HcclComm, which stays the caller's and must outlive it.
-Status Adopt(void* comm, std::shared_ptr<Communicator>* communicator);
+// Whose rank an HcclComm of the caller's is: rank, rank_size, and comm_domain from its name.
+Status Describe(void* comm, CommunicatorSpec* spec);
+
+// A communicator on that HcclComm, which stays the caller's and must outlive it.
+Status Adopt(const CommunicatorSpec& spec, void* comm, std::shared_ptr<Communicator>* communicator);
 
 }  // namespace collops::hccl

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "comm/backends/hccl/all_gather_v.h"
+#include "comm/backends/hccl/device_scope.h"
 #include "comm/backends/hccl/error.h"
 #include "comm/backends/hccl/reduce_scatter_v.h"
 #include "comm/backends/hccl/types.h"
@@ -84,9 +85,23 @@ Status HcclCommunicator::RunAlone(const char* name, Step&& step) {
   return step();
 }
 
+template <typename Step>
+Status HcclCommunicator::RunOnDevice(const char* name, CallKind kind, Step&& step) {
+  Status found = device_index_ < 0 ? FindDevice() : Ok();
+  if (found.ok()) {
+    const DeviceScope scope(engine_.api(), device_index_);
+    if (scope.status().ok()) return step();
+    found = scope.status();
+  }
+  const Status reason = Named(name, found);
+  static_cast<void>(Announce(kind, reason));
+  return reason;
+}
+
 Status HcclCommunicator::Connect() {
   constexpr const char* kName = "first contact";
-  return RunAlone(kName, [&] { return Meet(kName); });
+  return RunAlone(
+      kName, [&] { return RunOnDevice(kName, CallKind::kRootInfo, [&] { return Meet(kName); }); });
 }
 
 Status HcclCommunicator::FindDevice() {
@@ -105,7 +120,6 @@ Status HcclCommunicator::OfHost(const Status& status) {
 }
 
 Status HcclCommunicator::Meet(const char* name) {
-  if (device_index_ < 0) RETURN_IF_ERROR(Named(name, FindDevice()));
   if (host_ != nullptr) {
     host_->set_timeout_s(timeout_s());
     RETURN_IF_ERROR(OfHost(host_->Connect()));
@@ -135,11 +149,20 @@ Status HcclCommunicator::ExchangeRootInfo(const char* name, RootInfo* root_info)
     const Status found =
         ToStatus(engine_.api(), engine_.api().get_root_info(root_info), "HcclGetRootInfo");
     if (!found.ok()) {
-      static_cast<void>(host_->Refuse(call.kind, found));
+      static_cast<void>(Announce(call.kind, found));
       return Named(name, found);
     }
   }
   return OfHost(host_->AllGatherV(call));
+}
+
+// Tells the others why this rank does not come to what they wait for: the root info at first, and
+// then the comparison, if there is one. Without comparisons they find out from HCCL.
+Status HcclCommunicator::Announce(CallKind kind, const Status& reason) {
+  const bool meets = host_ != nullptr && engine_.comm() == nullptr;
+  if (!meets && !compares_) return Ok();
+  host_->set_timeout_s(timeout_s());
+  return OfHost(host_->Refuse(meets ? CallKind::kRootInfo : kind, reason));
 }
 
 // Looks without waiting whether all ranks are still there and all earlier calls went well.
@@ -157,15 +180,19 @@ Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
       const Status reason = Error(ERROR_INVALID_STREAM, name,
                                   ": there is no stream: pass NPU tensors and stream= to ",
                                   "collops.Operation; the plain level does not run on hccl yet");
-      if (compares_) static_cast<void>(host_->Refuse(call.kind, reason));
+      static_cast<void>(Announce(call.kind, reason));
       return reason;
     }
-    RETURN_IF_ERROR(Meet(name));
-    RETURN_IF_ERROR(CheckPeers(name));
-    if (compares_) RETURN_IF_ERROR(OfHost(host_->Compare(call)));
-    Status status = step();
-    if (status.ok()) status = engine_.MarkEnd(call.stream);
-    return status.ok() ? Ok() : Fail(Named(name, status));
+    return RunOnDevice(name, call.kind, [&]() -> Status {
+      RETURN_IF_ERROR(Meet(name));
+      RETURN_IF_ERROR(CheckPeers(name));
+      if (compares_) RETURN_IF_ERROR(OfHost(host_->Compare(call)));
+      Status status = step();
+      // Also of a step that failed: its first part may be on the stream.
+      const Status marked = engine_.MarkEnd(call.stream);
+      if (status.ok()) status = marked;
+      return status.ok() ? Ok() : Fail(Named(name, status));
+    });
   });
 }
 
@@ -194,10 +221,8 @@ Status HcclCommunicator::DoBarrier() {
   return OfHost(host_->Barrier());
 }
 
-// Without comparisons nobody listens: the others find out from HCCL.
 Status HcclCommunicator::Refuse(CallKind kind, const Status& reason) {
-  RETURN_IF_ERROR(CheckUsable());
-  return compares_ ? OfHost(host_->Refuse(kind, reason)) : Ok();
+  return RunAlone(collops::Name(kind), [&] { return Announce(kind, reason); });
 }
 
 Status HcclCommunicator::Fail(const Status& status) {
@@ -220,7 +245,7 @@ void HcclCommunicator::Close(const std::string& reason) {
   if (Inherited()) return;
   if (host_ != nullptr) host_->Close(reason);
   // A call that runs in another thread still needs the engine; the destructor comes here again.
-  if (!busy_.load()) engine_.Release();
+  if (!busy_.load()) engine_.Release(device_index_);
 }
 
 void HcclCommunicator::End(const Status& status) {

@@ -39,9 +39,12 @@ class HcclCommunicator : public Communicator {
   Status DoBarrier() override;
 
  private:
-  // Runs `step` as this rank's only call and ends the communicator on an error of the engine.
+  // Runs `step` as this rank's only call.
   template <typename Step>
   Status RunAlone(const char* name, Step&& step);
+  // Runs `step` on this communicator's NPU, whatever the thread's own is.
+  template <typename Step>
+  Status RunOnDevice(const char* name, CallKind kind, Step&& step);
   template <typename Call, typename Step>
   Status Enqueue(const Call& call, Step&& step);
 
@@ -49,6 +52,7 @@ class HcclCommunicator : public Communicator {
   Status Meet(const char* name);
   Status FindDevice();
   Status ExchangeRootInfo(const char* name, RootInfo* root_info);
+  Status Announce(CallKind kind, const Status& reason);
   Status CheckPeers(const char* name);
   Status CheckHost() const;
   Status OfHost(const Status& status);

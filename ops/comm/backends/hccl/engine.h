@@ -1,12 +1,14 @@
 #pragma once
 
+#include <vector>
+
 #include "comm/backends/hccl/api.h"
 #include "core/status.h"
 
 namespace collops::hccl {
 
-// One HcclComm, its own or the caller's, and the mark that its last call leaves on a stream. One
-// thread at a time.
+// One HcclComm, its own or the caller's, and the mark that its last call leaves on each stream. One
+// thread at a time, on the communicator's NPU.
 class Engine {
  public:
   explicit Engine(const Api& api) : api_(api) {}
@@ -27,17 +29,25 @@ class Engine {
   // Notes that a call was put on `stream`.
   Status MarkEnd(Stream stream);
 
-  // Lets go of the communicator. One of our own is destroyed once its last call has ended; while
-  // that does not end, nothing is destroyed under it.
-  void Release();
+  // Lets go of the communicator, from any thread. One of our own is destroyed, on its NPU, once all
+  // its calls are known to have ended; else it stays, and nothing is destroyed under them.
+  void Release(int device);
 
  private:
+  struct Mark {
+    Stream stream;
+    Event event;
+  };
+
+  Status FindEvent(Stream stream, Event* event);
   bool WaitForEnd() const;
+  void Destroy() const;
 
   const Api& api_;
   Comm comm_ = nullptr;
   bool owned_ = false;
-  Event end_ = nullptr;
+  std::vector<Mark> marks_;
+  bool unmarked_ = false;  // a call has no mark, so nobody can tell its end
 };
 
 }  // namespace collops::hccl

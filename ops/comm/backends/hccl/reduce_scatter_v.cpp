@@ -19,7 +19,7 @@ Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int 
   const int64_t received = call.send_counts[rank];
   // A rank that receives nothing may have no output memory; HCCL takes no null for it.
   void* const x = const_cast<void*>(call.x);
-  void* const output = received == 0 ? x : call.output;
+  void* const output = call.output == nullptr ? x : call.output;
   // Every rank knows all counts, so all of them leave an empty call out.
   if (!empty) {
     RETURN_IF_ERROR(ToStatus(api,

@@ -29,6 +29,7 @@ class ShmCommunicator : public Communicator {
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
   bool HasWindows() const override { return true; }
   void Abort(const std::string& reason) override;
+  void EndGroup(const Status& status) override { static_cast<void>(Fail(status)); }
   void Close(const std::string& reason) override;
   bool failed() const override { return failed_.load(std::memory_order_acquire); }
 

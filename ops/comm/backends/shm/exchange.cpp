@@ -115,7 +115,9 @@ Status Exchange::HearAll() {
   return DescribeDisagreement(*endpoint_, *info_, sequence_, disagreeing);
 }
 
+// A refusal goes before a disagreement among those that have come: it leaves the group good.
 Status Exchange::HearArrived() {
+  int disagreeing = -1;
   for (size_t i = 0; i < unheard_.size();) {
     const int r = unheard_[i];
     if (!HasAnnounced(r)) {
@@ -125,11 +127,10 @@ Status Exchange::HearArrived() {
     unheard_.erase(unheard_.begin() + static_cast<std::ptrdiff_t>(i));
     RETURN_IF_ERROR(Hear(r));
     const Announcement& theirs = endpoint_->layout().announcement(r, sequence_);
-    if (theirs.signature != signature_) {
-      return DescribeDisagreement(*endpoint_, *info_, sequence_, r);
-    }
+    if (theirs.signature != signature_) disagreeing = r;
   }
-  return Ok();
+  if (disagreeing < 0) return Ok();
+  return DescribeDisagreement(*endpoint_, *info_, sequence_, disagreeing);
 }
 
 Status Exchange::Hear(int rank) {
@@ -221,6 +222,7 @@ Status Exchange::Refuse(CallKind kind, const Status& reason, double timeout_s) {
   mine.refusal = reason.code();
   mine.sequence.store(sequence_, std::memory_order_release);
   behind_ = true;
+  refused_ = true;
   Finish();
   return Ok();
 }

@@ -17,6 +17,13 @@ bool Contains(const std::vector<int>& ranks, int rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
+// A little more than asked for, so that calls that grow row by row do not each need new memory.
+int64_t Roomy(int64_t bytes) {
+  int64_t unit = 4096;
+  while (unit * 16 <= bytes) unit *= 2;
+  return (bytes + unit - 1) / unit * unit;
+}
+
 // The first number in which two lists of the same ranks differ.
 Status CompareLists(const Endpoint& endpoint, CallKind kind, const char* name, int rank,
                     const std::vector<int64_t>& mine, const std::vector<int64_t>& theirs) {
@@ -53,7 +60,12 @@ Status ShmFusedCall::Begin(const FusedCallSpec& spec, double timeout_s) {
   compared_.assign(static_cast<size_t>(endpoint_->size()), false);
   reader_rows_.resize(static_cast<size_t>(endpoint_->size()));
   uint32_t tile_window = 0;
-  RETURN_IF_ERROR(PrepareTiles(spec.tile_bytes, &tile_window));
+  const Status tiles = PrepareTiles(spec.tile_bytes, &tile_window);
+  if (!tiles.ok()) {
+    // This rank's fault alone: nothing has moved, and the next call may find memory.
+    RETURN_IF_ERROR(exchange_->Refuse(spec.kind, tiles, timeout_s));
+    return tiles;
+  }
   PrepareSources();
   Input input;
   if (spec.readers->size() > 1) {
@@ -73,8 +85,10 @@ Status ShmFusedCall::Begin(const FusedCallSpec& spec, double timeout_s) {
 Status ShmFusedCall::PrepareTiles(int64_t bytes, uint32_t* window) {
   if (bytes == 0) return Ok();
   if (tiles_ == nullptr || tiles_->bytes() < bytes) {
+    std::shared_ptr<Window> larger;
+    RETURN_IF_ERROR(windows_->Allocate(Roomy(bytes), &larger));
     old_tiles_ = std::move(tiles_);
-    RETURN_IF_ERROR(windows_->Allocate(bytes, &tiles_));
+    tiles_ = std::move(larger);
   }
   WindowSpot spot;
   if (windows_->Find(tiles_->data(), bytes, &spot)) *window = spot.id;

@@ -4,16 +4,17 @@
 #include <cstdint>
 
 #include "comm/fused_call.h"
+#include "kernels/gemm.h"
 
 namespace collops::shm {
 
 // How a matrix goes through a stage: in parts of full rows, or of some columns of a few rows where
-// rows are long. Equal on every rank. Row counts suit the row tiles of every kernel (1, 2, 3, 4, 6,
-// 8, 12, 24), widths are whole cache lines.
+// rows are long. Equal on every rank. Row counts suit the row tiles of every kernel, widths are
+// whole cache lines.
 class MatrixCut {
  public:
   static constexpr int64_t kPartBytes = 256 << 10;
-  static constexpr int64_t kRowUnit = 24;
+  static constexpr int64_t kRowUnit = kernels::kGemmRowUnit;
 
   MatrixCut() = default;
   MatrixCut(int64_t rows, int64_t row_bytes) : rows_(rows), row_bytes_(row_bytes) {
