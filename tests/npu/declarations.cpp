@@ -52,6 +52,7 @@ static_assert(kSame<decltype(Api::get_comm_async_error), decltype(&HcclGetCommAs
 static_assert(kSame<decltype(Api::all_gather_v), decltype(&HcclAllGatherV)>);
 static_assert(kSame<decltype(Api::reduce_scatter_v), decltype(&HcclReduceScatterV)>);
 static_assert(kSame<decltype(Api::get_device), decltype(&aclrtGetDevice)>);
+static_assert(kSame<decltype(Api::set_device), decltype(&aclrtSetDevice)>);
 static_assert(kSame<decltype(Api::memset_async), decltype(&aclrtMemsetAsync)>);
 static_assert(kSame<decltype(Api::create_event), decltype(&aclrtCreateEvent)>);
 static_assert(kSame<decltype(Api::destroy_event), decltype(&aclrtDestroyEvent)>);

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
+import threading
 import time
 from types import ModuleType
 from typing import Any
@@ -91,6 +93,24 @@ def test_a_handed_in_communicator_stays_the_callers(
     assert results == [(npu.gathered(2, 7), 1, 1)] * 2
 
 
+def test_rank_and_rank_size_may_be_left_to_a_handed_in_communicator(
+    npu: Any, torch_module: ModuleType, tmp_path: Any
+) -> None:
+    def work(rank: int) -> list[float]:
+        npu.choose(rank)
+        comm = hccl_group(torch_module, rank, tmp_path)
+        op = collops.Operation(collops.ReduceScatterVParam(hccl_comm=comm))
+        collops.Operation(collops.AllReduceParam(hccl_comm=comm))
+        collops.Operation(collops.LinearParallelParam(hccl_comm=comm))
+        x = npu.tensor(np.full((3, 1), rank + 1, np.float32))
+        counts = np.array([2, 1])
+        y = np.empty(int(counts[rank]), np.float16)
+        [out] = op.forward([x, counts, np.array([0, 2]), counts[rank : rank + 1], y])
+        return [float(value) for value in npu.array(out).reshape(-1)]
+
+    assert run_ranks(work, 2) == [[3.0, 3.0], [3.0]]
+
+
 def test_a_handed_in_communicator_is_not_contradicted(
     npu: Any, torch_module: ModuleType, tmp_path: Any
 ) -> None:
@@ -110,19 +130,21 @@ def test_a_handed_in_communicator_is_not_contradicted(
         assert "rankSize is 3 but hcclComm has 2 ranks" in errors[1][1]
 
 
-def test_a_closed_communicator_of_ours_is_not_taken_for_an_hcclcomm(npu: Any) -> None:
-    def work(rank: int) -> str:
+@pytest.mark.parametrize("backend", ["shm", "hccl"])
+def test_one_of_ours_that_is_gone_is_not_taken_for_an_hcclcomm(npu: Any, backend: str) -> None:
+    def work(rank: int) -> list[str]:
         npu.choose(rank)
-        comm = collops.init(comm_domain="gone")
-        comm.close()
+        comm = collops.init(backend=backend, comm_domain="gone")
         handle = comm.handle
-        collops.init(comm_domain="next")  # lets go of the closed one
-        return error_of(
-            lambda: collops.Operation(collops.AllGatherVParam(hccl_comm=handle))
-        ).message
+        comm.close()
+        del comm
+        collops.init(comm_domain="next")  # the registry lets go of the closed one
+        wrong = collops.AllGatherVParam(hccl_comm=handle)
+        return [error_of(lambda: collops.Operation(wrong)).message for _ in range(2)]
 
-    for message in run_ranks(work, 2):
-        assert "is no live communicator of this process" in message
+    for messages in run_ranks(work, 2):
+        for message in messages:
+            assert "is no live communicator of this process" in message
 
 
 def test_a_dead_rank_is_reported_at_the_next_call(npu: Any) -> None:
@@ -208,3 +230,41 @@ def test_ranks_that_are_threads_of_one_process(npu: Any) -> None:
         return npu.gather(op, rank, 3, 4)
 
     assert run_ranks(work, 3, threads=True) == [npu.gathered(3, 4)] * 3
+
+
+class HcclComms:
+    """Makes HcclComms of ranks that are threads of one process."""
+
+    def __init__(self, npu: Any, ranks: int) -> None:
+        self.hccl, self.ranks = npu.library("libhccl.so"), ranks
+        self.root = ctypes.create_string_buffer(4108)
+        self.is_told = threading.Event()
+
+    def make(self, rank: int) -> int:
+        """The rank's, once all have come."""
+        if rank == 0:
+            assert self.hccl.HcclGetRootInfo(self.root) == 0
+            self.is_told.set()
+        assert self.is_told.wait(10)
+        comm = ctypes.c_void_p()
+        args = (self.ranks, self.root, rank, ctypes.byref(comm))
+        assert self.hccl.HcclCommInitRootInfo(*args) == 0
+        return int(comm.value or 0)
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_threads_may_hand_in_communicators(
+    npu: Any, monkeypatch: pytest.MonkeyPatch, check: str
+) -> None:
+    monkeypatch.setenv("COLLOPS_CHECK", check)
+    comms = HcclComms(npu, 2)
+
+    def work(rank: int) -> list[int]:
+        npu.choose(rank)
+        comm = comms.make(rank)
+        param = collops.AllGatherVParam(hccl_comm=comm, comm_mode=collops.COMM_MULTI_THREAD)
+        op = collops.Operation(param)
+        return npu.gather(op, rank, 2, 4) + npu.gather(op, rank, 2, 6)
+
+    want = npu.gathered(2, 4) + npu.gathered(2, 6)
+    assert run_ranks(work, 2, threads=True) == [want] * 2

@@ -6,6 +6,7 @@ The calls go to the simulated libhccl itself, as collops makes them but for the 
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import pytest
 
 from collops.testing import run_ranks
 
-FLOAT32 = 4
-E_PARA, E_PTR = 1, 2
+INT16, FLOAT32, INT64 = 1, 4, 5
+SUM, PRODUCT = 0, 1
+E_PARA, E_INTERNAL, E_NOT_SUPPORT = 1, 4, 5
+NO_CONTEXT, STREAM_OF_ANOTHER = 107002, 107003
 WIDTH = 8
 ROWS = (2, 3)
 
@@ -37,11 +40,33 @@ class Caller:
         self.x = npu.tensor(np.full((ROWS[rank], WIDTH), rank + 1, np.float32))
         self.out = npu.poisoned((sum(ROWS), WIDTH), self.x)
 
-    def gather(self, counts: Any = None, send: int = 0, send_count: int = -1) -> int:
+    def stream(self) -> ctypes.c_void_p:
+        """Torch's stream of this rank's NPU."""
+        return ctypes.c_void_p(self.torch.npu.current_stream(self.rank).npu_stream)
+
+    def scatter(self, dtype: int = FLOAT32, reduction: int = SUM) -> int:
+        """HcclReduceScatterV's answer to one row for each rank."""
+        counts, displs = np.array([[WIDTH, WIDTH], [0, WIDTH]], np.uint64)
+        return int(
+            self.hccl.HcclReduceScatterV(
+                ctypes.c_void_p(self.x.data_ptr()),
+                ctypes.c_void_p(counts.ctypes.data),
+                ctypes.c_void_p(displs.ctypes.data),
+                ctypes.c_void_p(self.out.data_ptr()),
+                ctypes.c_uint64(WIDTH),
+                dtype,
+                reduction,
+                self.comm,
+                self.stream(),
+            )
+        )
+
+    def gather(
+        self, counts: Any = None, send: int = 0, send_count: int = -1, dtype: int = FLOAT32
+    ) -> int:
         """HcclAllGatherV's answer; what is not given is right."""
         counts = self.counts if counts is None else counts
         displs = np.array([0, counts[0]], np.uint64)
-        stream = self.torch.npu.current_stream().npu_stream
         return int(
             self.hccl.HcclAllGatherV(
                 ctypes.c_void_p(send or self.x.data_ptr()),
@@ -49,9 +74,9 @@ class Caller:
                 ctypes.c_void_p(self.out.data_ptr()),
                 ctypes.c_void_p(counts.ctypes.data),
                 ctypes.c_void_p(displs.ctypes.data),
-                FLOAT32,
+                dtype,
                 self.comm,
-                ctypes.c_void_p(stream),
+                self.stream(),
             )
         )
 
@@ -135,3 +160,66 @@ def test_calls_out_of_order_fail_on_both(ranks: Any) -> None:
         return *codes, error.value != 0
 
     assert ranks(work) == [(0, 0, True)] * 2
+
+
+def test_types_and_reductions_that_are_not_documented_are_refused(ranks: Any) -> None:
+    def work(caller: Caller) -> list[int]:
+        gathers = [caller.gather(dtype=dtype) for dtype in (INT16, INT64)]
+        scatters = [caller.scatter(INT64), caller.scatter(reduction=PRODUCT)]
+        return gathers + scatters + [caller.scatter(INT16)]
+
+    assert ranks(work) == [[E_NOT_SUPPORT] * 4 + [0]] * 2
+
+
+def test_a_gather_in_place_is_refused(ranks: Any) -> None:
+    def work(caller: Caller) -> tuple[int, str]:
+        return caller.gather(send=caller.out.data_ptr()), caller.recent_error()
+
+    for code, text in ranks(work):
+        assert code == E_PARA
+        assert "recvBuf is sendBuf" in text
+
+
+def test_another_npu_than_the_communicators_is_refused(ranks: Any) -> None:
+    def work(caller: Caller) -> tuple[list[int], bool]:
+        stream, event = caller.stream(), ctypes.c_void_p()
+        out = ctypes.c_void_p(caller.out.data_ptr())
+        caller.npu.choose(3)
+        assert caller.acl.aclrtCreateEvent(ctypes.byref(event)) == 0
+        codes = [
+            caller.gather(),
+            caller.hccl.HcclCommDestroy(caller.comm),
+            caller.acl.aclrtRecordEvent(event, stream),
+            caller.acl.aclrtMemsetAsync(out, ctypes.c_size_t(4), 0, ctypes.c_size_t(4), stream),
+        ]
+        caller.npu.choose(caller.rank)
+        assert caller.acl.aclrtRecordEvent(event, stream) == 0
+        return codes, caller.gather() == 0 and caller.is_right()
+
+    refused = [E_INTERNAL, E_INTERNAL, STREAM_OF_ANOTHER, STREAM_OF_ANOTHER]
+    assert ranks(work) == [(refused, True)] * 2
+
+
+def test_a_thread_without_an_npu_is_refused(ranks: Any) -> None:
+    def work(caller: Caller) -> list[int]:
+        event, status = ctypes.c_void_p(), ctypes.c_int()
+        out, four = ctypes.c_void_p(caller.out.data_ptr()), ctypes.c_size_t(4)
+        assert caller.acl.aclrtCreateEvent(ctypes.byref(event)) == 0
+        stream = caller.stream()
+        calls = [
+            lambda: caller.acl.aclrtGetDevice(ctypes.byref(status)),
+            lambda: caller.acl.aclrtMalloc(ctypes.byref(ctypes.c_void_p()), four, 0),
+            lambda: caller.acl.aclrtCreateEvent(ctypes.byref(ctypes.c_void_p())),
+            lambda: caller.acl.aclrtRecordEvent(event, stream),
+            lambda: caller.acl.aclrtQueryEventStatus(event, ctypes.byref(status)),
+            lambda: caller.acl.aclrtDestroyEvent(event),
+            lambda: caller.acl.aclrtMemsetAsync(out, four, 0, four, stream),
+            lambda: caller.hccl.HcclCommDestroy(caller.comm),
+        ]
+        codes: list[int] = []
+        thread = threading.Thread(target=lambda: codes.extend(call() for call in calls))
+        thread.start()
+        thread.join()
+        return codes
+
+    assert ranks(work) == [[NO_CONTEXT] * 7 + [E_INTERNAL]] * 2

@@ -45,7 +45,8 @@ def late_rank(rank: int, grid: tuple[int, int], late: int) -> Any:
         type=kind,
         two_dim_tp_info=TwoDimTPInfo(ag_dim=ag_dim, rs_dim=rs_dim),
     )
-    ins = [numbers(rank, 8, 96), numbers(9 + rank, 5 * STRIP, 96)]
+    # More rows than are joined: those few wait for each other.
+    ins = [numbers(rank, 40, 96), numbers(9 + rank, 5 * STRIP, 96)]
     operation, out, scratch = planned(param, ins)
     operation.execute(ins, [out], scratch)
     first = out.copy()

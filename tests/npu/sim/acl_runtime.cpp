@@ -10,11 +10,12 @@
 using collops_sim::Allocate;
 using collops_sim::CurrentDevice;
 using collops_sim::DeviceOf;
-using collops_sim::FindStream;
+using collops_sim::FindStreamHere;
 using collops_sim::Free;
 using collops_sim::kHost;
 using collops_sim::kNumDevices;
 using collops_sim::kUnknown;
+using collops_sim::NeedDevice;
 using collops_sim::Report;
 using collops_sim::Stream;
 using collops_sim::ToldToFail;
@@ -23,15 +24,18 @@ namespace {
 
 constexpr int kInvalidParam = 100000;
 constexpr int kBadAlloc = 200000;
-constexpr int kNoContext = 107002;
 constexpr size_t kDeviceBytes = size_t{8} << 30;
 
 enum Kind { kHostToHost, kHostToDevice, kDeviceToHost, kDeviceToDevice, kDefault };
 
 int AllocateFor(void** address, size_t bytes, int device) {
-  if (device < 0 && device != kHost) return Report(kNoContext, "no device is set in this thread");
   *address = Allocate(bytes, device);
   return *address == nullptr ? kBadAlloc : 0;
+}
+
+int AllocateHere(void** address, size_t bytes) {
+  const int code = NeedDevice();
+  return code == 0 ? AllocateFor(address, bytes, CurrentDevice()) : code;
 }
 
 // The end that `kind` says is on a device lies in device memory, whole.
@@ -76,9 +80,9 @@ int aclrtResetDevice(int32_t) {
   return 0;
 }
 int aclrtGetDevice(int32_t* device) {
-  if (CurrentDevice() < 0) return Report(kNoContext, "no device is set in this thread");
-  *device = CurrentDevice();
-  return 0;
+  const int code = NeedDevice();
+  if (code == 0) *device = CurrentDevice();
+  return code;
 }
 int aclrtGetDeviceCount(uint32_t* count) {
   *count = kNumDevices;
@@ -90,7 +94,7 @@ const char* aclrtGetSocName() {
 
 // A context is its device's number and one.
 int aclrtGetCurrentContext(void** context) {
-  if (CurrentDevice() < 0) return kNoContext;
+  if (const int code = NeedDevice()) return code;
   *context = reinterpret_cast<void*>(static_cast<intptr_t>(CurrentDevice() + 1));
   return 0;
 }
@@ -99,10 +103,10 @@ int aclrtSetCurrentContext(void* context) {
 }
 
 int aclrtMalloc(void** address, size_t bytes, int) {
-  return AllocateFor(address, bytes, CurrentDevice());
+  return AllocateHere(address, bytes);
 }
 int aclrtMallocAlign32(void** address, size_t bytes, int) {
-  return AllocateFor(address, bytes, CurrentDevice());
+  return AllocateHere(address, bytes);
 }
 int aclrtMallocHost(void** address, size_t bytes) {
   return AllocateFor(address, bytes, kHost);
@@ -139,9 +143,9 @@ int aclrtMemcpy(void* to, size_t room, const void* from, size_t bytes, int kind)
 }
 int aclrtMemcpyAsync(void* to, size_t room, const void* from, size_t bytes, int kind,
                      void* stream_handle) {
-  Stream* stream = FindStream(stream_handle);
-  if (stream == nullptr) return Report(kInvalidParam, "aclrtMemcpyAsync: no such stream");
-  const int error = CheckCopy(to, room, from, bytes, kind);
+  int error = 0;
+  Stream* stream = FindStreamHere(stream_handle, &error);
+  if (error == 0) error = CheckCopy(to, room, from, bytes, kind);
   if (error != 0) return error;
   stream->Enqueue([=] {
     if (bytes > 0) std::memcpy(to, from, bytes);
@@ -156,9 +160,9 @@ int aclrtMemset(void* address, size_t room, int32_t value, size_t bytes) {
 }
 int aclrtMemsetAsync(void* address, size_t room, int32_t value, size_t bytes, void* stream_handle) {
   if (const int code = ToldToFail("aclrtMemsetAsync")) return code;
-  Stream* stream = FindStream(stream_handle);
-  if (stream == nullptr) return Report(kInvalidParam, "aclrtMemsetAsync: no such stream");
-  const int error = CheckFill(address, room, bytes);
+  int error = 0;
+  Stream* stream = FindStreamHere(stream_handle, &error);
+  if (error == 0) error = CheckFill(address, room, bytes);
   if (error != 0) return error;
   stream->Enqueue([=] {
     if (bytes > 0) std::memset(address, value, bytes);

@@ -8,22 +8,24 @@
 using collops_sim::CurrentDevice;
 using collops_sim::Event;
 using collops_sim::FindStream;
+using collops_sim::FindStreamHere;
+using collops_sim::NeedDevice;
 using collops_sim::Report;
 using collops_sim::Stream;
 
 namespace {
 
 constexpr int kInvalidHandle = 107003;
-constexpr int kNoContext = 107002;
 
 int NewStream(void** stream) {
-  if (CurrentDevice() < 0) return Report(kNoContext, "no device is set in this thread");
+  if (const int code = NeedDevice()) return code;
   *stream = collops_sim::CreateStream(CurrentDevice());
   return 0;
 }
 
 // Events are few; none is given back, since a stream may still have to reach it.
 int NewEvent(void** event) {
+  if (const int code = NeedDevice()) return code;
   *event = new Event;
   return 0;
 }
@@ -65,7 +67,7 @@ int aclrtStreamQuery(void* handle, int* status) {
   return code;
 }
 int aclrtSynchronizeDeviceWithTimeout(int32_t timeout_ms) {
-  if (CurrentDevice() < 0) return kNoContext;
+  if (const int code = NeedDevice()) return code;
   return collops_sim::SynchronizeAll(CurrentDevice(), timeout_ms);
 }
 int aclrtSynchronizeDevice() {
@@ -82,17 +84,17 @@ int aclrtCreateEventExWithFlag(void** event, uint32_t) {
   return NewEvent(event);
 }
 int aclrtDestroyEvent(void*) {
-  return 0;
+  return NeedDevice();
 }
 int aclrtRecordEvent(void* event, void* handle) {
   int code = 0;
-  Stream* stream = Find(handle, &code);
+  Stream* stream = FindStreamHere(handle, &code);
   if (stream != nullptr) collops_sim::Record(static_cast<Event*>(event), stream);
   return code;
 }
 int aclrtStreamWaitEvent(void* handle, void* event) {
   int code = 0;
-  Stream* stream = Find(handle, &code);
+  Stream* stream = FindStreamHere(handle, &code);
   if (stream != nullptr) collops_sim::WaitOn(static_cast<Event*>(event), stream);
   return code;
 }
@@ -100,10 +102,12 @@ int aclrtResetEvent(void*, void*) {
   return 0;
 }
 int aclrtQueryEventStatus(void* event, int* status) {
+  if (const int code = NeedDevice()) return code;
   *status = collops_sim::Reached(static_cast<Event*>(event)) ? 1 : 0;
   return 0;
 }
 int aclrtQueryEventWaitStatus(void* event, int* status) {
+  if (const int code = NeedDevice()) return code;
   *status = collops_sim::Reached(static_cast<Event*>(event)) ? 0 : 1;
   return 0;
 }

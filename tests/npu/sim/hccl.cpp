@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "arithmetic.h"
 #include "communicator.h"
 #include "report.h"
 #include "stream.h"
@@ -56,12 +57,19 @@ int Initialise(uint32_t size, const void* root_info, uint32_t rank, void** resul
   return collops_sim::kSuccess;
 }
 
+// Whether this thread's device is the one for which the communicator was made.
+int CheckDevice(const Communicator& communicator) {
+  if (CurrentDevice() == communicator.device()) return collops_sim::kSuccess;
+  return Report(collops_sim::kInternal, "this thread's device is not the communicator's");
+}
+
 int Start(Collective call, uint64_t own_count, void* comm, void* stream_handle) {
   Communicator* communicator = Find(comm);
   Stream* stream = stream_handle == nullptr ? nullptr : FindStream(stream_handle);
   if (communicator == nullptr || stream == nullptr) {
     return Report(collops_sim::kNullPointer, "the communicator or the stream is none of ours");
   }
+  if (const int code = CheckDevice(*communicator)) return code;
   if (stream->device() != communicator->device()) {
     return Report(collops_sim::kBadParameter, "the stream is another device's");
   }
@@ -89,6 +97,7 @@ extern "C" {
 
 int HcclGetRootInfo(void* root_info) {
   if (const int code = ToldToFail("HcclGetRootInfo")) return code;
+  if (CurrentDevice() < 0) return Report(collops_sim::kInternal, "no device is set");
   const std::string name = collops_sim::OpenRoot();
   std::memset(root_info, 0, kRootInfoBytes);
   std::memcpy(root_info, name.data(), name.size());
@@ -107,6 +116,7 @@ int HcclCommDestroy(void* comm) {
   if (const int code = ToldToFail("HcclCommDestroy")) return code;
   Communicator* communicator = Find(comm);
   if (communicator == nullptr) return Report(collops_sim::kBadParameter, "destroyed twice");
+  if (const int code = CheckDevice(*communicator)) return code;
   const std::lock_guard<std::mutex> lock(live_mutex);
   Live().erase(communicator);
   communicator->mesh().Close();
@@ -173,6 +183,9 @@ int HcclReduceScatterV(void* send, const void* counts, const void* displs, void*
   }
   if (reduction < 0 || reduction >= kNumReductions) {
     return Report(collops_sim::kBadParameter, "HcclReduceScatterV: no such reduction");
+  }
+  if (reduction == collops_sim::kProduct) {
+    return Report(collops_sim::kNotSupported, "HcclReduceScatterV: no product on this device");
   }
   Collective call = Describe(Collective::kReduceScatterV, type, send, receive);
   call.reduction = static_cast<uint32_t>(reduction);

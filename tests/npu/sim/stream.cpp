@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memory.h"
+#include "report.h"
 
 namespace collops_sim {
 namespace {
@@ -92,6 +93,16 @@ Stream* FindStream(void* handle) {
   return streams.all.count(stream) != 0 ? stream : nullptr;
 }
 
+Stream* FindStreamHere(void* handle, int* code) {
+  constexpr int kStreamOfAnotherContext = 107003;
+  *code = NeedDevice();
+  if (*code != 0) return nullptr;
+  Stream* stream = FindStream(handle);
+  if (stream != nullptr && stream->device() == current_device) return stream;
+  *code = Report(kStreamOfAnotherContext, "the stream is none of this thread's device");
+  return nullptr;
+}
+
 Stream* CreateStream(int device) {
   Streams& streams = GetStreams();
   const std::lock_guard<std::mutex> lock(streams.mutex);
@@ -170,6 +181,11 @@ void WaitFor(Event* event) {
 
 int CurrentDevice() {
   return current_device;
+}
+
+int NeedDevice() {
+  constexpr int kNoContext = 107002;
+  return current_device < 0 ? Report(kNoContext, "no device is set in this thread") : 0;
 }
 
 void SetCurrentDevice(int device) {

@@ -50,6 +50,9 @@ class Stream {
 
 // The stream behind a handle: null means the current device's own; nullptr if it is none of ours.
 Stream* FindStream(void* handle);
+// The same for a call that puts work on it, which real CANN takes in a thread whose device is the
+// stream's: the stream, or null and aclError's number.
+Stream* FindStreamHere(void* handle, int* code);
 Stream* CreateStream(int device);
 bool DestroyStream(void* handle);
 int SynchronizeAll(int device, int timeout_ms);
@@ -61,6 +64,8 @@ void WaitFor(Event* event);
 
 // The device that this thread has set, or -1.
 int CurrentDevice();
+// 0, or aclError's number when this thread has none.
+int NeedDevice();
 void SetCurrentDevice(int device);
 
 }  // namespace collops_sim

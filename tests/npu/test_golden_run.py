@@ -1,0 +1,67 @@
+"""`collops golden run --backend hccl`: case files and golden's cases on tensors of torch_npu."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from collops.golden.case_files import write_cases
+from collops.golden.cases import all_cases
+
+SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+
+
+def golden_run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    program = "from collops.cli import main; raise SystemExit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", program, "golden", "run", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def closing_line(done: subprocess.CompletedProcess[str]) -> str:
+    return re.sub(r"; [0-9.]+ cases per second$", "", done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("operator", ["all_gather_v", "reduce_scatter_v"])
+@pytest.mark.parametrize("backend", ["hccl", "hccl=hccl"])
+def test_samples_pass_on_npu_tensors(operator: str, backend: str) -> None:
+    file = SAMPLES / f"{operator}.csv"
+    done = golden_run(file, "--backend", backend)
+    rows = len(file.read_text().splitlines()) - 1
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert closing_line(done) == (
+        f"{rows} passed, 0 failed, 0 differ from ATB by intent, 0 skipped"
+    )
+
+
+def test_what_hccl_does_not_run_is_skipped() -> None:
+    done = golden_run(SAMPLES / "all_reduce.csv", SAMPLES / "broadcast.csv", "--backend", "hccl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r" 0 failed, .* skipped \(\d+ backend hccl does not run it\)", done.stdout)
+
+
+def test_a_wrong_element_of_an_npu_is_found(tmp_path: Path) -> None:
+    [case] = all_cases("all_gather_v", text="p2.shares-3-5")
+    manifest = write_cases([case], tmp_path)
+    path = tmp_path / f"{case.id}.npz"
+    with np.load(path) as tensors:
+        changed = {name: tensors[name].copy() for name in tensors.files}
+    changed["rank1/output"][2, 1] += 1
+    np.savez(path, **changed)
+    done = golden_run(manifest, "--backend", "shm=hccl")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "different: 1 of 128 elements" in done.stdout
+
+
+def test_sums_of_hccl_may_have_another_order(tmp_path: Path) -> None:
+    cases = all_cases("reduce_scatter_v", text="p4.data-random-float32")
+    manifest = write_cases(cases, tmp_path)
+    done = golden_run(manifest, "--backend", "hccl")
+    assert done.returncode == 0, done.stdout + done.stderr
