@@ -143,6 +143,15 @@ class PipelineLinear {
   }
 
  private:
+  // An error of a part numbers the ranks as the part does.
+  Status InGroup(const std::vector<int>& ranks, const Status& status) const {
+    if (status.ok() || static_cast<int>(ranks.size()) == plan_.rank_size) return status;
+    std::string list;
+    for (const int rank : ranks) list += Concat(list.empty() ? "" : ", ", rank);
+    return Error(status.code(), "LinearParallel: in the group of ranks ", list,
+                 ", which are numbered from 0 there: ", status.message());
+  }
+
   Status Gather() {
     const std::byte* x = static_cast<const std::byte*>(tensors_.x);
     const std::vector<int64_t>& rows = plan_.layout.gather.rows;
@@ -175,7 +184,7 @@ class PipelineLinear {
     call.output = gathered_;
     call.recv_counts = counts.data();
     call.rdispls = displs.data();
-    RETURN_IF_ERROR(gather_->AllGatherV(call));
+    RETURN_IF_ERROR(InGroup(plan_.layout.gather.ranks, gather_->AllGatherV(call)));
     const int64_t row_bytes = RowBytes(plan_);
     for (size_t g = 0; g < counts.size(); ++g) {
       const int64_t rows = counts[g] / plan_.layout.k;
@@ -220,7 +229,7 @@ class PipelineLinear {
     call.output_count = OwnRows(layout) * columns;
     call.send_counts = counts.data();
     call.sdispls = displs.data();
-    RETURN_IF_ERROR(scatter_->ReduceScatterV(call));
+    RETURN_IF_ERROR(InGroup(layout.scatter.ranks, scatter_->ReduceScatterV(call)));
     strip_.Store({0, OwnRows(layout), nullptr}, strip, sum_, columns);
     return Ok();
   }

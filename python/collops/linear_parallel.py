@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from collops.errors import ErrorCode, raise_status
 from collops.linear_parallel_param import LinearParallelParam, TwoDimTPInfo
 from collops.operation import Operation
 from collops.plain_tensors import as_tensor
-from collops.plans import Kept, bad_argument, check_sizes, split_evenly
+from collops.plans import Kept, bad_argument, split_evenly
 from collops.tensors import empty_like_kind
 
 if TYPE_CHECKING:
@@ -45,10 +46,13 @@ class LinearParallel:
         out: Any,
     ) -> Any:
         """One call; `grid` is (ag_dim, rs_dim, inner_dim_is_ag), read by type 4 alone."""
+        if self._level.core.failed:
+            self._level.core.barrier()  # waits for no one: it raises what has ended the group
         try:
             ins = [as_tensor(name, "x", x), as_tensor(name, "weight", weight)]
             if residual is not None:
                 ins.append(as_tensor(name, "residual", residual))
+            grid = _whole_grid(name, grid)
             rows = self._rows(name, kind, ins[0], grid, gather_rows, scatter_rows)
             key = (kind, grid, rows, bool(trans_weight), residual is not None)
             operation = self._operations.get(key) or self._operations.keep(key, self._create(*key))
@@ -91,10 +95,10 @@ class LinearParallel:
             )
         gathered = [int(x.shape[0])] * num_gather
         if gather is not None:
-            gathered = check_sizes(name, gather, num_gather)
+            gathered = _check_rows(name, "gather_rows", gather, num_gather)
         scattered = split_evenly(sum(gathered), num_scatter)
         if scatter is not None:
-            scattered = check_sizes(name, scatter, num_scatter)
+            scattered = _check_rows(name, "scatter_rows", scatter, num_scatter)
         if kind == _Type.ALL_GATHER_LINEAR:
             return tuple(gathered), ()
         if kind == _Type.LINEAR_REDUCE_SCATTER:
@@ -132,3 +136,30 @@ class LinearParallel:
         if self._scratch.nbytes < num_bytes:
             self._scratch = np.empty(num_bytes, np.uint8)
         return self._scratch[:num_bytes]
+
+
+def _whole_grid(name: str, grid: tuple[int, int, bool]) -> tuple[int, int, bool]:
+    """The grid in numbers that the core takes."""
+    whole = []
+    for label, value in zip(("ag_dim", "rs_dim"), grid, strict=False):
+        try:
+            whole.append(operator.index(value))
+        except TypeError:
+            bad_argument(f"{name}: {label} must be a whole number, got {value!r}")
+    return whole[0], whole[1], grid[2]
+
+
+def _check_rows(name: str, label: str, given: Any, members: int) -> list[int]:
+    """A list of rows, one number for each member of a group."""
+    try:
+        rows = [operator.index(number) for number in given]
+    except TypeError:
+        bad_argument(
+            f"{name}: {label} must be whole numbers, one per member of the group, got {given!r}"
+        )
+    if len(rows) != members:
+        bad_argument(f"{name}: {label} has {len(rows)} entries, the group has {members} ranks")
+    for index, number in enumerate(rows):
+        if not 0 <= number < 2**63:
+            bad_argument(f"{name}: {label}[{index}] must be >= 0 and an int64, got {number}")
+    return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -247,35 +248,92 @@ def test_the_type_without_communication_refuses_for_itself() -> None:
         assert after == (x @ weight.T + residual).tolist()
 
 
-def disagree(rank: int, fields: dict[str, Any], ins: Any) -> tuple[int, str]:
-    values = {**FIELDS, "rank": rank, **(fields if rank == 1 else {})}
-    given = ins if rank == 1 and ins is not None else tensors(rank)[0]
+def disagree(rank: int, odd: int, fields: dict[str, Any], ins: Any) -> list[tuple[int, str]]:
+    """What a rank hears of a call in which rank `odd` has other fields or inputs, and of a next."""
+    values = {**FIELDS, **fields.get("all", {}), "rank": rank}
+    if rank == odd:
+        values.update({name: value for name, value in fields.items() if name != "all"})
+    given = ins if rank == odd and ins is not None else tensors(rank)[0]
     op = collops.Operation(collops.LinearParallelParam(**values))
-    with pytest.raises(collops.Error) as caught:
-        op.forward(given)
-    return caught.value.code, caught.value.message
+    heard = []
+    for _ in range(2):
+        with pytest.raises(collops.Error) as caught:
+            op.forward(given)
+        heard.append((caught.value.code, caught.value.message))
+    return heard
 
 
 def wider(k: int, n: int, rows: int = 3, dtype: Any = np.float32) -> Tensors:
     return [np.zeros((rows, k), dtype), np.zeros((n, k), dtype), np.zeros(n, dtype)]
 
 
+def check_disagreement(results: Any, odd: int, words: list[str]) -> None:
+    """All ranks hear the same: both ranks and values. The communicator takes no more calls."""
+    for (code, message), (next_code, next_message) in results:
+        assert code == next_code == 102
+        assert len(set(re.findall(r"on rank (\d+)", message))) == 2, message
+        assert f"on rank {odd}" in message
+        assert [word for word in words if word not in message] == [], message
+        assert "has ended" in next_message
+
+
+@pytest.mark.parametrize("fused", ["1", "0"])
 @pytest.mark.parametrize(
     ("fields", "ins", "words"),
     [
-        ({"type": 0}, None, ["type"]),
-        ({"type": 2}, None, ["type"]),
-        ({"two_dim_tp_info": TwoDimTPInfo(ag_dim=1, rs_dim=2)}, wider(4, 5, 6), ["agDim"]),
-        ({"two_dim_tp_info": TwoDimTPInfo(ag_dim=2, rs_dim=1, inner_dim_is_ag=0)}, None, ["inner"]),
-        ({"rank_root": 1}, None, ["rankRoot"]),
-        ({}, wider(7, 5), ["7", "4"]),
-        ({}, wider(4, 6), ["6", "5"]),
-        ({}, wider(4, 5, dtype=np.float16), ["dtype", "float16", "float32"]),
-        ({"gather_rows": [3, 4]}, wider(4, 5, 4), ["ows"]),
+        ({"type": 0}, None, ["type is", "4", "0"]),
+        ({"type": 2}, None, ["type is", "4", "2"]),
+        ({"two_dim_tp_info": TwoDimTPInfo(ag_dim=1, rs_dim=2)}, wider(4, 5, 6), ["agDim is"]),
+        (
+            {"two_dim_tp_info": TwoDimTPInfo(ag_dim=2, rs_dim=1, inner_dim_is_ag=0)},
+            None,
+            ["innerDimIsAg is"],
+        ),
+        ({"rank_root": 1}, None, ["rankRoot is"]),
+        ({}, wider(7, 5), ["k is", "7", "4"]),
+        ({}, wider(4, 6), ["n is", "6", "5"]),
+        ({}, wider(4, 5, dtype=np.float16), ["dtype is", "float16", "float32"]),
+        ({"gather_rows": [3, 4]}, wider(4, 5, 4), ["the sum of the rows is", "7", "6"]),
+        (
+            {"gather_rows": [2, 4], "all": {"gather_rows": [3, 3]}},
+            wider(4, 5, 4),
+            ["gatherRows[0] is", "2", "3"],
+        ),
     ],
 )
-def test_ranks_that_disagree(fields: dict[str, Any], ins: Any, words: list[str]) -> None:
-    for code, message in run_ranks(disagree, 2, fields, ins):
-        assert code == 102
-        assert "rank 0" in message and "rank 1" in message
-        assert [word for word in words if word not in message] == []
+def test_ranks_that_disagree(
+    fields: dict[str, Any], ins: Any, words: list[str], fused: str
+) -> None:
+    results = run_ranks(disagree, 2, 1, fields, ins, env={"COLLOPS_FUSED": fused})
+    check_disagreement(results, 1, words)
+
+
+FOUR = {"rank_size": 4, "two_dim_tp_info": TwoDimTPInfo(ag_dim=2, rs_dim=2)}
+
+
+@pytest.mark.parametrize("fused", ["1", "0"])
+@pytest.mark.parametrize(
+    ("fields", "ins", "words"),
+    [
+        ({"type": 2}, None, ["type is", "4", "2"]),
+        ({"two_dim_tp_info": TwoDimTPInfo(ag_dim=4, rs_dim=1)}, None, ["agDim is", "4", "2"]),
+        (
+            {"two_dim_tp_info": TwoDimTPInfo(ag_dim=2, rs_dim=2, inner_dim_is_ag=0)},
+            None,
+            ["innerDimIsAg is"],
+        ),
+        ({}, wider(7, 5), ["k is", "7", "4"]),
+        ({}, wider(4, 6), ["n is", "6", "5"]),
+        ({}, wider(4, 5, dtype=np.float16), ["dtype is", "float16", "float32"]),
+        ({"gather_rows": [5, 3]}, None, ["the sum of the rows is", "8", "6"]),
+        # Only rank 0 has the list of the one, and only rank 3 that of the other.
+        ({"gather_rows": [2, 4]}, wider(4, 5, 4), ["gatherRows[0] is", "2", "3"]),
+        ({"scatter_rows": [1, 5]}, None, ["scatterRows[0] is", "1", "3"]),
+    ],
+)
+def test_ranks_outside_the_group_hear_of_a_disagreement(
+    fields: dict[str, Any], ins: Any, words: list[str], fused: str
+) -> None:
+    fields = {**fields, "all": FOUR}
+    results = run_ranks(disagree, 4, 1, fields, ins, env={"COLLOPS_FUSED": fused})
+    check_disagreement(results, 1, words)

@@ -1,0 +1,33 @@
+"""What ranks that were killed may have left behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def socket_name(job: str) -> str:
+    """The abstract socket of the job's first contact (ops/comm/backends/shm/meeting.cpp)."""
+    halves = []
+    for start_value in (0xCBF29CE484222325, 0x6C62272E07BB0142):
+        value = start_value
+        for byte in f"{os.geteuid()}\0job/{job}\0shm\0".encode():
+            value = (value ^ byte) * 0x100000001B3 % 2**64
+        halves.append(f"{value:016x}")
+    return "@collops-" + "".join(halves)
+
+
+def find_left_behind(job: str) -> list[str]:
+    """What is left of the job that has a name: files of shared memory, its socket."""
+    files = [path.name for path in Path("/dev/shm").iterdir() if "collops" in path.name]
+    sockets = Path("/proc/net/unix").read_text().split()
+    return files + [word for word in sockets if word == socket_name(job)]
+
+
+@pytest.fixture
+def left_behind() -> Callable[[str], list[str]]:
+    """Finds what is left of the job of that name."""
+    return find_left_behind

@@ -1,0 +1,70 @@
+"""A rank that is killed inside a LinearParallel: all others hear of it, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("multiplying_rank.py")
+RANKS = 4
+LIMIT_S = 4.0
+LeftBehind = Callable[[str], list[str]]
+
+
+def start(job: str, fused: str) -> list[subprocess.Popen[str]]:
+    """Starts the ranks of a job, and returns when all of them multiply."""
+    environment = {**os.environ, "COLLOPS_JOB_ID": job, "COLLOPS_FUSED": fused}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(rank)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "running\n"
+    return ranks
+
+
+def line_within(rank: subprocess.Popen[str], seconds: float) -> str:
+    """The next line of a rank, or nothing when it does not come in time."""
+    with selectors.DefaultSelector() as selector:
+        assert rank.stdout is not None
+        selector.register(rank.stdout, selectors.EVENT_READ)
+        return rank.stdout.readline() if selector.select(max(seconds, 0.0)) else ""
+
+
+@pytest.mark.parametrize("fused", ["1", "0"])
+@pytest.mark.parametrize("killed", [0, 1, 3])
+def test_the_others_hear_of_a_killed_rank(killed: int, fused: str, left_behind: LeftBehind) -> None:
+    job = f"multiplied-{os.getpid()}-{killed}-{fused}"
+    ranks = start(job, fused)
+    try:
+        time.sleep(0.1 + random.Random(killed).random() * 0.1)
+        ranks[killed].kill()
+        end = time.monotonic() + LIMIT_S
+        for rank in (r for r in range(RANKS) if r != killed):
+            line = line_within(ranks[rank], end - time.monotonic())
+            assert line.startswith("101 "), f"rank {rank}: {line or 'still waits'}"
+            assert f"(pid {ranks[killed].pid})" in line
+            # The collectives of the pipeline number the ranks of a group of the grid.
+            assert fused == "0" or f"rank {killed} (pid" in line
+    finally:
+        for process in ranks:
+            process.kill()
+        for process in ranks:
+            process.communicate()
+    assert left_behind(job) == []

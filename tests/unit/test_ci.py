@@ -1,0 +1,74 @@
+""".ci/run: which steps fail it, and which are only left out. Its steps are stand-ins here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# As timeout does, with a step that never ends.
+TIMEOUT = """#!/bin/sh
+while [ "$1" = -k ]; do shift 2; done
+shift
+case "$*" in *"$HANGING"*) exit 124 ;; esac
+exec "$@"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in which every step ends well at once."""
+    for folder in (".ci", "tools", "bin", ".venv/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    (tmp_path / "tools" / "preflight.sh").write_text("exit 0\n")
+    for name, text in (
+        ("bin/timeout", TIMEOUT),
+        ("bin/make", '#!/bin/sh\necho "made $1"\n'),
+        ("bin/qemu-aarch64", "#!/bin/sh\n"),
+        (".venv/bin/python", "#!/bin/sh\necho no such tool\nexit 77\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def run(checkout: Path, hanging: str = "nothing", limit_s: int = 1200) -> tuple[int, list[str]]:
+    """The exit status, and the lines after the heading of the summary."""
+    path = f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", ".ci/run"],
+        cwd=checkout,
+        env={**os.environ, "PATH": path, "HANGING": hanging, "CI_LIMIT_S": str(limit_s)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    lines = done.stdout.splitlines()
+    return done.returncode, lines[lines.index("== summary") + 1 :]
+
+
+def test_steps_without_their_tools_are_left_out(checkout: Path) -> None:
+    status, summary = run(checkout)
+    assert status == 0
+    assert summary[:2] == [
+        "left out: test-npu (no such tool)",
+        "left out: cross-arm64 (no such tool)",
+    ]
+
+
+@pytest.mark.parametrize("step", ["check", "sanitize", "fuzz"])
+def test_a_step_that_hangs_fails(checkout: Path, step: str) -> None:
+    status, summary = run(checkout, hanging=f"make {step}")
+    assert status == 1
+    assert summary[-1] == f"failed: {step}"
+
+
+def test_a_step_that_has_no_time_is_left_out(checkout: Path) -> None:
+    status, summary = run(checkout, hanging="make sanitize", limit_s=390)
+    assert status == 0
+    assert summary[0].startswith("left out: sanitize (needs 400 s, 3")
