@@ -154,6 +154,7 @@ def _read_row(cells: Mapping[str, str], place: str) -> CsvRow:
             outputs=_tensors(cells, "Out", place) if has_tensors else (),
             expected=expected,
             soc_versions=tuple(s.strip() for s in cells["SocVersion"].split(",") if s.strip()),
+            result_file=_result_file(cells, place) if has_tensors else "",
         )
     except RowError as problem:
         problem.number = number
@@ -193,7 +194,7 @@ def _tensors(cells: Mapping[str, str], side: str, place: str) -> tuple[RowTensor
     dtypes = _entries(cells, f"{side}DType", count, place)
     forms = _entries(cells, f"{side}Format", count, place)
     shapes = _entries(cells, f"{side}Shape", count, place)
-    files = _padded(cells[f"{side}TensorFile"], count)
+    files = _files(cells, side, max(count, 1), place)
     # A row may name fewer generators than inputs, and ATB's own rows name more.
     generators = _padded(cells["DataGenType"] if side == "In" else "", count)
     ranges = _padded(cells["DataGenRange"] if side == "In" else "", count)
@@ -218,6 +219,20 @@ def _entries(cells: Mapping[str, str], column: str, count: int, place: str) -> l
         problem = f"names {len(parts)} tensors where the row has {count}"
         raise RowError(place, column, problem, cells[column])
     return parts
+
+
+def _files(cells: Mapping[str, str], side: str, count: int, place: str) -> list[str]:
+    column = f"{side}TensorFile"
+    names = [name.strip() for name in cells[column].split(";")]
+    if any(names[count:]):
+        raise RowError(place, column, f"names more files than {count}", cells[column])
+    return _padded(cells[column], count)
+
+
+def _result_file(cells: Mapping[str, str], place: str) -> str:
+    """Return the file of OutTensorFile that belongs to no output, because there is none."""
+    has_outputs = _whole_number(cells, "OutNum", place) > 0
+    return "" if has_outputs else _files(cells, "Out", 1, place)[0]
 
 
 def _padded(cell: str, count: int) -> list[str]:

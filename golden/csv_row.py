@@ -77,6 +77,7 @@ class CsvRow:
     `place` is file:line, for messages; a relative file name of a tensor begins at the case file's
     folder. Rows that expect an error at creation have no tensors here, since creation fails before
     any is made; rows of an operator that is not in OPERATORS have a number and a name alone.
+    `result_file` is OutTensorFile of a row without outputs: what x is after the call.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "two ranks", "AllGatherVOperation", {"rankSize": 2})
@@ -93,6 +94,7 @@ class CsvRow:
     outputs: tuple[RowTensor, ...] = ()
     expected: Expectation = Expectation()
     soc_versions: tuple[str, ...] = ()
+    result_file: str = ""
 
     @property
     def rank_size(self) -> int:

@@ -7,6 +7,7 @@ A runner needs nothing else: `rank_params` and `rank_inputs` for a call, `expect
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def rank_input(
 
 
 def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """Return what every rank must get: OutTensorFile's tensors, and otherwise golden's.
+    """Return what every rank must get: OutTensorFile's tensors where it names any, else golden's.
 
     Args:
         row: a row that expects no error.
@@ -106,9 +107,11 @@ def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[lis
         >>> expected_outputs(row, [rank_inputs(row, rank) for rank in (0, 1)])
         [[array([[2, 0]], dtype=int8)], [array([[2, 0]], dtype=int8)]]
     """
-    if any(tensor.file for tensor in row.outputs):
-        ranks = range(len(inputs))
-        return [[_from_file(row, tensor, rank) for tensor in row.outputs] for rank in ranks]
+    stated = _file_outputs(row)
+    ranks = range(len(inputs))
+    files = {at: [_from_file(row, t, r) for r in ranks] for at, t in stated if t.file}
+    if stated and len(files) == len(stated):
+        return [[files[at][rank] for at, _ in stated] for rank in ranks]
     reference = REFERENCES.get(row.operator)
     if reference is None:
         raise ValueError(f"{row.place}: golden has no reference of {row.operator}")
@@ -116,7 +119,11 @@ def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[lis
         wanted = " or ".join(map(str, reference.inputs))
         given = len(inputs[0])
         raise ValueError(f"{row.place}: {row.operator} has {wanted} inputs, the row {given}")
-    return reference.outputs(row, inputs)
+    outputs = reference.outputs(row, inputs)
+    return [
+        [files[at][rank] if at in files else array for at, array in enumerate(own)]
+        for rank, own in enumerate(outputs)
+    ]
 
 
 def row_bounds(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[Bound] | None:
@@ -150,6 +157,14 @@ def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
     if row.operator not in REFERENCES:
         raise ValueError(f"{row.place}: golden does not know the layout of {row.operator}")
     return REFERENCES[row.operator].layout(row, inputs)
+
+
+def _file_outputs(row: CsvRow) -> list[tuple[int, RowTensor]]:
+    """Return what OutTensorFile may name: the outputs, or x where it is what comes out."""
+    reference = REFERENCES.get(row.operator)
+    if row.result_file and row.inputs and reference is not None and reference.in_place:
+        return [(0, replace(row.inputs[0], file=row.result_file))]
+    return list(enumerate(row.outputs))
 
 
 def _path(row: CsvRow, file: str, rank: int) -> Path:

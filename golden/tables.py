@@ -56,6 +56,7 @@ def row_table(rows: Sequence[CsvRow | RowError]) -> str:
         plan = plan_row(row)
         plans.append(plan.action)
         words = f"{plan.action}: {plan.reason}" if plan.reason else plan.action
+        words += f", or skip: {plan.excuse}" if plan.excuse else ""
         ranks = str(row.rank_size or "-")
         lines.append((str(row.number), row.name, row.operator, ranks, str(row.expected), words))
     counts = [f"{plans.count(word)} {word}" for word in dict.fromkeys(plans)]

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -70,6 +69,11 @@ def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFil
     ("arguments", "words"),
     [
         (["--backend", "smh"], "backend 'smh' is unknown; use one of shm, hccl"),
+        (["--backend", "hccl=smh"], "backend 'smh' is unknown; use one of shm, hccl"),
+        (["--backend", "hcl=shm"], "backend 'hcl' is unknown; use one of shm, hccl"),
+        (["--backend", "hccl=shm,nccl"], "'nccl' is no pair such as hccl=shm"),
+        (["--backend", "hccl=ucx"], "backend ucx: "),
+        (["--backend", "hccl=lccl"], "backend 'lccl' is unknown"),
         (["--filter", "nowhere"], "no case has 'nowhere' in its name or as its number"),
         (["--filter", "5-2"], "the range 5-2 ends before it begins"),
         (["--timeout", "0"], "--timeout: must be a number of seconds above 0"),
@@ -333,14 +337,3 @@ def test_help_names_the_commands() -> None:
     assert done.returncode == 0
     assert all(word in done.stdout for word in ("run", "list", "generate", "compare"))
     assert "--max-skipped" in golden("run", "--help").stdout
-
-
-@pytest.mark.parametrize("word", ["outputs", "inputs"])
-def test_files_of_a_row_are_honoured(case_file: CaseFile, tmp_path: Path, word: str) -> None:
-    data: dict[str, Any] = {"outputs": np.full((8, 5), 3, np.float16)}
-    for rank in range(2):
-        np.save(tmp_path / f"x{rank}.npy", np.full((4, 5), 3, np.float16))
-    np.save(tmp_path / "y.npy", data["outputs"])
-    cells = {"InTensorFile": "x{rank}.npy;;;;"} if word == "inputs" else {}
-    done = golden("run", case_file({**cells, "OutTensorFile": "y.npy"}))
-    assert done.returncode == (0 if word == "inputs" else 1), done.stdout

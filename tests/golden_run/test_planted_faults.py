@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collops.golden_run import mail
 from collops.golden_run.jobs import read_jobs
-from collops.golden_run.outcome import FAILED, PASSED, Outcome
+from collops.golden_run.outcome import FAILED, PASSED, SKIPPED, Outcome
 from collops.golden_run.rank import Report, execute
 from collops.golden_run.runner import Runner
 
@@ -182,6 +183,41 @@ def test_a_rank_that_hangs(case_file: CaseFile) -> None:
     assert 1.4 < time.monotonic() - begin < 20
 
 
+def test_a_rank_that_stops_in_the_middle_of_its_report(
+    case_file: CaseFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = mail.write
+
+    def write(descriptor: int, data: bytes) -> None:
+        half = len(data) // 2 if len(data) > 4_000_000 else len(data)
+        right(descriptor, data[:half])
+        if half < len(data):
+            os.kill(os.getpid(), signal.SIGSTOP)
+            right(descriptor, data[half:])
+
+    monkeypatch.setattr(mail, "write", write)
+    large = with_output(lambda output: np.zeros(5_000_000, np.uint8))
+    begin = time.monotonic()
+    text = failure(outcomes(case_file({}, {}, {}), large, timeout=3))
+    assert "got hung on rank 1: no report within 3 s" in text
+    assert time.monotonic() - begin < 30
+
+
+def test_a_large_report_comes_whole(case_file: CaseFile) -> None:
+    large = with_output(lambda output: np.zeros((7, 700_001), np.float16))
+    text = failure(outcomes(case_file({}, {}, {}), large))
+    assert "rank 1 has shape [7, 700001], expected [8, 5]" in text
+
+
+def test_a_rank_that_a_signal_without_a_name_ends(case_file: CaseFile) -> None:
+    def fault(call: Any, own: int, report: Report) -> Report:
+        os.kill(os.getpid(), signal.SIGRTMIN + 3)
+        return report
+
+    text = failure(outcomes(case_file({}, {}, {}), fault))
+    assert f"killed by signal {signal.SIGRTMIN + 3}" in text
+
+
 def test_a_rank_that_never_comes(case_file: CaseFile) -> None:
     path = case_file(*[{"ranks": 3}] * 3)
 
@@ -273,6 +309,17 @@ def test_a_shape_that_infer_shape_does_not_say(case_file: CaseFile) -> None:
     rows: list[dict[str, Any]] = [{}, {"OutShape": "9,5"}, {}]
     text = failure(outcomes(case_file(*rows), lambda call, own, report: report))
     assert "infer_shape says float16 [8, 5], the case float16 [9, 5]" in text
+
+
+def test_an_error_of_another_chip(case_file: CaseFile) -> None:
+    """It may come or not; another error is none of these."""
+    elsewhere = {"SocVersion": "Ascend310P", "expected": "I:ERROR_INVALID_TENSOR_DIM"}
+    spoiled = {**elsewhere, "InShape": "4,5;1;3;2;8"}
+    other = {**elsewhere, "InShape": "4,5;1;2;2;8", "InDType": "float16;int8;int64;int64;float16"}
+    path = case_file(elsewhere, spoiled, other, {**other, "SocVersion": "Ascend910B"})
+    found = outcomes(path, lambda call, own, report: report)
+    assert [outcome.state for outcome in found] == [SKIPPED, PASSED, FAILED, FAILED]
+    assert found[0].text == "the expected error exists on another SoC alone"
 
 
 def test_an_input_that_was_changed(case_file: CaseFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from collops.golden.csv_cases import read_rows
 
+from collops.golden_run.calls import Truth
 from collops.golden_run.rank import Report
 from collops.golden_run.row_call import RowCall
 from collops.golden_run.verdict import Allowance, judge
@@ -19,8 +21,8 @@ SCATTER = "ReduceScatterVOperation"
 LINEAR = "LinearParallelOperation"
 
 
-def reports(outputs: Sequence[Sequence[Any]]) -> list[Report]:
-    return [Report(outputs=tuple(own)) for own in outputs]
+def reports(outputs: Sequence[Sequence[Any]], backend: str = "shm") -> list[Report]:
+    return [Report(outputs=tuple(own), backend=backend) for own in outputs]
 
 
 def right_outputs(call: RowCall) -> list[list[Any]]:
@@ -45,10 +47,9 @@ def test_sums_are_exact_unless_the_engine_has_an_order_of_its_own(
     first = outputs[2][0]
     first.reshape(-1).view(f"u{first.itemsize}")[7] ^= 1
     assert not judge(call, reports(outputs)).passed
-    loose = Allowance(ordered=False)
-    assert judge(call, reports(outputs), loose).passed == (reduce == "sum")
+    assert judge(call, reports(outputs, "hccl")).passed == (reduce == "sum")
     first.reshape(-1).view(f"u{first.itemsize}")[7] ^= 1 << (8 * first.itemsize - 3)
-    assert not judge(call, reports(outputs), loose).passed
+    assert not judge(call, reports(outputs, "hccl")).passed
 
 
 def linear_call(case_file: CaseFile, **cells: Any) -> RowCall:
@@ -89,6 +90,63 @@ def test_the_gathered_x_is_exact(case_file: CaseFile) -> None:
         found = judge(call, reports(outputs), allowance)
         assert not found.passed
         assert found.text.startswith("output 1: different: 1 of 2400 elements")
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_the_number_of_outputs_must_be_right(case_file: CaseFile, more: int) -> None:
+    call = one_call(case_file({}))
+    outputs = right_outputs(call)
+    outputs[1] = outputs[1] * more
+    found = judge(call, reports(outputs))
+    assert not found.passed
+    assert found.text == f"rank 1 has {more} outputs, expected 1"
+
+
+def test_nothing_expected_is_nothing_compared(case_file: CaseFile) -> None:
+    call = one_call(case_file({}))
+    nothing = SimpleNamespace(
+        expected=call.expected, stops_at="", truth=lambda: Truth([], "float16")
+    )
+    found = judge(nothing, reports([[], []]))  # type: ignore[arg-type]
+    assert not found.passed
+    assert "the case has no expected outputs" in found.text
+
+
+@pytest.mark.parametrize("error", [KeyError("rank0/x"), MemoryError(), IndexError(), OSError("no")])
+def test_one_case_that_cannot_be_judged_fails_alone(
+    case_file: CaseFile, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    call = one_call(case_file({}))
+    outputs = right_outputs(call)
+
+    def torn(self: RowCall) -> Truth:
+        raise error
+
+    monkeypatch.setattr(RowCall, "truth", torn)
+    found = judge(call, reports(outputs))
+    assert not found.passed
+    assert found.text.startswith("golden cannot say what must come out: ")
+    assert isinstance(error, OSError) or type(error).__name__ in found.text
+
+
+def test_outputs_of_another_dtype_fail_their_case_alone(case_file: CaseFile) -> None:
+    call = one_call(case_file({}))
+    outputs = [[output.astype(np.float32) for output in own] for own in right_outputs(call)]
+    found = judge(call, reports(outputs))
+    assert not found.passed
+    assert "float16 is carried as float16, got an array float32" in found.text
+
+
+def test_a_plot_that_cannot_be_drawn_is_only_said(case_file: CaseFile) -> None:
+    call = one_call(case_file({}))
+    outputs = [[output * 0 for output in own] for own in right_outputs(call)]
+
+    def draw(*_: Any) -> None:
+        raise OSError("no room")
+
+    found = judge(call, reports(outputs), draw=draw)
+    assert not found.passed
+    assert found.text.endswith("no plot: OSError: no room")
 
 
 def test_golden_must_have_an_answer(case_file: CaseFile) -> None:

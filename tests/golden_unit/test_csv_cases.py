@@ -80,6 +80,21 @@ def test_more_generators_than_inputs_and_ranges_written_backwards(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("column", "text"), [("InTensorFile", ";;;;y.npy;z.npy"), ("OutTensorFile", ";y.npy")]
+)
+def test_more_files_than_tensors_are_reported(tmp_path: Path, column: str, text: str) -> None:
+    with pytest.raises(RowError, match=rf"cases.csv:2: column {column} names more files than \d"):
+        one(tmp_path, **{column: text})
+
+
+def test_a_row_without_outputs_may_have_a_file_of_the_result(tmp_path: Path) -> None:
+    none = dict.fromkeys(("OutDType", "OutFormat", "OutShape"), "")
+    row = one(tmp_path, OutNum="0", OutTensorFile="y.npy", **none)
+    assert (row.outputs, row.result_file) == ((), "y.npy")
+    assert one(tmp_path, OutTensorFile="y.npy").result_file == ""
+
+
+@pytest.mark.parametrize(
     ("text", "stage", "name", "code"),
     [
         ("NO_ERROR", "", "NO_ERROR", 0),

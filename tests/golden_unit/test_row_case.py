@@ -146,6 +146,37 @@ def test_files_are_read_beside_the_case_file(tmp_path: Path) -> None:
     assert all(own[0].tolist() == [[1, 1]] * 4 for own in expected_outputs(row, inputs))
 
 
+def test_outputs_without_a_file_are_golden_s(tmp_path: Path) -> None:
+    pair = RowTensor("float16", (2, 3)), RowTensor("float16", (4, 3))
+    params = {"rankSize": 2, "type": 2, "keepIntermediate": True}
+    outputs = RowTensor("float16", (4, 4)), RowTensor("float16", (4, 3))
+    row = CsvRow(
+        f"{tmp_path / 'a.csv'}:2", 1, "x", "LinearParallelOperation", params, pair, outputs
+    )
+    inputs = [rank_inputs(row, rank) for rank in range(2)]
+    right = expected_outputs(row, inputs)
+    np.save(tmp_path / "y.npy", np.full((4, 4), 7, np.float16))
+    mixed = expected_outputs(
+        replace(row, outputs=(replace(outputs[0], file="y.npy"), outputs[1])), inputs
+    )
+    for rank in range(2):
+        assert (mixed[rank][0] == 7).all() and not (right[rank][0] == 7).all()
+        assert mixed[rank][1].tobytes() == right[rank][1].tobytes()
+        assert len(mixed[rank]) == 2
+
+
+def test_a_broadcast_s_file_is_what_x_becomes(tmp_path: Path) -> None:
+    x = RowTensor("float16", (2, 3))
+    place = f"{tmp_path / 'a.csv'}:2"
+    row = CsvRow(place, 1, "x", "BroadcastOperation", {"rankSize": 2}, (x,))
+    inputs = [rank_inputs(row, rank) for rank in range(2)]
+    np.save(tmp_path / "y.npy", np.full((2, 3), 7, np.float16))
+    outputs = expected_outputs(replace(row, result_file="y.npy"), inputs)
+    assert [[array.tolist() for array in own] for own in outputs] == [[[[7] * 3] * 2]] * 2
+    with pytest.raises(FileNotFoundError):
+        expected_outputs(replace(row, result_file="gone.npy"), inputs)
+
+
 @pytest.mark.parametrize(
     ("array", "message"),
     [

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Argument:
     """A tensor of a call: golden's array, or None where only a description can be given.
 
-    `own_rows`: dim 0 is each rank's own, and only infer_shape knows it.
+    `own_rows`: dim 0 is each rank's own, and only infer_shape knows it. `only_described`: it gets
+    no memory even if it could.
     """
 
     dtype: str
@@ -27,6 +28,7 @@ class Argument:
     format: str = "nd"
     array: Array | None = field(default=None, compare=False)
     own_rows: bool = False
+    only_described: bool = False
 
 
 @dataclass(frozen=True)

@@ -154,11 +154,14 @@ def case_calls(path: Path) -> list[CaseCall]:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise ValueError(f"{manifest}: is no manifest of golden's cases of schema {SCHEMA}")
     calls = []
-    for entry in content["cases"]:
-        file = manifest.parent / entry["file"]
-        if path == manifest or file == path:
-            stated = {k: v for k, v in entry.items() if k not in ("id", "file", "inputs")}
-            calls.append(CaseCall(Case.from_dict(stated), tuple(entry["inputs"]), file))
+    try:
+        for entry in content["cases"]:
+            file = manifest.parent / entry["file"]
+            if path == manifest or file == path:
+                stated = {k: v for k, v in entry.items() if k not in ("id", "file", "inputs")}
+                calls.append(CaseCall(Case.from_dict(stated), tuple(entry["inputs"]), file))
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise ValueError(f"{manifest}: case {len(calls) + 1} is incomplete: {problem}") from None
     if not calls:
         raise ValueError(f"{manifest}: does not name {path.name}")
     return calls

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from collops.core import core
 from collops.errors import Error
 from collops.golden.plot import require_matplotlib
+from collops.golden_run.backends import check_replacement
 from collops.golden_run.drawing import first_wrong_output
 from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAM = "collops golden run"
-# Backends whose engine adds in an order of its own.
-_UNORDERED = ("hccl",)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         OSError: a file cannot be read or written.
         ValueError: the arguments do not fit together, or the backend cannot run here.
     """
-    _check_backend(options.backend)
+    check_replacement(options.backend)
     if options.plot:
         require_matplotlib(options.plot)
     jobs = read_jobs(
@@ -64,9 +62,7 @@ def run(options: argparse.Namespace) -> int:
     runner = Runner(
         {"COLLOPS_BACKEND": options.backend},
         timeout=options.timeout,
-        allowance=Allowance(
-            atb=options.tolerance == "atb", ordered=options.backend not in _UNORDERED
-        ),
+        allowance=Allowance(atb=options.tolerance == "atb"),
         draw=first_wrong_output(options.plot) if options.plot else None,
     )
     summary = run_jobs(runner, jobs)
@@ -93,17 +89,6 @@ def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
     progress.clear()
     summary.seconds = time.perf_counter() - begin
     return summary
-
-
-def _check_backend(text: str) -> None:
-    """Raises ValueError unless the backend, where one is named alone, can run here."""
-    states = dict(core().backends())
-    if "=" in text:
-        return
-    if text not in states:
-        raise ValueError(f"backend {text!r} is unknown; use one of {', '.join(states)}")
-    if states[text]:
-        raise ValueError(states[text])
 
 
 def _seconds(text: str) -> float:

@@ -11,6 +11,7 @@ from multiprocessing import connection, get_context
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from collops.golden_run.mail import Inbox, post
 from collops.golden_run.rank import Report, execute
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ class Pool:
             for host in waiting:
                 if host.end in ready:
                     host.read()
-            if not ready and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:
                 for host in waiting:
-                    host.give_up(limit)
+                    if not host.reports:
+                        host.give_up(limit)
             lost = self._lost()
             if lost is not None and not hurried:
                 hurried = True
@@ -112,6 +114,7 @@ class _Host:
         self.reports: list[Report] = []
         self.died = False
         self.end, far = context.Pipe()
+        self._inbox = Inbox(self.end.fileno())
         self.process = context.Process(
             target=_serve,
             args=(far, [*others, self.end], ranks, dict(environment), work),
@@ -133,14 +136,15 @@ class _Host:
             return  # it has ended, which read() will say
 
     def read(self) -> None:
+        """Takes what has come of the reports; there must be something."""
         try:
-            self.reports = self.end.recv()
+            self.reports = self._inbox.read() or []
         except (EOFError, OSError):
             self.process.join(GRACE_S)
             code = self.process.exitcode
             how = "still running" if code is None else f"exit code {code}"
             if code is not None and code < 0:
-                how = f"killed by {signal.Signals(-code).name}"
+                how = f"killed by {_signal_name(-code)}"
             self._fail("died", f"the rank's process ended without a report: {how}")
 
     def give_up(self, limit: str) -> None:
@@ -154,6 +158,14 @@ class _Host:
     def _fail(self, name: str, message: str) -> None:
         self.died = True
         self.reports = [Report("execute", -1, name, message) for _ in self.ranks]
+
+
+def _signal_name(number: int) -> str:
+    """The signal's name; real-time signals but the first and the last have a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _serve(
@@ -175,7 +187,8 @@ def _serve(
             return
         if call is None:
             return
-        end.send(_on_threads(call, ranks, work) if len(ranks) > 1 else [work(call, ranks[0])])
+        reports = _on_threads(call, ranks, work) if len(ranks) > 1 else [work(call, ranks[0])]
+        post(end.fileno(), reports)
 
 
 def _on_threads(call: Call, ranks: Sequence[int], work: Work) -> list[Report]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,16 @@ import numpy as np
 
 import collops
 from collops.errors import Error
-from collops.golden_run.tensors import as_array, as_tensor, poisoned
+from collops.golden_run import npu
+from collops.golden_run.backends import NPU, engine_of
+from collops.golden_run.calls import Argument
+from collops.golden_run.tensors import Placed, place, poisoned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from collops.golden.dtypes import Array
-    from collops.golden_run.calls import Argument, Call
+    from collops.golden_run.calls import Call
 
 # The last operation of every domain: while it lives, so does its communicator.
 _kept: dict[tuple[int, str], Any] = {}
@@ -27,7 +31,8 @@ class Report:
     """How a call ended on one rank.
 
     `stage` is the step that failed, empty if none did; `code` is the error's, -1 for a fault that
-    has none, whose `name` is then a word for it. `outputs` are what came out, as golden's arrays.
+    has none, whose `name` is then a word for it. `outputs` are what came out, as golden's arrays;
+    `backend` is what ran the call.
     """
 
     stage: str = ""
@@ -35,6 +40,7 @@ class Report:
     name: str = "NO_ERROR"
     message: str = ""
     outputs: tuple[Array, ...] = ()
+    backend: str = ""
 
 
 class FaultError(Exception):
@@ -48,7 +54,7 @@ def execute(call: Call, rank: int) -> Report:
         return steps.run()
     except Error as error:
         steps.refuse(error)
-        return Report(steps.stage, error.code, error.name, error.message)
+        return Report(steps.stage, error.code, error.name, error.message, backend=steps.backend)
     except FaultError as fault:
         steps.refuse(fault)
         return Report(steps.stage, -1, "wrong", str(fault))
@@ -64,39 +70,53 @@ class _Steps:
         self.call = call
         self.rank = rank
         self.stage = "create"
+        self.backend = ""
         self.operation: Any = None
 
     def run(self) -> Report:
         param = getattr(collops, self.call.struct).from_json(self.call.param(self.rank))
+        self.backend = engine_of(param.backend, os.environ.get("COLLOPS_BACKEND", ""))
+        if self.backend == NPU:
+            npu.choose_device(self.rank)  # the communicator will be of this device
         self.operation = collops.Operation(param)
         if self.call.stops_at == "create":
             return Report()
         _kept[self.rank, param.comm_domain] = self.operation
         self.stage = "data"
-        given = self.call.inputs(self.rank)
-        before = [None if a.array is None else a.array.tobytes() for a in given]
-        ins = [as_tensor(argument) for argument in given]
+        given = [self._placed(at, a) for at, a in enumerate(self.call.inputs(self.rank))]
+        before = [own.content() for own in given]
+        ins = [own.tensor for own in given]
         self.stage = "infer_shape"
         described = self.operation.infer_shape(ins)
         if self.call.stops_at == "infer_shape":
             return Report()
-        outs = [poisoned(output) for output in self._outputs(described)]
+        results = [self._placed(0, poisoned(output)) for output in self._outputs(described)]
+        outs = [own.tensor for own in results]
         self.stage = "setup"
-        size = self.operation.get_workspace_size(ins, [as_tensor(output) for output in outs])
+        size = self.operation.get_workspace_size(ins, outs)
         if self.call.stops_at == "setup":
             return Report()
         self.stage = "execute"
-        workspace = np.empty(size, np.uint8) if size else None
-        self.operation.execute(ins, [as_tensor(output) for output in outs], workspace)
+        self.operation.execute(ins, outs, self._workspace(size))
         self._check_inputs(given, before)
-        results = given[:1] if self.call.in_place else outs
-        return Report(outputs=tuple(as_array(result) for result in results))
+        results = given[:1] if self.call.in_place else results
+        return Report(outputs=tuple(own.array() for own in results), backend=self.backend)
 
     def refuse(self, error: Exception) -> None:
         """Tells the ranks that have come to this call that this one will not."""
         waiting = self.call.stops_at in ("", "execute") and self.stage != "execute"
         if waiting and self.operation is not None:
             self.operation._refuse(error)
+
+    def _placed(self, position: int, argument: Argument) -> Placed:
+        """An argument in its memory: of the V operators the counts and lengths stay on the host."""
+        of_host = self.call.operator.endswith("_v") and position > 0
+        return place(argument, on_npu=self.backend == NPU and not of_host)
+
+    def _workspace(self, size: int) -> Any:
+        if size == 0:
+            return None
+        return self._placed(0, Argument("uint8", (size,), array=np.empty(size, np.uint8))).tensor
 
     def _outputs(self, described: Sequence[Any]) -> list[Argument]:
         """The outputs that the call states, which must be those of infer_shape if it is to work."""
@@ -114,11 +134,11 @@ class _Steps:
             )
         return stated
 
-    def _check_inputs(self, given: Sequence[Argument], before: Sequence[bytes | None]) -> None:
-        for position, (argument, kept) in enumerate(zip(given, before, strict=True)):
+    def _check_inputs(self, given: Sequence[Placed], before: Sequence[bytes | None]) -> None:
+        for position, (own, kept) in enumerate(zip(given, before, strict=True)):
             if self.call.in_place and position == 0:
                 continue
-            if argument.array is not None and argument.array.tobytes() != kept:
+            if own.content() != kept:
                 raise FaultError(f"the call has changed input {position}")
 
 

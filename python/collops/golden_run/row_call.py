@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from collops.golden.csv_row import OPERATORS
+from collops.golden.dtypes import storage
 from collops.golden.row_case import (
     expected_outputs,
+    rank_input,
     rank_inputs,
     rank_params,
     row_bounds,
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 # More ranks than these need more processes than a machine should be asked for by a typing error.
 MOST_RANKS = 256
+# Where a call must fail, a tensor of more bytes than these is only described.
+MOST_BYTES = 1 << 30
 _REDUCTIONS = ("reduceType", "allReduceType")
 _THREADS = 1
 
@@ -90,21 +95,39 @@ class RowCall:
         return json.dumps(rank_params(self.row, rank))
 
     def inputs(self, rank: int) -> list[Argument]:
-        """A rank's input tensors; descriptions if one of them cannot be made."""
+        """A rank's input tensors.
+
+        Descriptions if one of them cannot be made, or none is needed: infer_shape reads no data.
+        """
         tensors = self.row.inputs
-        if not all(tensor.can_be_made for tensor in tensors):
+        has_files = any(tensor.file for tensor in tensors)
+        if not all(tensor.can_be_made for tensor in tensors) or (
+            self.stops_at == "infer_shape" and not has_files
+        ):
             return [_described(tensor) for tensor in tensors]
-        arrays = rank_inputs(self.row, rank, seed=self.seed, same_data=self.same_data)
-        return [
-            Argument(tensor.dtype, array.shape, tensor.format, array)
-            for tensor, array in zip(tensors, arrays, strict=True)
-        ]
+        return [self._input(rank, position) for position in range(len(tensors))]
+
+    def _input(self, rank: int, position: int) -> Argument:
+        tensor = self.row.inputs[position]
+        if self._is_too_large(tensor) and not tensor.file:
+            return _described(tensor)
+        array = rank_input(self.row, rank, position, seed=self.seed, same_data=self.same_data)
+        return Argument(tensor.dtype, array.shape, tensor.format, array)
+
+    def _is_too_large(self, tensor: RowTensor) -> bool:
+        """Whether a call that must fail is to fail without this much memory."""
+        if not self.expected.stage or not tensor.can_be_made:
+            return False
+        return math.prod(tensor.shape) * storage(tensor.dtype).itemsize > MOST_BYTES
 
     def outputs(self, rank: int) -> list[Argument]:
         """The outputs as the row states them; dim 0 is open where the ranks' rows differ."""
         own_rows = any("{rank}" in tensor.file for tensor in self.row.inputs)
         own_rows = own_rows or any(self.row.params.get(k) for k in ("gatherRows", "scatterRows"))
-        return [replace(_described(t), own_rows=own_rows) for t in self.row.outputs]
+        return [
+            replace(_described(t), own_rows=own_rows, only_described=self._is_too_large(t))
+            for t in self.row.outputs
+        ]
 
     def truth(self) -> Truth:
         """What must come out, by golden or by the row's files."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from collops.golden_run.outcome import DIFFERS, FAILED, PASSED, SKIPPED, Outcome
 from collops.golden_run.pool import Pools
 from collops.golden_run.rank import execute
-from collops.golden_run.verdict import EXACTLY, Allowance, Draw, judge
+from collops.golden_run.verdict import EXACTLY, Allowance, Draw, judge, lacking_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,6 +72,10 @@ class Runner:
     def _judge(self, job: Job, call: Call, reports: Sequence[Report], seconds: float) -> Outcome:
         verdict = judge(call, reports, self._allowance, self._draw)
         if not verdict.passed:
+            excuse = job.excuse if not any(report.stage for report in reports) else ""
+            excuse = excuse or lacking_backend(call, reports)
+            if excuse:
+                return Outcome(job, SKIPPED, excuse, seconds)
             text = verdict.text
             if job.action == "differs":
                 text = f"differs from ATB by intent ({job.reason}), but not as it should\n{text}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collops.golden.data import poison
 from collops.golden.dtypes import DTYPES
+from collops.golden_run import npu
 from collops.tensors import TensorDesc, numpy_type, with_format
 
 if TYPE_CHECKING:
@@ -16,28 +17,54 @@ if TYPE_CHECKING:
     from collops.golden_run.calls import Argument
 
 
-def as_tensor(argument: Argument) -> Any:
-    """What an operation takes for an argument, on the memory of its array."""
+@dataclass(frozen=True)
+class Placed:
+    """An argument where its backend wants it: `tensor` is what an operation takes.
+
+    `device` is the NPU's tensor, None where the tensor lies on the argument's own array.
+    """
+
+    argument: Argument
+    tensor: Any
+    device: Any = None
+
+    def array(self) -> Array:
+        """Its values now.
+
+        Raises:
+            ValueError: it is only a description.
+        """
+        if self.device is not None:
+            return npu.from_device(self.device)
+        argument = self.argument
+        if argument.array is None:
+            raise ValueError(f"a tensor of {argument.dtype} {list(argument.shape)} has no memory")
+        return np.asarray(argument.array)
+
+    def content(self) -> bytes | None:
+        """Its bytes now, None where it is only a description."""
+        return None if self.argument.array is None else self.array().tobytes()
+
+
+def place(argument: Argument, *, on_npu: bool = False) -> Placed:
+    """An argument as a tensor, on the memory of its array or on this thread's NPU."""
     if argument.array is None:
-        return _description(argument)
+        return Placed(argument, _description(argument))
     array: Any = argument.array
-    if argument.dtype == "bfloat16":
+    device = npu.to_device(array, argument.dtype) if on_npu else None
+    if device is None and argument.dtype == "bfloat16":
         array = array.view(numpy_type("bfloat16"))
-    return array if argument.format == "nd" else with_format(array, argument.format)
+    tensor = array if device is None else device
+    if argument.format != "nd":
+        tensor = with_format(tensor, argument.format)
+    return Placed(argument, tensor, device)
 
 
 def poisoned(output: Argument) -> Argument:
     """An output with memory full of poison, where it can have memory."""
-    if output.dtype not in DTYPES or any(dim < 0 for dim in output.shape):
+    if output.only_described or output.dtype not in DTYPES or any(d < 0 for d in output.shape):
         return output
     return replace(output, array=poison(output.shape, output.dtype))
-
-
-def as_array(argument: Argument) -> Array:
-    """The array of an argument that has one."""
-    if argument.array is None:
-        raise ValueError(f"a tensor of {argument.dtype} {list(argument.shape)} has no memory")
-    return np.asarray(argument.array)
 
 
 def _description(argument: Argument) -> TensorDesc:

@@ -15,6 +15,7 @@ from collops.golden.deviation import values_of
 from collops.golden.dtypes import is_float
 from collops.golden.layout import Layout
 from collops.golden.tolerance import bound
+from collops.golden_run.backends import UNORDERED
 
 if TYPE_CHECKING:
     from collops.golden.dtypes import Array
@@ -37,14 +38,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Allowance:
-    """How far results may be off.
-
-    `atb`: ATB's tolerances apply in the place of golden's. `ordered`: sums go in rank order, so
-    that they are exact to the bit; otherwise golden's bound for any order applies.
-    """
+    """How far results may be off: `atb`: by ATB's tolerances, in the place of golden's."""
 
     atb: bool = False
-    ordered: bool = True
 
 
 EXACTLY = Allowance()
@@ -75,9 +71,34 @@ def judge(
         return Verdict(True)
     try:
         truth = call.truth()
-    except (OSError, ValueError) as problem:
-        return Verdict(False, f"golden cannot say what must come out: {problem}")
-    return _outputs(call, truth, reports, allowance, draw)
+        problem = _number_problem(truth, reports)
+        if problem:
+            return Verdict(False, problem)
+        return _outputs(call, truth, reports, allowance, draw)
+    except Exception as error:  # whatever a case's files hold, the other cases are judged
+        named = isinstance(error, (OSError, ValueError))
+        said = str(error) if named else f"{type(error).__name__}: {error}"
+        return Verdict(False, f"golden cannot say what must come out: {said}")
+
+
+def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
+    """Why a call that must work says nothing of collops: its engine lacks it; or empty."""
+    backend = reports[0].backend
+    if call.expected.stage or backend not in UNORDERED:
+        return ""
+    lacks = all((r.stage, r.name) == ("setup", "ERROR_UNSUPPORTED") for r in reports)
+    return f"backend {backend} does not run it" if lacks else ""
+
+
+def _number_problem(truth: Truth, reports: Sequence[Report]) -> str:
+    """What is wrong with the number of outputs; empty if nothing is."""
+    wanted = len(truth.outputs)
+    if wanted == 0:
+        return "golden cannot say what must come out: the case has no expected outputs"
+    for rank, report in enumerate(reports):
+        if len(report.outputs) != wanted:
+            return f"rank {rank} has {len(report.outputs)} outputs, expected {wanted}"
+    return ""
 
 
 def _outputs(
@@ -97,23 +118,37 @@ def _outputs(
             expected,
             truth.dtype,
             tolerance=_atb_tolerance(call, truth) if allowance.atb and first else EXACT,
-            bounds=_bounds(truth, allowance) if first else None,
+            bounds=_bounds(truth, reports, allowance) if first else None,
             layout=layout,
         )
         if not result.accepted:
             head = f"output {position}: " if len(truth.outputs) > 1 else ""
             texts.append(head + result.text())
             if draw is not None and not result.problem:
-                draw(got, expected, result, layout)
+                texts += _drawn(draw, got, expected, result, layout)
     return Verdict(not texts, "\n".join(texts))
 
 
-def _bounds(truth: Truth, allowance: Allowance) -> Sequence[Bound] | None:
+def _drawn(
+    draw: Draw, got: Sequence[Array], expected: Sequence[Array], result: Comparison, layout: Layout
+) -> list[str]:
+    """Draws; what the report says of it, where that failed."""
+    try:
+        draw(got, expected, result, layout)
+    except Exception as error:
+        return [f"no plot: {type(error).__name__}: {error}"]
+    return []
+
+
+def _bounds(
+    truth: Truth, reports: Sequence[Report], allowance: Allowance
+) -> Sequence[Bound] | None:
     """The largest error of every element of the first output; None: see the tolerance."""
     if allowance.atb or truth.bounds is not None:
         return None if allowance.atb else truth.bounds
     layout, dtype = truth.layout, truth.dtype
-    if allowance.ordered or not layout.parts or not is_float(dtype):
+    ordered = all(report.backend not in UNORDERED for report in reports)
+    if ordered or not layout.parts or not is_float(dtype):
         return None
     bounds = []
     for expected, parts in zip(truth.outputs[0], layout.parts, strict=True):

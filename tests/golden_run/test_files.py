@@ -1,0 +1,109 @@
+"""`collops golden run` with tensors of files, and with files that say less than they should."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collops.golden.case_files import write_cases
+from collops.golden.cases import all_cases
+
+CaseFile = Callable[..., Path]
+NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
+
+
+def golden(*arguments: object) -> subprocess.CompletedProcess[str]:
+    program = "from collops.cli import main; raise SystemExit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", program, "golden", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def closing_line(done: subprocess.CompletedProcess[str]) -> str:
+    return re.sub(r"; [0-9.]+ cases per second$", "", done.stdout.splitlines()[-1])
+
+
+def test_a_case_without_what_must_come_out_fails_alone(tmp_path: Path) -> None:
+    cases = [
+        *all_cases("broadcast", text="p2.")[:2],
+        *all_cases("all_gather_v", text="p2.shares-3-5"),
+    ]
+    manifest = write_cases(cases, tmp_path)
+    for case, kept in ((cases[0], "/x"), (cases[2], "/recvCounts")):
+        path = tmp_path / f"{case.id}.npz"
+        with np.load(path) as tensors:
+            few = {name: tensors[name] for name in tensors.files if name.endswith(kept)}
+        np.savez(path, **few)
+    done = golden("run", manifest, "--junit", tmp_path / "out.xml")
+    assert closing_line(done) == f"1 passed, 2 failed, {NONE_SKIPPED}", done.stdout + done.stderr
+    assert "the case has no expected outputs" in done.stdout
+    assert "KeyError" in done.stdout
+    assert (tmp_path / "out.xml").exists()
+
+
+def test_a_case_that_the_manifest_states_in_part(tmp_path: Path) -> None:
+    manifest = write_cases(all_cases("all_gather_v", text="p2.shares-3-5"), tmp_path)
+    content = json.loads(manifest.read_text())
+    del content["cases"][0]["counts"]
+    manifest.write_text(json.dumps(content))
+    done = golden("run", manifest)
+    assert (done.returncode, "case 1 is incomplete" in done.stderr) == (2, True), done.stderr
+
+
+def test_tensors_that_no_machine_has_room_for(case_file: CaseFile) -> None:
+    path = case_file(
+        {"InShape": "800000000000,5;1;2;2;8", "expected": "I:ERROR_INVALID_TENSOR_SIZE"},
+        {"OutShape": "800000000000,5", "expected": "S:ERROR_INVALID_TENSOR_DIM"},
+    )
+    done = golden("run", path)
+    assert closing_line(done) == f"2 passed, 0 failed, {NONE_SKIPPED}", done.stdout
+
+
+def test_what_infer_shape_refuses_still_reads_named_files(
+    case_file: CaseFile, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 6), np.float16))
+    cells = {"InTensorFile": "x.npy", "expected": "I:ERROR_INVALID_TENSOR_DIM"}
+    done = golden("run", case_file({**cells, "InShape": "4,5;1;3;2;8"}))
+    assert "x.npy has shape [4, 6], the row says [4, 5]" in done.stdout
+
+
+def test_what_a_broadcast_makes_of_x_may_be_in_a_file(case_file: CaseFile, tmp_path: Path) -> None:
+    cells = {
+        "operator": "BroadcastOperation",
+        "InNum": 1,
+        "InDType": "float16",
+        "InFormat": "nd",
+        "InShape": "4,5",
+        "DataGenType": "one",
+        "OutNum": 0,
+        "OutDType": "",
+        "OutFormat": "",
+        "OutShape": "",
+        "OutTensorFile": "y.npy",
+    }
+    for value, line in ((1, "1 passed, 0 failed"), (3, "0 passed, 1 failed")):
+        np.save(tmp_path / "y.npy", np.full((4, 5), value, np.float16))
+        done = golden("run", case_file(cells))
+        assert closing_line(done) == f"{line}, {NONE_SKIPPED}", done.stdout
+
+
+@pytest.mark.parametrize("word", ["outputs", "inputs"])
+def test_files_of_a_row_are_honoured(case_file: CaseFile, tmp_path: Path, word: str) -> None:
+    data: dict[str, Any] = {"outputs": np.full((8, 5), 3, np.float16)}
+    for rank in range(2):
+        np.save(tmp_path / f"x{rank}.npy", np.full((4, 5), 3, np.float16))
+    np.save(tmp_path / "y.npy", data["outputs"])
+    cells = {"InTensorFile": "x{rank}.npy;;;;"} if word == "inputs" else {}
+    done = golden("run", case_file({**cells, "OutTensorFile": "y.npy"}))
+    assert done.returncode == (0 if word == "inputs" else 1), done.stdout
