@@ -71,4 +71,4 @@ def test_a_step_that_hangs_fails(checkout: Path, step: str) -> None:
 def test_a_step_that_has_no_time_is_left_out(checkout: Path) -> None:
     status, summary = run(checkout, hanging="make sanitize", limit_s=390)
     assert status == 0
-    assert summary[0].startswith("left out: sanitize (needs 400 s, 3")
+    assert any(line.startswith("left out: sanitize (needs 400 s, 3") for line in summary)

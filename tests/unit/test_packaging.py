@@ -19,6 +19,8 @@ import environment
 ROOT = Path(__file__).resolve().parents[2]
 MADE_HERE = [".git", ".venv", "build", "dist", "out", "__pycache__", ".*_cache", "*.egg-info"]
 MADE_HERE += [".hypothesis"]
+# Whether it builds is the question here, so the compiler need not take time to optimise.
+FAST = "-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0"
 # Files of the checkout that a user of the sdist has no use for.
 NOT_IN_SDIST = {".gitignore"}
 
@@ -84,7 +86,7 @@ def wheel(sdist: Path, offline: list[str], tmp_path_factory: pytest.TempPathFact
     """The wheel, built from the sdist in isolation and offline."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *offline]
-    run(*pip, "-w", folder, sdist, cwd=folder)
+    run(*pip, "-w", folder, sdist, cwd=folder, CMAKE_ARGS=FAST)
     [path] = folder.glob("*.whl")
     return path
 
@@ -134,10 +136,8 @@ def test_it_builds_offline_without_isolation(
     pip = [python, "-m", "pip", "install", "-q", *offline]
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     run(*pip, *environment.build_requirements(), "numpy", cwd=tmp_path)
-    # Whether it builds is the question here, so the compiler need not take time to optimise.
-    fast = "-DCMAKE_CXX_FLAGS_RELEASE=-O0"
     pip += ["--no-build-isolation", "--no-deps", sources]
-    run(*pip, cwd=tmp_path, PATH=path, CMAKE_ARGS=fast)
+    run(*pip, cwd=tmp_path, PATH=path, CMAKE_ARGS=FAST)
     run(python, "-c", "import collops._core", cwd=tmp_path)
 
 
