@@ -54,7 +54,7 @@ def drop_while_waiting(rank: int, comm: collops.Communicator, kind: str) -> bool
     tensors: list[Any] = [x if foreign is None else foreign]
     del x
     if rank == 1:
-        time.sleep(0.3)
+        time.sleep(1.0)  # rank 0's collections take their time in the fork of a large process
     seen = []
 
     def drop() -> None:
