@@ -211,7 +211,7 @@ class Input {
     if (!how.window) return;
     const auto bytes = static_cast<int64_t>(plain_.size());
     EXPECT_EQ(comm->AllocateWindow(bytes, &window_).message(), "");
-    std::memcpy(window_->data(), plain_.data(), plain_.size());
+    if (bytes > 0) std::memcpy(window_->data(), plain_.data(), plain_.size());
   }
   const void* data() const { return window_ == nullptr ? plain_.data() : window_->data(); }
 
