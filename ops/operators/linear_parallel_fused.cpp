@@ -1,13 +1,11 @@
 #include "operators/linear_parallel_fused.h"
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
 
 #include "core/deadline.h"
 #include "core/trace.h"
-#include "kernels/store_sum.h"
 #include "operators/linear_parallel_partials.h"
 #include "operators/linear_parallel_rows.h"
 #include "operators/linear_parallel_strip.h"
@@ -111,7 +109,7 @@ class FusedLinear {
     return Done() || (sums_ && sums_->CanTake());
   }
 
-  // Before the first strip, while rows are missing.
+  // Before the first strip, while rows are missing; few rows are joined once all of them are there.
   bool IsWorthWaiting() {
     bool missing = false;
     for (size_t g = 0; g < next_strip_.size(); ++g) {

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/store_sum.h"
 #include "operators/linear_parallel_rows.h"
 #include "operators/linear_parallel_strip.h"
 

@@ -77,13 +77,13 @@ class Npu:
         """What gather() gives."""
         return [100 * r + value + i for r in range(ranks) for i in range(r + 1)]
 
-    def library(self, name: str) -> ctypes.CDLL:
+    def open_library(self, name: str) -> ctypes.CDLL:
         """One of the simulated libraries, for calls that collops does not make."""
         return ctypes.CDLL(name)
 
     def live_communicators(self) -> int:
         """How many HCCL communicators this process has."""
-        return int(self.library("libhccl.so").SimLiveCommunicators())
+        return int(self.open_library("libhccl.so").SimLiveCommunicators())
 
 
 @pytest.fixture

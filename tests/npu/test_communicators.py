@@ -236,7 +236,7 @@ class HcclComms:
     """Makes HcclComms of ranks that are threads of one process."""
 
     def __init__(self, npu: Any, ranks: int) -> None:
-        self.hccl, self.ranks = npu.library("libhccl.so"), ranks
+        self.hccl, self.ranks = npu.open_library("libhccl.so"), ranks
         self.root = ctypes.create_string_buffer(4108)
         self.is_told = threading.Event()
 

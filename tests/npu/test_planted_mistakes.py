@@ -33,8 +33,8 @@ class Caller:
         backend = dist.group.WORLD._get_backend(torch.device("npu"))
         self.comm = ctypes.c_void_p(backend.get_hccl_comm(rank))
         self.rank, self.npu, self.torch = rank, npu, torch
-        self.hccl = npu.library("libhccl.so")
-        self.acl = npu.library("libascendcl.so")
+        self.hccl = npu.open_library("libhccl.so")
+        self.acl = npu.open_library("libascendcl.so")
         self.acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
         self.counts = np.array(ROWS, np.uint64) * WIDTH
         self.x = npu.tensor(np.full((ROWS[rank], WIDTH), rank + 1, np.float32))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WAYS = ("reduce_scatter", "alltoallv")
 
 
-def library() -> str:
+def loaded_name() -> str:
     """Name and version of the MPI library, such as "Open MPI v5.0.11"."""
     return str(MPI.Get_library_version()).strip("\0 \n").splitlines()[0].split(",")[0].strip()
 

@@ -69,7 +69,7 @@ class Peers:
         if mpi_peer.rank_and_size() != (rank, size):
             self.notes.append(
                 f"{request.mpi}: no columns of MPI: mpi4py has loaded another MPI than the one "
-                f"that started the ranks ({mpi_peer.library()})"
+                f"that started the ranks ({mpi_peer.loaded_name()})"
             )
             return None
         return mpi_peer
