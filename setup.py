@@ -50,6 +50,15 @@ class CMakeBuild(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Puts the extension where setuptools expects it."""
+        cmake, folder = self.configure()
+        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
+        subprocess.run([cmake, "--build", str(folder), "-j", jobs], check=True)
+        target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
+        install = [cmake, "--install", str(folder), "--component", "python", "--strip"]
+        subprocess.run([*install, "--prefix", str(target)], check=True)
+
+    def configure(self) -> tuple[str, Path]:
+        """Lets CMake find all that the build needs; returns CMake and the build's folder."""
         cmake = shutil.which("cmake")
         if cmake is None:
             raise SystemExit("cmake not found: install the Debian package cmake, or pip's cmake")
@@ -57,11 +66,7 @@ class CMakeBuild(build_ext):
         arguments = configure_arguments()
         self._forget_other_tools(folder, "\n".join([cmake, *arguments]))
         subprocess.run([cmake, "-S", str(ROOT), "-B", str(folder), *arguments], check=True)
-        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
-        subprocess.run([cmake, "--build", str(folder), "-j", jobs], check=True)
-        target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
-        install = [cmake, "--install", str(folder), "--component", "python", "--strip"]
-        subprocess.run([*install, "--prefix", str(target)], check=True)
+        return cmake, folder
 
     @staticmethod
     def _forget_other_tools(folder: Path, tools: str) -> None:

@@ -29,18 +29,15 @@ def pytest_configure() -> None:
     os.close(descriptor)
 
 
-def living_processes() -> dict[tuple[int, str], int]:
-    """Pid and start time of every process that is no zombie, with its parent."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (folder / "stat").read_text()
-        except OSError:
-            continue
-        fields = stat.rpartition(")")[2].split()
-        if fields[0] not in "ZX":
-            found[int(folder.name), fields[19]] = int(fields[1])
-    return found
+def all_pids() -> set[int]:
+    """Every process there is; a listing alone, for it is made twice in each of many tests."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
+
+
+def parent_of(pid: int) -> int | None:
+    """The parent of a process, or nothing if it has ended (a zombie has)."""
+    fields = read_process(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+    return None if not fields or fields[0] in "ZX" else int(fields[1])
 
 
 def read_process(pid: int, name: str) -> bytes:
@@ -63,13 +60,14 @@ def is_ours(pid: int, parent: int) -> bool:
     return any(RUN.encode() in read_process(pid, name) for name in ("environ", "maps"))
 
 
-def new_processes(before: dict[tuple[int, str], int]) -> list[int]:
+def new_processes(before: set[int]) -> list[int]:
     """The processes of this run that live now and did not before."""
-    return sorted(
-        process[0]
-        for process, parent in living_processes().items()
-        if process not in before and is_ours(process[0], parent)
-    )
+    found = []
+    for pid in sorted(all_pids() - before):
+        parent = parent_of(pid)
+        if parent is not None and is_ours(pid, parent):
+            found.append(pid)
+    return found
 
 
 def shm_names() -> set[str]:
@@ -81,8 +79,9 @@ def shm_names() -> set[str]:
 def is_in_use_elsewhere(name: str) -> bool:
     """Whether a process that is not ours has this shared memory open: another program's name."""
     path = f"/dev/shm/{name}"
-    for (pid, _), parent in living_processes().items():
-        if pid == os.getpid() or is_ours(pid, parent):
+    for pid in all_pids():
+        parent = parent_of(pid)
+        if parent is None or pid == os.getpid() or is_ours(pid, parent):
             continue
         try:
             files = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
@@ -96,7 +95,7 @@ def is_in_use_elsewhere(name: str) -> bool:
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """Fails the test that left something, and removes it, so that the next test starts clean."""
-    processes_before, names_before = living_processes(), shm_names()
+    processes_before, names_before = all_pids(), shm_names()
     yield
     deadline = time.monotonic() + PATIENCE_S
     while True:

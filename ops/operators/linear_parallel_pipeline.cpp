@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "operators/linear_parallel_rows.h"
 #include "operators/linear_parallel_strip.h"
@@ -30,45 +31,78 @@ int64_t OwnRows(const LinearLayout& layout) {
   return layout.scatter.rows[static_cast<size_t>(layout.scatter.index)];
 }
 
-// What each rank tells the others before anything moves, of the same length on every rank.
+// What each rank tells the others before anything moves, of the same length on every rank: dtype,
+// terms, the first ranks of its two groups, and their lists, which the members agree on.
 std::vector<int64_t> Record(const LinearPlan& plan, const LinearTerms& terms) {
   const auto size = static_cast<size_t>(plan.rank_size);
   std::vector<int64_t> record = {static_cast<int64_t>(plan.dtype)};
   for (const CallTerm& term : terms.terms) record.push_back(term.value);
-  for (const std::vector<int64_t>* rows : {&plan.layout.gather.rows, &plan.layout.scatter.rows}) {
-    std::vector<int64_t> list = *rows;
+  const RowGroup* groups[] = {&plan.layout.gather, &plan.layout.scatter};
+  for (const RowGroup* group : groups) record.push_back(group->ranks.front());
+  for (const RowGroup* group : groups) {
+    std::vector<int64_t> list = group->rows;
     list.resize(size);
     record.insert(record.end(), list.begin(), list.end());
   }
   return record;
 }
 
-bool Contains(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-}
+// What all ranks said.
+class Records {
+ public:
+  Records(const LinearTerms& terms, int rank_size, std::vector<int64_t> all)
+      : terms_(terms), size_(static_cast<size_t>(rank_size)), all_(std::move(all)) {}
 
-// The first field in which two records differ; lists are those of a group's members.
-Status Compare(const LinearPlan& plan, const LinearTerms& terms, int rank, const int64_t* own,
-               int other, const int64_t* theirs) {
-  const size_t num_terms = terms.terms.size();
-  const auto size = static_cast<size_t>(plan.rank_size);
-  for (size_t i = 0; i < 1 + num_terms + 2 * size; ++i) {
-    const bool gathers = i > num_terms && i <= num_terms + size;
-    if (gathers && !Contains(plan.layout.gather.ranks, other)) continue;
-    if (i > num_terms + size && !Contains(plan.layout.scatter.ranks, other)) continue;
-    if (own[i] == theirs[i]) continue;
-    std::string name = i == 0 ? "dtype" : "";
-    if (i > 0 && i <= num_terms) name = terms.terms[i - 1].name;
-    if (gathers) name = Concat("gatherRows[", i - 1 - num_terms, "]");
-    if (name.empty()) name = Concat("scatterRows[", i - 1 - num_terms - size, "]");
-    const auto show = [&](int64_t value) {
-      return i == 0 ? Name(static_cast<DType>(value)) : std::to_string(value);
-    };
-    return Error(ERROR_RANK_MISMATCH, "LinearParallel: the ranks disagree: ", name, " is ",
-                 show(own[i]), " on rank ", rank, " and ", show(theirs[i]), " on rank ", other);
+  // The first field in which any two of them differ, the same on every rank: also a rank whose own
+  // groups agree hears of it.
+  Status Compare() const {
+    for (size_t r = 0; r < size_; ++r) {
+      RETURN_IF_ERROR(CompareTerms(0, r));
+      RETURN_IF_ERROR(CompareList("gatherRows", Group(r, 0), r, 0));
+      RETURN_IF_ERROR(CompareList("scatterRows", Group(r, 1), r, 1));
+    }
+    return Ok();
   }
-  return Ok();
-}
+
+ private:
+  const int64_t* Of(size_t rank) const { return all_.data() + rank * (all_.size() / size_); }
+  size_t num_terms() const { return terms_.terms.size(); }
+  size_t Group(size_t rank, size_t which) const {
+    return static_cast<size_t>(Of(rank)[1 + num_terms() + which]);
+  }
+
+  Status CompareTerms(size_t a, size_t b) const {
+    const auto dtype = [](int64_t value) { return Name(static_cast<DType>(value)); };
+    if (Of(a)[0] != Of(b)[0]) return Differ("dtype", dtype(Of(a)[0]), a, dtype(Of(b)[0]), b);
+    for (size_t i = 0; i < num_terms(); ++i) {
+      const int64_t mine = Of(a)[1 + i];
+      const int64_t theirs = Of(b)[1 + i];
+      if (mine != theirs) return Differ(terms_.terms[i].name, mine, a, theirs, b);
+    }
+    return Ok();
+  }
+
+  Status CompareList(const char* name, size_t a, size_t b, size_t which) const {
+    const size_t begin = 3 + num_terms() + which * size_;
+    for (size_t i = 0; i < size_; ++i) {
+      const int64_t mine = Of(a)[begin + i];
+      const int64_t theirs = Of(b)[begin + i];
+      if (mine != theirs) return Differ(Concat(name, "[", i, "]"), mine, a, theirs, b);
+    }
+    return Ok();
+  }
+
+  template <typename Value>
+  static Status Differ(const std::string& name, const Value& mine, size_t a, const Value& theirs,
+                       size_t b) {
+    return Error(ERROR_RANK_MISMATCH, "LinearParallel: the ranks disagree: ", name, " is ", mine,
+                 " on rank ", a, " and ", theirs, " on rank ", b);
+  }
+
+  const LinearTerms& terms_;
+  size_t size_;
+  std::vector<int64_t> all_;
+};
 
 // Those who disagree learn it before anything moves.
 Status Agree(const LinearPlan& plan, const LinearTerms& terms, Communicator* communicator) {
@@ -89,14 +123,9 @@ Status Agree(const LinearPlan& plan, const LinearTerms& terms, Communicator* com
   // Against a rank that runs fused, this is what differs.
   std::strcpy(call.label.type, "pipeline, COLLOPS_FUSED");
   RETURN_IF_ERROR(communicator->AllGatherV(call));
-  for (int r = 0; r < plan.rank_size; ++r) {
-    const Status same =
-        Compare(plan, terms, communicator->rank(), own.data(), r, all.data() + r * length);
-    if (same.ok()) continue;
-    communicator->EndGroup(same);
-    return same;
-  }
-  return Ok();
+  const Status same = Records(terms, plan.rank_size, std::move(all)).Compare();
+  if (!same.ok()) communicator->EndGroup(same);
+  return same;
 }
 
 // The communicator of one of the two groups, which all operations on such a grid share. All ranks

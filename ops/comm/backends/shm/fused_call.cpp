@@ -24,15 +24,38 @@ int64_t Roomy(int64_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// The first number in which two lists of the same ranks differ.
-Status CompareLists(const Endpoint& endpoint, CallKind kind, const char* name, int rank,
-                    const std::vector<int64_t>& mine, const std::vector<int64_t>& theirs) {
-  for (size_t i = 0; i < mine.size(); ++i) {
-    if (i < theirs.size() && mine[i] == theirs[i]) continue;
+// What a rank announced of one of its two groups. A peer's numbers are not trusted.
+struct AnnouncedRows {
+  int first = 0;
+  int64_t count = 0;
+  const int64_t* rows = nullptr;
+};
+
+AnnouncedRows Readers(const Endpoint& endpoint, int rank, uint64_t sequence) {
+  const Announcement& call = endpoint.layout().announcement(rank, sequence);
+  const int size = endpoint.size();
+  return {std::clamp(call.first_reader, 0, size - 1), std::clamp(call.num_readers, 0, size),
+          endpoint.layout().counts(rank, sequence)};
+}
+
+AnnouncedRows Combiners(const Endpoint& endpoint, int rank, uint64_t sequence) {
+  const Announcement& call = endpoint.layout().announcement(rank, sequence);
+  const int size = endpoint.size();
+  return {std::clamp(call.first_combiner, 0, size - 1), std::clamp(call.num_combiners, 0, size),
+          endpoint.layout().counts(rank, sequence) + size};
+}
+
+// The first number in which the lists of two members of a group differ.
+Status CompareRows(const Endpoint& endpoint, CallKind kind, const char* name, int rank,
+                   const AnnouncedRows& mine, int other, const AnnouncedRows& theirs) {
+  const auto show = [](const AnnouncedRows& list, int64_t i) {
+    return i < list.count ? std::to_string(list.rows[i]) : "missing";
+  };
+  for (int64_t i = 0; i < std::max(mine.count, theirs.count); ++i) {
+    if (i < mine.count && i < theirs.count && mine.rows[i] == theirs.rows[i]) continue;
     return Error(ERROR_RANK_MISMATCH, Name(kind), ": the ranks disagree: ", name, "[", i, "] is ",
-                 mine[i], " on rank ", endpoint.rank(), " (pid ", endpoint.pid(endpoint.rank()),
-                 ") and ", i < theirs.size() ? std::to_string(theirs[i]) : "missing", " on rank ",
-                 rank, " (pid ", endpoint.pid(rank), ")");
+                 show(mine, i), " on rank ", rank, " (pid ", endpoint.pid(rank), ") and ",
+                 show(theirs, i), " on rank ", other, " (pid ", endpoint.pid(other), ")");
   }
   return Ok();
 }
@@ -43,6 +66,8 @@ void AnnounceFused(const FusedCallSpec& spec, const Endpoint& endpoint, uint64_t
                    Announcement* mine) {
   mine->num_readers = static_cast<int32_t>(spec.readers->size());
   mine->num_combiners = static_cast<int32_t>(spec.combiners->size());
+  mine->first_reader = spec.readers->front();
+  mine->first_combiner = spec.combiners->front();
   int64_t* terms = endpoint.layout().terms(endpoint.rank(), sequence);
   for (int i = 0; i < spec.num_terms; ++i) terms[i] = spec.terms[i].value;
   int64_t* numbers = endpoint.layout().counts(endpoint.rank(), sequence);
@@ -143,26 +168,41 @@ Status ShmFusedCall::Look() {
 Status ShmFusedCall::Compare(int rank) {
   compared_[static_cast<size_t>(rank)] = true;
   const uint64_t sequence = exchange_->sequence();
-  const Announcement& theirs = endpoint_->layout().announcement(rank, sequence);
-  const int64_t size = endpoint_->size();
-  const int64_t num_readers = std::clamp<int64_t>(theirs.num_readers, 0, size);
-  const int64_t num_combiners = std::clamp<int64_t>(theirs.num_combiners, 0, size);
-  const int64_t* numbers = endpoint_->layout().counts(rank, sequence);
+  const AnnouncedRows theirs = Readers(*endpoint_, rank, sequence);
   std::vector<int64_t>& rows = reader_rows_[static_cast<size_t>(rank)];
-  rows.assign(numbers, numbers + num_readers);
+  rows.assign(theirs.rows, theirs.rows + theirs.count);
   const bool sound = rows.size() == spec_->readers->size() &&
                      std::all_of(rows.begin(), rows.end(), [](int64_t n) { return n >= 0; });
   CHECK_ARG(sound, ERROR_RANK_MISMATCH, Name(spec_->kind), ": rank ", rank, " (pid ",
-            endpoint_->pid(rank), ") announced ", spec_->reader_rows_name, " of ", num_readers,
+            endpoint_->pid(rank), ") announced ", spec_->reader_rows_name, " of ", theirs.count,
             " ranks, or negative ones; rank ", endpoint_->rank(), " has ", spec_->readers->size());
-  if (Contains(*spec_->readers, rank)) {
-    RETURN_IF_ERROR(CompareLists(*endpoint_, spec_->kind, spec_->reader_rows_name, rank,
-                                 *spec_->reader_rows, rows));
+  const int self = endpoint_->rank();
+  if (Contains(*spec_->readers, rank)) RETURN_IF_ERROR(CompareReaders(self, rank));
+  return Contains(*spec_->combiners, rank) ? CompareCombiners(self, rank) : Ok();
+}
+
+Status ShmFusedCall::CompareReaders(int rank, int other) const {
+  const uint64_t sequence = exchange_->sequence();
+  return CompareRows(*endpoint_, spec_->kind, spec_->reader_rows_name, rank,
+                     Readers(*endpoint_, rank, sequence), other,
+                     Readers(*endpoint_, other, sequence));
+}
+
+Status ShmFusedCall::CompareCombiners(int rank, int other) const {
+  const uint64_t sequence = exchange_->sequence();
+  return CompareRows(*endpoint_, spec_->kind, spec_->combiner_rows_name, rank,
+                     Combiners(*endpoint_, rank, sequence), other,
+                     Combiners(*endpoint_, other, sequence));
+}
+
+// All ranks hear of a disagreement, also those whose groups agree and whose part is done.
+Status ShmFusedCall::CompareOtherGroups() const {
+  const uint64_t sequence = exchange_->sequence();
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    RETURN_IF_ERROR(CompareReaders(Readers(*endpoint_, r, sequence).first, r));
+    RETURN_IF_ERROR(CompareCombiners(Combiners(*endpoint_, r, sequence).first, r));
   }
-  if (!Contains(*spec_->combiners, rank)) return Ok();
-  const std::vector<int64_t> combiner_rows(numbers + size, numbers + size + num_combiners);
-  return CompareLists(*endpoint_, spec_->kind, spec_->combiner_rows_name, rank,
-                      *spec_->combiner_rows, combiner_rows);
+  return Ok();
 }
 
 Status ShmFusedCall::Locate(Source* source) {
@@ -271,6 +311,7 @@ Status ShmFusedCall::End() {
     return OwnInputTaken() &&
            std::all_of(compared_.begin(), compared_.end(), [](bool done) { return done; });
   }));
+  RETURN_IF_ERROR(CompareOtherGroups());
   RETURN_IF_ERROR(exchange_->Leave());
   // All ranks have begun this call, so nobody reads the tiles of the one before.
   old_tiles_.reset();

@@ -58,6 +58,9 @@ class ShmFusedCall : public FusedCall {
   void PrepareSources();
   Status Look();
   Status Compare(int rank);
+  Status CompareReaders(int rank, int other) const;
+  Status CompareCombiners(int rank, int other) const;
+  Status CompareOtherGroups() const;
   Status Locate(Source* source);
   bool CanStage() const;
   void StagePart();

@@ -58,6 +58,8 @@ struct alignas(kLineBytes) Announcement {
   uint32_t tile_window_id;  // of a fused call; 0: none
   int32_t num_readers;
   int32_t num_combiners;
+  int32_t first_reader;  // of the ranks that read each other, whose lists must be equal
+  int32_t first_combiner;
   int32_t refusal;  // an ErrorCode: this rank takes part with a refusal; reason in the detail
   Shape x_shape;
   CallLabel label;
