@@ -113,6 +113,12 @@ int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
 // With fewer rows, memory is the limit, and fetching the weight ahead only moves the waiting.
 constexpr int64_t kLeastFetchingRows = 16;
 
+// Units of k that are packed and at once multiplied by few rows: with a panel's columns half of a
+// first cache. Measured on a weight [n, k] of 4096 x 4096 with 1 to 8 rows, one core, against
+// blocks that are packed as a whole: float32 1.0-1.1 times as fast, bfloat16 1.1-1.2,
+// float16 1.2-1.4; on a weight [k, n], or with more rows, it gains nothing.
+constexpr int64_t kPassingUnits = 128;
+
 NextWeight NextOf(const WeightBlock& block) {
   return {static_cast<const char*>(block.next), block.next_rows, block.next_row_bytes,
           block.next_ld_bytes};
@@ -230,6 +236,36 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
     const int64_t end = std::min(begin + kPartRows, group_rows);
     multiply(begin, end, NextOf(ShareOfBlock(block, begin, end, group_rows)));
   });
+}
+
+bool AreFewRows(const GemmPlan& plan, int64_t rows) {
+  return plan.trans_weight && rows <= plan.row_tile;
+}
+
+void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
+                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
+                     float* c, int64_t ldc) {
+  const GemmKernels& kernels = *plan.kernels;
+  const int64_t columns = plan.StripColumns(strip);
+  const int64_t k_begin = k_block * plan.block_k;
+  const int64_t k_end = k_begin + plan.KBlockSize(k_block);
+  const int64_t step = kPassingUnits * kernels.k_per_unit;
+  const uint32_t* const panel =
+      static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
+  uint32_t* const piece = static_cast<uint32_t*>(scratch);
+  for (int64_t j = 0; j < columns; j += kernels.column_tile) {
+    const int64_t width = std::min(kernels.column_tile, columns - j);
+    const uint32_t* a = panel;
+    int64_t k = k_begin;
+    do {  // once also where k is 0: that sets C
+      const int64_t size = std::min(step, k_end - k);
+      kernels.pack_columns(At(plan, weight, ldw, plan.StripBegin(strip) + j, k), ldw, width, size,
+                           piece);
+      kernels.multiply(a, group_rows, piece, width, Units(plan, size), k == 0, c + j, ldc, {});
+      a += kPassingUnits * plan.row_tile;
+      k += step;
+    } while (k < k_end);
+  }
 }
 
 }  // namespace collops::kernels

@@ -104,4 +104,13 @@ WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t 
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                    const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc);
 
+// Whether MultiplyFewRows() takes less time for that many rows.
+bool AreFewRows(const GemmPlan& plan, int64_t rows);
+
+// PackWeightBlock() and MultiplyBlock() in one, for as many rows as one panel holds: a block that
+// few rows are multiplied by is in the first cache while it is needed, never whole in the second.
+void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
+                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
+                     float* c, int64_t ldc);
+
 }  // namespace collops::kernels

@@ -8,12 +8,17 @@ kernels::WeightBlock LinearStrip::Block(int64_t strip, int64_t k_block) const {
   if (tensors_.packed_weight != nullptr) {
     return kernels::PackedWeightBlock(plan_.gemm, tensors_.packed_weight, strip, k_block);
   }
-  const int64_t ldw = plan_.gemm.trans_weight ? plan_.gemm.k : plan_.gemm.n;
-  return kernels::PackWeightBlock(plan_.gemm, tensors_.weight, ldw, strip, k_block, scratch_);
+  return kernels::PackWeightBlock(plan_.gemm, tensors_.weight, ldw(), strip, k_block, scratch_);
 }
 
 void LinearStrip::Multiply(const std::vector<Task>& tasks, int64_t strip, int64_t k_block,
                            int64_t ld_tile) const {
+  const GatheredRows::Group& first = *tasks.front().group;
+  if (tasks.size() == 1 && tensors_.packed_weight == nullptr &&
+      kernels::AreFewRows(plan_.gemm, first.rows)) {
+    return kernels::MultiplyFewRows(plan_.gemm, first.panels, first.rows, tensors_.weight, ldw(),
+                                    strip, k_block, scratch_, tasks.front().tile, ld_tile);
+  }
   int64_t all_rows = 0;
   for (const Task& task : tasks) all_rows += task.group->rows;
   const kernels::WeightBlock block = Block(strip, k_block);

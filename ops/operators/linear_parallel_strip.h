@@ -28,6 +28,7 @@ class LinearStrip {
 
  private:
   kernels::WeightBlock Block(int64_t strip, int64_t k_block) const;
+  int64_t ldw() const { return plan_.gemm.trans_weight ? plan_.gemm.k : plan_.gemm.n; }
 
   const LinearPlan& plan_;
   const LinearTensors& tensors_;

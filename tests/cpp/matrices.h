@@ -79,6 +79,7 @@ class Panels {
 struct Cut {
   std::mt19937* random = nullptr;
   bool packed_before = false;
+  bool in_passing = false;  // MultiplyFewRows() for whatever one panel holds
 };
 
 // Ends of pieces of [0, size), multiples of `step` but for the last.
@@ -152,6 +153,11 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
     PackGroup(plan, stored_x, first, end - first, cut, panels.data());
     for (int64_t strip = 0; strip < plan.num_strips(); ++strip) {
       for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
+        if (cut.in_passing && plan.trans_weight && end - first <= plan.row_tile) {
+          MultiplyFewRows(plan, panels.data(), end - first, w, stored_weight.ld, strip, k_block,
+                          scratch.data(), sums.At(first, plan.StripBegin(strip)), sums.ld);
+          continue;
+        }
         const WeightBlock block =
             cut.packed_before
                 ? PackedWeightBlock(plan, packed.data(), strip, k_block)
