@@ -38,6 +38,22 @@ Status ReadTrace(int* level) {
   return Ok();
 }
 
+// One name, or pairs such as hccl=shm. Which names there are, others know.
+Status ReadBackend(const std::string& text, std::vector<BackendReplacement>* replacements) {
+  if (text.find('=') == std::string::npos) {
+    if (!text.empty()) replacements->push_back({"", text});
+    return Ok();
+  }
+  std::istringstream pairs(text);
+  for (std::string pair; std::getline(pairs, pair, ',');) {
+    const size_t equals = pair.find('=');
+    CHECK_ARG(equals != std::string::npos, ERROR_INVALID_PARAM, "COLLOPS_BACKEND=", text, ": \"",
+              pair, "\" is no pair such as hccl=shm");
+    replacements->push_back({pair.substr(0, equals), pair.substr(equals + 1)});
+  }
+  return Ok();
+}
+
 constexpr double kLeastTimeoutS = 1e-3;
 
 }  // namespace
@@ -50,6 +66,7 @@ std::string GetVariable(const char* name) {
 Status Env::Read(Env* env) {
   Env read;
   read.backend = GetVariable("COLLOPS_BACKEND");
+  RETURN_IF_ERROR(ReadBackend(read.backend, &read.replacements));
   read.job_id = GetVariable("COLLOPS_JOB_ID");
   read.isa = GetVariable("COLLOPS_ISA");
   RETURN_IF_ERROR(ReadNumber("COLLOPS_TIMEOUT_S", "a number of seconds of 0.001 or more",
@@ -64,14 +81,8 @@ Status Env::Read(Env* env) {
 }
 
 std::string Env::ReplaceBackend(const std::string& name) const {
-  if (backend.empty()) return name;
-  if (backend.find('=') == std::string::npos) return backend;
-  std::istringstream pairs(backend);
-  for (std::string pair; std::getline(pairs, pair, ',');) {
-    const size_t equals = pair.find('=');
-    if (equals != std::string::npos && pair.substr(0, equals) == name) {
-      return pair.substr(equals + 1);
-    }
+  for (const BackendReplacement& replacement : replacements) {
+    if (replacement.from.empty() || replacement.from == name) return replacement.to;
   }
   return name;
 }

@@ -7,16 +7,23 @@
 
 namespace collops {
 
+// What is written for backend `from`, or for any where that is empty, runs on `to`.
+struct BackendReplacement {
+  std::string from;
+  std::string to;
+};
+
 // What the environment says: one place for all variables, read anew by every Read().
 struct Env {
-  std::string backend;       // COLLOPS_BACKEND
-  std::string job_id;        // COLLOPS_JOB_ID
-  std::string isa;           // COLLOPS_ISA
-  bool check = false;        // COLLOPS_CHECK
-  double timeout_s = 300.0;  // COLLOPS_TIMEOUT_S
-  int num_threads = 0;       // COLLOPS_NUM_THREADS; 0: the cores of this process shared out
-  int trace = 0;             // COLLOPS_TRACE
-  bool fused = true;         // COLLOPS_FUSED
+  std::string backend;                           // COLLOPS_BACKEND
+  std::vector<BackendReplacement> replacements;  // the same, read
+  std::string job_id;                            // COLLOPS_JOB_ID
+  std::string isa;                               // COLLOPS_ISA
+  bool check = false;                            // COLLOPS_CHECK
+  double timeout_s = 300.0;                      // COLLOPS_TIMEOUT_S
+  int num_threads = 0;  // COLLOPS_NUM_THREADS; 0: the cores of this process shared out
+  int trace = 0;        // COLLOPS_TRACE
+  bool fused = true;    // COLLOPS_FUSED
 
   // Refuses what cannot be meant; `env` is then unchanged.
   static Status Read(Env* env);

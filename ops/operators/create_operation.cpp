@@ -22,13 +22,26 @@ bool IsLcal(const std::string& name) {
   return name == "lccl" || name == "lcoc" || name == "mc2";
 }
 
+// Also what is not replaced in this struct: a name that is mistyped would go unnoticed.
+Status CheckReplacements(const char* op, const Env& env) {
+  constexpr const char* kUse = "; use hccl, nccl, cuda, shm or ucx";
+  for (const BackendReplacement& replacement : env.replacements) {
+    const std::string& from = replacement.from;
+    CHECK_ARG(from.empty() || IsEngine(from) || IsLcal(from), ERROR_INVALID_PARAM, op,
+              ": COLLOPS_BACKEND=", env.backend, " replaces the unknown backend \"", from, "\"",
+              kUse);
+    CHECK_ARG(IsEngine(replacement.to), ERROR_INVALID_PARAM, op, ": COLLOPS_BACKEND=", env.backend,
+              from.empty() ? "" : Concat(" replaces \"", from, "\" by"), from.empty() ? " is" : "",
+              " the unknown backend \"", replacement.to, "\"", kUse);
+  }
+  return Ok();
+}
+
 Status ChooseBackend(const char* op, const Env& env, const std::string& name,
                      std::string* backend) {
+  RETURN_IF_ERROR(CheckReplacements(op, env));
   *backend = env.ReplaceBackend(name);
   if (IsLcal(*backend)) *backend = env.ReplaceBackend("hccl");
-  CHECK_ARG(IsEngine(*backend), ERROR_INVALID_PARAM, op, ": COLLOPS_BACKEND=", env.backend,
-            " replaces \"", name, "\" by the unknown backend \"", *backend,
-            "\"; use hccl, nccl, cuda, shm or ucx");
   return Ok();
 }
 

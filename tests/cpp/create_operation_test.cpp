@@ -207,6 +207,20 @@ TEST(EnvironmentReplacesTheBackend) {
                 "COLLOPS_BACKEND=hccl=smh replaces \"hccl\" by the unknown backend \"smh\"");
 }
 
+TEST(WhatTheEnvironmentReplacesMustExist) {
+  const std::pair<const char*, const char*> faults[] = {
+      {"hcll=shm", "replaces the unknown backend \"hcll\""},
+      {"hccl=shm,nccl=cdua", "replaces \"nccl\" by the unknown backend \"cdua\""},
+      {"hccl=shm,nccl", "\"nccl\" is no pair such as hccl=shm"},
+      {"smh", "COLLOPS_BACKEND=smh is the unknown backend \"smh\""},
+      {"lccl", "is the unknown backend \"lccl\""},
+  };
+  for (const auto& [text, words] : faults) {
+    const Variable variable("COLLOPS_BACKEND", text);
+    ExpectRefused(Create(Gather()), kInvalid, words);
+  }
+}
+
 TEST(EnvironmentSaysTheTimeout) {
   AllGatherVParam param = Gather();
   param.commDomain = "create_operation_test timeout";
