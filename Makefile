@@ -25,7 +25,7 @@ test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulat
 	@$(SETUP) package test
 	@$(RUN) tools/npu.py $(ARGS)
 
-sanitize: ## the C++ tests under asan, ubsan and tsan (ARGS=tsan for one of them)
+sanitize: ## the C++ tests under asan with ubsan, then under tsan (ARGS=tsan for one of them)
 	@$(SETUP) package test
 	@$(RUN) tools/run_sanitizers.py $(ARGS)
 
