@@ -127,6 +127,10 @@ Status Communicator::Compare(const ReduceScatterVCall& call) {
 }
 
 Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* part) {
+  return MakePart(color, key, false, part);
+}
+
+Status Communicator::MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part) {
   std::vector<int64_t> counts(static_cast<size_t>(size()), kChoiceLength);
   std::vector<int64_t> displs(counts.size());
   for (size_t r = 0; r < displs.size(); ++r) displs[r] = static_cast<int64_t>(r) * kChoiceLength;
@@ -148,6 +152,12 @@ Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* pa
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());
   spec.comm_domain = Concat(spec_.comm_domain, "/split ", choices[0].token, ".", color);
+  // Until the part has met, only its parent sees that a member will not come. A kept part lives no
+  // longer than its parent; another one does, so that leaving the parent says nothing about it.
+  spec.watch = [parent = weak_from_this(), members, kept]() -> Status {
+    const std::shared_ptr<Communicator> living = parent.lock();
+    return living == nullptr ? Ok() : living->FindLossAmong(members, kept);
+  };
   return Registry::Instance().Get(spec, part);
 }
 
@@ -155,7 +165,7 @@ Status Communicator::KeptSplit(const std::string& name, int color, int key,
                                std::shared_ptr<Communicator>* part) {
   const auto kept = kept_parts_.find(name);
   if (kept == kept_parts_.end()) {
-    RETURN_IF_ERROR(Split(color, key, part));
+    RETURN_IF_ERROR(MakePart(color, key, true, part));
     kept_parts_[name] = *part;
     return Ok();
   }

@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/call.h"
 #include "comm/fused_call.h"
@@ -29,6 +31,8 @@ struct CommunicatorSpec {
   int rank_size = 0;
   CommMode comm_mode = COMM_MULTI_PROCESS;
   double timeout_s = 300.0;
+  // Asked during first contact, which an error ends: whether the ranks to come can come at all.
+  std::function<Status()> watch = {};
 };
 
 // A group of ranks and how bytes move between them; a backend derives from it. Shared by the
@@ -36,7 +40,7 @@ struct CommunicatorSpec {
 // call gets an error; only Abort() and Close() may be called from anywhere. Every call waits for
 // all ranks, at
 // most timeout_s. After an error other than a refusal it refuses calls (`failed()`).
-class Communicator {
+class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   explicit Communicator(CommunicatorSpec spec) : spec_(std::move(spec)) {}
   Communicator(const Communicator&) = delete;
@@ -86,6 +90,10 @@ class Communicator {
   virtual Status Compare(const AllGatherVCall& call);
   virtual Status Compare(const ReduceScatterVCall& call);
   virtual Status FindLoss() { return Ok(); }
+  // Of some ranks: whether a process has ended; or also whether one has left, or the group failed.
+  virtual Status FindLossAmong(const std::vector<int>& /*ranks*/, bool /*also_left*/) {
+    return Ok();
+  }
 
   // Memory that peers read in place. Local; an error where the backend has no windows.
   virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
@@ -93,7 +101,8 @@ class Communicator {
   // Ends every call of every rank with ERROR_ABORTED.
   virtual void Abort(const std::string& reason) = 0;
 
-  // Ends them with `status`: for a failure that this communicator has not seen itself.
+  // Ends those after this rank's last one with `status`: for a failure that this communicator has
+  // not seen itself. Between calls.
   virtual void EndGroup(const Status& status) { Abort(status.message()); }
 
   // Leaves the group; the others learn `reason` when they next wait for this rank.
@@ -115,9 +124,11 @@ class Communicator {
   virtual Status DoBroadcast(const BroadcastCall& call);
 
  private:
-  CommunicatorSpec spec_;
+  Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);
+
   uint64_t CountCall();
 
+  CommunicatorSpec spec_;
   std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
   const bool traced_ = TraceEnabled();
   // Atomic because a second thread may come by before it gets its error.

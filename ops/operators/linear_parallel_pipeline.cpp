@@ -68,7 +68,8 @@ class Records {
   const int64_t* Of(size_t rank) const { return all_.data() + rank * (all_.size() / size_); }
   size_t num_terms() const { return terms_.terms.size(); }
   size_t Group(size_t rank, size_t which) const {
-    return static_cast<size_t>(Of(rank)[1 + num_terms() + which]);
+    // A peer's number is not trusted.
+    return std::min(static_cast<size_t>(Of(rank)[1 + num_terms() + which]), size_ - 1);
   }
 
   Status CompareTerms(size_t a, size_t b) const {

@@ -1,5 +1,4 @@
 // Fused calls on shm: what holds when ranks refuse, disagree, die or are late in the middle of one.
-#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -189,43 +188,6 @@ TEST(RanksThatDisagreeAllHearOfIt) {
       EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
       EXPECT_CONTAINS(status.message(), fault.words);
       EXPECT_CONTAINS(status.message(), "rank 1");
-    });
-  }
-}
-
-// Four ranks in two groups that read each other, and two that combine. What one group disagrees
-// about must reach the ranks whose part is done before its members have looked.
-TEST(RanksOfOtherGroupsHearOfADisagreement) {
-  for (const bool of_readers : {true, false}) {
-    ranks::Run(4, [&](int rank, Communicator& comm) {
-      const int across = (rank + 2) % 4;
-      const std::vector<int> readers = {std::min(rank, across), std::max(rank, across)};
-      const std::vector<int> combiners = {rank / 2 * 2, rank / 2 * 2 + 1};
-      std::vector<int64_t> reader_rows = {3, 4};
-      std::vector<int64_t> combiner_rows = {5, 2};
-      if (rank == 2) (of_readers ? reader_rows : combiner_rows)[1] = 6;
-      std::vector<int32_t> x(16, rank);
-      FusedCallSpec spec;
-      spec.kind = CallKind::kLinearParallel;
-      spec.dtype = DType::kInt32;
-      spec.readers = &readers;
-      spec.reader_rows = &reader_rows;
-      spec.reader_rows_name = "gatherRows";
-      spec.row_bytes = 8;
-      spec.x = x.data();
-      spec.combiners = &combiners;
-      spec.combiner_rows = &combiner_rows;
-      spec.combiner_rows_name = "scatterRows";
-      // The members of the group in question announce the call and look much later.
-      const std::vector<int>& group = of_readers ? readers : combiners;
-      const bool late = std::find(group.begin(), group.end(), 2) != group.end();
-      const Status status = comm.RunFused(spec, [&](FusedCall* /*call*/) {
-        if (late) usleep(100000);
-        return collops::Ok();
-      });
-      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
-      EXPECT_CONTAINS(status.message(), of_readers ? "gatherRows[1] is " : "scatterRows[1] is ");
-      EXPECT_CONTAINS(status.message(), "rank 2");
     });
   }
 }

@@ -1,4 +1,7 @@
 // Communicator::Split, and communicators of several domains side by side.
+#include <chrono>
+#include <csignal>
+
 #include "comm/registry.h"
 #include "ranks.h"
 
@@ -69,5 +72,74 @@ TEST(ARankMayStayOutOfASplitAndTwoSplitsDoNotMix) {
     EXPECT_TRUE(first.get() != second.get());
     EXPECT_EQ(GatherNumbers(*second, rank), (std::vector<int64_t>{0, 2}));
     EXPECT_EQ(GatherNumbers(*first, rank), (std::vector<int64_t>{0, 2}));
+  });
+}
+
+// A rank that dies between the split and the part's first contact is in nobody's part yet: the
+// parent tells its mates, at once and by the parent's numbers.
+TEST(ARankThatDiesBeforeItsPartMeetsIsReported) {
+  for (const bool kept : {true, false}) {
+    for (const int dying : {0, 1}) {
+      const collops::JobIdentity job = ranks::FreshJob();
+      setenv("COLLOPS_JOB_ID", job.id.c_str(), 1);
+      std::vector<pid_t> pids;
+      for (int rank = 0; rank < 4; ++rank) {
+        pids.push_back(ranks::Start([&, rank] {
+          const auto comm = ranks::Make(job, rank, 4);
+          std::shared_ptr<Communicator> part;
+          const collops::Status made = kept ? comm->KeptSplit("rows", rank / 2, rank, &part)
+                                            : comm->Split(rank / 2, rank, &part);
+          EXPECT_EQ(made.message(), "");
+          if (rank == dying) raise(SIGKILL);
+          const auto start = std::chrono::steady_clock::now();
+          const collops::Status met = part->Barrier();
+          const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+          EXPECT_EQ(met.code(), rank < 2 ? collops::ERROR_PEER_LOST : collops::NO_ERROR);
+          EXPECT_TRUE(took.count() < 5);
+        }));
+      }
+      for (int rank = 0; rank < 4; ++rank) {
+        const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
+        EXPECT_EQ(ended.exited, rank != dying);
+        EXPECT_EQ(ended.code, 0);
+      }
+    }
+  }
+}
+
+// As where the operator's code fails on one rank before its part has met: its mates hear of it.
+TEST(AFailureOfTheParentEndsTheFirstContactOfAKeptPart) {
+  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
+  ranks::Run(4, [](int rank, Communicator& communicator) {
+    std::shared_ptr<Communicator> part;
+    EXPECT_EQ(communicator.KeptSplit("rows", rank / 2, rank, &part).message(), "");
+    const auto start = std::chrono::steady_clock::now();
+    const collops::Status reason(collops::ERROR_OUT_OF_HOST_MEMORY, "no room for the sums");
+    ASSERT_TRUE(part != nullptr);
+    if (rank == 1) {
+      part->EndGroup(reason);
+      communicator.EndGroup(reason);
+    } else if (rank == 0) {
+      // Where the part has met on this rank alone it sees the other one hang up.
+      const collops::ErrorCode heard = part->Barrier().code();
+      if (heard != collops::ERROR_PEER_LOST) EXPECT_EQ(heard, collops::ERROR_OUT_OF_HOST_MEMORY);
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    EXPECT_TRUE(took.count() < 5);
+    usleep(300000);  // nobody hears of a rank's end instead
+  });
+}
+
+// A part of Split() may outlive its parent, which members leave whenever they like.
+TEST(LeavingTheParentDoesNotDisturbThePartThatMeets) {
+  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    std::shared_ptr<Communicator> part;
+    EXPECT_EQ(communicator.Split(0, 0, &part).message(), "");
+    if (rank == 1) {
+      communicator.Close("it needs the part alone");
+      usleep(200000);
+    }
+    EXPECT_EQ(GatherNumbers(*part, rank), (std::vector<int64_t>{0, 1}));
   });
 }

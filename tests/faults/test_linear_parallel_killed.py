@@ -19,12 +19,12 @@ LIMIT_S = 4.0
 LeftBehind = Callable[[str], list[str]]
 
 
-def start(job: str, fused: str) -> list[subprocess.Popen[str]]:
-    """Starts the ranks of a job, and returns when all of them multiply."""
+def start(job: str, fused: str, *arguments: str) -> list[subprocess.Popen[str]]:
+    """Starts the ranks of a job, and returns when all of them multiply, or with "first" will."""
     environment = {**os.environ, "COLLOPS_JOB_ID": job, "COLLOPS_FUSED": fused}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(rank)],
+            [sys.executable, str(PROGRAM), str(rank), *arguments],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -47,6 +47,24 @@ def line_within(rank: subprocess.Popen[str], seconds: float) -> str:
         return rank.stdout.readline() if selector.select(max(seconds, 0.0)) else ""
 
 
+def check_all_hear(ranks: list[subprocess.Popen[str]], killed: int, numbered: bool) -> None:
+    """Every other rank says within the limit that this one is lost, and which it was."""
+    end = time.monotonic() + LIMIT_S
+    for rank in (r for r in range(RANKS) if r != killed):
+        line = line_within(ranks[rank], end - time.monotonic())
+        assert line.startswith("101 "), f"rank {rank}: {line or 'still waits'}"
+        assert f"(pid {ranks[killed].pid})" in line
+        assert not numbered or f"rank {killed} (pid" in line
+
+
+def end(ranks: list[subprocess.Popen[str]]) -> None:
+    """Ends what still lives."""
+    for process in ranks:
+        process.kill()
+    for process in ranks:
+        process.communicate()
+
+
 @pytest.mark.parametrize("fused", ["1", "0"])
 @pytest.mark.parametrize("killed", [0, 1, 3])
 def test_the_others_hear_of_a_killed_rank(killed: int, fused: str, left_behind: LeftBehind) -> None:
@@ -55,16 +73,25 @@ def test_the_others_hear_of_a_killed_rank(killed: int, fused: str, left_behind: 
     try:
         time.sleep(0.1 + random.Random(killed).random() * 0.1)
         ranks[killed].kill()
-        end = time.monotonic() + LIMIT_S
-        for rank in (r for r in range(RANKS) if r != killed):
-            line = line_within(ranks[rank], end - time.monotonic())
-            assert line.startswith("101 "), f"rank {rank}: {line or 'still waits'}"
-            assert f"(pid {ranks[killed].pid})" in line
-            # The collectives of the pipeline number the ranks of a group of the grid.
-            assert fused == "0" or f"rank {killed} (pid" in line
+        # The collectives of the pipeline number the ranks of a group of the grid.
+        check_all_hear(ranks, killed, numbered=fused == "1")
     finally:
-        for process in ranks:
-            process.kill()
-        for process in ranks:
-            process.communicate()
+        end(ranks)
+    assert left_behind(job) == []
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("killed", [0, 3])
+def test_also_in_the_first_call_of_the_pipeline(
+    killed: int, after_s: float, left_behind: LeftBehind
+) -> None:
+    """In which the communicators of its groups meet, one after the other."""
+    job = f"multiplied-first-{os.getpid()}-{killed}-{after_s}"
+    ranks = start(job, "0", "first")
+    try:
+        time.sleep(after_s)
+        ranks[killed].kill()
+        check_all_hear(ranks, killed, numbered=False)
+    finally:
+        end(ranks)
     assert left_behind(job) == []

@@ -4,8 +4,8 @@
 
 namespace collops {
 
-// Why a backend whose engine this version does not have cannot run: ERROR_UNSUPPORTED with what the
-// loader says when the vendor's library is missing, else with the missing engine itself.
+// Why a backend whose engine this version does not have cannot run: ERROR_UNSUPPORTED, which says
+// that the vendor's library, there or not, makes no difference.
 Status EngineMissing(const char* backend, const char* library);
 
 }  // namespace collops

@@ -225,13 +225,17 @@ Status HcclCommunicator::Refuse(CallKind kind, const Status& reason) {
   return RunAlone(collops::Name(kind), [&] { return Announce(kind, reason); });
 }
 
+Status HcclCommunicator::FindLossAmong(const std::vector<int>& ranks, bool also_left) {
+  return host_ == nullptr ? Ok() : host_->FindLossAmong(ranks, also_left);
+}
+
 Status HcclCommunicator::Fail(const Status& status) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!failed_.exchange(true)) failure_ = status;
   }
-  // A rank that is gone is seen by everybody; anything else the others learn from us.
-  if (host_ != nullptr && status.code() != ERROR_PEER_LOST) host_->Abort(status.message());
+  // Also of a rank that is lost: HCCL may say so of one whose process lives.
+  if (host_ != nullptr) host_->EndGroup(status);
   return status;
 }
 

@@ -28,6 +28,7 @@ class HcclCommunicator : public Communicator {
   Status Connect() override;
   Status Supports(CallKind kind, DType dtype, ReduceOp op) const override;
   Status Refuse(CallKind kind, const Status& reason) override;
+  Status FindLossAmong(const std::vector<int>& ranks, bool also_left) override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
   void Abort(const std::string& reason) override;
   void Close(const std::string& reason) override;

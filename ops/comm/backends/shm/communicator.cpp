@@ -82,7 +82,7 @@ Status ShmCommunicator::Run(const char* name, Step&& step) {
   if (!met.ok()) return Fail(Error(met.code(), name, ": ", met.message()));
   const Status status = step(&connection_->exchange);
   if (status.ok() || connection_->exchange.refused()) return status;
-  return Fail(status);
+  return Fail(status, connection_->exchange.sequence());
 }
 
 Status ShmCommunicator::Connect() {
@@ -143,6 +143,12 @@ Status ShmCommunicator::FindLoss() {
   return connection_->endpoint.GroupFailure();
 }
 
+Status ShmCommunicator::FindLossAmong(const std::vector<int>& ranks, bool also_left) {
+  if (connection_ == nullptr) return Ok();
+  if (also_left) RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
+  return connection_->endpoint.FindLossAmong(ranks, also_left);
+}
+
 Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {
   return Run(Name(spec.kind), [&](Exchange*) {
     ShmFusedCall& call = connection_->fused;
@@ -163,12 +169,12 @@ Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* w
   return windows_->Allocate(bytes, window);
 }
 
-Status ShmCommunicator::Fail(const Status& status) {
+Status ShmCommunicator::Fail(const Status& status, uint64_t sequence) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failed_.exchange(true)) failure_ = status;
   meeting_->Cancel(failure_);
   if (connection_ != nullptr) {
-    connection_->endpoint.PublishFailure(failure_);
+    connection_->endpoint.PublishFailure(failure_, sequence);
     if (left_) connection_->endpoint.PublishLeft(failure_.message());
   }
   return status;
@@ -180,6 +186,15 @@ void ShmCommunicator::Abort(const std::string& reason) {
 
 void ShmCommunicator::Close(const std::string& reason) {
   End(Error(ERROR_ABORTED, "rank ", rank(), " closed it: ", reason), true, reason);
+}
+
+// The calls that this rank has made are whole, also on a rank that is still in the last of them.
+void ShmCommunicator::EndGroup(const Status& status) {
+  if (Inherited()) return;
+  Group group;
+  if (connection_ == nullptr && meeting_->Settle(&group)) ConnectTo(std::move(group));
+  const bool met = connection_ != nullptr;
+  static_cast<void>(Fail(status, met ? connection_->exchange.sequence() + 1 : kOutsideCalls));
 }
 
 // Ends this rank's part from any thread. A call that runs meanwhile ends for all ranks; without one
@@ -197,7 +212,7 @@ void ShmCommunicator::End(const Status& status, bool leave, const std::string& r
     if (!meeting_->Settle(&group)) return meeting_->Cancel(leave ? Left(reason) : status);
     ConnectTo(std::move(group));
   }
-  if (in_call || !leave) connection_->endpoint.PublishFailure(failure_);
+  if (in_call || !leave) connection_->endpoint.PublishFailure(failure_, kOutsideCalls);
   if (leave) connection_->endpoint.PublishLeft(reason);
 }
 

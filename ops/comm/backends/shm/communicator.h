@@ -26,10 +26,11 @@ class ShmCommunicator : public Communicator {
   Status Compare(const AllGatherVCall& call) override;
   Status Compare(const ReduceScatterVCall& call) override;
   Status FindLoss() override;
+  Status FindLossAmong(const std::vector<int>& ranks, bool also_left) override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
   bool HasWindows() const override { return true; }
   void Abort(const std::string& reason) override;
-  void EndGroup(const Status& status) override { static_cast<void>(Fail(status)); }
+  void EndGroup(const Status& status) override;
   void Close(const std::string& reason) override;
   bool failed() const override { return failed_.load(std::memory_order_acquire); }
 
@@ -53,6 +54,9 @@ class ShmCommunicator : public Communicator {
     ShmFusedCall fused;
   };
 
+  // Of a failure: it ends all calls.
+  static constexpr uint64_t kOutsideCalls = 0;
+
   // Runs `step` as this rank's only call: checks that it may, connects, and ends the group on an
   // error other than a refusal.
   template <typename Step>
@@ -61,7 +65,8 @@ class ShmCommunicator : public Communicator {
   Status CheckUsable() const;
   Status CompleteMeeting();
   void ConnectTo(Group group);
-  Status Fail(const Status& status);
+  // `sequence`: the call that cannot end well; those before it can, on ranks that are not through.
+  Status Fail(const Status& status, uint64_t sequence = kOutsideCalls);
   void End(const Status& status, bool leave, const std::string& reason);
   bool Inherited() const { return fork_generation_ != ForkGeneration(); }
 

@@ -67,22 +67,28 @@ void Endpoint::SleepOn(uint32_t bell) {
   syscall(SYS_futex, &layout_.rank(rank_).doorbell, FUTEX_WAIT, bell, &nap, nullptr, 0);
 }
 
-void Endpoint::PublishFailure(const Status& status) {
-  if (GroupFailed()) return RingAll();  // peers may be reading the first reason
+void Endpoint::PublishFailure(const Status& status, uint64_t sequence) {
   RankState& self = layout_.rank(rank_);
-  self.code = status.code();
-  CopyReason(status.message(), self.reason);
-  uint32_t nobody = 0;
-  layout_.group().failed_rank.compare_exchange_strong(nobody, static_cast<uint32_t>(rank_) + 1);
+  std::atomic<uint32_t>& failed = layout_.group().failed_rank;
+  uint32_t first = failed.load(std::memory_order_acquire);
+  if (first != 0 && FailedCall(first) <= sequence) return RingAll();
+  self.failed_call.store(sequence, std::memory_order_relaxed);
+  if (self.code == NO_ERROR) {  // else peers may be reading the reason
+    self.code = status.code();
+    CopyReason(status.message(), self.reason);
+  }
+  while (first == 0 || FailedCall(first) > sequence) {
+    if (failed.compare_exchange_strong(first, static_cast<uint32_t>(rank_) + 1)) break;
+  }
   // The caller may overwrite its window next; whoever reads that must see the flag.
   Fence(std::memory_order_seq_cst);
   RingAll();
 }
 
-Status Endpoint::GroupFailure() const {
+Status Endpoint::GroupFailure(uint64_t sequence) const {
   const uint32_t failed = layout_.group().failed_rank.load(std::memory_order_acquire);
-  if (failed == 0) return Ok();
-  const int reporter = static_cast<int>((failed - 1) % static_cast<uint32_t>(size_));
+  if (failed == 0 || FailedCall(failed) > sequence) return Ok();
+  const int reporter = Reporter(failed);
   const RankState& state = layout_.rank(reporter);
   const std::string by = reporter == rank_ ? "" : Concat(" (reported by rank ", reporter, ")");
   return Status(static_cast<ErrorCode>(state.code), ReadReason(state.reason) + by);
@@ -96,11 +102,24 @@ void Endpoint::PublishLeft(const std::string& reason) {
   RingAll();
 }
 
+bool Endpoint::HasEnded(int rank) const {
+  const Peer& peer = group_.peers[static_cast<size_t>(rank)];
+  return peer.lifeline.valid() && Readable(peer.lifeline.get());
+}
+
 bool Endpoint::HasLeft(int rank) const {
   if (layout_.rank(rank).left.load(std::memory_order_acquire) != 0) return true;
-  const Peer& peer = group_.peers[static_cast<size_t>(rank)];
   // The mailbox is only ever written to: it turns readable when its other end has been closed.
-  return (peer.lifeline.valid() && Readable(peer.lifeline.get())) || Readable(peer.mailbox.get());
+  return HasEnded(rank) || Readable(group_.peers[static_cast<size_t>(rank)].mailbox.get());
+}
+
+Status Endpoint::Lost(int rank) const {
+  const RankState& state = layout_.rank(rank);
+  const std::string who = Concat("rank ", rank, " (pid ", pid(rank), ")");
+  if (state.left.load(std::memory_order_acquire) == 0) {
+    return Error(ERROR_PEER_LOST, who, " ended without a word");
+  }
+  return Error(ERROR_PEER_LOST, who, " has left: ", ReadReason(state.reason));
 }
 
 Status Endpoint::FindLoss(uint64_t sequence) const {
@@ -110,11 +129,14 @@ Status Endpoint::FindLoss(uint64_t sequence) const {
     if (!HasLeft(r)) continue;
     // It may have finished its part just before it left.
     if (state.finished.load(std::memory_order_acquire) >= sequence) continue;
-    const std::string who = Concat("rank ", r, " (pid ", pid(r), ")");
-    if (state.left.load(std::memory_order_acquire) == 0) {
-      return Error(ERROR_PEER_LOST, who, " ended without a word");
-    }
-    return Error(ERROR_PEER_LOST, who, " has left: ", ReadReason(state.reason));
+    return Lost(r);
+  }
+  return Ok();
+}
+
+Status Endpoint::FindLossAmong(const std::vector<int>& ranks, bool also_left) const {
+  for (const int r : ranks) {
+    if (r != rank_ && (also_left ? HasLeft(r) : HasEnded(r))) return Lost(r);
   }
   return Ok();
 }

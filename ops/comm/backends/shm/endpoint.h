@@ -1,12 +1,17 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/backends/shm/group.h"
 #include "comm/backends/shm/layout.h"
 #include "core/status.h"
 
 namespace collops::shm {
+
+// Of a failure: later than every call.
+constexpr uint64_t kAnyCall = UINT64_MAX;
 
 // One rank's end of the common segment: what it tells the others and what it sees of them.
 // Owned by the communicator; one thread at a time, but for PublishFailure. Waits for no one.
@@ -37,12 +42,14 @@ class Endpoint {
     self.asleep.store(0, std::memory_order_relaxed);
   }
 
-  // Ends the group for everybody; the first failure is the one that counts.
-  void PublishFailure(const Status& status);
-  // Ok, or the failure that ended the group, with the rank that reported it.
-  Status GroupFailure() const;
-  bool GroupFailed() const {
-    return layout_.group().failed_rank.load(std::memory_order_acquire) != 0;
+  // Ends the group for everybody from call `sequence` on; of two failures the one in the earlier
+  // call counts, of one call the first. A rank that is still in a call before has all it needs.
+  void PublishFailure(const Status& status, uint64_t sequence);
+  // Ok, or the failure that ended the group in that call or before, with the rank that reported it.
+  Status GroupFailure(uint64_t sequence = kAnyCall) const;
+  bool GroupFailed(uint64_t sequence) const {
+    const uint32_t failed = layout_.group().failed_rank.load(std::memory_order_acquire);
+    return failed != 0 && FailedCall(failed) <= sequence;
   }
 
   // Tells the others, once they wait for this rank again, that it is gone and why.
@@ -50,6 +57,9 @@ class Endpoint {
 
   // ERROR_PEER_LOST when a rank that has not finished the call has left or ended.
   Status FindLoss(uint64_t sequence) const;
+  // The same of some ranks in whatever call; of one whose process has ended, or also of one that
+  // has left.
+  Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;
 
   // Which ranks hold up the call, and what they are doing: for the message of a time-out.
   std::string DescribeLate(uint64_t sequence) const;
@@ -57,7 +67,16 @@ class Endpoint {
  private:
   void WakeUp(int peer);
   void SleepOn(uint32_t bell);
+  bool HasEnded(int rank) const;
   bool HasLeft(int rank) const;
+  Status Lost(int rank) const;
+  // `failed`: what GroupState::failed_rank says, not 0. A peer's number is not trusted.
+  int Reporter(uint32_t failed) const {
+    return static_cast<int>((failed - 1) % static_cast<uint32_t>(size_));
+  }
+  uint64_t FailedCall(uint32_t failed) const {
+    return layout_.rank(Reporter(failed)).failed_call.load(std::memory_order_relaxed);
+  }
   std::string DescribeUnfinished(uint64_t sequence, bool begun) const;
 
   Group group_;

@@ -115,7 +115,6 @@ Status Exchange::HearAll() {
   return DescribeDisagreement(*endpoint_, *info_, sequence_, disagreeing);
 }
 
-// A refusal goes before a disagreement among those that have come: it leaves the group good.
 Status Exchange::HearArrived() {
   int disagreeing = -1;
   for (size_t i = 0; i < unheard_.size();) {
@@ -130,7 +129,13 @@ Status Exchange::HearArrived() {
     if (theirs.signature != signature_) disagreeing = r;
   }
   if (disagreeing < 0) return Ok();
+  RETURN_IF_ERROR(HearRest());
   return DescribeDisagreement(*endpoint_, *info_, sequence_, disagreeing);
+}
+
+Status Exchange::HearRest() {
+  RestartDeadline();
+  return HearAll();
 }
 
 Status Exchange::Hear(int rank) {
@@ -194,7 +199,7 @@ void Exchange::Finish() {
 Status Exchange::Leave() {
   // A peer that ended its call early publishes the failure before it touches its window again.
   Fence(std::memory_order_acquire);
-  RETURN_IF_ERROR(endpoint_->GroupFailure());
+  RETURN_IF_ERROR(endpoint_->GroupFailure(sequence_));
   Finish();
   return Ok();
 }

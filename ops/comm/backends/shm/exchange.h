@@ -42,6 +42,9 @@ class Exchange {
   // Hears and compares those that have announced the call since.
   Status HearArrived();
   Status HearAll();
+  // Before a disagreement ends the group: whoever comes late may refuse, and a refusal goes first,
+  // for it leaves the group good.
+  Status HearRest();
   bool heard(int rank) const {
     return std::find(unheard_.begin(), unheard_.end(), rank) == unheard_.end();
   }

@@ -138,7 +138,7 @@ void ShmFusedCall::PrepareSources() {
 }
 
 Status ShmFusedCall::Progress() {
-  RETURN_IF_ERROR(endpoint_->GroupFailure());
+  RETURN_IF_ERROR(endpoint_->GroupFailure(exchange_->sequence()));
   if (next_look_.Passed()) {
     next_look_ = Deadline::After(kLookS);
     RETURN_IF_ERROR(Look());
@@ -146,7 +146,9 @@ Status ShmFusedCall::Progress() {
   RETURN_IF_ERROR(exchange_->HearArrived());
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r == endpoint_->rank() || compared_[static_cast<size_t>(r)] || !Heard(r)) continue;
-    RETURN_IF_ERROR(Compare(r));
+    const Status same = Compare(r);
+    if (!same.ok()) RETURN_IF_ERROR(exchange_->HearRest());
+    RETURN_IF_ERROR(same);
   }
   for (Source& source : sources_) {
     if (!source.located && Heard(source.rank)) RETURN_IF_ERROR(Locate(&source));
@@ -160,7 +162,7 @@ Status ShmFusedCall::Look() {
   CHECK_ARG(!Interrupted(), ERROR_ABORTED, Name(spec_->kind), ": rank ", endpoint_->rank(),
             " was interrupted");
   const Status loss = endpoint_->FindLoss(exchange_->sequence());
-  if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure());
+  if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(exchange_->sequence()));
   CHECK_ARG(loss.ok(), loss.code(), Name(spec_->kind), ": ", loss.message());
   return Ok();
 }

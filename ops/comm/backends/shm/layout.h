@@ -31,8 +31,10 @@ struct alignas(kLineBytes) RankState {
   std::atomic<uint32_t> doorbell;
 
   alignas(kLineBytes) std::atomic<uint32_t> left;  // it closed the communicator
-  int32_t code;                                    // why it failed; valid when it is failed_rank
-  char reason[kReasonBytes];                       // why it left or failed
+  // The call in which it failed: all before it are whole. 0: it failed outside its calls.
+  std::atomic<uint64_t> failed_call;
+  int32_t code;               // why it failed; valid when it is failed_rank
+  char reason[kReasonBytes];  // why it left or failed
 };
 
 // Where peers find a rank's input in a call.

@@ -35,12 +35,18 @@ std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
 Status Meeting::CheckWanted() const {
   CHECK_ARG(!stopped_.load(std::memory_order_acquire), ERROR_ABORTED, "first contact was stopped");
   CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
-  return Ok();
+  return watch_ ? watch_() : Ok();
 }
 
 std::unique_ptr<Meeting> Meeting::Create(const CommunicatorSpec& spec, const JobIdentity& job) {
-  if (spec.rank == 0) return std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job));
-  return std::make_unique<MeetingMember>(spec, job, SocketName(spec, job));
+  std::unique_ptr<Meeting> meeting;
+  if (spec.rank == 0) {
+    meeting = std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job));
+  } else {
+    meeting = std::make_unique<MeetingMember>(spec, job, SocketName(spec, job));
+  }
+  meeting->watch_ = spec.watch;
+  return meeting;
 }
 
 }  // namespace collops::shm

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -34,11 +35,13 @@ class Meeting {
   void Stop() { stopped_.store(true, std::memory_order_release); }
 
  protected:
-  // ERROR_ABORTED once the meeting was stopped or the user wants the wait to end.
+  // ERROR_ABORTED once the meeting was stopped or the user wants the wait to end; or what the one
+  // who watches has seen.
   Status CheckWanted() const;
   bool Wanted() const { return CheckWanted().ok(); }
 
  private:
+  std::function<Status()> watch_;
   std::atomic<bool> stopped_{false};
 };
 

@@ -25,7 +25,7 @@ Status Waiter::Look() {
   mail_->Drain();
   const Status loss = endpoint_->FindLoss(sequence_);
   // Who ended the group and then left is known by what ended it.
-  if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure());
+  if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(sequence_));
   CHECK_ARG(loss.ok(), loss.code(), name_, ": ", loss.message());
   CHECK_ARG(!deadline_->Passed(), ERROR_TIMEOUT, name_, ": no end of call ", sequence_, " in ",
             timeout_s_, " s: ", endpoint_->DescribeLate(sequence_));

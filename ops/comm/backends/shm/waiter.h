@@ -38,11 +38,11 @@ class Waiter {
     }
     Patience patience;
     while (!ready()) {
-      if (endpoint_->GroupFailed()) return endpoint_->GroupFailure();
+      if (endpoint_->GroupFailed(sequence_)) return endpoint_->GroupFailure(sequence_);
       if (patience.Yield()) continue;
       RETURN_IF_ERROR(Look());
       bool is_ready = false;
-      endpoint_->Nap([&] { return (is_ready = ready()) || endpoint_->GroupFailed(); });
+      endpoint_->Nap([&] { return (is_ready = ready()) || endpoint_->GroupFailed(sequence_); });
       if (is_ready) return Ok();
     }
     return Ok();

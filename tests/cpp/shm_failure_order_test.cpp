@@ -1,0 +1,182 @@
+// Which of two things that go wrong counts, and in which call: the same on every rank, whoever is
+// late.
+#include <algorithm>
+#include <csignal>
+
+#include "comm/fused_call.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::AllGatherVCall;
+using collops::CallKind;
+using collops::CallTerm;
+using collops::Communicator;
+using collops::DType;
+using collops::FusedBody;
+using collops::FusedCall;
+using collops::FusedCallSpec;
+using collops::Status;
+
+constexpr useconds_t kLate = 100000;
+
+// A fused call of all ranks, who must agree on `k`.
+Status RunFused(Communicator* comm, int64_t k, const FusedBody& body) {
+  std::vector<int> ranks;
+  for (int r = 0; r < comm->size(); ++r) ranks.push_back(r);
+  const std::vector<int64_t> rows(ranks.size(), 1);
+  const std::vector<int32_t> x(16, comm->rank());
+  const CallTerm term = {"k", k};
+  FusedCallSpec spec;
+  spec.kind = CallKind::kLinearParallel;
+  spec.dtype = DType::kInt32;
+  spec.terms = &term;
+  spec.num_terms = 1;
+  spec.readers = spec.combiners = &ranks;
+  spec.reader_rows = spec.combiner_rows = &rows;
+  spec.row_bytes = 8;
+  spec.x = x.data();
+  return comm->RunFused(spec, body);
+}
+
+Status Nothing(FusedCall* /*call*/) {
+  return collops::Ok();
+}
+
+// A plain call, whose ranks must agree on `root`.
+Status RunPlain(Communicator* comm, int root) {
+  const std::vector<int64_t> counts(static_cast<size_t>(comm->size()), 1);
+  std::vector<int64_t> displs;
+  for (int r = 0; r < comm->size(); ++r) displs.push_back(r);
+  std::vector<int32_t> output(counts.size());
+  const int32_t x = comm->rank();
+  AllGatherVCall call;
+  call.dtype = DType::kInt32;
+  call.root = root;
+  call.x = &x;
+  call.output = output.data();
+  call.recv_counts = counts.data();
+  call.rdispls = displs.data();
+  return comm->AllGatherV(call);
+}
+
+}  // namespace
+
+// Rank 0 refuses a call in which ranks 1 and 2 disagree.
+TEST(ARefusalGoesBeforeADisagreementInWhateverOrderTheyCome) {
+  for (const bool fused : {true, false}) {
+    for (const bool refusal_is_late : {true, false}) {
+      ranks::Run(3, [&](int rank, Communicator& comm) {
+        EXPECT_EQ(comm.Barrier().message(), "");
+        if ((rank == 0) == refusal_is_late) usleep(kLate);
+        if (rank == 0) {
+          const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
+          EXPECT_EQ(comm.Refuse(CallKind::kLinearParallel, bad).message(), "");
+        } else {
+          const Status status =
+              fused ? RunFused(&comm, 10 + rank, Nothing) : RunPlain(&comm, rank % 2);
+          EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+          EXPECT_CONTAINS(status.message(), "the weight is wrong");
+        }
+        EXPECT_FALSE(comm.failed());
+        EXPECT_EQ(comm.Barrier().message(), "");
+      });
+    }
+  }
+}
+
+// Ranks 0 and 1 disagree in the call after the one that rank 2 is still in.
+TEST(ADisagreementLeavesTheCallBeforeItAlone) {
+  ranks::Run(3, [](int rank, Communicator& comm) {
+    EXPECT_EQ(comm.Barrier().message(), "");
+    const Status right = RunFused(&comm, 10, [rank](FusedCall*) {
+      if (rank == 2) usleep(kLate);
+      return collops::Ok();
+    });
+    EXPECT_EQ(right.message(), "");
+    const Status wrong = RunFused(&comm, rank == 1 ? 11 : 10, Nothing);
+    EXPECT_EQ(wrong.code(), collops::ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(wrong.message(), "k is ");
+    EXPECT_TRUE(comm.failed());
+  });
+}
+
+// Rank 1 dies after a call; rank 0 hears of it in the next one, while rank 2 is still in that call.
+TEST(ADeathLeavesTheCallBeforeItAlone) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) {
+    pids.push_back(ranks::Start([&job, rank] {
+      const auto comm = ranks::Make(job, rank, 3);
+      EXPECT_EQ(comm->Barrier().message(), "");
+      const Status right = RunFused(comm.get(), 10, [rank](FusedCall* call) -> Status {
+        if (rank != 2) return collops::Ok();
+        RETURN_IF_ERROR(call->Wait([call] { return call->Heard(0) && call->Heard(1); }));
+        usleep(4 * kLate);
+        return collops::Ok();
+      });
+      EXPECT_EQ(right.message(), "");
+      if (rank == 1) raise(SIGKILL);
+      const Status next = RunFused(comm.get(), 10, Nothing);
+      EXPECT_EQ(next.code(), collops::ERROR_PEER_LOST);
+      EXPECT_CONTAINS(next.message(), "rank 1 (pid ");
+    }));
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
+    EXPECT_EQ(ended.exited, rank != 1);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
+// Four ranks in two groups that read each other, and two that combine. What one group disagrees
+// about must reach the ranks whose part is done before its members have looked.
+TEST(RanksOfOtherGroupsHearOfADisagreement) {
+  for (const bool of_readers : {true, false}) {
+    ranks::Run(4, [&](int rank, Communicator& comm) {
+      const int across = (rank + 2) % 4;
+      const std::vector<int> readers = {std::min(rank, across), std::max(rank, across)};
+      const std::vector<int> combiners = {rank / 2 * 2, rank / 2 * 2 + 1};
+      std::vector<int64_t> reader_rows = {3, 4};
+      std::vector<int64_t> combiner_rows = {5, 2};
+      if (rank == 2) (of_readers ? reader_rows : combiner_rows)[1] = 6;
+      std::vector<int32_t> x(16, rank);
+      FusedCallSpec spec;
+      spec.kind = CallKind::kLinearParallel;
+      spec.dtype = DType::kInt32;
+      spec.readers = &readers;
+      spec.reader_rows = &reader_rows;
+      spec.reader_rows_name = "gatherRows";
+      spec.row_bytes = 8;
+      spec.x = x.data();
+      spec.combiners = &combiners;
+      spec.combiner_rows = &combiner_rows;
+      spec.combiner_rows_name = "scatterRows";
+      // The members of the group in question announce the call and look much later.
+      const std::vector<int>& group = of_readers ? readers : combiners;
+      const bool late = std::find(group.begin(), group.end(), 2) != group.end();
+      EXPECT_EQ(comm.Barrier().message(), "");
+      const Status status = comm.RunFused(spec, [&](FusedCall* /*call*/) {
+        if (late) usleep(300000);
+        return collops::Ok();
+      });
+      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+      EXPECT_CONTAINS(status.message(), of_readers ? "gatherRows[1] is " : "scatterRows[1] is ");
+      EXPECT_CONTAINS(status.message(), "rank 2");
+    });
+  }
+}
+
+// What ends one rank's call early does end the others' of the same call.
+TEST(AFailureInsideACallEndsThatCallEverywhere) {
+  ranks::Run(3, [](int rank, Communicator& comm) {
+    EXPECT_EQ(comm.Barrier().message(), "");
+    const Status status = RunFused(&comm, 10, [rank](FusedCall* call) -> Status {
+      if (rank == 1) return Status(collops::ERROR_OUT_OF_HOST_MEMORY, "no room for the sums");
+      return call->Wait([] { return false; });
+    });
+    EXPECT_EQ(status.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
+    EXPECT_CONTAINS(status.message(), "no room for the sums");
+    EXPECT_TRUE(comm.failed());
+  });
+}
