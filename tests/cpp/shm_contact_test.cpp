@@ -7,6 +7,29 @@ using collops::Communicator;
 using collops::Status;
 using Clock = std::chrono::steady_clock;
 
+// What one process tells another: a byte in a pipe.
+class Event {
+ public:
+  Event() { EXPECT_EQ(pipe(ends_), 0); }
+  ~Event() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void Set(size_t times = 1) const {
+    for (; times > 0; --times) EXPECT_EQ(write(ends_[1], "x", 1), 1);
+  }
+  void Wait(size_t times = 1) const {
+    char byte = 0;
+    for (; times > 0; --times) EXPECT_EQ(read(ends_[0], &byte, 1), 1);
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -18,21 +41,27 @@ void WaitAll(const std::vector<pid_t>& pids) {
 // Rank 1 says hello when it is made, ends by `leave`, and stays alive; rank 0 must not wait for it.
 void LeaveAfterHello(collops::ErrorCode code, const std::function<void(Communicator&)>& leave) {
   const collops::JobIdentity job = ranks::FreshJob();
+  const Event listens, came, met, left, checked;
   WaitAll({ranks::Start([&] {
              const auto communicator = ranks::Make(job, 0, 2);
-             usleep(200000);
+             listens.Set();
+             came.Wait();
              EXPECT_TRUE(communicator->Connect().ok());  // all have said hello
-             usleep(400000);
+             met.Set();
+             left.Wait();
              const Status status = communicator->Barrier();
              EXPECT_EQ(status.code(), code);
              EXPECT_CONTAINS(status.message(), "no such token");
+             checked.Set();
            }),
            ranks::Start([&] {
-             usleep(100000);
+             listens.Wait();
              const auto communicator = ranks::Make(job, 1, 2);
-             usleep(300000);
+             came.Set();
+             met.Wait();
              leave(*communicator);
-             usleep(800000);
+             left.Set();
+             checked.Wait();
            })});
 }
 
@@ -56,7 +85,7 @@ TEST(AbortAndCloseFromAnotherThreadEndFirstContact) {
       other.join();
       EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
       EXPECT_CONTAINS(status.message(), "enough");
-      EXPECT_TRUE(SecondsSince(start) < 1.0);
+      EXPECT_TRUE(SecondsSince(start) < 2.0);
     }
   }
 }
@@ -64,30 +93,47 @@ TEST(AbortAndCloseFromAnotherThreadEndFirstContact) {
 TEST(TheEndOfRank0InFirstContactIsReported) {
   for (int round = 0; round < 10; ++round) {
     const collops::JobIdentity job = ranks::FreshJob();
-    const pid_t leader = ranks::Start([&] { (void)ranks::Make(job, 0, 3)->Connect(); });
+    const Event listens, came;
+    const pid_t leader = ranks::Start([&] {
+      const auto communicator = ranks::Make(job, 0, 3);
+      listens.Set();
+      (void)communicator->Connect();
+    });
     const pid_t member = ranks::Start([&] {
+      listens.Wait();
       const auto communicator = ranks::Make(job, 1, 3);
+      came.Set();
       const Status status = communicator->Connect();
       EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
       EXPECT_CONTAINS(status.message(), "rank 0 (pid " + std::to_string(leader));
     });
-    usleep(120000);
+    came.Wait();
+    usleep(static_cast<useconds_t>(round) * 10000);  // at another instant each time
     kill(leader, SIGKILL);
     const Clock::time_point start = Clock::now();
     EXPECT_EQ(ranks::Wait(member).code, 0);
-    EXPECT_TRUE(SecondsSince(start) < 1.0);
+    EXPECT_TRUE(SecondsSince(start) < 2.0);
     EXPECT_FALSE(ranks::Wait(leader).exited);
   }
 }
 
 TEST(RanksMeetAnewRightAfterAFailedFirstContact) {
   const collops::JobIdentity job = ranks::FreshJob();
+  const Event listens, came;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
+      if (rank > 0) listens.Wait();
       // One rank is wrong about their number first.
-      const Status wrong = ranks::Make(job, rank, rank == 2 ? 5 : 3, 5)->Connect();
-      EXPECT_EQ(wrong.code(), collops::ERROR_RANK_MISMATCH);
+      auto wrong = ranks::Make(job, rank, rank == 2 ? 5 : 3, 5);
+      if (rank > 0) {
+        came.Set();
+      } else {
+        listens.Set(2);
+        came.Wait(2);
+      }
+      EXPECT_EQ(wrong->Connect().code(), collops::ERROR_RANK_MISMATCH);
+      wrong.reset();
       EXPECT_EQ(ranks::Make(job, rank, 3, 5)->Connect().message(), "");
     }));
   }
@@ -96,17 +142,20 @@ TEST(RanksMeetAnewRightAfterAFailedFirstContact) {
 
 TEST(AForkedChildKeepsNothingOfFirstContactOpen) {
   const collops::JobIdentity job = ranks::FreshJob();
+  const Event listens, met;
   WaitAll({ranks::Start([&] {
              auto communicator = ranks::Make(job, 0, 2);
-             const pid_t child = ranks::Start([] { usleep(1500000); });
+             const pid_t child = ranks::Start([&] { met.Wait(); });
              communicator.reset();
              // The child would still listen here, and nobody would answer.
-             communicator = ranks::Make(job, 0, 2, 1.0);
+             communicator = ranks::Make(job, 0, 2, 5);
+             listens.Set();
              EXPECT_EQ(communicator->Connect().message(), "");
+             met.Set();
              EXPECT_EQ(ranks::Wait(child).code, 0);
            }),
            ranks::Start([&] {
-             usleep(200000);
-             EXPECT_EQ(ranks::Make(job, 1, 2, 1.0)->Connect().message(), "");
+             listens.Wait();
+             EXPECT_EQ(ranks::Make(job, 1, 2, 5)->Connect().message(), "");
            })});
 }

@@ -14,6 +14,29 @@ using collops::DType;
 using collops::Status;
 using Clock = std::chrono::steady_clock;
 
+// What one process tells another: a byte in a pipe.
+class Event {
+ public:
+  Event() { EXPECT_EQ(pipe(ends_), 0); }
+  ~Event() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void Set(size_t times = 1) const {
+    for (; times > 0; --times) EXPECT_EQ(write(ends_[1], "x", 1), 1);
+  }
+  void Wait(size_t times = 1) const {
+    char byte = 0;
+    for (; times > 0; --times) EXPECT_EQ(read(ends_[0], &byte, 1), 1);
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -38,6 +61,34 @@ Status Gather(Communicator& communicator, int64_t count = 1, DType dtype = DType
   return communicator.AllGatherV(call);
 }
 
+struct Claim {
+  int rank;
+  int rank_size;
+};
+
+// First contact of processes that claim to be these ranks. The first is rank 0; it looks who has
+// come when the others have said hello, which they do when they are made.
+void Meet(const std::vector<Claim>& claims, const std::function<void(const Status&)>& check) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const Event listens;
+  const Event came;
+  std::vector<pid_t> pids;
+  for (size_t i = 0; i < claims.size(); ++i) {
+    pids.push_back(ranks::Start([&, i] {
+      if (i > 0) listens.Wait();
+      const auto communicator = ranks::Make(job, claims[i].rank, claims[i].rank_size, 5);
+      if (i > 0) {
+        came.Set();
+      } else {
+        listens.Set(claims.size() - 1);
+        came.Wait(claims.size() - 1);
+      }
+      check(communicator->Connect());
+    }));
+  }
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
 }  // namespace
 
 TEST(ARefusalReachesTheOthersAndTheNextCallWorks) {
@@ -60,19 +111,19 @@ TEST(ARefusalReachesTheOthersAndTheNextCallWorks) {
 }
 
 TEST(ARefusalIsHeardThoughAnotherRankIsLate) {
-  ranks::Run(3, [](int rank, Communicator& communicator) {
+  const Event all_others;
+  ranks::Run(3, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
     const Status bad(collops::ERROR_INVALID_PARAM, "no");
-    const Clock::time_point start = Clock::now();
     if (rank == 0) {
-      // Refuses twice without waiting for rank 1, which comes late to both.
+      // Does not wait for rank 1, which comes when both others have their results.
       EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
-      EXPECT_TRUE(SecondsSince(start) < 0.3);
+      all_others.Set();
       EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
     } else {
-      if (rank == 1) usleep(500000);
+      if (rank == 1) all_others.Wait(2);
       EXPECT_EQ(Gather(communicator).code(), collops::ERROR_RANK_MISMATCH);
-      if (rank == 2) EXPECT_TRUE(SecondsSince(start) < 0.3);
+      if (rank == 2) all_others.Set();
       EXPECT_EQ(Gather(communicator).code(), collops::ERROR_RANK_MISMATCH);
     }
     EXPECT_EQ(Gather(communicator).message(), "");
@@ -125,7 +176,10 @@ TEST(AKilledRankIsReportedWithinASecond) {
     pids.push_back(ranks::Start([&, rank] {
       const auto communicator = ranks::Make(job, rank, 3);
       EXPECT_EQ(Gather(*communicator).message(), "");
-      if (rank == 2) pause();
+      if (rank == 2) {
+        usleep(200000);  // most often the others wait by then
+        (void)raise(SIGKILL);
+      }
       const Clock::time_point start = Clock::now();
       const Status status = Gather(*communicator, 100000);
       EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
@@ -133,8 +187,6 @@ TEST(AKilledRankIsReportedWithinASecond) {
       EXPECT_TRUE(SecondsSince(start) < 1.5);
     }));
   }
-  usleep(400000);
-  kill(pids[2], SIGKILL);
   EXPECT_EQ(ranks::Wait(pids[0]).code, 0);
   EXPECT_EQ(ranks::Wait(pids[1]).code, 0);
   EXPECT_FALSE(ranks::Wait(pids[2]).exited);
@@ -158,64 +210,52 @@ TEST(ARankMayLeaveOnceItsPartIsDone) {
 }
 
 TEST(ALateRankIsNamedAtTheTimeout) {
-  ranks::Run(
-      2,
-      [](int rank, Communicator& communicator) {
-        EXPECT_EQ(Gather(communicator).message(), "");
-        if (rank == 1) usleep(900000);
-        const Status status = Gather(communicator);
-        EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
-        EXPECT_CONTAINS(status.message(), "rank 1 (pid ");
-      },
-      0.4);
+  const Event timed_out;
+  ranks::Run(2, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(Gather(communicator).message(), "");
+    if (rank == 0) communicator.set_timeout_s(0.4);
+    if (rank == 1) timed_out.Wait();
+    const Status status = Gather(communicator);
+    if (rank == 0) timed_out.Set();
+    EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), "rank 1 (pid ");
+  });
 }
 
 TEST(AMissingRankIsNamedByTheOthers) {
+  std::vector<pid_t> pids;
   for (const int missing : {0, 1, 2}) {
     const collops::JobIdentity job = ranks::FreshJob();
-    std::vector<pid_t> pids;
     for (int rank = 0; rank < 3; ++rank) {
       if (rank == missing) continue;
-      pids.push_back(ranks::Start([&, rank] {
-        const auto communicator = ranks::Make(job, rank, 3, 0.5);
+      pids.push_back(ranks::Start([=] {
+        const auto communicator = ranks::Make(job, rank, 3, 1.2);
         const Status status = communicator->Connect();
         EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
         EXPECT_CONTAINS(status.message(), "rank " + std::to_string(missing) + " did not come");
         EXPECT_CONTAINS(status.message(), "comm_domain");
       }));
     }
-    for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
-  }
-}
-
-TEST(RanksThatDoNotFitAreToldAtFirstContact) {
-  const collops::JobIdentity job = ranks::FreshJob();
-  std::vector<pid_t> pids;
-  for (int rank = 0; rank < 3; ++rank) {
-    pids.push_back(ranks::Start([&, rank] {
-      const Status status = ranks::Make(job, rank, rank == 1 ? 4 : 3, 5)->Connect();
-      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
-      EXPECT_CONTAINS(status.message(), "rankSize is 3 on rank 0");
-      EXPECT_CONTAINS(status.message(), "4 on rank 1");
-    }));
   }
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
+TEST(RanksThatDoNotFitAreToldAtFirstContact) {
+  Meet({{0, 3}, {1, 4}, {2, 3}}, [](const Status& status) {
+    EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(status.message(), "rankSize is 3 on rank 0");
+    EXPECT_CONTAINS(status.message(), "4 on rank 1");
+  });
+}
+
 TEST(ARankClaimedTwiceIsAnErrorWithBothPids) {
   for (const int claimed : {0, 1}) {
-    const collops::JobIdentity job = ranks::FreshJob();
-    std::vector<pid_t> pids;
-    for (const int rank : {0, 1, claimed}) {
-      pids.push_back(ranks::Start([&, rank] {
-        const Status status = ranks::Make(job, rank, 3, 5)->Connect();
-        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
-        EXPECT_CONTAINS(status.message(),
-                        "rank " + std::to_string(claimed) + " is claimed twice, by pid ");
-        EXPECT_CONTAINS(status.message(), " and by pid ");
-      }));
-    }
-    for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+    Meet({{0, 3}, {1, 3}, {claimed, 3}}, [claimed](const Status& status) {
+      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+      EXPECT_CONTAINS(status.message(),
+                      "rank " + std::to_string(claimed) + " is claimed twice, by pid ");
+      EXPECT_CONTAINS(status.message(), " and by pid ");
+    });
   }
 }
 
@@ -248,13 +288,15 @@ TEST(AbortEndsTheCallsOfAllRanks) {
 }
 
 TEST(AnInterruptEndsTheWaitAndTheOthersLearnIt) {
-  ranks::Run(2, [](int rank, Communicator& communicator) {
+  const Event interrupted;
+  ranks::Run(2, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
     if (rank == 0) {
       collops::InterruptCheckSlot().store([] { return true; });
       EXPECT_EQ(Gather(communicator).code(), collops::ERROR_ABORTED);
+      interrupted.Set();
     } else {
-      usleep(200000);
+      interrupted.Wait();
       const Status status = Gather(communicator);
       EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
       EXPECT_CONTAINS(status.message(), "rank 0 was interrupted");
@@ -263,16 +305,24 @@ TEST(AnInterruptEndsTheWaitAndTheOthersLearnIt) {
 }
 
 TEST(ASecondThreadGetsAnError) {
-  ranks::Run(2, [](int rank, Communicator& communicator) {
+  const Event told;
+  ranks::Run(2, [&](int rank, Communicator& communicator) {
+    static std::atomic<bool> waits{false};
     EXPECT_EQ(Gather(communicator).message(), "");
-    if (rank == 1) usleep(300000);
+    if (rank == 1) told.Wait();
     std::thread second;
     if (rank == 0) {
+      // A call asks this while it waits.
+      collops::InterruptCheckSlot().store([] {
+        waits = true;
+        return false;
+      });
       second = std::thread([&] {
-        usleep(100000);
+        while (!waits) usleep(1000);
         const Status status = Gather(communicator);
         EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
         EXPECT_CONTAINS(status.message(), "another thread");
+        told.Set();
       });
     }
     EXPECT_EQ(Gather(communicator).message(), "");

@@ -176,8 +176,8 @@ def test_a_thread_that_takes_too_long_is_shown() -> None:
 
     start = time.monotonic()
     with pytest.raises(RankErrors) as caught:
-        run_ranks(work, 2, threads=True, timeout=0.5)
-    assert time.monotonic() - start < 4
+        run_ranks(work, 2, threads=True, timeout=1.0)
+    assert time.monotonic() - start < 6
     assert list(caught.value.errors) == [1]
     assert type(caught.value.errors[1]) is RankEndedError
     assert "threading.Event().wait(30)" in caught.value.tracebacks[1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import collops
 from collops.testing import run_ranks
 
 ROWS = 1_000_000  # so much memory is given back to the system when it is freed
+FORK = multiprocessing.get_context("fork")
 
 
 class Foreign:
@@ -29,13 +32,19 @@ class Foreign:
         return self.array.__dlpack__(**arguments)
 
 
-def later(action: Callable[[], None]) -> threading.Thread:
-    """Runs `action` while the main thread waits in a call."""
+def later(action: Callable[[], object], told: Any) -> threading.Thread:
+    """Runs `action` once the main thread waits in a call, and then tells the other rank."""
 
     def run() -> None:
-        time.sleep(0.15)
-        action()
-        gc.collect()
+        asleep = 0
+        while asleep < 5:
+            time.sleep(0.01)
+            state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2]
+            asleep = asleep + 1 if state.split()[0] == "S" else 0
+        try:
+            action()
+        finally:
+            told.put(None)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -46,15 +55,13 @@ def is_right(out: Any) -> bool:
     return bool((out[:ROWS] == 3).all() and (out[ROWS:] == 4).all())
 
 
-def drop_while_waiting(rank: int, comm: collops.Communicator, kind: str) -> bool:
+def drop_while_waiting(rank: int, comm: collops.Communicator, kind: str, told: Any) -> bool:
     """Rank 0 waits with tensors that only the call holds; rank 1 comes late and is told right."""
     x = np.full(ROWS, 3.0 + rank)
     alive = weakref.ref(x)
     foreign = Foreign(x) if kind == "dlpack" else None
     tensors: list[Any] = [x if foreign is None else foreign]
     del x
-    if rank == 1:
-        time.sleep(1.0)  # rank 0's collections take their time in the fork of a large process
     seen = []
 
     def drop() -> None:
@@ -64,28 +71,36 @@ def drop_while_waiting(rank: int, comm: collops.Communicator, kind: str) -> bool
         gc.collect()
         seen.append(alive() is not None)
 
-    thread = later(drop)
+    thread = later(drop, told) if rank == 0 else None
+    if thread is None:
+        told.get()
     if kind == "list":
         [out] = comm.all_gatherv(tensors, [ROWS] * 2)
     else:
         out = comm.all_gatherv(tensors.pop(), [ROWS] * 2)
+    if thread is None:
+        return is_right(out)
     thread.join()
     gc.collect()
-    return is_right(out) and (rank == 1 or seen == [True]) and alive() is None
+    return is_right(out) and seen == [True] and alive() is None
 
 
 @pytest.mark.parametrize("kind", ["array", "list", "dlpack"])
 def test_the_plain_level_holds_its_tensors(kind: str) -> None:
+    told = FORK.SimpleQueue()
+
     def work(rank: int) -> bool:
         comm = collops.init()
         comm.barrier()
-        return drop_while_waiting(rank, comm, kind)
+        return drop_while_waiting(rank, comm, kind, told)
 
-    assert run_ranks(work, 2) == [True, True]
+    assert run_ranks(work, 2, timeout=20) == [True, True]
 
 
 @pytest.mark.parametrize("wrap", [lambda x: x, Foreign], ids=["arrays", "dlpack"])
 def test_an_operation_holds_its_tensors(wrap: Callable[[Any], Any]) -> None:
+    told = FORK.SimpleQueue()
+
     def work(rank: int) -> list[bool]:
         op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
         collops.init().barrier()
@@ -107,27 +122,30 @@ def test_an_operation_holds_its_tensors(wrap: Callable[[Any], Any]) -> None:
             del tensor
             ins.clear()
             outs.clear()
+            gc.collect()
             alive.extend(ref() is not None for ref in held)
 
         if rank == 1:
-            time.sleep(0.3)
+            told.get()
             op.execute(ins, outs)
             return [is_right(result[0])]
-        thread = later(drop)
+        thread = later(drop, told)
         op.execute(ins, outs)
         thread.join()
         gc.collect()
         return alive + [ref() is None for ref in held]
 
-    assert run_ranks(work, 2) == [[True] * 4, [True]]
+    assert run_ranks(work, 2, timeout=20) == [[True] * 4, [True]]
 
 
 def test_a_second_thread_gets_an_error_and_the_first_its_result() -> None:
+    told = FORK.SimpleQueue()
+
     def work(rank: int) -> Any:
         comm = collops.init()
         comm.barrier()
         if rank == 1:
-            time.sleep(0.4)
+            told.get()
             return comm.all_gatherv(np.array([[rank]])).tolist()
         messages: list[str] = []
 
@@ -144,14 +162,14 @@ def test_a_second_thread_gets_an_error_and_the_first_its_result() -> None:
                 except collops.Error as error:
                     messages.append(error.message)
 
-        thread = later(intrude)
+        thread = later(intrude, told)
         gathered = comm.all_gatherv(np.array([[rank]]))
         thread.join()
         assert len(messages) == 5
         assert all("another thread is in a call of rank 0" in message for message in messages)
         return gathered.tolist()
 
-    assert run_ranks(work, 2) == [[[0], [1]]] * 2
+    assert run_ranks(work, 2, timeout=20) == [[[0], [1]]] * 2
 
 
 def messages_of_child(calls: list[Callable[[], Any]]) -> list[str]:

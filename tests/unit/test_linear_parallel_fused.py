@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +18,7 @@ import collops
 from collops import LinearParallelParam, ParallelType, TwoDimTPInfo
 from collops.testing import run_ranks
 
-DELAY_S = 0.4
+FORK = multiprocessing.get_context("fork")
 STRIP = 384  # columns that are multiplied at a time
 LINE = re.compile(r"rows of rank (\d+) strip (\d+)/(\d+) on rank (\d+) at ([\d.e+-]+) ms")
 KIND_4 = ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER
@@ -34,8 +36,18 @@ def numbers(seed: int, *shape: int) -> Any:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
-def late_rank(rank: int, grid: tuple[int, int], late: int) -> Any:
-    """Calls twice; before the second time one rank is late."""
+def tell_when_waiting(told: Any) -> None:
+    """Tells the late rank when the main thread has slept for so long that all it can do is done."""
+    asleep = 0
+    while asleep < 10:
+        time.sleep(0.01)
+        state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2]
+        asleep = asleep + 1 if state.split()[0] == "S" else 0
+    told.put(None)
+
+
+def late_rank(rank: int, grid: tuple[int, int], late: int, told: Any) -> Any:
+    """Calls twice; the second time one rank comes when rank 0 waits for it."""
     ag_dim, rs_dim = grid
     kind = KIND_4 if rs_dim > 1 else ParallelType.ALL_GATHER_LINEAR
     param = LinearParallelParam(
@@ -51,8 +63,10 @@ def late_rank(rank: int, grid: tuple[int, int], late: int) -> Any:
     operation.execute(ins, [out], scratch)
     first = out.copy()
     os.write(2, f"-- rank {rank}\n".encode())
+    if rank == 0:
+        threading.Thread(target=tell_when_waiting, args=(told,)).start()
     if rank == late:
-        time.sleep(DELAY_S)
+        told.get()
     operation.execute(ins, [out], scratch)
     return np.array_equal(first, out)
 
@@ -62,7 +76,8 @@ def test_a_late_rank_delays_only_its_rows(
     grid: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLLOPS_TRACE", "2")
-    assert all(run_ranks(late_rank, grid[0] * grid[1], grid, 1))
+    monkeypatch.setenv("COLLOPS_NUM_THREADS", "1")  # the main thread sleeps only where it waits
+    assert all(run_ranks(late_rank, grid[0] * grid[1], grid, 1, FORK.SimpleQueue()))
     lines = [LINE.search(line) for line in capfd.readouterr().err.splitlines()]
     found = [tuple(map(float, line.groups())) for line in lines if line]
     # Rank 0 gathers from itself and from the late rank 1. Its second call:
@@ -71,8 +86,8 @@ def test_a_late_rank_delays_only_its_rows(
     own = [at for rows, _, _, _, at in second if rows == 0]
     others = [at for rows, _, _, _, at in second if rows == 1]
     assert len(own) == len(others) == 5
-    # All of rank 0's own rows were multiplied while rank 1 slept, and none of rank 1's.
-    assert max(own) < DELAY_S * 1e3 <= min(others) + 50
+    # Rank 0 multiplied all of its own rows, then slept for 90 ms or more, and then had rank 1's.
+    assert min(others) - max(own) > 80
     assert all(a < b for a, b in pairwise(own))
 
 

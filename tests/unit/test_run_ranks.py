@@ -130,11 +130,11 @@ def test_a_hang_ends_in_time_and_says_where() -> None:
 
     start = time.monotonic()
     with pytest.raises(RankErrors) as caught:
-        run_ranks(hang, 2, timeout=0.5)
+        run_ranks(hang, 2, timeout=1.0)
     assert time.monotonic() - start < 3
     assert list(caught.value.errors) == [1]
     assert isinstance(caught.value.errors[1], RankEndedError)
-    assert "still running after 0.5 s" in str(caught.value)
+    assert "still running after 1 s" in str(caught.value)
     assert "in hang" in str(caught.value)
 
 
@@ -227,7 +227,7 @@ def test_ctrl_c_ends_the_ranks(tmp_path: Path) -> None:
         time.sleep(600)
 
     def interrupt() -> None:
-        while len(list(tmp_path.iterdir())) < 2:
+        while len([path for path in tmp_path.iterdir() if path.read_text()]) < 2:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 

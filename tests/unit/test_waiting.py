@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,31 @@ import pytest
 import collops
 from collops.testing import run_ranks
 
+FORK = multiprocessing.get_context("fork")
 
-def interrupt_soon(delay_s: float = 0.2) -> threading.Timer:
-    timer = threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    return timer
+
+def later(action: Callable[[], object], told: Any) -> threading.Thread:
+    """Runs `action` once the main thread waits in a call, and then tells the other rank."""
+
+    def run() -> None:
+        asleep = 0
+        while asleep < 5:
+            time.sleep(0.01)
+            state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2]
+            asleep = asleep + 1 if state.split()[0] == "S" else 0
+        try:
+            action()
+        finally:
+            told.put(None)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def signalled(number: signal.Signals, told: Any) -> threading.Thread:
+    """Sends this process a signal once it waits in a call."""
+    return later(lambda: os.kill(os.getpid(), number), told)
 
 
 def atb_call(comm: collops.Communicator) -> Any:
@@ -38,100 +60,114 @@ CALLS: dict[str, Callable[[collops.Communicator], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_ctrl_c_ends_a_wait(name: str) -> None:
+    told, interrupted = FORK.SimpleQueue(), FORK.SimpleQueue()
+
     def work(rank: int) -> str:
         comm = collops.init()
         comm.barrier()
         if rank == 1:  # stays away until rank 0 has been interrupted
-            try:
-                time.sleep(0.6)
+            told.get()
+            start = time.monotonic()
+            interrupted.get()
+            assert time.monotonic() - start < 2
+            with pytest.raises(collops.Error) as caught:
                 CALLS[name](comm)
-            except collops.Error as error:
-                return error.message
-            return "no error"
-        interrupt_soon()
-        start = time.monotonic()
+            return caught.value.message
         with pytest.raises(KeyboardInterrupt):
+            thread = signalled(signal.SIGINT, told)
             CALLS[name](comm)
-        assert time.monotonic() - start < 2
+        interrupted.put(None)
+        thread.join()
         with pytest.raises(collops.AbortedError):
             comm.barrier()
         return "interrupted"
 
-    first, second = run_ranks(work, 2)
+    first, second = run_ranks(work, 2, timeout=20)
     assert first == "interrupted"
     assert "interrupted" in second
 
 
 def test_ctrl_c_ends_first_contact() -> None:
     def work(rank: int) -> bool:
-        interrupt_soon()
         with pytest.raises(KeyboardInterrupt):
+            thread = signalled(signal.SIGINT, FORK.SimpleQueue())
             collops.init(0, 2)
+        thread.join()
         return True
 
-    assert run_ranks(work, 1) == [True]
+    assert run_ranks(work, 1, timeout=20) == [True]
 
 
 def test_a_signal_handler_of_the_user_runs_and_the_wait_goes_on() -> None:
-    def work(rank: int) -> tuple[int, list[int]]:
-        comm = collops.init()
-        seen: list[int] = []
-        signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
-        if rank == 1:
-            time.sleep(0.5)
-        else:
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        gathered = comm.all_gatherv(np.array([rank])).tolist()
-        return len(seen), gathered
+    told, handled = FORK.SimpleQueue(), FORK.SimpleQueue()
 
-    assert run_ranks(work, 2) == [(1, [0, 1]), (0, [0, 1])]
+    def work(rank: int) -> list[int]:
+        comm = collops.init()
+        signal.signal(signal.SIGUSR1, lambda number, frame: handled.put(number))
+        if rank == 1:  # comes when the handler has run, in the middle of rank 0's wait
+            told.get()
+            assert handled.get() == signal.SIGUSR1
+            return list(comm.all_gatherv(np.array([rank])))
+        thread = signalled(signal.SIGUSR1, told)
+        gathered = list(comm.all_gatherv(np.array([rank])))
+        thread.join()
+        return gathered
+
+    assert run_ranks(work, 2, timeout=20) == [[0, 1]] * 2
+    assert handled.empty()
 
 
 def test_an_exception_of_a_signal_handler_ends_the_wait() -> None:
+    told, ended = FORK.SimpleQueue(), FORK.SimpleQueue()
+
     def refuse(number: int, frame: Any) -> None:
         raise ZeroDivisionError("from the handler")
 
     def work(rank: int) -> str:
         comm = collops.init()
         if rank == 1:
-            time.sleep(0.5)
+            ended.get()
             return ""
         signal.signal(signal.SIGUSR1, refuse)
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         with pytest.raises(ZeroDivisionError) as caught:
+            thread = signalled(signal.SIGUSR1, told)
             comm.barrier()
+        ended.put(None)
+        thread.join()
         return str(caught.value)
 
-    assert run_ranks(work, 2)[0] == "from the handler"
+    assert run_ranks(work, 2, timeout=20)[0] == "from the handler"
 
 
 def test_other_threads_run_while_a_rank_waits() -> None:
+    told = FORK.SimpleQueue()
+
     def work(rank: int) -> int:
         comm = collops.init()
         steps = 0
-        done = threading.Event()
 
         def count() -> None:
             nonlocal steps
-            while not done.is_set():
+            for _ in range(50):
                 steps += 1
-                time.sleep(0.005)
+                time.sleep(0.002)
 
-        thread = threading.Thread(target=count)
-        if rank == 0:
-            thread.start()
-        else:
-            time.sleep(0.5)
+        if rank == 1:
+            told.get()  # the thread has done all its steps
+            comm.barrier()
+            return 0
+        thread = later(count, told)
         comm.barrier()
-        done.set()
-        if rank == 0:
-            thread.join()
-        return steps
+        done = steps
+        thread.join()
+        return done
 
-    assert run_ranks(work, 2)[0] > 20
+    assert run_ranks(work, 2, timeout=20)[0] == 50
 
 
 def test_a_second_thread_in_a_call_gets_an_error() -> None:
+    told = FORK.SimpleQueue()
+
     def work(rank: int) -> list[str]:
         comm = collops.init()
         op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
@@ -141,7 +177,6 @@ def test_a_second_thread_in_a_call_gets_an_error() -> None:
         messages: list[str] = []
 
         def intrude() -> None:
-            time.sleep(0.2)
             for call in (comm.barrier, lambda: op.infer_shape(ins)):
                 try:
                     call()
@@ -149,32 +184,41 @@ def test_a_second_thread_in_a_call_gets_an_error() -> None:
                     messages.append(error.message)
 
         if rank == 1:
-            time.sleep(0.6)
+            told.get()
             op.execute(ins, [np.empty(2, np.int64)])
             return []
-        thread = threading.Thread(target=intrude)
-        thread.start()
+        thread = later(intrude, told)
         op.execute(ins, [np.empty(2, np.int64)])
         thread.join()
         return messages
 
-    messages = run_ranks(work, 2)[0]
+    messages = run_ranks(work, 2, timeout=20)[0]
     assert len(messages) == 2
     assert all("another thread" in message for message in messages)
 
 
 def test_abort_from_another_thread_ends_the_waits_of_all() -> None:
+    waits, aborted = FORK.SimpleQueue(), FORK.SimpleQueue()
+
     def work(rank: int) -> tuple[int, str]:
         comm = collops.init()
-        if rank == 2:
-            threading.Timer(0.2, comm.abort, ("enough",)).start()
-            time.sleep(0.5)
-        start = time.monotonic()
+        if rank == 2:  # aborts when the two others wait, and calls after that
+            waits.get()
+            waits.get()
+            thread = threading.Thread(target=comm.abort, args=("enough",))
+            thread.start()
+            thread.join()
+            start = time.monotonic()
+            aborted.get()
+            aborted.get()
+            assert time.monotonic() - start < 5
         with pytest.raises(collops.AbortedError) as caught:
+            if rank < 2:
+                later(lambda: None, waits)
             comm.barrier()
-        assert time.monotonic() - start < 5
+        aborted.put(None)
         return caught.value.code, caught.value.message
 
-    for code, message in run_ranks(work, 3):
+    for code, message in run_ranks(work, 3, timeout=20):
         assert code == 104
         assert "enough" in message
