@@ -20,16 +20,15 @@ from .cases import OPERATORS, Case, all_cases
 from .csv_cases import scan_rows, selector
 from .csv_row import OPERATORS as CSV_OPERATORS
 from .csv_row import CsvRow, RowError
+from .nearest import nearest
 from .tables import case_table, row_table
-
-_PROGRAM = f"python -m {__package__}"
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {_PROGRAM} --help\n")
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0; 1: the tensors differ, or a file cannot be written; 2: a wrong request.
     """
-    options = _parser().parse_args(arguments)
+    # With arguments of its own it is `collops golden` that calls; a checkout has no collops.
+    module = arguments is None or not __package__.startswith("collops.")
+    program = f"python -m {__package__}" if module else "collops golden"
+    options = _parser(program).parse_args(arguments)
     try:
         status = options.run(options)
         sys.stdout.flush()
@@ -46,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, FileNotFoundError) as error:
-        print(f"{_PROGRAM}: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"{_PROGRAM}: {options.failure}: {error}", file=sys.stderr)
+        print(f"{program}: {options.failure}: {error}", file=sys.stderr)
         return 1 if options.run is _generate else 2
     return int(status)
 
@@ -75,7 +77,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _cases(options: argparse.Namespace) -> list[Case]:
     cases = all_cases(options.op, text=options.filter, seed=options.seed)
     if not cases:
-        raise ValueError(f"no case has {options.filter!r} in its id; see {_PROGRAM} list")
+        raise ValueError(f"no case has {options.filter!r} in its id; `list` prints them all")
     return cases
 
 
@@ -88,23 +90,32 @@ def _rows(options: argparse.Namespace) -> list[CsvRow | RowError]:
         row
         for file in options.files
         for row in scan_rows(Path(file))
-        if chosen(row.number, "" if isinstance(row, RowError) else row.name)
-        and (options.op is None or _stem(row) == options.op)
+        if chosen(row.number, row.name)
+        and (options.op is None or CSV_OPERATORS.get(_operator(row)) == options.op)
     ]
     if not rows:
-        raise ValueError(f"no row has {options.filter!r} in its name or as its number")
+        of = f"of {options.op} " if options.op else ""
+        has = (
+            f"has {options.filter!r} in its name or as its number" if options.filter else "is there"
+        )
+        raise ValueError(f"no row {of}{has}")
     return rows
 
 
-def _stem(row: CsvRow | RowError) -> str | None:
-    return None if isinstance(row, RowError) else CSV_OPERATORS.get(row.operator)
+def _operator(row: CsvRow | RowError) -> str:
+    """Return a row's operator, or the one that a misspelt row means."""
+    return (
+        row.operator
+        if row.operator in CSV_OPERATORS
+        else nearest(row.operator, CSV_OPERATORS) or ""
+    )
 
 
-def _parser() -> _Parser:
+def _parser(program: str) -> _Parser:
     parser = _Parser(
-        prog=_PROGRAM,
+        prog=program,
         description="Golden cases of the operators: what goes in, and what must come out.",
-        epilog=f"example: {_PROGRAM} generate cases --op all_gather_v --filter p2.",
+        epilog=f"example: {program} generate cases --op all_gather_v --filter p2.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="list|generate|compare")
     listing = commands.add_parser("list", help="print a table of golden's cases, or of case files")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .deviation import absolute_error, ulp_error, values_of
-from .dtypes import Array, differs, float_format, is_float
-from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match
+from .dtypes import Array, bits_of, differs, float_format, is_float
+from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, counted
 from .reduction import reduce_ranks
 from .tolerance import Bound, bound
 
@@ -80,7 +80,32 @@ def rounding(evidence: Evidence) -> Diagnosis | None:
         worst = max(worst, float(ulps.max()))
     if bits < ENOUGH_BITS:
         return None
-    return Diagnosis("rounding", f"rounding: {count} errors of at most {worst:.0f} ULP")
+    return Diagnosis("rounding", f"rounding: {counted(count, 'error')} of at most {worst:.0f} ULP")
+
+
+def sign_of_zero(evidence: Evidence) -> Diagnosis | None:
+    """Explain wrong elements by zeros of the other sign, or return None.
+
+    Example:
+        >>> from .layout import Layout
+        >>> a, b = np.array([-0.0, 1]), np.array([0.0, 1])
+        >>> parts = Evidence([a], [b], [np.array([True, False])], "float64", [None], Layout(), [""])
+        >>> sign_of_zero(parts).text
+        'sign of zero: 1 element is a zero of the other sign'
+    """
+    if not is_float(evidence.dtype):
+        return None
+    count, magnitude = 0, float_format(evidence.dtype).sign - 1
+    for output in evidence.bad_outputs():
+        wrong = evidence.wrong(output)
+        for arrays in (evidence.got, evidence.expected):
+            bits = bits_of(arrays[output].reshape(-1)[wrong], evidence.dtype)
+            if (bits & bits.dtype.type(magnitude)).any():
+                return None
+        count += wrong.size
+    what = "is a zero" if count == 1 else "are zeros"
+    text = f"sign of zero: {counted(count, 'element')} {what} of the other sign"
+    return Diagnosis("sign of zero", text)
 
 
 def _bits_without(evidence: Evidence, output: int, rank: int) -> float:

@@ -11,12 +11,14 @@ import numpy as np
 
 from .all_gather_v import all_gather_v
 from .data import fill
-from .dtypes import Array
+from .dtypes import DTYPES, Array
 from .even_collectives import EVEN_OPERATORS, even_outputs
 from .linear_parallel import linear_parallel
 from .linear_parallel_data import linear_inputs
 from .linear_parallel_groups import LinearParallel
 from .reduce_scatter_v import reduce_scatter_v
+
+_OPERATORS = ("all_gather_v", "reduce_scatter_v", "linear_parallel", *EVEN_OPERATORS)
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class Case:
         """Return the case that to_dict described.
 
         Raises:
-            TypeError: a field is missing or unknown.
+            TypeError: a field is missing or unknown, or cannot have such a value.
         """
+        _check_fields(fields)
         values = {key: _frozen(value) for key, value in fields.items()}
         if values.get("linear") is not None:
             linear = {key: _frozen(value) for key, value in values["linear"].items()}
@@ -169,6 +172,31 @@ def _rank_inputs(case: Case, rank: int) -> dict[str, Array]:
     if case.operator == "reduce_scatter_v":
         return {"x": x, "sendCounts": counts, "sdispls": displs, "recvCount": own, "y": y}
     raise ValueError(f"operator {case.operator!r} has no reference here")
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    """Raise TypeError for the first field that no case can have, such as a rank_size of null."""
+    known = {"operator": _OPERATORS, "dtype": DTYPES}
+    for name, words in known.items():
+        if name in fields and fields[name] not in words:
+            raise TypeError(f"{name} is none of {', '.join(words)}, got {fields[name]!r}")
+    for name in ("rank_size", "seed", "columns", "root"):
+        least = 1 if name == "rank_size" else 0
+        if name in fields and not _is_count(fields[name], least):
+            raise TypeError(f"{name} is no whole number from {least}, got {fields[name]!r}")
+    for name in ("counts", "displs", "rows", "x_shapes"):
+        if name in fields and not _are_counts(fields[name], nested=name == "x_shapes"):
+            raise TypeError(f"{name} is no list of whole numbers, got {fields[name]!r}")
+
+
+def _is_count(value: Any, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _are_counts(value: Any, *, nested: bool) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    return all(_are_counts(part, nested=False) if nested else _is_count(part) for part in value)
 
 
 def _frozen(value: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from .case import Case, all_outputs, inputs
 from .dtypes import Array
+from .tensor_files import read_entries
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -72,21 +73,50 @@ def read_cases(manifest: Path) -> Iterator[tuple[Case, list[dict[str, Array]], l
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: the manifest has another schema.
+        ValueError: the manifest is none, or a file lacks a tensor.
     """
-    content = json.loads(manifest.read_text(encoding="utf-8"))
-    schema = content.get("schema")
-    if schema != SCHEMA:
-        raise ValueError(f"{manifest}: schema is {schema!r}, this golden reads {SCHEMA}")
-    for entry in content["cases"]:
-        names, file = entry.pop("inputs"), entry.pop("file")
-        del entry["id"]
-        case = Case.from_dict(entry)
-        with np.load(manifest.parent / file, allow_pickle=False) as tensors:
-            ranks = range(case.rank_size)
+    for case, names, file in read_manifest(manifest):
+        tensors, ranks = read_entries(file), range(case.rank_size)
+        try:
             per_rank = [{name: tensors[f"rank{r}/{name}"] for name in names} for r in ranks]
             outputs = [tensors[f"rank{r}/output"] for r in ranks]
+        except KeyError as missing:
+            raise ValueError(f"{file}: has no {missing.args[0]}") from None
         yield case, per_rank, outputs
+
+
+def read_manifest(manifest: Path) -> list[tuple[Case, tuple[str, ...], Path]]:
+    """Return every case of a manifest, with the names of its inputs and the file of its tensors.
+
+    Raises:
+        OSError: the manifest cannot be read.
+        ValueError: it is no JSON or of another schema, or a case lacks a field or has a wrong one.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     read_manifest(write_cases([], Path(folder)))
+        []
+    """
+    try:
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{manifest}: is no JSON ({error})") from None
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema != SCHEMA:
+        raise ValueError(f"{manifest}: schema is {schema!r}, this golden reads {SCHEMA}")
+    cases: list[tuple[Case, tuple[str, ...], Path]] = []
+    try:
+        for entry in content["cases"]:
+            fields = {k: v for k, v in entry.items() if k not in ("id", "file", "inputs")}
+            file = manifest.parent / entry["file"]
+            cases.append((Case.from_dict(fields), tuple(map(str, entry["inputs"])), file))
+    except KeyError as missing:
+        text = f"case {len(cases) + 1} has no field {missing}"
+        raise ValueError(f"{manifest}: {text}") from None
+    except (TypeError, AttributeError) as problem:
+        raise ValueError(f"{manifest}: case {len(cases) + 1}: {problem}") from None
+    return cases
 
 
 def _write_npz(path: Path, tensors: Mapping[str, Array]) -> None:

@@ -18,6 +18,8 @@ from .layout import Layout
 from .report import first_rows, shown
 from .tolerance import Bound
 
+_LARGEST = float(np.finfo(np.float64).max)
+
 
 @dataclass(frozen=True)
 class Extreme:
@@ -186,8 +188,11 @@ def _limits(
         return [None] * len(expected)
     values = [values_of(e, dtype) for e in expected]
     with np.errstate(all="ignore"):
-        # Nothing is close to an infinity.
-        return [np.where(np.isfinite(v), tolerance.limit(v), 0.0) for v in values]
+        # Nothing is close to an infinity, however large the limit of a finite number is.
+        limits = [np.minimum(tolerance.limit(v), _LARGEST) for v in values]
+        return [
+            np.where(np.isfinite(v), limit, 0.0) for v, limit in zip(values, limits, strict=True)
+        ]
 
 
 def _failed_measures(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from .acl_types import dtype_from_word
-from .atb_tolerance import OPERATORS, tolerance
+from .atb_tolerance import MOVING, OPERATORS, tolerance
 from .compare import Comparison, compare
 from .dtypes import DTYPES, Array
+from .evidence import Diagnosis
 from .layout import Layout, gather_layout, scatter_layout
 from .plot import require_matplotlib, save_plot
 from .reduction import REDUCE_OPS
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reduce", metavar="R", default="sum", help=f"one of {', '.join(REDUCE_OPS)} (default sum)"
     )
     parser.add_argument(
-        "--terms", metavar="K", type=int, default=1, help="products per element, for atb"
+        "--terms", metavar="K", type=_terms, default=1, help="products per element, for atb"
     )
     parser.add_argument(
         "--counts", metavar="N,N,...", help="elements of each rank's block, one after the other"
@@ -66,9 +68,7 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
         ...     print(run(parser.parse_args(words.split()))[1])
         equal: 3 elements of int8, bit for bit
     """
-    dtype = dtype_from_word(options.dtype)
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype {dtype} cannot be compared; use one of {', '.join(DTYPES)}")
+    dtype = _dtype(options.dtype)
     allowed = tolerance(
         options.tolerance, options.op, dtype, reduce=options.reduce, terms=options.terms
     )
@@ -80,6 +80,9 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
     layout = _layout(options, right)
     labels = [name.replace("rank", "rank ") for name in names]
     result = compare(left, right, dtype, tolerance=allowed, layout=layout, labels=labels)
+    if result.diagnosis.kind == "rounding" and options.op in MOVING:
+        text = f"{result.diagnosis.text}, but {options.op} adds nothing up: something converted"
+        result = replace(result, diagnosis=Diagnosis("rounding", f"{text} the elements"))
     text = result.text()
     if options.plot and not result.problem:
         pattern = result.diagnosis
@@ -89,6 +92,27 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
         save_plot(options.plot, *drawn, layout=layout, names=labels, title=title)
         text += f"\nplot: {options.plot}"
     return result, text
+
+
+def _terms(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, got {text!r}")
+    return number
+
+
+def _dtype(word: str) -> str:
+    try:
+        dtype = dtype_from_word(word)
+    except ValueError:
+        dtype = ""
+    if dtype not in DTYPES:
+        known = f"{', '.join(DTYPES)}, or ATB's float, double, bf16"
+        raise ValueError(f"dtype {word!r} cannot be compared; use one of {known}")
+    return dtype
 
 
 def _read(path: Path, dtype: str) -> dict[str, Array]:

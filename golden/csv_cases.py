@@ -24,6 +24,7 @@ from .csv_row import (
     RowError,
     RowTensor,
 )
+from .nearest import nearest
 
 COLUMNS = (
     "CaseNum CaseName OpName OpParam InNum InDType InFormat InShape OutNum OutDType OutFormat "
@@ -33,6 +34,11 @@ COLUMNS = (
 _OPTIONAL = set("DataGenType DataGenRange InTensorFile OutTensorFile TestType TestLevel".split())
 _OPTIONAL |= {"FromModel", "SocVersion"}
 GENERATORS = ("one", "zero", "random", "customize")
+# A number with more digits may not fit into 64 bits.
+_MOST_DIGITS = 18
+_TOO_LARGE = 2**63
+_NUMBER = rf"\d{{1,{_MOST_DIGITS}}}"
+_NUMBERS = rf"{_NUMBER}(-{_NUMBER})?"
 
 
 def read_rows(path: Path) -> list[CsvRow]:
@@ -65,6 +71,7 @@ def scan_rows(path: Path) -> Iterator[CsvRow | RowError]:
 
     Raises:
         OSError: the file cannot be read.
+        ValueError: it is no text, or has no row.
         RowError: the line of column names cannot be used.
 
     Example:
@@ -81,6 +88,7 @@ def scan_rows(path: Path) -> Iterator[CsvRow | RowError]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is no text in UTF-8 ({error.reason})") from None
     names: list[str] | None = None
+    rows = 0
     for number, line in enumerate(lines, start=1):
         place = f"{path}:{number}"
         if not line.strip():
@@ -89,10 +97,17 @@ def scan_rows(path: Path) -> Iterator[CsvRow | RowError]:
         if names is None:
             names = _column_names(cells, place)
             continue
+        rows += 1
         try:
             yield _read_row(_by_name(names, cells, place), place)
         except RowError as problem:
-            yield problem
+            yield _identified(problem, dict(zip(names, cells, strict=False)))
+    if names is None:
+        raise ValueError(
+            f"{path}: is empty; its first line must name the columns: {'|'.join(COLUMNS[:4])}|..."
+        )
+    if not rows:
+        raise ValueError(f"{path}: has no row below the line of column names")
 
 
 def selector(text: str) -> Callable[[int | None, str], bool]:
@@ -108,7 +123,7 @@ def selector(text: str) -> Callable[[int | None, str], bool]:
         >>> selector("bf16")(1, "gather_bf16"), selector("")(1, "gather")
         (True, True)
     """
-    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+    if not re.fullmatch(rf"{_NUMBERS}(,{_NUMBERS})*", text):
         return lambda _, name: text in name
     ranges = []
     for part in text.split(","):
@@ -121,49 +136,74 @@ def selector(text: str) -> Callable[[int | None, str], bool]:
 
 def _column_names(cells: list[str], place: str) -> list[str]:
     for name in COLUMNS:
+        if cells.count(name) > 1:
+            raise RowError(place, name, "is named twice", "|".join(cells))
+    for cell in cells:
+        meant = nearest(cell, COLUMNS) if cell not in COLUMNS else None
+        if meant is not None:
+            raise RowError(place, meant, f"is not spelt so: did you mean {meant}", cell)
+    for name in COLUMNS:
         if name not in _OPTIONAL and name not in cells:
             raise RowError(place, name, "is missing among the column names", "|".join(cells))
     return cells
 
 
+def _identified(problem: RowError, cells: Mapping[str, str]) -> RowError:
+    """Return a problem with what can be read of its row's number, name and operator."""
+    number = cells.get("CaseNum", "")
+    problem.number = int(number) if re.fullmatch(_NUMBER, number) else None
+    problem.name = cells.get("CaseName", "")
+    problem.operator = cells.get("OpName", "").partition("_")[0]
+    return problem
+
+
 def _by_name(names: list[str], cells: list[str], place: str) -> dict[str, str]:
     if len(cells) != len(names):
-        state = "is missing" if len(cells) < len(names) else "is not the last one"
-        problem = f"{state}: the row has {len(cells)} columns, their names {len(names)}"
+        state, more = "is missing", len(cells) - len(names)
+        if more > 0:
+            state = f"is followed by {more} cell{'s' if more > 1 else ''} too many"
+        problem = f"{state}: the row has {len(cells)} cells, the line of names {len(names)}"
         raise RowError(place, names[min(len(cells), len(names) - 1)], problem, cells[-1])
     return {**dict.fromkeys(COLUMNS, ""), **dict(zip(names, cells, strict=True))}
 
 
 def _read_row(cells: Mapping[str, str], place: str) -> CsvRow:
     number = _whole_number(cells, "CaseNum", place)
-    try:
-        # A suffix _0_1 tells cases of one operator apart in ATB's tool.
-        operator = cells["OpName"].partition("_")[0]
-        if not operator:
-            raise RowError(place, "OpName", "is empty: name an operator", "")
-        known = operator in OPERATORS
-        expected = _expectation(cells, place)
-        has_tensors = known and expected.stage != "create"
-        return CsvRow(
-            place=place,
-            number=number,
-            name=cells["CaseName"],
-            operator=operator,
-            params=_params(cells, place) if known else {},
-            inputs=_tensors(cells, "In", place) if has_tensors else (),
-            outputs=_tensors(cells, "Out", place) if has_tensors else (),
-            expected=expected,
-            soc_versions=tuple(s.strip() for s in cells["SocVersion"].split(",") if s.strip()),
-            result_file=_result_file(cells, place) if has_tensors else "",
-        )
-    except RowError as problem:
-        problem.number = number
-        raise
+    operator = _operator(cells, place)
+    known = operator in OPERATORS
+    expected = _expectation(cells, place)
+    has_tensors = known and expected.stage != "create"
+    return CsvRow(
+        place=place,
+        number=number,
+        name=cells["CaseName"],
+        operator=operator,
+        params=_params(cells, place) if known else {},
+        inputs=_tensors(cells, "In", place) if has_tensors else (),
+        outputs=_tensors(cells, "Out", place) if has_tensors else (),
+        expected=expected,
+        soc_versions=tuple(s.strip() for s in cells["SocVersion"].split(",") if s.strip()),
+        result_file=_result_file(cells, place) if has_tensors else "",
+    )
+
+
+def _operator(cells: Mapping[str, str], place: str) -> str:
+    # A suffix _0_1 tells cases of one operator apart in ATB's tool.
+    operator = cells["OpName"].partition("_")[0]
+    if not operator:
+        raise RowError(place, "OpName", "is empty: name an operator", "")
+    meant = nearest(operator, OPERATORS) if operator not in OPERATORS else None
+    if meant is not None:
+        problem = f"is no operator: did you mean {meant}"
+        raise RowError(place, "OpName", problem, cells["OpName"])
+    return operator
 
 
 def _whole_number(cells: Mapping[str, str], column: str, place: str) -> int:
-    if not re.fullmatch(r"\d+", cells[column]):
-        raise RowError(place, column, "is no whole number", cells[column])
+    if not re.fullmatch(_NUMBER, cells[column]):
+        long = re.fullmatch(r"\d+", cells[column])
+        problem = f"has more than {_MOST_DIGITS} digits" if long else "is no whole number"
+        raise RowError(place, column, problem, cells[column])
     return int(cells[column])
 
 
@@ -180,12 +220,21 @@ def _expectation(cells: Mapping[str, str], place: str) -> Expectation:
 
 def _params(cells: Mapping[str, str], place: str) -> dict[str, Any]:
     try:
-        params = json.loads(cells["OpParam"])
-    except json.JSONDecodeError as error:
+        params = json.loads(cells["OpParam"], parse_int=_json_number)
+    except RecursionError:
+        raise RowError(place, "OpParam", "is nested too deeply", cells["OpParam"]) from None
+    except ValueError as error:
         raise RowError(place, "OpParam", f"is no JSON ({error})", cells["OpParam"]) from None
     if not isinstance(params, dict):
         raise RowError(place, "OpParam", "is no JSON object", cells["OpParam"])
     return params
+
+
+def _json_number(text: str) -> int:
+    # Room for the largest number of 64 bits without a sign: rows test what is refused beyond.
+    if len(text) > _MOST_DIGITS + 3:
+        raise ValueError(f"a number of {len(text)} digits does not fit into 64 bits")
+    return int(text)
 
 
 def _tensors(cells: Mapping[str, str], side: str, place: str) -> tuple[RowTensor, ...]:
@@ -257,7 +306,11 @@ def _shape(text: str, column: str, place: str) -> tuple[int, ...]:
     dims = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"-?\d+", dim) for dim in dims):
         raise RowError(place, column, "has a dim that is no whole number", text)
-    return tuple(int(dim) for dim in dims)
+    # Of thousands of digits Python makes no number.
+    shape = tuple(int(dim) if len(dim) <= _MOST_DIGITS + 2 else _TOO_LARGE for dim in dims)
+    if not all(abs(dim) < _TOO_LARGE for dim in shape):
+        raise RowError(place, column, "has a dim that does not fit into 64 bits", text)
+    return shape
 
 
 def _range(text: str, place: str) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from .csv_row import OPERATORS, CsvRow, Expectation
+from .csv_row import MOST_RANKS, OPERATORS, CsvRow, Expectation
 from .differences import difference_of
 from .row_reference import REFERENCES
 
@@ -40,7 +40,8 @@ def plan_row(row: CsvRow, *, built: Collection[str] = BUILT) -> Plan:
     """Return what to do with a row, by the first of these rules that fits.
 
     Skipped: an operator that is none of collops' or is not built yet, quantised and MoE rows,
-    tensors of format FRACTAL_NZ (unless the row expects its refusal). Then the rows of
+    tensors of format FRACTAL_NZ (unless the row expects its refusal), more ranks than MOST_RANKS
+    (unless creation must fail). Then the rows of
     differences.DIFFERENCES; the others run, with an excuse where the row expects its error on other
     chips alone.
 
@@ -84,6 +85,10 @@ def _has_nz_data(row: CsvRow) -> bool:
     return not refused and any(t.format == "fractal_nz" for t in (*row.inputs, *row.outputs))
 
 
+def _has_too_many_ranks(row: CsvRow) -> bool:
+    return row.rank_size > MOST_RANKS and row.expected.stage != "create"
+
+
 def _fails_elsewhere_only(row: CsvRow) -> bool:
     fails = row.expected.stage != ""
     return fails and bool(row.soc_versions) and MIRRORED_SOC not in row.soc_versions
@@ -93,5 +98,6 @@ _OUTSIDE: tuple[tuple[Callable[[CsvRow], bool], str], ...] = (
     (_is_moe, "MoE"),
     (_is_quantised, "quantised"),
     (_has_nz_data, "FRACTAL_NZ data"),
+    (_has_too_many_ranks, f"more than {MOST_RANKS} ranks"),
 )
 _ELSEWHERE = "the expected error exists on another SoC alone"

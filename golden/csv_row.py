@@ -22,6 +22,9 @@ OPERATORS = {
 # The letter of ExpectedError, and the step of an operation that has to fail.
 STAGES = {"C": "create", "I": "infer_shape", "S": "setup", "E": "execute"}
 DEFAULT_RANGE = (-5.0, 5.0)
+# What shm takes; nothing is made of more, which may be a typing error.
+MOST_RANKS = 128
+_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -106,16 +109,26 @@ class CsvRow:
 class RowError(ValueError):
     """A row that cannot be read: where it stands, in which column, and what was got there.
 
+    `number`, `name` and `operator` are the row's, as far as they were read.
+
     Example:
         >>> print(RowError("a.csv:7", "InNum", "is no whole number", "two"))
         a.csv:7: column InNum is no whole number, got 'two'
     """
 
-    def __init__(
-        self, place: str, column: str, problem: str, got: str, *, number: int | None = None
-    ) -> None:
-        super().__init__(f"{place}: column {column} {problem}, got {got!r}")
+    number: int | None = None
+    name: str = ""
+    operator: str = ""
+
+    def __init__(self, place: str, column: str, problem: str, got: str) -> None:
+        super().__init__(f"{place}: column {column} {problem}, got {_short(got)}")
         self.place = place
         self.column = column
         self.got = got
-        self.number = number
+
+
+def _short(cell: str) -> str:
+    """Return a cell for a message; of a huge one the beginning, and how much there is."""
+    if len(cell) <= 2 * _SHOWN:
+        return repr(cell)
+    return f"{cell[:_SHOWN]!r} and {len(cell) - _SHOWN} characters more"

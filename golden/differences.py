@@ -92,6 +92,8 @@ def _values(row: CsvRow, position: int, length: int) -> list[int] | None:
     """Return the counts that rank 0 passes, None where they cannot be known or do not fit."""
     if len(row.inputs) != 5 or not row.inputs[position].can_be_made:
         return None
+    if not row.inputs[position].file and row.inputs[position].shape != (length,):
+        return None
     try:
         values = rank_input(row, 0, position)
     except (OSError, ValueError):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .deviation import values_of
 from .dtypes import Array
-from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, listed, plain_bits
+from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, counted, listed, plain_bits
 from .moves import Material, Move, Moves, Positions, exact, find_moves
 from .unwritten import blanks
 
@@ -97,8 +97,58 @@ def _diagnose(space: _Space) -> _Finding | None:
     kind = _kind(found, int(empty.size), space.places)
     if kind is None:
         return None
-    words = [_words(move, space, kind) for move in sorted(found.moves, key=lambda m: m.places[0])]
-    return _Finding(kind, listed(words), found.bits)
+    moves = sorted(found.moves, key=lambda m: m.places[0])
+    order, turn = _other_order(moves, space.places), _rotation(moves, space)
+    if kind == "swapped blocks" and order is not None:
+        text = f"the blocks lie in another order: {listed(order, most=8)}"
+    elif turn is not None and (kind == "shifted block" or len(space.places) > 1):
+        kind, text = "shifted block", turn
+    else:
+        text = listed([_words(move, space, kind) for move in moves])
+    return _Finding(kind, text, found.bits)
+
+
+def _other_order(moves: Sequence[Move], places: Sequence[_Place]) -> list[str] | None:
+    """Return the blocks' names as they lie now, if whole blocks moved, not just changed places."""
+    starts = []
+    for place in places:
+        offsets = {move.offset for move in moves if _sources_in(move, place)}
+        if len(offsets) > 1:
+            return None
+        starts.append(place.start + next(iter(offsets), 0))
+    now = sorted(zip(starts, places, strict=True), key=lambda pair: pair[0])
+    ends = [start + place.stop - place.start for start, place in now]
+    slots = {(place.start, place.stop) for place in places}
+    in_slots = all((start, end) in slots for (start, _), end in zip(now, ends, strict=True))
+    apart = all(end <= start for end, (start, _) in zip(ends, now[1:], strict=False))
+    names = [place.name for _, place in now]
+    together = any(sum(_sources_in(move, place) for place in places) > 1 for move in moves)
+    if (in_slots and not together) or not apart or names == [place.name for place in places]:
+        return None
+    return names
+
+
+def _rotation(moves: Sequence[Move], space: _Space) -> str | None:
+    """Say how far a block, or all of the space, was rotated: what left at one end came in again."""
+    if len(moves) != 2 or moves[0].offset * moves[1].offset > 0:
+        return None
+    late, early = sorted((move.offset for move in moves), reverse=True)
+    if late == -early:
+        return None
+    first = min(int(move.places[0]) for move in moves)
+    last = max(int(move.places[-1]) for move in moves)
+    whole = _Place(0, space.material.expected.size, f"all of {space.name}")
+    for place in (*space.places, whole):
+        if place.start <= first and last < place.stop and late - early == place.stop - place.start:
+            step = counted(min(late, -early), "element")
+            way = "the end" if late < -early else "the beginning"
+            return f"{place.name} is rotated by {step} towards {way}"
+    return None
+
+
+def _sources_in(move: Move, place: _Place) -> bool:
+    sources = move.places - move.offset
+    return bool(((sources >= place.start) & (sources < place.stop)).any())
 
 
 def _kind(found: Moves, empty: int, places: Sequence[_Place]) -> str | None:
@@ -130,12 +180,23 @@ def _words(move: Move, space: _Space, kind: str) -> str:
     middle = int(move.places[move.places.size // 2])
     there, here = _place_of(middle, space.places), _place_of(middle - move.offset, space.places)
     if kind == "shifted block":
-        elements = f"{abs(move.offset)} elements too {'late' if move.offset > 0 else 'early'}"
+        step = counted(abs(move.offset), "element")
+        elements = f"{step} too {'late' if move.offset > 0 else 'early'}"
+        moved = [place.name for place in space.places if _sources_in(move, place)]
+        if len(moved) > 1:
+            all_of_them = len(moved) == len(space.places)
+            return f"{'all blocks' if all_of_them else listed(moved)} lie {elements}"
         what = here.name if here else f"what belongs at {_range(move, source=True)}"
         return f"{what} lies {elements}"
-    if there and here and there is not here:
+    if there and here and there is not here and _fits(there, here, move):
         return f"{there.name} holds {here.name}"
     return f"elements {_range(move)} hold what belongs at {_range(move, source=True)}"
+
+
+def _fits(there: _Place, here: _Place, move: Move) -> bool:
+    """Whether a move puts a block exactly into another one's place."""
+    sizes = {place.stop - place.start for place in (there, here)}
+    return len(sizes) == 1 and move.offset == there.start - here.start
 
 
 def _range(move: Move, *, source: bool = False) -> str:

@@ -131,12 +131,23 @@ def bits_per_match(expected: Array, dtype: str, limit: Bound | None = None) -> f
     if limit is not None:
         values = values_of(expected, dtype).reshape(-1)
         values = values[np.isfinite(values)]
-        width = 2 * float(np.median(limit)) if limit.size else 0.0
+        with np.errstate(over="ignore"):
+            width = 2 * float(np.median(limit)) if limit.size else 0.0
         spread = float(np.ptp(values)) if values.size else 0.0
         return math.log2(min(distinct, 1 + spread / width) if width > 0 else distinct)
     if bits.dtype.itemsize > 1 and 2 * distinct > bits.size > 1:
         return max(8.0, math.log2(distinct))
     return math.log2(distinct)
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> counted(1, "element"), counted(3, "element")
+        ('1 element', '3 elements')
+    """
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def listed(words: Sequence[str], *, most: int = 4) -> str:

@@ -6,7 +6,7 @@ about by chance (`evidence.ENOUGH_BITS`); everything else is "no pattern".
 
 from __future__ import annotations
 
-from .arithmetic import missing_contribution, rounding
+from .arithmetic import missing_contribution, rounding, sign_of_zero
 from .displacement import displaced_blocks
 from .evidence import Diagnosis, Evidence
 from .unwritten import missing_blocks, unwritten_gap
@@ -18,6 +18,7 @@ KINDS = (
     "missing rank",
     "unwritten gap",
     "rounding",
+    "sign of zero",
     "no pattern",
 )
 
@@ -28,7 +29,8 @@ def explain(evidence: Evidence) -> Diagnosis:
     - missing rank: its block holds poison or zeros, or the reduction is right without it;
     - unwritten gap: all wrong elements hold poison, or zeros;
     - swapped, shifted, repeated block: the elements are right, but lie elsewhere;
-    - rounding: errors so small that another order of additions may have made them.
+    - rounding: errors so small that another order of additions may have made them;
+    - sign of zero: zeros of the other sign, whose errors are all 0.
 
     Example:
         >>> import numpy as np
@@ -39,6 +41,7 @@ def explain(evidence: Evidence) -> Diagnosis:
         'no pattern'
     """
     hypotheses = (
+        sign_of_zero,
         missing_blocks,
         unwritten_gap,
         missing_contribution,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,12 @@ from .dtypes import Array
 from .layout import Layout
 
 _MOST_PANELS = 8
-_MOST_PIXELS = 512
+# A panel has more points than these on paper: nothing is dropped in drawing it.
+_MOST_PIXELS = 240
 _FOLDED = 64
+_LETTERS_PER_PANEL = 42
+# Labels of blocks that lie closer than this share of a panel's height are written together.
+_CLOSE = 0.05
 
 
 class NoMatplotlibError(ValueError):
@@ -77,7 +82,7 @@ def save_plot(
     """Write a picture of where outputs are wrong, and how far off: one panel per output.
 
     Args:
-        file: the picture; its ending chooses the format (.png).
+        file: the picture, a .png.
         got, expected: the outputs.
         masks: True where an element is wrong, per output.
         dtype: name of their dtype.
@@ -87,6 +92,7 @@ def save_plot(
 
     Raises:
         NoMatplotlibError: (a ValueError) there is no matplotlib.
+        ValueError: the file is no .png.
         OSError: the file cannot be written.
 
     Example:
@@ -109,23 +115,30 @@ def save_plot(
     for axis, (output, grid) in zip(axes, panels, strict=False):
         image = _draw(axis, grid, expected[output].shape, norm)
         _borders(axis, expected[output].shape, layout.of(output))
+        _ring(axis, masks[output])
         count = int(masks[output].sum())
         head = f"{names[output]}: " if names[output] else ""
-        axis.set_title(f"{head}{count} of {masks[output].size} wrong", fontsize=9)
-    bar = figure.colorbar(image, ax=list(axes[: len(panels)]), extend="max", shrink=0.8)
-    bar.set_label("absolute error (grey: none, red: infinite or NaN)", fontsize=8)
-    bar.ax.tick_params(labelsize=7)
+        ringed = ", the first ringed" if count else ""
+        axis.set_title(f"{head}{count} of {masks[output].size} wrong{ringed}", fontsize=9)
+    if any(mask.any() for mask in masks):
+        _bar(figure, image, list(axes[: len(panels)]), [grid for _, grid in panels])
     more = f" ({len(panels)} of {len(got)} outputs)" if len(panels) < len(got) else ""
-    figure.suptitle(title + more, fontsize=10, wrap=True)
+    lines_of_title = textwrap.wrap(title + more, _LETTERS_PER_PANEL * columns, max_lines=6)
+    figure.suptitle("\n".join(lines_of_title), fontsize=10)
     figure.savefig(file, dpi=120)
 
 
 def require_matplotlib(file: Path) -> None:
-    """Raise NoMatplotlibError unless pictures can be drawn.
+    """Raise ValueError unless `file` is the name of a .png, and pictures can be drawn.
 
     Example:
-        >>> require_matplotlib(Path("error.png"))  # doctest: +SKIP
+        >>> require_matplotlib(Path("error.jpg"))
+        Traceback (most recent call last):
+        ...
+        ValueError: error.jpg: a plot's file ends in .png
     """
+    if file.suffix != ".png":
+        raise ValueError(f"{file}: a plot's file ends in .png")
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -192,20 +205,64 @@ def _draw(axis: Any, grid: npt.NDArray[np.float64], shape: tuple[int, ...], norm
     return image
 
 
+def _bar(
+    figure: Any, image: Any, axes: Sequence[Any], grids: Sequence[npt.NDArray[np.float64]]
+) -> None:
+    """Draw the scale of the errors; it ends in an arrow where some are beyond it."""
+    beyond = any(np.isinf(grid).any() for grid in grids)
+    bar = figure.colorbar(image, ax=list(axes), extend="max" if beyond else "neither", shrink=0.8)
+    red = ", red: infinite or NaN" if beyond else ""
+    bar.set_label(f"absolute error (grey: none{red})", fontsize=8)
+    bar.ax.tick_params(which="both", labelsize=7)
+    ends = (image.norm.vmin, image.norm.vmax)
+    if ends[1] <= 10 * ends[0]:
+        # Powers of ten would say the same number at several ticks.
+        bar.minorticks_off()
+        bar.set_ticks(list(ends), labels=[f"{end:.6g}" for end in ends])
+
+
+def _ring(axis: Any, mask: npt.NDArray[np.bool_]) -> None:
+    """Draw a ring around the first wrong element, which may be smaller than a point."""
+    if mask.any():
+        width = _sides(mask.shape)[1]
+        row, column = divmod(int(np.argmax(mask.reshape(-1))), width)
+        style = {"marker": "o", "fillstyle": "none", "clip_on": False, "zorder": 5}
+        for color, thick in (("white", 3.5), ("deeppink", 1.8)):
+            axis.plot(
+                [column + 0.5],
+                [row + 0.5],
+                color=color,
+                markersize=11,
+                markeredgewidth=thick,
+                **style,
+            )
+
+
 def _borders(axis: Any, shape: tuple[int, ...], blocks: Sequence[Any]) -> None:
-    """Draw a line around every block, which may begin and end inside a row, and its rank."""
+    """Draw a line around every block, which may begin and end inside a row; right, its rank."""
     rows, width = _sides(shape)
     for position in sorted({edge for block in blocks for edge in (block.start, block.stop)}):
         row, column = divmod(position, width)
         steps = [(0, row + 1), (column, row + 1), (column, row), (width, row)]
         xs, ys = zip(*(steps if column else steps[2:]), strict=True)
-        axis.plot(xs, ys, color="black", linewidth=0.9, clip_on=True)
-    for block in blocks if len(blocks) <= _FOLDED // 2 else ():
-        if block.count:
-            middle = (block.start + block.stop) / 2
-            wide = block.count > width
-            place = (width / 2, middle / width) if wide else (middle % width, middle // width + 0.5)
-            box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.8, "linewidth": 0}
-            axis.text(*place, f"rank {block.rank}", fontsize=6, ha="center", va="center", bbox=box)
+        axis.plot(xs, ys, color="black", linewidth=0.6, alpha=0.7, clip_on=True)
+    for height, ranks in _labels(rows, width, blocks):
+        words = ", ".join(map(str, ranks)) if len(ranks) < 4 else f"{ranks[0]} .. {ranks[-1]}"
+        place = (1.02, 1 - height / rows)
+        axis.text(*place, f"rank {words}", fontsize=6, va="center", transform=axis.transAxes)
     axis.set_xlim(0, width)
     axis.set_ylim(rows, 0)
+
+
+def _labels(rows: int, width: int, blocks: Sequence[Any]) -> list[tuple[float, list[int]]]:
+    """Return the labels beside a panel: the row that they stand at, and the ranks they name."""
+    labels: list[tuple[float, list[int]]] = []
+    for block in sorted(blocks, key=lambda block: int(block.start)):
+        if not block.count:
+            continue
+        height = (block.start + block.stop) / 2 / width
+        if labels and height - labels[-1][0] < _CLOSE * rows:
+            labels[-1][1].append(block.rank)
+        else:
+            labels.append((height, [block.rank]))
+    return labels

@@ -174,7 +174,10 @@ def _path(row: CsvRow, file: str, rank: int) -> Path:
 
 def _from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
     path = _path(row, tensor.file, rank)
-    array, dtype = read_tensor(path)
+    try:
+        array, dtype = read_tensor(path, form=tensor.format)
+    except ValueError as error:
+        raise ValueError(f"{row.place}: {error}") from None
     if dtype != tensor.dtype:
         raise ValueError(f"{row.place}: {path} holds {dtype}, the row says {tensor.dtype}")
     # With a file per rank, the first dim is the rank's own.

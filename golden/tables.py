@@ -51,7 +51,8 @@ def row_table(rows: Sequence[CsvRow | RowError]) -> str:
         if isinstance(row, RowError):
             plans.append("malformed")
             number = "" if row.number is None else str(row.number)
-            lines.append((number, *[""] * 4, f"malformed: {row}"))
+            cells = (number, row.name, row.operator, "", "")
+            lines.append((*cells, f"malformed: {row}"))
             continue
         plan = plan_row(row)
         plans.append(plan.action)

@@ -5,9 +5,11 @@ Nothing is unpickled. A bfloat16 tensor is uint16 bits, or the two-byte type tha
 
 from __future__ import annotations
 
+import math
 import re
 import zipfile
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -15,14 +17,25 @@ from .bin_file import read_bin
 from .dtypes import Array, name_of
 
 _OUTPUT = re.compile(r"rank(\d+)/output")
+# Formats whose elements do not lie in the order of dims.
+_BLOCKED = ("nc1hwc0", "nc1hwc0_c04", "ndc1hwc0", "fractal_z", "fractal_z_3d", "fractal_nz")
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
-def read_tensor(path: Path) -> tuple[Array, str]:
+def read_tensor(path: Path, *, form: str = "nd") -> tuple[Array, str]:
     """Read the one tensor of a .bin or .npy file, with the name of its dtype.
+
+    Args:
+        path: the file.
+        form: the format that the elements must lie in; a .bin states its own.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file's name ends otherwise, it is damaged, or its dtype is none of ours.
+        ValueError: the file's name ends otherwise, it is damaged, its dtype is none of ours, or
+            its elements lie in another order than `form` says.
 
     Example:
         >>> import tempfile
@@ -32,15 +45,20 @@ def read_tensor(path: Path) -> tuple[Array, str]:
         (array([16256], dtype=uint16), 'bfloat16')
     """
     if path.suffix == ".bin":
-        array, dtype, _ = read_bin(path)
+        array, dtype, found = read_bin(path)
+        if found in _BLOCKED and found != form:
+            raise ValueError(
+                f"{path}: its elements lie in format {found}, expected {form}: convert it first"
+            )
         return array, dtype
     if path.suffix != ".npy":
         raise ValueError(f"{path}: a tensor's file ends in .bin or .npy")
+    size = path.stat().st_size
     with path.open("rb") as file:
         try:
-            array = np.lib.format.read_array(file, allow_pickle=False)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+            array = _read_array(file, size)
+        except Exception as error:
+            raise _damaged(path, error) from None
     return _ours(array, str(path))
 
 
@@ -97,13 +115,38 @@ def read_entries(path: Path) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = {}
-            for entry in archive.namelist():
+            for entry in archive.infolist():
                 with archive.open(entry) as file:
-                    array = np.lib.format.read_array(file, allow_pickle=False)
-                entries[entry.removesuffix(".npy")] = array
+                    array = _read_array(file, entry.file_size)
+                entries[entry.filename.removesuffix(".npy")] = array
             return entries
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: {error}") from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise _damaged(path, error) from None
+
+
+def _read_array(file: IO[bytes], size: int) -> Array:
+    """Return the array of a .npy of `size` bytes; nothing is made of a header that claims more."""
+    read_header = _HEADERS.get(np.lib.format.read_magic(file))
+    if read_header is not None:
+        shape, _, dtype = read_header(file)
+        need, left = math.prod(shape) * dtype.itemsize, size - file.tell()
+        if not dtype.hasobject and need > left:
+            raise ValueError(f"shape {list(shape)} of {dtype} is {need} bytes, {left} are there")
+    file.seek(0)
+    array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    """Return the error of a file, in one line: numpy and zipfile raise nearly anything."""
+    text = str(error).partition("\n")[0] or type(error).__name__
+    if isinstance(error, SyntaxError) or " object at 0x" in text:
+        text = "its header is none that numpy writes"
+    if "password required" in text:
+        text = "it is encrypted"
+    return ValueError(f"{path}: {text}")
 
 
 def _ours(array: Array, where: str) -> tuple[Array, str]:

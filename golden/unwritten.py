@@ -13,6 +13,7 @@ from .evidence import (
     Diagnosis,
     Evidence,
     bits_per_match,
+    counted,
     is_poison,
     listed,
 )
@@ -111,7 +112,8 @@ def unwritten_gap(evidence: Evidence) -> Diagnosis | None:
     first = evidence.bad_outputs()[0]
     return Diagnosis(
         "unwritten gap",
-        f"unwritten gap: {count} elements were left {' or '.join(sorted(states))}, the first at "
+        f"unwritten gap: {counted(count, 'element')} {'was' if count == 1 else 'were'} left "
+        f"{' or '.join(sorted(states))}, the first at "
         f"element {evidence.wrong(first)[0]} of {evidence.name(first)}",
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden.case_files import read_cases
+from golden.case_files import read_cases, write_cases
 from golden.cases import Case, all_cases, expected, inputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,8 @@ def test_list_the_rows_of_case_files(tmp_path: Path) -> None:
     assert f"malformed: {tmp_path / 'mixed.csv'}:30: column ExpectedError is neither" in lines[4]
     assert lines[-1] == "4 rows: 2 run, 1 skip, 1 malformed"
     chosen = run("list", str(tmp_path / "mixed.csv"), "--op", "all_gather_v", "--filter", "bf16")
-    assert chosen.stdout.splitlines()[-1] == "2 rows: 2 run"
+    # The row that cannot be read is chosen by its name and its operator as the others are.
+    assert chosen.stdout.splitlines()[-1] == "3 rows: 2 run, 1 malformed"
 
 
 def test_the_manifest_states_every_case(tmp_path: Path) -> None:
@@ -186,11 +187,48 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert done.stderr == "status 0\n"
 
 
-def test_another_schema_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"schema": 2, "cases": []}', "schema is 2, this golden reads 1"),
+        ("", "is no JSON (Expecting value: line 1 column 1 (char 0))"),
+        ("[" * 100000, "is no JSON (maximum recursion depth"),
+        ("[]", "schema is None, this golden reads 1"),
+    ],
+)
+def test_what_is_no_manifest(tmp_path: Path, text: str, message: str) -> None:
     manifest = tmp_path / "manifest.json"
-    manifest.write_text('{"schema": 2, "cases": []}')
-    with pytest.raises(ValueError, match="schema is 2, this golden reads 1"):
+    manifest.write_text(text)
+    with pytest.raises(ValueError) as caught:
         list(read_cases(manifest))
+    assert str(caught.value).startswith(f"{manifest}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("operator", None, "case 1: operator is none of all_gather_v, reduce_scatter_v, "),
+        ("operator", "zz", "linear_parallel, all_gather, reduce_scatter, all_reduce, broadcast, g"),
+        ("rank_size", None, "case 1: rank_size is no whole number from 1, got None"),
+        ("rank_size", "zz", "case 1: rank_size is no whole number from 1, got 'zz'"),
+        ("dtype", "half", "case 1: dtype is none of float16, "),
+        ("counts", [1, "x"], "case 1: counts is no list of whole numbers, got [1, 'x']"),
+        ("x_shapes", [1, 2], "case 1: x_shapes is no list of whole numbers, got [1, 2]"),
+        ("inputs", None, "case 1: "),
+        ("inputs", ["z"], "p2.shares-3-5.npz: has no rank0/z"),
+    ],
+)
+def test_a_manifest_with_a_wrong_field(
+    tmp_path: Path, field: str, value: object, message: str
+) -> None:
+    manifest = write_cases(all_cases("all_gather_v", text="p2.shares-3-5"), tmp_path)
+    content = json.loads(manifest.read_text())
+    content["cases"][0][field] = value
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(ValueError) as caught:
+        list(read_cases(manifest))
+    assert str(tmp_path) in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_cases_are_equal_by_value() -> None:

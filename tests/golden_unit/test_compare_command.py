@@ -160,8 +160,8 @@ def test_a_picture_without_matplotlib(
         ("right.bin gone.npy --op broadcast --dtype bf16", "No such file or directory"),
         ("right.bin . --op broadcast --dtype bf16", "a tensor's file ends in .bin or .npy"),
         ("right.bin right.npy --op gather --dtype bf16", "operator 'gather' is unknown; use one"),
-        ("right.bin right.npy --op broadcast --dtype half", "dtype 'half' is unknown; use one of"),
-        ("right.bin right.npy --op broadcast --dtype uint32", "dtype uint32 cannot be compared"),
+        ("right.bin right.npy --op broadcast --dtype half", "dtype 'half' cannot be compared; use"),
+        ("right.bin right.npy --op broadcast --dtype uint32", "dtype 'uint32' cannot be compared"),
         ("right.bin half.npy --op broadcast --dtype bf16", "holds float16, --dtype says bfloat16"),
         ("right.bin right.npy --op broadcast --dtype bf16 --tolerance x", "tolerance 'x' is unkno"),
         ("right.bin right.npy --op all_reduce --dtype bf16 --reduce x", "reduction 'x' is unknown"),
@@ -169,12 +169,25 @@ def test_a_picture_without_matplotlib(
         ("right.bin right.npy --op broadcast --dtype bf16 --counts 80,1", "--counts are 81 elemen"),
         ("two.npz right.npz --op broadcast --dtype bf16", "two.npz has a, b, "),
         ("damaged.bin right.npz --op broadcast --dtype bf16", "has no line $End=1"),
+        (
+            "nz.bin right.npz --op broadcast --dtype bf16",
+            "nz.bin: its elements lie in format fract",
+        ),
+        (
+            "right.bin right.bin --op broadcast --dtype bf16 --plot noext",
+            "a plot's file ends in .p",
+        ),
+        (
+            "right.bin right.bin --op broadcast --dtype bf16 --plot x.jpg",
+            "a plot's file ends in .p",
+        ),
     ],
 )
 def test_wrong_requests_are_one_line(
     tensors: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
 ) -> None:
     (tensors / "damaged.bin").write_bytes(b"dtype=27\n")
+    write_bin(tensors / "nz.bin", np.zeros((16, 5), np.uint16), form="fractal_nz")
     np.savez(tensors / "two.npz", a=np.zeros(2, np.uint16), b=np.zeros(2, np.uint16))
     a, b, *others = arguments.split()
     out, err = run(capsys, tensors / a, tensors / b, *others, status=2)
@@ -182,6 +195,42 @@ def test_wrong_requests_are_one_line(
     assert err.startswith("python -m golden: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("terms", ["0", "-5", "x"])
+def test_terms_are_a_number_from_1(
+    tensors: Path, capsys: pytest.CaptureFixture[str], terms: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(capsys, tensors / "a", "b", *MOVE, "--dtype", "bf16", f"--terms={terms}", status=2)
+    assert f"must be a whole number from 1, got '{terms}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("dtype", "right", "limit"), [("double", 1.7e308, "2"), ("float32", 1e30, "1e300")]
+)
+def test_no_tolerance_makes_an_infinity_of_a_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], dtype: str, right: float, limit: str
+) -> None:
+    kind = np.float64 if dtype == "double" else np.float32
+    np.save(tmp_path / "a.npy", np.array([np.inf, 1], kind))
+    np.save(tmp_path / "b.npy", np.array([right, 1], kind))
+    files = (tmp_path / "a.npy", tmp_path / "b.npy")
+    out, _ = run(capsys, *files, *MOVE, "--dtype", dtype, "--tolerance", limit, status=1)
+    assert out[0].startswith("different: 1 of 2 elements")
+
+
+def test_a_gather_that_rounds_is_told_that_it_adds_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = fill((30, 7), "float32", 0, kind="random")
+    np.save(tmp_path / "a.npy", np.nextafter(right, np.float32(np.inf)))
+    np.save(tmp_path / "b.npy", right)
+    for op, more in (("all_gather_v", ", but all_gather_v adds nothing up: "), ("all_reduce", "")):
+        files = (tmp_path / "a.npy", tmp_path / "b.npy")
+        out, _ = run(capsys, *files, "--op", op, "--dtype", "float32", status=1)
+        assert out[4].startswith(f"pattern: rounding: 210 errors of at most 1 ULP{more}")
+        assert out[4].endswith("ULP") != bool(more)
 
 
 def test_the_exit_status_reaches_the_shell(tensors: Path) -> None:

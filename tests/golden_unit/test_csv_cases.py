@@ -158,8 +158,13 @@ def test_blank_lines_a_mark_at_the_beginning_and_other_orders_of_columns(tmp_pat
     ("cells", "message"),
     [
         ({"CaseNum": "x"}, "column CaseNum is no whole number, got 'x'"),
+        ({"CaseNum": "1" * 5000}, "column CaseNum has more than 18 digits, got '111"),
         ({"OpName": ""}, "column OpName is empty"),
+        ({"OpName": "AllGatherVOpration"}, "is no operator: did you mean AllGatherVOperation"),
+        ({"OpName": "allreduceoperation_1"}, "is no operator: did you mean AllReduceOperation"),
         ({"OpParam": '{"rank":'}, "column OpParam is no JSON (Expecting value"),
+        ({"OpParam": "[" * 100000}, "column OpParam is nested too deeply, got '[[["),
+        ({"OpParam": f'{{"rankSize":{"9" * 5000}}}'}, "a number of 5000 digits does not fit"),
         ({"OpParam": "[1]"}, "column OpParam is no JSON object, got '[1]'"),
         ({"InNum": "-5"}, "column InNum is no whole number, got '-5'"),
         ({"InNum": "4"}, "column InDType names 5 tensors where the row has 4, got 'bf16;int64;"),
@@ -169,6 +174,8 @@ def test_blank_lines_a_mark_at_the_beginning_and_other_orders_of_columns(tmp_pat
         ({"OutDType": "half"}, "column OutDType is wrong: dtype 'half' is unknown; use one of"),
         ({"OutFormat": "nz"}, "column OutFormat has a word that is none of undefined, nchw"),
         ({"OutShape": "2,x"}, "column OutShape has a dim that is no whole number, got '2,x'"),
+        ({"OutShape": f"2,{'9' * 5000}"}, "column OutShape has a dim that does not fit into 64"),
+        ({"OutShape": "2,9223372036854775808"}, "column OutShape has a dim that does not fit"),
         ({"OutShape": "2,,3"}, "column OutShape has a dim that is no whole number, got '2,,3'"),
         ({"DataGenType": "random;ones"}, "column DataGenType has a word that is none of one, zero"),
         ({"DataGenRange": "5"}, "column DataGenRange is no range LOW,HIGH, got '5'"),
@@ -192,6 +199,8 @@ def test_malformed_rows(tmp_path: Path, cells: dict[str, str], message: str) -> 
     assert isinstance(last, CsvRow)
     assert isinstance(bad, RowError)
     assert bad.number == (None if "CaseNum" in cells else 4)
+    assert bad.name == "gather"
+    assert len(str(bad)) < 400 + len(str(path))
 
 
 def test_rows_of_other_lengths_and_missing_columns(tmp_path: Path) -> None:
@@ -200,13 +209,38 @@ def test_rows_of_other_lengths_and_missing_columns(tmp_path: Path) -> None:
     path.write_text("\n".join([lines[0], lines[1] + "|x", lines[1].rpartition("|")[0]]))
     problems = [str(row) for row in scan_rows(path)]
     assert (
-        "column ExpectedError is not the last one: the row has 22 columns, their names 21"
-        in (problems[0])
+        "column ExpectedError is followed by 1 cell too many: the row has 22 cells, the line of "
+        "names 21" in (problems[0])
     )
-    assert "column ExpectedError is missing: the row has 20 columns, their names 21" in problems[1]
+    assert (
+        "column ExpectedError is missing: the row has 20 cells, the line of names 21" in problems[1]
+    )
     path = write(tmp_path, {}, columns=[name for name in COLUMNS if name != "InShape"])
     with pytest.raises(RowError, match=r"cases.csv:1: column InShape is missing among the column"):
         list(scan_rows(path))
+
+
+def test_misspelt_and_repeated_columns(tmp_path: Path) -> None:
+    for old, new, message in (
+        ("SocVersion", "SocVersoin", "column SocVersion is not spelt so: did you mean SocVersion"),
+        ("SocVersion", "OpParam", "column OpParam is named twice, got 'CaseNum|"),
+    ):
+        path = write(tmp_path, {}, columns=[new if name == old else name for name in COLUMNS])
+        with pytest.raises(RowError, match=message):
+            read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "cases.csv: is empty; its first line must name the columns"),
+        ("|".join(COLUMNS) + "\n\n", "cases.csv: has no row below the line of column names"),
+    ],
+)
+def test_files_without_a_row(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "cases.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_rows(tmp_path / "cases.csv")
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

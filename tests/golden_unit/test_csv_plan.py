@@ -53,6 +53,8 @@ def test_our_samples_run() -> None:
         (row("AllToAllOperation"), "AllToAllOperation is no operator of collops"),
         (row(form="fractal_nz"), "FRACTAL_NZ data"),
         (row(form="fractal_nz", expected=DIM), "FRACTAL_NZ data"),
+        (row(rankSize=1099511627776), "more than 128 ranks"),
+        (row(rankSize=400000000, expected=DIM), "more than 128 ranks"),
     ],
 )
 def test_skipped_rows(case: CsvRow, reason: str) -> None:

@@ -383,8 +383,11 @@ def test_two_faults_at_once_have_no_name() -> None:
 
 def test_the_sign_of_zero_is_no_rounding() -> None:
     right = np.zeros((4, 4), np.float32)
-    assert compare([-right], [right], "float32").diagnosis.kind == "no pattern"
+    assert compare([-right], [right], "float32").diagnosis.kind == "sign of zero"
+    got = -right
+    got[0, 0] = 1
+    assert compare([got], [right], "float32").diagnosis.kind == "no pattern"
 
 
 def test_all_kinds_are_listed() -> None:
-    assert len(set(KINDS)) == len(KINDS) == 7
+    assert len(set(KINDS)) == len(KINDS) == 8

@@ -12,7 +12,7 @@ from golden.compare import compare
 from golden.data import fill
 from golden.dtypes import DTYPES
 from golden.layout import Layout, packed_layout
-from golden.plot import NoMatplotlibError, error_grid, save_plot
+from golden.plot import NoMatplotlibError, _labels, error_grid, require_matplotlib, save_plot
 
 
 def test_a_small_tensor_is_shown_as_it_is() -> None:
@@ -74,6 +74,43 @@ def test_any_number_of_outputs_and_shapes(
     file = tmp_path / "error.png"
     save_plot(file, got, right, masks, "float32", layout=Layout(), names=[""] * outputs)
     assert picture(file)[0] > 300
+
+
+def test_the_scale_is_drawn_only_where_something_is_wrong(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    right = np.zeros((30, 7), np.float32)
+    widths, titles = {}, {"short": "x", "long": "all_gather_v " * 30}
+    for wrong in (0.0, 1.0, np.inf):
+        got = right.copy()
+        got[3, 2] = wrong
+        how = {"layout": packed_layout([70, 35, 105]), "names": [""], "title": titles["long"]}
+        save_plot(tmp_path / "e.png", [got], [right], [got != right], "float32", **how)
+        image = pixels(tmp_path / "e.png")
+        pink = (image == np.array([255, 20, 147])).all(axis=2)
+        assert pink.any() == (wrong != 0)
+        red = (image == np.array([255, 0, 0])).all(axis=2)
+        assert red.any() == np.isinf(wrong)
+        widths[wrong] = int((image != 255).any(axis=2).any(axis=0).nonzero()[0][0])
+    # The title is broken into lines: nothing reaches the edge.
+    assert min(widths.values()) > 0
+
+
+def pixels(path: Path) -> np.ndarray:
+    """The picture as rows, columns and three colours."""
+    from matplotlib.image import imread
+
+    return np.rint(imread(path)[..., :3] * 255).astype(np.int64)
+
+
+def test_labels_of_blocks_share_a_line_where_they_would_touch() -> None:
+    blocks = packed_layout([1, 1, 1, 1, 96]).of(0)
+    assert [ranks for _, ranks in _labels(100, 1, blocks)] == [[0, 1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize("name", ["noext", "x.jpg"])
+def test_a_picture_is_a_png(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: a plot's file ends in .png"):
+        require_matplotlib(Path(name))
 
 
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

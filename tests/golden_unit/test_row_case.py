@@ -218,3 +218,17 @@ def test_what_golden_does_not_know() -> None:
     short = replace(gather(), inputs=gather().inputs[:4])
     with pytest.raises(ValueError, match="a.csv:2: AllGatherVOperation has 5 inputs, the row 4"):
         expected_outputs(short, [rank_inputs(short, rank) for rank in range(3)])
+
+
+@pytest.mark.parametrize("form", ["nd", "fractal_nz"])
+def test_a_file_of_another_format_contradicts_the_row(tmp_path: Path, form: str) -> None:
+    write_bin(tmp_path / "nz.bin", np.zeros((4, 2), np.float16), form="fractal_nz")
+    row = gather(place=f"{tmp_path / 'cases.csv'}:7")
+    row = with_input(row, 0, file="nz.bin", format=form)
+    if form == "fractal_nz":
+        assert rank_inputs(row, 0)[0].shape == (4, 2)
+        return
+    with pytest.raises(ValueError) as caught:
+        rank_inputs(row, 0)
+    assert str(caught.value).startswith(f"{tmp_path / 'cases.csv'}:7: ")
+    assert "its elements lie in format fractal_nz, expected nd" in str(caught.value)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +82,71 @@ def test_damaged_files(tmp_path: Path, name: str, content: bytes, message: str) 
     with pytest.raises(ValueError) as caught:
         read_outputs(tmp_path / name)
     assert message in str(caught.value)
+
+
+def header(shape: str, descr: str = "'|i1'") -> bytes:
+    """The beginning of a .npy that claims a shape."""
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def archive(path: Path, content: bytes, *, at: int = 0, byte: int = 0, way: int = 0) -> None:
+    """An .npz of one entry, with a byte replaced in its local and its central header."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.npy", content)
+    data = bytearray(path.read_bytes())
+    central = data.index(b"PK\x01\x02")
+    if at:
+        data[at] = data[central + at + 2] = byte
+    if way:
+        data[35] ^= way
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("ending", "change", "message"),
+    [
+        (
+            "npy",
+            {"content": header("(99999999999, 4)") + b"1"},
+            "is 399999999996 bytes, 1 are ther",
+        ),
+        (
+            "npz",
+            {"content": header("(99999999999, 4)") + b"1"},
+            "is 399999999996 bytes, 1 are ther",
+        ),
+        ("npy", {"content": header("(__import__('os'),)")}, "its header is none that numpy writes"),
+        ("npz", {"content": header("(8,)") + b"12345678", "way": 255}, "x.npz: "),
+        ("npz", {"content": header("(1,)") + b"1", "at": 6, "byte": 1}, "it is encrypted"),
+        (
+            "npz",
+            {"content": header("(1,)") + b"1", "at": 8, "byte": 77},
+            "compression method is not",
+        ),
+    ],
+    ids=["huge", "huge entry", "code", "corrupt", "encrypted", "compression"],
+)
+def test_files_that_numpy_stumbles_over(
+    tmp_path: Path, ending: str, change: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / f"x.{ending}"
+    if ending == "npy":
+        path.write_bytes(change["content"])
+    else:
+        archive(path, **change)
+    with pytest.raises(ValueError) as caught:
+        read_outputs(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_elements_in_another_order_are_no_nd_tensor(tmp_path: Path) -> None:
+    write_bin(tmp_path / "x.bin", np.zeros((16, 16), np.float16), form="fractal_nz")
+    with pytest.raises(ValueError, match=r"x.bin: its elements lie in format fractal_nz, expected"):
+        read_outputs(tmp_path / "x.bin")
+    assert read_tensor(tmp_path / "x.bin", form="fractal_nz")[1] == "float16"
 
 
 def test_dtypes_that_are_none_of_ours(tmp_path: Path) -> None:
