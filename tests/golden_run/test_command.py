@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from collops.golden.case_files import write_cases
+from collops.golden.case_files import SCHEMA, write_cases
 from collops.golden.cases import all_cases
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,9 @@ SAMPLES = ROOT / "examples" / "golden"
 CaseFile = Callable[..., Path]
 
 
-def golden(*arguments: object, code: str = "") -> subprocess.CompletedProcess[str]:
+def golden(
+    *arguments: object, code: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Runs `collops golden` with these arguments, after some code that plants a fault."""
     program = f"{code}\nfrom collops.cli import main; raise SystemExit(main())"
     return subprocess.run(
@@ -30,6 +32,7 @@ def golden(*arguments: object, code: str = "") -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         timeout=110,
+        env={**os.environ, **environment},
     )
 
 
@@ -76,8 +79,13 @@ def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFil
         (["--backend", "hccl=lccl"], "backend 'lccl' is unknown"),
         (["--filter", "nowhere"], "no case has 'nowhere' in its name or as its number"),
         (["--filter", "5-2"], "the range 5-2 ends before it begins"),
-        (["--timeout", "0"], "--timeout: must be a number of seconds above 0"),
-        (["--max-skipped", "-1"], "--max-skipped: must be at least 0"),
+        (["--timeout", "0"], "--timeout: must be a number of seconds above 0, got '0'"),
+        (["--timeout", "x"], "--timeout: must be a number of seconds above 0, got 'x'"),
+        (["--max-skipped", "-1"], "--max-skipped: must be a whole number of at least 0, got '-1'"),
+        (["--max-skipped", "x"], "--max-skipped: must be a whole number of at least 0, got 'x'"),
+        (["--junit", "/nonexist/x.xml"], "--junit /nonexist/x.xml: there is no folder /nonexist"),
+        (["--junit", "/"], "--junit /: is a folder; name a file"),
+        (["--plot", "/nonexist/x.png"], "--plot /nonexist/x.png: there is no folder /nonexist"),
         (["--tolerance", "loose"], "invalid choice: 'loose'"),
         (["gone.csv"], "gone.csv"),
     ],
@@ -90,6 +98,27 @@ def test_wrong_requests(case_file: CaseFile, arguments: list[str], words: str) -
     assert done.stdout == ""
 
 
+def test_the_variable_is_the_option_s_default(case_file: CaseFile) -> None:
+    path = case_file({})
+    done = golden("run", path, COLLOPS_BACKEND="ucx")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "collops golden run: COLLOPS_BACKEND=ucx: backend ucx: " in done.stderr
+    assert golden("run", path, "--backend", "shm", COLLOPS_BACKEND="ucx").returncode == 0
+    for variable in ("hccl=shm", ""):
+        assert golden("run", path, COLLOPS_BACKEND=variable).returncode == 0
+
+
+def test_a_file_without_cases(case_file: CaseFile, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"schema": SCHEMA, "cases": []}))
+    (tmp_path / "empty.csv").touch()
+    paths = (case_file(), tmp_path / "empty.csv", tmp_path / "manifest.json")
+    words = ("has no row below the line of column names", "is empty; ", "has no cases")
+    for path, problem in zip(paths, words, strict=True):
+        done = golden("run", path)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"collops golden run: {path}: {problem}")
+
+
 def test_a_backend_that_is_not_there_says_why() -> None:
     done = golden("run", SAMPLES / "all_gather_v.csv", "--backend", "ucx")
     assert done.returncode == 2
@@ -98,7 +127,7 @@ def test_a_backend_that_is_not_there_says_why() -> None:
 
 def test_filters(case_file: CaseFile) -> None:
     path = case_file({}, {"CaseName": "bf16_one", "dtype": "bf16"}, {}, {})
-    for text, count in (("bf16", 1), ("1,3-4", 3), ("", 4), ("case_", 3)):
+    for text, count in (("bf16", 1), ("1,3-4", 3), (" 1, 3 - 4", 3), ("", 4), ("case_", 3)):
         done = golden("run", path, "--filter", text)
         assert closing_line(done) == f"{count} passed, 0 failed, {NONE_SKIPPED}"
 
@@ -111,10 +140,21 @@ def test_skipped_rows_are_counted_by_reason_and_never_passed(case_file: CaseFile
     assert closing_line(done) == (
         f"1 passed, 0 failed, 0 differ from ATB by intent, 3 skipped ({reasons})"
     )
+    assert done.stdout.splitlines()[:-1] == [
+        f"skipped {path}: 2 case_2, {path}: 3 case_3: FRACTAL_NZ data",
+        f"skipped {path}: 4 case_4: FillOperation is no operator of collops",
+    ]
     assert golden("run", path, "--max-skipped", 3).returncode == 0
     done = golden("run", path, "--max-skipped", 2)
     assert done.returncode == 1
     assert "3 were skipped, --max-skipped is 2" in done.stderr
+
+
+def test_more_ranks_than_the_backend_takes(case_file: CaseFile) -> None:
+    many = {"ranks": 129, "rows": 0}
+    done = golden("run", case_file({}, many, {**many, "expected": "C:ERROR_UNSUPPORTED"}))
+    assert closing_line(done).startswith("2 passed, 0 failed, ")
+    assert closing_line(done).endswith(", 1 skipped (1 more than 128 ranks)")
 
 
 def test_nothing_passed_is_no_success(case_file: CaseFile) -> None:
@@ -124,10 +164,12 @@ def test_nothing_passed_is_no_success(case_file: CaseFile) -> None:
 
 
 def test_a_malformed_row_fails_and_hides_no_other(case_file: CaseFile) -> None:
-    done = golden("run", case_file({}, {"InNum": "five"}, {}))
+    path = case_file({}, {"InNum": "five"}, {})
+    done = golden("run", path)
     assert done.returncode == 1
     assert closing_line(done) == f"2 passed, 1 failed, {NONE_SKIPPED}"
     assert "cases.csv:3: column InNum is no whole number, got 'five'" in done.stdout
+    assert golden("run", path, "--filter", "case_2").stdout.startswith(f"FAILED {path}: 2 case_2\n")
 
 
 OVERLAP = {"DataGenType": "random;customize;customize;zero"}
@@ -202,7 +244,8 @@ def test_junit(case_file: CaseFile, tmp_path: Path) -> None:
     children = [[child.tag for child in case] for case in first.findall("testcase")]
     assert children == [[], ["skipped"], ["skipped"], ["failure"]]
     failure = first.find("testcase/failure")
-    assert failure is not None and "infer_shape says" in str(failure.text)
+    assert failure is not None and str(failure.text).startswith("expected NO_ERROR\ngot other ")
+    assert str(failure.get("message")).startswith("got other outputs on all ranks: infer_shape ")
     assert suites[1].get("failures") == "0"
 
 

@@ -47,7 +47,8 @@ def test_a_case_without_what_must_come_out_fails_alone(tmp_path: Path) -> None:
     done = golden("run", manifest, "--junit", tmp_path / "out.xml")
     assert closing_line(done) == f"1 passed, 2 failed, {NONE_SKIPPED}", done.stdout + done.stderr
     assert "the case has no expected outputs" in done.stdout
-    assert "KeyError" in done.stdout
+    assert f"{cases[2].id}.npz: has no rank0/x" in done.stdout
+    assert "Traceback" not in done.stdout
     assert (tmp_path / "out.xml").exists()
 
 
@@ -96,6 +97,37 @@ def test_what_a_broadcast_makes_of_x_may_be_in_a_file(case_file: CaseFile, tmp_p
         np.save(tmp_path / "y.npy", np.full((4, 5), value, np.float16))
         done = golden("run", case_file(cells))
         assert closing_line(done) == f"{line}, {NONE_SKIPPED}", done.stdout
+
+
+SAYS = "cases.csv:2: "
+
+
+@pytest.mark.parametrize(
+    ("saved", "cells", "said"),
+    [
+        (None, {}, ["got FileNotFoundError on all ranks: ", "x.npy"]),
+        (np.zeros((5, 4), np.float16), {}, [SAYS, "x.npy has shape [5, 4], the row says [4, 5]"]),
+        (np.zeros((4, 5), np.int8), {}, [SAYS, "x.npy holds int8, the row says float16"]),
+        (np.array([None] * 20).reshape(4, 5), {}, ["x.npy: ", "Object arrays cannot be loaded"]),
+        (b"no array", {}, ["x.npy: "]),
+        ("x.bin", {"InTensorFile": "x.bin"}, ["x.bin: has no line $End=1"]),
+        (None, {"InTensorFile": "", "dtype": "int8", "DataGenRange": "0.2,0.7"}, ["0.2"]),
+        (None, {"InTensorFile": "", "InShape": "4000000000000,5;1;2;2;8"}, ["got MemoryError on "]),
+    ],
+    ids=["missing", "shape", "dtype", "pickle", "npy", "bin", "range", "memory"],
+)
+def test_a_fault_of_the_data_is_said_in_one_line(
+    case_file: CaseFile, tmp_path: Path, saved: Any, cells: dict[str, Any], said: list[str]
+) -> None:
+    if isinstance(saved, np.ndarray):
+        np.save(tmp_path / "x.npy", saved)
+    elif saved is not None:
+        (tmp_path / "x.bin").write_bytes(b"nothing")
+        (tmp_path / "x.npy").write_bytes(b"nothing")
+    done = golden("run", case_file({"InTensorFile": "x.npy", **cells}))
+    failed, expected, got = done.stdout.splitlines()[:-1]
+    assert failed.startswith("FAILED ") and expected == "  expected NO_ERROR"
+    assert got.startswith("  got ") and all(words in got for words in said), got
 
 
 @pytest.mark.parametrize("word", ["outputs", "inputs"])

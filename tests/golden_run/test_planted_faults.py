@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -199,8 +201,41 @@ def test_a_rank_that_stops_in_the_middle_of_its_report(
     large = with_output(lambda output: np.zeros(5_000_000, np.uint8))
     begin = time.monotonic()
     text = failure(outcomes(case_file({}, {}, {}), large, timeout=3))
-    assert "got hung on rank 1: no report within 3 s" in text
+    assert "got stopped on rank 1: no report within 3 s: a signal or a debugger had" in text
     assert time.monotonic() - begin < 30
+
+
+def test_a_stopped_rank_is_told_from_those_that_wait_for_it(case_file: CaseFile) -> None:
+    path = case_file(*[{"ranks": 3}] * 3)
+
+    def work(call: Any, own: int) -> Report:
+        if own == 2 and call.row.number == 2:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return execute(call, own)
+
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=1.5, work=work)
+    text = failure(list(runner.run(read_jobs([path]))))
+    assert "got hung on rank 0, 1: " in text
+    assert "got stopped on rank 2: no report within 1.5 s: " in text
+
+
+def test_ranks_end_quietly_once_nobody_reads_their_reports(case_file: CaseFile) -> None:
+    program = (
+        "import os, signal, sys, time; from pathlib import Path\n"
+        "from collops.golden_run.jobs import read_jobs\n"
+        "from collops.golden_run.runner import Runner\n"
+        "def work(call, own):\n"
+        "    time.sleep(0.5 + own)\n"
+        "    if own == 0: os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    time.sleep(0.5)\n"
+        "    return None\n"
+        "list(Runner({}, work=work).run(read_jobs([Path(sys.argv[1])])))"
+    )
+    # The ranks hold stderr open, so that this ends when they have ended.
+    done = subprocess.run(
+        [sys.executable, "-c", program, case_file({})], stderr=subprocess.PIPE, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGKILL, b"")
 
 
 def test_a_large_report_comes_whole(case_file: CaseFile) -> None:
@@ -267,7 +302,7 @@ def test_an_exception_that_is_not_ours(case_file: CaseFile) -> None:
     runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=30, work=work)
     text = failure(list(runner.run(read_jobs([path]))))
     assert "got ZeroDivisionError on rank 0" in text
-    assert "planted" in text
+    assert "got ZeroDivisionError on rank 0: planted\nTraceback" in text
 
 
 NEGATIVE = {"rows": 4, "InShape": "4,5;1;3;2;8", "expected": "I:ERROR_INVALID_TENSOR_DIM"}
@@ -308,7 +343,8 @@ def test_an_expected_error_that_does_not_come(case_file: CaseFile) -> None:
 def test_a_shape_that_infer_shape_does_not_say(case_file: CaseFile) -> None:
     rows: list[dict[str, Any]] = [{}, {"OutShape": "9,5"}, {}]
     text = failure(outcomes(case_file(*rows), lambda call, own, report: report))
-    assert "infer_shape says float16 [8, 5], the case float16 [9, 5]" in text
+    said = "infer_shape says float16 [8, 5], the case float16 [9, 5]"
+    assert text == f"expected NO_ERROR\ngot other outputs on all ranks: {said}"
 
 
 def test_an_error_of_another_chip(case_file: CaseFile) -> None:
@@ -334,9 +370,8 @@ def test_an_input_that_was_changed(case_file: CaseFile, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(collops.Operation, "execute", execute_and_write)
     path = case_file({}, {"rows": 6}, {})
-    assert "the call has changed input 0" in failure(
-        outcomes(path, lambda call, own, report: report)
-    )
+    text = failure(outcomes(path, lambda call, own, report: report))
+    assert text.endswith("got a changed input on all ranks: the call has changed input 0")
 
 
 def test_threads_are_ranks_too(case_file: CaseFile) -> None:

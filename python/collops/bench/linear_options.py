@@ -58,7 +58,7 @@ def make_parser() -> Parser:
         action="append",
         default=[],
         metavar="PREFIX",
-        help="where bin/mpirun is; repeatable, one launch each (the mpirun on PATH)",
+        help="where bin/mpiexec is; repeatable, one launch each (the mpirun on PATH)",
     )
     add("--sweep", action="store_true", help="M = 1, 2, 4 ... 2048: fused against unfused")
     add("--quick", action="store_true", help="tiny products: shows that all of it works here")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
+
+from collops.cli.choice import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,14 +18,11 @@ COMMANDS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one of golden's commands; only `run` needs the core."""
-    parser = argparse.ArgumentParser(
-        prog="collops golden", description="What the operators must compute, and whether they do."
-    )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, summary in COMMANDS.items():
-        commands.add_parser(name, help=summary, add_help=False)
-    command = parser.parse_args(arguments[:1]).command
+    """Runs one of golden's commands; only `run` needs the core. Without one, lists them."""
+    summary = "What the operators must compute, and whether they do."
+    command = Choice("collops golden", summary, "COMMAND", COMMANDS).word(arguments)
+    if command is None:
+        return 2
     if command == "run":
         from collops.golden_run.command import main
 

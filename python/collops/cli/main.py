@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 from typing import TYPE_CHECKING
 
+import collops
+from collops.cli.choice import Choice
 from collops.errors import Error
 
 if TYPE_CHECKING:
@@ -23,16 +24,15 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="collops",
-        description="Uneven collectives, the same on CPUs, GPUs and NPUs.",
-        epilog="collops COMMAND --help says more.",
+    summary = "Uneven collectives, the same on CPUs, GPUs and NPUs."
+    choice = Choice("collops", summary, "COMMAND", COMMANDS)
+    choice.parser.add_argument(
+        "--version", action="version", version=f"collops {collops.__version__}"
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, summary in COMMANDS.items():
-        commands.add_parser(name, help=summary, add_help=False)
     given = list(sys.argv[1:] if arguments is None else arguments)
-    name = parser.parse_args(given[:1]).command
+    name = choice.word(given)
+    if name is None:
+        return 2
     try:
         run = importlib.import_module(f"collops.cli.{name}").run
         return int(run(given[1:]))

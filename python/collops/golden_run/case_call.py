@@ -116,7 +116,11 @@ class CaseCall:
 
     def inputs(self, rank: int) -> list[Argument]:
         """A rank's input tensors."""
-        arrays = [self._entries[f"rank{rank}/{name}"] for name in self.input_names]
+        names = [f"rank{rank}/{name}" for name in self.input_names]
+        missing = [name for name in names if name not in self._entries]
+        if missing:
+            raise ValueError(f"{self.path}: has no {', '.join(missing)}")
+        arrays = [self._entries[name] for name in names]
         return [Argument(name_of(array), array.shape, array=array) for array in arrays]
 
     def outputs(self, rank: int) -> list[Argument]:
@@ -163,5 +167,6 @@ def case_calls(path: Path) -> list[CaseCall]:
     except (KeyError, TypeError, AttributeError) as problem:
         raise ValueError(f"{manifest}: case {len(calls) + 1} is incomplete: {problem}") from None
     if not calls:
-        raise ValueError(f"{manifest}: does not name {path.name}")
+        lack = "has no cases" if path == manifest else f"does not name {path.name}"
+        raise ValueError(f"{manifest}: {lack}")
     return calls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAM = "collops golden run"
+DEFAULT_BACKEND = "shm"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,22 +55,25 @@ def run(options: argparse.Namespace) -> int:
         OSError: a file cannot be read or written.
         ValueError: the arguments do not fit together, or the backend cannot run here.
     """
-    check_replacement(options.backend)
+    backend = _backend(options.backend)
+    for option, path in (("--junit", options.junit), ("--plot", options.plot)):
+        if path is not None:
+            _check_writable(option, path)
     if options.plot:
         require_matplotlib(options.plot)
     jobs = read_jobs(
         options.files, text=options.filter, seed=options.seed, same_data=options.same_data
     )
     runner = Runner(
-        {"COLLOPS_BACKEND": options.backend},
+        {"COLLOPS_BACKEND": backend},
         timeout=options.timeout,
         allowance=Allowance(atb=options.tolerance == "atb"),
         draw=first_wrong_output(options.plot) if options.plot else None,
     )
     summary = run_jobs(runner, jobs)
+    print("\n".join([*summary.skipped_lines(), summary.closing_line()]), flush=True)
     if options.junit:
         write_junit(summary, options.junit)
-    print(summary.closing_line())
     problem = summary.problem(options.max_skipped)
     if problem:
         print(f"{PROGRAM}: {problem}", file=sys.stderr)
@@ -91,17 +96,46 @@ def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
     return summary
 
 
+def _backend(given: str | None) -> str:
+    """What runs the cases: the option, else the variable that the ranks would read, else shm."""
+    variable = os.environ.get("COLLOPS_BACKEND", "")
+    backend = given or variable or DEFAULT_BACKEND
+    try:
+        check_replacement(backend)
+    except ValueError as problem:
+        if given or not variable:
+            raise
+        raise ValueError(f"COLLOPS_BACKEND={variable}: {problem}") from None
+    return backend
+
+
+def _check_writable(option: str, path: Path) -> None:
+    """Raises ValueError before the run where nothing could be written after it."""
+    if not path.parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise ValueError(f"{option} {path}: is a folder; name a file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{option} {path}: cannot be written")
+
+
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text}")
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
     if value < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0, got {text}")
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
     return value
 
 
@@ -115,8 +149,8 @@ def _parser() -> _Parser:
     )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="+", type=Path, help="ATB's .csv, a manifest.json or .npz")
-    add("--backend", metavar="NAME", default="shm", help="as COLLOPS_BACKEND (default shm)")
-    add("--filter", metavar="TEXT", default="", help="part of a case's name, or numbers: 3,5-9")
+    add("--backend", metavar="NAME", help="as COLLOPS_BACKEND, which is the default; else shm")
+    add("--filter", metavar="TEXT", default="", help="part of a name, or CaseNums: 3,5-9")
     add("--seed", metavar="N", type=int, default=0, help="seed of generated data (default 0)")
     add("--timeout", metavar="S", type=_seconds, default=60.0, help="seconds per case (60)")
     add("--max-skipped", metavar="N", type=_count, help="fail if more cases are skipped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from collops.golden.csv_cases import scan_rows, selector
 from collops.golden.csv_plan import plan_row
 from collops.golden.csv_row import CsvRow, RowError
 from collops.golden_run.case_call import case_calls
-from collops.golden_run.row_call import MOST_RANKS, RowCall
+from collops.golden_run.row_call import RowCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ def read_jobs(
         OSError: a file cannot be read.
         ValueError: a file is none of these, or no case was chosen.
     """
-    chosen = selector(text)
+    chosen = selector(_without_spaces(text))
     jobs = [
         job
         for file in files
@@ -73,10 +74,16 @@ def read_jobs(
     return jobs
 
 
+def _without_spaces(text: str) -> str:
+    """Numbers without the spaces around them; part of a name as it is."""
+    is_numbers = re.fullmatch(r"[\d\s,-]+", text)
+    return re.sub(r"\s*([,-])\s*", r"\1", text.strip()) if is_numbers else text
+
+
 def _row_jobs(file: Path, seed: int, same_data: bool) -> Iterator[Job]:
     for row in scan_rows(file):
         if isinstance(row, RowError):
-            yield Job(file, row.number, "", "malformed", str(row))
+            yield Job(file, row.number, row.name, "malformed", str(row))
         else:
             yield _row_job(file, row, seed, same_data)
 
@@ -85,9 +92,6 @@ def _row_job(file: Path, row: CsvRow, seed: int, same_data: bool) -> Job:
     plan = plan_row(row)
     if plan.action == "skip":
         return Job(file, row.number, row.name, "skip", plan.reason)
-    if row.rank_size > MOST_RANKS and row.expected.stage != "create":
-        reason = f"more than {MOST_RANKS} ranks"
-        return Job(file, row.number, row.name, "skip", reason)
     if plan.action == "differs" and plan.instead is None:
         return Job(file, row.number, row.name, "differs", plan.reason)
     call = RowCall(row, seed, same_data, plan.instead)

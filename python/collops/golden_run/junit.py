@@ -56,7 +56,9 @@ def _case(suite: str, outcome: Outcome) -> ElementTree.Element:
     text = _clean(outcome.text)
     first = text.partition("\n")[0]
     if outcome.state == FAILED:
-        ElementTree.SubElement(case, "failure", message=first).text = text
+        # What was expected is the same in most failures: what came is what tells them apart.
+        got = "; ".join(line for line in text.splitlines() if line.startswith("got "))
+        ElementTree.SubElement(case, "failure", message=got or first).text = text
     elif outcome.state == SKIPPED:
         ElementTree.SubElement(case, "skipped", message=first)
     elif outcome.state == DIFFERS:

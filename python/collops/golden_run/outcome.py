@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collops.golden_run.jobs import Job
 
 PASSED, FAILED, DIFFERS, SKIPPED = "passed", "failed", "differs", "skipped"
+# Skipped cases that are named per reason.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,19 @@ class Summary:
         """Cases that were run, per second."""
         run = sum(outcome.seconds > 0 for outcome in self.outcomes)
         return run / self.seconds if self.seconds > 0 else 0.0
+
+    def skipped_lines(self) -> list[str]:
+        """One line per reason to skip, with the first cases that it concerns."""
+        jobs: dict[str, list[str]] = {}
+        for outcome in self.outcomes:
+            if outcome.state == SKIPPED:
+                jobs.setdefault(outcome.text, []).append(str(outcome.job))
+        lines = []
+        for reason, names in jobs.items():
+            rest = len(names) - _NAMED
+            more = f" and {rest} more" if rest > 0 else ""
+            lines.append(f"skipped {', '.join(names[:_NAMED])}{more}: {reason}")
+        return lines
 
     def closing_line(self) -> str:
         """The counts of all states, with the reasons of what was skipped, and the rate."""

@@ -8,6 +8,7 @@ import signal
 import time
 import warnings
 from multiprocessing import connection, get_context
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +149,10 @@ class _Host:
             self._fail("died", f"the rank's process ended without a report: {how}")
 
     def give_up(self, limit: str) -> None:
-        self._fail("hung", f"{limit}; the rank was ended")
+        if _is_stopped(self.process.pid):
+            self._fail("stopped", f"{limit}: a signal or a debugger had stopped it; it was ended")
+        else:
+            self._fail("hung", f"{limit}; the rank was ended")
         self.process.kill()
 
     def take(self) -> list[Report]:
@@ -158,6 +162,15 @@ class _Host:
     def _fail(self, name: str, message: str) -> None:
         self.died = True
         self.reports = [Report("execute", -1, name, message) for _ in self.ranks]
+
+
+def _is_stopped(pid: int | None) -> bool:
+    """Whether a process is stopped, as by SIGSTOP: then others hang because of it."""
+    try:
+        # The state follows the name, which stands in parentheses and may hold any character.
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except (OSError, IndexError):
+        return False
 
 
 def _signal_name(number: int) -> str:
@@ -183,12 +196,15 @@ def _serve(
     while True:
         try:
             call = end.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             return
         if call is None:
             return
         reports = _on_threads(call, ranks, work) if len(ranks) > 1 else [work(call, ranks[0])]
-        post(end.fileno(), reports)
+        try:
+            post(end.fileno(), reports)
+        except ConnectionError:
+            return  # the one who asked has ended: nobody is there to be told
 
 
 def _on_threads(call: Call, ranks: Sequence[int], work: Work) -> list[Report]:

@@ -44,7 +44,11 @@ class Report:
 
 
 class FaultError(Exception):
-    """A rank noticed what no error code says."""
+    """A rank got something, `got`, that no error code says."""
+
+    def __init__(self, got: str, message: str) -> None:
+        super().__init__(message)
+        self.got = got
 
 
 def execute(call: Call, rank: int) -> Report:
@@ -57,10 +61,20 @@ def execute(call: Call, rank: int) -> Report:
         return Report(steps.stage, error.code, error.name, error.message, backend=steps.backend)
     except FaultError as fault:
         steps.refuse(fault)
-        return Report(steps.stage, -1, "wrong", str(fault))
+        return Report(steps.stage, -1, fault.got, str(fault))
     except Exception as error:
         steps.refuse(error)
-        return Report(steps.stage, -1, type(error).__name__, traceback.format_exc().strip())
+        return Report(steps.stage, -1, *_words_of(error, steps.stage))
+
+
+def _words_of(error: Exception, stage: str) -> tuple[str, str]:
+    """An exception's name and message: with its traceback, unless the case's data is at fault."""
+    if isinstance(error, MemoryError):  # numpy has a private kind of it
+        return "MemoryError", str(error) or "no memory is left"
+    said, name = str(error), type(error).__name__
+    if stage == "data" and isinstance(error, (ValueError, OSError)):
+        return name, said
+    return name, f"{said}\n{traceback.format_exc().strip()}"
 
 
 class _Steps:
@@ -129,8 +143,9 @@ class _Steps:
         inferred = [(tuple(d.shape), d.dtype) for d in described]
         if not self.call.expected.stage and inferred != [(s.shape, s.dtype) for s in stated]:
             raise FaultError(
+                "other outputs",
                 f"infer_shape says {_words(inferred)}, the case "
-                f"{_words([(s.shape, s.dtype) for s in stated])}"
+                f"{_words([(s.shape, s.dtype) for s in stated])}",
             )
         return stated
 
@@ -139,7 +154,7 @@ class _Steps:
             if self.call.in_place and position == 0:
                 continue
             if own.content() != kept:
-                raise FaultError(f"the call has changed input {position}")
+                raise FaultError("a changed input", f"the call has changed input {position}")
 
 
 def _words(tensors: Sequence[tuple[tuple[int, ...], str]]) -> str:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from collops.golden.csv_row import OPERATORS
+from collops.golden.csv_row import MOST_RANKS, OPERATORS
 from collops.golden.dtypes import storage
 from collops.golden.row_case import (
     expected_outputs,
@@ -24,8 +24,6 @@ from collops.golden_run.calls import Argument, Truth
 if TYPE_CHECKING:
     from collops.golden.csv_row import CsvRow, Expectation, RowTensor
 
-# More ranks than these need more processes than a machine should be asked for by a typing error.
-MOST_RANKS = 256
 # Where a call must fail, a tensor of more bytes than these is only described.
 MOST_BYTES = 1 << 30
 _REDUCTIONS = ("reduceType", "allReduceType")
