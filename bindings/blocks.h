@@ -12,7 +12,8 @@ namespace collops::bindings {
 // call. Made once per set of sizes, used by every call that has them.
 class Blocks {
  public:
-  Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type);
+  Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type,
+         const std::vector<int64_t>& shape);
 
   int size() const { return static_cast<int>(counts_.size()); }
   int64_t total() const { return total_; }
@@ -21,12 +22,15 @@ class Blocks {
   const int64_t* counts() const { return counts_.data(); }
   const int64_t* displs() const { return displs_.data(); }
   const CallLabel& label() const { return label_; }
+  // What the ranks' shapes of x have in common, at most 3 dims; none: shapes are not compared.
+  const Shape& shape() const { return shape_; }
 
  private:
   std::vector<int64_t> counts_;
   std::vector<int64_t> displs_;
   int64_t total_ = 0;
   CallLabel label_;
+  Shape shape_;
 };
 
 }  // namespace collops::bindings

@@ -35,7 +35,7 @@ Status PrepareGather(const Communicator& communicator, py::handle x, py::handle 
   call->kind = kind;
   call->dtype = tensors->x.view.desc.dtype;
   call->x = tensors->x.view.data;
-  if (kind == CallKind::kAllGather) call->x_shape = ComparedShape(tensors->x);
+  call->x_shape = kind == CallKind::kAllGather ? ComparedShape(tensors->x) : blocks.shape();
   call->output = tensors->out.view.data;
   call->recv_counts = blocks.counts();
   call->rdispls = blocks.displs();
@@ -139,8 +139,10 @@ void BindCommunicator(py::module_& module) {
   module.attr("SPLIT") = static_cast<int>(CallKind::kSplit);
   module.attr("LINEAR_PARALLEL") = static_cast<int>(CallKind::kLinearParallel);
   py::class_<Blocks>(module, "Blocks")
-      .def(py::init<std::vector<int64_t>, int, int, const std::string&>(), py::arg("counts"),
-           py::arg("dim") = 0, py::arg("num_tensors") = 1, py::arg("type") = "");
+      .def(py::init<std::vector<int64_t>, int, int, const std::string&,
+                    const std::vector<int64_t>&>(),
+           py::arg("counts"), py::arg("dim") = 0, py::arg("num_tensors") = 1, py::arg("type") = "",
+           py::arg("shape") = std::vector<int64_t>());
   py::class_<Communicator, std::shared_ptr<Communicator>> bound(module, "Communicator");
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)

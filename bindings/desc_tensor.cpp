@@ -1,4 +1,7 @@
-#include <pybind11/stl.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
 
 #include "tensor.h"
 
@@ -29,15 +32,30 @@ Status ReadFormat(py::handle object, const TensorName& name, Format* format) {
   return Ok();
 }
 
+// Python's whole numbers have no end.
+Status ReadSizes(const py::tuple& shape, const TensorName& name, std::vector<int64_t>* sizes) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int overflow = 0;
+    const int64_t size = PyLong_AsLongLongAndOverflow(shape[i].ptr(), &overflow);
+    CHECK_ARG(overflow == 0, ERROR_INVALID_TENSOR_SIZE, ToString(name), " has size ",
+              std::string(py::str(shape[i])), " in dim ", i, ", which no int64 holds");
+    sizes->push_back(size);
+  }
+  return Ok();
+}
+
 Status ReadDesc(py::handle object, const TensorName& name, Tensor* tensor) {
-  const auto sizes = object.attr("shape").cast<std::vector<int64_t>>();
+  std::vector<int64_t> sizes;
+  RETURN_IF_ERROR(ReadSizes(object.attr("shape"), name, &sizes));
   const std::string dtype = py::str(object.attr("dtype"));
   tensor->view = TensorView();
   TensorDesc& desc = tensor->view.desc;
   desc.shape = Shape::From(sizes.data(), static_cast<int>(sizes.size()));
   ParseDType(dtype.c_str(), &desc.dtype);
-  tensor->numel = 1;
-  for (const int64_t size : sizes) tensor->numel *= size;
+  // Wraps around: what is too large is refused by its sizes, later.
+  uint64_t numel = 1;
+  for (const int64_t size : sizes) numel *= static_cast<uint64_t>(size);
+  tensor->numel = static_cast<int64_t>(numel);
   return ReadFormat(object, name, &desc.format);
 }
 

@@ -52,11 +52,20 @@ std::tuple<std::string, std::vector<std::string>, int> Kernels() {
   return {kernels::Name(kernels::ActiveIsa()), runnable, kernels::NumThreads()};
 }
 
+Status CheckBackendName(const std::string& name) {
+  if (FindBackend(name) != nullptr) return Ok();
+  std::string known;
+  for (const Backend& backend : BackendTable()) {
+    known += Concat(known.empty() ? "\"" : ", \"", backend.name, "\"");
+  }
+  return Error(ERROR_INVALID_PARAM, "init: no backend is called \"", name, "\"; pass one of ",
+               known);
+}
+
 Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
-  CHECK_ARG(FindBackend(spec.backend) != nullptr, ERROR_INVALID_PARAM,
-            "init: no backend is called \"", spec.backend, "\"");
+  RETURN_IF_ERROR(CheckBackendName(spec.backend));
   spec.backend = env.ReplaceBackend(spec.backend);
   const bool has_timeout = spec.timeout_s > 0;
   if (!has_timeout) spec.timeout_s = env.timeout_s;

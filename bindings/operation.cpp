@@ -61,6 +61,29 @@ std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std:
   return std::make_unique<BoundOperation>(*row, std::move(text), std::move(operation));
 }
 
+// The element type of a tensor in Python's words; the core has no word for some.
+std::string ElementType(py::handle tensor) {
+  py::object dtype = py::getattr(tensor, "dtype", py::none());
+  if (dtype.is_none()) {  // collops.with_format()
+    dtype = py::getattr(py::getattr(tensor, "tensor", py::none()), "dtype", py::none());
+  }
+  return dtype.is_none() ? Name(DType::kUndefined) : std::string(py::str(dtype));
+}
+
+// The checks go through the tensors in order, so the first without a type is the one they mean.
+Status NameElementType(const Status& status, const py::tuple& tensors,
+                       const std::vector<TensorView>& views) {
+  const std::string unknown = Name(DType::kUndefined);
+  const size_t at = status.message().find(" " + unknown);
+  if (status.code() != ERROR_INVALID_TENSOR_INI_MATCH || at == std::string::npos) return status;
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (views[i].desc.dtype != DType::kUndefined) continue;
+    std::string message = status.message();
+    return Status(status.code(), message.replace(at + 1, unknown.size(), ElementType(tensors[i])));
+  }
+  return status;
+}
+
 }  // namespace
 
 Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
@@ -102,12 +125,12 @@ void BoundOperation::Update(const std::string& param, const std::string& json,
 py::list BoundOperation::InferShape(const py::object& inputs) {
   const Use use(&busy_, row_.operation);
   Owners owners;
-  ThrowIfError(ToViews(Hold(inputs, row_.operation, "input"), "input", row_.input_names,
-                       &pack_.inputs, &owners));
+  const py::tuple in = Hold(inputs, row_.operation, "input");
+  ThrowIfError(ToViews(in, "input", row_.input_names, &pack_.inputs, &owners));
   std::vector<TensorDesc> descs;
   for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
   std::vector<TensorDesc> outputs;
-  ThrowIfError(operation_->InferShape(descs, &outputs));
+  ThrowIfError(NameElementType(operation_->InferShape(descs, &outputs), in, pack_.inputs));
   py::list result;
   for (const TensorDesc& desc : outputs) result.append(ToPython(desc));
   return result;
@@ -120,7 +143,9 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   Owners owners;
   ThrowIfError(ToPack(in, out, &owners));
   uint64_t bytes = 0;
-  ThrowIfError(operation_->GetWorkspaceSize(pack_, &bytes));
+  const Status status =
+      NameElementType(operation_->GetWorkspaceSize(pack_, &bytes), in, pack_.inputs);
+  ThrowIfError(NameElementType(status, out, pack_.outputs));
   return bytes;
 }
 
@@ -154,7 +179,12 @@ void BoundOperation::Prepack(const py::object& weight) {
   }
   Tensor tensor;
   ThrowIfError(ToTensor(weight.ptr(), {row_.operation, "input", 1, "weight"}, &tensor));
-  RunWithoutGil([&] { return prepackable->Prepack(tensor.view); });
+  Status status;
+  RunWithoutGil([&] {
+    status = prepackable->Prepack(tensor.view);
+    return Ok();
+  });
+  ThrowIfError(NameElementType(status, py::make_tuple(weight), {tensor.view}));
 }
 
 void BindOperation(py::module_& module) {

@@ -15,7 +15,8 @@ int64_t Bytes(const Tensor& tensor) {
 
 }  // namespace
 
-Blocks::Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type)
+Blocks::Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type,
+               const std::vector<int64_t>& shape)
     : counts_(std::move(counts)) {
   for (const int64_t count : counts_) {
     displs_.push_back(total_);
@@ -24,6 +25,7 @@ Blocks::Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std:
   label_.dim = dim;
   label_.num_tensors = num_tensors;
   type.copy(label_.type, sizeof(label_.type));
+  shape_ = Shape::From(shape.data(), static_cast<int>(shape.size()));
 }
 
 Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {

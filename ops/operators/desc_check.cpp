@@ -45,7 +45,7 @@ Status CheckSize(const Signature& op, const char* name, const TensorDesc& desc) 
   for (int i = 0; i < desc.shape.num_dims; ++i) {
     CHECK_ARG(desc.shape[i] >= (i == 0 ? 0 : 1), ERROR_INVALID_TENSOR_SIZE, op.name, ": ", name,
               " has size ", desc.shape[i], " in dim ", i, " of ", ToString(desc.shape),
-              ": only dim 0 may be 0");
+              desc.shape[i] < 0 ? ": a size is at least 0" : ": only dim 0 may be 0");
   }
   CHECK_ARG(!IsTooLarge(desc), ERROR_INVALID_TENSOR_SIZE, op.name, ": ", name, " of shape ",
             ToString(desc.shape), " is over the limit of 256 GB: split the call");

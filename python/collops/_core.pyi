@@ -1,5 +1,6 @@
 """Types of the extension module, which only this package uses."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,12 @@ LINEAR_PARALLEL: int
 
 class Blocks:
     def __init__(
-        self, counts: list[int], dim: int = 0, num_tensors: int = 1, type: str = ""
+        self,
+        counts: list[int],
+        dim: int = 0,
+        num_tensors: int = 1,
+        type: str = "",
+        shape: Sequence[int] = (),
     ) -> None: ...
 
 class Communicator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collops.core import core
@@ -161,7 +162,7 @@ class AllGatherV:
             )
 
         def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(counts, dim=dim, num_tensors=count, type=element.name)
+            return level.make_blocks(counts, dim, count, element.name, _common_shape(shape, dim))
 
         return make_plan(_NAME, make_blocks, shape, dim, rows, sum(rows), element.unit)
 
@@ -172,6 +173,12 @@ class AllGatherV:
                 self._level.core.check_all_gatherv(source, target, plan.blocks)
             except Error as error:
                 raise_status(error.code, f"{error.message} (tensor {number} of the list)")
+
+
+def _common_shape(shape: Sequence[int], dim: int) -> list[int]:
+    """What the ranks compare: -1 along `dim`; dims on one side of it may be cut up differently."""
+    before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    return ([before] if dim > 0 else []) + [-1] + ([after] if after != 1 else [])
 
 
 def _normal_dims(tensors: list[Any], dim: int) -> list[int]:

@@ -277,6 +277,13 @@ class Communicator(EvenCollectives, LinearCalls):
             self._core.close(status_of(error)[1])
 
 
+# A TypeError of Python's own names a method by this; users know no other class.
+for _part in (EvenCollectives, LinearCalls):
+    for _name, _method in vars(_part).items():
+        if not _name.startswith("_"):
+            _method.__qualname__ = f"{Communicator.__name__}.{_name}"
+
+
 def _whole(name: str, value: int) -> int:
     try:
         return operator.index(value)

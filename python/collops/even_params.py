@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collops.params import _RSV, CommMode, Param
+from collops.spellings import known_names
 
 
 class AllReduceQuantType(enum.IntEnum):
@@ -19,6 +20,7 @@ class AllReduceQuantType(enum.IntEnum):
     QUANT_TYPE_MAX = 3
 
 
+@known_names()
 @dataclass(kw_only=True)
 class AllGatherParam(Param):
     """Configures AllGather.
@@ -53,6 +55,7 @@ class AllGatherParam(Param):
     rsv: bytes = field(default=_RSV, repr=False)
 
 
+@known_names()
 @dataclass(kw_only=True)
 class ReduceScatterParam(Param):
     """Configures ReduceScatter.
@@ -89,6 +92,7 @@ class ReduceScatterParam(Param):
     rsv: bytes = field(default=_RSV, repr=False)
 
 
+@known_names()
 @dataclass(kw_only=True)
 class AllReduceParam(Param):
     """Configures AllReduce.
@@ -131,6 +135,7 @@ class AllReduceParam(Param):
     rsv: bytes = field(default=_RSV, repr=False)
 
 
+@known_names()
 @dataclass(kw_only=True)
 class BroadcastParam(Param):
     """Configures Broadcast.

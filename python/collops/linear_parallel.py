@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collops.core import core
-from collops.errors import ErrorCode, raise_status
+from collops.errors import Error, ErrorCode, raise_status, status_error
 from collops.linear_parallel_param import LinearParallelParam, TwoDimTPInfo
 from collops.operation import Operation
 from collops.plain_tensors import as_tensor
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
     from collops.plain_level import PlainLevel
 
 _Type = LinearParallelParam.ParallelType
+_GATHERING = (_Type.ALL_GATHER_LINEAR, _Type.ALL_GATHER_LINEAR_REDUCE_SCATTER)
+# What the struct's messages say, and what a user of the plain level knows.
+_WORDS = {
+    "with transWeight true it": "with trans_weight=True it",
+    "with transWeight false it is [k, n]": "it is [k, n]: for [n, k] pass trans_weight=True",
+    "gatherRows": "gather_rows",
+    "scatterRows": "scatter_rows",
+    "twoDimTPInfo.agDim": "ag_dim",
+    "agDim": "ag_dim",
+    "rsDim": "rs_dim",
+    "innerDimIsAg": "inner_dim_is_ag",
+}
+_ANY_WORD = re.compile("|".join(map(re.escape, _WORDS)))
 
 
 class LinearParallel:
@@ -61,9 +75,15 @@ class LinearParallel:
                 out = empty_like_kind(name, ins[0], desc.shape, desc.dtype)
             scratch = self._scratch_of(operation.get_workspace_size(ins, [out]))
         except Exception as error:
-            self._level.refuse(self._kind, error)
-            raise
-        operation.execute(ins, [out], scratch)
+            said = _in_plain_words(name, error)
+            self._level.refuse(self._kind, said)
+            if said is error:
+                raise
+            raise said from None
+        try:
+            operation.execute(ins, [out], scratch)
+        except Error as error:
+            raise _in_plain_words(name, error, kind in _GATHERING and gather_rows is None) from None
         return out
 
     def _rows(
@@ -89,7 +109,11 @@ class LinearParallel:
             _Type.ALL_GATHER_LINEAR: (size, 1),
             _Type.LINEAR_REDUCE_SCATTER: (1, size),
         }.get(kind, grid[:2])
-        if num_gather < 1 or num_scatter < 1 or num_gather * num_scatter != size:
+        if num_gather < 1 or num_scatter < 1:
+            bad_argument(
+                f"{name}: ag_dim and rs_dim must be >= 1, got {num_gather} and {num_scatter}"
+            )
+        if num_gather * num_scatter != size:
             bad_argument(
                 f"{name}: ag_dim {num_gather} times rs_dim {num_scatter} is not the {size} ranks"
             )
@@ -147,6 +171,17 @@ def _whole_grid(name: str, grid: tuple[int, int, bool]) -> tuple[int, int, bool]
         except TypeError:
             bad_argument(f"{name}: {label} must be a whole number, got {value!r}")
     return whole[0], whole[1], grid[2]
+
+
+def _in_plain_words(name: str, error: Exception, is_even: bool = False) -> Exception:
+    """The error in the words of the plain level; `is_even`: nobody said the rows to gather."""
+    if not isinstance(error, Error):
+        return error
+    message = re.sub("^LinearParallel: ", f"{name}: ", error.message)
+    message = _ANY_WORD.sub(lambda word: _WORDS[word[0]], message)
+    if is_even and ": the sum of the rows is " in message:
+        message += ": where x has other rows on other ranks, pass gather_rows on all of them"
+    return error if message == error.message else status_error(error.code, message)
 
 
 def _check_rows(name: str, label: str, given: Any, members: int) -> list[int]:

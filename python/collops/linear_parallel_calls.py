@@ -19,8 +19,8 @@ class LinearCalls:
 
     All four accumulate in float32, add up the ranks' partial products in rank order, add the
     residual, and round once. x and weight are float16, bfloat16 or float32, one type for all
-    tensors, contiguous, and each rank's own. Where x lies in memory of empty(), the others read it
-    in place.
+    tensors, contiguous, and each rank's own. Rows may be 0; k and n are at least 1, while numpy
+    takes 0 for them, too. Where x lies in memory of empty(), the others read it in place.
     """
 
     _linear: LinearParallel
@@ -51,7 +51,7 @@ class LinearCalls:
 
         Args:
             x: [rows, k] this rank's rows; a numpy array or a torch tensor; rows may be 0.
-            weight: [k, n], with `trans_weight` [n, k].
+            weight: [k, n], with `trans_weight` [n, k]; k and n are at least 1.
             ag_dim: ranks that gather from each other.
             rs_dim: ranks that add up with each other.
             inner_dim_is_ag: which groups are made of neighbouring ranks.
@@ -112,7 +112,7 @@ class LinearCalls:
         ``out_r = concatenate([x_0, x_1, ..., x_{P-1}]) @ weight_r + residual_r``
 
         Args:
-            x: [rows, k] this rank's rows; rows may be 0.
+            x: [rows, k] this rank's rows; rows may be 0, k may not.
             weight: [k, n], with `trans_weight` [n, k]; this rank's columns of a larger one, say.
             gather_rows: rows of each rank; None: all have as many as x.
             trans_weight: whether the weight is stored as [n, k].

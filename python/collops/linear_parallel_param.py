@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from collops.params import CommMode, Param, member_of, struct_of
-from collops.spellings import other_spellings
+from collops.spellings import known_names
 
 _RSV = bytes(52)
 
 
-@other_spellings(two_dim_TP_info="two_dim_tp_info")
+@known_names(two_dim_TP_info="two_dim_tp_info")
 @dataclass(kw_only=True)
 class LinearParallelParam(Param):
     """Configures LinearParallel: which ranks gather x, which add up, and how rows are shared out.
@@ -80,6 +80,7 @@ class LinearParallelParam(Param):
         QUANT_TYPE_PER_TOKEN = 3
         QUANT_TYPE_MAX = 4
 
+    @known_names()
     @dataclass(kw_only=True)
     class TwoDimTPInfo:
         """The grid of type 4: `ag_dim * rs_dim` ranks.
@@ -99,7 +100,7 @@ class LinearParallelParam(Param):
         rs_dim: int = 0
         inner_dim_is_ag: int = 1
 
-    @other_spellings(localExpertNums="local_expert_nums", epSize="ep_size", tpSize="tp_size")
+    @known_names(localExpertNums="local_expert_nums", epSize="ep_size", tpSize="tp_size")
     @dataclass(kw_only=True)
     class MoeInfo:
         """What ATB asks of the two types with experts.

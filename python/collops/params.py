@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
+from collops.spellings import known_names
 
 
 class CommMode(enum.IntEnum):
@@ -62,8 +63,14 @@ class Param:
 
         Raises:
             ArgumentError: ERROR_INVALID_PARAM for a key that is unknown, a value of a wrong type,
-                `rsv` bytes that are not zero, or a text that is no JSON.
+                `rsv` bytes that are not zero, a text that is no JSON, or no text.
         """
+        if not isinstance(text, (str, bytes)):
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"{cls.__name__}.from_json: a JSON text is needed, got {type(text).__name__}: "
+                f"pass json.dumps() of it, or {cls.__name__}(**fields)",
+            )
         values = json.loads(core().normal_json(cls.__name__, text))
         names = {_camel(f.name): f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         known = {names[key]: value for key, value in values.items() if key != "rsv"}
@@ -112,6 +119,7 @@ def _plain(value: Any) -> Any:
     )
 
 
+@known_names()
 @dataclass(kw_only=True)
 class AllGatherVParam(Param):
     """Configures AllGatherV.
@@ -146,6 +154,7 @@ class AllGatherVParam(Param):
     rsv: bytes = field(default=_RSV, repr=False)
 
 
+@known_names()
 @dataclass(kw_only=True)
 class ReduceScatterVParam(Param):
     """Configures ReduceScatterV.

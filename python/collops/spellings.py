@@ -1,53 +1,93 @@
-"""Other names that a dataclass takes for its fields."""
+"""The names that a struct takes for its fields: no others, and what a wrong one may have meant."""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 _C = TypeVar("_C")
 
 
-def other_spellings(**names: str) -> Callable[[type[_C]], type[_C]]:
-    """Lets a class take and show fields by other names, too, as torch_atb spells them.
+def known_names(**others: str) -> Callable[[type[_C]], type[_C]]:
+    """Lets a dataclass refuse names that it has no field for, which Python would keep in silence.
 
     Args:
-        **names: the field of each other name.
+        **others: the field of each further name, as torch_atb spells some.
 
     Returns:
-        A decorator of a class whose constructor takes keywords.
+        A decorator of a dataclass whose constructor takes keywords.
 
     Raises:
-        TypeError: by the constructor, for a field that is given by both of its names.
+        TypeError: by the constructor, for a keyword that is no field, or a field that is given by
+            both of its names.
+        AttributeError: by an assignment to what is no field.
 
     Example:
         >>> from dataclasses import dataclass
-        >>> @other_spellings(epSize="ep_size")
+        >>> @known_names(epSize="ep_size")
         ... @dataclass
         ... class Info:
         ...     ep_size: int = 1
-        >>> Info(epSize=4)
+        >>> info = Info(epSize=4)
+        >>> info.ep_sise = 2
+        Traceback (most recent call last):
+        AttributeError: Info has no field ep_sise; did you mean ep_size?
+        >>> info
         Info(ep_size=4)
     """
 
     def decorate(cls: type[_C]) -> type[_C]:
-        construct = cls.__init__
-
-        @functools.wraps(construct)
-        def renamed(self: Any, /, *args: Any, **fields: Any) -> None:
-            for name in names.keys() & fields.keys():
-                if names[name] in fields:
-                    raise TypeError(f"{cls.__name__}: {name} and {names[name]} are the same field")
-                fields[names[name]] = fields.pop(name)
-            construct(self, *args, **fields)
-
-        type.__setattr__(cls, "__init__", renamed)
-        for name, field in names.items():
+        fields = dict.fromkeys(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
+        type.__setattr__(cls, "__init__", _constructor(cls, fields, others))
+        type.__setattr__(cls, "__setattr__", _setter(cls, {**fields, **others}))
+        for name, field in others.items():
             setattr(cls, name, _alias(field))
         return cls
 
     return decorate
+
+
+def _constructor(
+    cls: type[Any], fields: Mapping[str, Any], others: Mapping[str, str]
+) -> Callable[..., None]:
+    construct = cls.__init__
+
+    @functools.wraps(construct)
+    def init(self: Any, /, *args: Any, **values: Any) -> None:
+        for name in [name for name in values if name not in fields]:
+            if name not in others:
+                raise TypeError(_no_field(cls, name, fields))
+            if others[name] in values:
+                raise TypeError(f"{cls.__name__}: {name} and {others[name]} are the same field")
+            values[others[name]] = values.pop(name)
+        construct(self, *args, **values)
+
+    return init
+
+
+def _setter(cls: type[Any], names: Mapping[str, Any]) -> Callable[[Any, str, Any], None]:
+    def put(self: Any, name: str, value: Any) -> None:
+        if name not in names:
+            raise AttributeError(_no_field(cls, name, names))
+        object.__setattr__(self, name, value)
+
+    return put
+
+
+def _no_field(cls: type[Any], name: str, names: Mapping[str, Any]) -> str:
+    """What is wrong with `name`; camelCase is near to its field, too."""
+    plain = {_plain(field): field for field in reversed(list(names))}
+    near = difflib.get_close_matches(_plain(name), plain, n=1)
+    if near:
+        return f"{cls.__name__} has no field {name}; did you mean {plain[near[0]]}?"
+    return f"{cls.__name__} has no field {name}; its fields are {', '.join(names)}"
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _alias(field: str) -> property:

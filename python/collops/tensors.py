@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,24 @@ def dtype_name(dtype: Any) -> str:
         return str(dtype).removeprefix("torch.")
     if isinstance(dtype, str) and dtype == "bfloat16":  # numpy itself does not know the name
         return "bfloat16"
-    return str(np.dtype(dtype).name)
+    try:
+        return str(np.dtype(dtype).name)
+    except TypeError:
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"TensorDesc: dtype must be a numpy, ml_dtypes or torch type or one of "
+            f"{', '.join(core().DTYPES)}; got {dtype!r}",
+        )
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(size) for size in shape)
+    except TypeError:
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"TensorDesc: shape must be a list of whole numbers, one per dim, got {shape!r}",
+        )
 
 
 @dataclass(frozen=True, init=False)
@@ -93,6 +111,9 @@ class TensorDesc:
         shape: sizes of the dimensions.
         dtype: element type, as a name or as numpy's, ml_dtypes' or torch's object.
         format: memory layout in lower case, such as ``"nd"`` or ``"nhwc"``.
+
+    Raises:
+        ArgumentError: shape is no list of whole numbers, or dtype is no element type.
 
     Source of the semantics: ``atb::TensorDesc``.
 
@@ -107,7 +128,7 @@ class TensorDesc:
     format: str
 
     def __init__(self, shape: Sequence[int], dtype: Any, format: str = "nd") -> None:
-        object.__setattr__(self, "shape", tuple(int(size) for size in shape))
+        object.__setattr__(self, "shape", _sizes(shape))
         object.__setattr__(self, "dtype", dtype_name(dtype))
         object.__setattr__(self, "format", format)
 

@@ -65,7 +65,7 @@ TEST(NumberOfDimsLimit) {
 TEST(TensorSize) {
   FaultyDesc(ERROR_INVALID_TENSOR_SIZE, "x has size 0 in dim 1 of [2, 0]: only dim 0 may be 0",
              [](GatherCall& call) { call.input(kGatherX).desc.shape = {2, 0}; });
-  FaultyDesc(ERROR_INVALID_TENSOR_SIZE, "x has size -1 in dim 0",
+  FaultyDesc(ERROR_INVALID_TENSOR_SIZE, "x has size -1 in dim 0 of [-1, 4]: a size is at least 0",
              [](GatherCall& call) { call.input(kGatherX).desc.shape = {-1, 4}; });
   FaultyDesc(ERROR_INVALID_TENSOR_SIZE, "x has size -9223372036854775808 in dim 1",
              [](GatherCall& call) { call.input(kGatherX).desc.shape = {2, kMin}; });

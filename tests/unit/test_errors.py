@@ -23,6 +23,18 @@ STANDARD = {
 }
 
 
+def test_an_unknown_backend_is_told_the_known_ones() -> None:
+    said = 'no backend is called "smh"; pass one of "shm", "hccl", "nccl", "cuda", "ucx"'
+    with pytest.raises(collops.ArgumentError, match=f"^init: {said} "):
+        collops.init(0, 1, backend="smh")
+
+
+@pytest.mark.parametrize("method", ["all_gather_matmul", "matmul_all_reduce", "broadcast"])
+def test_a_missing_argument_names_the_class_that_users_know(method: str) -> None:
+    with pytest.raises(TypeError, match=rf"^Communicator\.{method}\(\) missing"):
+        getattr(collops.Communicator, method)()
+
+
 @pytest.mark.parametrize("code", STANDARD)
 def test_an_error_is_also_a_standard_exception(code: int) -> None:
     with pytest.raises(STANDARD[code]) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -93,6 +94,15 @@ def wheel(sdist: Path, offline: list[str], tmp_path_factory: pytest.TempPathFact
 
 def test_the_version_has_one_source() -> None:
     assert collops.__version__ == importlib.metadata.version("collops")
+
+
+def test_extras_are_spelt_as_in_the_metadata() -> None:
+    """Which writes hyphens; pip 23.2 finds an extra by no other spelling."""
+    extras = importlib.metadata.metadata("collops").get_all("Provides-Extra") or []
+    text = (ROOT / "pyproject.toml").read_text()
+    table = text.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
+    assert re.findall(r"^([\w-]+) = ", table, re.MULTILINE) == extras
+    assert "ml-dtypes" in (ROOT / "README.md").read_text()
 
 
 def test_the_sdist_holds_every_file(sources: Path, sdist: Path) -> None:

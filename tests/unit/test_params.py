@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import pickle
@@ -221,6 +222,44 @@ def test_only_keywords_construct(struct: type[Any]) -> None:
         struct(world_size=2)
 
 
+MISSPELT = [
+    (collops.ReduceScatterVParam, "reduceType", "; did you mean reduce_type?"),
+    (collops.AllGatherVParam, "rnak", "; did you mean rank?"),
+    (collops.AllGatherVParam, "commDomain", "; did you mean comm_domain?"),
+    (collops.AllGatherVParam, "ranksize", "; did you mean rank_size?"),
+    (collops.AllReduceParam, "allReduceType", "; did you mean all_reduce_type?"),
+    (collops.LinearParallelParam, "transWeight", "; did you mean trans_weight?"),
+    (collops.TwoDimTPInfo, "agDim", "; did you mean ag_dim?"),
+    (collops.MoeInfo, "epsize", "; did you mean ep_size?"),
+    (collops.TwoDimTPInfo, "banana", "; its fields are ag_dim, rs_dim, inner_dim_is_ag"),
+]
+
+
+@pytest.mark.parametrize(("struct", "name", "hint"), MISSPELT)
+def test_a_misspelt_field_is_refused(struct: type[Any], name: str, hint: str) -> None:
+    said = re.escape(f"{struct.__name__} has no field {name}{hint}")
+    param = struct()
+    with pytest.raises(AttributeError, match=said):
+        setattr(param, name, 1)
+    with pytest.raises(TypeError, match=said):
+        struct(**{name: 1})
+    assert not hasattr(param, name)
+    assert param == struct()
+
+
+@pytest.mark.parametrize("struct", [*STRUCTS, collops.TwoDimTPInfo, collops.MoeInfo])
+def test_every_struct_takes_its_own_fields_alone(struct: type[Any]) -> None:
+    param = struct()
+    for f in dataclasses.fields(struct):
+        setattr(param, f.name, getattr(struct(), f.name))
+    for again in (param, copy.copy(param), copy.deepcopy(param), dataclasses.replace(param)):
+        assert again == struct()
+        with pytest.raises(AttributeError, match=f"{struct.__name__} has no field of_no_struct"):
+            again.of_no_struct = 1
+    with pytest.raises(TypeError, match=f"{struct.__name__} has no field of_no_struct"):
+        dataclasses.replace(param, of_no_struct=1)
+
+
 @structs
 def test_equality_sees_every_field(struct: type[Any]) -> None:
     assert struct() == struct()
@@ -298,6 +337,12 @@ def test_json_that_is_no_struct(struct: type[Any], text: str, message: str) -> N
         struct.from_json(text)
     assert caught.value.code == 1
     assert struct.__name__ in caught.value.message
+
+
+@pytest.mark.parametrize("text", [{"rank": 1}, None, 3])
+def test_what_is_no_json_text(text: Any) -> None:
+    with pytest.raises(collops.Error, match=f"a JSON text is needed, got {type(text).__name__}"):
+        collops.AllGatherVParam.from_json(text)
 
 
 @structs

@@ -103,6 +103,56 @@ def test_dtype_names(dtype: Any) -> None:
     assert collops.TensorDesc((1,), float).dtype == "float64"
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        ((1,), "flaot16", "TensorDesc: dtype must be .* bfloat16; got 'flaot16'"),
+        (5, "int8", "TensorDesc: shape must be a list of whole numbers, one per dim, got 5"),
+        ((2, 2.5), "int8", "TensorDesc: shape must be a list of whole numbers"),
+    ],
+)
+def test_what_is_no_description(shape: Any, dtype: Any, message: str) -> None:
+    with pytest.raises(collops.ArgumentError, match=message) as caught:
+        collops.TensorDesc(shape, dtype)
+    assert caught.value.code == 1
+
+
+def first_phase(x: Any) -> collops.Error:
+    """What a LinearParallel says of its x."""
+    op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, backend="shm"))
+    with pytest.raises(collops.ArgumentError) as caught:
+        op.infer_shape([x, np.zeros((3, 4), np.float16)])
+    return caught.value
+
+
+@pytest.mark.parametrize("size", [2**63, 2**70, -(2**63) - 1])
+def test_a_size_that_no_int64_holds(size: int) -> None:
+    error = first_phase(collops.TensorDesc((2, size), "float16"))
+    said = f"LinearParallel: input 0 (x) has size {size} in dim 1, which no int64 holds"
+    assert (error.code, error.message) == (9, said)
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        (np.zeros((2, 4), np.longdouble), f"x is {np.dtype(np.longdouble)}; pass one of"),
+        (np.zeros((2, 4), "U3"), "x is <U3; pass one of"),
+        (np.zeros((2, 4), object), "x is object; pass one of"),
+        (np.zeros((2, 4), ml_dtypes.float8_e4m3fn), "x is float8_e4m3fn; pass one of"),
+        (collops.with_format(np.zeros((2, 4), "S5"), "nd"), "x is |S5; pass one of"),
+        (collops.TensorDesc((2, 4), "longdouble"), f"x is {np.dtype(np.longdouble)}; pass one of"),
+    ],
+)
+def test_an_element_type_without_a_number_is_named(x: Any, said: str) -> None:
+    error = first_phase(x)
+    assert error.code == 13
+    assert said in error.message
+    op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, backend="shm"))
+    with pytest.raises(collops.ArgumentError) as caught:
+        op.prepack(x)
+    assert said.replace("x is", "weight is") in caught.value.message
+
+
 def test_infer_shape_takes_descriptions() -> None:
     op = collops.Operation(collops.AllGatherVParam(rank=0, rank_size=2, backend="shm"))
     ins = [
