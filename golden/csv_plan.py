@@ -75,9 +75,13 @@ def _is_moe(row: CsvRow) -> bool:
     return row.operator == "LinearParallelOperation" and row.params.get("type", 0) in (5, 6)
 
 
+# Others than these are no mode at all, and such a row runs.
+_QUANTISED = {"LinearParallelOperation": range(4), "AllReduceOperation": range(1, 3)}
+
+
 def _is_quantised(row: CsvRow) -> bool:
-    none = {"LinearParallelOperation": -1, "AllReduceOperation": 0}.get(row.operator)
-    return none is not None and row.params.get("quantType", none) != none
+    mode = row.params.get("quantType")
+    return isinstance(mode, int) and mode in _QUANTISED.get(row.operator, ())
 
 
 def _has_nz_data(row: CsvRow) -> bool:

@@ -40,6 +40,29 @@ inline std::shared_ptr<collops::Communicator> Make(
   return std::make_shared<collops::shm::ShmCommunicator>(spec, job);
 }
 
+// What one process tells another: a byte in a pipe.
+class Event {
+ public:
+  Event() { EXPECT_EQ(pipe(ends_), 0); }
+  ~Event() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void Set(size_t times = 1) const {
+    for (; times > 0; --times) EXPECT_EQ(write(ends_[1], "x", 1), 1);
+  }
+  void Wait(size_t times = 1) const {
+    char byte = 0;
+    for (; times > 0; --times) EXPECT_EQ(read(ends_[0], &byte, 1), 1);
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
 struct Ended {
   bool exited = false;  // false: ended by a signal, or by us because it was late
   int code = 0;

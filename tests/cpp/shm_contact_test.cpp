@@ -7,29 +7,6 @@ using collops::Communicator;
 using collops::Status;
 using Clock = std::chrono::steady_clock;
 
-// What one process tells another: a byte in a pipe.
-class Event {
- public:
-  Event() { EXPECT_EQ(pipe(ends_), 0); }
-  ~Event() {
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  void Set(size_t times = 1) const {
-    for (; times > 0; --times) EXPECT_EQ(write(ends_[1], "x", 1), 1);
-  }
-  void Wait(size_t times = 1) const {
-    char byte = 0;
-    for (; times > 0; --times) EXPECT_EQ(read(ends_[0], &byte, 1), 1);
-  }
-
- private:
-  int ends_[2] = {-1, -1};
-};
-
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -41,7 +18,7 @@ void WaitAll(const std::vector<pid_t>& pids) {
 // Rank 1 says hello when it is made, ends by `leave`, and stays alive; rank 0 must not wait for it.
 void LeaveAfterHello(collops::ErrorCode code, const std::function<void(Communicator&)>& leave) {
   const collops::JobIdentity job = ranks::FreshJob();
-  const Event listens, came, met, left, checked;
+  const ranks::Event listens, came, met, left, checked;
   WaitAll({ranks::Start([&] {
              const auto communicator = ranks::Make(job, 0, 2);
              listens.Set();
@@ -93,7 +70,7 @@ TEST(AbortAndCloseFromAnotherThreadEndFirstContact) {
 TEST(TheEndOfRank0InFirstContactIsReported) {
   for (int round = 0; round < 10; ++round) {
     const collops::JobIdentity job = ranks::FreshJob();
-    const Event listens, came;
+    const ranks::Event listens, came;
     const pid_t leader = ranks::Start([&] {
       const auto communicator = ranks::Make(job, 0, 3);
       listens.Set();
@@ -119,7 +96,7 @@ TEST(TheEndOfRank0InFirstContactIsReported) {
 
 TEST(RanksMeetAnewRightAfterAFailedFirstContact) {
   const collops::JobIdentity job = ranks::FreshJob();
-  const Event listens, came;
+  const ranks::Event listens, came;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
@@ -142,7 +119,7 @@ TEST(RanksMeetAnewRightAfterAFailedFirstContact) {
 
 TEST(AForkedChildKeepsNothingOfFirstContactOpen) {
   const collops::JobIdentity job = ranks::FreshJob();
-  const Event listens, met;
+  const ranks::Event listens, met;
   WaitAll({ranks::Start([&] {
              auto communicator = ranks::Make(job, 0, 2);
              const pid_t child = ranks::Start([&] { met.Wait(); });

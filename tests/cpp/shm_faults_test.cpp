@@ -14,29 +14,6 @@ using collops::DType;
 using collops::Status;
 using Clock = std::chrono::steady_clock;
 
-// What one process tells another: a byte in a pipe.
-class Event {
- public:
-  Event() { EXPECT_EQ(pipe(ends_), 0); }
-  ~Event() {
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  void Set(size_t times = 1) const {
-    for (; times > 0; --times) EXPECT_EQ(write(ends_[1], "x", 1), 1);
-  }
-  void Wait(size_t times = 1) const {
-    char byte = 0;
-    for (; times > 0; --times) EXPECT_EQ(read(ends_[0], &byte, 1), 1);
-  }
-
- private:
-  int ends_[2] = {-1, -1};
-};
-
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -70,8 +47,8 @@ struct Claim {
 // come when the others have said hello, which they do when they are made.
 void Meet(const std::vector<Claim>& claims, const std::function<void(const Status&)>& check) {
   const collops::JobIdentity job = ranks::FreshJob();
-  const Event listens;
-  const Event came;
+  const ranks::Event listens;
+  const ranks::Event came;
   std::vector<pid_t> pids;
   for (size_t i = 0; i < claims.size(); ++i) {
     pids.push_back(ranks::Start([&, i] {
@@ -111,7 +88,7 @@ TEST(ARefusalReachesTheOthersAndTheNextCallWorks) {
 }
 
 TEST(ARefusalIsHeardThoughAnotherRankIsLate) {
-  const Event all_others;
+  const ranks::Event all_others;
   ranks::Run(3, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
     const Status bad(collops::ERROR_INVALID_PARAM, "no");
@@ -210,7 +187,7 @@ TEST(ARankMayLeaveOnceItsPartIsDone) {
 }
 
 TEST(ALateRankIsNamedAtTheTimeout) {
-  const Event timed_out;
+  const ranks::Event timed_out;
   ranks::Run(2, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
     if (rank == 0) communicator.set_timeout_s(0.4);
@@ -288,7 +265,7 @@ TEST(AbortEndsTheCallsOfAllRanks) {
 }
 
 TEST(AnInterruptEndsTheWaitAndTheOthersLearnIt) {
-  const Event interrupted;
+  const ranks::Event interrupted;
   ranks::Run(2, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
     if (rank == 0) {
@@ -305,7 +282,7 @@ TEST(AnInterruptEndsTheWaitAndTheOthersLearnIt) {
 }
 
 TEST(ASecondThreadGetsAnError) {
-  const Event told;
+  const ranks::Event told;
   ranks::Run(2, [&](int rank, Communicator& communicator) {
     static std::atomic<bool> waits{false};
     EXPECT_EQ(Gather(communicator).message(), "");

@@ -330,10 +330,13 @@ def test_reductions_that_atb_lacks_are_skipped(tmp_path: Path) -> None:
 def test_files_that_are_no_cases(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"schema": 99}))
     done = golden("run", tmp_path / "manifest.json")
-    assert (done.returncode, "no manifest of golden's cases" in done.stderr) == (2, True)
+    assert (done.returncode, "schema is 99, this golden reads" in done.stderr) == (2, True)
     np.savez(tmp_path / "other.npz", a=np.zeros(1))
     done = golden("run", tmp_path / "other.npz")
     assert done.returncode == 2
+    (tmp_path / "manifest.json").unlink()
+    done = golden("run", tmp_path / "other.npz")
+    assert (done.returncode, "other.npz: has no manifest.json" in done.stderr) == (2, True)
 
 
 def on_terminal(*arguments: object) -> str:

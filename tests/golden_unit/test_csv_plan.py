@@ -95,6 +95,8 @@ def test_rows_of_an_operator_that_is_not_built() -> None:
         (row("LinearParallelOperation", type=6, quantType=3), "MoE"),
         (row("AllReduceOperation", quantType=0), ""),
         (row("AllReduceOperation", quantType=2), "quantised"),
+        (row("LinearParallelOperation", type=0, quantType=5), ""),
+        (row("AllReduceOperation", quantType="x"), ""),
     ],
 )
 def test_quantised_and_moe_rows_once_their_operator_is_built(case: CsvRow, reason: str) -> None:

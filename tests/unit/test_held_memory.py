@@ -5,15 +5,13 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import threading
-import time
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
@@ -30,25 +28,6 @@ class Foreign:
 
     def __dlpack__(self, **arguments: Any) -> Any:
         return self.array.__dlpack__(**arguments)
-
-
-def later(action: Callable[[], object], told: Any) -> threading.Thread:
-    """Runs `action` once the main thread waits in a call, and then tells the other rank."""
-
-    def run() -> None:
-        asleep = 0
-        while asleep < 5:
-            time.sleep(0.01)
-            state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2]
-            asleep = asleep + 1 if state.split()[0] == "S" else 0
-        try:
-            action()
-        finally:
-            told.put(None)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 def is_right(out: Any) -> bool:

@@ -6,13 +6,13 @@ import multiprocessing
 import os
 import re
 import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from waiting_call import until_asleep
 
 import collops
 from collops import LinearParallelParam, ParallelType, TwoDimTPInfo
@@ -38,11 +38,7 @@ def numbers(seed: int, *shape: int) -> Any:
 
 def tell_when_waiting(told: Any) -> None:
     """Tells the late rank when the main thread has slept for so long that all it can do is done."""
-    asleep = 0
-    while asleep < 10:
-        time.sleep(0.01)
-        state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2]
-        asleep = asleep + 1 if state.split()[0] == "S" else 0
+    until_asleep(10)
     told.put(None)
 
 

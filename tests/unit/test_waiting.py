@@ -8,35 +8,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
 
 FORK = multiprocessing.get_context("fork")
-
-
-def later(action: Callable[[], object], told: Any) -> threading.Thread:
-    """Runs `action` once the main thread waits in a call, and then tells the other rank."""
-
-    def run() -> None:
-        asleep = 0
-        while asleep < 5:
-            time.sleep(0.01)
-            state = Path(f"/proc/self/task/{os.getpid()}/stat").read_text().rpartition(")")[2]
-            asleep = asleep + 1 if state.split()[0] == "S" else 0
-        try:
-            action()
-        finally:
-            told.put(None)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
 
 
 def signalled(number: signal.Signals, told: Any) -> threading.Thread:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collops.golden.case import Case
-from collops.golden.case_files import MANIFEST, SCHEMA
+from collops.golden.case_files import MANIFEST, read_manifest
 from collops.golden.csv_row import OPERATORS, Expectation
 from collops.golden.dtypes import name_of
 from collops.golden.layout import case_layout
@@ -154,18 +154,10 @@ def case_calls(path: Path) -> list[CaseCall]:
         ValueError: it is no manifest, or does not name the .npz.
     """
     manifest = path if path.suffix == ".json" else path.parent / MANIFEST
-    content = json.loads(manifest.read_text(encoding="utf-8"))
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise ValueError(f"{manifest}: is no manifest of golden's cases of schema {SCHEMA}")
-    calls = []
-    try:
-        for entry in content["cases"]:
-            file = manifest.parent / entry["file"]
-            if path == manifest or file == path:
-                stated = {k: v for k, v in entry.items() if k not in ("id", "file", "inputs")}
-                calls.append(CaseCall(Case.from_dict(stated), tuple(entry["inputs"]), file))
-    except (KeyError, TypeError, AttributeError) as problem:
-        raise ValueError(f"{manifest}: case {len(calls) + 1} is incomplete: {problem}") from None
+    if path != manifest and not manifest.exists():
+        raise ValueError(f"{path}: has no {MANIFEST} beside it, which says what the case is")
+    cases = read_manifest(manifest)
+    calls = [CaseCall(*case) for case in cases if path == manifest or case[2] == path]
     if not calls:
         lack = "has no cases" if path == manifest else f"does not name {path.name}"
         raise ValueError(f"{manifest}: {lack}")
