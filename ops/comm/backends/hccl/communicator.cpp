@@ -21,10 +21,11 @@ bool IsCarried(CallKind kind) {
   return kind == CallKind::kAllGatherV || kind == CallKind::kReduceScatterV;
 }
 
-// What the host connection says has the operator's name already.
+// What the host connection says, and another rank's failure in such a call, has the name already.
 Status Named(const char* name, const Status& status) {
-  CHECK_ARG(status.ok(), status.code(), name, ": ", status.message());
-  return Ok();
+  const std::string prefix = Concat(name, ": ");
+  if (status.ok() || status.message().compare(0, prefix.size(), prefix) == 0) return status;
+  return Error(status.code(), prefix, status.message());
 }
 
 }  // namespace

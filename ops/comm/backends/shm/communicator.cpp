@@ -139,14 +139,17 @@ Status ShmCommunicator::RunEmpty(const CallInfo& info) {
 Status ShmCommunicator::FindLoss() {
   if (connection_ == nullptr) return Ok();
   // No rank has finished a call of this number, so none is passed over.
-  RETURN_IF_ERROR(connection_->endpoint.FindLoss(std::numeric_limits<uint64_t>::max()));
-  return connection_->endpoint.GroupFailure();
+  const Status loss = connection_->endpoint.FindLoss(std::numeric_limits<uint64_t>::max());
+  // Who ended the group and then left is known by what ended it.
+  RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
+  return loss;
 }
 
 Status ShmCommunicator::FindLossAmong(const std::vector<int>& ranks, bool also_left) {
   if (connection_ == nullptr) return Ok();
+  const Status loss = connection_->endpoint.FindLossAmong(ranks, also_left);
   if (also_left) RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
-  return connection_->endpoint.FindLossAmong(ranks, also_left);
+  return loss;
 }
 
 Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {
