@@ -304,10 +304,13 @@ Status RunPipelineLinear(const LinearPlan& plan, const LinearTensors& tensors,
                           scatter ? scatter.get() : communicator)
         .Run();
   };
-  const Status status = run();
+  Status status = run();
   if (status.ok()) return status;
+  // A part that has met on one rank alone sees the others hang up; why, they told all ranks before.
+  const Status told = communicator->FindLossAmong({}, true);
+  if (status.code() == ERROR_PEER_LOST && !told.ok()) status = told;
   // The ranks that wait in another group hear of it there, and tell theirs.
-  for (Communicator* group : {gather.get(), scatter.get(), communicator}) {
+  for (Communicator* group : {communicator, gather.get(), scatter.get()}) {
     if (group != nullptr) group->EndGroup(status);
   }
   return status;
