@@ -212,6 +212,8 @@ TEST(WhatTheEnvironmentReplacesMustExist) {
       {"hcll=shm", "replaces the unknown backend \"hcll\""},
       {"hccl=shm,nccl=cdua", "replaces \"nccl\" by the unknown backend \"cdua\""},
       {"hccl=shm,nccl", "\"nccl\" is no pair such as hccl=shm"},
+      {"=shm", "\"=shm\" is no pair"},
+      {"hccl=", "\"hccl=\" is no pair"},
       {"smh", "COLLOPS_BACKEND=smh is the unknown backend \"smh\""},
       {"lccl", "is the unknown backend \"lccl\""},
   };

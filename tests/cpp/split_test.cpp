@@ -143,3 +143,15 @@ TEST(LeavingTheParentDoesNotDisturbThePartThatMeets) {
     EXPECT_EQ(GatherNumbers(*part, rank), (std::vector<int64_t>{0, 1}));
   });
 }
+
+// Rank 0 of the part ends well, once it has welcomed a member that looks much later.
+TEST(AMemberThatLooksLateHasMetAllTheSame) {
+  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    std::shared_ptr<Communicator> part;
+    EXPECT_EQ(communicator.Split(0, rank, &part).message(), "");
+    ASSERT_TRUE(part != nullptr);
+    if (rank == 1) usleep(300000);
+    EXPECT_EQ(part->Connect().message(), "");
+  });
+}

@@ -187,7 +187,11 @@ Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
     return RunOnDevice(name, call.kind, [&]() -> Status {
       RETURN_IF_ERROR(Meet(name));
       RETURN_IF_ERROR(CheckPeers(name));
-      if (compares_) RETURN_IF_ERROR(OfHost(host_->Compare(call)));
+      if (compares_) {
+        RETURN_IF_ERROR(OfHost(host_->Compare(call)));
+        // Another rank that compared well may have failed since.
+        RETURN_IF_ERROR(CheckPeers(name));
+      }
       Status status = step();
       // Also of a step that failed: its first part may be on the stream.
       const Status marked = engine_.MarkEnd(call.stream);

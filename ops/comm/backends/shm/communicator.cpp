@@ -174,13 +174,17 @@ Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* w
 
 Status ShmCommunicator::Fail(const Status& status, uint64_t sequence) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  FailLocked(status, sequence);
+  return status;
+}
+
+void ShmCommunicator::FailLocked(const Status& status, uint64_t sequence) {
   if (!failed_.exchange(true)) failure_ = status;
   meeting_->Cancel(failure_);
   if (connection_ != nullptr) {
     connection_->endpoint.PublishFailure(failure_, sequence);
     if (left_) connection_->endpoint.PublishLeft(failure_.message());
   }
-  return status;
 }
 
 void ShmCommunicator::Abort(const std::string& reason) {
@@ -194,10 +198,12 @@ void ShmCommunicator::Close(const std::string& reason) {
 // The calls that this rank has made are whole, also on a rank that is still in the last of them.
 void ShmCommunicator::EndGroup(const Status& status) {
   if (Inherited()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
   Group group;
-  if (connection_ == nullptr && meeting_->Settle(&group)) ConnectTo(std::move(group));
+  const bool may_settle = connection_ == nullptr && !busy_.load() && !failed();
+  if (may_settle && meeting_->Settle(&group)) ConnectTo(std::move(group));
   const bool met = connection_ != nullptr;
-  static_cast<void>(Fail(status, met ? connection_->exchange.sequence() + 1 : kOutsideCalls));
+  FailLocked(status, met ? connection_->exchange.sequence() + 1 : kOutsideCalls);
 }
 
 // Ends this rank's part from any thread. A call that runs meanwhile ends for all ranks; without one

@@ -67,6 +67,7 @@ class ShmCommunicator : public Communicator {
   void ConnectTo(Group group);
   // `sequence`: the call that cannot end well; those before it can, on ranks that are not through.
   Status Fail(const Status& status, uint64_t sequence = kOutsideCalls);
+  void FailLocked(const Status& status, uint64_t sequence);
   void End(const Status& status, bool leave, const std::string& reason);
   bool Inherited() const { return fork_generation_ != ForkGeneration(); }
 

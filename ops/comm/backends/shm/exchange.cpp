@@ -135,7 +135,9 @@ Status Exchange::HearArrived() {
 
 Status Exchange::HearRest() {
   RestartDeadline();
-  return HearAll();
+  const Status rest = HearAll();
+  const bool missing = rest.code() == ERROR_TIMEOUT || rest.code() == ERROR_PEER_LOST;
+  return missing ? Ok() : rest;
 }
 
 Status Exchange::Hear(int rank) {

@@ -43,7 +43,7 @@ class Exchange {
   Status HearArrived();
   Status HearAll();
   // Before a disagreement ends the group: whoever comes late may refuse, and a refusal goes first,
-  // for it leaves the group good.
+  // for it leaves the group good. One that never comes changes nothing.
   Status HearRest();
   bool heard(int rank) const {
     return std::find(unheard_.begin(), unheard_.end(), rank) == unheard_.end();

@@ -35,9 +35,10 @@ class Meeting {
   void Stop() { stopped_.store(true, std::memory_order_release); }
 
  protected:
-  // ERROR_ABORTED once the meeting was stopped or the user wants the wait to end; or what the one
-  // who watches has seen.
+  // ERROR_ABORTED once the meeting was stopped or the user wants the wait to end.
   Status CheckWanted() const;
+  // What the one who watches has seen: that somebody will not come.
+  Status CheckComing() const { return watch_ ? watch_() : Ok(); }
   bool Wanted() const { return CheckWanted().ok(); }
 
  private:

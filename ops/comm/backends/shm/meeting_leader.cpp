@@ -71,6 +71,7 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
               Describe(spec_, job_),
               ". Ranks meet in the same job and network namespace, with the same comm_domain");
     RETURN_IF_ERROR(CheckWanted());
+    RETURN_IF_ERROR(CheckComing());
     RETURN_IF_ERROR(AcceptGuests());
     // Newcomers first: one may replace a guest of the same rank that has gone.
     for (Guest& guest : guests_) {

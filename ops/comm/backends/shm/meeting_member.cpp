@@ -36,6 +36,9 @@ Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
   while (!welcome_) {
     if (deadline.Passed()) return TimedOut(deadline);
     RETURN_IF_ERROR(CheckWanted());
+    const Status coming = CheckComing();
+    // Rank 0 may have welcomed us, and then ended well.
+    if (!socket_.valid() || !Readable(socket_.get())) RETURN_IF_ERROR(coming);
     RETURN_IF_ERROR(Wait(group));
   }
   group->inbox = std::move(inbox_);
@@ -96,8 +99,9 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
     case MessageType::kWelcome:
       CHECK_ARG(fds.size() == 1 && message.segment_bytes == Layout::Bytes(spec_.rank_size),
                 ERROR_PEER_LOST, "rank 0 runs another version of collops");
+      RETURN_IF_ERROR(Segment::Map(std::move(fds[0]), message.segment_bytes, &group->segment));
       welcome_ = true;
-      return Segment::Map(std::move(fds[0]), message.segment_bytes, &group->segment);
+      return Ok();
     case MessageType::kVerdict:
       socket_.reset();
       return VerdictOf(message);
