@@ -122,11 +122,14 @@ def selector(text: str) -> Callable[[int | None, str], bool]:
         [3, 5, 6, 7, 8, 9]
         >>> selector("bf16")(1, "gather_bf16"), selector("")(1, "gather")
         (True, True)
+        >>> selector("1, 3 - 4")(4, "any"), selector("1 2")(12, "any")
+        (True, False)
     """
-    if not re.fullmatch(rf"{_NUMBERS}(,{_NUMBERS})*", text):
+    numbers = re.sub(r"\s*([,-])\s*", r"\1", text.strip())
+    if not re.fullmatch(rf"{_NUMBERS}(,{_NUMBERS})*", numbers):
         return lambda _, name: text in name
     ranges = []
-    for part in text.split(","):
+    for part in numbers.split(","):
         first, _, last = part.partition("-")
         ranges.append((int(first), int(last or first)))
         if ranges[-1][0] > ranges[-1][1]:

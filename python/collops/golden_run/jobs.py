@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +57,7 @@ def read_jobs(
         OSError: a file cannot be read.
         ValueError: a file is none of these, or no case was chosen.
     """
-    chosen = selector(_without_spaces(text))
+    chosen = selector(text)
     jobs = [
         job
         for file in files
@@ -72,12 +71,6 @@ def read_jobs(
     if not jobs:
         raise ValueError(f"no case has {text!r} in its name or as its number")
     return jobs
-
-
-def _without_spaces(text: str) -> str:
-    """Numbers without the spaces around them; part of a name as it is."""
-    is_numbers = re.fullmatch(r"[\d\s,-]+", text)
-    return re.sub(r"\s*([,-])\s*", r"\1", text.strip()) if is_numbers else text
 
 
 def _row_jobs(file: Path, seed: int, same_data: bool) -> Iterator[Job]:
