@@ -4,16 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "comm/call.h"
+#include "operators/collective_terms.h"
 
 namespace collops::bindings {
+
+// An operator's name as a text that lives as long as the process, which is what calls take.
+const char* LastingName(const std::string& name);
 
 // The ranks' blocks, in elements, one after the other, and what else the ranks compare of such a
 // call. Made once per set of sizes, used by every call that has them.
 class Blocks {
  public:
-  Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type,
-         const std::vector<int64_t>& shape);
+  // `operation` is the operator's name, by which the ranks know the call; `type` names elements that
+  // travel as bytes.
+  Blocks(const std::string& operation, std::vector<int64_t> counts, int dim, int num_tensors,
+         std::string type, const std::vector<int64_t>& shape);
 
   int size() const { return static_cast<int>(counts_.size()); }
   int64_t total() const { return total_; }
@@ -21,15 +26,22 @@ class Blocks {
   int64_t begin(int rank) const { return displs_[static_cast<size_t>(rank)]; }
   const int64_t* counts() const { return counts_.data(); }
   const int64_t* displs() const { return displs_.data(); }
-  const CallLabel& label() const { return label_; }
+  const char* operation() const { return operation_; }
   // What the ranks' shapes of x have in common, at most 3 dims; none: shapes are not compared.
   const Shape& shape() const { return shape_; }
 
+  // What the ranks agree on in a call with these blocks, which outlive it.
+  void AgreeOn(const char* counts_name, const char* displs_name, CollectiveTerms terms,
+               Agreement* agreement) const;
+
  private:
+  const char* operation_;
   std::vector<int64_t> counts_;
   std::vector<int64_t> displs_;
   int64_t total_ = 0;
-  CallLabel label_;
+  int dim_;
+  int num_tensors_;
+  std::string type_;
   Shape shape_;
 };
 

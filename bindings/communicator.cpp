@@ -2,19 +2,20 @@
 
 #include <pybind11/stl.h>
 
+#include <string_view>
+
 #include "even_calls.h"
 #include "module.h"
 #include "plain_call.h"
+#include "row_exchange.h"
 #include "status.h"
 
 namespace collops::bindings {
 namespace {
 
-// The plain level's name of a call that is an AllGatherV or a ReduceScatterV.
-const char* PlainName(CallKind kind) {
-  if (kind == CallKind::kAllGather) return "all_gather";
-  if (kind == CallKind::kReduceScatter) return "reduce_scatter";
-  return Reduces(kind) ? "reduce_scatterv" : "all_gatherv";
+bool IsEven(const Blocks& blocks) {
+  const std::string_view operation = blocks.operation();
+  return operation == "AllGather" || operation == "ReduceScatter";
 }
 
 Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const char* operation) {
@@ -24,32 +25,34 @@ Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const
 }
 
 Status PrepareGather(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, CallKind kind, PlainTensors* tensors,
+                     const Blocks& blocks, PlainTensors* tensors, Agreement* agreement,
                      AllGatherVCall* call) {
-  const char* name = PlainName(kind);
+  const char* name = IsEven(blocks) ? "all_gather" : "all_gatherv";
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int rank = communicator.rank();
   RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.count(rank), blocks.total(), tensors));
   RETURN_IF_ERROR(CheckApart(*tensors, name, blocks.begin(rank),
                              ", or pass x as this rank's own block of out"));
-  call->kind = kind;
   call->dtype = tensors->x.view.desc.dtype;
   call->x = tensors->x.view.data;
-  call->x_shape = kind == CallKind::kAllGather ? ComparedShape(tensors->x) : blocks.shape();
   call->output = tensors->out.view.data;
   call->recv_counts = blocks.counts();
   call->rdispls = blocks.displs();
-  call->label = blocks.label();
-  return communicator.Supports(kind, call->dtype, ReduceOp::kSum);
+  CollectiveTerms terms;
+  terms.dtype = Name(call->dtype);
+  terms.x_shape = IsEven(blocks) ? ComparedShape(tensors->x) : blocks.shape();
+  blocks.AgreeOn("recvCounts", "rdispls", terms, agreement);
+  call->agreement = agreement;
+  return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);
 }
 
 void AllGatherV(Communicator& communicator, const py::object& x, const py::object& out,
-                const Blocks& blocks, int kind) {
+                const Blocks& blocks) {
   PlainTensors tensors;
+  Agreement agreement(blocks.operation());
   AllGatherVCall call;
-  const Status check =
-      PrepareGather(communicator, x, out, blocks, static_cast<CallKind>(kind), &tensors, &call);
-  RunOrRefuse(communicator, static_cast<CallKind>(kind), check,
+  const Status check = PrepareGather(communicator, x, out, blocks, &tensors, &agreement, &call);
+  RunOrRefuse(communicator, blocks.operation(), check,
               [&] { return communicator.AllGatherV(call); });
 }
 
@@ -57,46 +60,52 @@ void AllGatherV(Communicator& communicator, const py::object& x, const py::objec
 void CheckAllGatherV(const Communicator& communicator, const py::object& x, const py::object& out,
                      const Blocks& blocks) {
   PlainTensors tensors;
+  Agreement agreement(blocks.operation());
   AllGatherVCall call;
-  ThrowIfError(PrepareGather(communicator, x, out, blocks, CallKind::kAllGatherV, &tensors, &call));
+  ThrowIfError(PrepareGather(communicator, x, out, blocks, &tensors, &agreement, &call));
 }
 
 Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, ReduceOp op, CallKind kind, PlainTensors* tensors,
-                     ReduceScatterVCall* call) {
-  const char* name = PlainName(kind);
+                     const Blocks& blocks, ReduceOp op, PlainTensors* tensors,
+                     Agreement* agreement, ReduceScatterVCall* call) {
+  const char* name = IsEven(blocks) ? "reduce_scatter" : "reduce_scatterv";
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int64_t own = blocks.count(communicator.rank());
   RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.total(), own, tensors));
   RETURN_IF_ERROR(CheckApart(*tensors, name, -1, ""));
-  call->kind = kind;
   call->dtype = tensors->x.view.desc.dtype;
   RETURN_IF_ERROR(CheckReducible(call->dtype, op, name));
   call->op = op;
   call->x = tensors->x.view.data;
-  call->x_shape = ComparedShape(tensors->x);
   call->output = tensors->out.view.data;
   call->output_count = own;
   call->send_counts = blocks.counts();
   call->sdispls = blocks.displs();
-  call->label = blocks.label();
-  return communicator.Supports(kind, call->dtype, op);
+  CollectiveTerms terms;
+  terms.dtype = Name(call->dtype);
+  terms.reduction = Name(op);
+  terms.x_shape = ComparedShape(tensors->x);
+  blocks.AgreeOn("sendCounts", "sdispls", terms, agreement);
+  call->agreement = agreement;
+  return communicator.Supports(Primitive::kReduce, call->dtype, op);
 }
 
 void ReduceScatterV(Communicator& communicator, const py::object& x, const py::object& out,
-                    const Blocks& blocks, int op, int kind) {
+                    const Blocks& blocks, int op) {
   PlainTensors tensors;
+  Agreement agreement(blocks.operation());
   ReduceScatterVCall call;
   const Status check = PrepareReduce(communicator, x, out, blocks, static_cast<ReduceOp>(op),
-                                     static_cast<CallKind>(kind), &tensors, &call);
-  RunOrRefuse(communicator, static_cast<CallKind>(kind), check,
+                                     &tensors, &agreement, &call);
+  RunOrRefuse(communicator, blocks.operation(), check,
               [&] { return communicator.ReduceScatterV(call); });
 }
 
-void Refuse(Communicator& communicator, int kind, int code, const std::string& message) {
+void Refuse(Communicator& communicator, const std::string& operation, int code,
+            const std::string& message) {
+  const char* name = LastingName(operation);
   RunWithoutGil([&] {
-    return communicator.Refuse(static_cast<CallKind>(kind),
-                               Status(static_cast<ErrorCode>(code), message));
+    return communicator.Refuse(name, Status(static_cast<ErrorCode>(code), message));
   });
 }
 
@@ -112,14 +121,13 @@ std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int k
 
 void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
   bound
-      .def("all_gatherv", &AllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"),
-           py::arg("kind"))
+      .def("all_gatherv", &AllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
       .def("check_all_gatherv", &CheckAllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
       .def("reduce_scatterv", &ReduceScatterV, py::arg("x"), py::arg("out"), py::arg("blocks"),
-           py::arg("op"), py::arg("kind"))
+           py::arg("op"))
       .def("split", &Split, py::arg("color"), py::arg("key"))
       .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
-      .def("refuse", &Refuse, py::arg("kind"), py::arg("code"), py::arg("message"))
+      .def("refuse", &Refuse, py::arg("operation"), py::arg("code"), py::arg("message"))
       .def("abort", &Communicator::Abort, py::arg("reason"),
            py::call_guard<py::gil_scoped_release>())
       .def("close", &Communicator::Close, py::arg("reason"),
@@ -129,19 +137,10 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
 }  // namespace
 
 void BindCommunicator(py::module_& module) {
-  module.attr("ALL_GATHER_V") = static_cast<int>(CallKind::kAllGatherV);
-  module.attr("REDUCE_SCATTER_V") = static_cast<int>(CallKind::kReduceScatterV);
-  module.attr("SIZE_EXCHANGE") = static_cast<int>(CallKind::kSizeExchange);
-  module.attr("ALL_GATHER") = static_cast<int>(CallKind::kAllGather);
-  module.attr("REDUCE_SCATTER") = static_cast<int>(CallKind::kReduceScatter);
-  module.attr("ALL_REDUCE") = static_cast<int>(CallKind::kAllReduce);
-  module.attr("BROADCAST") = static_cast<int>(CallKind::kBroadcast);
-  module.attr("SPLIT") = static_cast<int>(CallKind::kSplit);
-  module.attr("LINEAR_PARALLEL") = static_cast<int>(CallKind::kLinearParallel);
   py::class_<Blocks>(module, "Blocks")
-      .def(py::init<std::vector<int64_t>, int, int, const std::string&,
+      .def(py::init<const std::string&, std::vector<int64_t>, int, int, std::string,
                     const std::vector<int64_t>&>(),
-           py::arg("counts"), py::arg("dim") = 0, py::arg("num_tensors") = 1, py::arg("type") = "",
+           py::arg("operation"), py::arg("counts"), py::arg("dim") = 0, py::arg("num_tensors") = 1, py::arg("type") = "",
            py::arg("shape") = std::vector<int64_t>());
   py::class_<Communicator, std::shared_ptr<Communicator>> bound(module, "Communicator");
   bound.def_property_readonly("rank", &Communicator::rank)
@@ -156,6 +155,7 @@ void BindCommunicator(py::module_& module) {
           "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(&self); });
   BindCalls(bound);
   BindEvenCalls(bound);
+  BindRowExchange(module, bound);
 }
 
 }  // namespace collops::bindings

@@ -11,9 +11,12 @@ namespace py = pybind11;
 
 constexpr const char* kAllReduce = "all_reduce";
 constexpr const char* kBroadcast = "broadcast";
+// By which the ranks know the calls, also those of the operations.
+constexpr const char* kAllReduceOperation = "AllReduce";
+constexpr const char* kBroadcastOperation = "Broadcast";
 
 Status PrepareAllReduce(const Communicator& communicator, py::handle x, py::handle out, ReduceOp op,
-                        PlainTensors* tensors, AllReduceCall* call) {
+                        PlainTensors* tensors, Agreement* agreement, AllReduceCall* call) {
   RETURN_IF_ERROR(ToTensor(x, {kAllReduce, "x", -1, nullptr}, &tensors->x));
   const int64_t count = tensors->x.numel;
   RETURN_IF_ERROR(ToPlainTensors(x, out, kAllReduce, count, count, tensors));
@@ -22,23 +25,30 @@ Status PrepareAllReduce(const Communicator& communicator, py::handle x, py::hand
   RETURN_IF_ERROR(CheckReducible(call->dtype, op, kAllReduce));
   call->op = op;
   call->x = tensors->x.view.data;
-  call->x_shape = ComparedShape(tensors->x);
   call->count = count;
   call->output = tensors->out.view.data;
-  return communicator.Supports(CallKind::kAllReduce, call->dtype, op);
+  CollectiveTerms terms;
+  terms.dtype = Name(call->dtype);
+  terms.reduction = Name(op);
+  terms.x_shape = ComparedShape(tensors->x);
+  AddTerms(terms, agreement);
+  call->agreement = agreement;
+  return communicator.Supports(Primitive::kReduce, call->dtype, op);
 }
 
 void AllReduce(Communicator& communicator, const py::object& x, const py::object& out, int op) {
   PlainTensors tensors;
+  Agreement agreement(kAllReduceOperation);
   AllReduceCall call;
   const Status check =
-      PrepareAllReduce(communicator, x, out, static_cast<ReduceOp>(op), &tensors, &call);
-  RunOrRefuse(communicator, CallKind::kAllReduce, check,
+      PrepareAllReduce(communicator, x, out, static_cast<ReduceOp>(op), &tensors, &agreement, &call);
+  RunOrRefuse(communicator, kAllReduceOperation, check,
               [&] { return communicator.AllReduce(call); });
 }
 
 Status PrepareBroadcast(const Communicator& communicator, py::handle x, int root,
-                        const std::string& type, Tensor* tensor, BroadcastCall* call) {
+                        const std::string& type, Tensor* tensor, Agreement* agreement,
+                        BroadcastCall* call) {
   const TensorName name{kBroadcast, "x", -1, nullptr};
   CHECK_ARG(root >= 0 && root < communicator.size(), ERROR_INVALID_PARAM, kBroadcast,
             ": root must be in [0, ", communicator.size(), "), got ", root);
@@ -48,17 +58,22 @@ Status PrepareBroadcast(const Communicator& communicator, py::handle x, int root
   call->dtype = tensor->view.desc.dtype;
   call->root = root;
   call->data = tensor->view.data;
-  call->x_shape = ComparedShape(*tensor);
   call->count = tensor->numel;
-  type.copy(call->label.type, sizeof(call->label.type));
-  return communicator.Supports(CallKind::kBroadcast, call->dtype, ReduceOp::kSum);
+  CollectiveTerms terms;
+  terms.dtype = type.empty() ? Name(call->dtype) : type.c_str();
+  terms.root = root;
+  terms.x_shape = ComparedShape(*tensor);
+  AddTerms(terms, agreement);
+  call->agreement = agreement;
+  return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);
 }
 
 void Broadcast(Communicator& communicator, const py::object& x, int root, const std::string& type) {
   Tensor tensor;
+  Agreement agreement(kBroadcastOperation);
   BroadcastCall call;
-  const Status check = PrepareBroadcast(communicator, x, root, type, &tensor, &call);
-  RunOrRefuse(communicator, CallKind::kBroadcast, check,
+  const Status check = PrepareBroadcast(communicator, x, root, type, &tensor, &agreement, &call);
+  RunOrRefuse(communicator, kBroadcastOperation, check,
               [&] { return communicator.Broadcast(call); });
 }
 

@@ -1,5 +1,6 @@
 #include "plain_call.h"
 
+#include <set>
 #include <utility>
 
 #include "kernels/reduce.h"
@@ -15,17 +16,34 @@ int64_t Bytes(const Tensor& tensor) {
 
 }  // namespace
 
-Blocks::Blocks(std::vector<int64_t> counts, int dim, int num_tensors, const std::string& type,
-               const std::vector<int64_t>& shape)
-    : counts_(std::move(counts)) {
+const char* LastingName(const std::string& name) {
+  // Never destroyed: calls may still run while static objects go. Guarded by the GIL.
+  static auto* const names = new std::set<std::string>;
+  return names->insert(name).first->c_str();
+}
+
+Blocks::Blocks(const std::string& operation, std::vector<int64_t> counts, int dim, int num_tensors,
+               std::string type, const std::vector<int64_t>& shape)
+    : operation_(LastingName(operation)),
+      counts_(std::move(counts)),
+      dim_(dim),
+      num_tensors_(num_tensors),
+      type_(std::move(type)) {
   for (const int64_t count : counts_) {
     displs_.push_back(total_);
     total_ += count;
   }
-  label_.dim = dim;
-  label_.num_tensors = num_tensors;
-  type.copy(label_.type, sizeof(label_.type));
   shape_ = Shape::From(shape.data(), static_cast<int>(shape.size()));
+}
+
+void Blocks::AgreeOn(const char* counts_name, const char* displs_name, CollectiveTerms terms,
+                     Agreement* agreement) const {
+  if (!type_.empty()) terms.dtype = type_.c_str();
+  terms.num_tensors = num_tensors_;
+  terms.dim = dim_;
+  AddTerms(terms, agreement);
+  agreement->EqualList(counts_name, counts(), size())
+      .EqualList(displs_name, displs(), size());
 }
 
 Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {

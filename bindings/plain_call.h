@@ -38,9 +38,10 @@ Status CheckReducible(DType dtype, ReduceOp op, const char* operation);
 
 // Runs a call whose checks have passed; otherwise tells the waiting ranks why this one does not.
 template <typename Call>
-void RunOrRefuse(Communicator& communicator, CallKind kind, const Status& check, const Call& call) {
+void RunOrRefuse(Communicator& communicator, const char* name, const Status& check,
+                 const Call& call) {
   if (!check.ok()) {
-    RefuseAndThrow(check, [&](const Status& reason) { return communicator.Refuse(kind, reason); });
+    RefuseAndThrow(check, [&](const Status& reason) { return communicator.Refuse(name, reason); });
   }
   RunWithoutGil(call);
 }

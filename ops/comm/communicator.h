@@ -2,71 +2,63 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/call.h"
+#include "comm/communicator_spec.h"
+#include "comm/control/control.h"
 #include "comm/fused_call.h"
 #include "comm/window.h"
 #include "core/status.h"
+#include "core/tensor.h"
 #include "core/trace.h"
 
 namespace collops {
 
-// ATB's CommMode: whether the ranks are processes, or threads of one process.
-enum CommMode : int {
-  COMM_UNDEFINED = -1,
-  COMM_MULTI_PROCESS = 0,
-  COMM_MULTI_THREAD = 1,
-};
-
-// What a communicator is asked to be.
-struct CommunicatorSpec {
-  std::string backend;
-  std::string comm_domain;
-  int rank = 0;
-  int rank_size = 0;
-  CommMode comm_mode = COMM_MULTI_PROCESS;
-  double timeout_s = 300.0;
-  // Asked during first contact, which an error ends: whether the ranks to come can come at all.
-  std::function<Status()> watch = {};
-};
-
-// A group of ranks and how bytes move between them; a backend derives from it. Shared by the
-// operations of a comm_domain, owned by the registry. Not thread-safe: a second thread inside a
-// call gets an error; only Abort() and Close() may be called from anywhere. Every call waits for
-// all ranks, at
-// most timeout_s. After an error other than a refusal it refuses calls (`failed()`).
+// A group of ranks and how bytes move between them. Who is there and whether a call may go on is
+// Control's; a backend derives from this class and moves bytes. Shared by the operations of a
+// comm_domain, owned by the registry. Not thread-safe: a second thread inside a call gets an error;
+// only Abort() and Close() may be called from anywhere. Every call waits for all ranks, at most
+// timeout_s. After an error other than a refusal it refuses calls (`failed()`).
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  explicit Communicator(CommunicatorSpec spec) : spec_(std::move(spec)) {}
+  explicit Communicator(std::shared_ptr<control::Control> control)
+      : control_(std::move(control)) {}
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator();
 
-  int rank() const { return spec_.rank; }
-  int size() const { return spec_.rank_size; }
-  const CommunicatorSpec& spec() const { return spec_; }
-  double timeout_s() const { return spec_.timeout_s; }
-  void set_timeout_s(double timeout_s) { spec_.timeout_s = timeout_s; }
+  int rank() const { return spec().rank; }
+  int size() const { return spec().rank_size; }
+  const CommunicatorSpec& spec() const { return control_->spec(); }
+  double timeout_s() const { return spec().timeout_s; }
+  void set_timeout_s(double timeout_s) { control_->set_timeout_s(timeout_s); }
+  control::Control& control() const { return *control_; }
 
   // Where the tensors of its calls lie; an index of -1 stands for any device of that kind.
   virtual Device device() const { return Device(); }
 
   // Completes first contact: waits until every rank is there.
-  virtual Status Connect() = 0;
+  Status Connect();
 
-  // Ok, or why this backend cannot run such a call.
-  virtual Status Supports(CallKind kind, DType dtype, ReduceOp op) const = 0;
+  // Ok, or why this backend cannot do that with such elements.
+  virtual Status Supports(Primitive primitive, DType dtype, ReduceOp op) const = 0;
 
   Status AllGatherV(const AllGatherVCall& call);
   Status ReduceScatterV(const ReduceScatterVCall& call);
   Status AllReduce(const AllReduceCall& call);
   Status Broadcast(const BroadcastCall& call);
   Status Barrier();
+
+  // A call in which the ranks agree and nothing moves.
+  Status Agree(const Agreement& agreement);
+
+  // Small host memory of every rank to every rank: all[r] = mine of rank r, `bytes` each. Carried by
+  // Control, so it works on every backend.
+  Status Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all);
 
   // Runs `body` as this rank's part of a fused call: it reads its peers' memory as it comes. For
   // backends with windows.
@@ -75,47 +67,42 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Makes a communicator of the ranks with the same color, numbered by key and then by rank here.
   // Every rank calls it; one with a negative color takes part and gets null.
-  virtual Status Split(int color, int key, std::shared_ptr<Communicator>* part);
+  Status Split(int color, int key, std::shared_ptr<Communicator>* part);
 
-  // The same, once: a later call with that name hands out the same part. Every rank calls it with
-  // the same names in the same order. The parts are closed with this communicator.
+  // The same, once: a later call with that name hands out the same part. Every rank calls it with the same names in the same order. The parts are closed with
+  // this communicator, and a failure in one ends all.
   Status KeptSplit(const std::string& name, int color, int key,
                    std::shared_ptr<Communicator>* part);
 
-  // Takes part in the next call with a refusal: the others get `reason`'s message at once.
-  virtual Status Refuse(CallKind kind, const Status& reason) = 0;
-
-  // For a backend that uses this communicator beside its own engine: compares a call with the other
-  // ranks' and moves nothing; and says, without waiting, whether a rank has left or ended.
-  virtual Status Compare(const AllGatherVCall& call);
-  virtual Status Compare(const ReduceScatterVCall& call);
-  virtual Status FindLoss() { return Ok(); }
-  // Of some ranks: whether a process has ended; or also whether one has left, or the group failed.
-  virtual Status FindLossAmong(const std::vector<int>& /*ranks*/, bool /*also_left*/) {
-    return Ok();
-  }
+  // Takes part in the next call with a refusal: the others get `reason`'s message at once. `name` is
+  // the operator's, a text that lives as long as the process.
+  Status Refuse(const char* name, const Status& reason);
 
   // Memory that peers read in place. Local; an error where the backend has no windows.
   virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
 
   // Ends every call of every rank with ERROR_ABORTED.
-  virtual void Abort(const std::string& reason) = 0;
-
-  // Ends those after this rank's last one with `status`: for a failure that this communicator has
-  // not seen itself. Between calls.
-  virtual void EndGroup(const Status& status) { Abort(status.message()); }
+  void Abort(const std::string& reason);
 
   // Leaves the group; the others learn `reason` when they next wait for this rank.
-  virtual void Close(const std::string& reason) = 0;
+  void Close(const std::string& reason);
 
   // True after Close() or an error that ended the group; the registry then makes a new one.
-  virtual bool failed() const = 0;
+  bool failed() const { return control_->failed(); }
 
  protected:
+  // What a backend does once Control has let a call in. Before the first of them first contact is
+  // complete, and Connected() looks at the memory that it has made; it waits for no one.
+  virtual void Connected() {}
+  // Brings the ranks together in an engine, where a backend has one.
+  virtual Status DoConnect() { return Ok(); }
   virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
-  virtual Status DoBarrier() = 0;
   virtual Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body);
+  // Tells the others why this rank does not come to what they wait for.
+  virtual Status DoRefuse(const char* name, const Status& reason);
+  // Gives back what an engine holds, from any thread.
+  virtual void OnClose() {}
 
   // Made from the two above; a backend that has them itself overrides them. AllReduce is a
   // ReduceScatterV of an even split of the elements into `output`, and their AllGatherV; Broadcast
@@ -124,13 +111,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual Status DoBroadcast(const BroadcastCall& call);
 
  private:
+  // Runs `body` as this rank's only call, and traces it. `sizes()` says what is moved.
+  template <typename Sizes, typename Body>
+  Status Run(const char* name, Sizes&& sizes, Body&& body);
+  Status GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
+                 std::shared_ptr<Communicator>* part);
   Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);
 
-  uint64_t CountCall();
-
-  CommunicatorSpec spec_;
+  std::shared_ptr<control::Control> control_;
   std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
   const bool traced_ = TraceEnabled();
+  bool connected_ = false;
   // Atomic because a second thread may come by before it gets its error.
   std::atomic<uint64_t> num_calls_{0};
 };

@@ -29,29 +29,24 @@ Status Communicator::DoAllReduce(const AllReduceCall& call) {
   const EvenSplit split(call.count, size());
   const int64_t own = split.displs[static_cast<size_t>(rank())];
   ReduceScatterVCall reduce;
-  reduce.kind = CallKind::kAllReduce;
+  reduce.agreement = call.agreement;
   reduce.dtype = call.dtype;
   reduce.op = call.op;
-  reduce.root = call.root;
   reduce.x = call.x;
-  reduce.x_shape = call.x_shape;
   reduce.output = static_cast<std::byte*>(call.output) + own * SizeOf(call.dtype);
   reduce.output_count = split.counts[static_cast<size_t>(rank())];
   reduce.send_counts = split.counts.data();
   reduce.sdispls = split.displs.data();
-  reduce.label = call.label;
   reduce.stream = call.stream;
   RETURN_IF_ERROR(DoReduceScatterV(reduce));
 
   AllGatherVCall gather;
-  gather.kind = CallKind::kAllReduce;
+  gather.agreement = call.agreement;
   gather.dtype = call.dtype;
-  gather.root = call.root;
   gather.x = reduce.output;
   gather.output = call.output;
   gather.recv_counts = split.counts.data();
   gather.rdispls = split.displs.data();
-  gather.label = call.label;
   gather.stream = call.stream;
   return DoAllGatherV(gather);
 }
@@ -61,15 +56,12 @@ Status Communicator::DoBroadcast(const BroadcastCall& call) {
   const std::vector<int64_t> displs(counts.size());
   counts[static_cast<size_t>(call.root)] = call.count;
   AllGatherVCall gather;
-  gather.kind = CallKind::kBroadcast;
+  gather.agreement = call.agreement;
   gather.dtype = call.dtype;
-  gather.root = call.root;
   gather.x = call.data;
-  gather.x_shape = call.x_shape;
   gather.output = call.data;
   gather.recv_counts = counts.data();
   gather.rdispls = displs.data();
-  gather.label = call.label;
   gather.stream = call.stream;
   return DoAllGatherV(gather);
 }

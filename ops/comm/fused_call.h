@@ -11,12 +11,6 @@
 
 namespace collops {
 
-// A number that the ranks of a fused call must agree on, by the name that a message gives it.
-struct CallTerm {
-  const char* name = "";
-  int64_t value = 0;
-};
-
 // A part of a peer's input matrix that can be read now: rows [row, row + rows), of each the bytes
 // [begin, end); `data` points at the first of them.
 struct MatrixPart {
@@ -29,26 +23,19 @@ struct MatrixPart {
 };
 
 // One call in which an operator computes while its peers' inputs arrive and its own results leave.
-// Equal on every rank: kind, dtype, root and terms. The pointers in it stay valid during the call.
+// What the pointers in it point at stays unchanged during the call.
 struct FusedCallSpec {
-  CallKind kind = CallKind::kBarrier;
+  // Its first list of a group is the readers' rows.
+  const Agreement* agreement = nullptr;
   DType dtype = DType::kUndefined;
-  int32_t root = 0;
-  const CallTerm* terms = nullptr;
-  int num_terms = 0;
 
   // The ranks that read each other's inputs, this one among them; `rows` of each, equal on all of
   // them, and the length of a row. One rank alone: nothing is read.
   const std::vector<int>* readers = nullptr;
   const std::vector<int64_t>* reader_rows = nullptr;
-  const char* reader_rows_name = "";
   int64_t row_bytes = 0;
   const void* x = nullptr;
 
-  // The ranks that combine tiles, this one among them, and a list that they agree on.
-  const std::vector<int>* combiners = nullptr;
-  const std::vector<int64_t>* combiner_rows = nullptr;
-  const char* combiner_rows_name = "";
   int64_t tile_bytes = 0;  // shared memory that this rank writes and its peers read
 
   int64_t x_count = 0;  // elements, for the trace

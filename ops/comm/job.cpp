@@ -1,7 +1,10 @@
 #include "comm/job.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <mutex>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -142,6 +145,13 @@ Status FindJobIdentity(JobIdentity* identity) {
                "no launcher says which job this process belongs to: start the ranks with "
                "collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_JOB_ID",
                kJobIdRule);
+}
+
+Status FindMeetingPlace(bool threads, JobIdentity* identity) {
+  if (!threads) return FindJobIdentity(identity);
+  static const auto token = std::to_string(std::random_device()());
+  *identity = {Concat("threads/", getpid(), "/", token), "COMM_MULTI_THREAD"};
+  return Ok();
 }
 
 void SetProcessFamily(const std::string& id) {

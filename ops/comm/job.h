@@ -25,6 +25,10 @@ struct JobIdentity {
 // First of COLLOPS_JOB_ID, the launcher's, the process family; else an error that says what to set.
 Status FindJobIdentity(JobIdentity* identity);
 
+// Where the ranks of a group meet: the job, or for ranks that are threads this process, whatever
+// the launcher says.
+Status FindMeetingPlace(bool threads, JobIdentity* identity);
+
 // The identity a host language gives to processes that it started itself (Python: the hash of
 // multiprocessing's authkey, equal under fork, spawn and forkserver).
 void SetProcessFamily(const std::string& id);

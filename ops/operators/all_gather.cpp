@@ -16,7 +16,7 @@ constexpr DTypeSet kPayload =
 
 Signature MakeSignature() {
   return {
-      "AllGather", CallKind::kAllGather, {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}};
+      "AllGather", {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}};
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ Status AllGather::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status AllGather::CheckSupport(DType dtype) const {
-  return communicator().Supports(CallKind::kAllGather, dtype, ReduceOp::kSum);
+  return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
 }
 
 Status AllGather::Complete(Plan* plan) const {
@@ -48,15 +48,24 @@ Status AllGather::Complete(Plan* plan) const {
   return Ok();
 }
 
+void AllGather::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.root = root_;
+  terms.x_shape = plan.inputs[kX].shape;
+  AddTerms(terms, agreement);
+  const EvenBlocks& blocks = BlocksOf(plan);
+  agreement->EqualList("recvCounts", blocks.counts.data(), communicator().size())
+      .EqualList("rdispls", blocks.displs.data(), communicator().size());
+}
+
 Status AllGather::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                       void* stream) {
   const EvenBlocks& blocks = BlocksOf(plan);
   AllGatherVCall call;
-  call.kind = CallKind::kAllGather;
+  call.agreement = &*plan.agreement;
   call.dtype = plan.inputs[kX].dtype;
-  call.root = root_;
   call.x = pack.inputs[kX].data;
-  call.x_shape = plan.inputs[kX].shape;
   call.output = pack.outputs[0].data;
   call.recv_counts = blocks.counts.data();
   call.rdispls = blocks.displs.data();

@@ -17,7 +17,6 @@ constexpr DTypeSet kPayload =
 const Signature& GetSignature() {
   static const Signature signature = {
       "AllGatherV",
-      CallKind::kAllGatherV,
       {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny},
        {"sendCount", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kOne},
        {"recvCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
@@ -69,7 +68,7 @@ Status AllGatherV::CheckCounts(const Plan& plan) const {
 }
 
 Status AllGatherV::CheckSupport(DType dtype) const {
-  return communicator().Supports(CallKind::kAllGatherV, dtype, ReduceOp::kSum);
+  return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
 }
 
 Status AllGatherV::Complete(Plan* plan) const {
@@ -78,11 +77,20 @@ Status AllGatherV::Complete(Plan* plan) const {
   return Ok();
 }
 
+void AllGatherV::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.root = root_;
+  AddTerms(terms, agreement);
+  agreement->EqualList("recvCounts", plan.counts[kRecvCounts].data(), communicator().size())
+      .EqualList("rdispls", plan.counts[kRdispls].data(), communicator().size());
+}
+
 Status AllGatherV::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                        void* stream) {
   AllGatherVCall call;
+  call.agreement = &*plan.agreement;
   call.dtype = plan.inputs[kX].dtype;
-  call.root = root_;
   call.x = pack.inputs[kX].data;
   call.output = pack.outputs[0].data;
   call.recv_counts = plan.counts[kRecvCounts].data();

@@ -11,7 +11,6 @@ enum Input { kX, kNumInputs };
 
 Signature MakeSignature() {
   Signature signature = {"AllReduce",
-                         CallKind::kAllReduce,
                          {{"x", Role::kData, kReducible, kAnyNumDims, Extent::kAny}}};
   signature.may_be_in_place = true;
   return signature;
@@ -34,18 +33,26 @@ Status AllReduce::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status AllReduce::CheckSupport(DType dtype) const {
-  return communicator().Supports(CallKind::kAllReduce, dtype, op_);
+  return communicator().Supports(Primitive::kReduce, dtype, op_);
+}
+
+void AllReduce::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.reduction = collops::Name(op_);
+  terms.root = root_;
+  terms.x_shape = plan.inputs[kX].shape;
+  AddTerms(terms, agreement);
 }
 
 Status AllReduce::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                       void* stream) {
   AllReduceCall call;
+  call.agreement = &*plan.agreement;
   call.dtype = plan.inputs[kX].dtype;
   call.op = op_;
-  call.root = root_;
   call.x = pack.inputs[kX].data;
-  call.x_shape = plan.inputs[kX].shape;
-  call.count = Numel(call.x_shape);
+  call.count = Numel(plan.inputs[kX].shape);
   call.output = pack.outputs[0].data;
   call.stream = stream;
   return communicator().AllReduce(call);

@@ -17,6 +17,7 @@ class AllReduce : public CollectiveOperation {
   Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
                          std::vector<TensorDesc>* outputs) const override;
   Status CheckSupport(DType dtype) const override;
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override;
   Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
 
  private:

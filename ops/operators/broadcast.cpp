@@ -13,7 +13,6 @@ constexpr DTypeSet kPayload =
 
 Signature MakeSignature() {
   return {"Broadcast",
-          CallKind::kBroadcast,
           {{"x", Role::kInPlace, kPayload, kAnyNumDims, Extent::kAny}},
           {}};
 }
@@ -30,17 +29,25 @@ Status Broadcast::DescribeOutputs(const std::vector<TensorDesc>& /*inputs*/,
 }
 
 Status Broadcast::CheckSupport(DType dtype) const {
-  return communicator().Supports(CallKind::kBroadcast, dtype, ReduceOp::kSum);
+  return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
+}
+
+void Broadcast::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.root = root_;
+  terms.x_shape = plan.inputs[kX].shape;
+  AddTerms(terms, agreement);
 }
 
 Status Broadcast::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                       void* stream) {
   BroadcastCall call;
+  call.agreement = &*plan.agreement;
   call.dtype = plan.inputs[kX].dtype;
   call.root = root_;
   call.data = pack.inputs[kX].data;
-  call.x_shape = plan.inputs[kX].shape;
-  call.count = Numel(call.x_shape);
+  call.count = Numel(plan.inputs[kX].shape);
   call.stream = stream;
   return communicator().Broadcast(call);
 }

@@ -99,6 +99,9 @@ Status CollectiveOperation::Check(const VariantPack& pack, Plan* plan) const {
 void CollectiveOperation::Keep(Plan plan) {
   if (plans_.size() == kMaxPlans) plans_.pop_back();
   plans_.insert(plans_.begin(), std::make_unique<Plan>(std::move(plan)));
+  Plan& kept = *plans_.front();
+  kept.agreement.emplace(signature_.name);
+  AgreeOn(kept, &*kept.agreement);
 }
 
 // The kept plan with these shapes, dtypes and counts, or null. It moves to the front.
@@ -159,7 +162,7 @@ Status CollectiveOperation::Execute(const VariantPack& pack, void* workspace,
 }
 
 Status CollectiveOperation::Refuse(const Status& reason) {
-  return communicator_->Refuse(signature_.kind, reason);
+  return communicator_->Refuse(signature_.name, reason);
 }
 
 }  // namespace collops

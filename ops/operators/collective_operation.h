@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "core/operation.h"
+#include "operators/collective_terms.h"
 #include "operators/signature.h"
 
 namespace collops {
@@ -22,6 +24,7 @@ struct Plan {
   Counts counts;            // our copy: a run reads no count of the caller's
   std::vector<Range> gaps;  // elements of the output that no rank fills, where peers do not see it
   std::unique_ptr<PlanDetails> details;
+  std::optional<Agreement> agreement;  // with the other ranks; its lists are the plan's
   uint64_t workspace_bytes = 0;
 };
 
@@ -61,6 +64,9 @@ class CollectiveOperation : public Operation {
 
   // Adds what the operator computes once per shape.
   virtual Status Complete(Plan* plan) const;
+
+  // What the ranks must agree on.
+  virtual void AgreeOn(const Plan& plan, Agreement* agreement) const = 0;
 
   // The one call of the communicator.
   virtual Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) = 0;

@@ -21,7 +21,6 @@ constexpr InputRule kWeightRule = {"weight", Role::kData, kPayload, 2, Extent::k
 Signature SignatureOf(const LinearParallelParam& param) {
   Signature signature;
   signature.name = "LinearParallel";
-  signature.kind = CallKind::kLinearParallel;
   signature.inputs = {{"x", Role::kData, kPayload, 2, Extent::kAny, 3}, kWeightRule};
   if (param.hasResidual) {
     signature.inputs.push_back({"residual", Role::kData, kPayload, 1, Extent::kAny, 2});
@@ -39,15 +38,13 @@ Signature SignatureOf(const LinearParallelParam& param) {
 // What is packed is checked as the one input of a call, and as nothing else's output.
 const Signature& PrepackSignature() {
   static const Signature signature = {
-      "LinearParallel",        CallKind::kLinearParallel, {kWeightRule}, {}, false,
-      ERROR_INVALID_TENSOR_DIM};
+      "LinearParallel", {kWeightRule}, {}, false, ERROR_INVALID_TENSOR_DIM};
   return signature;
 }
 
 // What is kept of a call besides its tensors.
 struct LinearDetails : PlanDetails {
   LinearPlan plan;
-  LinearTerms terms;
 };
 
 }  // namespace
@@ -74,7 +71,10 @@ Status LinearParallel::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status LinearParallel::CheckSupport(DType dtype) const {
-  return communicator().Supports(CallKind::kLinearParallel, dtype, ReduceOp::kSum);
+  CHECK_ARG(communicator().device().kind == DeviceKind::kCpu, ERROR_UNSUPPORTED, "backend ",
+            communicator().spec().backend, ": LinearParallel does not run on it yet");
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum));
+  return communicator().Supports(Primitive::kReduce, DType::kFloat32, ReduceOp::kSum);
 }
 
 Status LinearParallel::Complete(Plan* plan) const {
@@ -82,12 +82,15 @@ Status LinearParallel::Complete(Plan* plan) const {
   RETURN_IF_ERROR(MakeLinearLayout(param_, communicator().rank(), communicator().size(),
                                    plan->inputs, &layout));
   auto details = std::make_unique<LinearDetails>();
-  details->terms = MakeLinearTerms(param_, layout);
   details->plan = PlanLinear(layout, plan->inputs[kX].dtype, communicator().size(),
                              ChooseLinearEngine(layout, communicator()));
   plan->workspace_bytes = static_cast<uint64_t>(details->plan.memory.bytes);
   plan->details = std::move(details);
   return Ok();
+}
+
+void LinearParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  AddLinearTerms(param_, static_cast<const LinearDetails&>(*plan.details).plan, agreement);
 }
 
 Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
@@ -100,7 +103,7 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
   tensors.output = pack.outputs[kY].data;
   if (param_.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
   const auto& details = static_cast<const LinearDetails&>(*plan.details);
-  return RunLinear(details.plan, tensors, details.terms, workspace, &communicator());
+  return RunLinear(details.plan, tensors, *plan.agreement, workspace, &communicator());
 }
 
 Status LinearParallel::Refuse(const Status& reason) {

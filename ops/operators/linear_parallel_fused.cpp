@@ -184,22 +184,15 @@ class FusedLinear {
 }  // namespace
 
 Status RunFusedLinear(const LinearPlan& plan, const LinearTensors& tensors,
-                      const LinearTerms& terms, std::byte* workspace, Communicator* communicator) {
+                      const Agreement& agreement, std::byte* workspace, Communicator* communicator) {
   const LinearLayout& layout = plan.layout;
   FusedCallSpec spec;
-  spec.kind = CallKind::kLinearParallel;
+  spec.agreement = &agreement;
   spec.dtype = plan.dtype;
-  spec.root = terms.root;
-  spec.terms = terms.terms.data();
-  spec.num_terms = static_cast<int>(terms.terms.size());
   spec.readers = &layout.gather.ranks;
   spec.reader_rows = &layout.gather.rows;
-  spec.reader_rows_name = "gatherRows";
   spec.row_bytes = layout.k * SizeOf(plan.dtype);
   spec.x = tensors.x;
-  spec.combiners = &layout.scatter.ranks;
-  spec.combiner_rows = &layout.scatter.rows;
-  spec.combiner_rows_name = "scatterRows";
   spec.tile_bytes = plan.memory.tile_bytes;
   spec.x_count = layout.gather.rows[static_cast<size_t>(layout.gather.index)] * layout.k;
   spec.output_count = layout.scatter.rows[static_cast<size_t>(layout.scatter.index)] * layout.n;

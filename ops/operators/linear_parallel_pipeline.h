@@ -13,7 +13,7 @@ int64_t GatherBytes(const LinearPlan& plan);
 // packed rows, then for each strip of columns the product and its ReduceScatterV in float32. The
 // same bits as over windows.
 Status RunPipelineLinear(const LinearPlan& plan, const LinearTensors& tensors,
-                         const LinearTerms& terms, std::byte* workspace,
+                         const Agreement& agreement, std::byte* workspace,
                          Communicator* communicator);
 
 }  // namespace collops

@@ -76,20 +76,26 @@ std::byte* Aligned(void* workspace) {
 
 }  // namespace
 
-LinearTerms MakeLinearTerms(const LinearParallelParam& param, const LinearLayout& layout) {
+void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
+                    Agreement* agreement) {
   const bool on_grid = param.type == LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
   LinearParallelParam::TwoDimTPInfo grid;  // of other types it is not read
   if (on_grid) grid = param.twoDimTPInfo;
-  LinearTerms terms;
-  terms.root = param.rankRoot;
-  terms.terms = {{"type", param.type},
-                 {"agDim", grid.agDim},
-                 {"rsDim", grid.rsDim},
-                 {"innerDimIsAg", grid.innerDimIsAg},
-                 {"k", layout.k},
-                 {"n", layout.n},
-                 {"the sum of the rows", layout.total_rows}};
-  return terms;
+  const LinearLayout& layout = plan.layout;
+  agreement->EqualText("dtype", Name(plan.dtype))
+      .Equal("rankRoot", param.rankRoot)
+      .Equal("type", param.type)
+      .Equal("agDim", grid.agDim)
+      .Equal("rsDim", grid.rsDim)
+      .Equal("innerDimIsAg", grid.innerDimIsAg)
+      .Equal("k", layout.k)
+      .Equal("n", layout.n)
+      .Equal("the sum of the rows", layout.total_rows)
+      // Ranks with different engines would wait for each other.
+      .EqualText("the engine", plan.engine == LinearEngine::kPipeline ? "pipeline" : "windows")
+      .EqualInGroup("gatherRows", layout.gather.ranks, layout.gather.index, layout.gather.rows)
+      .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index,
+                    layout.scatter.rows);
 }
 
 LinearEngine ChooseLinearEngine(const LinearLayout& layout, const Communicator& communicator) {
@@ -112,7 +118,7 @@ LinearPlan PlanLinear(const LinearLayout& layout, DType dtype, int rank_size, Li
   return plan;
 }
 
-Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const LinearTerms& terms,
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
                  void* workspace, Communicator* communicator) {
   std::byte* scratch = Aligned(workspace);
   switch (plan.engine) {
@@ -120,11 +126,11 @@ Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Lin
       RunLocalLinear(plan, tensors, scratch);
       return Ok();
     case LinearEngine::kFused:
-      return RunFusedLinear(plan, tensors, terms, scratch, communicator);
+      return RunFusedLinear(plan, tensors, agreement, scratch, communicator);
     case LinearEngine::kPipeline:
       break;
   }
-  return RunPipelineLinear(plan, tensors, terms, scratch, communicator);
+  return RunPipelineLinear(plan, tensors, agreement, scratch, communicator);
 }
 
 }  // namespace collops

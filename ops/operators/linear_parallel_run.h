@@ -48,12 +48,6 @@ inline bool SumsPartials(const LinearPlan& plan) {
   return plan.layout.scatter.ranks.size() > 1;
 }
 
-// What the ranks compare before anything moves.
-struct LinearTerms {
-  int root = 0;
-  std::vector<CallTerm> terms;
-};
-
 // The tensors of one call.
 struct LinearTensors {
   const void* x = nullptr;
@@ -64,16 +58,16 @@ struct LinearTensors {
   void* gathered = nullptr;  // the gathered x is wanted here, or null
 };
 
-LinearTerms MakeLinearTerms(const LinearParallelParam& param, const LinearLayout& layout);
+// What the ranks compare before anything moves.
+void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan, Agreement* agreement);
 
 // The engine for this communicator, unless COLLOPS_FUSED=0 asks for the pipeline.
 LinearEngine ChooseLinearEngine(const LinearLayout& layout, const Communicator& communicator);
 
 LinearPlan PlanLinear(const LinearLayout& layout, DType dtype, int rank_size, LinearEngine engine);
 
-// Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment; `terms` are what
-// the ranks must agree on.
-Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const LinearTerms& terms,
+// Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment.
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
                  void* workspace, Communicator* communicator);
 
 }  // namespace collops

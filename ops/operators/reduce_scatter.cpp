@@ -15,7 +15,6 @@ Signature MakeSignature(const std::string& backend) {
   const bool is_atb = backend == "hccl" || backend == "lccl";
   const DTypeSet payload = is_atb ? kReducible & ~SetOf(DType::kInt64) : kReducible;
   return {"ReduceScatter",
-          CallKind::kReduceScatter,
           {{"x", Role::kData, payload, kAnyNumDims, Extent::kAny}}};
 }
 
@@ -42,7 +41,7 @@ Status ReduceScatter::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status ReduceScatter::CheckSupport(DType dtype) const {
-  return communicator().Supports(CallKind::kReduceScatter, dtype, op_);
+  return communicator().Supports(Primitive::kReduce, dtype, op_);
 }
 
 Status ReduceScatter::Complete(Plan* plan) const {
@@ -51,16 +50,26 @@ Status ReduceScatter::Complete(Plan* plan) const {
   return Ok();
 }
 
+void ReduceScatter::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.reduction = collops::Name(op_);
+  terms.root = root_;
+  terms.x_shape = plan.inputs[kX].shape;
+  AddTerms(terms, agreement);
+  const EvenBlocks& blocks = BlocksOf(plan);
+  agreement->EqualList("sendCounts", blocks.counts.data(), communicator().size())
+      .EqualList("sdispls", blocks.displs.data(), communicator().size());
+}
+
 Status ReduceScatter::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                           void* stream) {
   const EvenBlocks& blocks = BlocksOf(plan);
   ReduceScatterVCall call;
-  call.kind = CallKind::kReduceScatter;
+  call.agreement = &*plan.agreement;
   call.dtype = plan.inputs[kX].dtype;
   call.op = op_;
-  call.root = root_;
   call.x = pack.inputs[kX].data;
-  call.x_shape = plan.inputs[kX].shape;
   call.output = pack.outputs[0].data;
   call.output_count = blocks.counts[0];
   call.send_counts = blocks.counts.data();

@@ -20,6 +20,7 @@ class ReduceScatter : public CollectiveOperation {
                          std::vector<TensorDesc>* outputs) const override;
   Status CheckSupport(DType dtype) const override;
   Status Complete(Plan* plan) const override;
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override;
   Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
 
  private:

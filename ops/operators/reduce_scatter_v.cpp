@@ -16,7 +16,6 @@ constexpr DTypeSet kPayload =
 const Signature& GetSignature() {
   static const Signature signature = {
       "ReduceScatterV",
-      CallKind::kReduceScatterV,
       {{"x", Role::kData, kPayload, 2, Extent::kAny},
        {"sendCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
        {"sdispls", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
@@ -64,17 +63,27 @@ Status ReduceScatterV::CheckCounts(const Plan& plan) const {
 }
 
 Status ReduceScatterV::CheckSupport(DType dtype) const {
-  return communicator().Supports(CallKind::kReduceScatterV, dtype, op_);
+  return communicator().Supports(Primitive::kReduce, dtype, op_);
+}
+
+void ReduceScatterV::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.reduction = collops::Name(op_);
+  terms.root = root_;
+  terms.x_shape = plan.inputs[kX].shape;
+  AddTerms(terms, agreement);
+  agreement->EqualList("sendCounts", plan.counts[kSendCounts].data(), communicator().size())
+      .EqualList("sdispls", plan.counts[kSdispls].data(), communicator().size());
 }
 
 Status ReduceScatterV::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                            void* stream) {
   ReduceScatterVCall call;
+  call.agreement = &*plan.agreement;
   call.dtype = plan.inputs[kX].dtype;
   call.op = op_;
-  call.root = root_;
   call.x = pack.inputs[kX].data;
-  call.x_shape = plan.inputs[kX].shape;
   call.output = pack.outputs[0].data;
   call.output_count = Numel(plan.outputs[0].shape);
   call.send_counts = plan.counts[kSendCounts].data();

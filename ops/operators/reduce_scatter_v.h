@@ -19,6 +19,7 @@ class ReduceScatterV : public CollectiveOperation {
                          std::vector<TensorDesc>* outputs) const override;
   Status CheckCounts(const Plan& plan) const override;
   Status CheckSupport(DType dtype) const override;
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override;
   Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
 
  private:

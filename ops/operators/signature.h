@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/call.h"
 #include "core/dtype.h"
 #include "core/status.h"
 
@@ -38,8 +37,7 @@ struct InputRule {
 
 // What the checks know of an operator; the outputs' dtype is the first input's.
 struct Signature {
-  const char* name;
-  CallKind kind;
+  const char* name;  // by which the ranks know the call: a text that lives as long as the process
   std::vector<InputRule> inputs;
   std::vector<const char*> outputs = {"the output"};  // as messages call them
   bool one_dtype = false;                             // every input has the first one's

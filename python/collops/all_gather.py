@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collops.core import core
 from collops.plain_tensors import as_tensor, both_as_bytes, normal_dim, resolve_out
 from collops.plans import Kept, Plan, make_plan
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collops.plain_level import Element, PlainLevel
 
 _NAME = "all_gather"
+_OPERATION = "AllGather"  # by which the ranks know the call
 
 
 class AllGather:
@@ -21,7 +21,6 @@ class AllGather:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._kind = int(core().ALL_GATHER)
         self._plans: Kept[Plan] = Kept()
 
     def __call__(self, x: Any, out: Any) -> Any:
@@ -37,16 +36,16 @@ class AllGather:
             if element.number is None:
                 source, target = both_as_bytes(_NAME, x, out)
         except Exception as error:
-            self._level.refuse(self._kind, error)
+            self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.all_gatherv(source, target, plan.blocks, self._kind)
+        self._level.core.all_gatherv(source, target, plan.blocks)
         return out
 
     def _plan(self, shape: Sequence[int], element: Element) -> Plan:
         level = self._level
 
         def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(counts, type=element.name)
+            return level.make_blocks(_OPERATION, counts, type=element.name)
 
         rows = [int(shape[0])] * level.size
         return make_plan(_NAME, make_blocks, shape, 0, rows, sum(rows), element.unit)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collops.core import core
-from collops.errors import Error, RankMismatchError, raise_status
+from collops.errors import Error, raise_status
 from collops.plain_tensors import (
     as_tensor,
     as_tensors,
@@ -26,7 +26,6 @@ from collops.plans import (
     sizes_as_tuple,
     unpack_blocks,
 )
-from collops.row_exchange import RowExchange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
     from collops.plain_level import Element, PlainLevel
 
 _NAME = "all_gatherv"
+# By which the ranks know the call, and the exchange of rows before it.
+_OPERATION = "AllGatherV"
+_EXCHANGE = "AllGatherV without sizes"
 
 
 # One call of the core: its plan, what it reads and writes (tensors or their bytes), the tensor that
@@ -45,31 +47,28 @@ class AllGatherV:
     """all_gatherv of one communicator. One thread at a time, as the communicator."""
 
     def __init__(self, level: PlainLevel) -> None:
-        module = core()
         self._level = level
-        self._kind = int(module.ALL_GATHER_V)
-        self._exchange_kind = int(module.SIZE_EXCHANGE)
         self._plans: Kept[Plan] = Kept()
-        self._exchanges: Kept[RowExchange] = Kept()
+        self._exchanges: Kept[Any] = Kept()  # collops._core.RowExchange
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, out: Any) -> Any:
         """The gathered tensor, or the list of them."""
         if isinstance(x, (list, tuple)):
             return self._gather_list(x, sizes, dim, out)
-        kind, asks = (self._kind, False) if sizes is not None else (self._exchange_kind, True)
+        asks = sizes is None
         try:
             x = as_tensor(_NAME, "x", x)
             dim = normal_dim(_NAME, "x", x, dim)
             question = self._question([x], [dim]) if asks else None
         except Exception as error:
-            self._level.refuse(kind, error)
+            self._level.refuse(_EXCHANGE if asks else _OPERATION, error)
             raise
         if question is not None:
-            sizes = self._ask(question)
+            sizes = self._level.core.exchange_rows(question, x.shape[dim])
         try:
             step = self._prepare(x, sizes_as_tuple(_NAME, sizes), dim, out)
         except Exception as error:
-            self._level.refuse(self._kind, error)
+            self._level.refuse(_OPERATION, error)
             raise
         self._run(step)
         return step[-1]
@@ -77,17 +76,17 @@ class AllGatherV:
     def _gather_list(
         self, x: Sequence[Any], sizes: Sequence[int] | None, dim: int, out: Any
     ) -> list[Any]:
-        kind, asks = (self._kind, False) if sizes is not None else (self._exchange_kind, True)
+        asks = sizes is None
         try:
             tensors = as_tensors(_NAME, x)
             dims = _normal_dims(tensors, dim)
             outs = _as_outs(out, len(tensors))
             question = self._question(tensors, dims) if asks else None
         except Exception as error:
-            self._level.refuse(kind, error)
+            self._level.refuse(_EXCHANGE if asks else _OPERATION, error)
             raise
         if question is not None:
-            sizes = self._ask(question)
+            sizes = self._level.core.exchange_rows(question, tensors[0].shape[dims[0]])
         try:
             sizes = sizes_as_tuple(_NAME, sizes)
             steps = [
@@ -96,31 +95,24 @@ class AllGatherV:
             ]
             self._check_all(steps)
         except Exception as error:
-            self._level.refuse(self._kind, error)
+            self._level.refuse(_OPERATION, error)
             raise
         for step in steps:
             self._run(step)
         return [step[-1] for step in steps]
 
-    def _question(self, tensors: list[Any], dims: list[int]) -> tuple[RowExchange, Any]:
-        """The exchange of such tensors' rows, and what this rank says there."""
-        key = len(tensors), dims[0]
-        exchange = self._exchanges.get(key)
-        if exchange is None:
-            exchange = RowExchange(self._level, self._exchange_kind, *key)
-            self._exchanges.keep(key, exchange)
-        return exchange, exchange.records(tensors, dims)
-
-    def _ask(self, question: tuple[RowExchange, Any]) -> tuple[int, ...]:
-        """The rows of every rank; waits for them."""
-        exchange, records = question
-        everyone = exchange.gather(records)
-        try:
-            return exchange.rows(everyone)
-        except RankMismatchError as error:
-            # Every rank has found the same, and ends the group.
-            self._level.core.close(error.message)
-            raise
+    def _question(self, tensors: list[Any], dims: list[int]) -> Any:
+        """What the ranks agree on before they tell each other the rows of such tensors."""
+        key = tuple([(x.shape, dim, x.dtype) for x, dim in zip(tensors, dims, strict=True)])
+        known = self._exchanges.get(key)
+        if known is None:
+            terms = [
+                (self._level.type_name(dtype), [*shape[:dim], *shape[dim + 1 :]])
+                for shape, dim, dtype in key
+            ]
+            exchange = core().RowExchange(_EXCHANGE, dims[0], terms)
+            known = self._exchanges.keep(key, exchange)
+        return known
 
     def _prepare(
         self,
@@ -146,7 +138,7 @@ class AllGatherV:
 
     def _run(self, step: _Step) -> None:
         plan, source, target, received, out = step
-        self._level.core.all_gatherv(source, target, plan.blocks, self._kind)
+        self._level.core.all_gatherv(source, target, plan.blocks)
         if received is not out:
             unpack_blocks(received, out, plan.rows, plan.dim)
 
@@ -162,7 +154,7 @@ class AllGatherV:
             )
 
         def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(counts, dim, count, element.name, _common_shape(shape, dim))
+            return level.make_blocks(_OPERATION, counts, dim, count, element.name, _common_shape(shape, dim))
 
         return make_plan(_NAME, make_blocks, shape, dim, rows, sum(rows), element.unit)
 

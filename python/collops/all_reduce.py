@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collops.core import core
 from collops.plain_tensors import as_tensor, resolve_out
 
 if TYPE_CHECKING:
     from collops.plain_level import PlainLevel
 
 _NAME = "all_reduce"
+_OPERATION = "AllReduce"  # by which the ranks know the call
 
 
 class AllReduce:
@@ -18,7 +18,6 @@ class AllReduce:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._kind = int(core().ALL_REDUCE)
 
     def __call__(self, x: Any, op: str, out: Any) -> Any:
         """The reduction, the same on every rank."""
@@ -28,7 +27,7 @@ class AllReduce:
             self._level.check_reducible(_NAME, x)
             out = resolve_out(_NAME, "out", x, x.shape, out)
         except Exception as error:
-            self._level.refuse(self._kind, error)
+            self._level.refuse(_OPERATION, error)
             raise
         self._level.core.all_reduce(x, out, number)
         return out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from collops.core import core
 from collops.plain_tensors import as_bytes, as_tensor
 from collops.plans import bad_argument
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collops.plain_level import PlainLevel
 
 _NAME = "broadcast"
+_OPERATION = "Broadcast"  # by which the ranks know the call
 
 
 class Broadcast:
@@ -20,7 +20,6 @@ class Broadcast:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._kind = int(core().BROADCAST)
 
     def __call__(self, x: Any, root: int) -> Any:
         """x, which holds the root's elements now."""
@@ -31,7 +30,7 @@ class Broadcast:
             if element.number is None:
                 data = as_bytes(f"{_NAME}: x", data)
         except Exception as error:
-            self._level.refuse(self._kind, error)
+            self._level.refuse(_OPERATION, error)
             raise
         self._level.core.broadcast(data, root, element.name)
         return x

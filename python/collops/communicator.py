@@ -208,7 +208,7 @@ class Communicator(EvenCollectives, LinearCalls):
             if abs(key) > _INT_MAX:
                 bad_argument(f"split: key must be from {-_INT_MAX} to {_INT_MAX}, got {key}")
         except Exception as error:
-            self._level.refuse(core().SPLIT, error)
+            self._level.refuse("Split", error)
             raise
         part = self._core.split(color, key)
         return None if part is None else Communicator(part)

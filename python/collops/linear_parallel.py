@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collops.core import core
 from collops.errors import Error, ErrorCode, raise_status, status_error
 from collops.linear_parallel_param import LinearParallelParam, TwoDimTPInfo
 from collops.operation import Operation
@@ -42,7 +41,6 @@ class LinearParallel:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._kind = int(core().LINEAR_PARALLEL)
         self._operations: Kept[Operation] = Kept()
         self._scratch = np.empty(0, np.uint8)
 
@@ -76,7 +74,7 @@ class LinearParallel:
             scratch = self._scratch_of(operation.get_workspace_size(ins, [out]))
         except Exception as error:
             said = _in_plain_words(name, error)
-            self._level.refuse(self._kind, said)
+            self._level.refuse("LinearParallel", said)
             if said is error:
                 raise
             raise said from None

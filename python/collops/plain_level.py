@@ -34,6 +34,7 @@ class PlainLevel:
         self.make_blocks = module.Blocks
         self.dtypes: dict[str, int] = module.DTYPES
         self.ops: dict[str, int] = module.REDUCE_OPS
+        self._dtype_names: dict[int | None, str] = {number: name for name, number in self.dtypes.items()}
         self._elements: dict[Any, Element] = {}
 
     def element(self, dtype: Any) -> Element:
@@ -43,6 +44,11 @@ class PlainLevel:
         except KeyError:
             element = self._elements[dtype] = self._describe(dtype)
             return element
+
+    def type_name(self, dtype: Any) -> str:
+        """The name by which the ranks compare an element type."""
+        element = self.element(dtype)
+        return element.name or self._dtype_names[element.number]
 
     def op_number(self, name: str, op: Any) -> int:
         """The core's number of a reduction; `name` is the operator, for messages."""
@@ -59,10 +65,10 @@ class PlainLevel:
                 f"{name}: elements of type {x.dtype} cannot be reduced",
             )
 
-    def refuse(self, kind: int, error: Exception) -> None:
+    def refuse(self, operation: str, error: Exception) -> None:
         """Tells the ranks that wait in this call why this one does not take part."""
         try:
-            self.core.refuse(kind, *status_of(error))
+            self.core.refuse(operation, *status_of(error))
         except Error:
             return  # the communicator is gone; the first error says more
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.plain_tensors import as_tensor, normal_dim, resolve_out
 from collops.plans import Kept, Plan, make_plan
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collops.plain_level import PlainLevel
 
 _NAME = "reduce_scatter"
+_OPERATION = "ReduceScatter"  # by which the ranks know the call
 
 
 class ReduceScatter:
@@ -22,7 +22,6 @@ class ReduceScatter:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._kind = int(core().REDUCE_SCATTER)
         self._plans: Kept[Plan] = Kept()
 
     def __call__(self, x: Any, op: str, out: Any) -> Any:
@@ -35,9 +34,9 @@ class ReduceScatter:
             plan = self._plans.get(x.shape) or self._plans.keep(x.shape, self._plan(x.shape))
             out = resolve_out(_NAME, "out", x, plan.out_shape, out)
         except Exception as error:
-            self._level.refuse(self._kind, error)
+            self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.reduce_scatterv(x, out, plan.blocks, number, self._kind)
+        self._level.core.reduce_scatterv(x, out, plan.blocks, number)
         return out
 
     def _plan(self, shape: Sequence[int]) -> Plan:
@@ -49,4 +48,8 @@ class ReduceScatter:
                 f"{_NAME}: x has {shape[0]} rows, which {size} ranks cannot share out evenly: "
                 f"pad x to {shape[0] + size - more} rows, or use reduce_scatterv",
             )
-        return make_plan(_NAME, self._level.make_blocks, shape, 0, [each] * size, each)
+
+        def make_blocks(counts: list[int]) -> Any:
+            return self._level.make_blocks(_OPERATION, counts)
+
+        return make_plan(_NAME, make_blocks, shape, 0, [each] * size, each)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.plain_tensors import (
     as_tensor,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collops.plain_level import PlainLevel
 
 _NAME = "reduce_scatterv"
+_OPERATION = "ReduceScatterV"  # by which the ranks know the call
 
 
 class ReduceScatterV:
@@ -41,7 +41,6 @@ class ReduceScatterV:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._kind = int(core().REDUCE_SCATTER_V)
         self._plans: Kept[Plan] = Kept()
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, op: str, out: Any) -> Any:
@@ -65,9 +64,9 @@ class ReduceScatterV:
             if dim != 0 and not is_contiguous(out):
                 target = staging_for(_NAME, "out", out).reshape(plan.out_shape)
         except Exception as error:
-            self._level.refuse(self._kind, error)
+            self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.reduce_scatterv(source, target, plan.blocks, number, self._kind)
+        self._level.core.reduce_scatterv(source, target, plan.blocks, number)
         if target is not out:
             out[...] = target
         return out
@@ -114,7 +113,7 @@ class ReduceScatterV:
             bad_argument(f"{_NAME}: sizes make {sum(rows)} rows, but x has {shape[dim]}{where}")
 
         def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(counts, dim=dim)
+            return level.make_blocks(_OPERATION, counts, dim=dim)
 
         return make_plan(_NAME, make_blocks, shape, dim, rows, rows[level.rank])
 

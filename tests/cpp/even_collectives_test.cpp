@@ -89,8 +89,9 @@ TEST(AllGatherAsksForOneGather) {
   BothPhasesPass(call);
   ASSERT_EQ(call.communicator->gathers.size(), 1u);
   const AllGatherVCall& asked = call.communicator->gathers[0];
-  EXPECT_TRUE(asked.kind == CallKind::kAllGather && asked.root == 2);
-  EXPECT_EQ(ToString(asked.x_shape), std::string("[6, 2]"));
+  const Agreement& agreement = call.communicator->agreements.at(0);
+  EXPECT_EQ(agreement.op(), std::string("AllGather"));
+  EXPECT_EQ(agreement.Value("rankRoot"), 2);
   EXPECT_EQ(Listed(asked.recv_counts, 3), (Numbers{12, 12, 12}));
   EXPECT_EQ(Listed(asked.rdispls, 3), (Numbers{0, 12, 24}));
   EXPECT_TRUE(asked.x == call.x && asked.output == call.output);
@@ -101,7 +102,8 @@ TEST(ReduceScatterAsksForOneReduction) {
   BothPhasesPass(call);
   ASSERT_EQ(call.communicator->scatters.size(), 1u);
   const ReduceScatterVCall& asked = call.communicator->scatters[0];
-  EXPECT_TRUE(asked.kind == CallKind::kReduceScatter && asked.op == ReduceOp::kMax);
+  EXPECT_EQ(call.communicator->agreements.at(0).op(), std::string("ReduceScatter"));
+  EXPECT_TRUE(asked.op == ReduceOp::kMax);
   EXPECT_EQ(Listed(asked.send_counts, 3), (Numbers{4, 4, 4}));
   EXPECT_EQ(Listed(asked.sdispls, 3), (Numbers{0, 4, 8}));
   EXPECT_EQ(asked.output_count, 4);
@@ -111,12 +113,12 @@ TEST(AllReduceIsAReductionAndAGatherOfAnEvenSplit) {
   Watching communicator(1, 3);
   float x[7] = {};
   float output[7] = {};
+  static const collops::Agreement agreement("AllReduce");
   AllReduceCall call;
+  call.agreement = &agreement;
   call.dtype = DType::kFloat32;
   call.op = ReduceOp::kMin;
-  call.root = 1;
   call.x = x;
-  call.x_shape = {7};
   call.count = 7;
   call.output = output;
   ExpectStatus(communicator.AllReduce(call), NO_ERROR, "");
@@ -124,8 +126,8 @@ TEST(AllReduceIsAReductionAndAGatherOfAnEvenSplit) {
   EXPECT_EQ(communicator.displs, (std::vector<Numbers>{{0, 3, 5}, {0, 3, 5}}));
   const ReduceScatterVCall& reduce = communicator.scatters.at(0);
   const AllGatherVCall& gather = communicator.gathers.at(0);
-  EXPECT_TRUE(reduce.kind == CallKind::kAllReduce && gather.kind == CallKind::kAllReduce);
-  EXPECT_TRUE(reduce.x == x && reduce.op == ReduceOp::kMin && reduce.root == 1);
+  EXPECT_TRUE(reduce.agreement == &agreement && gather.agreement == &agreement);
+  EXPECT_TRUE(reduce.x == x && reduce.op == ReduceOp::kMin);
   EXPECT_TRUE(reduce.output == output + 3 && reduce.output_count == 2);
   EXPECT_TRUE(gather.x == output + 3 && gather.output == output);
 }
@@ -134,7 +136,9 @@ TEST(AFailedReductionIsNotGathered) {
   RecordingCommunicator communicator(1, 3);
   communicator.result = Error(ERROR_RANK_MISMATCH, "they disagree");
   float x[7] = {};
+  static const collops::Agreement agreement("AllReduce");
   AllReduceCall call;
+  call.agreement = &agreement;
   call.dtype = DType::kFloat32;
   call.x = call.output = x;
   call.count = 7;
@@ -145,17 +149,18 @@ TEST(AFailedReductionIsNotGathered) {
 TEST(BroadcastIsAGatherInWhichOnlyTheRootHasElements) {
   Watching communicator(1, 3);
   int16_t data[5] = {};
+  static const collops::Agreement agreement("Broadcast");
   BroadcastCall call;
+  call.agreement = &agreement;
   call.dtype = DType::kInt16;
   call.root = 2;
   call.data = data;
-  call.x_shape = {5};
   call.count = 5;
   ExpectStatus(communicator.Broadcast(call), NO_ERROR, "");
   EXPECT_EQ(communicator.counts, (std::vector<Numbers>{{0, 0, 5}}));
   EXPECT_EQ(communicator.displs, (std::vector<Numbers>{{0, 0, 0}}));
   const AllGatherVCall& gather = communicator.gathers.at(0);
-  EXPECT_TRUE(gather.kind == CallKind::kBroadcast && gather.root == 2);
+  EXPECT_TRUE(gather.agreement == &agreement);
   EXPECT_TRUE(gather.x == data && gather.output == data);
 }
 
@@ -238,10 +243,11 @@ TEST(AllReduceOverSharedMemory) {
         std::vector<int32_t> x(static_cast<size_t>(count));
         for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int32_t>(i) * (rank + 1);
         std::vector<int32_t> output(x.size(), -1);
+        static const collops::Agreement agreement("AllReduce");
         AllReduceCall call;
+        call.agreement = &agreement;
         call.dtype = DType::kInt32;
         call.x = x.data();
-        call.x_shape = {count};
         call.count = count;
         call.output = in_place ? x.data() : output.data();
         ExpectStatus(communicator.AllReduce(call), NO_ERROR, "");
@@ -259,11 +265,12 @@ TEST(BroadcastOverSharedMemory) {
     for (const int root : {2, 0}) {
       std::vector<int32_t> data(70000);
       for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<int32_t>(i) + 1000 * rank;
+      static const collops::Agreement agreement("Broadcast");
       BroadcastCall call;
+      call.agreement = &agreement;
       call.dtype = DType::kInt32;
       call.root = root;
       call.data = data.data();
-      call.x_shape = {70000};
       call.count = 70000;
       ExpectStatus(communicator.Broadcast(call), NO_ERROR, "");
       size_t wrong = 0;
@@ -283,18 +290,20 @@ TEST(AReductionOfAnotherKindIsNamed) {
     const int64_t displs[2] = {0, 2};
     Status status;
     if (rank == 0) {
+      static const collops::Agreement agreement("AllReduce");
       AllReduceCall call;
+      call.agreement = &agreement;
       call.dtype = DType::kInt32;
       call.x = x;
-      call.x_shape = {4};
       call.count = 4;
       call.output = output;
       status = communicator.AllReduce(call);
     } else {
+      static const collops::Agreement agreement("ReduceScatterV");
       ReduceScatterVCall call;
+      call.agreement = &agreement;
       call.dtype = DType::kInt32;
       call.x = x;
-      call.x_shape = {4};
       call.output = output;
       call.output_count = 2;
       call.send_counts = counts;

@@ -31,7 +31,6 @@ class ScratchOperation : public CollectiveOperation {
   static const Signature& GetSignature() {
     static const Signature signature = {
         "Scratch",
-        CallKind::kBarrier,
         {{"x", Role::kData, SetOf(DType::kFloat32), 1, Extent::kAny}}};
     return signature;
   }
@@ -45,6 +44,7 @@ class ScratchOperation : public CollectiveOperation {
     plan->workspace_bytes = 64;
     return Ok();
   }
+  void AgreeOn(const Plan&, Agreement*) const override {}
   Status Run(const Plan&, const VariantPack&, void* workspace, void*) override {
     seen_workspace = workspace;
     return Ok();
@@ -62,9 +62,9 @@ TEST(GatherHandsThePlanToTheCommunicator) {
   ExpectStatus(call.operation.Execute(call.pack, nullptr, 0, &stream), NO_ERROR, "");
   ASSERT_EQ(call.communicator->gathers.size(), 1u);
   const AllGatherVCall& ran = call.communicator->gathers[0];
-  EXPECT_EQ(ran.kind, CallKind::kAllGatherV);
+  EXPECT_EQ(call.communicator->agreements.at(0).op(), std::string("AllGatherV"));
   EXPECT_EQ(ran.dtype, DType::kFloat32);
-  EXPECT_EQ(ran.root, 1);
+  EXPECT_EQ(call.communicator->agreements.at(0).Value("rankRoot"), 1);
   EXPECT_TRUE(ran.x == call.x && ran.output == call.output && ran.stream == &stream);
   EXPECT_EQ(std::vector<int64_t>(ran.recv_counts, ran.recv_counts + 2),
             (std::vector<int64_t>{4, 2}));
@@ -105,8 +105,7 @@ TEST(ScatterHandsThePlanToTheCommunicator) {
   const ReduceScatterVCall& ran = call.communicator->scatters[0];
   EXPECT_EQ(ran.dtype, DType::kFloat32);
   EXPECT_EQ(ran.op, ReduceOp::kMax);
-  EXPECT_EQ(ran.root, 1);
-  EXPECT_EQ(ToString(ran.x_shape), std::string("[4, 3]"));
+  EXPECT_EQ(call.communicator->agreements.at(0).Value("rankRoot"), 1);
   EXPECT_EQ(ran.output_count, 6);
   EXPECT_TRUE(ran.x == call.x && ran.output == call.output);
   EXPECT_EQ(std::vector<int64_t>(ran.send_counts, ran.send_counts + 2),
@@ -119,7 +118,7 @@ TEST(WithoutAPlanExecuteRefuses) {
   GatherCall call;
   ExpectRunFault(call, ERROR_INVALID_PARAM,
                  "AllGatherV: none of the 0 kept plans has the shapes and dtypes");
-  EXPECT_EQ(call.communicator->refusals[0].kind, CallKind::kAllGatherV);
+  EXPECT_EQ(call.communicator->refusals[0].name, "AllGatherV");
 }
 
 TEST(OtherShapesHaveNoPlan) {
@@ -242,7 +241,7 @@ TEST(RefuseTellsTheOthers) {
   ScatterCall call;
   ExpectStatus(call.operation.Refuse(Error(ERROR_INVALID_PARAM, "x requires grad")), NO_ERROR, "");
   ASSERT_EQ(call.communicator->refusals.size(), 1u);
-  EXPECT_EQ(call.communicator->refusals[0].kind, CallKind::kReduceScatterV);
+  EXPECT_EQ(call.communicator->refusals[0].name, "ReduceScatterV");
   EXPECT_EQ(call.communicator->refusals[0].reason.message(), std::string("x requires grad"));
 }
 

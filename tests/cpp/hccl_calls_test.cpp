@@ -14,11 +14,11 @@
 namespace {
 
 using collops::AllGatherVCall;
-using collops::CallKind;
 using collops::Communicator;
 using collops::CommunicatorSpec;
 using collops::DType;
 using collops::Range;
+using collops::Primitive;
 using collops::ReduceOp;
 using collops::ReduceScatterVCall;
 using collops::Status;
@@ -99,7 +99,8 @@ std::unique_ptr<HcclCommunicator> Make() {
   spec.rank = kRank;
   spec.rank_size = kRankSize;
   static int comm = 0;
-  return std::make_unique<HcclCommunicator>(spec, api, &comm, nullptr, false);
+  return std::make_unique<HcclCommunicator>(std::make_shared<collops::control::Control>(spec), api,
+                                            &comm, false);
 }
 
 void* At(uintptr_t address) {
@@ -110,7 +111,9 @@ const std::vector<int64_t> kCounts = {4, 3, 0};
 const std::vector<int64_t> kDispls = {5, 0, 9};
 
 AllGatherVCall Gather(DType dtype) {
+  static const collops::Agreement agreement("AllGatherV");
   AllGatherVCall call;
+  call.agreement = &agreement;
   call.dtype = dtype;
   call.x = At(0x100);
   call.output = At(0x1000);
@@ -121,11 +124,12 @@ AllGatherVCall Gather(DType dtype) {
 }
 
 ReduceScatterVCall Scatter(DType dtype, ReduceOp op) {
+  static const collops::Agreement agreement("ReduceScatterV");
   ReduceScatterVCall call;
+  call.agreement = &agreement;
   call.dtype = dtype;
   call.op = op;
   call.x = At(0x100);
-  call.x_shape = {10, 1};
   call.output = At(0x1000);
   call.output_count = 5;
   call.send_counts = kCounts.data();
@@ -206,18 +210,18 @@ TEST(AScatterOfNothingIsLeftOut) {
 TEST(WhatHcclDoesNotTakeIsSaid) {
   const auto communicator = Make();
   for (const DType dtype : {DType::kUInt8, DType::kInt64, DType::kFloat64}) {
-    const Status status = communicator->Supports(CallKind::kReduceScatterV, dtype, ReduceOp::kSum);
+    const Status status = communicator->Supports(Primitive::kReduce, dtype, ReduceOp::kSum);
     EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
     EXPECT_CONTAINS(status.message(), std::string("HCCL does not reduce ") + collops::Name(dtype));
-    EXPECT_TRUE(communicator->Supports(CallKind::kAllGatherV, dtype, ReduceOp::kSum).ok());
+    EXPECT_TRUE(communicator->Supports(Primitive::kGather, dtype, ReduceOp::kSum).ok());
   }
   for (const ReduceOp op : {ReduceOp::kProd, ReduceOp::kAvg}) {
-    const Status status = communicator->Supports(CallKind::kReduceScatterV, DType::kFloat16, op);
+    const Status status = communicator->Supports(Primitive::kReduce, DType::kFloat16, op);
     EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
   }
-  const Status fused =
-      communicator->Supports(CallKind::kLinearParallel, DType::kFloat16, ReduceOp::kSum);
-  EXPECT_EQ(fused.code(), collops::ERROR_UNSUPPORTED);
+  const Status windows =
+      communicator->Supports(Primitive::kWindows, DType::kFloat16, ReduceOp::kSum);
+  EXPECT_EQ(windows.code(), collops::ERROR_UNSUPPORTED);
 }
 
 TEST(AnErrorEndsTheCommunicator) {

@@ -130,8 +130,8 @@ std::shared_ptr<Communicator> Make(const collops::JobIdentity& job, int rank, in
   spec.rank_size = rank_size;
   spec.comm_mode = collops::COMM_MULTI_THREAD;
   spec.timeout_s = 20;
-  auto host = ranks::Make(job, rank, rank_size, 20, spec.comm_mode);
-  return std::make_shared<HcclCommunicator>(spec, FakeApi(), nullptr, std::move(host), false);
+  auto control = std::make_shared<collops::control::Control>(spec, job, 0);
+  return std::make_shared<HcclCommunicator>(std::move(control), FakeApi(), nullptr, false);
 }
 
 FakeStream stream;
@@ -141,7 +141,9 @@ Status Gather(Communicator* communicator) {
   const std::vector<int64_t> counts(static_cast<size_t>(communicator->size()), 1);
   std::vector<int64_t> displs(counts.size());
   for (size_t r = 0; r < displs.size(); ++r) displs[r] = static_cast<int64_t>(r);
+  static const collops::Agreement agreement("AllGatherV");
   AllGatherVCall call;
+  call.agreement = &agreement;
   call.dtype = DType::kInt32;
   call.x = call.output = &stream;
   call.recv_counts = counts.data();
@@ -218,10 +220,10 @@ TEST(ARefusalBeforeFirstContactIsHeard) {
     current = 1;
     peer = Make(job, 1, 2);
     const Status reason = collops::Error(collops::ERROR_INVALID_TENSOR_ADDR, "counts on an NPU");
-    EXPECT_TRUE(peer->Refuse(collops::CallKind::kAllGatherV, reason).ok());
+    EXPECT_TRUE(peer->Refuse("AllGatherV", reason).ok());
     EXPECT_EQ(Gather(peer.get()).message(), std::string());
     // From now on HCCL is what the others wait for, and nobody hears.
-    EXPECT_TRUE(peer->Refuse(collops::CallKind::kAllGatherV, reason).ok());
+    EXPECT_TRUE(peer->Refuse("AllGatherV", reason).ok());
   });
   current = 0;
   const auto communicator = Make(job, 0, 2);

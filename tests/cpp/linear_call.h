@@ -250,8 +250,9 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
     tensors.gathered = outputs->gathered.data();
   }
   std::vector<std::byte> workspace(static_cast<size_t>(plan.memory.bytes) + 1, kPoison);
-  const collops::LinearTerms terms = MakeLinearTerms(param, layout);
-  return RunLinear(plan, tensors, terms, workspace.data() + 1, comm);
+  collops::Agreement agreement("LinearParallel");
+  AddLinearTerms(param, plan, &agreement);
+  return RunLinear(plan, tensors, agreement, workspace.data() + 1, comm);
 }
 
 // The groups' communicators of the pipeline meet by the job's name.

@@ -67,7 +67,7 @@ void RefuseInTurn(const Case& c, LinearEngine engine, Communicator* comm) {
     if (comm->rank() == round) {
       usleep(kLate);
       const Status bad(ERROR_INVALID_PARAM, "the weight is wrong");
-      EXPECT_EQ(comm->Refuse(CallKind::kLinearParallel, bad).message(), "");
+      EXPECT_EQ(comm->Refuse("LinearParallel", bad).message(), "");
     } else {
       Outputs none;
       const Status status = Run(c, {true, engine, round % 2 == 1}, comm, &none);

@@ -12,40 +12,38 @@ namespace collops {
 
 class RecordingCommunicator : public Communicator {
  public:
-  RecordingCommunicator(int rank, int rank_size) : Communicator(MakeSpec(rank, rank_size)) {}
+  RecordingCommunicator(int rank, int rank_size)
+      : Communicator(std::make_shared<control::Control>(MakeSpec(rank, rank_size))) {}
 
-  Status Connect() override { return Ok(); }
-  Status Supports(CallKind kind, DType dtype, ReduceOp op) const override {
-    asked = {kind, dtype, op};
+  Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override {
+    asked = {primitive, dtype, op};
     return supports;
   }
   Status DoAllGatherV(const AllGatherVCall& call) override {
     gathers.push_back(call);
-    return result;
+    Record(call.agreement);
+    return result.ok() ? Ok() : control().Excuse(result);
   }
   Status DoReduceScatterV(const ReduceScatterVCall& call) override {
     scatters.push_back(call);
-    return result;
+    Record(call.agreement);
+    return result.ok() ? Ok() : control().Excuse(result);
   }
-  Status DoBarrier() override { return Ok(); }
-  Status Refuse(CallKind kind, const Status& reason) override {
-    refusals.push_back({kind, reason});
-    return refuse_result;
+  Status DoRefuse(const char* name, const Status& reason) override {
+    refusals.push_back({name, reason});
+    return refuse_result.ok() ? Ok() : control().Excuse(refuse_result);
   }
   Status AllocateWindow(int64_t, std::shared_ptr<Window>*) override {
     return Error(ERROR_UNSUPPORTED, "no windows here");
   }
-  void Abort(const std::string&) override {}
-  void Close(const std::string&) override {}
-  bool failed() const override { return false; }
 
   struct Question {
-    CallKind kind = CallKind::kBarrier;
+    Primitive primitive = Primitive::kWindows;
     DType dtype = DType::kUndefined;
     ReduceOp op = ReduceOp::kAvg;
   };
   struct Refusal {
-    CallKind kind;
+    std::string name;
     Status reason;
   };
 
@@ -59,8 +57,12 @@ class RecordingCommunicator : public Communicator {
   std::vector<AllGatherVCall> gathers;
   std::vector<ReduceScatterVCall> scatters;
   std::vector<Refusal> refusals;
+  std::vector<Agreement> agreements;  // of each gather and scatter that has one
 
  private:
+  void Record(const Agreement* agreement) {
+    if (agreement != nullptr) agreements.push_back(*agreement);
+  }
   static CommunicatorSpec MakeSpec(int rank, int rank_size) {
     CommunicatorSpec spec;
     spec.backend = "shm";

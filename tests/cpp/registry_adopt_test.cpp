@@ -23,24 +23,16 @@ using collops::Status;
 
 class FakeCommunicator : public Communicator {
  public:
-  using Communicator::Communicator;
-  Status Connect() override { return {}; }
-  Status Supports(collops::CallKind, collops::DType, collops::ReduceOp) const override {
+  explicit FakeCommunicator(const CommunicatorSpec& spec)
+      : Communicator(std::make_shared<collops::control::Control>(spec)) {}
+  Status Supports(collops::Primitive, collops::DType, collops::ReduceOp) const override {
     return {};
   }
-  Status Refuse(collops::CallKind, const Status&) override { return {}; }
   Status AllocateWindow(int64_t, std::shared_ptr<collops::Window>*) override { return {}; }
-  void Abort(const std::string&) override { failed_ = true; }
-  void Close(const std::string&) override { failed_ = true; }
-  bool failed() const override { return failed_; }
 
  protected:
   Status DoAllGatherV(const collops::AllGatherVCall&) override { return {}; }
   Status DoReduceScatterV(const collops::ReduceScatterVCall&) override { return {}; }
-  Status DoBarrier() override { return {}; }
-
- private:
-  bool failed_ = false;
 };
 
 Status Available() {

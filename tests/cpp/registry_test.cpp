@@ -44,7 +44,8 @@ std::vector<std::string>& CloseLog() {
 
 class FakeCommunicator : public Communicator {
  public:
-  explicit FakeCommunicator(const CommunicatorSpec& spec) : Communicator(spec) {
+  explicit FakeCommunicator(const CommunicatorSpec& spec)
+      : Communicator(std::make_shared<collops::control::Control>(spec)) {
     ++Shared().created;
   }
   ~FakeCommunicator() override {
@@ -52,22 +53,19 @@ class FakeCommunicator : public Communicator {
     ++Shared().destroyed;
   }
 
-  Status Connect() override { return Ok(); }
-  Status Supports(CallKind, DType, ReduceOp) const override { return Ok(); }
+  Status Supports(Primitive, DType, ReduceOp) const override { return Ok(); }
   Status DoAllGatherV(const AllGatherVCall&) override { return Ok(); }
   Status DoReduceScatterV(const ReduceScatterVCall&) override { return Ok(); }
-  Status DoBarrier() override { return Ok(); }
-  Status Refuse(CallKind, const Status&) override { return Ok(); }
   Status AllocateWindow(int64_t, std::shared_ptr<Window>*) override { return Ok(); }
-  void Abort(const std::string&) override { failed_ = true; }
-  void Close(const std::string& reason) override {
+  void OnClose() override {
     AskTheRegistry();
-    failed_ = true;
+    const std::string reason = control().CheckUsable().message();
     ++Shared().closed;
-    if (reason == "the process ended") ++Shared().closed_as_process_ended;
-    CloseLog().push_back(spec().comm_domain + ": " + reason);
+    if (reason.find("the process ended") != std::string::npos) ++Shared().closed_as_process_ended;
+    const std::string closed = "closed it: ";
+    CloseLog().push_back(spec().comm_domain + ": " +
+                         reason.substr(reason.find(closed) + closed.size()));
   }
-  bool failed() const override { return failed_; }
 
  private:
   // Would never return if the registry held its lock meanwhile.
@@ -75,8 +73,6 @@ class FakeCommunicator : public Communicator {
     std::shared_ptr<Communicator> none;
     static_cast<void>(Registry::Instance().FromHandle(nullptr, &none).ok());
   }
-
-  std::atomic<bool> failed_{false};
 };
 
 Status Available() {

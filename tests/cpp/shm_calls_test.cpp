@@ -67,7 +67,9 @@ void CheckAllGatherV(Communicator& communicator, int call_number, bool window,
   for (int64_t i = 0; i < own; ++i) x.data()[i] = Value(call_number, rank, i);
   std::vector<int32_t> output(static_cast<size_t>(total) + 3, -1);
   const Range gap{total, total + 2};
+  static const collops::Agreement agreement("AllGatherV");
   AllGatherVCall call;
+  call.agreement = &agreement;
   call.dtype = DType::kInt32;
   call.x = x.data();
   call.output = output.data();
@@ -99,10 +101,11 @@ void CheckReduceScatterV(Communicator& communicator, int call_number, bool windo
   for (int64_t i = 0; i < total; ++i) x.data()[i] = Value(call_number, rank, i);
   const int64_t own = counts[static_cast<size_t>(rank)];
   std::vector<int32_t> output(static_cast<size_t>(own) + 2, -1);
+  static const collops::Agreement agreement("ReduceScatterV");
   ReduceScatterVCall call;
+  call.agreement = &agreement;
   call.dtype = DType::kInt32;
   call.x = x.data();
-  call.x_shape = {total, 1};
   call.output = output.data();
   call.output_count = own + 1;
   call.send_counts = counts.data();
@@ -176,7 +179,9 @@ TEST(AWindowIsReadInPlaceAndAnew) {
     std::vector<int32_t> output(2 * kCount);
     const int64_t counts[] = {kCount, kCount};
     const int64_t displs[] = {0, kCount};
+    static const collops::Agreement agreement("AllGatherV");
     AllGatherVCall call;
+    call.agreement = &agreement;
     call.dtype = DType::kInt32;
     call.x = x;
     call.output = output.data();

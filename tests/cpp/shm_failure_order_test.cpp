@@ -8,9 +8,8 @@
 
 namespace {
 
+using collops::Agreement;
 using collops::AllGatherVCall;
-using collops::CallKind;
-using collops::CallTerm;
 using collops::Communicator;
 using collops::DType;
 using collops::FusedBody;
@@ -26,14 +25,13 @@ Status RunFused(Communicator* comm, int64_t k, const FusedBody& body) {
   for (int r = 0; r < comm->size(); ++r) ranks.push_back(r);
   const std::vector<int64_t> rows(ranks.size(), 1);
   const std::vector<int32_t> x(16, comm->rank());
-  const CallTerm term = {"k", k};
+  Agreement agreement("LinearParallel");
+  agreement.Equal("k", k).EqualInGroup("gatherRows", ranks, comm->rank(), rows);
   FusedCallSpec spec;
-  spec.kind = CallKind::kLinearParallel;
+  spec.agreement = &agreement;
   spec.dtype = DType::kInt32;
-  spec.terms = &term;
-  spec.num_terms = 1;
-  spec.readers = spec.combiners = &ranks;
-  spec.reader_rows = spec.combiner_rows = &rows;
+  spec.readers = &ranks;
+  spec.reader_rows = &rows;
   spec.row_bytes = 8;
   spec.x = x.data();
   return comm->RunFused(spec, body);
@@ -50,9 +48,11 @@ Status RunPlain(Communicator* comm, int root) {
   for (int r = 0; r < comm->size(); ++r) displs.push_back(r);
   std::vector<int32_t> output(counts.size());
   const int32_t x = comm->rank();
+  Agreement agreement("AllGatherV");
+  agreement.Equal("rankRoot", root);
   AllGatherVCall call;
+  call.agreement = &agreement;
   call.dtype = DType::kInt32;
-  call.root = root;
   call.x = &x;
   call.output = output.data();
   call.recv_counts = counts.data();
@@ -71,7 +71,7 @@ TEST(ARefusalGoesBeforeADisagreementInWhateverOrderTheyCome) {
         if ((rank == 0) == refusal_is_late) usleep(kLate);
         if (rank == 0) {
           const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
-          EXPECT_EQ(comm.Refuse(CallKind::kLinearParallel, bad).message(), "");
+          EXPECT_EQ(comm.Refuse("LinearParallel", bad).message(), "");
         } else {
           const Status status =
               fused ? RunFused(&comm, 10 + rank, Nothing) : RunPlain(&comm, rank % 2);
@@ -141,17 +141,16 @@ TEST(RanksOfOtherGroupsHearOfADisagreement) {
       std::vector<int64_t> combiner_rows = {5, 2};
       if (rank == 2) (of_readers ? reader_rows : combiner_rows)[1] = 6;
       std::vector<int32_t> x(16, rank);
+      Agreement agreement("LinearParallel");
+      agreement.EqualInGroup("gatherRows", readers, rank / 2, reader_rows)
+          .EqualInGroup("scatterRows", combiners, rank % 2, combiner_rows);
       FusedCallSpec spec;
-      spec.kind = CallKind::kLinearParallel;
+      spec.agreement = &agreement;
       spec.dtype = DType::kInt32;
       spec.readers = &readers;
       spec.reader_rows = &reader_rows;
-      spec.reader_rows_name = "gatherRows";
       spec.row_bytes = 8;
       spec.x = x.data();
-      spec.combiners = &combiners;
-      spec.combiner_rows = &combiner_rows;
-      spec.combiner_rows_name = "scatterRows";
       // The members of the group in question announce the call and look much later.
       const std::vector<int>& group = of_readers ? readers : combiners;
       const bool late = std::find(group.begin(), group.end(), 2) != group.end();

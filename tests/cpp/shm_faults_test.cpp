@@ -2,13 +2,12 @@
 #include <cstring>
 
 #include "core/interrupt.h"
+#include "operators/collective_terms.h"
 #include "ranks.h"
 
 namespace {
 
 using collops::AllGatherVCall;
-using collops::CallKind;
-using collops::CallLabel;
 using collops::Communicator;
 using collops::DType;
 using collops::Status;
@@ -18,23 +17,38 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// What the plain level says of a call besides.
+struct Label {
+  int dim = 0;
+  int num_tensors = 1;
+  std::string type;
+};
+
 // An AllGatherV of one or more int32 per rank; `count` is what this rank believes everybody sends.
 Status Gather(Communicator& communicator, int64_t count = 1, DType dtype = DType::kInt32,
-              int root = 0, const CallLabel& label = CallLabel()) {
+              int root = 0, const Label& label = Label()) {
   const size_t size = static_cast<size_t>(communicator.size());
   std::vector<int64_t> counts(size, count);
   std::vector<int64_t> displs(size);
   for (size_t r = 0; r < size; ++r) displs[r] = static_cast<int64_t>(r) * count;
   std::vector<int64_t> x(static_cast<size_t>(count), communicator.rank());
   std::vector<int64_t> output(size * static_cast<size_t>(count));
+  collops::CollectiveTerms terms;
+  terms.dtype = label.type.empty() ? collops::Name(dtype) : label.type.c_str();
+  terms.root = root;
+  terms.num_tensors = label.num_tensors;
+  terms.dim = label.dim;
+  collops::Agreement agreement("AllGatherV");
+  collops::AddTerms(terms, &agreement);
+  agreement.EqualList("recvCounts", counts.data(), communicator.size())
+      .EqualList("rdispls", displs.data(), communicator.size());
   AllGatherVCall call;
+  call.agreement = &agreement;
   call.dtype = dtype;
-  call.root = root;
   call.x = x.data();
   call.output = output.data();
   call.recv_counts = counts.data();
   call.rdispls = displs.data();
-  call.label = label;
   return communicator.AllGatherV(call);
 }
 
@@ -74,7 +88,7 @@ TEST(ARefusalReachesTheOthersAndTheNextCallWorks) {
       EXPECT_EQ(Gather(communicator).message(), "");
       if (rank == round % 3) {
         const Status bad(collops::ERROR_INVALID_PARAM, "block 2 is wrong");
-        EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
+        EXPECT_TRUE(communicator.Refuse("AllGatherV", bad).ok());
       } else {
         const Status status = Gather(communicator);
         EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
@@ -94,9 +108,9 @@ TEST(ARefusalIsHeardThoughAnotherRankIsLate) {
     const Status bad(collops::ERROR_INVALID_PARAM, "no");
     if (rank == 0) {
       // Does not wait for rank 1, which comes when both others have their results.
-      EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
+      EXPECT_TRUE(communicator.Refuse("AllGatherV", bad).ok());
       all_others.Set();
-      EXPECT_TRUE(communicator.Refuse(CallKind::kAllGatherV, bad).ok());
+      EXPECT_TRUE(communicator.Refuse("AllGatherV", bad).ok());
     } else {
       if (rank == 1) all_others.Wait(2);
       EXPECT_EQ(Gather(communicator).code(), collops::ERROR_RANK_MISMATCH);
@@ -131,19 +145,18 @@ TEST(DisagreementIsAnErrorOnAllRanks) {
   check("operator", "AllGatherV", "Barrier",
         [](int rank, Communicator& c) { return rank == 2 ? c.Barrier() : Gather(c); });
   const auto labelled = [&check](const std::string& field, const std::string& a,
-                                 const std::string& b, const CallLabel& even,
-                                 const CallLabel& odd) {
+                                 const std::string& b, const Label& even,
+                                 const Label& odd) {
     check(field, a, b, [&even, &odd](int rank, Communicator& c) {
       return Gather(c, 1, DType::kInt8, 0, rank == 2 ? odd : even);
     });
   };
-  labelled("dim", "1", "3", CallLabel{1, 1, {}}, CallLabel{3, 1, {}});
-  labelled("number of tensors", "1", "5", CallLabel{}, CallLabel{0, 5, {}});
-  labelled("dtype", "int8", "|S1", CallLabel{}, CallLabel{0, 1, "|S1"});
+  labelled("dim", "1", "3", Label{1, 1, {}}, Label{3, 1, {}});
+  labelled("number of tensors", "1", "5", Label{}, Label{0, 5, {}});
+  labelled("dtype", "int8", "|S1", Label{}, Label{0, 1, "|S1"});
   // As long as there is room for, without an end.
-  CallLabel longest;
-  std::memset(longest.type, 'a', sizeof(longest.type));
-  labelled("dtype", "int8", std::string(sizeof(longest.type), 'a') + " on", CallLabel{}, longest);
+  const std::string longest(collops::Agreement::kTextBytes, 'a');
+  labelled("dtype", "int8", longest + " on", Label{}, Label{0, 1, longest});
 }
 
 TEST(AKilledRankIsReportedWithinASecond) {

@@ -8,8 +8,7 @@
 
 namespace {
 
-using collops::CallKind;
-using collops::CallTerm;
+using collops::Agreement;
 using collops::Communicator;
 using collops::DType;
 using collops::FusedCall;
@@ -27,7 +26,7 @@ double SecondsSince(Clock::time_point start) {
 struct Adding {
   int64_t rows = 5;
   int64_t row_bytes = 40;
-  std::vector<CallTerm> terms = {{"k", 10}};
+  int64_t k = 10;
   std::vector<int64_t> list = {};  // empty: `rows` for every rank
   Status (*meanwhile)(int rank, FusedCall* call) = nullptr;
 
@@ -39,19 +38,17 @@ struct Adding {
     for (int r = 0; r < comm->size(); ++r) ranks.push_back(r);
     std::vector<int64_t> rows_of = list;
     if (rows_of.empty()) rows_of.assign(ranks.size(), rows);
+    Agreement agreement("LinearParallel");
+    agreement.Equal("k", k)
+        .EqualInGroup("gatherRows", ranks, comm->rank(), rows_of)
+        .EqualInGroup("scatterRows", ranks, comm->rank(), rows_of);
     FusedCallSpec spec;
-    spec.kind = CallKind::kLinearParallel;
+    spec.agreement = &agreement;
     spec.dtype = DType::kInt32;
-    spec.terms = terms.data();
-    spec.num_terms = static_cast<int>(terms.size());
     spec.readers = &ranks;
     spec.reader_rows = &rows_of;
-    spec.reader_rows_name = "gatherRows";
     spec.row_bytes = row_bytes;
     spec.x = x;
-    spec.combiners = &ranks;
-    spec.combiner_rows = &rows_of;
-    spec.combiner_rows_name = "scatterRows";
     spec.tile_bytes = 4096;
     sum = tile_sum = 0;
     return comm->RunFused(spec, [&](FusedCall* call) { return Body(comm, call); });
@@ -157,7 +154,7 @@ TEST(ARefusalEndsTheCallAndTheNextOneWorks) {
     for (int round = 0; round < 10; ++round) {
       if (rank == round % 3) {
         const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
-        EXPECT_TRUE(comm.Refuse(CallKind::kLinearParallel, bad).ok());
+        EXPECT_TRUE(comm.Refuse("LinearParallel", bad).ok());
       } else {
         const Status status = call.Run(&comm, x.data());
         EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
@@ -176,7 +173,7 @@ TEST(RanksThatDisagreeAllHearOfIt) {
     void (*plant)(Adding*);
   };
   const Fault faults[] = {
-      {"k is ", [](Adding* call) { call->terms[0].value = 11; }},
+      {"k is ", [](Adding* call) { call->k = 11; }},
       {"gatherRows[1] is ", [](Adding* call) { call->list = {5, 6, 5}; }},
   };
   for (const Fault& fault : faults) {
@@ -313,7 +310,7 @@ TEST(ARefusalThatComesLateIsHeardInTheMiddle) {
       if (rank == round % 3) {
         usleep(50000);
         const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
-        EXPECT_TRUE(comm.Refuse(CallKind::kLinearParallel, bad).ok());
+        EXPECT_TRUE(comm.Refuse("LinearParallel", bad).ok());
       } else {
         const Status status = late.call.Run(&comm, late.x.data());
         EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
@@ -332,7 +329,7 @@ TEST(ADisagreementThatComesLateEndsTheGroup) {
     late.Right(rank, 0, comm);
     if (rank == 1) {
       usleep(50000);
-      late.call.terms[0].value = 11;
+      late.call.k = 11;
     }
     const Clock::time_point start = Clock::now();
     const Status status = late.call.Run(&comm, late.x.data());

@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Call, Call, list[str]]] = {
     "exchanged unnamed types": (
         gather(X.astype("S3"), None),
         gather(X.astype("S4"), None),
-        ["dtype", "another type"],
+        ["dtype", "|S3", "|S4"],
     ),
     "dim of gather": (
         gather_of(X[:2], [2, 2, 2], dim=1),

@@ -32,7 +32,7 @@ const std::vector<Backend>& BackendTable() {
   // Never destroyed: it is still read while static objects go.
   static const std::vector<Backend>* const table = new std::vector<Backend>{
       {"shm", shm::Available, shm::Create, shm::SegmentBytes},
-      {"hccl", hccl::Available, hccl::Create, shm::SegmentBytes, hccl::Describe, hccl::Adopt},
+      {"hccl", hccl::Available, hccl::Create, hccl::SharedBytes, hccl::Describe, hccl::Adopt},
       {"nccl", NcclAvailable, CreateNothing, NoSharedBytes},
       {"cuda", CudaAvailable, CreateNothing, NoSharedBytes},
       {"ucx", UcxAvailable, CreateNothing, NoSharedBytes},

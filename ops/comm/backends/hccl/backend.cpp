@@ -1,19 +1,14 @@
 #include "comm/backends/hccl/backend.h"
 
-#include "comm/backends/backend_table.h"
 #include "comm/backends/hccl/communicator.h"
 #include "comm/backends/hccl/error.h"
 #include "core/env.h"
 
 namespace collops::hccl {
-namespace {
 
-// The ranks in host memory, under the same domain; its first contact has begun.
-Status CreateHost(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* host) {
-  return FindBackend("shm")->create(spec, host);
+int64_t SharedBytes(int rank_size) {
+  return control::Board::Bytes(rank_size);
 }
-
-}  // namespace
 
 Status Available() {
   const Api* api = nullptr;
@@ -25,10 +20,10 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
   RETURN_IF_ERROR(Load(&api));
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
-  std::shared_ptr<Communicator> host;
-  RETURN_IF_ERROR(CreateHost(spec, &host));
+  std::shared_ptr<control::Control> control;
+  RETURN_IF_ERROR(control::Control::Create(spec, 0, &control));
   *communicator =
-      std::make_shared<HcclCommunicator>(spec, *api, nullptr, std::move(host), env.check);
+      std::make_shared<HcclCommunicator>(std::move(control), *api, nullptr, env.check);
   return Ok();
 }
 
@@ -56,9 +51,9 @@ Status Adopt(const CommunicatorSpec& spec, void* comm,
   RETURN_IF_ERROR(Env::Read(&env));
   CommunicatorSpec timed = spec;
   timed.timeout_s = env.timeout_s;
-  std::shared_ptr<Communicator> host;
-  if (env.check) RETURN_IF_ERROR(CreateHost(timed, &host));
-  *communicator = std::make_shared<HcclCommunicator>(timed, *api, comm, std::move(host), env.check);
+  auto control = std::make_shared<control::Control>(timed);
+  if (env.check) RETURN_IF_ERROR(control::Control::Create(timed, 0, &control));
+  *communicator = std::make_shared<HcclCommunicator>(std::move(control), *api, comm, env.check);
   return Ok();
 }
 

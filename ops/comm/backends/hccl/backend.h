@@ -9,6 +9,8 @@ namespace collops::hccl {
 // The row of the backend table: NPU tensors through HCCL, which is opened at run time. First
 // contact is made between the ranks of one host.
 Status Available();
+// Host memory that a communicator of that many ranks shares.
+int64_t SharedBytes(int rank_size);
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
 // Whose rank an HcclComm of the caller's is: rank, rank_size, and comm_domain from its name.

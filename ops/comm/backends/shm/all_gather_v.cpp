@@ -58,7 +58,7 @@ Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
            std::any_of(readers->begin(), readers->end(), [](const auto& r) { return r.CanRead(); });
   };
   while (!done()) {
-    RETURN_IF_ERROR(exchange->Until(can_move));
+    RETURN_IF_ERROR(exchange->step().Until(can_move));
     if (*writer && (*writer)->CanWrite()) (*writer)->WriteChunk();
     for (StageReader& reader : *readers) {
       if (!reader.CanRead()) continue;
@@ -71,19 +71,16 @@ Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
 
 }  // namespace
 
-Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout_s) {
-  Endpoint& endpoint = exchange->endpoint();
-  const int rank = endpoint.rank();
-  const int size = endpoint.size();
+Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
+  const int rank = exchange->rank();
+  const int size = exchange->size();
   const Blocks blocks(call, size);
-  const CallInfo info{call.kind,    call.dtype,       ReduceOp::kSum, call.root,
-                      call.x_shape, call.recv_counts, call.rdispls,   call.label};
   const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
-  RETURN_IF_ERROR(exchange->Begin(info, input, timeout_s));
+  RETURN_IF_ERROR(exchange->Begin(*call.agreement, input));
 
   std::optional<StageWriter> writer;
   if (exchange->own_source() == Source::kStage) {
-    writer.emplace(&endpoint, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
+    writer.emplace(exchange, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
   }
   blocks.ZeroGaps();
   // Own block first: the peers' lines are still on their way.
@@ -98,7 +95,7 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout
     if (data != nullptr) {
       blocks.Fill(peer, 0, data, blocks.bytes(peer));
     } else {
-      readers.emplace_back(&endpoint, StageShape::OneLane(), 0, peer, blocks.bytes(peer));
+      readers.emplace_back(exchange, StageShape::OneLane(), 0, peer, blocks.bytes(peer));
     }
   }
   RETURN_IF_ERROR(RunStages(exchange, &writer, &readers, blocks));

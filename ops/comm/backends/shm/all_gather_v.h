@@ -6,6 +6,6 @@
 namespace collops::shm {
 
 // Every rank reads its peers' blocks where they lie: in slots, stages or windows.
-Status AllGatherV(Exchange* exchange, const AllGatherVCall& call, double timeout_s);
+Status AllGatherV(Exchange* exchange, const AllGatherVCall& call);
 
 }  // namespace collops::shm

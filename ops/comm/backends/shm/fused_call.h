@@ -11,10 +11,6 @@
 
 namespace collops::shm {
 
-// Writes what the readers of a fused call are told of it beside the announcement.
-void AnnounceFused(const FusedCallSpec& spec, const Endpoint& endpoint, uint64_t sequence,
-                   Announcement* mine);
-
 // A fused call on shm. An input in a window is read in place; another one goes through the stage in
 // the parts of a MatrixCut. Keeps the memory for tiles from call to call. Waits in Wait() and End()
 // until the time-out; owned by the communicator, one thread.
@@ -23,19 +19,22 @@ class ShmFusedCall : public FusedCall {
   ShmFusedCall(Exchange* exchange, WindowTable* windows)
       : exchange_(exchange), endpoint_(&exchange->endpoint()), windows_(windows) {}
 
-  Status Begin(const FusedCallSpec& spec, double timeout_s);
+  // Finds memory for the tiles: local. The spec stays until the end of the call.
+  Status Prepare(const FusedCallSpec& spec);
+  // Announces the call.
+  Status Begin();
   // Waits until every rank has been heard and the readers have, or have been handed, the own input.
   Status End();
 
   Status Progress() override;
-  bool Heard(int rank) const override { return exchange_->heard(rank); }
+  bool Heard(int rank) const override { return exchange_->step().Heard(rank); }
   const std::vector<int64_t>& ReaderRows(int rank) const override {
     return reader_rows_[static_cast<size_t>(rank)];
   }
   bool NextPart(size_t index, MatrixPart* part) override;
   void ReleasePart(size_t index) override;
   bool AllRead(size_t index) const override;
-  bool TilesFree() const override { return exchange_->PreviousCallFinished(); }
+  bool TilesFree() const override { return exchange_->step().PreviousFinished(); }
   std::byte* tiles() const override;
   Status PeerTiles(int rank, const std::byte** tiles) const override;
   void Signal(int index, int64_t count) override;
@@ -56,11 +55,7 @@ class ShmFusedCall : public FusedCall {
 
   Status PrepareTiles(int64_t bytes, uint32_t* window);
   void PrepareSources();
-  Status Look();
-  Status Compare(int rank);
-  Status CompareReaders(int rank, int other) const;
-  Status CompareCombiners(int rank, int other) const;
-  Status CompareOtherGroups() const;
+  Status TakeRows(int rank);
   Status Locate(Source* source);
   bool CanStage() const;
   void StagePart();
@@ -70,15 +65,15 @@ class ShmFusedCall : public FusedCall {
   int ConsumedIndex(int writer) const { return 2 * endpoint_->size() + 1 + writer; }
 
   Exchange* exchange_;
-  Endpoint* endpoint_;
+  control::Endpoint* endpoint_;
   WindowTable* windows_;
   const FusedCallSpec* spec_ = nullptr;
-  CallInfo info_;
+  uint32_t tile_window_ = 0;
   std::shared_ptr<Window> tiles_;
   std::shared_ptr<Window> old_tiles_;  // peers may read them until they have begun this call
   std::vector<Source> sources_;
   std::vector<std::vector<int64_t>> reader_rows_;
-  std::vector<bool> compared_;
+  std::vector<bool> rows_known_;
   MatrixCut own_cut_;
   int64_t num_staged_ = 0;
   int64_t num_to_stage_ = 0;

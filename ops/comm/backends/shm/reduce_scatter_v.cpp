@@ -27,9 +27,8 @@ class Reduction {
  public:
   Reduction(Exchange* exchange, const ReduceScatterVCall& call)
       : exchange_(exchange),
-        endpoint_(exchange->endpoint()),
         call_(call),
-        size_(endpoint_.size()),
+        size_(exchange->size()),
         element_bytes_(SizeOf(call.dtype)),
         shape_(StageShape::LanePerPeer(size_)),
         hull_(Hull(call, size_)),
@@ -52,7 +51,6 @@ class Reduction {
   void ReduceChunk();
 
   Exchange* exchange_;
-  Endpoint& endpoint_;
   const ReduceScatterVCall& call_;
   int size_;
   int64_t element_bytes_;
@@ -66,7 +64,7 @@ class Reduction {
 };
 
 Status Reduction::Prepare() {
-  const int rank = endpoint_.rank();
+  const int rank = exchange_->rank();
   const int64_t slice_offset = (call_.sdispls[rank] - hull_.begin) * element_bytes_;
   for (int r = 0; r < size_ && SliceBytes(rank) > 0; ++r) {
     const std::byte* data = PeersInput().data;
@@ -74,13 +72,13 @@ Status Reduction::Prepare() {
     if (data != nullptr) {
       sources_[static_cast<size_t>(r)] = data + slice_offset;
     } else {
-      readers_.emplace_back(&endpoint_, shape_, Lane(r, rank), r, SliceBytes(rank));
+      readers_.emplace_back(exchange_, shape_, Lane(r, rank), r, SliceBytes(rank));
     }
   }
   if (exchange_->own_source() != Source::kStage) return Ok();
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank + i) % size_;
-    writers_.emplace_back(&endpoint_, shape_, Lane(rank, reader),
+    writers_.emplace_back(exchange_, shape_, Lane(rank, reader),
                           X() + call_.sdispls[reader] * element_bytes_, SliceBytes(reader), reader,
                           reader + 1);
   }
@@ -88,13 +86,13 @@ Status Reduction::Prepare() {
 }
 
 bool Reduction::CanReduce() const {
-  return reduced_bytes_ < SliceBytes(endpoint_.rank()) &&
+  return reduced_bytes_ < SliceBytes(exchange_->rank()) &&
          std::all_of(readers_.begin(), readers_.end(), [](const auto& r) { return r.CanRead(); });
 }
 
 // Reduces the next chunk of every source at once; all of them where nothing goes through a stage.
 void Reduction::ReduceChunk() {
-  const int64_t left_bytes = SliceBytes(endpoint_.rank()) - reduced_bytes_;
+  const int64_t left_bytes = SliceBytes(exchange_->rank()) - reduced_bytes_;
   const bool staged = !readers_.empty() || !writers_.empty();
   const int64_t bytes = staged ? std::min(shape_.chunk_bytes, left_bytes) : left_bytes;
   chunk_sources_.clear();
@@ -109,7 +107,7 @@ void Reduction::ReduceChunk() {
 }
 
 Status Reduction::Run() {
-  const int64_t slice_bytes = SliceBytes(endpoint_.rank());
+  const int64_t slice_bytes = SliceBytes(exchange_->rank());
   const auto all_written = [&] {
     return std::all_of(writers_.begin(), writers_.end(), [](const auto& w) { return w.Done(); });
   };
@@ -118,7 +116,7 @@ Status Reduction::Run() {
                                       [](const auto& w) { return w.CanWrite(); });
   };
   while (reduced_bytes_ < slice_bytes || !all_written()) {
-    RETURN_IF_ERROR(exchange_->Until(can_move));
+    RETURN_IF_ERROR(exchange_->step().Until(can_move));
     for (StageWriter& writer : writers_) {
       if (writer.CanWrite()) writer.WriteChunk();
     }
@@ -131,11 +129,9 @@ Status Reduction::Run() {
 
 }  // namespace
 
-Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call, double timeout_s) {
+Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call) {
   Reduction reduction(exchange, call);
-  const CallInfo info{call.kind,    call.dtype,       call.op,      call.root,
-                      call.x_shape, call.send_counts, call.sdispls, call.label};
-  RETURN_IF_ERROR(exchange->Begin(info, reduction.PeersInput(), timeout_s));
+  RETURN_IF_ERROR(exchange->Begin(*call.agreement, reduction.PeersInput()));
   RETURN_IF_ERROR(reduction.Prepare());
   RETURN_IF_ERROR(reduction.Run());
   return exchange->End();

@@ -6,6 +6,6 @@
 namespace collops::shm {
 
 // Every rank reads its slice of all inputs where they lie and reduces it, in rank order.
-Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call, double timeout_s);
+Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call);
 
 }  // namespace collops::shm

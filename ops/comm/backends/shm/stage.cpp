@@ -21,11 +21,11 @@ StageShape StageShape::LanePerPeer(int rank_size) {
 
 // The counters are never reset: a call counts on from where the earlier ones stopped. The readers
 // have read all of those, so the writer's own count is theirs too.
-StageWriter::StageWriter(Endpoint* endpoint, StageShape shape, int lane, const void* source,
+StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source,
                          int64_t bytes, int first_reader, int end_reader)
-    : endpoint_(endpoint),
+    : exchange_(exchange),
       shape_(shape),
-      lane_(endpoint->layout().stage(endpoint->rank()) + lane * shape.lane_bytes),
+      lane_(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes),
       source_(static_cast<const std::byte*>(source)),
       bytes_(bytes),
       first_reader_(first_reader),
@@ -36,11 +36,11 @@ bool StageWriter::CanWrite() const {
   if (Done()) return false;
   bool room = true;
   ForEachReader([&](int r) {
-    const Layout& layout = endpoint_->layout();
+    const Layout& layout = exchange_->layout();
     const uint64_t produced =
-        layout.produced(endpoint_->rank(), r).count.load(std::memory_order_relaxed);
+        layout.produced(exchange_->rank(), r).count.load(std::memory_order_relaxed);
     const uint64_t consumed =
-        layout.consumed(endpoint_->rank(), r).count.load(std::memory_order_acquire);
+        layout.consumed(exchange_->rank(), r).count.load(std::memory_order_acquire);
     room = room && produced - consumed < static_cast<uint64_t>(shape_.num_slots());
   });
   return room;
@@ -53,26 +53,26 @@ void StageWriter::WriteChunk() {
                 std::min(shape_.chunk_bytes, bytes_ - begin));
   ++written_;
   ForEachReader([&](int r) {
-    ChunkSignal& signal = endpoint_->layout().produced(endpoint_->rank(), r);
+    ChunkSignal& signal = exchange_->layout().produced(exchange_->rank(), r);
     signal.count.store(signal.count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    endpoint_->Ring(r);
+    exchange_->endpoint().Ring(r);
   });
 }
 
-StageReader::StageReader(Endpoint* endpoint, StageShape shape, int lane, int writer, int64_t bytes)
-    : endpoint_(endpoint),
+StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int writer, int64_t bytes)
+    : exchange_(exchange),
       shape_(shape),
-      lane_(endpoint->layout().stage(writer) + lane * shape.lane_bytes),
+      lane_(exchange->layout().stage(writer) + lane * shape.lane_bytes),
       writer_(writer),
       bytes_(bytes),
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
-      base_(endpoint->layout()
-                .consumed(writer, endpoint->rank())
+      base_(exchange->layout()
+                .consumed(writer, exchange->rank())
                 .count.load(std::memory_order_relaxed)) {}
 
 bool StageReader::CanRead() const {
   if (Done()) return false;
-  const ChunkSignal& signal = endpoint_->layout().produced(writer_, endpoint_->rank());
+  const ChunkSignal& signal = exchange_->layout().produced(writer_, exchange_->rank());
   return signal.count.load(std::memory_order_acquire) - base_ > static_cast<uint64_t>(read_);
 }
 
@@ -82,9 +82,9 @@ const std::byte* StageReader::Chunk() const {
 
 void StageReader::Release() {
   ++read_;
-  ChunkSignal& signal = endpoint_->layout().consumed(writer_, endpoint_->rank());
+  ChunkSignal& signal = exchange_->layout().consumed(writer_, exchange_->rank());
   signal.count.store(base_ + static_cast<uint64_t>(read_), std::memory_order_release);
-  endpoint_->Ring(writer_);
+  exchange_->endpoint().Ring(writer_);
 }
 
 }  // namespace collops::shm

@@ -28,7 +28,7 @@ inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
 class StageWriter {
  public:
   // Readers are the ranks [first_reader, end_reader) but this one.
-  StageWriter(Endpoint* endpoint, StageShape shape, int lane, const void* source, int64_t bytes,
+  StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes,
               int first_reader, int end_reader);
 
   bool Done() const { return written_ == num_chunks_; }
@@ -39,11 +39,11 @@ class StageWriter {
   template <typename Visit>
   void ForEachReader(Visit&& visit) const {
     for (int r = first_reader_; r < end_reader_; ++r) {
-      if (r != endpoint_->rank()) visit(r);
+      if (r != exchange_->rank()) visit(r);
     }
   }
 
-  Endpoint* endpoint_;
+  Exchange* exchange_;
   StageShape shape_;
   std::byte* lane_;
   const std::byte* source_;
@@ -57,7 +57,7 @@ class StageWriter {
 // Reads the lane that a peer writes for this rank. Lives during one call.
 class StageReader {
  public:
-  StageReader(Endpoint* endpoint, StageShape shape, int lane, int writer, int64_t bytes);
+  StageReader(Exchange* exchange, StageShape shape, int lane, int writer, int64_t bytes);
 
   int writer() const { return writer_; }
   bool Done() const { return read_ == num_chunks_; }
@@ -69,7 +69,7 @@ class StageReader {
   void Release();
 
  private:
-  Endpoint* endpoint_;
+  Exchange* exchange_;
   StageShape shape_;
   const std::byte* lane_;
   int writer_;

@@ -1,16 +1,15 @@
 #include "comm/backends/shm/window_mail.h"
 
-#include "comm/backends/shm/socket.h"
-#include "comm/backends/shm/waiter.h"
+#include "comm/control/bootstrap/socket.h"
 
 namespace collops::shm {
 
-WindowMail::WindowMail(Endpoint* endpoint)
+WindowMail::WindowMail(control::Endpoint* endpoint)
     : endpoint_(endpoint),
       received_(static_cast<size_t>(endpoint->size())),
       mapped_(static_cast<size_t>(endpoint->size())) {}
 
-Status WindowMail::Send(WindowTable* table, uint32_t window_id, Waiter* waiter) {
+Status WindowMail::Send(WindowTable* table, uint32_t window_id, control::Waiter* waiter) {
   const WindowTable::News news = table->TakeNews(window_id);
   Mail mail;
   mail.rank = endpoint_->rank();
@@ -24,19 +23,19 @@ Status WindowMail::Send(WindowTable* table, uint32_t window_id, Waiter* waiter) 
   return Broadcast(mail, {news.fd}, waiter);
 }
 
-Status WindowMail::Broadcast(const Mail& mail, const std::vector<int>& fds, Waiter* waiter) {
+Status WindowMail::Broadcast(const Mail& mail, const std::vector<int>& fds, control::Waiter* waiter) {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r == endpoint_->rank()) continue;
     const int mailbox = endpoint_->group().peers[static_cast<size_t>(r)].mailbox.get();
     // A closed mailbox is not reported here: the wait for that rank's signal finds out more.
     RETURN_IF_ERROR(waiter->Until(
-        [&] { return shm::Send(mailbox, &mail, sizeof(mail), fds) != Transfer::kWouldBlock; }));
+        [&] { return control::Send(mailbox, &mail, sizeof(mail), fds) != control::Transfer::kWouldBlock; }));
   }
   ++sent_;
   return Ok();
 }
 
-Status WindowMail::Expect(int rank, uint64_t count, Waiter* waiter) {
+Status WindowMail::Expect(int rank, uint64_t count, control::Waiter* waiter) {
   const uint64_t& received = received_[static_cast<size_t>(rank)];
   return waiter->Until([&] {
     while (received < count && TakeOne()) {
@@ -54,22 +53,22 @@ void WindowMail::Drain() {
 bool WindowMail::TakeOne() {
   Mail mail;
   size_t bytes = 0;
-  std::vector<UniqueFd> fds;
+  std::vector<control::UniqueFd> fds;
   const int inbox = endpoint_->group().inbox.get();
   if (inbox < 0) return false;
-  const Transfer transfer = Receive(inbox, &mail, sizeof(mail), &bytes, &fds);
-  if (transfer == Transfer::kNoDescriptors) {
+  const control::Transfer transfer = control::Receive(inbox, &mail, sizeof(mail), &bytes, &fds);
+  if (transfer == control::Transfer::kNoDescriptors) {
     lost_descriptors_ = true;
     fds.clear();
-  } else if (transfer != Transfer::kDone) {
+  } else if (transfer != control::Transfer::kDone) {
     return false;
   }
   if (bytes != sizeof(mail) || mail.rank < 0 || mail.rank >= endpoint_->size()) return true;
   auto& windows = mapped_[static_cast<size_t>(mail.rank)];
-  Segment segment;
+  control::Segment segment;
   if (mail.bytes == 0) {
     windows.erase(mail.window_id);
-  } else if (fds.size() == 1 && Segment::Map(std::move(fds[0]), mail.bytes, &segment).ok()) {
+  } else if (fds.size() == 1 && control::Segment::Map(std::move(fds[0]), mail.bytes, &segment).ok()) {
     windows[mail.window_id] = std::move(segment);
   }
   ++received_[static_cast<size_t>(mail.rank)];

@@ -6,7 +6,7 @@ namespace collops::shm {
 
 class WindowTable::OwnedWindow : public Window {
  public:
-  OwnedWindow(std::shared_ptr<WindowTable> table, uint32_t id, Segment segment)
+  OwnedWindow(std::shared_ptr<WindowTable> table, uint32_t id, control::Segment segment)
       : table_(std::move(table)), id_(id), segment_(std::move(segment)) {}
   ~OwnedWindow() override { table_->Remove(id_); }
 
@@ -16,12 +16,12 @@ class WindowTable::OwnedWindow : public Window {
  private:
   std::shared_ptr<WindowTable> table_;
   uint32_t id_;
-  Segment segment_;
+  control::Segment segment_;
 };
 
 Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window) {
-  Segment segment;
-  RETURN_IF_ERROR(Segment::Create(std::max<int64_t>(bytes, 1), &segment));
+  control::Segment segment;
+  RETURN_IF_ERROR(control::Segment::Create(std::max<int64_t>(bytes, 1), &segment));
   const std::lock_guard<std::mutex> lock(mutex_);
   const uint32_t id = next_id_++;
   entries_.push_back(

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/backends/shm/segment.h"
+#include "comm/control/segment.h"
 #include "comm/window.h"
 #include "core/status.h"
 

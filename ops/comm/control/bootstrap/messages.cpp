@@ -1,4 +1,4 @@
-#include "comm/backends/shm/meeting_messages.h"
+#include "comm/control/bootstrap/messages.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace collops::shm {
+namespace collops::control {
 namespace {
 
 constexpr size_t kFixedBytes = offsetof(MeetingMessage, text);
@@ -84,4 +84,4 @@ void PollSockets(const std::vector<int>& sockets) {
   (void)poll(polled.data(), polled.size(), kMeetingPollMs);
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

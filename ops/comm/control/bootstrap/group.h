@@ -4,10 +4,10 @@
 
 #include <vector>
 
-#include "comm/backends/shm/segment.h"
-#include "comm/backends/shm/unique_fd.h"
+#include "comm/control/segment.h"
+#include "comm/control/bootstrap/unique_fd.h"
 
-namespace collops::shm {
+namespace collops::control {
 
 // What a rank knows of another one, or of itself.
 struct Peer {
@@ -23,4 +23,4 @@ struct Group {
   UniqueFd inbox;
 };
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -2,9 +2,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/backends/shm/meeting_roles.h"
+#include "comm/control/bootstrap/roles.h"
 
-namespace collops::shm {
+namespace collops::control {
 namespace {
 
 constexpr double kLingerS = 0.8;
@@ -16,7 +16,7 @@ MeetingLeader::~MeetingLeader() {
 }
 
 void MeetingLeader::Begin() {
-  listener_ = shm::Listen(name_);
+  listener_ = control::Listen(name_);
 }
 
 Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
@@ -93,7 +93,7 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
 // Somebody else listens under our name: another process that claims rank 0, or a meeting that is
 // just ending. Ask: it answers with a verdict, or goes away.
 Status MeetingLeader::Challenge(const Deadline& deadline) {
-  MeetingMember rival(spec_, job_, name_);
+  MeetingMember rival(spec_, job_, name_, segment_bytes_);
   rival.Begin();
   while (!listener_.valid() && rival.connected()) {
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "process ", rival.leader_pid(),
@@ -102,7 +102,7 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
     RETURN_IF_ERROR(CheckWanted());
     RETURN_IF_ERROR(rival.Listen());
   }
-  listener_ = shm::Listen(name_);
+  listener_ = control::Listen(name_);
   if (!listener_.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "cannot listen for ", Describe(spec_, job_));
   return Ok();
@@ -183,8 +183,7 @@ void MeetingLeader::TellProgress() {
 }
 
 Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
-  const int64_t bytes = Layout::Bytes(spec_.rank_size);
-  RETURN_IF_ERROR(Segment::Create(bytes, &group->segment));
+  RETURN_IF_ERROR(Segment::Create(segment_bytes_, &group->segment));
   group->inbox = std::move(inbox_);
   group->peers[0] = std::move(self_);
   for (Guest& guest : guests_) {
@@ -204,7 +203,7 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
   // Nobody is welcome before everybody knows everybody.
   MeetingMessage welcome;
   welcome.type = MessageType::kWelcome;
-  welcome.segment_bytes = bytes;
+  welcome.segment_bytes = segment_bytes_;
   for (const Guest& guest : guests_) {
     if (guest.rank > 0) {
       RETURN_IF_ERROR(SendTo(guest, welcome, {group->segment.fd()}, deadline));
@@ -242,4 +241,4 @@ void MeetingLeader::Cancel(const Status& reason) {
   guests_.clear();
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace collops::shm {
+namespace collops::control {
 
 // Owns one file descriptor and closes it; -1 means none. A child of fork() closes its copies at
 // once, whatever objects it inherited: they would keep the parent's sockets open after its end.
@@ -28,4 +28,4 @@ class UniqueFd {
   uint64_t fork_generation_ = 0;
 };
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -1,8 +1,8 @@
 #include <thread>
 
-#include "comm/backends/shm/meeting_roles.h"
+#include "comm/control/bootstrap/roles.h"
 
-namespace collops::shm {
+namespace collops::control {
 
 MeetingMember::~MeetingMember() {
   Cancel(Error(ERROR_PEER_LOST, "it closed its communicator"));
@@ -97,7 +97,7 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
       group->peers[static_cast<size_t>(message.rank)] = PeerFrom(message, std::move(fds));
       return Ok();
     case MessageType::kWelcome:
-      CHECK_ARG(fds.size() == 1 && message.segment_bytes == Layout::Bytes(spec_.rank_size),
+      CHECK_ARG(fds.size() == 1 && message.segment_bytes == segment_bytes_,
                 ERROR_PEER_LOST, "rank 0 runs another version of collops");
       RETURN_IF_ERROR(Segment::Map(std::move(fds[0]), message.segment_bytes, &group->segment));
       welcome_ = true;
@@ -151,4 +151,4 @@ void MeetingMember::Cancel(const Status& reason) {
   inbox_.reset();
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

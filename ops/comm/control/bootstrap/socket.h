@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/unique_fd.h"
+#include "comm/control/bootstrap/unique_fd.h"
 #include "core/status.h"
 
-namespace collops::shm {
+namespace collops::control {
 
 // Sockets of first contact: sequenced packets, so a message arrives whole, with the descriptors
 // that travel in it. Nothing here waits: every socket is non-blocking.
@@ -48,4 +48,4 @@ Transfer Send(int socket, const void* data, size_t bytes, const std::vector<int>
 Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
                  std::vector<UniqueFd>* fds);
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -3,16 +3,17 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/meeting.h"
-#include "comm/backends/shm/meeting_messages.h"
+#include "comm/control/bootstrap/meeting.h"
+#include "comm/control/bootstrap/messages.h"
 
-namespace collops::shm {
+namespace collops::control {
 
 // One who has come to a meeting and talks to the leader.
 class MeetingMember : public Meeting {
  public:
-  MeetingMember(const CommunicatorSpec& spec, const JobIdentity& job, std::string name)
-      : spec_(spec), job_(job), name_(std::move(name)) {}
+  MeetingMember(const CommunicatorSpec& spec, const JobIdentity& job, std::string name,
+                int64_t segment_bytes)
+      : spec_(spec), job_(job), name_(std::move(name)), segment_bytes_(segment_bytes) {}
   ~MeetingMember() override;
 
   void Begin() override;
@@ -35,6 +36,7 @@ class MeetingMember : public Meeting {
   CommunicatorSpec spec_;
   JobIdentity job_;
   std::string name_;
+  int64_t segment_bytes_;
   Peer self_;
   UniqueFd inbox_;
   UniqueFd socket_;
@@ -47,8 +49,9 @@ class MeetingMember : public Meeting {
 // Rank 0: listens, checks that the ranks fit together, introduces them to each other.
 class MeetingLeader : public Meeting {
  public:
-  MeetingLeader(const CommunicatorSpec& spec, const JobIdentity& job, std::string name)
-      : spec_(spec), job_(job), name_(std::move(name)) {}
+  MeetingLeader(const CommunicatorSpec& spec, const JobIdentity& job, std::string name,
+                int64_t segment_bytes)
+      : spec_(spec), job_(job), name_(std::move(name)), segment_bytes_(segment_bytes) {}
   ~MeetingLeader() override;
 
   void Begin() override;
@@ -78,6 +81,7 @@ class MeetingLeader : public Meeting {
   CommunicatorSpec spec_;
   JobIdentity job_;
   std::string name_;
+  int64_t segment_bytes_;
   UniqueFd listener_;
   Peer self_;
   UniqueFd inbox_;
@@ -86,4 +90,4 @@ class MeetingLeader : public Meeting {
   std::bitset<kMaxRanks> told_;
 };
 
-}  // namespace collops::shm
+}  // namespace collops::control

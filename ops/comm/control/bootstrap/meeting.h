@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
-#include "comm/backends/shm/group.h"
-#include "comm/communicator.h"
+#include "comm/control/bootstrap/group.h"
+#include "comm/communicator_spec.h"
 #include "comm/job.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
-namespace collops::shm {
+namespace collops::control {
 
 // First contact of the ranks of one host. Rank 0 listens on an abstract socket whose name is the
 // hash of user, job, backend and comm_domain; the others connect, say who they are and hand over
@@ -20,7 +20,9 @@ namespace collops::shm {
 // thread-safe, but for Stop().
 class Meeting {
  public:
-  static std::unique_ptr<Meeting> Create(const CommunicatorSpec& spec, const JobIdentity& job);
+  // `segment_bytes`: of the memory that the ranks will share.
+  static std::unique_ptr<Meeting> Create(const CommunicatorSpec& spec, const JobIdentity& job,
+                                         int64_t segment_bytes);
 
   virtual ~Meeting() = default;
 
@@ -46,4 +48,4 @@ class Meeting {
   std::atomic<bool> stopped_{false};
 };
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/backends/shm/unique_fd.h"
+#include "comm/control/bootstrap/unique_fd.h"
 #include "core/status.h"
 
-namespace collops::shm {
+namespace collops::control {
 
 // Memory shared by the ranks of one host: a memfd, allocated up front and sealed in size, handed
 // over a socket. It never has a name in a file system, so a crash at any instant leaves nothing
@@ -33,4 +33,4 @@ class Segment {
   std::shared_ptr<Mapping> mapping_;
 };
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -1,4 +1,4 @@
-#include "comm/backends/shm/endpoint.h"
+#include "comm/control/endpoint.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -8,18 +8,13 @@
 #include <ctime>
 #include <fstream>
 
-#include "comm/backends/shm/socket.h"
+#include "comm/control/bootstrap/socket.h"
 #include "core/fence.h"
 
-namespace collops::shm {
+namespace collops::control {
 namespace {
 
 constexpr long kNapMs = 20;
-
-void CopyReason(const std::string& reason, char* text) {
-  const size_t length = reason.copy(text, kReasonBytes - 1);
-  text[length] = '\0';
-}
 
 // The letter in /proc/<pid>/stat in words.
 std::string ProcessState(pid_t pid) {
@@ -46,7 +41,8 @@ std::string ProcessState(pid_t pid) {
 
 Endpoint::Endpoint(Group group, int rank, int rank_size)
     : group_(std::move(group)),
-      layout_(group_.segment.data(), rank_size),
+      board_(group_.segment.data(), rank_size),
+      heads_(board_.heads()),
       rank_(rank),
       size_(rank_size) {}
 
@@ -56,50 +52,64 @@ void Endpoint::RingAll() {
   }
 }
 
-void Endpoint::WakeUp(int peer) {
-  RankState& state = layout_.rank(peer);
-  state.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &state.doorbell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+void Endpoint::RingEveryLane() {
+  for (int r = 0; r < size_; ++r) {
+    Ring(r, kGroupLane);
+    Ring(r, kPairLane);
+  }
 }
 
-void Endpoint::SleepOn(uint32_t bell) {
+void Endpoint::WakeUp(int peer, Lane lane) {
+  std::atomic<uint32_t>& doorbell = board_.member(peer).doorbell[lane];
+  doorbell.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &doorbell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+void Endpoint::SleepOn(Lane lane, uint32_t bell) {
   const timespec nap{0, kNapMs * 1000000};
-  syscall(SYS_futex, &layout_.rank(rank_).doorbell, FUTEX_WAIT, bell, &nap, nullptr, 0);
+  syscall(SYS_futex, &board_.member(rank_).doorbell[lane], FUTEX_WAIT, bell, &nap, nullptr, 0);
 }
 
-void Endpoint::PublishFailure(const Status& status, uint64_t sequence) {
-  RankState& self = layout_.rank(rank_);
-  std::atomic<uint32_t>& failed = layout_.group().failed_rank;
+void Endpoint::Finish(uint64_t step) {
+  board_.member(rank_).finished.store(step, std::memory_order_release);
+  RingAll();
+}
+
+void Endpoint::PublishFailure(const Status& status, uint64_t step) {
+  Member& self = board_.member(rank_);
+  std::atomic<uint32_t>& failed = board_.group().failed_rank;
   uint32_t first = failed.load(std::memory_order_acquire);
-  if (first != 0 && FailedCall(first) <= sequence) return RingAll();
-  self.failed_call.store(sequence, std::memory_order_relaxed);
+  if (first != 0 && FailedStep(first) <= step) return RingEveryLane();
+  self.failed_step.store(step, std::memory_order_relaxed);
   if (self.code == NO_ERROR) {  // else peers may be reading the reason
     self.code = status.code();
-    CopyReason(status.message(), self.reason);
+    WriteReason(status.message(), self.reason);
   }
-  while (first == 0 || FailedCall(first) > sequence) {
+  while (first == 0 || FailedStep(first) > step) {
     if (failed.compare_exchange_strong(first, static_cast<uint32_t>(rank_) + 1)) break;
   }
   // The caller may overwrite its window next; whoever reads that must see the flag.
   Fence(std::memory_order_seq_cst);
-  RingAll();
+  RingEveryLane();
 }
 
-Status Endpoint::GroupFailure(uint64_t sequence) const {
-  const uint32_t failed = layout_.group().failed_rank.load(std::memory_order_acquire);
-  if (failed == 0 || FailedCall(failed) > sequence) return Ok();
+Status Endpoint::GroupFailure(uint64_t step) const {
+  const uint32_t failed = board_.group().failed_rank.load(std::memory_order_acquire);
+  if (failed == 0 || FailedStep(failed) > step) return Ok();
   const int reporter = Reporter(failed);
-  const RankState& state = layout_.rank(reporter);
+  const Member& state = board_.member(reporter);
   const std::string by = reporter == rank_ ? "" : Concat(" (reported by rank ", reporter, ")");
-  return Status(static_cast<ErrorCode>(state.code), ReadReason(state.reason) + by);
+  // Of a rank that failed without a code, which none of ours does, the group has failed all the same.
+  const auto code = state.code == NO_ERROR ? ERROR_PEER_LOST : static_cast<ErrorCode>(state.code);
+  return Status(code, ReadReason(state.reason) + by);
 }
 
 void Endpoint::PublishLeft(const std::string& reason) {
-  RankState& self = layout_.rank(rank_);
+  Member& self = board_.member(rank_);
   if (self.left.load(std::memory_order_relaxed) != 0) return;
-  if (self.code == NO_ERROR) CopyReason(reason, self.reason);
+  if (self.code == NO_ERROR) WriteReason(reason, self.reason);
   self.left.store(1, std::memory_order_release);
-  RingAll();
+  RingEveryLane();
 }
 
 bool Endpoint::HasEnded(int rank) const {
@@ -108,27 +118,25 @@ bool Endpoint::HasEnded(int rank) const {
 }
 
 bool Endpoint::HasLeft(int rank) const {
-  if (layout_.rank(rank).left.load(std::memory_order_acquire) != 0) return true;
+  if (board_.member(rank).left.load(std::memory_order_acquire) != 0) return true;
   // The mailbox is only ever written to: it turns readable when its other end has been closed.
   return HasEnded(rank) || Readable(group_.peers[static_cast<size_t>(rank)].mailbox.get());
 }
 
 Status Endpoint::Lost(int rank) const {
-  const RankState& state = layout_.rank(rank);
-  const std::string who = Concat("rank ", rank, " (pid ", pid(rank), ")");
+  const Member& state = board_.member(rank);
+  const std::string who = Who(rank);
   if (state.left.load(std::memory_order_acquire) == 0) {
     return Error(ERROR_PEER_LOST, who, " ended without a word");
   }
   return Error(ERROR_PEER_LOST, who, " has left: ", ReadReason(state.reason));
 }
 
-Status Endpoint::FindLoss(uint64_t sequence) const {
+Status Endpoint::FindLoss(uint64_t step) const {
   for (int r = 0; r < size_; ++r) {
-    const RankState& state = layout_.rank(r);
-    if (r == rank_ || state.finished.load(std::memory_order_acquire) >= sequence) continue;
-    if (!HasLeft(r)) continue;
+    if (r == rank_ || HasFinished(r, step) || !HasLeft(r)) continue;
     // It may have finished its part just before it left.
-    if (state.finished.load(std::memory_order_acquire) >= sequence) continue;
+    if (HasFinished(r, step)) continue;
     return Lost(r);
   }
   return Ok();
@@ -141,25 +149,21 @@ Status Endpoint::FindLossAmong(const std::vector<int>& ranks, bool also_left) co
   return Ok();
 }
 
-std::string Endpoint::DescribeLate(uint64_t sequence) const {
-  const std::string absent = DescribeUnfinished(sequence, false);
+std::string Endpoint::DescribeLate(uint64_t step) const {
+  const std::string absent = DescribeUnfinished(step, false);
   // Ranks that are in the call wait, as we do, for those that are not.
-  return absent.empty() ? DescribeUnfinished(sequence, true) : absent;
+  return absent.empty() ? DescribeUnfinished(step, true) : absent;
 }
 
-std::string Endpoint::DescribeUnfinished(uint64_t sequence, bool begun) const {
+std::string Endpoint::DescribeUnfinished(uint64_t step, bool begun) const {
   std::string text;
   for (int r = 0; r < size_; ++r) {
-    if (r == rank_ || layout_.rank(r).finished.load(std::memory_order_acquire) >= sequence)
-      continue;
-    const Announcement& announcement = layout_.announcement(r, sequence);
-    const bool has_begun = announcement.sequence.load(std::memory_order_acquire) >= sequence;
-    if (has_begun != begun) continue;
-    text += Concat(text.empty() ? "" : "; ", "rank ", r, " (pid ", pid(r), ") ",
+    if (r == rank_ || HasFinished(r, step) || HasBegun(r, step) != begun) continue;
+    text += Concat(text.empty() ? "" : "; ", Who(r), " ",
                    begun ? "has begun but not finished it" : "has not begun it", ", ",
                    ProcessState(pid(r)));
   }
   return text;
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

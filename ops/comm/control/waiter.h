@@ -1,14 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 
-#include "comm/backends/shm/endpoint.h"
+#include "comm/control/endpoint.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
-namespace collops::shm {
-
-class WindowMail;
+namespace collops::control {
 
 inline void CpuRelax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -18,13 +18,20 @@ inline void CpuRelax() {
 #endif
 }
 
-// How one rank waits in one call: it spins briefly, yields the core, and sleeps once nothing has
+// What a wait looks at besides the board, before every nap. Both may be empty.
+struct WaitDuties {
+  std::function<void()> drain;     // takes mail that must not pile up
+  std::function<Status()> family;  // Ok, or what has ended the group that this one is a part of
+};
+
+// How one rank waits in one step: it spins briefly, yields the core, and sleeps once nothing has
 // happened for a while; then it also looks for failures, lost peers, Ctrl-C and the deadline.
 class Waiter {
  public:
-  Waiter(Endpoint* endpoint, WindowMail* mail, double timeout_s, uint64_t sequence,
+  // `name` is the call's, for messages.
+  Waiter(Endpoint* endpoint, const WaitDuties* duties, double timeout_s, uint64_t step,
          const char* name)
-      : endpoint_(endpoint), mail_(mail), timeout_s_(timeout_s), sequence_(sequence), name_(name) {}
+      : endpoint_(endpoint), duties_(duties), timeout_s_(timeout_s), step_(step), name_(name) {}
 
   // A call that computes between its waits gives each of them the whole time-out.
   void RestartDeadline() { deadline_.reset(); }
@@ -38,15 +45,19 @@ class Waiter {
     }
     Patience patience;
     while (!ready()) {
-      if (endpoint_->GroupFailed(sequence_)) return endpoint_->GroupFailure(sequence_);
+      if (endpoint_->GroupFailed(step_)) return endpoint_->GroupFailure(step_);
       if (patience.Yield()) continue;
       RETURN_IF_ERROR(Look());
       bool is_ready = false;
-      endpoint_->Nap([&] { return (is_ready = ready()) || endpoint_->GroupFailed(sequence_); });
+      endpoint_->Nap(kGroupLane,
+                     [&] { return (is_ready = ready()) || endpoint_->GroupFailed(step_); });
       if (is_ready) return Ok();
     }
     return Ok();
   }
+
+  // What a wait looks for but its deadline, once and without waiting: an interrupt, a lost rank.
+  Status LookAround() const;
 
  private:
   // More spins than this starve the peer when ranks outnumber cores.
@@ -65,11 +76,11 @@ class Waiter {
   Status Look();
 
   Endpoint* endpoint_;
-  WindowMail* mail_;
+  const WaitDuties* duties_;
   double timeout_s_;
-  uint64_t sequence_;
+  uint64_t step_;
   const char* name_;
   std::optional<Deadline> deadline_;
 };
 
-}  // namespace collops::shm
+}  // namespace collops::control

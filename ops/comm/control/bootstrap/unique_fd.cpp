@@ -1,4 +1,4 @@
-#include "comm/backends/shm/unique_fd.h"
+#include "comm/control/bootstrap/unique_fd.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 #include "core/fork_generation.h"
 
-namespace collops::shm {
+namespace collops::control {
 namespace {
 
 // Which numbers are owned, one bit each: a list that the child of a fork can walk without a lock.
@@ -51,4 +51,4 @@ void UniqueFd::reset() {
   ::close(fd);
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -1,4 +1,4 @@
-#include "comm/backends/shm/segment.h"
+#include "comm/control/segment.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 #include <mutex>
 #include <string>
 
-namespace collops::shm {
+namespace collops::control {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -130,4 +130,4 @@ Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segme
   return Ok();
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -1,14 +1,14 @@
-#include "comm/backends/shm/meeting.h"
+#include "comm/control/bootstrap/meeting.h"
 
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 
-#include "comm/backends/shm/meeting_roles.h"
+#include "comm/control/bootstrap/roles.h"
 #include "core/interrupt.h"
 
-namespace collops::shm {
+namespace collops::control {
 namespace {
 
 uint64_t Fnv1a(const std::string& text, uint64_t hash) {
@@ -20,7 +20,7 @@ uint64_t Fnv1a(const std::string& text, uint64_t hash) {
 
 // 128 bits of hash: two jobs or domains never share a name by accident.
 std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
-  // Engines do not meet: hccl makes its first contact here too, beside shm's own domains.
+  // Backends do not meet: each has a memory of its own shape.
   const std::string key =
       std::to_string(geteuid()) + '\0' + job.id + '\0' + spec.backend + '\0' + spec.comm_domain;
   char name[64];
@@ -38,15 +38,16 @@ Status Meeting::CheckWanted() const {
   return Ok();
 }
 
-std::unique_ptr<Meeting> Meeting::Create(const CommunicatorSpec& spec, const JobIdentity& job) {
+std::unique_ptr<Meeting> Meeting::Create(const CommunicatorSpec& spec, const JobIdentity& job,
+                                         int64_t segment_bytes) {
   std::unique_ptr<Meeting> meeting;
   if (spec.rank == 0) {
-    meeting = std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job));
+    meeting = std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job), segment_bytes);
   } else {
-    meeting = std::make_unique<MeetingMember>(spec, job, SocketName(spec, job));
+    meeting = std::make_unique<MeetingMember>(spec, job, SocketName(spec, job), segment_bytes);
   }
   meeting->watch_ = spec.watch;
   return meeting;
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

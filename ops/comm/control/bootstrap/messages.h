@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/group.h"
-#include "comm/backends/shm/layout.h"
-#include "comm/backends/shm/socket.h"
-#include "comm/communicator.h"
+#include "comm/control/bootstrap/group.h"
+#include "comm/control/board.h"
+#include "comm/control/bootstrap/socket.h"
+#include "comm/communicator_spec.h"
 #include "comm/job.h"
 
-namespace collops::shm {
+namespace collops::control {
 
 // How often a waiting rank looks at its deadline and for Ctrl-C.
 constexpr int kMeetingPollMs = 50;
@@ -25,9 +25,9 @@ enum class MessageType : int32_t {
 };
 
 struct MeetingMessage {
-  // Changes with the layout of the segment.
+  // Changes with the board; what a backend adds to the segment shows in its size.
   static constexpr uint32_t kMagic =
-      0x636f6c31 + (sizeof(Announcement) << 16) + (sizeof(RankState) << 4) + kSlotBytes;
+      0x636f6c32 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
 
   uint32_t magic = kMagic;
   MessageType type = MessageType::kHello;
@@ -62,4 +62,4 @@ std::string RanksMissing(const std::bitset<kMaxRanks>& present, int rank_size);
 // Sleeps until one of the sockets has something or kMeetingPollMs have gone by.
 void PollSockets(const std::vector<int>& sockets);
 
-}  // namespace collops::shm
+}  // namespace collops::control

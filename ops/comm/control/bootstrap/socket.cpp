@@ -1,4 +1,4 @@
-#include "comm/backends/shm/socket.h"
+#include "comm/control/bootstrap/socket.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <cstring>
 
-#include "comm/backends/shm/layout.h"
+#include "comm/control/board.h"
 
-namespace collops::shm {
+namespace collops::control {
 namespace {
 
 constexpr int kType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
@@ -143,4 +143,4 @@ Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
   return count == 0 ? Transfer::kClosed : Transfer::kDone;
 }
 
-}  // namespace collops::shm
+}  // namespace collops::control

@@ -1,0 +1,96 @@
+#include "row_exchange.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "blocks.h"
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// What a rank says of one tensor: its element type, and its sizes without those that are exchanged.
+using TensorTerms = std::tuple<std::string, std::vector<int64_t>>;
+
+// What the ranks agree on before they tell each other their rows: how many tensors, and of each the
+// element type and the other sizes. Made once per list of such tensors.
+class RowExchange {
+ public:
+  RowExchange(const std::string& operation, int dim, const std::vector<TensorTerms>& tensors) {
+    const char* name = LastingName(operation);
+    const size_t count = tensors.size();
+    for (size_t i = 0; i < count; ++i) {
+      if (i % kTensorsAtOnce == 0) {
+        agreements_.emplace_back(name);
+        agreements_.back().Equal("the number of tensors", static_cast<int64_t>(count));
+        agreements_.back().Equal("dim", dim);
+      }
+      const std::string label = count == 1 ? "x" : Concat("x[", i, "]");
+      AddTensor(label, dim, tensors[i], &agreements_.back());
+    }
+  }
+
+  // The rows of every rank; waits for them.
+  std::vector<int64_t> Run(Communicator& communicator, int64_t rows) const {
+    std::vector<int64_t> all(static_cast<size_t>(communicator.size()));
+    RunWithoutGil([&]() -> Status {
+      for (const Agreement& agreement : agreements_) {
+        RETURN_IF_ERROR(communicator.Share(agreement, &rows, sizeof(rows), all.data()));
+      }
+      return Ok();
+    });
+    return all;
+  }
+
+ private:
+  // What one agreement has room for.
+  static constexpr size_t kTensorsAtOnce = 2;
+
+  void AddTensor(const std::string& label, int dim, const TensorTerms& terms,
+                 Agreement* agreement) {
+    const auto& [type, sizes] = terms;
+    names_.push_back(Concat(label, "'s dtype"));
+    agreement->EqualText(names_.back().c_str(), type.c_str());
+    Shape shape;
+    shape.num_dims = static_cast<int>(std::min<size_t>(sizes.size(), kMaxDims));
+    std::copy_n(sizes.begin(), shape.num_dims, shape.dims);
+    names_.push_back(Concat(label, "'s shape ", dim == 0 ? "after" : "without", " dim ", dim));
+    agreement->EqualShape(names_.back().c_str(), shape);
+    names_.push_back(Concat(label, "'s number of dims"));
+    agreement->Equal(names_.back().c_str(), static_cast<int64_t>(sizes.size()) + 1);
+    uint64_t further = 0;
+    for (size_t i = kMaxDims; i < sizes.size(); ++i) {
+      further = further * 31 + static_cast<uint64_t>(sizes[i]);
+    }
+    names_.push_back(Concat(label, "'s sizes after the first ", kMaxDims, " (a digest)"));
+    agreement->Equal(names_.back().c_str(), static_cast<int64_t>(further));
+  }
+
+  std::vector<Agreement> agreements_;
+  std::deque<std::string> names_;  // which the agreements point at
+};
+
+}  // namespace
+
+void BindRowExchange(
+    py::module_& module,
+    py::class_<Communicator, std::shared_ptr<Communicator>>& communicator) {
+  py::class_<RowExchange>(module, "RowExchange")
+      .def(py::init<const std::string&, int, const std::vector<TensorTerms>&>(),
+           py::arg("operation"), py::arg("dim"), py::arg("tensors"));
+  communicator.def(
+      "exchange_rows",
+      [](Communicator& self, const RowExchange& exchange, int64_t rows) {
+        return exchange.Run(self, rows);
+      },
+      py::arg("exchange"), py::arg("rows"));
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,265 @@
+#include "comm/agreement.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace collops {
+namespace {
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+  return hash ^ (hash >> 32);
+}
+
+uint64_t Mix(uint64_t hash, const int64_t* words, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) hash = Mix(hash, static_cast<uint64_t>(words[i]));
+  return hash;
+}
+
+// A summand of a balance. Ends in a step that is not linear: a sum of linear hashes would cancel.
+uint64_t Summand(uint64_t a, uint64_t b, uint64_t value) {
+  uint64_t hash = Mix(Mix(Mix(0x6c62272e07bb0142ULL, a), b), value);
+  hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9ULL;
+  return hash ^ (hash >> 31);
+}
+
+// One encoding: the operator's name, how many words, the words, then the lists, each with its first
+// member, its length and a place for every rank.
+constexpr int kOpWords = 6;
+constexpr int kOpBytes = kOpWords * static_cast<int>(sizeof(int64_t));
+constexpr int kCountWord = kOpWords;
+constexpr int kFirstWord = kOpWords + 1;
+constexpr int kFirstList = kFirstWord + Agreement::kMaxWords;
+constexpr int kListHead = 2;
+
+int64_t ListWords(int64_t rank_size) {
+  return kListHead + rank_size;
+}
+
+// Text of a peer: it may not end, or hold what no terminal should see.
+std::string Readable(const int64_t* words, int bytes) {
+  char text[kOpBytes];
+  std::memcpy(text, words, static_cast<size_t>(bytes));
+  std::string readable(text, strnlen(text, static_cast<size_t>(bytes)));
+  for (char& c : readable) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
+  }
+  return readable;
+}
+
+}  // namespace
+
+Agreement::Agreement(const char* op) : op_(op) {
+  int64_t text[kOpWords] = {};
+  const size_t length = strnlen(op, kOpBytes);
+  std::memcpy(text, op, length);
+  digest_ = Mix(length, text, (static_cast<int64_t>(length) + 7) / 8);
+}
+
+void Agreement::AddTerm(const char* name, Kind kind, int begin, int count) {
+  terms_[num_terms_++] = {name, kind, begin, count};
+}
+
+int Agreement::AddWords(const int64_t* words, int count) {
+  const int begin = num_words_;
+  std::memcpy(words_ + begin, words, static_cast<size_t>(count) * sizeof(int64_t));
+  digest_ = Mix(digest_, words, count);
+  num_words_ += count;
+  return begin;
+}
+
+int Agreement::AddList(const int64_t* values, int64_t count, int64_t first_member) {
+  lists_[num_lists_] = {values, count, first_member};
+  return num_lists_++;
+}
+
+Agreement& Agreement::Equal(const char* name, int64_t value) {
+  AddTerm(name, Kind::kNumber, AddWords(&value, 1), 1);
+  return *this;
+}
+
+Agreement& Agreement::EqualText(const char* name, const char* text) {
+  constexpr int kWords = kTextBytes / 8;
+  int64_t words[kWords] = {};
+  std::memcpy(words, text, strnlen(text, kTextBytes));
+  AddTerm(name, Kind::kText, AddWords(words, kWords), kWords);
+  return *this;
+}
+
+Agreement& Agreement::EqualShape(const char* name, const Shape& shape) {
+  int64_t words[1 + kMaxDims] = {shape.num_dims};
+  for (int i = 0; i < std::min(shape.num_dims, kMaxDims); ++i) words[1 + i] = shape[i];
+  AddTerm(name, Kind::kShape, AddWords(words, 1 + kMaxDims), 1 + kMaxDims);
+  return *this;
+}
+
+Agreement& Agreement::EqualList(const char* name, const int64_t* values, int rank_size) {
+  digest_ = Mix(digest_, values, rank_size);
+  AddTerm(name, Kind::kList, AddList(values, rank_size, 0), rank_size);
+  return *this;
+}
+
+Agreement& Agreement::EqualInGroup(const char* name, const std::vector<int>& members, int index,
+                                   const std::vector<int64_t>& values) {
+  const auto size = static_cast<int64_t>(members.size());
+  const auto first = static_cast<uint64_t>(members.front());
+  const uint64_t hash = Mix(static_cast<uint64_t>(num_lists_), values.data(),
+                            static_cast<int64_t>(values.size()));
+  // 1 for every member but the last, whose factor takes them all away again.
+  const int64_t factor = index + 1 == size ? 1 - size : 1;
+  group_lists_ += hash;
+  balance_ += static_cast<uint64_t>(factor) * Summand(first, values.size(), hash);
+  const int list = AddList(values.data(), static_cast<int64_t>(values.size()), members.front());
+  AddTerm(name, Kind::kGroupList, list, static_cast<int>(size));
+  return *this;
+}
+
+Agreement& Agreement::Pairwise(const char* send_name, const int64_t* send, const char* recv_name,
+                               const int64_t* recv, int rank, int rank_size) {
+  const auto self = static_cast<uint64_t>(rank);
+  for (int r = 0; r < rank_size; ++r) {
+    const auto peer = static_cast<uint64_t>(r);
+    balance_ += Summand(self, peer, static_cast<uint64_t>(send[r]));
+    balance_ -= Summand(peer, self, static_cast<uint64_t>(recv[r]));
+  }
+  AddTerm(send_name, Kind::kSends, AddList(send, rank_size, 0), rank_size);
+  AddTerm(recv_name, Kind::kReceives, AddList(recv, rank_size, 0), rank_size);
+  return *this;
+}
+
+int64_t Agreement::Value(const char* name, int64_t missing) const {
+  for (int i = 0; i < num_terms_; ++i) {
+    const Term& term = terms_[i];
+    if (term.kind == Kind::kNumber && std::strcmp(term.name, name) == 0) return words_[term.begin];
+  }
+  return missing;
+}
+
+int64_t Agreement::EncodedBytes(int rank_size) {
+  return (kFirstList + kMaxLists * ListWords(rank_size)) * int64_t{sizeof(int64_t)};
+}
+
+void Agreement::Encode(int64_t* to, int rank_size) const {
+  std::memset(to, 0, kOpBytes);
+  std::memcpy(to, op_, strnlen(op_, kOpBytes));
+  to[kCountWord] = num_words_;
+  std::memcpy(to + kFirstWord, words_, static_cast<size_t>(num_words_) * sizeof(int64_t));
+  for (int i = 0; i < num_lists_; ++i) {
+    int64_t* list = to + kFirstList + i * ListWords(rank_size);
+    list[0] = lists_[i].first_member;
+    list[1] = lists_[i].count;
+    std::copy_n(lists_[i].values, std::min<int64_t>(lists_[i].count, rank_size), list + kListHead);
+  }
+}
+
+std::vector<int64_t> Agreement::EncodedList(const int64_t* encoded, int number, int rank_size) {
+  const int64_t* list = encoded + kFirstList + number * ListWords(rank_size);
+  const int64_t count = std::clamp<int64_t>(list[1], 0, rank_size);
+  return std::vector<int64_t>(list + kListHead, list + kListHead + count);
+}
+
+// Looks for the first difference among the encodings of all ranks.
+class Agreement::Comparison {
+ public:
+  Comparison(const Agreement& own, const std::vector<std::vector<int64_t>>& all, uint64_t call,
+             const std::function<std::string(int)>& who)
+      : own_(own), all_(all), size_(static_cast<int>(all.size())), call_(call), who_(who) {}
+
+  Status Run() const {
+    for (int r = 1; r < size_; ++r) {
+      if (Op(r) != Op(0)) return Differ("the operator", Op(0), 0, "the operator", Op(r), r);
+    }
+    for (int i = 0; i < own_.num_terms_; ++i) RETURN_IF_ERROR(CompareTerm(own_.terms_[i]));
+    return Error(ERROR_RANK_MISMATCH, Op(0), ": the ranks disagree in call ", call_,
+                 ": their digests differ, but no field does");
+  }
+
+ private:
+  const int64_t* Of(int rank) const { return all_[static_cast<size_t>(rank)].data(); }
+  std::string Op(int rank) const { return Readable(Of(rank), kOpBytes); }
+  const int64_t* Words(int rank, const Term& term) const {
+    return Of(rank) + kFirstWord + term.begin;
+  }
+  const int64_t* List(int rank, const Term& term) const {
+    return Of(rank) + kFirstList + term.begin * ListWords(size_);
+  }
+  int64_t Length(int rank, const Term& term) const {
+    return std::clamp<int64_t>(List(rank, term)[1], 0, size_);
+  }
+  int FirstMember(int rank, const Term& term) const {
+    return static_cast<int>(std::clamp<int64_t>(List(rank, term)[0], 0, size_ - 1));
+  }
+  std::string Entry(int rank, const Term& term, int64_t i) const {
+    return i < Length(rank, term) ? std::to_string(List(rank, term)[kListHead + i]) : "missing";
+  }
+
+  static std::string Show(const Term& term, const int64_t* words) {
+    if (term.kind == Kind::kText) return Readable(words, kTextBytes);
+    if (term.kind == Kind::kNumber) return std::to_string(words[0]);
+    Shape shape;
+    shape.num_dims = static_cast<int>(std::clamp<int64_t>(words[0], 0, kMaxDims));
+    std::copy_n(words + 1, shape.num_dims, shape.dims);
+    return ToString(shape);
+  }
+
+  Status CompareTerm(const Term& term) const {
+    if (term.kind == Kind::kSends) return ComparePairs(term, (&term)[1]);
+    if (term.kind == Kind::kReceives) return Ok();
+    for (int r = 1; r < size_; ++r) {
+      if (term.kind == Kind::kList) {
+        RETURN_IF_ERROR(CompareLists(term, 0, r));
+      } else if (term.kind != Kind::kGroupList) {
+        const std::string first = Show(term, Words(0, term));
+        const std::string other = Show(term, Words(r, term));
+        if (first != other) return Differ(term.name, first, 0, term.name, other, r);
+      }
+    }
+    for (int r = 0; r < size_ && term.kind == Kind::kGroupList; ++r) {
+      RETURN_IF_ERROR(CompareLists(term, FirstMember(r, term), r));
+    }
+    return Ok();
+  }
+
+  Status CompareLists(const Term& term, int a, int b) const {
+    for (int64_t i = 0; i < std::max(Length(a, term), Length(b, term)); ++i) {
+      const std::string field = Concat(term.name, "[", i, "]");
+      const std::string first = Entry(a, term, i);
+      const std::string other = Entry(b, term, i);
+      if (first != other) return Differ(field, first, a, field, other, b);
+    }
+    return Ok();
+  }
+
+  Status ComparePairs(const Term& sends, const Term& receives) const {
+    for (int a = 0; a < size_; ++a) {
+      for (int b = 0; b < size_; ++b) {
+        const std::string sent = Entry(a, sends, b);
+        const std::string received = Entry(b, receives, a);
+        if (sent == received) continue;
+        return Differ(Concat(sends.name, "[", b, "]"), sent, a,
+                      Concat(receives.name, "[", a, "]"), received, b);
+      }
+    }
+    return Ok();
+  }
+
+  Status Differ(const std::string& field, const std::string& value, int a,
+                const std::string& other_field, const std::string& other, int b) const {
+    const std::string named = other_field == field ? "" : Concat(other_field, " is ");
+    return Error(ERROR_RANK_MISMATCH, Op(a), ": the ranks disagree in call ", call_, ": ", field,
+                 " is ", value, " on ", who_(a), " and ", named, other, " on ", who_(b));
+  }
+
+  const Agreement& own_;
+  const std::vector<std::vector<int64_t>>& all_;
+  int size_;
+  uint64_t call_;
+  const std::function<std::string(int)>& who_;
+};
+
+Status Agreement::Describe(const std::vector<std::vector<int64_t>>& all, uint64_t call,
+                           const std::function<std::string(int)>& who) const {
+  return Comparison(*this, all, call, who).Run();
+}
+
+}  // namespace collops

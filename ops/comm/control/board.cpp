@@ -1,0 +1,56 @@
+#include "comm/control/board.h"
+
+#include <cstddef>
+#include <cstring>
+
+namespace collops::control {
+
+std::string ReadReason(const char* text) {
+  char copy[kReasonBytes];
+  std::memcpy(copy, text, sizeof(copy));
+  copy[kReasonBytes - 1] = '\0';
+  return copy;
+}
+
+void WriteReason(const std::string& reason, char* text) {
+  const size_t length = reason.copy(text, kReasonBytes - 1);
+  text[length] = '\0';
+}
+
+// One rank's part: its state | two details, each a refusal's text, an encoded agreement, and what
+// it shares.
+int64_t Board::DetailBytes(int rank_size) {
+  return RoundUp(int64_t{kReasonBytes} + Agreement::EncodedBytes(rank_size) + kShareBytes,
+                 kLineBytes);
+}
+
+int64_t Board::RankBytes(int rank_size) {
+  return int64_t{sizeof(Member)} + 2 * DetailBytes(rank_size);
+}
+
+int64_t Board::Bytes(int rank_size) {
+  return RoundUp(kPageBytes + rank_size * RankBytes(rank_size), kPageBytes);
+}
+
+HeadPlaces Board::heads() const {
+  return {RankBase(0) + offsetof(Member, heads), rank_bytes_, sizeof(Member::Head)};
+}
+
+std::byte* Board::Detail(int rank, uint64_t step) const {
+  const int64_t parity = static_cast<int64_t>(step & 1);
+  return RankBase(rank) + sizeof(Member) + parity * detail_bytes_;
+}
+
+char* Board::refusal_reason(int rank, uint64_t step) const {
+  return reinterpret_cast<char*>(Detail(rank, step));
+}
+
+int64_t* Board::agreement(int rank, uint64_t step) const {
+  return reinterpret_cast<int64_t*>(Detail(rank, step) + kReasonBytes);
+}
+
+std::byte* Board::shared(int rank, uint64_t step) const {
+  return Detail(rank, step) + kReasonBytes + agreement_bytes_;
+}
+
+}  // namespace collops::control

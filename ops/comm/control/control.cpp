@@ -1,0 +1,198 @@
+#include "comm/control/control.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace collops::control {
+namespace {
+
+Status Left(const std::string& reason) {
+  return Error(ERROR_PEER_LOST, reason);
+}
+
+}  // namespace
+
+Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
+                       std::shared_ptr<Control>* control) {
+  CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend ", spec.backend, ": at most ",
+            kMaxRanks, " ranks, got rankSize ", spec.rank_size);
+  JobIdentity job;
+  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD, &job));
+  *control = std::make_shared<Control>(spec, job, backend_bytes);
+  return Ok();
+}
+
+Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes)
+    : spec_(spec),
+      fork_generation_(ForkGeneration()),
+      meeting_(Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes)) {
+  if (!spec.family.expired()) duties_.family = [this] { return FamilyFailure(); };
+  meeting_->Begin();
+}
+
+Control::Control(const CommunicatorSpec& spec)
+    : spec_(spec), fork_generation_(ForkGeneration()) {}
+
+Control::~Control() {
+  Close("it closed its communicator");
+  // In a child of fork() these belong to the parent: their ends would speak for it.
+  if (Inherited()) {
+    (void)meeting_.release();
+    (void)connection_.release();
+  }
+}
+
+Status Control::CheckAlone(const char* name, bool alone) const {
+  CHECK_ARG(alone, ERROR_INVALID_PARAM, name, ": another thread is in a call of rank ", spec_.rank,
+            " of comm_domain \"", spec_.comm_domain, "\"; one thread at a time");
+  return Ok();
+}
+
+Status Control::CheckUsable() const {
+  CHECK_ARG(!Inherited(), ERROR_INVALID_PARAM, "comm_domain \"", spec_.comm_domain,
+            "\": this communicator belongs to the parent process; make a new one after fork()");
+  if (!failed()) return Ok();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return Error(failure_.code(), "comm_domain \"", spec_.comm_domain,
+               "\": the communicator has ended, make a new one: ", failure_.message());
+}
+
+Status Control::CheckBoard() const {
+  CHECK_ARG(has_board(), ERROR_UNSUPPORTED, "backend ", spec_.backend,
+            ": a communicator that was handed in has no host connection: set COLLOPS_CHECK=1, or ",
+            "leave hcclComm out");
+  return Ok();
+}
+
+Status Control::Connect(const char* name) {
+  Group group;
+  const Status met = meeting_->Complete(Deadline::After(spec_.timeout_s), &group);
+  Status status = met;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (group.segment.data() != nullptr) ConnectTo(std::move(group));
+    // Abort() or Close() came from another thread meanwhile.
+    if (failed()) status = failure_;
+  }
+  if (status.ok()) return status;
+  return Fail(Error(status.code(), name, ": ", status.message()), kOutsideSteps);
+}
+
+void Control::ConnectTo(Group group) {
+  connection_ =
+      std::make_unique<Connection>(std::move(group), spec_.rank, spec_.rank_size, &duties_);
+}
+
+std::byte* Control::backend_memory() {
+  return static_cast<std::byte*>(endpoint().group().segment.data()) + Board::Bytes(spec_.rank_size);
+}
+
+// Of a call that did not go well.
+Status Control::Finish(const Status& status) {
+  const bool refused = connection_ != nullptr && connection_->step.refused();
+  return refused || excused_ ? status : Fail(status, step_number());
+}
+
+Status Control::Agree(const Agreement& agreement) {
+  RETURN_IF_ERROR(CheckBoard());
+  RETURN_IF_ERROR(step().Begin(agreement, spec_.timeout_s));
+  step().Publish();
+  RETURN_IF_ERROR(step().HearAll());
+  return step().End();
+}
+
+Status Control::Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all) {
+  RETURN_IF_ERROR(CheckBoard());
+  const Board& board = endpoint().board();
+  for (int64_t begin = 0; begin == 0 || begin < bytes; begin += kShareBytes) {
+    const auto piece = static_cast<size_t>(std::min(bytes - begin, kShareBytes));
+    RETURN_IF_ERROR(step().Begin(agreement, spec_.timeout_s));
+    const uint64_t number = step().number();
+    std::memcpy(board.shared(spec_.rank, number), static_cast<const std::byte*>(mine) + begin,
+                piece);
+    step().Publish();
+    RETURN_IF_ERROR(step().HearAll());
+    for (int r = 0; r < spec_.rank_size; ++r) {
+      std::memcpy(static_cast<std::byte*>(all) + r * bytes + begin, board.shared(r, number), piece);
+    }
+    RETURN_IF_ERROR(step().End());
+  }
+  return Ok();
+}
+
+Status Control::Refuse(const char* name, const Status& reason) {
+  return step().Refuse(name, reason, spec_.timeout_s);
+}
+
+Status Control::Peek(const char* name) const {
+  if (connection_ == nullptr) return Ok();
+  // No rank has finished a step of this number, so none is passed over.
+  const Status loss = connection_->endpoint.FindLoss(std::numeric_limits<uint64_t>::max());
+  // Who ended the group and then left is known by what ended it.
+  RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
+  return loss.ok() ? Ok() : Error(loss.code(), name, ": ", loss.message());
+}
+
+Status Control::FindLossAmong(const std::vector<int>& ranks, bool also_left) const {
+  if (connection_ == nullptr) return Ok();
+  const Status loss = connection_->endpoint.FindLossAmong(ranks, also_left);
+  if (also_left) RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
+  return loss;
+}
+
+// What ended the larger group in the call that this part runs in. A later one leaves it alone.
+Status Control::FamilyFailure() const {
+  const std::shared_ptr<Control> family = spec_.family.lock();
+  if (family == nullptr || family->connection_ == nullptr) return Ok();
+  return family->connection_->endpoint.GroupFailure(family->step_number());
+}
+
+Status Control::Fail(const Status& status, uint64_t step) {
+  const std::shared_ptr<Control> family = spec_.family.lock();
+  // A part runs inside a call of the larger group, which is not whole without it. First, so that
+  // whoever sees this rank hang up finds the reason there.
+  if (family != nullptr) static_cast<void>(family->Fail(status, family->step_number()));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  FailLocked(status, step);
+  return status;
+}
+
+void Control::FailLocked(const Status& status, uint64_t step) {
+  if (!failed_.exchange(true)) failure_ = status;
+  if (meeting_ != nullptr) meeting_->Cancel(failure_);
+  if (connection_ != nullptr) {
+    connection_->endpoint.PublishFailure(failure_, step);
+    if (left_) connection_->endpoint.PublishLeft(failure_.message());
+  }
+}
+
+void Control::Abort(const std::string& reason) {
+  End(Error(ERROR_ABORTED, "rank ", spec_.rank, " aborted: ", reason), false, reason);
+}
+
+void Control::Close(const std::string& reason) {
+  End(Error(ERROR_ABORTED, "rank ", spec_.rank, " closed it: ", reason), true, reason);
+}
+
+// Ends this rank's part from any thread. A call that runs meanwhile ends for all ranks; without one
+// a rank that closes leaves the others to their own, until they wait for it.
+void Control::End(const Status& status, bool leave, const std::string& reason) {
+  if (Inherited()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!failed_.exchange(true)) failure_ = status;
+  left_ = left_ || leave;
+  if (meeting_ == nullptr) return;
+  meeting_->Stop();
+  const bool in_call = busy_.load();
+  if (connection_ == nullptr) {
+    if (in_call) return;  // Connect() returns soon and sees it
+    Group group;
+    if (!meeting_->Settle(&group)) return meeting_->Cancel(leave ? Left(reason) : status);
+    ConnectTo(std::move(group));
+  }
+  if (in_call || !leave) connection_->endpoint.PublishFailure(failure_, kOutsideSteps);
+  if (leave) connection_->endpoint.PublishLeft(reason);
+}
+
+}  // namespace collops::control

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/agreement.h"
+#include "comm/communicator_spec.h"
+#include "comm/control/bootstrap/meeting.h"
+#include "comm/control/endpoint.h"
+#include "comm/control/step.h"
+#include "comm/job.h"
+#include "core/fork_generation.h"
+
+namespace collops::control {
+
+// Who is there, and whether a call may go on: first contact, agreement on a call, refusal, failure,
+// loss of a rank, leaving, one thread at a time. The same for all backends, which move bytes and ask
+// it. One per communicator, which owns it. Not thread-safe, but for Abort(), Close() and failed().
+// Every wait ends at the time-out.
+class Control {
+ public:
+  // For the ranks of spec's job, or of this process where they are threads.
+  static Status Create(const CommunicatorSpec& spec, int64_t backend_bytes,
+                       std::shared_ptr<Control>* control);
+  // Begins first contact, which makes the memory that the ranks of this host share: the board, and
+  // `backend_bytes` for the backend's own signals.
+  Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes);
+  // Of a group whose ranks an engine has brought together, and nobody sees here: it has no board.
+  explicit Control(const CommunicatorSpec& spec);
+  ~Control();
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  const CommunicatorSpec& spec() const { return spec_; }
+  void set_timeout_s(double timeout_s) { spec_.timeout_s = timeout_s; }
+  bool has_board() const { return meeting_ != nullptr; }
+
+  // Runs `body` as this rank's only call: checks that it may, completes first contact, and ends the
+  // group on an error that neither is a refusal nor was excused.
+  template <typename Body>
+  Status Run(const char* name, Body&& body);
+
+  // What follows is for the body of a call.
+
+  // The step that the next Begin() begins. Needs a board.
+  Step& step() { return connection_->step; }
+  uint64_t step_number() const { return connection_ == nullptr ? 0 : connection_->step.number(); }
+  Endpoint& endpoint() { return connection_->endpoint; }
+  std::byte* backend_memory();
+  // Called by waits before every nap.
+  void set_drain(std::function<void()> drain) { duties_.drain = std::move(drain); }
+
+  // A step in which the ranks agree and nothing moves.
+  Status Agree(const Agreement& agreement);
+  // The same, and every rank gets `bytes` of each: all[r] = mine of rank r.
+  Status Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all);
+  // Takes part in the next step with a refusal: the others get the reason's message at once.
+  Status Refuse(const char* name, const Status& reason);
+  // An error of this call that concerns this rank alone: the group stays good. Returns it.
+  Status Excuse(const Status& error) {
+    excused_ = true;
+    return error;
+  }
+  // Whether a rank has left or ended, or a call has failed, without waiting. Ok without a board.
+  Status Peek(const char* name) const;
+
+  // Ends the group with `status` from `step` on; calls before it are whole on all ranks.
+  Status Fail(const Status& status, uint64_t step);
+
+  // From any thread. Abort ends every rank's calls; Close leaves, and the others learn `reason`
+  // when they next wait for this rank.
+  void Abort(const std::string& reason);
+  void Close(const std::string& reason);
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  bool in_call() const { return busy_.load(); }
+  Status CheckUsable() const;
+  bool Inherited() const { return fork_generation_ != ForkGeneration(); }
+
+  // For first contact of a part: an error if one of these ranks cannot come to it any more; with
+  // `also_left` also if one has left, or the group has failed.
+  Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;
+
+ private:
+  // What exists once first contact is complete.
+  struct Connection {
+    Connection(Group group, int rank, int rank_size, const WaitDuties* duties)
+        : endpoint(std::move(group), rank, rank_size), step(&endpoint, duties) {}
+    Endpoint endpoint;
+    Step step;
+  };
+  // Of a failure: it ends all steps.
+  static constexpr uint64_t kOutsideSteps = 0;
+
+  // Marks this rank as in a call, unless it is in one already.
+  struct Busy {
+    std::atomic<bool>* flag;
+    bool mine = !flag->exchange(true);
+    ~Busy() {
+      if (mine) flag->store(false, std::memory_order_release);
+    }
+  };
+
+  Status CheckAlone(const char* name, bool alone) const;
+  Status Connect(const char* name);
+  Status CheckBoard() const;
+  Status Finish(const Status& status);
+  Status FamilyFailure() const;
+  void ConnectTo(Group group);
+  void FailLocked(const Status& status, uint64_t step);
+  void End(const Status& status, bool leave, const std::string& reason);
+
+  CommunicatorSpec spec_;
+  const uint64_t fork_generation_;
+  WaitDuties duties_;
+  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<Connection> connection_;
+  std::atomic<bool> busy_{false};
+  std::atomic<bool> failed_{false};
+  bool excused_ = false;
+  mutable std::mutex mutex_;  // guards what Abort() and Close() from another thread may touch
+  Status failure_;
+  bool left_ = false;
+};
+
+template <typename Body>
+Status Control::Run(const char* name, Body&& body) {
+  const Busy busy{&busy_};
+  if (!busy.mine) return CheckAlone(name, false);
+  if (Inherited() || failed()) return CheckUsable();
+  if (connection_ == nullptr && has_board()) RETURN_IF_ERROR(Connect(name));
+  excused_ = false;
+  if (connection_ != nullptr) connection_->step.ForgetRefusal();
+  const Status status = body();
+  return status.ok() ? Ok() : Finish(status);
+}
+
+}  // namespace collops::control

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace collops::control {
+
+// The first bytes of the first signal of a step, in whatever memory carries it: by them the ranks
+// agree on a call. A step is one agreement and what moves under it. Written by one rank, which
+// stores `step` last and releases it; whoever reads `step` first sees the rest.
+struct SignalHead {
+  std::atomic<uint64_t> step;  // its number << kKindBits | HeadKind
+  uint64_t digest;             // of what must be equal on every rank
+  uint64_t balance;            // of what adds up to 0 over the ranks
+};
+
+enum class HeadKind : uint64_t {
+  kCall = 0,
+  kRefusal = 1,  // this rank takes part with a refusal; its reason is on the board
+};
+constexpr int kKindBits = 2;
+
+inline uint64_t StepWord(uint64_t number, HeadKind kind) {
+  return (number << kKindBits) | static_cast<uint64_t>(kind);
+}
+inline uint64_t NumberOf(uint64_t word) {
+  return word >> kKindBits;
+}
+inline bool IsRefusal(uint64_t word) {
+  return (word & ((1U << kKindBits) - 1)) == static_cast<uint64_t>(HeadKind::kRefusal);
+}
+
+// Where the heads of all ranks lie: two for each rank, by the parity of the step. A rank can be one
+// step ahead of a reader, never two, because every step waits for every rank's head.
+struct HeadPlaces {
+  std::byte* base = nullptr;
+  int64_t rank_stride = 0;
+  int64_t parity_stride = 0;
+
+  SignalHead& At(int rank, uint64_t number) const {
+    return *reinterpret_cast<SignalHead*>(base + rank * rank_stride +
+                                          static_cast<int64_t>(number & 1) * parity_stride);
+  }
+};
+
+}  // namespace collops::control

@@ -1,0 +1,139 @@
+#include "comm/control/step.h"
+
+#include "core/fence.h"
+
+namespace collops::control {
+
+void Step::Enter(const char* name, double timeout_s) {
+  ++number_;
+  waiter_.emplace(endpoint_, duties_, timeout_s, number_, name);
+}
+
+Status Step::CatchUp(double timeout_s) {
+  refused_ = false;
+  if (!behind_) return Ok();
+  waiter_.emplace(endpoint_, duties_, timeout_s, number_, "the call after a refusal");
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    RETURN_IF_ERROR(Until([&] { return endpoint_->HasBegun(r, number_); }));
+  }
+  behind_ = false;
+  return Ok();
+}
+
+Status Step::Begin(const Agreement& agreement, double timeout_s) {
+  RETURN_IF_ERROR(CatchUp(timeout_s));
+  Enter(agreement.op(), timeout_s);
+  agreement_ = &agreement;
+  balance_ = agreement.balance();
+  unheard_.clear();
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (r != endpoint_->rank()) unheard_.push_back(r);
+  }
+  return Ok();
+}
+
+void Step::Publish() {
+  const int rank = endpoint_->rank();
+  // Read only to describe a disagreement; equal calls, which are the rule, leave it as it is.
+  uint64_t& written = written_[number_ & 1];
+  if (written != agreement_->identity()) {
+    agreement_->Encode(endpoint_->board().agreement(rank, number_), endpoint_->size());
+    written = agreement_->identity();
+  }
+  SignalHead& mine = endpoint_->head(rank, number_);
+  mine.digest = agreement_->digest();
+  mine.balance = agreement_->balance();
+  mine.step.store(StepWord(number_, HeadKind::kCall), std::memory_order_release);
+  endpoint_->RingAll();
+}
+
+Status Step::Refuse(const char* name, const Status& reason, double timeout_s) {
+  RETURN_IF_ERROR(CatchUp(timeout_s));
+  Enter(name, timeout_s);
+  const int rank = endpoint_->rank();
+  WriteReason(reason.message(), endpoint_->board().refusal_reason(rank, number_));
+  endpoint_->head(rank, number_)
+      .step.store(StepWord(number_, HeadKind::kRefusal), std::memory_order_release);
+  behind_ = true;
+  refused_ = true;
+  endpoint_->Finish(number_);
+  return Ok();
+}
+
+Status Step::Hear(int rank, bool* agrees) {
+  const SignalHead& theirs = endpoint_->head(rank, number_);
+  const uint64_t word = theirs.step.load(std::memory_order_acquire);
+  if (IsRefusal(word)) {
+    refused_ = true;
+    behind_ = !unheard_.empty();
+    endpoint_->Finish(number_);
+    return Error(ERROR_RANK_MISMATCH, agreement_->op(), ": ", endpoint_->Who(rank),
+                 " refused call ", number_, ": ",
+                 ReadReason(endpoint_->board().refusal_reason(rank, number_)));
+  }
+  CHECK_ARG(word == StepWord(number_, HeadKind::kCall), ERROR_PEER_LOST, agreement_->op(), ": ",
+            endpoint_->Who(rank), " is in a call that cannot be yet");
+  balance_ += theirs.balance;
+  *agrees = *agrees && theirs.digest == agreement_->digest();
+  return Ok();
+}
+
+// Called once all are heard, or one that differs.
+Status Step::Judge(bool agrees) {
+  if (agrees && balance_ == 0) return Ok();
+  RETURN_IF_ERROR(HearRest());
+  return Disagreement();
+}
+
+// Whoever comes late may refuse, and a refusal goes before a disagreement, for it leaves the group
+// good. One that never comes changes nothing.
+Status Step::HearRest() {
+  waiter_->RestartDeadline();
+  bool agrees = true;
+  while (!unheard_.empty()) {
+    int rank = 0;
+    const Status came = AwaitNext(&rank);
+    if (came.code() == ERROR_TIMEOUT || came.code() == ERROR_PEER_LOST) return Ok();
+    RETURN_IF_ERROR(came);
+    RETURN_IF_ERROR(Hear(rank, &agrees));
+  }
+  return Ok();
+}
+
+// A rank that has not come is taken to agree with this one.
+Status Step::Disagreement() const {
+  const int size = endpoint_->size();
+  const auto words = static_cast<size_t>(Agreement::EncodedBytes(size)) / sizeof(int64_t);
+  std::vector<std::vector<int64_t>> all;
+  for (int r = 0; r < size; ++r) {
+    const int source = Heard(r) ? r : endpoint_->rank();
+    const int64_t* encoded = endpoint_->board().agreement(source, number_);
+    all.emplace_back(encoded, encoded + words);
+  }
+  return agreement_->Describe(all, number_, [this](int r) { return endpoint_->Who(r); });
+}
+
+bool Step::PreviousFinished() const {
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (!endpoint_->HasFinished(r, number_ - 1)) return false;
+  }
+  return true;
+}
+
+Status Step::End() {
+  // A peer that ended its call early publishes the failure before it touches its window again.
+  Fence(std::memory_order_acquire);
+  RETURN_IF_ERROR(endpoint_->GroupFailure(number_));
+  endpoint_->Finish(number_);
+  return Ok();
+}
+
+Status Step::EndTogether() {
+  RETURN_IF_ERROR(End());
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    RETURN_IF_ERROR(Until([&] { return endpoint_->HasFinished(r, number_); }));
+  }
+  return Ok();
+}
+
+}  // namespace collops::control

@@ -1,0 +1,41 @@
+#include "comm/control/waiter.h"
+
+#include <sched.h>
+
+#include "core/interrupt.h"
+
+namespace collops::control {
+namespace {
+
+constexpr double kIdleS = 0.001;
+
+}  // namespace
+
+bool Waiter::Patience::Yield() {
+  if (!idle_) idle_ = Deadline::After(kIdleS);
+  if (idle_->Passed()) return false;
+  sched_yield();
+  return true;
+}
+
+Status Waiter::LookAround() const {
+  CHECK_ARG(!Interrupted(), ERROR_ABORTED, name_, ": rank ", endpoint_->rank(), " was interrupted");
+  if (duties_->drain) duties_->drain();
+  const Status loss = endpoint_->FindLoss(step_);
+  // Who ended the group and then left is known by what ended it, also where that was a larger group
+  // that this one is a part of.
+  if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(step_));
+  if (duties_->family) RETURN_IF_ERROR(duties_->family());
+  CHECK_ARG(loss.ok(), loss.code(), name_, ": ", loss.message());
+  return Ok();
+}
+
+Status Waiter::Look() {
+  if (!deadline_) deadline_ = Deadline::After(timeout_s_);
+  RETURN_IF_ERROR(LookAround());
+  CHECK_ARG(!deadline_->Passed(), ERROR_TIMEOUT, name_, ": no end of call ", step_, " in ",
+            timeout_s_, " s: ", endpoint_->DescribeLate(step_));
+  return Ok();
+}
+
+}  // namespace collops::control

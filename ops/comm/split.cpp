@@ -1,0 +1,62 @@
+// Parts of a communicator: how the ranks tell each other which one they join.
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/registry.h"
+
+namespace collops {
+namespace {
+
+// What each rank tells the others in a Split.
+struct Choice {
+  int64_t color;
+  int64_t key;
+  int64_t token;  // rank 0's names the split: no two splits, of any communicator, share it
+};
+
+// The ranks with `color`, in the order of their keys and then of their ranks.
+std::vector<int> Members(const std::vector<Choice>& choices, int64_t color) {
+  std::vector<int> ranks;
+  for (size_t r = 0; r < choices.size(); ++r) {
+    if (choices[r].color == color) ranks.push_back(static_cast<int>(r));
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return choices[static_cast<size_t>(a)].key < choices[static_cast<size_t>(b)].key;
+  });
+  return ranks;
+}
+
+}  // namespace
+
+Status Communicator::MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part) {
+  const Choice own{color, key, std::random_device()()};
+  std::vector<Choice> choices(static_cast<size_t>(size()));
+  RETURN_IF_ERROR(control_->Share(Agreement("Split"), &own, sizeof(own), choices.data()));
+  part->reset();
+  if (color < 0) return Ok();
+  const Status made = GetPart(Members(choices, color), color, choices[0].token, kept, part);
+  // A rank that cannot make its part is not lost for this group, unless the part belongs to it.
+  return made.ok() || kept ? made : control_->Excuse(made);
+}
+
+Status Communicator::GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
+                             std::shared_ptr<Communicator>* part) {
+  CommunicatorSpec spec = this->spec();
+  spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
+  spec.rank_size = static_cast<int>(members.size());
+  spec.comm_domain = Concat(this->spec().comm_domain, "/split ", token, ".", color);
+  // Until the part has met, only its parent sees that a member will not come. A kept part lives no
+  // longer than its parent; another one does, so that leaving the parent says nothing about it.
+  const std::weak_ptr<control::Control> parent = control_;
+  spec.watch = [parent, members, kept]() -> Status {
+    const std::shared_ptr<control::Control> living = parent.lock();
+    return living == nullptr ? Ok() : living->FindLossAmong(members, kept);
+  };
+  spec.family = kept ? parent : std::weak_ptr<control::Control>();
+  return Registry::Instance().Get(spec, part);
+}
+
+}  // namespace collops

@@ -1,0 +1,179 @@
+// What the ranks agree on, as two words and as a text, without any rank running.
+#include "comm/agreement.h"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.h"
+
+namespace {
+
+using collops::Agreement;
+using collops::Status;
+using List = std::vector<int64_t>;
+
+std::string Who(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+// What all ranks find once they have heard each other.
+struct Verdict {
+  bool agree = true;
+  std::string text;
+};
+
+Verdict Judge(const std::vector<Agreement>& all) {
+  const int size = static_cast<int>(all.size());
+  Verdict verdict;
+  uint64_t balance = 0;
+  std::vector<List> encoded;
+  for (const Agreement& one : all) {
+    balance += one.balance();
+    verdict.agree = verdict.agree && one.digest() == all[0].digest();
+    encoded.emplace_back(static_cast<size_t>(Agreement::EncodedBytes(size)) / sizeof(int64_t));
+    one.Encode(encoded.back().data(), size);
+  }
+  verdict.agree = verdict.agree && balance == 0;
+  if (verdict.agree) return verdict;
+  verdict.text = all[0].Describe(encoded, 7, Who).message();
+  for (const Agreement& one : all) EXPECT_EQ(one.Describe(encoded, 7, Who).message(), verdict.text);
+  return verdict;
+}
+
+// Random counts of pairs: received[r][q] is what r expects of q.
+struct Pairs {
+  std::vector<List> sent, received;
+
+  Pairs(int size, std::mt19937* random) {
+    std::uniform_int_distribution<int64_t> count(0, 3);
+    sent.assign(static_cast<size_t>(size), List(static_cast<size_t>(size)));
+    received = sent;
+    for (size_t r = 0; r < sent.size(); ++r) {
+      for (size_t q = 0; q < sent.size(); ++q) received[q][r] = sent[r][q] = count(*random);
+    }
+  }
+
+  std::vector<Agreement> All() const {
+    const int size = static_cast<int>(sent.size());
+    std::vector<Agreement> all;
+    for (int r = 0; r < size; ++r) {
+      const auto rank = static_cast<size_t>(r);
+      all.emplace_back("AllToAllV");
+      all.back().Pairwise("sendCounts", sent[rank].data(), "recvCounts", received[rank].data(), r,
+                          size);
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+TEST(TheFirstTermThatDiffersIsNamed) {
+  const List counts = {3, 4};
+  const List displs = {0, 3};
+  const auto make = [&](int64_t root, const char* dtype, const List& list) {
+    Agreement agreement("AllGatherV");
+    agreement.EqualText("dtype", dtype)
+        .Equal("rankRoot", root)
+        .EqualShape("x's shape", {2, 3})
+        .EqualList("recvCounts", list.data(), 2)
+        .EqualList("rdispls", displs.data(), 2);
+    return agreement;
+  };
+  EXPECT_TRUE(Judge({make(0, "int8", counts), make(0, "int8", counts)}).agree);
+  EXPECT_EQ(Judge({make(0, "int8", counts), make(1, "|S1", counts)}).text,
+            "AllGatherV: the ranks disagree in call 7: dtype is int8 on rank 0 and |S1 on rank 1");
+  EXPECT_EQ(Judge({make(0, "int8", counts), make(1, "int8", counts)}).text,
+            "AllGatherV: the ranks disagree in call 7: rankRoot is 0 on rank 0 and 1 on rank 1");
+  EXPECT_EQ(
+      Judge({make(0, "int8", counts), make(0, "int8", displs)}).text,
+      "AllGatherV: the ranks disagree in call 7: recvCounts[0] is 3 on rank 0 and 0 on rank 1");
+}
+
+TEST(AnotherOperatorIsNamed) {
+  EXPECT_EQ(Judge({Agreement("Barrier"), Agreement("Barrier"), Agreement("Split")}).text,
+            "Barrier: the ranks disagree in call 7: the operator is Barrier on rank 0 and Split on "
+            "rank 2");
+}
+
+TEST(AShapeIsShownWhole) {
+  Agreement first("AllReduce");
+  first.EqualShape("x's shape", {2, 3});
+  Agreement other("AllReduce");
+  other.EqualShape("x's shape", {6});
+  EXPECT_EQ(Judge({first, other}).text,
+            "AllReduce: the ranks disagree in call 7: x's shape is [2, 3] on rank 0 and [6] on "
+            "rank 1");
+}
+
+// Groups {0, 2} and {1, 3}, which have lists of their own.
+TEST(ListsOfAGroupAreComparedInTheGroupAlone) {
+  const auto make = [](int rank, const List& rows) {
+    Agreement agreement("LinearParallel");
+    agreement.EqualInGroup("gatherRows", {rank % 2, rank % 2 + 2}, rank / 2, rows);
+    return agreement;
+  };
+  const List even = {5, 6};
+  const List odd = {4, 7};
+  EXPECT_TRUE(Judge({make(0, even), make(1, odd), make(2, even), make(3, odd)}).agree);
+  EXPECT_EQ(Judge({make(0, even), make(1, odd), make(2, even), make(3, even)}).text,
+            "LinearParallel: the ranks disagree in call 7: gatherRows[0] is 4 on rank 1 and 5 on "
+            "rank 3");
+}
+
+TEST(APeersNumbersAreNotTrusted) {
+  Agreement agreement("LinearParallel");
+  const List rows = {1, 2};
+  agreement.EqualText("dtype", "int8").EqualInGroup("gatherRows", {0, 1}, 0, rows);
+  const auto words = static_cast<size_t>(Agreement::EncodedBytes(2)) / sizeof(int64_t);
+  std::vector<List> all(2, List(words));
+  agreement.Encode(all[0].data(), 2);
+  for (const int64_t lie : {int64_t{-1}, INT64_MAX, int64_t{1} << 40}) {
+    all[1].assign(words, lie);
+    const Status status = agreement.Describe(all, 7, Who);
+    EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+    EXPECT_TRUE(Agreement::EncodedList(all[1].data(), 0, 2).size() <= 2);
+  }
+}
+
+TEST(CountsOfPairsAddUpToNothingWhereTheyAgree) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int size = 1 + trial % 7;
+    Pairs pairs(size, &random);
+    EXPECT_TRUE(Judge(pairs.All()).agree);
+    const size_t r = random() % static_cast<size_t>(size);
+    const size_t q = random() % static_cast<size_t>(size);
+    pairs.sent[r][q] += 1;
+    const Verdict verdict = Judge(pairs.All());
+    EXPECT_FALSE(verdict.agree);
+    EXPECT_CONTAINS(verdict.text, "sendCounts[" + std::to_string(q) + "] is ");
+    EXPECT_CONTAINS(verdict.text, "and recvCounts[" + std::to_string(r) + "] is ");
+  }
+}
+
+// Two faults that a sum of linear hashes would let pass: a count too much here and too few there.
+TEST(FaultsDoNotCancel) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int size = 2 + trial % 6;
+    Pairs pairs(size, &random);
+    const auto at = [&] { return random() % static_cast<size_t>(size); };
+    pairs.sent[at()][at()] += 1;
+    size_t r = at();
+    size_t q = at();
+    while (pairs.sent[r][q] == 0) {
+      r = at();
+      q = at();
+    }
+    pairs.sent[r][q] -= 1;
+    bool right = true;
+    for (size_t a = 0; a < pairs.sent.size(); ++a) {
+      for (size_t b = 0; b < pairs.sent.size(); ++b) {
+        right = right && pairs.sent[a][b] == pairs.received[b][a];
+      }
+    }
+    EXPECT_EQ(Judge(pairs.All()).agree, right);
+  }
+}
