@@ -25,7 +25,16 @@ from .reduction import REDUCE_OPS
 Values = npt.NDArray[np.float64]
 Measure = tuple[str, float, float]
 
-MOVING = ("all_gather_v", "all_gather", "broadcast")
+MOVING = (
+    "all_gather_v",
+    "all_gather",
+    "broadcast",
+    "all_to_all",
+    "all_to_all_v",
+    "all_to_all_v_v2",
+    "send",
+    "recv",
+)
 SCATTERING = ("reduce_scatter_v", "reduce_scatter")
 COMPUTING = ("linear_parallel", "all_reduce")
 OPERATORS = (*MOVING, *SCATTERING, *COMPUTING)

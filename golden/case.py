@@ -10,15 +10,33 @@ from typing import Any
 import numpy as np
 
 from .all_gather_v import all_gather_v
+from .all_to_all_v import all_to_all_v
+from .case_fields import check_fields, frozen
 from .data import fill
-from .dtypes import DTYPES, Array
+from .dtypes import Array
 from .even_collectives import EVEN_OPERATORS, even_outputs
+from .exchange import Exchange, square
 from .linear_parallel import linear_parallel
 from .linear_parallel_data import linear_inputs
 from .linear_parallel_groups import LinearParallel
 from .reduce_scatter_v import reduce_scatter_v
+from .send_recv import send_recv
 
-_OPERATORS = ("all_gather_v", "reduce_scatter_v", "linear_parallel", *EVEN_OPERATORS)
+# The operators in which every rank sends a slice of its own to every rank: the same call with
+# counts in the struct (ATB's AllToAllV), and as input tensors (AllToAllVV2).
+EXCHANGES = ("all_to_all_v", "all_to_all_v_v2")
+# One message, of rank `root` to rank `peer`: what Send is tested with, and what Recv.
+MESSAGES = ("send", "recv")
+_OPERATORS = (
+    "all_gather_v",
+    "reduce_scatter_v",
+    "linear_parallel",
+    *EVEN_OPERATORS,
+    *EXCHANGES,
+    *MESSAGES,
+)
+# Fields that most cases do without: they are written where they say something.
+_RARE = {"root": 0, "peer": 0, "transpose": False, "rdispls": ()}
 
 
 @dataclass(frozen=True)
@@ -29,7 +47,11 @@ class Case:
     sendCounts and sdispls of reduce_scatter_v. `rows` are the rows of each rank's output, the
     length of its y. `op` is "" for all_gather_v. `kind` and `seed` choose x (see data.fill).
     linear_parallel has its parameters in `linear` and n in `columns`, and no counts. The operators
-    of even_collectives have the counts of the V operator that does the same; `root` is broadcast's.
+    of even_collectives have the counts of the V operator that does the same; `root` is broadcast's,
+    `transpose` all_to_all's. EXCHANGES have P x P counts, displs and rdispls, the lines of the
+    tables of `exchange.Exchange` one after the other (sendCounts, sdispls, rdispls of rank 0, of
+    rank 1, ...), and `rows` are the elements that each rank receives. MESSAGES go from `root` to
+    `peer`.
 
     Example:
         >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
@@ -51,6 +73,9 @@ class Case:
     linear: LinearParallel | None = None
     columns: int = 0
     root: int = 0
+    peer: int = 0
+    transpose: bool = False
+    rdispls: tuple[int, ...] = ()
 
     @property
     def id(self) -> str:
@@ -62,8 +87,9 @@ class Case:
         fields = asdict(self)
         if self.linear is None:
             del fields["linear"], fields["columns"]
-        if self.root == 0:
-            del fields["root"]
+        for name, usual in _RARE.items():
+            if fields[name] == usual:
+                del fields[name]
         return fields
 
     @classmethod
@@ -73,10 +99,10 @@ class Case:
         Raises:
             TypeError: a field is missing or unknown, or cannot have such a value.
         """
-        _check_fields(fields)
-        values = {key: _frozen(value) for key, value in fields.items()}
+        check_fields(fields, _OPERATORS)
+        values = {key: frozen(value) for key, value in fields.items()}
         if values.get("linear") is not None:
-            linear = {key: _frozen(value) for key, value in values["linear"].items()}
+            linear = {key: frozen(value) for key, value in values["linear"].items()}
             values["linear"] = LinearParallel(**linear)
         return cls(**values)
 
@@ -88,7 +114,10 @@ def inputs(case: Case) -> list[dict[str, Array]]:
     reduce_scatter_v: x, sendCounts [P], sdispls [P], recvCount [1], y [rows].
     Counts and displacements are int64; y is float16 zeros, of which only the length matters;
     a bfloat16 x is np.uint16 bit patterns.
-    linear_parallel: x, weight, and residual where the case has one. The others: x alone.
+    linear_parallel: x, weight, and residual where the case has one.
+    all_to_all_v_v2: x, sendCounts, sdispls, recvCounts, rdispls [P], y [n], int8 here.
+    The others: x alone; of all_to_all_v the counts are in the struct (see struct_fields.py), of a
+    message x is the sender's data, and only a shape and a dtype on the receiver.
 
     Raises:
         ValueError: the case's operator is unknown.
@@ -103,6 +132,8 @@ def inputs(case: Case) -> list[dict[str, Array]]:
 
 def expected(case: Case) -> list[Array]:
     """Return the first output that every rank must get; of broadcast, what its x must become.
+
+    Of a message: what the receiver's output must be, and the x that all others still have.
 
     Raises:
         ValueError: the case's operator is unknown, or its numbers do not fit together.
@@ -137,14 +168,41 @@ def all_outputs(case: Case) -> list[list[Array]]:
             for rank, rows in enumerate(case.rows)
         ]
     if case.operator in EVEN_OPERATORS:
-        outputs = even_outputs(case.operator, xs, op=case.op, dtype=case.dtype, root=case.root)
+        outputs = even_outputs(
+            case.operator,
+            xs,
+            op=case.op,
+            dtype=case.dtype,
+            root=case.root,
+            transpose=case.transpose,
+        )
         return [[output] for output in outputs]
+    if case.operator in EXCHANGES:
+        return [[output] for output in all_to_all_v(xs, exchange_of(case))]
+    if case.operator in MESSAGES:
+        return [[x] for x in send_recv(xs, case.root, case.peer)]
     if case.linear is not None:
         weights = [own["weight"] for own in tensors]
         residuals = [own["residual"] for own in tensors if "residual" in own]
         return linear_parallel(case.linear, xs, weights, residuals, case.dtype)
     numbers = (case.counts, case.displs, case.rows, case.op, case.dtype)
     return [[output] for output in reduce_scatter_v(xs, *numbers)]
+
+
+def exchange_of(case: Case) -> Exchange:
+    """Return the tables of a case of EXCHANGES.
+
+    Raises:
+        ValueError: its lists are not P x P numbers.
+
+    Example:
+        >>> case = Case("all_to_all_v", "tiny", 2, "int8", (1, 2, 1, 0), (0, 1, 0, 1),
+        ...             ((3,), (1,)), (2, 2), rdispls=(0, 1, 0, 2))
+        >>> exchange_of(case).recv_counts
+        ((1, 1), (2, 0))
+    """
+    lists = (case.counts, case.displs, case.rdispls)
+    return Exchange(*(square(numbers, case.rank_size) for numbers in lists))
 
 
 def rows_of(count: int, row: Sequence[int]) -> int:
@@ -162,8 +220,16 @@ def _rank_inputs(case: Case, rank: int) -> dict[str, Array]:
         how = (case.dtype, case.kind, case.seed)
         return linear_inputs(case.linear, rank, case.x_shapes[rank], case.columns, *how)
     x = fill(case.x_shapes[rank], case.dtype, rank, case.seed, case.kind)
-    if case.operator in EVEN_OPERATORS:
+    if case.operator in (*EVEN_OPERATORS, *MESSAGES, "all_to_all_v"):
         return {"x": x}
+    if case.operator == "all_to_all_v_v2":
+        lists = exchange_of(case).lists(rank).items()
+        counts = {name: np.array(numbers, np.int64) for name, numbers in lists}
+        return {"x": x, **counts, "y": np.zeros(case.rows[rank], np.int8)}
+    return _v_inputs(case, rank, x)
+
+
+def _v_inputs(case: Case, rank: int, x: Array) -> dict[str, Array]:
     own = np.array([case.counts[rank]], np.int64)
     counts, displs = np.array(case.counts, np.int64), np.array(case.displs, np.int64)
     y = np.zeros(case.rows[rank], np.float16)
@@ -172,33 +238,3 @@ def _rank_inputs(case: Case, rank: int) -> dict[str, Array]:
     if case.operator == "reduce_scatter_v":
         return {"x": x, "sendCounts": counts, "sdispls": displs, "recvCount": own, "y": y}
     raise ValueError(f"operator {case.operator!r} has no reference here")
-
-
-def _check_fields(fields: Mapping[str, Any]) -> None:
-    """Raise TypeError for the first field that no case can have, such as a rank_size of null."""
-    known = {"operator": _OPERATORS, "dtype": DTYPES}
-    for name, words in known.items():
-        if name in fields and fields[name] not in words:
-            raise TypeError(f"{name} is none of {', '.join(words)}, got {fields[name]!r}")
-    for name in ("rank_size", "seed", "columns", "root"):
-        least = 1 if name == "rank_size" else 0
-        if name in fields and not _is_count(fields[name], least):
-            raise TypeError(f"{name} is no whole number from {least}, got {fields[name]!r}")
-    for name in ("counts", "displs", "rows", "x_shapes"):
-        if name in fields and not _are_counts(fields[name], nested=name == "x_shapes"):
-            raise TypeError(f"{name} is no list of whole numbers, got {fields[name]!r}")
-
-
-def _is_count(value: Any, least: int = 0) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _are_counts(value: Any, *, nested: bool) -> bool:
-    if not isinstance(value, (list, tuple)):
-        return False
-    return all(_are_counts(part, nested=False) if nested else _is_count(part) for part in value)
-
-
-def _frozen(value: Any) -> Any:
-    """Return lists as tuples, which JSON does not have."""
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

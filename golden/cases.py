@@ -7,12 +7,15 @@ from collections.abc import Callable
 from .all_gather_cases import all_gather_cases
 from .all_gather_v_cases import all_gather_v_cases
 from .all_reduce_cases import all_reduce_cases
+from .all_to_all_cases import all_to_all_cases
+from .all_to_all_v_cases import all_to_all_v_cases
 from .broadcast_cases import broadcast_cases
 from .case import Case, all_outputs, expected, inputs
 from .linear_parallel_cases import linear_parallel_cases
 from .reduce_scatter_cases import reduce_scatter_cases
 from .reduce_scatter_v_cases import reduce_scatter_v_cases
 from .reduction import ATB_REDUCE_OPS, REDUCE_OPS
+from .send_recv_cases import recv_cases, send_cases
 
 __all__ = [
     "ATB_REDUCE_OPS",
@@ -24,12 +27,16 @@ __all__ = [
     "all_gather_v_cases",
     "all_outputs",
     "all_reduce_cases",
+    "all_to_all_cases",
+    "all_to_all_v_cases",
     "broadcast_cases",
     "expected",
     "inputs",
     "linear_parallel_cases",
+    "recv_cases",
     "reduce_scatter_cases",
     "reduce_scatter_v_cases",
+    "send_cases",
 ]
 
 # One row per operator: its name and the list of its cases for a seed.
@@ -41,6 +48,11 @@ OPERATORS: dict[str, Callable[[int], list[Case]]] = {
     "reduce_scatter": lambda seed: reduce_scatter_cases(seed=seed),
     "all_reduce": lambda seed: all_reduce_cases(seed=seed),
     "broadcast": lambda seed: broadcast_cases(seed=seed),
+    "all_to_all": lambda seed: all_to_all_cases(seed=seed),
+    "all_to_all_v": lambda seed: all_to_all_v_cases(seed=seed),
+    "all_to_all_v_v2": lambda seed: all_to_all_v_cases(operator="all_to_all_v_v2", seed=seed),
+    "send": lambda seed: send_cases(seed=seed),
+    "recv": lambda seed: recv_cases(seed=seed),
 }
 
 

@@ -12,7 +12,7 @@ from .atb_tolerance import MOVING, OPERATORS, tolerance
 from .compare import Comparison, compare
 from .dtypes import DTYPES, Array
 from .evidence import Diagnosis
-from .layout import Layout, gather_layout, scatter_layout
+from .layout import Layout, exchange_layout, gather_layout, scatter_layout
 from .plot import require_matplotlib, save_plot
 from .reduction import REDUCE_OPS
 from .shares import packed
@@ -150,10 +150,11 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> Layout:
     if options.expected.suffix != ".npz":
         return Layout()
     entries = read_entries(options.expected)
-    if "rank0/recvCounts" in entries and "rank0/rdispls" in entries:
-        counts, displs = (entries[f"rank0/{name}"].tolist() for name in ("recvCounts", "rdispls"))
-        return gather_layout(counts, displs, outputs=len(expected))
     ranks = range(len(expected))
+    names = ("recvCounts", "rdispls")
+    if all(f"rank{r}/{name}" in entries for r in ranks for name in names):
+        tables = ([entries[f"rank{r}/{name}"].tolist() for r in ranks] for name in names)
+        return exchange_layout(*tables)
     if "rank0/sendCounts" in entries and all(f"rank{r}/x" in entries for r in ranks):
         counts, displs = (entries[f"rank0/{name}"].tolist() for name in ("sendCounts", "sdispls"))
         xs = [entries[f"rank{r}/x"] for r in ranks]

@@ -18,6 +18,11 @@ OPERATORS = {
     "ReduceScatterOperation": "reduce_scatter",
     "AllReduceOperation": "all_reduce",
     "BroadcastOperation": "broadcast",
+    "AllToAllOperation": "all_to_all",
+    "AllToAllVOperation": "all_to_all_v",
+    "AllToAllVV2Operation": "all_to_all_v_v2",
+    "SendOperation": "send",
+    "RecvOperation": "recv",
 }
 # The letter of ExpectedError, and the step of an operation that has to fail.
 STAGES = {"C": "create", "I": "infer_shape", "S": "setup", "E": "execute"}

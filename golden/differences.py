@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from .all_to_all_differences import ALL_TO_ALL_DIFFERENCES
 from .csv_row import CsvRow, Expectation
+from .difference import Difference
+from .formats import DTYPES
 from .row_case import rank_input
 
 _GATHER, _SCATTER = "AllGatherVOperation", "ReduceScatterVOperation"
 _LINEAR = "LinearParallelOperation"
+_ALL_TO_ALL, _MESSAGES = "AllToAllOperation", ("SendOperation", "RecvOperation")
+_BY_STRUCT, _BY_TENSORS = "AllToAllVOperation", "AllToAllVV2Operation"
 # Of a gather the output would have a dim of 0 behind its first one, so it is none of these.
-_EVEN = ("ReduceScatterOperation", "AllReduceOperation", "BroadcastOperation")
+_EVEN = ("ReduceScatterOperation", "AllReduceOperation", "BroadcastOperation", _ALL_TO_ALL)
 
 # What collops accepts as x beside ATB's dtypes (docs/operators).
 _MORE_DTYPES = {
@@ -24,28 +27,14 @@ _MORE_DTYPES = {
     "ReduceScatterOperation": {"float64", "uint8"},
     "AllReduceOperation": {"float64", "uint8"},
     "BroadcastOperation": {"float64", "uint8", "bool"},
+    _ALL_TO_ALL: {"float64", "uint8", "bool"},
+    _BY_STRUCT: {"float64", "uint8", "bool"},
+    _BY_TENSORS: {"float64", "uint8", "bool"},
+    **{operator: {"float64", "uint8", "bool"} for operator in _MESSAGES},
 }
+_MORE_TO_TRANSPOSE = set(DTYPES) - {"float16", "bfloat16", "int8"}
 _ACCEPTED = Expectation()
 _BAD_COUNTS = Expectation("setup", "ERROR_INVALID_PARAM")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A pattern of rows where collops differs from ATB by intent, and how.
-
-    `pattern` says in words which rows `matches` finds; `instead` is what collops does with such a
-    row, None where that depends on more than the pattern.
-
-    Example:
-        >>> DIFFERENCES[3].pattern, DIFFERENCES[3].reason
-        ('NO_ERROR although blocks overlap', 'blocks must not overlap')
-    """
-
-    operators: tuple[str, ...]
-    matches: Callable[[CsvRow], bool]
-    reason: str
-    instead: Expectation | None = _ACCEPTED
-    pattern: str = ""
 
 
 def difference_of(row: CsvRow) -> Difference | None:
@@ -70,8 +59,11 @@ def _refuses_dtype_of_x(row: CsvRow) -> bool:
     expected = [dtype] * len(others) if row.operator == _LINEAR else []
     if row.operator in (_GATHER, _SCATTER):
         expected = ["int64", "int64", "int64", "float16"]
+    if row.operator == _BY_TENSORS:
+        expected = ["int64", "int64", "int64", "int64", "int8"]
+    transposes = row.operator == _ALL_TO_ALL and bool(row.params.get("transpose"))
     return (
-        dtype in _MORE_DTYPES[row.operator]
+        dtype in (_MORE_TO_TRANSPOSE if transposes else _MORE_DTYPES[row.operator])
         and all(tensor.format == "nd" for tensor in (*row.inputs, *row.outputs))
         and others == expected
         and all(tensor.dtype == dtype for tensor in row.outputs)
@@ -174,7 +166,7 @@ DIFFERENCES = (
         pattern="an error for x's dtype",
     ),
     Difference(
-        (_SCATTER, _LINEAR, *_EVEN),
+        (_SCATTER, _LINEAR, *_EVEN, *_MESSAGES),
         _refuses_no_rows,
         "a rank may have no rows",
         pattern="an error for an x without rows",
@@ -185,6 +177,14 @@ DIFFERENCES = (
         _refuses_no_rows,
         "a rank may have no rows",
         _BAD_COUNTS,
+        pattern="an error for an x without rows",
+    ),
+    # What the next steps say depends on the counts.
+    Difference(
+        (_BY_STRUCT, _BY_TENSORS),
+        _refuses_no_rows,
+        "a rank may have no rows",
+        None,
         pattern="an error for an x without rows",
     ),
     Difference(
@@ -220,4 +220,5 @@ DIFFERENCES = (
         None,
         pattern="hccl or lccl with the output of type 0, and another type",
     ),
+    *ALL_TO_ALL_DIFFERENCES,
 )

@@ -26,6 +26,7 @@ def even_case(
     op: str = "",
     kind: str = "index",
     root: int = 0,
+    transpose: bool = False,
     seed: int = 0,
 ) -> Case:
     """Return a case in which x of every rank has the same shape.
@@ -35,7 +36,8 @@ def even_case(
         (2, 2)
     """
     counts, displs = even_blocks(operator, size, prod(shape), root)
-    rows = {"all_gather": size, "reduce_scatter": shape[0] // size}.get(operator, shape[0])
+    heights = {"all_gather": size, "reduce_scatter": shape[0] // size}
+    rows = size * shape[0] if transpose else heights.get(operator, shape[0])
     return Case(
         operator=operator,
         name=name,
@@ -49,6 +51,7 @@ def even_case(
         kind=kind,
         seed=seed,
         root=root,
+        transpose=transpose,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from .case import Case, inputs
+from .case import EXCHANGES, MESSAGES, Case, exchange_of, inputs
 from .dtypes import Array
 from .even_collectives import gathers
 from .linear_parallel import output_block
@@ -67,6 +67,31 @@ def gather_layout(counts: Sequence[int], displs: Sequence[int], *, outputs: int)
     places = enumerate(zip(counts, displs, strict=True))
     blocks = tuple(Block(int(start), int(count), rank) for rank, (count, start) in places)
     return Layout(blocks=(blocks,) * outputs)
+
+
+def exchange_layout(
+    recv_counts: Sequence[Sequence[int]], rdispls: Sequence[Sequence[int]]
+) -> Layout:
+    """Return the layout of an all-to-all: in output r rank q's block is at rdispls[r][q].
+
+    Example:
+        >>> exchange_layout(((1, 2), (4, 3)), ((2, 0), (0, 4))).of(1)
+        (Block(start=0, count=4, rank=0), Block(start=4, count=3, rank=1))
+    """
+    outputs = zip(recv_counts, rdispls, strict=True)
+    return Layout(blocks=tuple(gather_layout(*lists, outputs=1).of(0) for lists in outputs))
+
+
+def message_layout(sizes: Sequence[int], source: int, destination: int) -> Layout:
+    """Return the layout of a message: all that a rank holds is its own, but the receiver's.
+
+    Example:
+        >>> message_layout([3, 3, 3], 0, 1).blocks[1]
+        (Block(start=0, count=3, rank=0),)
+    """
+    owners = [source if rank == destination else rank for rank in range(len(sizes))]
+    blocks = ((Block(0, int(n), rank),) for n, rank in zip(sizes, owners, strict=True))
+    return Layout(blocks=tuple(blocks))
 
 
 def scatter_layout(
@@ -138,6 +163,12 @@ def case_layout(case: Case) -> Layout:
     """
     if gathers(case.operator):
         return gather_layout(case.counts, case.displs, outputs=case.rank_size)
+    if case.operator in EXCHANGES:
+        call = exchange_of(case)
+        return exchange_layout(call.recv_counts, call.rdispls)
+    if case.operator in MESSAGES:
+        sizes = [math.prod(shape) for shape in case.x_shapes]
+        return message_layout(sizes, case.root, case.peer)
     if case.linear is not None:
         return product_layout(case.linear, case.x_shapes, case.columns)
     xs = [tensors["x"] for tensors in inputs(case)]

@@ -17,6 +17,8 @@ from .csv_row import CsvRow, RowTensor
 from .dtypes import Array, storage
 from .generators import even_split, generate
 from .layout import Layout
+from .message_row import message_params
+from .row_lists import COUNT_LISTS, is_per_rank, rank_list
 from .row_reference import REFERENCES
 from .tensor_files import read_tensor
 from .tolerance import Bound
@@ -26,18 +28,22 @@ def rank_params(row: CsvRow, rank: int) -> dict[str, Any]:
     """Return OpParam for a rank: `rank` is its own.
 
     A rank outside [0, rankSize) stays where the row expects an error at creation: that is what
-    such a row tests.
+    such a row tests. Of Send and Recv the rank that the row names gets the other side's (see
+    message_row.py), of AllToAllV each rank its own of a list of lists.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rank": 0, "rankSize": 2})
         >>> rank_params(row, 1)
         {'rank': 1, 'rankSize': 2}
     """
+    if row.operator in ("SendOperation", "RecvOperation"):
+        return message_params(row, rank)
     given = row.params.get("rank", 0)
     inside = isinstance(given, int) and 0 <= given < row.rank_size
     if row.expected.stage == "create" and not inside:
         return dict(row.params)
-    return {**row.params, "rank": rank}
+    lists = [name for name in COUNT_LISTS if is_per_rank(row.params.get(name))]
+    return {**row.params, **{name: rank_list(row, name, rank) for name in lists}, "rank": rank}
 
 
 def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = False) -> list[Array]:
@@ -218,7 +224,22 @@ def _customized(row: CsvRow, tensor: RowTensor, meaning: str, rank: int) -> Arra
         sizes = [_from_file(row, x, r).size for r in ranks]
     else:
         sizes = [int(np.prod(x.shape, dtype=np.int64))] * len(ranks)
-    counts, displs = even_split(sizes, divide=row.operator == "ReduceScatterVOperation")
-    values = {"own count": counts[rank : rank + 1], "counts": counts, "displacements": displs}
+    values = _even_numbers(row.operator, sizes, rank)
     # A wrong length is filled up: what the row tests then is the length.
     return np.resize(np.array(values[meaning]), tensor.shape).astype(storage(tensor.dtype))
+
+
+def _even_numbers(operator: str, sizes: Sequence[int], rank: int) -> dict[str, list[int]]:
+    """Return what customized count tensors hold, by the words of RowReference.customized."""
+    if operator == "AllToAllVV2Operation":
+        # A rank's own x in equal parts, and such a part of every rank's.
+        sent = even_split([sizes[rank]] * len(sizes), divide=True)
+        received = even_split(sizes, divide=True)
+        return {
+            "counts": sent[0],
+            "displacements": sent[1],
+            "counts received": received[0],
+            "displacements received": received[1],
+        }
+    counts, displs = even_split(sizes, divide=operator == "ReduceScatterVOperation")
+    return {"own count": counts[rank : rank + 1], "counts": counts, "displacements": displs}

@@ -7,14 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from .all_gather_v import all_gather_v
+from .all_to_all_v import all_to_all_v
 from .csv_row import OPERATORS, CsvRow
 from .dtypes import Array
 from .even_collectives import even_blocks, even_outputs, gathers
-from .layout import Layout, gather_layout, product_layout, scatter_layout
+from .exchange import Exchange
+from .layout import (
+    Layout,
+    exchange_layout,
+    gather_layout,
+    message_layout,
+    product_layout,
+    scatter_layout,
+)
 from .linear_parallel import linear_parallel
 from .linear_parallel_bound import linear_parallel_bounds
 from .linear_parallel_groups import LinearParallel
+from .message_row import message_of
 from .reduce_scatter_v import reduce_scatter_v
+from .row_lists import COUNT_LISTS, exchange_of_lists, rank_list
+from .send_recv import send_recv
 from .tolerance import Bound
 
 Inputs = Sequence[Sequence[Array]]
@@ -26,10 +38,11 @@ class RowReference:
     """One operator's row of the table.
 
     `outputs` and `layout` take a row and the inputs of every rank. `customized` says what the word
-    customize means for each input: "own count", "counts" and "displacements" of the even split, the
-    "zero" of a y; "x", and every input beyond, is random. `bounds` are the largest absolute errors
-    of each rank's first output, None where it is exact. `inputs` are the numbers of inputs that a
-    reference can have. `in_place`: the operator has no output and changes its first input.
+    customize means for each input: "own count", "counts" and "displacements" of the even split (of
+    an all-to-all, of what a rank sends; "counts received" and "displacements received"), the "zero"
+    of a y; "x", and every input beyond, is random. `bounds` are the largest absolute errors of each
+    rank's first output, None where it is exact. `inputs` are the numbers of inputs that a reference
+    can have. `in_place`: the operator has no output and changes its first input.
 
     Example:
         >>> REFERENCES["AllGatherVOperation"].customized[1]
@@ -106,6 +119,7 @@ def _evenly(row: CsvRow, inputs: Inputs) -> Outputs:
         op=_reduction(row),
         dtype=row.inputs[0].dtype,
         root=int(row.params.get("rankRoot", 0)),
+        transpose=bool(row.params.get("transpose", False)),
     )
     return [[output] for output in outputs]
 
@@ -117,6 +131,35 @@ def _evenly_layout(row: CsvRow, inputs: Inputs) -> Layout:
     if gathers(operator):
         return gather_layout(counts, displs, outputs=len(xs))
     return scatter_layout(xs, counts, displs, _reduction(row))
+
+
+def _exchanged(row: CsvRow, inputs: Inputs) -> Outputs:
+    outputs = all_to_all_v([own[0] for own in inputs], _exchange(row, inputs))
+    return [[output] for output in outputs]
+
+
+def _exchanged_layout(row: CsvRow, inputs: Inputs) -> Layout:
+    call = _exchange(row, inputs)
+    return exchange_layout(call.recv_counts, call.rdispls)
+
+
+def _exchange(row: CsvRow, inputs: Inputs) -> Exchange:
+    """Return who sends what to whom, by each rank's tensors or by its struct."""
+    ranks = range(len(inputs))
+    if row.operator == "AllToAllVOperation":
+        lists = {name: [rank_list(row, name, rank) for rank in ranks] for name in COUNT_LISTS}
+    else:
+        positions = enumerate(COUNT_LISTS, start=1)
+        lists = {name: [own[at].tolist() for own in inputs] for at, name in positions}
+    return exchange_of_lists(lists)
+
+
+def _delivered(row: CsvRow, inputs: Inputs) -> Outputs:
+    return [[x] for x in send_recv([own[0] for own in inputs], *message_of(row))]
+
+
+def _delivered_layout(row: CsvRow, inputs: Inputs) -> Layout:
+    return message_layout([own[0].size for own in inputs], *message_of(row))
 
 
 def _products(row: CsvRow, inputs: Inputs) -> Outputs:
@@ -161,4 +204,22 @@ REFERENCES = {
     "ReduceScatterOperation": RowReference(outputs=_evenly, layout=_evenly_layout),
     "AllReduceOperation": RowReference(outputs=_evenly, layout=_evenly_layout),
     "BroadcastOperation": RowReference(outputs=_evenly, layout=_evenly_layout, in_place=True),
+    "AllToAllOperation": RowReference(outputs=_evenly, layout=_evenly_layout),
+    "AllToAllVOperation": RowReference(outputs=_exchanged, layout=_exchanged_layout),
+    "AllToAllVV2Operation": RowReference(
+        outputs=_exchanged,
+        layout=_exchanged_layout,
+        customized=(
+            "x",
+            "counts",
+            "displacements",
+            "counts received",
+            "displacements received",
+            "zero",
+        ),
+        inputs=(6,),
+    ),
+    # What each rank's tensor holds after the message: the receiver's output, all others' own x.
+    "SendOperation": RowReference(outputs=_delivered, layout=_delivered_layout),
+    "RecvOperation": RowReference(outputs=_delivered, layout=_delivered_layout),
 }

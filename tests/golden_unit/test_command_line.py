@@ -77,14 +77,14 @@ def test_generate_is_another_word_for_write(tmp_path: Path) -> None:
 
 def test_list_the_rows_of_case_files(tmp_path: Path) -> None:
     sample = (ROOT / "examples" / "golden" / "all_gather_v.csv").read_text().splitlines()
-    other = sample[1].replace("AllGatherVOperation", "AllToAllVOperation ").replace("1 ", "77", 1)
+    other = sample[1].replace("AllGatherVOperation", "ElewiseOperation   ").replace("1 ", "77", 1)
     bad = sample[2].replace("NO_ERROR", "S:OOPS").replace("2 ", "88", 1)
     (tmp_path / "mixed.csv").write_text("\n".join([*sample, other, bad]))
     lines = run("list", str(tmp_path / "mixed.csv"), "--filter", "7-8,77,88").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == ["7", "8", "77", "88"]
     assert lines[1].split()[2:] == ["AllGatherVOperation", "2", "NO_ERROR", "run"]
     assert lines[2].split()[3:] == ["1", "C:ERROR_INVALID_PARAM", "run"]
-    assert lines[3].endswith("skip: AllToAllVOperation is no operator of collops")
+    assert lines[3].endswith("skip: ElewiseOperation is no operator of collops")
     assert f"malformed: {tmp_path / 'mixed.csv'}:30: column ExpectedError is neither" in lines[4]
     assert lines[-1] == "4 rows: 2 run, 1 skip, 1 malformed"
     chosen = run("list", str(tmp_path / "mixed.csv"), "--op", "all_gather_v", "--filter", "bf16")
@@ -139,7 +139,10 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("list", "--op", "all_to_all"), "operator 'all_to_all' is unknown; use one of all_gather"),
+        (
+            ("list", "--op", "all_to_none"),
+            "operator 'all_to_none' is unknown; use one of all_gather",
+        ),
         (("write", "{dir}", "--op", "x"), "operator 'x' is unknown"),
         (("list", "--filter", "p99"), "no case has 'p99' in its id"),
         (("write", "{dir}", "--filter", "zzz"), "no case has 'zzz' in its id"),
@@ -208,7 +211,7 @@ def test_what_is_no_manifest(tmp_path: Path, text: str, message: str) -> None:
     ("field", "value", "message"),
     [
         ("operator", None, "case 1: operator is none of all_gather_v, reduce_scatter_v, "),
-        ("operator", "zz", "linear_parallel, all_gather, reduce_scatter, all_reduce, broadcast, g"),
+        ("operator", "zz", "all_to_all_v_v2, send, recv, got 'zz'"),
         ("rank_size", None, "case 1: rank_size is no whole number from 1, got None"),
         ("rank_size", "zz", "case 1: rank_size is no whole number from 1, got 'zz'"),
         ("dtype", "half", "case 1: dtype is none of float16, "),

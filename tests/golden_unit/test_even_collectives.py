@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from golden.all_gather import all_gather
 from golden.all_gather_v import all_gather_v
 from golden.all_reduce import all_reduce
+from golden.all_to_all import all_to_all
+from golden.all_to_all_v import all_to_all_v
 from golden.broadcast import broadcast
 from golden.cases import Case, all_cases, expected, inputs
 from golden.csv_row import CsvRow, RowTensor
 from golden.dtypes import same_bits
 from golden.even_collectives import EVEN_OPERATORS, even_blocks, even_outputs
+from golden.exchange import exchange
 from golden.layout import case_layout
 from golden.reduce_scatter import reduce_scatter
 from golden.reduce_scatter_v import reduce_scatter_v
@@ -35,12 +40,21 @@ def test_a_v_operator_does_the_same(case: Case) -> None:
             expected(case)[0].size,
         )
         wants = [whole] * case.rank_size
+    elif case.operator == "all_to_all":
+        # Blocks of columns are what lies one after the other once the columns come first.
+        flat = [by_columns(x, case.rank_size) if case.transpose else x for x in xs]
+        wants = all_to_all_v(flat, exchange([case.counts] * case.rank_size))
     else:
         flat = [x.reshape(-1, 1) for x in xs]
         wants = reduce_scatter_v(flat, case.counts, case.displs, case.counts, case.op, case.dtype)
     for got, want in zip(expected(case), wants, strict=True):
         assert same_bits(got.reshape(-1), want.reshape(-1), case.dtype)
         assert len(got) == case.rows[0]
+
+
+def by_columns(x: np.ndarray[Any, Any], ranks: int) -> np.ndarray[Any, Any]:
+    """A matrix as its blocks of columns, one after the other."""
+    return np.ascontiguousarray(x.reshape(len(x), ranks, x.shape[1] // ranks).swapaxes(0, 1))
 
 
 @EACH_CASE
@@ -55,6 +69,9 @@ def test_references_by_hand() -> None:
     assert all_gather(XS).tolist() == [[[1, 2], [3, 4]], [[10, 20], [30, 40]]]
     assert [y.tolist() for y in reduce_scatter(XS)] == [[[11, 22]], [[33, 44]]]
     assert all_reduce(XS, "max").tolist() == [[10, 20], [30, 40]]
+    assert [y.tolist() for y in all_to_all(XS)] == [[[1, 2], [10, 20]], [[3, 4], [30, 40]]]
+    columns = all_to_all(XS, transpose=True)
+    assert [y.tolist() for y in columns] == [[[1], [3], [10], [30]], [[2], [4], [20], [40]]]
     got = broadcast(XS, 1)
     assert got.tolist() == [[10, 20], [30, 40]]
     assert not np.shares_memory(got, XS[1])
@@ -72,6 +89,12 @@ def test_what_is_refused() -> None:
         reduce_scatter([np.zeros(3), np.zeros(3)])
     with pytest.raises(ValueError, match=r"root must be in \[0, 2\), got 2"):
         broadcast(XS, 2)
+    with pytest.raises(ValueError, match="2 ranks cannot share 3 elements evenly"):
+        all_to_all([np.zeros((1, 3)), np.zeros((1, 3))])
+    with pytest.raises(ValueError, match="2 ranks cannot share 3 columns evenly"):
+        all_to_all([np.zeros((2, 3)), np.zeros((2, 3))], transpose=True)
+    with pytest.raises(ValueError, match="with transpose x must have 2 dims, got 3"):
+        all_to_all([np.zeros((2, 2, 2))] * 2, transpose=True)
     for call in (lambda: even_outputs("split", XS), lambda: even_blocks("split", 2, 4)):
         with pytest.raises(ValueError, match="operator 'split' is none of all_gather, reduce_"):
             call()
@@ -93,6 +116,8 @@ ROWS = [
     ("AllReduceOperation", {}, [[11, 22], [33, 44]]),
     ("BroadcastOperation", {"rankRoot": 1}, [[10, 20], [30, 40]]),
     ("BroadcastOperation", {}, [[1, 2], [3, 4]]),
+    ("AllToAllOperation", {}, [[1, 2], [10, 20]]),
+    ("AllToAllOperation", {"transpose": True}, [[1], [3], [10], [30]]),
 ]
 
 

@@ -209,11 +209,11 @@ def test_parameters_have_the_own_rank() -> None:
 
 
 def test_what_golden_does_not_know() -> None:
-    row = replace(gather(), operator="SendOperation")
+    row = replace(gather(), operator="FillOperation")
     inputs = [rank_inputs(row, rank) for rank in range(3)]
-    with pytest.raises(ValueError, match="a.csv:2: golden has no reference of SendOperation"):
+    with pytest.raises(ValueError, match="a.csv:2: golden has no reference of FillOperation"):
         expected_outputs(row, inputs)
-    with pytest.raises(ValueError, match="golden does not know the layout of SendOperation"):
+    with pytest.raises(ValueError, match="golden does not know the layout of FillOperation"):
         row_layout(row, inputs)
     short = replace(gather(), inputs=gather().inputs[:4])
     with pytest.raises(ValueError, match="a.csv:2: AllGatherVOperation has 5 inputs, the row 4"):

@@ -59,7 +59,7 @@ def test_it_works_under_another_name(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("2 cases\n")
+    assert done.stdout.endswith("4 cases\n")
     assert done.stderr == ""
 
 

@@ -1,0 +1,146 @@
+"""Where the all-to-alls differ from ATB by intent.
+
+Example:
+    >>> [known.reason for known in ALL_TO_ALL_DIFFERENCES if known.instead is None]
+    ['transpose takes every size']
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from .csv_row import CsvRow, Expectation
+from .difference import Difference
+from .row_case import rank_input
+from .row_lists import COUNT_LISTS, rank_list
+
+_BAD_STRUCT = Expectation("create", "ERROR_INVALID_PARAM")
+_BAD_SHAPE = Expectation("infer_shape", "ERROR_INVALID_TENSOR_DIM")
+_BAD_NUMBERS = Expectation("setup", "ERROR_INVALID_PARAM")
+
+
+def _refuses_odd_ranks(row: CsvRow) -> bool:
+    """Whether lccl refuses an odd number of ranks."""
+    odd = row.rank_size > 2 and row.rank_size % 2 == 1
+    return row.expected == _BAD_STRUCT and row.params.get("backend") == "lccl" and odd
+
+
+def _refuses_size(row: CsvRow) -> bool:
+    """Whether x is refused for its size alone, with transpose: P divides its columns."""
+    if row.expected != _BAD_SHAPE or not row.params.get("transpose") or not row.inputs:
+        return False
+    shape = row.inputs[0].shape
+    return len(shape) == 2 and row.rank_size > 0 and shape[1] % row.rank_size == 0
+
+
+def _leaves_a_rest(row: CsvRow) -> bool:
+    """Whether ATB accepts an x that the ranks cannot share evenly, and drops its end."""
+    if row.expected.stage or row.params.get("transpose") or not row.inputs or not row.rank_size:
+        return False
+    return math.prod(row.inputs[0].shape) % row.rank_size != 0
+
+
+def _accepts_overlap(row: CsvRow) -> bool:
+    """Whether ATB accepts blocks that share an element of the output."""
+    lists = None if row.expected.stage else _lists(row)
+    if lists is None:
+        return False
+    places = zip(lists["rdispls"], lists["recvCounts"], strict=True)
+    blocks = sorted((start, start + count) for start, count in places if count)
+    return any(end > start for (_, end), (start, _) in pairwise(blocks))
+
+
+def _refuses_outside_as_param(row: CsvRow) -> bool:
+    """Whether ATB calls a slice or block past its tensor, or another sum, ERROR_INVALID_PARAM."""
+    lists = _lists(row) if row.expected == _BAD_NUMBERS else None
+    if lists is None:
+        return False
+    x, length = math.prod(row.inputs[0].shape), row.inputs[5].shape[0]
+    sent = zip(lists["sdispls"], lists["sendCounts"], strict=True)
+    received = zip(lists["rdispls"], lists["recvCounts"], strict=True)
+    return (
+        any(start + count > x for start, count in sent)
+        or any(start + count > length for start, count in received)
+        or sum(lists["recvCounts"]) != length
+    )
+
+
+def _refuses_length_as_param(row: CsvRow) -> bool:
+    """Whether ATB finds only at set-up that a count tensor has not rankSize numbers."""
+    if row.expected != _BAD_NUMBERS or len(row.inputs) != 6:
+        return False
+    counts = [tensor.shape for tensor in row.inputs[1:5]]
+    return all(len(shape) == 1 for shape in counts) and any(
+        shape != (row.rank_size,) for shape in counts
+    )
+
+
+def _lists(row: CsvRow) -> dict[str, list[int]] | None:
+    """Return the four lists that rank 0 passes, None where they cannot be known or do not fit."""
+    try:
+        if row.operator == "AllToAllVOperation":
+            lists = {name: rank_list(row, name, 0) for name in COUNT_LISTS}
+        elif len(row.inputs) == 6 and len(row.inputs[5].shape) == 1:
+            positions = enumerate(COUNT_LISTS, start=1)
+            lists = {name: rank_input(row, 0, at).tolist() for at, name in positions}
+        else:
+            return None
+    except (OSError, ValueError):
+        return None
+    plain = all(isinstance(n, int) for numbers in lists.values() for n in numbers)
+    fit = all(len(numbers) == row.rank_size for numbers in lists.values())
+    return lists if plain and fit else None
+
+
+ALL_TO_ALL_DIFFERENCES = (
+    Difference(
+        ("AllToAllOperation",),
+        _refuses_odd_ranks,
+        "lccl takes any number of ranks",
+        pattern="an error for an odd rankSize, with lccl",
+    ),
+    # Not run: these tensors are large.
+    Difference(
+        ("AllToAllOperation",),
+        _refuses_size,
+        "transpose takes every size",
+        None,
+        pattern="an error for x's size, with transpose",
+    ),
+    Difference(
+        ("AllToAllOperation",),
+        _leaves_a_rest,
+        "rankSize must divide x",
+        _BAD_SHAPE,
+        pattern="NO_ERROR although rankSize does not divide x",
+    ),
+    Difference(
+        ("AllToAllVOperation",),
+        _accepts_overlap,
+        "blocks must not overlap",
+        Expectation("infer_shape", "ERROR_INVALID_PARAM"),
+        pattern="NO_ERROR although blocks overlap",
+    ),
+    Difference(
+        ("AllToAllVV2Operation",),
+        _accepts_overlap,
+        "blocks must not overlap",
+        _BAD_NUMBERS,
+        pattern="NO_ERROR although blocks overlap",
+    ),
+    Difference(
+        ("AllToAllVV2Operation",),
+        _refuses_length_as_param,
+        "the length of counts is a matter of infer_shape",
+        _BAD_SHAPE,
+        pattern="S:ERROR_INVALID_PARAM for the length of a count tensor",
+    ),
+    Difference(
+        ("AllToAllVV2Operation",),
+        _refuses_outside_as_param,
+        "what does not fit a tensor is ERROR_INVALID_TENSOR_DIM",
+        Expectation("setup", "ERROR_INVALID_TENSOR_DIM"),
+        pattern="S:ERROR_INVALID_PARAM for a slice or block past the end, or another sum",
+    ),
+)

@@ -1,0 +1,111 @@
+"""Who sends how much to whom in an all-to-all: four tables, one line of numbers per rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .shares import packed
+
+Table = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Counts and displacements of every rank, all in elements.
+
+    `send_counts[q][r]` elements go from rank q to rank r; they begin at `sdispls[q][r]` in q's x
+    and at `rdispls[r][q]` in r's output.
+
+    Example:
+        >>> call = exchange([[2, 1], [0, 3]])
+        >>> call.recv_counts, call.lengths
+        (((2, 0), (1, 3)), (2, 4))
+        >>> call.lists(1)["rdispls"]
+        [0, 1]
+    """
+
+    send_counts: Table
+    sdispls: Table
+    rdispls: Table
+
+    @property
+    def recv_counts(self) -> Table:
+        """What each rank gets from each: `recv_counts[r][q] = send_counts[q][r]`."""
+        return turned(self.send_counts)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many elements each rank's output has: what it receives in all."""
+        return tuple(sum(counts) for counts in self.recv_counts)
+
+    def lists(self, rank: int) -> dict[str, list[int]]:
+        """Return what one rank states of the call, by ATB's names of struct fields and inputs."""
+        return {
+            "sendCounts": list(self.send_counts[rank]),
+            "sdispls": list(self.sdispls[rank]),
+            "recvCounts": list(self.recv_counts[rank]),
+            "rdispls": list(self.rdispls[rank]),
+        }
+
+
+def exchange(
+    send_counts: Sequence[Sequence[int]],
+    *,
+    sdispls: Sequence[Sequence[int]] | None = None,
+    rdispls: Sequence[Sequence[int]] | None = None,
+) -> Exchange:
+    """Return an exchange; displacements that are not given are packed, in rank order.
+
+    Example:
+        >>> exchange([[2, 1], [0, 3]]).sdispls
+        ((0, 2), (0, 0))
+    """
+    received = turned(send_counts)
+    return Exchange(
+        send_counts=_frozen(send_counts),
+        sdispls=_frozen(sdispls if sdispls is not None else map(packed, send_counts)),
+        rdispls=_frozen(rdispls if rdispls is not None else map(packed, received)),
+    )
+
+
+def turned(table: Sequence[Sequence[int]]) -> Table:
+    """Return a table with lines and columns exchanged.
+
+    Example:
+        >>> turned([[1, 2], [3, 4]])
+        ((1, 3), (2, 4))
+    """
+    return _frozen(zip(*table, strict=True))
+
+
+def square(flat: Sequence[int], rank_size: int) -> Table:
+    """Return the table whose lines stand in `flat` one after the other.
+
+    Raises:
+        ValueError: there are not rank_size * rank_size numbers.
+
+    Example:
+        >>> square([1, 2, 3, 4], 2)
+        ((1, 2), (3, 4))
+    """
+    if len(flat) != rank_size * rank_size:
+        raise ValueError(
+            f"a table of {rank_size} ranks has {rank_size**2} numbers, got {len(flat)}"
+        )
+    lines = range(0, len(flat), rank_size)
+    return _frozen(flat[start : start + rank_size] for start in lines)
+
+
+def flat(table: Table) -> tuple[int, ...]:
+    """Return the lines of a table one after the other.
+
+    Example:
+        >>> flat(((1, 2), (3, 4)))
+        (1, 2, 3, 4)
+    """
+    return tuple(number for line in table for number in line)
+
+
+def _frozen(table: Iterable[Iterable[int]]) -> Table:
+    return tuple(tuple(int(number) for number in line) for line in table)
