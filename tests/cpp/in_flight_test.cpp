@@ -1,0 +1,254 @@
+// What device work needs is held until its event is reached, or as long as its graph.
+#include <algorithm>
+#include <list>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "check.h"
+#include "comm/in_flight.h"
+
+namespace {
+
+using collops::Deadline;
+using collops::DeviceRuntime;
+using collops::InFlight;
+using collops::Status;
+
+// Streams that move only when a test says so.
+class FakeRuntime : public DeviceRuntime {
+ public:
+  struct FakeEvent {
+    Stream stream = nullptr;
+    int place = 0;  // behind so many calls of the stream
+    bool is_destroyed = false;
+  };
+  struct FakeStream {
+    int queued = 0;
+    int done = 0;
+    Graph graph = nullptr;
+  };
+
+  Status CreateEvent(Event* event) override {
+    *event = &events.emplace_back();
+    return create;
+  }
+  Status RecordEvent(Event event, Stream stream) override {
+    if (!record.ok()) return record;
+    *At(event) = {stream, ++static_cast<FakeStream*>(stream)->queued, false};
+    return record;
+  }
+  Progress QueryEvent(Event event) override {
+    ++num_queries;
+    if (is_broken) return Progress::kUnknown;
+    FakeStream* const stream = static_cast<FakeStream*>(At(event)->stream);
+    if (stream->done < stream->queued && num_queries >= moves_after) ++stream->done;
+    return stream->done >= At(event)->place ? Progress::kReached : Progress::kAhead;
+  }
+  void DestroyEvent(Event event) override { At(event)->is_destroyed = true; }
+  Status FindGraph(Stream stream, Graph* graph) override {
+    *graph = static_cast<FakeStream*>(stream)->graph;
+    return find_graph;
+  }
+  void KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) override {
+    graphs[graph].push_back(std::move(kept));
+  }
+
+  size_t CountDestroyed() const {
+    const auto is_destroyed = [](const FakeEvent& event) { return event.is_destroyed; };
+    return static_cast<size_t>(std::count_if(events.begin(), events.end(), is_destroyed));
+  }
+
+  // The answers, and from which question on the streams move by themselves.
+  Status create, record, find_graph;
+  bool is_broken = false;
+  int moves_after = 1 << 30;
+
+  // What was asked.
+  std::list<FakeEvent> events;
+  std::map<Graph, std::vector<std::shared_ptr<const void>>> graphs;
+  int num_queries = 0;
+
+ private:
+  static FakeEvent* At(Event event) { return static_cast<FakeEvent*>(event); }
+};
+
+const Status kBroken = collops::Error(collops::ERROR_RT_FAIL, "the runtime says no");
+
+// Something to hold, and whether it lives.
+struct Thing {
+  std::shared_ptr<const void> mine = std::make_shared<int>(7);
+  std::weak_ptr<const void> seen = mine;
+
+  std::shared_ptr<const void> Give() { return std::move(mine); }
+  bool lives() const { return !seen.expired(); }
+};
+
+Deadline Soon() {
+  return Deadline::After(0.02);
+}
+Deadline Late() {
+  return Deadline::After(60);
+}
+
+}  // namespace
+
+TEST(WorkIsHeldUntilItsStreamIsPast) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream stream;
+  InFlight in_flight(&runtime);
+  Thing first;
+  Thing second;
+  EXPECT_TRUE(in_flight.Keep(&stream, first.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, second.Give()).ok());
+  in_flight.Reap();
+  EXPECT_TRUE(first.lives() && second.lives());
+  stream.done = 1;
+  in_flight.Reap();
+  EXPECT_TRUE(!first.lives() && second.lives());
+  stream.done = 2;
+  in_flight.Reap();
+  EXPECT_FALSE(second.lives());
+}
+
+TEST(ASlowStreamKeepsNobodyElseWaiting) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream slow;
+  FakeRuntime::FakeStream fast;
+  InFlight in_flight(&runtime);
+  Thing on_slow;
+  Thing on_fast;
+  EXPECT_TRUE(in_flight.Keep(&slow, on_slow.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&fast, on_fast.Give()).ok());
+  fast.done = 1;
+  in_flight.Reap();
+  EXPECT_TRUE(on_slow.lives() && !on_fast.lives());
+}
+
+TEST(EachCallReapsAndUsesEventsAgain) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream slow;
+  std::vector<FakeRuntime::FakeStream> streams(50);
+  InFlight in_flight(&runtime);
+  EXPECT_TRUE(in_flight.Keep(&slow, nullptr).ok());
+  for (FakeRuntime::FakeStream& stream : streams) {
+    Thing thing;
+    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+    EXPECT_TRUE(thing.lives());
+    stream.done = 1;
+  }
+  EXPECT_EQ(runtime.events.size(), size_t{2});
+}
+
+TEST(DrainWaitsAndDestroysTheEvents) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream stream;
+  InFlight in_flight(&runtime);
+  Thing thing;
+  EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+  EXPECT_TRUE(in_flight.Keep(&stream, nullptr).ok());
+  runtime.moves_after = runtime.num_queries + 5;
+  EXPECT_EQ(in_flight.Drain(Late()).message(), "");
+  EXPECT_FALSE(thing.lives());
+  EXPECT_EQ(stream.done, 2);
+  EXPECT_EQ(runtime.CountDestroyed(), size_t{2});
+  EXPECT_TRUE(in_flight.empty());
+}
+
+TEST(WhatIsNotPastAtTheDeadlineIsHeldForEver) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream stream;
+  Thing past;
+  Thing running;
+  {
+    InFlight in_flight(&runtime);
+    EXPECT_TRUE(in_flight.Keep(&stream, past.Give()).ok());
+    EXPECT_TRUE(in_flight.Keep(&stream, running.Give()).ok());
+    stream.done = 1;
+    const Status status = in_flight.Drain(Soon());
+    EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), "work on 1 streams was not done after 0.02 s");
+    EXPECT_FALSE(in_flight.Drain(Soon()).ok());
+  }
+  EXPECT_TRUE(!past.lives() && running.lives());
+  EXPECT_EQ(runtime.CountDestroyed(), size_t{1});
+}
+
+TEST(WhatIsNotDrainedIsHeldForEver) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream stream;
+  Thing thing;
+  {
+    InFlight in_flight(&runtime);
+    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+  }
+  EXPECT_TRUE(thing.lives());
+}
+
+TEST(WhatTheRuntimeDoesNotTellIsNotWaitedFor) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream stream;
+  InFlight in_flight(&runtime);
+  Thing thing;
+  EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+  runtime.is_broken = true;
+  const int before = runtime.num_queries;
+  EXPECT_EQ(in_flight.Drain(Late()).code(), collops::ERROR_RT_FAIL);
+  EXPECT_EQ(runtime.num_queries, before + 1);
+  EXPECT_TRUE(thing.lives());
+  EXPECT_EQ(runtime.CountDestroyed(), size_t{0});
+}
+
+TEST(WithoutAnEventWorkIsHeldForEver) {
+  FakeRuntime runtime;
+  for (Status* const answer : {&runtime.create, &runtime.record, &runtime.find_graph}) {
+    FakeRuntime::FakeStream stream;
+    InFlight in_flight(&runtime);
+    Thing thing;
+    *answer = kBroken;
+    EXPECT_EQ(in_flight.Keep(&stream, thing.Give()).message(), kBroken.message());
+    *answer = collops::Ok();
+    EXPECT_TRUE(in_flight.Keep(&stream, nullptr).ok());
+    stream.done = stream.queued;
+    EXPECT_EQ(in_flight.Drain(Late()).code(), collops::ERROR_RT_FAIL);
+    EXPECT_TRUE(thing.lives());
+  }
+}
+
+TEST(ACapturedCallsNeedsAreTheGraphs) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream stream;
+  InFlight in_flight(&runtime);
+  Thing before;
+  EXPECT_TRUE(in_flight.Keep(&stream, before.Give()).ok());
+  stream.done = 1;
+  int graph = 0;
+  stream.graph = &graph;
+  Thing captured;
+  const int num_queries = runtime.num_queries;
+  EXPECT_TRUE(in_flight.Keep(&stream, captured.Give()).ok());
+  // While a stream is captured, no event is asked and none is made.
+  EXPECT_EQ(runtime.num_queries, num_queries);
+  EXPECT_EQ(runtime.events.size(), size_t{1});
+  stream.graph = nullptr;
+  const Status status = in_flight.Drain(Late());
+  EXPECT_CONTAINS(status.message(), "a captured graph can still be replayed");
+  EXPECT_TRUE(!before.lives() && captured.lives());
+  runtime.graphs.clear();
+  EXPECT_FALSE(captured.lives());
+  EXPECT_TRUE(in_flight.Drain(Late()).ok());
+}
+
+TEST(AGraphOutlivesTheCommunicator) {
+  FakeRuntime runtime;
+  FakeRuntime::FakeStream stream;
+  stream.graph = &stream;
+  Thing thing;
+  {
+    InFlight in_flight(&runtime);
+    EXPECT_TRUE(in_flight.Keep(&stream, thing.Give()).ok());
+  }
+  EXPECT_TRUE(thing.lives());
+  runtime.graphs.clear();
+  EXPECT_FALSE(thing.lives());
+}
