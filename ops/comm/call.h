@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "comm/agreement.h"
 #include "core/dtype.h"
@@ -20,8 +21,13 @@ struct Range {
   int64_t end;
 };
 
+// Holds everything that a call's pointers point to, other than tensors, until the stream is past
+// the call; a plan, as a rule. Null: nothing does after the return, as on the CPU, where a call is
+// complete then. A backend whose work runs later then copies what it still reads.
+using Kept = std::shared_ptr<const void>;
+
 // One AllGatherV: block r of `output` = x of rank r. What the pointers in a call point at stays
-// unchanged during the call.
+// unchanged during the call, and as long as `keep`.
 struct AllGatherVCall {
   const Agreement* agreement = nullptr;
   DType dtype = DType::kUndefined;
@@ -32,6 +38,7 @@ struct AllGatherVCall {
   const Range* gaps = nullptr;           // what no block covers: set to zero
   int64_t num_gaps = 0;
   void* stream = nullptr;
+  Kept keep;
 };
 
 // One ReduceScatterV: output = reduction, in rank order, of every rank's slice `rank` of x.
@@ -45,6 +52,7 @@ struct ReduceScatterVCall {
   const int64_t* send_counts = nullptr;  // rank_size, equal on every rank
   const int64_t* sdispls = nullptr;      // rank_size, equal on every rank
   void* stream = nullptr;
+  Kept keep;
 };
 
 // One AllReduce: output = reduction, in rank order, of every rank's x.
@@ -56,6 +64,7 @@ struct AllReduceCall {
   int64_t count = 0;       // elements of x, equal on every rank
   void* output = nullptr;  // may be x
   void* stream = nullptr;
+  Kept keep;
 };
 
 // One Broadcast: data = data of rank `root`.
@@ -66,6 +75,7 @@ struct BroadcastCall {
   void* data = nullptr;
   int64_t count = 0;  // elements of data, equal on every rank
   void* stream = nullptr;
+  Kept keep;
 };
 
 }  // namespace collops

@@ -1,5 +1,6 @@
 // Collectives that a backend need not have: made from its AllGatherV and ReduceScatterV. What the
-// ranks compare names them as what they are.
+// ranks compare names them as what they are. Their counts end with the function, so the calls below
+// have no `keep`: a device copies what it reads later.
 
 #include <vector>
 

@@ -70,6 +70,7 @@ Status AllGather::Run(const Plan& plan, const VariantPack& pack, void* /*workspa
   call.recv_counts = blocks.counts.data();
   call.rdispls = blocks.displs.data();
   call.stream = stream;
+  call.keep = KeepOf(plan);
   return communicator().AllGatherV(call);
 }
 

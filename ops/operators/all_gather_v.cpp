@@ -98,6 +98,7 @@ Status AllGatherV::Run(const Plan& plan, const VariantPack& pack, void* /*worksp
   call.gaps = plan.gaps.data();
   call.num_gaps = static_cast<int64_t>(plan.gaps.size());
   call.stream = stream;
+  call.keep = KeepOf(plan);
   return communicator().AllGatherV(call);
 }
 

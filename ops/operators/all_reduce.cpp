@@ -55,6 +55,7 @@ Status AllReduce::Run(const Plan& plan, const VariantPack& pack, void* /*workspa
   call.count = Numel(plan.inputs[kX].shape);
   call.output = pack.outputs[0].data;
   call.stream = stream;
+  call.keep = KeepOf(plan);
   return communicator().AllReduce(call);
 }
 

@@ -49,6 +49,7 @@ Status Broadcast::Run(const Plan& plan, const VariantPack& pack, void* /*workspa
   call.data = pack.inputs[kX].data;
   call.count = Numel(plan.inputs[kX].shape);
   call.stream = stream;
+  call.keep = KeepOf(plan);
   return communicator().Broadcast(call);
 }
 

@@ -98,10 +98,10 @@ Status CollectiveOperation::Check(const VariantPack& pack, Plan* plan) const {
 
 void CollectiveOperation::Keep(Plan plan) {
   if (plans_.size() == kMaxPlans) plans_.pop_back();
-  plans_.insert(plans_.begin(), std::make_unique<Plan>(std::move(plan)));
-  Plan& kept = *plans_.front();
-  kept.agreement.emplace(signature_.name);
-  AgreeOn(kept, &*kept.agreement);
+  const auto kept = std::make_shared<Plan>(std::move(plan));
+  kept->agreement.emplace(signature_.name);
+  AgreeOn(*kept, &*kept->agreement);
+  plans_.insert(plans_.begin(), kept);
 }
 
 // The kept plan with these shapes, dtypes and counts, or null. It moves to the front.

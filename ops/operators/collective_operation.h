@@ -16,8 +16,9 @@ struct PlanDetails {
   virtual ~PlanDetails() = default;
 };
 
-// One planned call: what it was planned for, and what a run needs that the tensors do not say.
-struct Plan {
+// One planned call: what it was planned for, and what a run needs that the tensors do not say. It
+// does not change once it is kept, and is shared with calls that a device still runs.
+struct Plan : std::enable_shared_from_this<Plan> {
   std::vector<TensorDesc> inputs;
   std::vector<TensorDesc> outputs;
   TensorBytes bytes;
@@ -30,8 +31,9 @@ struct Plan {
 
 // The two phases that collectives share: GetWorkspaceSize checks and plans, Execute finds the plan,
 // checks what may differ between calls, and runs. An operator adds its signature and the functions
-// below `protected`. Keeps the last kMaxPlans plans, most recently used first, and
-// the communicator alive. Not thread-safe; waits only in Execute and Refuse.
+// below `protected`. Keeps the last kMaxPlans plans, most recently used first, and the communicator
+// alive; a plan that falls out lives on while a device runs a call of it. Not thread-safe; waits
+// only in Execute and Refuse.
 class CollectiveOperation : public Operation {
  public:
   static constexpr size_t kMaxPlans = 8;
@@ -51,6 +53,12 @@ class CollectiveOperation : public Operation {
 
  protected:
   Communicator& communicator() const { return *communicator_; }
+
+  // What a call of the plan carries as its `keep`: the plan on a device, and nothing on the CPU,
+  // where the call is complete on return.
+  Kept KeepOf(const Plan& plan) const {
+    return communicator_->device().kind == DeviceKind::kCpu ? nullptr : plan.shared_from_this();
+  }
 
   // The outputs of inputs that have passed CheckInputs, or what else is wrong with their shapes.
   virtual Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
@@ -81,7 +89,7 @@ class CollectiveOperation : public Operation {
 
   const Signature signature_;
   std::shared_ptr<Communicator> communicator_;
-  std::vector<std::unique_ptr<Plan>> plans_;
+  std::vector<std::shared_ptr<const Plan>> plans_;
 };
 
 }  // namespace collops

@@ -75,6 +75,7 @@ Status ReduceScatter::Run(const Plan& plan, const VariantPack& pack, void* /*wor
   call.send_counts = blocks.counts.data();
   call.sdispls = blocks.displs.data();
   call.stream = stream;
+  call.keep = KeepOf(plan);
   return communicator().ReduceScatterV(call);
 }
 

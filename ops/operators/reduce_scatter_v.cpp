@@ -89,6 +89,7 @@ Status ReduceScatterV::Run(const Plan& plan, const VariantPack& pack, void* /*wo
   call.send_counts = plan.counts[kSendCounts].data();
   call.sdispls = plan.counts[kSdispls].data();
   call.stream = stream;
+  call.keep = KeepOf(plan);
   return communicator().ReduceScatterV(call);
 }
 

@@ -90,3 +90,27 @@ TEST(ThePlanOutlivesTheCallersCounts) {
   ExpectStatus(RunCall(call), NO_ERROR, "");
   EXPECT_EQ(call.communicator->gathers.at(0).recv_counts[1], 2);
 }
+
+TEST(OnTheCpuACallHoldsNoPlan) {
+  GatherCall call;
+  ExpectStatus(PlanCall(call), NO_ERROR, "");
+  ExpectStatus(RunCall(call), NO_ERROR, "");
+  EXPECT_TRUE(call.communicator->gathers.at(0).keep == nullptr);
+}
+
+TEST(ADevicesCallHoldsThePlanThatFellOut) {
+  GatherCall call;
+  call.communicator->where = {DeviceKind::kNpu, 1};
+  call.input(kGatherX).device = call.out().device = call.communicator->where;
+  for (int variant = 0; variant < 9; ++variant) {
+    Choose(call, variant);
+    ExpectStatus(PlanCall(call), NO_ERROR, "");
+    ExpectStatus(RunCall(call), NO_ERROR, "");
+  }
+  const AllGatherVCall& first = call.communicator->gathers.at(0);
+  const AllGatherVCall& last = call.communicator->gathers.at(8);
+  EXPECT_FALSE(HasPlan(call, 0));
+  EXPECT_EQ(first.rdispls[1], 4);
+  EXPECT_EQ(first.keep.use_count(), 1);  // nobody else holds it
+  EXPECT_EQ(last.keep.use_count(), 2);
+}

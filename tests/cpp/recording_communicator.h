@@ -15,6 +15,7 @@ class RecordingCommunicator : public Communicator {
   RecordingCommunicator(int rank, int rank_size)
       : Communicator(std::make_shared<control::Control>(MakeSpec(rank, rank_size))) {}
 
+  Device device() const override { return where; }
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override {
     asked = {primitive, dtype, op};
     return supports;
@@ -51,6 +52,7 @@ class RecordingCommunicator : public Communicator {
   Status supports;
   Status result;
   Status refuse_result;
+  Device where;
 
   // The record.
   mutable Question asked;
