@@ -75,6 +75,13 @@ Api FakeApi() {
     fills.push_back({reinterpret_cast<uintptr_t>(address), bytes});
     return AclError{0};
   };
+  api.create_event = [](Event*) { return AclError{0}; };
+  api.record_event = [](Event, Stream) { return AclError{0}; };
+  api.destroy_event = [](Event) { return AclError{0}; };
+  api.query_event_status = [](Event, EventStatus* status) {
+    *status = EventStatus::kComplete;
+    return AclError{0};
+  };
   api.all_gather_v = [](void* send, uint64_t count, void* receive, const void* counts,
                         const void* displs, DataType type, Comm, Stream) {
     calls.push_back({"gather", send, receive, count, Numbers(counts), Numbers(displs), type, {}});

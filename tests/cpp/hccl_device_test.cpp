@@ -241,18 +241,18 @@ TEST(EveryStreamIsWaitedFor) {
     Engine engine(FakeApi());
     Initialise(&engine);
     first.is_done = is_done;
-    EXPECT_TRUE(engine.MarkEnd(&first).ok());
-    EXPECT_TRUE(engine.MarkEnd(&second).ok());
+    EXPECT_TRUE(engine.Keep(&first, nullptr).ok());
+    EXPECT_TRUE(engine.Keep(&second, nullptr).ok());
     engine.Release(0);
     EXPECT_EQ(Count("destroy"), is_done ? 1 : 0);
-    EXPECT_EQ(Count("destroy event"), is_done ? Count("create") : 0);
+    EXPECT_EQ(Count("destroy event"), Count("create") - (is_done ? 0 : 1));
   }
 }
 
 TEST(WhatTheRuntimeDoesNotTellHasNotEnded) {
   Engine engine(FakeApi());
   Initialise(&engine);
-  EXPECT_TRUE(engine.MarkEnd(&stream).ok());
+  EXPECT_TRUE(engine.Keep(&stream, nullptr).ok());
   query_answer = 507000;
   engine.Release(0);
   EXPECT_EQ(Count("destroy"), 0);
@@ -262,9 +262,9 @@ TEST(ACallWithoutAMarkHasNotEnded) {
   Engine engine(FakeApi());
   Initialise(&engine);
   record_answer = 507000;
-  EXPECT_EQ(engine.MarkEnd(&stream).code(), collops::ERROR_RT_FAIL);
+  EXPECT_EQ(engine.Keep(&stream, nullptr).code(), collops::ERROR_RT_FAIL);
   record_answer = 0;
-  EXPECT_TRUE(engine.MarkEnd(&stream).ok());
+  EXPECT_TRUE(engine.Keep(&stream, nullptr).ok());
   engine.Release(0);
   EXPECT_EQ(Count("destroy"), 0);
 }
@@ -275,13 +275,32 @@ TEST(EventsOfStreamsThatAreDoneAreUsedAgain) {
   std::vector<FakeStream> streams(50);
   FakeStream slow;
   slow.is_done = false;
-  EXPECT_TRUE(engine.MarkEnd(&slow).ok());
-  for (FakeStream& each : streams) EXPECT_TRUE(engine.MarkEnd(&each).ok());
-  EXPECT_TRUE(engine.MarkEnd(&slow).ok());
+  EXPECT_TRUE(engine.Keep(&slow, nullptr).ok());
+  for (FakeStream& each : streams) EXPECT_TRUE(engine.Keep(&each, nullptr).ok());
   EXPECT_EQ(events.size(), size_t{2});
   EXPECT_TRUE(events.front().stream == &slow);
   EXPECT_TRUE(events.back().stream == &streams.back());
   slow.is_done = true;
   engine.Release(0);
   EXPECT_EQ(Count("destroy event"), 2);
+}
+
+// Whoever brought the HcclComm waits for its calls before he destroys it.
+TEST(TheCallersCommunicatorIsNotWaitedFor) {
+  Forget();
+  current = 0;
+  FakeStream slow;
+  slow.is_done = false;
+  const auto kept = std::make_shared<int>(1);
+  {
+    Engine engine(FakeApi());
+    engine.Adopt(&communicator_of_hccl);
+    EXPECT_TRUE(engine.Keep(&slow, nullptr).ok());
+    EXPECT_EQ(Count("create"), 0);
+    EXPECT_TRUE(engine.Keep(&slow, kept).ok());
+    engine.Release(0);
+    EXPECT_EQ(Count("query"), 1);
+  }
+  EXPECT_EQ(kept.use_count(), 2);
+  EXPECT_EQ(Count("destroy") + Count("destroy event"), 0);
 }

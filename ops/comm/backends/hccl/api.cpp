@@ -17,9 +17,15 @@ class Library {
 
   template <typename Function>
   void Find(const char* symbol, Function* function) {
+    FindIfThere(symbol, function);
+    if (*function == nullptr && status_.ok()) status_ = Missing(symbol);
+  }
+
+  // Leaves the pointer null where the library is older than the function.
+  template <typename Function>
+  void FindIfThere(const char* symbol, Function* function) {
     if (handle_ == nullptr) return;
     *function = reinterpret_cast<Function>(dlsym(handle_, symbol));
-    if (*function == nullptr && status_.ok()) status_ = Missing(symbol);
   }
 
   const Status& status() const { return status_; }
@@ -69,6 +75,8 @@ struct Loaded {
     library->Find("aclrtRecordEvent", &api.record_event);
     library->Find("aclrtQueryEventStatus", &api.query_event_status);
     library->Find("aclGetRecentErrMsg", &api.get_recent_error);
+    library->FindIfThere("aclmdlRICaptureGetInfo", &api.capture_get_info);
+    library->FindIfThere("aclmdlRIDestroyRegisterCallback", &api.on_graph_destroyed);
   }
 };
 

@@ -13,6 +13,7 @@ namespace collops::hccl {
 using Comm = void*;
 using Stream = void*;
 using Event = void*;
+using Graph = void*;  // aclmdlRI
 
 constexpr size_t kRootInfoBytes = 4108;
 constexpr size_t kCommNameBytes = 128;
@@ -67,9 +68,16 @@ enum class Reduction : int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
 // aclError: 0 is success.
 using AclError = int32_t;
 constexpr AclError kAclBadAlloc = 200000;
+constexpr AclError kAclNotSupported = 207000;
 
 // aclrtEventRecordedStatus.
 enum class EventStatus : int32_t { kNotReady = 0, kComplete = 1 };
+
+// aclmdlRICaptureStatus: whether a stream's calls go into a graph.
+enum class CaptureStatus : int32_t { kNone = 0, kActive = 1, kInvalidated = 2 };
+
+// aclrtCallback.
+using Callback = void (*)(void* user_data);
 
 // The functions, each found once in its library.
 struct Api {
@@ -81,7 +89,8 @@ struct Api {
   Result (*get_rank_id)(Comm comm, uint32_t* rank);
   Result (*get_comm_name)(Comm comm, char* name);
   Result (*get_comm_async_error)(Comm comm, Result* error);
-  // Counts and displacements: uint64_t on the host, in elements; they are read before the return.
+  // Counts and displacements: uint64_t on the host, in elements. They are held until the stream is
+  // past the call, whenever HCCL reads them.
   Result (*all_gather_v)(void* send, uint64_t send_count, void* receive, const void* recv_counts,
                          const void* rdispls, DataType type, Comm comm, Stream stream);
   Result (*reduce_scatter_v)(void* send, const void* send_counts, const void* sdispls,
@@ -97,6 +106,10 @@ struct Api {
   AclError (*record_event)(Event event, Stream stream);
   AclError (*query_event_status)(Event event, EventStatus* status);
   const char* (*get_recent_error)();
+  // Null where the library has no graphs, or does not tell of their end.
+  AclError (*capture_get_info)(Stream stream, CaptureStatus* status, Graph* graph);
+  // A second time with the same function and graph is an error.
+  AclError (*on_graph_destroyed)(Graph graph, Callback function, void* user_data);
 };
 
 // Opens libhccl.so and libascendcl.so, once per process, and leaves them open. ERROR_UNSUPPORTED

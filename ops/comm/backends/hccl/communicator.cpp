@@ -134,20 +134,22 @@ Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
       // Another rank that compared well may have failed since.
       RETURN_IF_ERROR(CheckPeers(name));
     }
-    const Status status = step();
+    Kept keep = call.keep;
+    const Status status = step(&keep);
     // Also of a step that failed: its first part may be on the stream.
-    const Status marked = engine_.MarkEnd(call.stream);
-    return InCall(name, status.ok() ? marked : status);
+    const Status kept = engine_.Keep(call.stream, std::move(keep));
+    return InCall(name, status.ok() ? kept : status);
   });
 }
 
 Status HcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
   return Enqueue(call,
-                 [&] { return hccl::AllGatherV(engine_, call, rank(), size(), &scaled_counts_); });
+                 [&](Kept* keep) { return hccl::AllGatherV(engine_, call, rank(), size(), keep); });
 }
 
 Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return Enqueue(call, [&] { return hccl::ReduceScatterV(engine_, call, rank(), size()); });
+  return Enqueue(
+      call, [&](Kept* keep) { return hccl::ReduceScatterV(engine_, call, rank(), size(), keep); });
 }
 
 void HcclCommunicator::OnClose() {

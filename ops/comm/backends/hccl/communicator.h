@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <memory>
-#include <vector>
 
 #include "comm/backends/hccl/engine.h"
 #include "comm/communicator.h"
@@ -47,7 +46,6 @@ class HcclCommunicator : public Communicator {
   const bool compares_;
   Engine engine_;
   std::atomic<int> device_index_{-1};  // -1: not known before first contact
-  std::vector<uint64_t> scaled_counts_;
 };
 
 }  // namespace collops::hccl

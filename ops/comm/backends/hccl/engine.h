@@ -1,17 +1,18 @@
 #pragma once
 
-#include <vector>
-
+#include "comm/backends/hccl/acl_runtime.h"
 #include "comm/backends/hccl/api.h"
+#include "comm/call.h"
+#include "comm/in_flight.h"
 #include "core/status.h"
 
 namespace collops::hccl {
 
-// One HcclComm, its own or the caller's, and the mark that its last call leaves on each stream. One
-// thread at a time, on the communicator's NPU.
+// One HcclComm, its own or the caller's, and what its calls need as long as they are on their
+// streams. One thread at a time, on the communicator's NPU. Only Initialise and Release wait.
 class Engine {
  public:
-  explicit Engine(const Api& api) : api_(api) {}
+  explicit Engine(const Api& api) : api_(api), runtime_(api), in_flight_(&runtime_) {}
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -26,28 +27,20 @@ class Engine {
   // Ok, or what an earlier call has run into since.
   Status CheckHealth() const;
 
-  // Notes that a call was put on `stream`.
-  Status MarkEnd(Stream stream);
+  // Holds `kept` as long as `stream` has what a call has put on it by now; also of a call that
+  // failed half way. Lets go of what other calls needed that are past.
+  Status Keep(Stream stream, Kept kept);
 
   // Lets go of the communicator, from any thread. One of our own is destroyed, on its NPU, once all
   // its calls are known to have ended; else it stays, and nothing is destroyed under them.
   void Release(int device);
 
  private:
-  struct Mark {
-    Stream stream;
-    Event event;
-  };
-
-  Status FindEvent(Stream stream, Event* event);
-  bool WaitForEnd() const;
-  void Destroy() const;
-
   const Api& api_;
+  AclRuntime runtime_;
+  InFlight in_flight_;
   Comm comm_ = nullptr;
   bool owned_ = false;
-  std::vector<Mark> marks_;
-  bool unmarked_ = false;  // a call has no mark, so nobody can tell its end
 };
 
 }  // namespace collops::hccl

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
+#include "comm/backends/hccl/counts.h"
 #include "comm/backends/hccl/error.h"
 #include "comm/backends/hccl/types.h"
 #include "comm/backends/hccl/zero.h"
 
 namespace collops::hccl {
 
-Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int rank,
-                      int rank_size) {
+Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int rank, int rank_size,
+                      Kept* keep) {
   const Api& api = engine.api();
   DataType type = DataType::kInt8;
   Reduction reduction = Reduction::kSum;
@@ -22,8 +23,9 @@ Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int 
   void* const output = call.output == nullptr ? x : call.output;
   // Every rank knows all counts, so all of them leave an empty call out.
   if (!empty) {
+    const HcclCounts counts = TakeCounts(call.send_counts, call.sdispls, rank_size, 1, keep);
     RETURN_IF_ERROR(ToStatus(api,
-                             api.reduce_scatter_v(x, call.send_counts, call.sdispls, output,
+                             api.reduce_scatter_v(x, counts.counts, counts.displs, output,
                                                   static_cast<uint64_t>(received), type, reduction,
                                                   engine.comm(), call.stream),
                              "HcclReduceScatterV"));

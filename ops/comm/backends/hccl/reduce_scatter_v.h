@@ -7,7 +7,8 @@
 namespace collops::hccl {
 
 // Puts the call on its stream: HcclReduceScatterV, then zeros behind what this rank receives.
-Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int rank,
-                      int rank_size);
+// `keep` is as with AllGatherV.
+Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int rank, int rank_size,
+                      Kept* keep);
 
 }  // namespace collops::hccl

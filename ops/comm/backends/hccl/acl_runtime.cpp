@@ -1,0 +1,85 @@
+#include "comm/backends/hccl/acl_runtime.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/backends/hccl/error.h"
+
+namespace collops::hccl {
+namespace {
+
+using Held = std::vector<std::shared_ptr<const void>>;
+
+// What each graph of this process holds. Never destroyed: a graph may outlive main().
+struct Graphs {
+  std::mutex mutex;
+  std::map<Graph, Held> held;
+};
+
+Graphs& GetGraphs() {
+  static auto* const graphs = new Graphs;
+  return *graphs;
+}
+
+void LetGo(void* graph) {
+  Held held;  // destroyed without the lock
+  Graphs& graphs = GetGraphs();
+  const std::lock_guard<std::mutex> lock(graphs.mutex);
+  const auto found = graphs.held.find(graph);
+  if (found == graphs.held.end()) return;
+  held.swap(found->second);
+  graphs.held.erase(found);
+}
+
+}  // namespace
+
+Status AclRuntime::CreateEvent(Event* event) {
+  return ToStatus(api_, api_.create_event(event), "aclrtCreateEvent");
+}
+
+Status AclRuntime::RecordEvent(Event event, Stream stream) {
+  return ToStatus(api_, api_.record_event(event, stream), "aclrtRecordEvent");
+}
+
+DeviceRuntime::Progress AclRuntime::QueryEvent(Event event) {
+  EventStatus status = EventStatus::kNotReady;
+  if (api_.query_event_status(event, &status) != 0) return Progress::kUnknown;
+  return status == EventStatus::kComplete ? Progress::kReached : Progress::kAhead;
+}
+
+// Nobody is left who could act on an error.
+void AclRuntime::DestroyEvent(Event event) {
+  static_cast<void>(api_.destroy_event(event));
+}
+
+Status AclRuntime::FindGraph(Stream stream, Graph* graph) {
+  *graph = nullptr;
+  if (api_.capture_get_info == nullptr) return Ok();
+  CaptureStatus status = CaptureStatus::kNone;
+  Graph found = nullptr;
+  const AclError error = api_.capture_get_info(stream, &status, &found);
+  if (error == kAclNotSupported) return Ok();
+  RETURN_IF_ERROR(ToStatus(api_, error, "aclmdlRICaptureGetInfo"));
+  if (status != CaptureStatus::kNone) *graph = found;
+  return Ok();
+}
+
+// The runtime takes one callback for each graph, so it is asked with the first that a graph holds.
+// It is asked without the lock, which the callback takes. Where it does not promise the callback,
+// the graph's entry stays.
+void AclRuntime::KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) {
+  bool is_first = false;
+  {
+    Graphs& graphs = GetGraphs();
+    const std::lock_guard<std::mutex> lock(graphs.mutex);
+    Held& held = graphs.held[graph];
+    is_first = held.empty();
+    held.push_back(std::move(kept));
+  }
+  if (!is_first || api_.on_graph_destroyed == nullptr) return;
+  static_cast<void>(api_.on_graph_destroyed(graph, LetGo, graph));
+}
+
+}  // namespace collops::hccl

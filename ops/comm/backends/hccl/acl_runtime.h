@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/backends/hccl/api.h"
+#include "comm/device_runtime.h"
+
+namespace collops::hccl {
+
+// Events and captured graphs of the ACL runtime. Where the library has no graphs, no stream is ever
+// captured. Owned by an Engine; threads as DeviceRuntime says. A graph may be destroyed by any
+// thread.
+class AclRuntime : public DeviceRuntime {
+ public:
+  explicit AclRuntime(const Api& api) : api_(api) {}
+
+  Status CreateEvent(Event* event) override;
+  Status RecordEvent(Event event, Stream stream) override;
+  Progress QueryEvent(Event event) override;
+  void DestroyEvent(Event event) override;
+  Status FindGraph(Stream stream, Graph* graph) override;
+  void KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) override;
+
+ private:
+  const Api& api_;
+};
+
+}  // namespace collops::hccl

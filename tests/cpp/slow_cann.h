@@ -1,0 +1,133 @@
+// CANN with streams that run when a test says so. As late as a device may, a call reads its counts
+// and displacements only when its stream comes to it. Calls on a captured stream go into a graph.
+#ifndef COLLOPS_TESTS_CPP_SLOW_CANN_H_
+#define COLLOPS_TESTS_CPP_SLOW_CANN_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <vector>
+
+#include "check.h"
+#include "comm/backends/hccl/api.h"
+
+namespace slow_cann {
+
+using Task = std::function<void()>;
+
+struct SlowGraph {
+  std::vector<Task> tasks;
+  collops::hccl::Callback on_destroyed = nullptr;
+  void* user_data = nullptr;
+};
+
+struct SlowStream {
+  std::deque<Task> tasks;
+  SlowGraph* captured_into = nullptr;
+
+  void Add(Task task) {
+    if (captured_into != nullptr) return captured_into->tasks.push_back(std::move(task));
+    tasks.push_back(std::move(task));
+  }
+  void RunAll() {
+    for (; !tasks.empty(); tasks.pop_front()) tasks.front()();
+  }
+  void Replay(const SlowGraph& graph) {
+    for (const Task& task : graph.tasks) task();
+  }
+};
+
+struct SlowEvent {
+  bool is_reached = false;
+};
+
+// What a call has read when its stream came to it.
+struct Read {
+  std::vector<int64_t> counts;
+  std::vector<int64_t> displs;
+};
+
+inline int rank_size = 0;
+inline std::vector<Read> reads;
+inline std::list<SlowEvent> events;
+inline collops::hccl::Result answer = collops::hccl::Result::kSuccess;
+
+inline void ReadLater(const void* counts, const void* displs, void* stream) {
+  static_cast<SlowStream*>(stream)->Add([counts, displs] {
+    const auto* first = static_cast<const int64_t*>(counts);
+    const auto* second = static_cast<const int64_t*>(displs);
+    reads.push_back({{first, first + rank_size}, {second, second + rank_size}});
+  });
+}
+
+inline void Destroy(SlowGraph* graph) {
+  if (graph->on_destroyed != nullptr) graph->on_destroyed(graph->user_data);
+  *graph = {};
+}
+
+inline void FillEvents(collops::hccl::Api* api) {
+  using namespace collops::hccl;
+  api->create_event = [](Event* event) {
+    *event = &events.emplace_back();
+    return AclError{0};
+  };
+  api->destroy_event = [](Event) { return AclError{0}; };
+  api->record_event = [](Event event, Stream stream) {
+    auto* const slow = static_cast<SlowEvent*>(event);
+    slow->is_reached = false;
+    static_cast<SlowStream*>(stream)->Add([slow] { slow->is_reached = true; });
+    return AclError{0};
+  };
+  api->query_event_status = [](Event event, EventStatus* status) {
+    const bool is_reached = static_cast<SlowEvent*>(event)->is_reached;
+    *status = is_reached ? EventStatus::kComplete : EventStatus::kNotReady;
+    return AclError{0};
+  };
+  api->capture_get_info = [](Stream stream, CaptureStatus* status, Graph* graph) {
+    *graph = static_cast<SlowStream*>(stream)->captured_into;
+    *status = *graph == nullptr ? CaptureStatus::kNone : CaptureStatus::kActive;
+    return AclError{0};
+  };
+  api->on_graph_destroyed = [](Graph graph, Callback function, void* user_data) {
+    auto* const slow = static_cast<SlowGraph*>(graph);
+    EXPECT_TRUE(slow->on_destroyed == nullptr);
+    slow->on_destroyed = function;
+    slow->user_data = user_data;
+    return AclError{0};
+  };
+}
+
+inline const collops::hccl::Api& GetApi() {
+  using namespace collops::hccl;
+  static const Api* const api = [] {
+    auto* made = new Api{};
+    FillEvents(made);
+    made->get_device = [](int32_t* device) {
+      *device = 0;
+      return AclError{0};
+    };
+    made->get_recent_error = []() -> const char* { return nullptr; };
+    made->get_comm_async_error = [](Comm, Result* error) {
+      *error = Result::kSuccess;
+      return Result::kSuccess;
+    };
+    made->memset_async = [](void*, size_t, int32_t, size_t, Stream) { return AclError{0}; };
+    made->all_gather_v = [](void*, uint64_t, void*, const void* counts, const void* displs,
+                            DataType, Comm, Stream stream) {
+      ReadLater(counts, displs, stream);
+      return answer;
+    };
+    made->reduce_scatter_v = [](void*, const void* counts, const void* displs, void*, uint64_t,
+                                DataType, Reduction, Comm, Stream stream) {
+      ReadLater(counts, displs, stream);
+      return answer;
+    };
+    return made;
+  }();
+  return *api;
+}
+
+}  // namespace slow_cann
+
+#endif  // COLLOPS_TESTS_CPP_SLOW_CANN_H_
