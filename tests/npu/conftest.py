@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +32,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/npu/" in item.path.as_posix():
             item.add_marker(pytest.mark.skip(reason="a simulated CANN comes with `make test-npu`"))
+
+
+class Graph:
+    """Captured calls of one stream."""
+
+    def __init__(self, acl: ctypes.CDLL) -> None:
+        self.acl = acl
+        self.handle = ctypes.c_void_p()
+
+    def replay(self, stream: Any) -> None:
+        """Puts the calls on a torch stream."""
+        assert self.acl.aclmdlRIExecuteAsync(self.handle, ctypes.c_void_p(stream.npu_stream)) == 0
+
+    def destroy(self) -> None:
+        """Ends it; its replays are done."""
+        assert self.acl.aclmdlRIDestroy(self.handle) == 0
 
 
 class Npu:
@@ -80,6 +98,27 @@ class Npu:
     def open_library(self, name: str) -> ctypes.CDLL:
         """One of the simulated libraries, for calls that collops does not make."""
         return ctypes.CDLL(name)
+
+    @contextlib.contextmanager
+    def held(self, stream: Any) -> Iterator[None]:
+        """A torch stream that begins nothing meanwhile."""
+        acl, handle = self.open_library("libascendcl.so"), ctypes.c_void_p(stream.npu_stream)
+        assert acl.SimHoldStream(handle) == 0
+        try:
+            yield
+        finally:
+            assert acl.SimReleaseStream(handle) == 0
+
+    @contextlib.contextmanager
+    def captured(self, stream: Any) -> Iterator[Graph]:
+        """A torch stream whose calls go into the graph meanwhile; whoever asked destroys it."""
+        graph, handle = Graph(self.open_library("libascendcl.so")), stream.npu_stream
+        assert graph.acl.aclmdlRICaptureBegin(ctypes.c_void_p(handle), 0) == 0
+        try:
+            yield graph
+        finally:
+            end = graph.acl.aclmdlRICaptureEnd
+            assert end(ctypes.c_void_p(handle), ctypes.byref(graph.handle)) == 0
 
     def live_communicators(self) -> int:
         """How many HCCL communicators this process has."""

@@ -59,18 +59,22 @@ static_assert(kSame<decltype(Api::destroy_event), decltype(&aclrtDestroyEvent)>)
 static_assert(kSame<decltype(Api::record_event), decltype(&aclrtRecordEvent)>);
 static_assert(kSame<decltype(Api::query_event_status), decltype(&aclrtQueryEventStatus)>);
 static_assert(kSame<decltype(Api::get_recent_error), decltype(&aclGetRecentErrMsg)>);
+static_assert(kSame<decltype(Api::capture_get_info), decltype(&aclmdlRICaptureGetInfo)>);
+static_assert(kSame<decltype(Api::on_graph_destroyed), decltype(&aclmdlRIDestroyRegisterCallback)>);
 // The comparison can fail.
 static_assert(!kSame<decltype(Api::record_event), decltype(&aclrtDestroyEvent)>);
 static_assert(!kSame<decltype(Api::all_gather_v), decltype(&HcclReduceScatterV)>);
 
 static_assert(sizeof(HcclResult) == sizeof(int32_t) && sizeof(HcclDataType) == sizeof(int32_t) &&
               sizeof(HcclReduceOp) == sizeof(int32_t) &&
-              sizeof(aclrtEventRecordedStatus) == sizeof(int32_t));
+              sizeof(aclrtEventRecordedStatus) == sizeof(int32_t) &&
+              sizeof(aclmdlRICaptureStatus) == sizeof(int32_t));
 static_assert(sizeof(RootInfo) == sizeof(HcclRootInfo));
 static_assert(kRootInfoBytes == HCCL_ROOT_INFO_BYTES);
 static_assert(kCommNameBytes == COMM_NAME_MAX_LENGTH);
 static_assert(std::is_same_v<Comm, HcclComm> && std::is_same_v<Stream, aclrtStream> &&
-              std::is_same_v<Event, aclrtEvent> && std::is_same_v<AclError, aclError>);
+              std::is_same_v<Event, aclrtEvent> && std::is_same_v<AclError, aclError> &&
+              std::is_same_v<Graph, aclmdlRI> && std::is_same_v<Callback, aclrtCallback>);
 
 template <typename Ours, typename Theirs>
 constexpr bool Equal(Ours ours, Theirs theirs) {
@@ -117,7 +121,11 @@ static_assert(Equal(Reduction::kMin, HCCL_REDUCE_MIN));
 
 static_assert(Equal(EventStatus::kNotReady, ACL_EVENT_RECORDED_STATUS_NOT_READY));
 static_assert(Equal(EventStatus::kComplete, ACL_EVENT_RECORDED_STATUS_COMPLETE));
+static_assert(Equal(CaptureStatus::kNone, ACL_MODEL_RI_CAPTURE_STATUS_NONE));
+static_assert(Equal(CaptureStatus::kActive, ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE));
+static_assert(Equal(CaptureStatus::kInvalidated, ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED));
 static_assert(Equal(kAclBadAlloc, ACL_ERROR_BAD_ALLOC));
+static_assert(Equal(kAclNotSupported, ACL_ERROR_RT_FEATURE_NOT_SUPPORT));
 
 // The core's element types carry aclDataType's numbers.
 using collops::DType;

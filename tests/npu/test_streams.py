@@ -12,7 +12,10 @@ import collops
 from collops.testing import run_ranks
 
 SLOW = {"COLLOPS_SIM_DELAY_US": "20000"}
+# The simulator reads a call's counts again when the stream comes to it.
+LATE = {"COLLOPS_SIM_DELAY_US": "0", "COLLOPS_SIM_LATE_COUNTS": "1"}
 ROUNDS = 12
+SHAPES = 9  # one more than an operation keeps plans
 
 
 def call(npu: Any, rank: int) -> tuple[collops.Operation, list[Any], Any, Any]:
@@ -94,3 +97,111 @@ def test_what_is_no_stream_is_refused(npu: Any) -> None:
         assert text[0] == null[0] == 21
         assert "stream must be None, a number or a torch stream, got str" in text[1]
         assert "there is no stream: pass NPU tensors and stream=" in null[1]
+
+
+class Gather:
+    """The call of one number, of one of nine shapes: its tensors and what they should become."""
+
+    def __init__(self, npu: Any, rank: int, number: int, dtype: str) -> None:
+        self.npu, self.rank = npu, rank
+        shape = number % SHAPES
+        self.counts = [shape + 1, 3]
+        self.displs = [0, shape + 2]  # one element between the blocks
+        self.values = [
+            np.arange(count, dtype=dtype) + 1000 * r + 20 * number + 1
+            for r, count in enumerate(self.counts)
+        ]
+        self.x = npu.tensor(self.values[rank])
+        self.out = npu.poisoned((shape + 5,), self.x)
+
+    def run(self, op: collops.Operation, stream: Any) -> None:
+        """Plans it and puts it on the stream; the lists that it was given end here."""
+        counts, displs = np.array(self.counts), np.array(self.displs)
+        own = counts[self.rank : self.rank + 1]
+        ins = [self.x, own, counts, displs, np.empty(len(self.out), np.float16)]
+        op.get_workspace_size(ins, [self.out])
+        op.execute(ins, [self.out], stream=stream)
+
+    def poison(self) -> None:
+        """Forgets the result."""
+        self.out.copy_(self.npu.poisoned(tuple(self.out.shape), self.out))
+
+    def is_right(self) -> bool:
+        """Whether the output is what it should be, bit for bit."""
+        want = np.concatenate([self.values[0], [0], self.values[1]]).astype(self.values[0].dtype)
+        return bool(np.array_equal(self.npu.array(self.out), want))
+
+
+def connect(npu: Any, rank: int) -> collops.Operation:
+    """An operation whose ranks have met."""
+    npu.choose(rank)
+    op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2))
+    assert npu.gather(op, rank, 2) == npu.gathered(2)
+    return op
+
+
+# float64 travels as bytes, with counts that are made for the call.
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nine_shapes_alternate_on_a_held_stream(
+    npu: Any, torch_module: ModuleType, dtype: str
+) -> None:
+    def work(rank: int) -> int:
+        op = connect(npu, rank)
+        calls = [Gather(npu, rank, number, dtype) for number in range(3 * SHAPES)]
+        torch_module.npu.synchronize()
+        stream = torch_module.npu.Stream()
+        with npu.held(stream):
+            for call in calls:
+                call.run(op, stream)
+            assert not stream.query()
+        stream.synchronize()
+        return sum(call.is_right() for call in calls)
+
+    assert run_ranks(work, 2, env=LATE) == [3 * SHAPES] * 2
+
+
+def test_an_operation_ends_before_its_stream(npu: Any, torch_module: ModuleType) -> None:
+    def work(rank: int) -> bool:
+        op = connect(npu, rank)
+        call = Gather(npu, rank, 4, "float32")
+        torch_module.npu.synchronize()
+        stream = torch_module.npu.Stream()
+        with npu.held(stream):
+            call.run(op, stream)
+            del op
+            # What takes the memory that was given back, if any was.
+            rest = [np.full(2, -1, np.int64) for _ in range(1000)]
+        stream.synchronize()
+        return len(rest) == 1000 and call.is_right()
+
+    assert run_ranks(work, 2, env=LATE) == [True] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_graph_is_replayed_after_its_plans_have_fallen_out(
+    npu: Any, torch_module: ModuleType, dtype: str
+) -> None:
+    def work(rank: int) -> int:
+        op = connect(npu, rank)
+        calls = [Gather(npu, rank, number, dtype) for number in range(SHAPES)]
+        others = [Gather(npu, rank, number, dtype) for number in range(SHAPES)]
+        torch_module.npu.synchronize()
+        stream = torch_module.npu.Stream()
+        with npu.captured(stream) as graph:
+            for call in calls:
+                call.run(op, stream)
+        assert not any(call.is_right() for call in calls)
+        for call in others:
+            call.run(op, stream)
+        right = 0
+        for _ in range(2):
+            graph.replay(stream)
+            stream.synchronize()
+            right += sum(call.is_right() for call in calls)
+            for call in calls:
+                call.poison()
+            torch_module.npu.synchronize()
+        graph.destroy()
+        return right + sum(call.is_right() for call in others)
+
+    assert run_ranks(work, 2, env=LATE) == [3 * SHAPES] * 2

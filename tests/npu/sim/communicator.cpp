@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -78,6 +79,22 @@ bool IsTaken(const Collective& call) {
 
 }  // namespace
 
+void Collective::Read(const void* all_counts, const void* all_displs, int size) {
+  const auto* const first = static_cast<const uint64_t*>(all_counts);
+  const auto* const second = static_cast<const uint64_t*>(all_displs);
+  counts.assign(first, first + size);
+  displs.assign(second, second + size);
+  const char* const late = std::getenv("COLLOPS_SIM_LATE_COUNTS");
+  if (late == nullptr || std::strcmp(late, "1") != 0) return;
+  late_counts = first;
+  late_displs = second;
+}
+
+bool Collective::IsUnchanged() const {
+  return late_counts == nullptr || (std::equal(counts.begin(), counts.end(), late_counts) &&
+                                    std::equal(displs.begin(), displs.end(), late_displs));
+}
+
 int Communicator::Check(const Collective& call, uint64_t own_count) const {
   const uint64_t size = SizeOf(static_cast<int>(call.type));
   if (!IsTaken(call)) return Report(kNotSupported, "this data type is not taken by this call");
@@ -109,8 +126,10 @@ int Communicator::Check(const Collective& call, uint64_t own_count) const {
 }
 
 void Communicator::Enqueue(Collective call, Stream* stream) {
-  const uint64_t number = num_calls_++;
-  stream->Enqueue([this, call = std::move(call), number] { return Run(call, number); });
+  stream->Do([this, call = std::move(call)](Stream* where) {
+    const uint64_t number = num_calls_++;
+    where->Enqueue([this, call, number] { return Run(call, number); });
+  });
 }
 
 int Communicator::Run(const Collective& call, uint64_t number) {
@@ -125,6 +144,10 @@ int Communicator::Run(const Collective& call, uint64_t number) {
 }
 
 int Communicator::Exchange(const Collective& call, uint64_t number) {
+  if (!call.IsUnchanged()) {
+    mesh_.Close();
+    return Fail(kInternal, "counts or displacements were freed or changed before the stream came");
+  }
   std::thread sending([&] { SendAll(call, number); });
   const int code = ReceiveAll(call, number);
   if (code != 0) mesh_.Close();

@@ -23,7 +23,8 @@ enum Result {
   kRemote = 21,
 };
 
-// One V call with everything that it was given, as HCCL reads it before it returns.
+// One V call with everything that it was given. With COLLOPS_SIM_LATE_COUNTS=1 the lists of the
+// caller are read again when the stream comes to the call, and must still be there and the same.
 struct Collective {
   enum Kind : uint32_t { kAllGatherV = 1, kReduceScatterV = 2 };
 
@@ -34,6 +35,13 @@ struct Collective {
   char* output = nullptr;
   std::vector<uint64_t> counts;  // of every rank, in elements
   std::vector<uint64_t> displs;
+  const uint64_t* late_counts = nullptr;  // null: they are not read again
+  const uint64_t* late_displs = nullptr;
+
+  // Takes the lists of `size` numbers each.
+  void Read(const void* all_counts, const void* all_displs, int size);
+  // Whether the caller's lists are what they were.
+  bool IsUnchanged() const;
 };
 
 // One rank of a group. Its calls run one after the other in the order in which they were made, each

@@ -36,11 +36,6 @@ Communicator* Find(void* handle) {
   return Live().count(communicator) != 0 ? communicator : nullptr;
 }
 
-std::vector<uint64_t> Copy(const void* numbers, int size) {
-  const auto* first = static_cast<const uint64_t*>(numbers);
-  return {first, first + size};
-}
-
 int Initialise(uint32_t size, const void* root_info, uint32_t rank, void** result) {
   if (CurrentDevice() < 0) return Report(collops_sim::kInternal, "no device is set");
   if (size == 0 || rank >= size) return Report(collops_sim::kBadParameter, "rank out of range");
@@ -168,8 +163,7 @@ int HcclAllGatherV(void* send, uint64_t send_count, void* receive, const void* c
                   "HcclAllGatherV: a pointer is null or no communicator");
   }
   Collective call = Describe(Collective::kAllGatherV, type, send, receive);
-  call.counts = Copy(counts, communicator->size());
-  call.displs = Copy(displs, communicator->size());
+  call.Read(counts, displs, communicator->size());
   return Start(std::move(call), send_count, comm, stream);
 }
 
@@ -189,8 +183,7 @@ int HcclReduceScatterV(void* send, const void* counts, const void* displs, void*
   }
   Collective call = Describe(Collective::kReduceScatterV, type, send, receive);
   call.reduction = static_cast<uint32_t>(reduction);
-  call.counts = Copy(counts, communicator->size());
-  call.displs = Copy(displs, communicator->size());
+  call.Read(counts, displs, communicator->size());
   return Start(std::move(call), receive_count, comm, stream);
 }
 

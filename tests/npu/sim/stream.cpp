@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "memory.h"
@@ -38,6 +39,10 @@ void SleepAMoment() {
 
 void Stream::Enqueue(Task task) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (graph_ != nullptr) {
+    graph_->launches.push_back([task = std::move(task)](Stream* stream) { stream->Enqueue(task); });
+    return;
+  }
   tasks_.push_back(std::move(task));
   ++queued_;
   if (!started_) std::thread([this] { Work(); }).detach();
@@ -45,10 +50,41 @@ void Stream::Enqueue(Task task) {
   changed_.notify_all();
 }
 
+void Stream::Do(const Launch& launch) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (graph_ != nullptr) return graph_->launches.push_back(launch);
+  }
+  launch(this);
+}
+
+void Stream::Hold(bool held) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  held_ = held;
+  changed_.notify_all();
+}
+
+bool Stream::BeginCapture(Graph* graph) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (graph_ != nullptr) return false;
+  graph_ = graph;
+  return true;
+}
+
+Graph* Stream::EndCapture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(graph_, nullptr);
+}
+
+Graph* Stream::graph() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return graph_;
+}
+
 void Stream::Work() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return !tasks_.empty(); });
+    changed_.wait(lock, [this] { return !tasks_.empty() && !held_; });
     const Task task = std::move(tasks_.front());
     tasks_.pop_front();
     const bool failed = error_ != 0;
