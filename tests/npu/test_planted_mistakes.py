@@ -147,6 +147,24 @@ def test_a_host_pointer_is_refused(ranks: Any) -> None:
         assert "sendBuf: the elements do not lie in this device's memory" in text
 
 
+def test_counts_that_change_before_the_stream_comes_are_found(
+    npu: Any, torch_module: Any, tmp_path: Any
+) -> None:
+    def work(rank: int) -> int:
+        caller = Caller(npu, torch_module, rank, tmp_path)
+        counts = caller.counts.copy()
+        stream = torch_module.npu.current_stream(rank)
+        stream.synchronize()
+        with npu.held(stream):
+            code = caller.gather(counts)
+            counts[:] = 0
+        with pytest.raises(RuntimeError, match="synchronize"):
+            stream.synchronize()
+        return code
+
+    assert run_ranks(work, 2, env={"COLLOPS_SIM_LATE_COUNTS": "1"}) == [0] * 2
+
+
 def test_calls_out_of_order_fail_on_both(ranks: Any) -> None:
     def work(caller: Caller) -> tuple[int, int, bool]:
         usual, swapped = caller.counts, caller.counts.copy()
