@@ -145,6 +145,29 @@ TEST(EveryPartIsReadOverThreads) {
   ranks::RunThreads(3, ManyRounds);
 }
 
+// Signals keep the low 40 bits of a call's number.
+TEST(CallsGoOnWhereTheirNumberOutgrowsTheSignals) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  collops::CommunicatorSpec spec;
+  spec.backend = "shm";
+  spec.rank_size = 3;
+  spec.timeout_s = 2;
+  std::vector<pid_t> pids;
+  for (; spec.rank < spec.rank_size; ++spec.rank) {
+    pids.push_back(ranks::Start([&] {
+      constexpr uint64_t kStepsBefore = (uint64_t{1} << 40) - 20;
+      collops::shm::ShmCommunicator comm(std::make_shared<collops::control::Control>(
+          spec, job, collops::shm::Layout::Bytes(spec.rank_size), kStepsBefore));
+      ManyRounds(spec.rank, comm);
+    }));
+  }
+  for (const pid_t pid : pids) {
+    const ranks::Ended ended = ranks::Wait(pid);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
 TEST(ARefusalEndsTheCallAndTheNextOneWorks) {
   ranks::Run(3, [](int rank, Communicator& comm) {
     std::vector<int32_t> x(300 * 1000, rank);

@@ -23,16 +23,18 @@ Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
   return Ok();
 }
 
-Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes)
+Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
+                 uint64_t steps_before)
     : spec_(spec),
       fork_generation_(ForkGeneration()),
+      steps_before_(steps_before),
       meeting_(Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes)) {
   if (!spec.family.expired()) duties_.family = [this] { return FamilyFailure(); };
   meeting_->Begin();
 }
 
 Control::Control(const CommunicatorSpec& spec)
-    : spec_(spec), fork_generation_(ForkGeneration()) {}
+    : spec_(spec), fork_generation_(ForkGeneration()), steps_before_(0) {}
 
 Control::~Control() {
   Close("it closed its communicator");
@@ -81,7 +83,8 @@ Status Control::Connect(const char* name) {
 
 void Control::ConnectTo(Group group) {
   connection_ =
-      std::make_unique<Connection>(std::move(group), spec_.rank, spec_.rank_size, &duties_);
+      std::make_unique<Connection>(std::move(group), spec_.rank, spec_.rank_size, &duties_,
+                                                 steps_before_);
 }
 
 std::byte* Control::backend_memory() {

@@ -26,8 +26,10 @@ class Control {
   static Status Create(const CommunicatorSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control);
   // Begins first contact, which makes the memory that the ranks of this host share: the board, and
-  // `backend_bytes` for the backend's own signals.
-  Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes);
+  // `backend_bytes` for the backend's own signals. `steps_before` is 0 but in tests, which begin as
+  // if so many steps had been made.
+  Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
+          uint64_t steps_before = 0);
   // Of a group whose ranks an engine has brought together, and nobody sees here: it has no board.
   explicit Control(const CommunicatorSpec& spec);
   ~Control();
@@ -86,8 +88,9 @@ class Control {
  private:
   // What exists once first contact is complete.
   struct Connection {
-    Connection(Group group, int rank, int rank_size, const WaitDuties* duties)
-        : endpoint(std::move(group), rank, rank_size), step(&endpoint, duties) {}
+    Connection(Group group, int rank, int rank_size, const WaitDuties* duties,
+               uint64_t steps_before)
+        : endpoint(std::move(group), rank, rank_size), step(&endpoint, duties, steps_before) {}
     Endpoint endpoint;
     Step step;
   };
@@ -114,6 +117,7 @@ class Control {
 
   CommunicatorSpec spec_;
   const uint64_t fork_generation_;
+  const uint64_t steps_before_;
   WaitDuties duties_;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Connection> connection_;

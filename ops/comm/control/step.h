@@ -18,8 +18,11 @@ namespace collops::control {
 // Waits until the time-out in Begin() (after a refusal), HearAll(), HearRest(), Until(), End().
 class Step {
  public:
-  Step(Endpoint* endpoint, const WaitDuties* duties) : endpoint_(endpoint), duties_(duties) {
+  // `steps_before`: the number that the first step follows, equal on every rank.
+  Step(Endpoint* endpoint, const WaitDuties* duties, uint64_t steps_before)
+      : endpoint_(endpoint), duties_(duties), number_(steps_before) {
     unheard_.reserve(static_cast<size_t>(endpoint->size()));
+    endpoint->Finish(steps_before);
   }
 
   // Begins the next step. After a refused one it waits until all ranks have come to that: they keep
@@ -93,7 +96,7 @@ class Step {
   std::vector<int> unheard_;
   std::optional<Waiter> waiter_;
   const Agreement* agreement_ = nullptr;
-  uint64_t number_ = 0;
+  uint64_t number_;
   uint64_t balance_ = 0;      // the sum of those heard
   uint64_t written_[2] = {};  // by parity, the identity of the agreement that is on the board
   bool refused_ = false;
