@@ -34,6 +34,9 @@ struct FusedCallSpec {
   const std::vector<int>* readers = nullptr;
   const std::vector<int64_t>* reader_rows = nullptr;
   int64_t row_bytes = 0;
+  // Parts that are not read in place have a multiple of this many rows, but for the last: at least
+  // 1, at most 2048, equal on every rank.
+  int64_t row_unit = 1;
   const void* x = nullptr;
 
   int64_t tile_bytes = 0;  // shared memory that this rank writes and its peers read

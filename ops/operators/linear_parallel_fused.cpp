@@ -192,6 +192,7 @@ Status RunFusedLinear(const LinearPlan& plan, const LinearTensors& tensors,
   spec.readers = &layout.gather.ranks;
   spec.reader_rows = &layout.gather.rows;
   spec.row_bytes = layout.k * SizeOf(plan.dtype);
+  spec.row_unit = kernels::kGemmRowUnit;
   spec.x = tensors.x;
   spec.tile_bytes = plan.memory.tile_bytes;
   spec.x_count = layout.gather.rows[static_cast<size_t>(layout.gather.index)] * layout.k;

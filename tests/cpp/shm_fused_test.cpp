@@ -27,11 +27,13 @@ struct Adding {
   int64_t rows = 5;
   int64_t row_bytes = 40;
   int64_t k = 10;
+  int64_t row_unit = 1;
   std::vector<int64_t> list = {};  // empty: `rows` for every rank
   Status (*meanwhile)(int rank, FusedCall* call) = nullptr;
 
   int64_t sum = 0;
   int64_t tile_sum = 0;
+  bool whole_units = true;  // of every part but those that end with the matrix
 
   Status Run(Communicator* comm, const void* x) {
     std::vector<int> ranks;
@@ -48,6 +50,7 @@ struct Adding {
     spec.readers = &ranks;
     spec.reader_rows = &rows_of;
     spec.row_bytes = row_bytes;
+    spec.row_unit = row_unit;
     spec.x = x;
     spec.tile_bytes = 4096;
     sum = tile_sum = 0;
@@ -85,6 +88,8 @@ struct Adding {
   }
 
   void Add(const MatrixPart& part) {
+    if (part.row % row_unit != 0) whole_units = false;
+    if (part.rows % row_unit != 0 && part.row + part.rows != rows) whole_units = false;
     for (int64_t row = 0; row < part.rows; ++row) {
       for (int64_t byte = part.begin; byte < part.end; byte += 4) {
         int32_t value = 0;
@@ -111,12 +116,14 @@ void ManyRounds(int rank, Communicator& comm) {
     int64_t rows, row_bytes;
   };
   const Size sizes[] = {{5, 40}, {300, 4000}, {30, 100000}, {0, 64}, {1, 3000000}};
+  const int64_t units[] = {24, 1, 7, 2048};
   for (int round = 0; round < 40; ++round) {
     const Size& size = sizes[round % 5];
     const int64_t count = size.rows * size.row_bytes / 4;
     Adding call;
     call.rows = size.rows;
     call.row_bytes = size.row_bytes;
+    call.row_unit = units[round % 4];
     std::vector<int32_t> plain(static_cast<size_t>(count) + 1);
     int32_t* x = plain.data();
     std::shared_ptr<collops::Window> window;
@@ -131,6 +138,7 @@ void ManyRounds(int rank, Communicator& comm) {
     EXPECT_EQ(call.Run(&comm, x).message(), "");
     std::memset(x, 0x5a, static_cast<size_t>(count) * 4);
     EXPECT_EQ(call.sum, expected);
+    EXPECT_TRUE(call.whole_units);
     EXPECT_EQ(call.tile_sum, comm.size() * 1000 + comm.size() * (comm.size() - 1) / 2);
   }
 }

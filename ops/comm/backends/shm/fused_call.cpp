@@ -82,7 +82,7 @@ void ShmFusedCall::PrepareSources() {
     Source source;
     source.rank = (*spec_->readers)[i];
     source.rows = (*spec_->reader_rows)[i];
-    source.cut = MatrixCut(source.rows, spec_->row_bytes);
+    source.cut = MatrixCut(source.rows, spec_->row_bytes, spec_->row_unit);
     if (source.rank == endpoint_->rank()) {
       source.located = true;
       source.data = static_cast<const std::byte*>(spec_->x);

@@ -4,23 +4,22 @@
 #include <cstdint>
 
 #include "comm/fused_call.h"
-#include "kernels/gemm.h"
 
 namespace collops::shm {
 
 // How a matrix goes through a stage: in parts of full rows, or of some columns of a few rows where
-// rows are long. Equal on every rank. Row counts suit the row tiles of every kernel, widths are
+// rows are long. Equal on every rank. Parts have a multiple of `row_unit` rows, and widths that are
 // whole cache lines.
 class MatrixCut {
  public:
   static constexpr int64_t kPartBytes = 256 << 10;
-  static constexpr int64_t kRowUnit = kernels::kGemmRowUnit;
 
   MatrixCut() = default;
-  MatrixCut(int64_t rows, int64_t row_bytes) : rows_(rows), row_bytes_(row_bytes) {
-    const int64_t units = kPartBytes / std::max<int64_t>(kRowUnit * row_bytes, 1);
-    part_rows_ = kRowUnit * std::max<int64_t>(units, 1);
-    part_width_ = units > 0 ? std::max<int64_t>(row_bytes, 1) : kPartBytes / kRowUnit / 128 * 128;
+  MatrixCut(int64_t rows, int64_t row_bytes, int64_t row_unit)
+      : rows_(rows), row_bytes_(row_bytes) {
+    const int64_t units = kPartBytes / std::max<int64_t>(row_unit * row_bytes, 1);
+    part_rows_ = row_unit * std::max<int64_t>(units, 1);
+    part_width_ = units > 0 ? std::max<int64_t>(row_bytes, 1) : kPartBytes / row_unit / 128 * 128;
     across_ = (row_bytes + part_width_ - 1) / part_width_;
   }
 
