@@ -18,6 +18,10 @@
 
 namespace collops {
 
+namespace kernels {
+class Compute;
+}
+
 // A group of ranks and how bytes move between them. Who is there and whether a call may go on is
 // Control's; a backend derives from this class and moves bytes. Shared by the operations of a
 // comm_domain, owned by the registry. Not thread-safe: a second thread inside a call gets an error;
@@ -40,6 +44,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Where the tensors of its calls lie; an index of -1 stands for any device of that kind.
   virtual Device device() const { return Device(); }
+
+  // The products and sums of that device; null: LinearParallel does not run here.
+  virtual const kernels::Compute* compute() const { return nullptr; }
 
   // Completes first contact: waits until every rank is there.
   Status Connect();

@@ -23,5 +23,5 @@
 #include "core/trace.h"
 #include "operators/create_operation.h"
 #include "operators/even_params.h"
-#include "operators/linear_parallel_param.h"
+#include "operators/linear_parallel/param.h"
 #include "operators/params.h"

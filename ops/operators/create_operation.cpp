@@ -9,7 +9,7 @@
 #include "operators/all_gather_v.h"
 #include "operators/all_reduce.h"
 #include "operators/broadcast.h"
-#include "operators/linear_parallel.h"
+#include "operators/linear_parallel/operator.h"
 #include "operators/param_check.h"
 #include "operators/reduce_scatter.h"
 #include "operators/reduce_scatter_v.h"

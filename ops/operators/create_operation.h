@@ -6,7 +6,7 @@
 
 #include "core/operation.h"
 #include "operators/even_params.h"
-#include "operators/linear_parallel_param.h"
+#include "operators/linear_parallel/param.h"
 #include "operators/params.h"
 
 namespace collops {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "operators/linear_parallel_check.h"
+#include "operators/linear_parallel/param.h"
 
 namespace collops {
 namespace {

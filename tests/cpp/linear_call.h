@@ -10,7 +10,7 @@
 
 #include "check.h"
 #include "half_reference.h"
-#include "operators/linear_parallel_run.h"
+#include "operators/linear_parallel/engine.h"
 #include "ranks.h"
 
 namespace linear_call {
@@ -198,7 +198,7 @@ struct Outputs {
 // How a rank runs a case.
 struct How {
   bool exact = true;
-  collops::LinearEngine engine = collops::LinearEngine::kFused;
+  const collops::Engine* engine = &collops::kWindows;
   bool window = false;
 };
 
@@ -225,14 +225,20 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
                            Outputs* outputs) {
   const int rank = comm->rank();
   const Param param = MakeParam(c, rank);
-  collops::LinearLayout layout;
+  collops::LinearPlan plan;
+  const collops::LinearLayout& layout = plan.layout;
   std::vector<collops::TensorDesc> inputs = {
       Desc(c.dtype, {RowsOf(c, rank), c.k}),
       Desc(c.dtype,
            c.trans_weight ? std::vector<int64_t>{c.n, c.k} : std::vector<int64_t>{c.k, c.n})};
   if (c.residual) inputs.push_back(Desc(c.dtype, {c.n}));
-  EXPECT_EQ(MakeLinearLayout(param, rank, comm->size(), inputs, &layout).message(), "");
-  const collops::LinearPlan plan = PlanLinear(layout, c.dtype, comm->size(), how.engine);
+  EXPECT_EQ(MakeLinearLayout(param, rank, comm->size(), inputs, &plan.layout).message(), "");
+  plan.terms = MakeLinearTerms(param, layout);
+  plan.rank_size = comm->size();
+  plan.dtype = c.dtype;
+  plan.compute = comm->compute();
+  plan.engine = how.engine;
+  PlanLinear(&plan);
 
   const Input x(c, how, comm);
   const auto weight = Stored(c.dtype, Numbers(c, how.exact, rank, kWeight, c.n * c.k));
@@ -242,7 +248,7 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
   outputs->output.assign(static_cast<size_t>(layout.output[0] * c.n) * item, kPoison);
   collops::LinearTensors tensors;
   tensors.x = x.data();
-  tensors.weight = weight.data();
+  tensors.weight.data = weight.data();
   if (c.residual) tensors.residual = residual.data();
   tensors.output = outputs->output.data();
   if (c.gathered) {
@@ -250,9 +256,7 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
     tensors.gathered = outputs->gathered.data();
   }
   std::vector<std::byte> workspace(static_cast<size_t>(plan.memory.bytes) + 1, kPoison);
-  collops::Agreement agreement("LinearParallel");
-  AddLinearTerms(param, plan, &agreement);
-  return RunLinear(plan, tensors, agreement, workspace.data() + 1, comm);
+  return RunLinear(plan, tensors, workspace.data() + 1, comm, nullptr);
 }
 
 // The groups' communicators of the pipeline meet by the job's name.

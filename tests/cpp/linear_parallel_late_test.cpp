@@ -14,7 +14,7 @@ using linear_call::Outputs;
 using linear_call::Param;
 using Clock = std::chrono::steady_clock;
 
-constexpr LinearEngine kEngines[] = {LinearEngine::kFused, LinearEngine::kPipeline};
+constexpr const Engine* kEngines[] = {&kWindows, &kPipeline};
 constexpr useconds_t kLate = 50000;
 
 double SecondsSince(Clock::time_point start) {
@@ -53,7 +53,7 @@ std::vector<Case> Cases() {
 }
 
 // A call of all ranks, with data of its own.
-void CheckRound(Case c, int round, LinearEngine engine, Communicator* comm) {
+void CheckRound(Case c, int round, const Engine* engine, Communicator* comm) {
   c.seed = round;
   Outputs got;
   EXPECT_EQ(Run(c, {true, engine, round % 2 == 1}, comm, &got).message(), "");
@@ -61,7 +61,7 @@ void CheckRound(Case c, int round, LinearEngine engine, Communicator* comm) {
 }
 
 // Rank after rank, from the first call on.
-void RefuseInTurn(const Case& c, LinearEngine engine, Communicator* comm) {
+void RefuseInTurn(const Case& c, const Engine* engine, Communicator* comm) {
   for (int round = 0; round < NumRanks(c); ++round) {
     const Clock::time_point start = Clock::now();
     if (comm->rank() == round) {
@@ -82,7 +82,7 @@ void RefuseInTurn(const Case& c, LinearEngine engine, Communicator* comm) {
 
 TEST(ARefusalThatComesLateIsHeardInTheMiddle) {
   for (const Case& c : Cases()) {
-    for (const LinearEngine engine : kEngines) {
+    for (const Engine* engine : kEngines) {
       NameTheJob();
       ranks::Run(NumRanks(c), [&](int, Communicator& comm) { RefuseInTurn(c, engine, &comm); });
     }
@@ -91,7 +91,7 @@ TEST(ARefusalThatComesLateIsHeardInTheMiddle) {
 
 TEST(AMemberThatComesLateHoldsTheOthersUpAndNothingElse) {
   for (const Case& c : Cases()) {
-    for (const LinearEngine engine : kEngines) {
+    for (const Engine* engine : kEngines) {
       NameTheJob();
       ranks::Run(NumRanks(c), [&](int rank, Communicator& comm) {
         for (int round = 0; round < NumRanks(c); ++round) {
@@ -107,7 +107,7 @@ TEST(AMemberThatComesLateHoldsTheOthersUpAndNothingElse) {
 
 TEST(ADisagreementThatComesLateEndsTheGroup) {
   for (const Case& c : Cases()) {
-    for (const LinearEngine engine : kEngines) {
+    for (const Engine* engine : kEngines) {
       NameTheJob();
       ranks::Run(NumRanks(c), [&](int rank, Communicator& comm) {
         CheckRound(c, 0, engine, &comm);

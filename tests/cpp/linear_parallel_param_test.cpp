@@ -1,5 +1,5 @@
 // LinearParallelParam: defaults, equality, JSON, and what creation refuses.
-#include "operators/linear_parallel_param.h"
+#include "operators/linear_parallel/param.h"
 
 #include "check.h"
 #include "operators/create_operation.h"

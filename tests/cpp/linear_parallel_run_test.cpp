@@ -105,14 +105,14 @@ void CheckCase(const Case& c, int rank, Communicator* comm) {
   Outputs random;
   const std::vector<std::byte> expected = Expected(c, rank);
   for (const bool window : {false, true}) {
-    for (const LinearEngine engine : {LinearEngine::kFused, LinearEngine::kPipeline}) {
+    for (const Engine* engine : {&kWindows, &kPipeline}) {
       EXPECT_EQ(Run(c, {true, engine, window}, comm, &got).message(), "");
       EXPECT_EQ(Wrong(got.output, expected), 0);
       if (c.gathered) EXPECT_EQ(Wrong(got.gathered, Gathered(c, true, rank)), 0);
     }
   }
-  EXPECT_EQ(Run(c, {false, LinearEngine::kFused, true}, comm, &random).message(), "");
-  for (const LinearEngine engine : {LinearEngine::kFused, LinearEngine::kPipeline}) {
+  EXPECT_EQ(Run(c, {false, &kWindows, true}, comm, &random).message(), "");
+  for (const Engine* engine : {&kWindows, &kPipeline}) {
     EXPECT_EQ(Run(c, {false, engine, false}, comm, &got).message(), "");
     EXPECT_TRUE(got.output == random.output);
     EXPECT_TRUE(got.gathered == random.gathered);

@@ -3,6 +3,7 @@
 #include "comm/backends/shm/all_gather_v.h"
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/shm/reduce_scatter_v.h"
+#include "kernels/compute.h"
 #include "kernels/reduce.h"
 #include "kernels/thread_pool.h"
 
@@ -10,6 +11,10 @@ namespace collops::shm {
 
 ShmCommunicator::~ShmCommunicator() {
   Close("it closed its communicator");
+}
+
+const kernels::Compute* ShmCommunicator::compute() const {
+  return kernels::CpuCompute();
 }
 
 Status ShmCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {

@@ -18,6 +18,7 @@ class ShmCommunicator : public Communicator {
       : Communicator(std::move(control)) {}
   ~ShmCommunicator() override;
 
+  const kernels::Compute* compute() const override;
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
   bool HasWindows() const override { return true; }

@@ -1,10 +1,8 @@
-#include "operators/linear_parallel_layout.h"
+#include "operators/linear_parallel/layout.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
-
-#include "operators/linear_parallel_check.h"
 
 namespace collops {
 namespace {
@@ -187,6 +185,39 @@ Status CountRows(const Slices& slices, int64_t total, LinearLayout* layout) {
   return Ok();
 }
 
+Status CheckWeightShape(bool trans_weight, int64_t k, const Shape& weight) {
+  const int num_dims = weight.num_dims;
+  CHECK_ARG(num_dims == 2 || weight[0] == 1, ERROR_INVALID_TENSOR_DIM, kOp,
+            ": a weight of 3 dims must have 1 matrix in dim 0, got ", weight[0]);
+  const int64_t got = weight[trans_weight ? num_dims - 1 : num_dims - 2];
+  CHECK_ARG(got == k, ERROR_INVALID_TENSOR_DIM, kOp, ": x has k = ", k, " columns but weight ",
+            ToString(weight), " has ", got, trans_weight ? " columns" : " rows",
+            "; with transWeight ", trans_weight ? "true it is [n, k]" : "false it is [k, n]");
+  return Ok();
+}
+
+Status CheckResidualShape(int64_t n, const Shape& residual) {
+  const bool is_row = residual.num_dims == 1 || residual[0] == 1;
+  CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM, kOp,
+            ": residual must be [", n, "] or [1, ", n, "], got ", ToString(residual));
+  return Ok();
+}
+
+// The shapes of x, weight and residual against each other. They have the right numbers of dims.
+Status CheckShapes(const P& param, const std::vector<TensorDesc>& inputs) {
+  constexpr int64_t kLeastMc2K = 256;
+  constexpr int64_t kMc2K = 65535;
+  const Shape& x = inputs[0].shape;
+  const Shape& weight = inputs[1].shape;
+  const int64_t k = x[x.num_dims - 1];
+  RETURN_IF_ERROR(CheckWeightShape(param.transWeight, k, weight));
+  CHECK_ARG(param.backend != "mc2" || (k >= kLeastMc2K && k < kMc2K), ERROR_INVALID_TENSOR_DIM, kOp,
+            ": backend \"mc2\" takes k in [", kLeastMc2K, ", ", kMc2K, "), got ", k);
+  if (!param.hasResidual) return Ok();
+  const int64_t n = weight[param.transWeight ? weight.num_dims - 2 : weight.num_dims - 1];
+  return CheckResidualShape(n, inputs[2].shape);
+}
+
 }  // namespace
 
 Status MakeLinearLayout(const P& param, int rank, int rank_size,
@@ -200,7 +231,7 @@ Status MakeLinearLayout(const P& param, int rank, int rank_size,
   RowGroup& scatter = layout->scatter;
   RETURN_IF_ERROR(FindGathered(param, slices, &gather, &total));
   RETURN_IF_ERROR(FindScattered(param, total, &scatter));
-  RETURN_IF_ERROR(CheckLinearShapes(param, inputs));
+  RETURN_IF_ERROR(CheckShapes(param, inputs));
   RETURN_IF_ERROR(ScatterEvenly(slices, total, &scatter));
   layout->k = x[x.num_dims - 1];
   layout->n = weight[weight.num_dims - (param.transWeight ? 2 : 1)];

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/fused_call.h"
-#include "operators/linear_parallel_run.h"
+#include "operators/linear_parallel/product.h"
 
 namespace collops {
 
@@ -19,7 +19,7 @@ int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip);
 // from rank_size on, for each member summed over and each of its groups, strips that are read.
 class PartialSums {
  public:
-  PartialSums(const LinearPlan& plan, const LinearTensors& tensors, FusedCall* call);
+  PartialSums(const LinearRun& run, FusedCall* call);
 
   // Adds up what has come; `moved` becomes true if anything had.
   Status Take(bool* moved);
@@ -48,12 +48,12 @@ class PartialSums {
   void CutPieces();
   bool AllHeard() const;
   bool CanTake(const Piece& piece) const;
-  void Sum(const Piece& piece) const;
+  Status Sum(const Piece& piece) const;
   void TellRead(size_t member, size_t group) const;
   int ReadIndex(size_t member, size_t group) const;
 
   const LinearPlan& plan_;
-  const LinearTensors& tensors_;
+  const LinearStrip strip_;
   FusedCall* call_;
   std::vector<Member> members_;
   std::vector<Piece> pieces_;

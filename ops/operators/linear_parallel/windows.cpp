@@ -1,14 +1,13 @@
-#include "operators/linear_parallel_fused.h"
-
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
 
 #include "core/deadline.h"
 #include "core/trace.h"
-#include "operators/linear_parallel_partials.h"
-#include "operators/linear_parallel_rows.h"
-#include "operators/linear_parallel_strip.h"
+#include "operators/linear_parallel/engine.h"
+#include "operators/linear_parallel/partials.h"
+#include "operators/linear_parallel/product.h"
 
 namespace collops {
 namespace {
@@ -20,20 +19,50 @@ constexpr double kPatienceS = 200e-6;
 // Few rows take as long as the weight takes to pass by: to begin without the others gains nothing.
 constexpr double kJoinPatienceS = 5e-3;
 
-class FusedLinear {
+Status Accepts(const EnginePlace& place) {
+  CHECK_ARG(!place.alone(), ERROR_UNSUPPORTED, "no rank needs another one");
+  CHECK_ARG(place.has_windows, ERROR_UNSUPPORTED, "backend ", place.backend, " has no windows");
+  CHECK_ARG(place.windows_wanted, ERROR_UNSUPPORTED, "COLLOPS_FUSED=0 asks for the pipeline");
+  return Ok();
+}
+
+// Two, so that adding up one strip and multiplying the next overlap. Small ones are kept longer:
+// ranks that share a core then take turns less often. Never all strips, but for
+// the narrowest products.
+int64_t TileSlots(int64_t num_strips, int64_t tile_bytes) {
+  constexpr int64_t kRingBytes = 1 << 20;
+  const int64_t fitting = kRingBytes / std::max<int64_t>(tile_bytes, 1);
+  const int64_t most = std::max<int64_t>(std::min({fitting, num_strips / 2, int64_t{8}}), 2);
+  return std::min(most, num_strips);
+}
+
+void PlanMemory(LinearPlan* plan) {
+  Places places = PlaceRows(plan);
+  LinearMemory& memory = plan->memory;
+  const int64_t tile_bytes = TileBytes(*plan);
+  if (SumsPartials(*plan)) {
+    memory.tile_slots = TileSlots(plan->product->num_strips(), tile_bytes);
+    memory.tile_bytes = memory.tile_slots * tile_bytes;
+  } else {
+    memory.tile = places.Take(tile_bytes);
+  }
+  memory.bytes = places.bytes();
+}
+
+// Multiplies the rows that are there while others arrive, and sums partial products as they come.
+// No barrier inside.
+class WindowsLinear {
  public:
-  FusedLinear(const LinearPlan& plan, const LinearTensors& tensors, std::byte* workspace,
-              FusedCall* call)
-      : plan_(plan),
-        tensors_(tensors),
+  WindowsLinear(const LinearRun& run, FusedCall* call)
+      : plan_(run.plan),
         call_(call),
-        rows_(plan, tensors, workspace),
-        strip_(plan, tensors, workspace),
+        rows_(run),
+        strip_(run),
         next_strip_(rows_.groups().size(), 0),
-        tile_(reinterpret_cast<float*>(workspace + plan.memory.tile)) {
-    if (SumsPartials(plan)) sums_.emplace(plan, tensors, call);
+        tile_(reinterpret_cast<float*>(run.workspace + plan_.memory.tile)) {
+    if (SumsPartials(plan_)) sums_.emplace(run, call);
     for (size_t g = 0; g < next_strip_.size(); ++g) {
-      if (rows_.groups()[g].rows == 0) next_strip_[g] = plan_.gemm.num_strips();
+      if (rows_.groups()[g].rows == 0) next_strip_[g] = plan_.product->num_strips();
     }
   }
 
@@ -45,7 +74,11 @@ class FusedLinear {
       Choose(&chosen_);
       if (chosen_.empty()) {
         RETURN_IF_ERROR(call_->Wait([&] { return CanMove(); }));
-      } else if (IsWorthWaiting()) {
+        continue;
+      }
+      bool worth_waiting = false;
+      RETURN_IF_ERROR(Begin(&worth_waiting));
+      if (worth_waiting) {
         std::this_thread::yield();
       } else {
         RETURN_IF_ERROR(Multiply(chosen_));
@@ -56,7 +89,7 @@ class FusedLinear {
 
  private:
   bool Done() const {
-    const int64_t num_strips = plan_.gemm.num_strips();
+    const int64_t num_strips = plan_.product->num_strips();
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (next_strip_[g] != num_strips || !call_->AllRead(g)) return false;
     }
@@ -71,7 +104,7 @@ class FusedLinear {
       const size_t g = (static_cast<size_t>(plan_.layout.gather.index) + i) % num_groups;
       MatrixPart part;
       while (call_->NextPart(g, &part)) {
-        rows_.Take(g, part);
+        RETURN_IF_ERROR(rows_.Take(g, part));
         call_->ReleasePart(g);
         *moved = true;
       }
@@ -93,7 +126,7 @@ class FusedLinear {
     }
   }
 
-  bool IsLeft(size_t g) const { return next_strip_[g] < plan_.gemm.num_strips(); }
+  bool IsLeft(size_t g) const { return next_strip_[g] < plan_.product->num_strips(); }
 
   bool CanMultiply(size_t g) const {
     return IsLeft(g) && call_->AllRead(g) && (!sums_ || sums_->IsFree(g, next_strip_[g]));
@@ -109,47 +142,51 @@ class FusedLinear {
     return Done() || (sums_ && sums_->CanTake());
   }
 
-  // Before the first strip, while rows are missing; few rows are joined once all of them are there.
-  bool IsWorthWaiting() {
+  // Before the first strip: waits a while for rows that are missing, and joins few rows once all of
+  // them are there.
+  Status Begin(bool* worth_waiting) {
     bool missing = false;
     for (size_t g = 0; g < next_strip_.size(); ++g) {
       if (rows_.groups()[g].rows == 0) continue;
-      if (next_strip_[g] > 0) return false;
+      if (next_strip_[g] > 0) return Ok();
       missing = missing || !call_->AllRead(g);
     }
-    if (!missing) {
-      if (rows_.joins() && !rows_.joined()) rows_.Join();
-      return false;
-    }
+    if (!missing) return rows_.joins() && !rows_.joined() ? rows_.Join() : Ok();
     if (!patience_) patience_ = Deadline::After(rows_.joins() ? kJoinPatienceS : kPatienceS);
-    return !patience_->Passed();
+    *worth_waiting = !patience_->Passed();
+    return Ok();
   }
 
   // One strip of columns of the groups' rows; what arrives meanwhile is taken between two blocks.
   Status Multiply(const std::vector<size_t>& groups) {
     const int64_t strip = next_strip_[groups.front()];
-    std::vector<LinearStrip::Task> tasks;
+    std::vector<kernels::ProductTask> tasks;
     if (rows_.joined()) {
-      tasks.push_back({&rows_.all(), Tile(0, strip)});
+      tasks.push_back(LinearStrip::Task(rows_.all(), Tile(0, strip)));
     } else {
       for (const size_t g : groups) {
-        rows_.Pack(g);
+        RETURN_IF_ERROR(rows_.Pack(g));
         const GatheredRows::Group& group = rows_.groups()[g];
-        tasks.push_back({&group, Tile(group.first_row, strip)});
+        tasks.push_back(LinearStrip::Task(group, Tile(group.first_row, strip)));
       }
     }
-    for (int64_t k_block = 0; k_block < plan_.gemm.num_k_blocks(); ++k_block) {
-      strip_.Multiply(tasks, strip, k_block, ld_);
+    for (int64_t k_block = 0; k_block < plan_.product->num_k_blocks(); ++k_block) {
+      RETURN_IF_ERROR(strip_.Multiply(tasks, strip, k_block, ld_));
       bool moved = false;
       RETURN_IF_ERROR(TakeArrived(&moved));
     }
-    for (const size_t g : groups) {
-      const GatheredRows::Group& group = rows_.groups()[g];
-      if (!sums_) strip_.Store(group, strip, Tile(group.first_row, strip), ld_);
-      next_strip_[g] = strip + 1;
-      if (sums_) call_->Signal(static_cast<int>(g), next_strip_[g]);
-      if (traced_) TraceStrip(g, strip);
-    }
+    for (const size_t g : groups) RETURN_IF_ERROR(Finish(g, strip));
+    return Ok();
+  }
+
+  // Hands on the product of a group's rows and one strip.
+  Status Finish(size_t g, int64_t strip) {
+    const GatheredRows::Group& group = rows_.groups()[g];
+    const int64_t row = group.first_row;
+    if (!sums_) RETURN_IF_ERROR(strip_.Store({Tile(row, strip)}, ld_, strip, row, group.rows));
+    next_strip_[g] = strip + 1;
+    if (sums_) call_->Signal(static_cast<int>(g), next_strip_[g]);
+    if (traced_) TraceStrip(g, strip);
     return Ok();
   }
 
@@ -161,44 +198,57 @@ class FusedLinear {
   void TraceStrip(size_t g, int64_t strip) const {
     const std::chrono::duration<double, std::milli> at = std::chrono::steady_clock::now() - start_;
     Trace(Concat("  rows of rank ", plan_.layout.gather.ranks[g], " strip ", strip + 1, "/",
-                 plan_.gemm.num_strips(), " on rank ",
+                 plan_.product->num_strips(), " on rank ",
                  plan_.layout.gather.ranks[static_cast<size_t>(plan_.layout.gather.index)], " at ",
                  at.count(), " ms"));
   }
 
   const LinearPlan& plan_;
-  const LinearTensors& tensors_;
   FusedCall* call_;
   GatheredRows rows_;
   LinearStrip strip_;
   std::vector<int64_t> next_strip_;
   std::vector<size_t> chosen_;
   float* tile_;
-  const int64_t ld_ = plan_.gemm.StripColumns(0);
+  const int64_t ld_ = plan_.product->StripColumns(0);
   std::optional<PartialSums> sums_;
   std::optional<Deadline> patience_;
   const bool traced_ = TraceStrips();
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace
-
-Status RunFusedLinear(const LinearPlan& plan, const LinearTensors& tensors,
-                      const Agreement& agreement, std::byte* workspace, Communicator* communicator) {
+// All that the communicator is told of the call. It points into the run.
+FusedCallSpec MakeSpec(const LinearRun& run) {
+  const LinearPlan& plan = run.plan;
   const LinearLayout& layout = plan.layout;
   FusedCallSpec spec;
-  spec.agreement = &agreement;
+  spec.kind = CallKind::kLinearParallel;
   spec.dtype = plan.dtype;
+  spec.root = plan.terms.root;
+  spec.terms = plan.terms.terms.data();
+  spec.num_terms = static_cast<int>(plan.terms.terms.size());
   spec.readers = &layout.gather.ranks;
   spec.reader_rows = &layout.gather.rows;
-  spec.row_bytes = layout.k * SizeOf(plan.dtype);
-  spec.row_unit = kernels::kGemmRowUnit;
-  spec.x = tensors.x;
+  spec.reader_rows_name = "gatherRows";
+  spec.row_bytes = RowBytes(plan);
+  spec.row_unit = plan.compute->row_unit();
+  spec.x = run.tensors.x;
+  spec.combiners = &layout.scatter.ranks;
+  spec.combiner_rows = &layout.scatter.rows;
+  spec.combiner_rows_name = "scatterRows";
   spec.tile_bytes = plan.memory.tile_bytes;
   spec.x_count = layout.gather.rows[static_cast<size_t>(layout.gather.index)] * layout.k;
   spec.output_count = layout.scatter.rows[static_cast<size_t>(layout.scatter.index)] * layout.n;
-  return communicator->RunFused(
-      spec, [&](FusedCall* call) { return FusedLinear(plan, tensors, workspace, call).Run(); });
+  return spec;
 }
+
+Status Run(const LinearRun& run) {
+  return run.communicator->RunFused(
+      MakeSpec(run), [&](FusedCall* call) { return WindowsLinear(run, call).Run(); });
+}
+
+}  // namespace
+
+const Engine kWindows = {"windows", &Accepts, &PlanMemory, &Run};
 
 }  // namespace collops

@@ -1,11 +1,9 @@
-#include "operators/linear_parallel_partials.h"
+#include "operators/linear_parallel/partials.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <set>
-
-#include "kernels/store_sum.h"
 
 namespace collops {
 namespace {
@@ -26,11 +24,11 @@ size_t GroupOf(const std::vector<int64_t>& first_rows, int64_t row) {
 
 int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip) {
   const int64_t first = strip % plan.memory.tile_slots * plan.layout.total_rows;
-  return (first + row) * plan.gemm.StripColumns(0);
+  return (first + row) * plan.product->StripColumns(0);
 }
 
-PartialSums::PartialSums(const LinearPlan& plan, const LinearTensors& tensors, FusedCall* call)
-    : plan_(plan), tensors_(tensors), call_(call) {}
+PartialSums::PartialSums(const LinearRun& run, FusedCall* call)
+    : plan_(run.plan), strip_(run), call_(call) {}
 
 Range PartialSums::OutputRows(size_t member) const {
   const LinearLayout& layout = plan_.layout;
@@ -84,7 +82,7 @@ void PartialSums::CutPieces() {
 }
 
 bool PartialSums::CanTake(const Piece& piece) const {
-  if (piece.next_strip == plan_.gemm.num_strips()) return false;
+  if (piece.next_strip == plan_.product->num_strips()) return false;
   for (size_t m = 0; m < members_.size(); ++m) {
     const int group = static_cast<int>(piece.groups[m]);
     if (call_->Signalled(members_[m].rank, group) <= piece.next_strip) return false;
@@ -98,7 +96,7 @@ bool PartialSums::CanTake() const {
 }
 
 bool PartialSums::Done() const {
-  const int64_t num_strips = plan_.gemm.num_strips();
+  const int64_t num_strips = plan_.product->num_strips();
   return located_ && std::all_of(pieces_.begin(), pieces_.end(), [=](const Piece& piece) {
            return piece.next_strip == num_strips;
          });
@@ -112,7 +110,7 @@ Status PartialSums::Take(bool* moved) {
   }
   for (Piece& piece : pieces_) {
     while (CanTake(piece)) {
-      Sum(piece);
+      RETURN_IF_ERROR(Sum(piece));
       ++piece.next_strip;
       for (size_t m = 0; m < members_.size(); ++m) TellRead(m, piece.groups[m]);
       *moved = true;
@@ -121,23 +119,14 @@ Status PartialSums::Take(bool* moved) {
   return Ok();
 }
 
-void PartialSums::Sum(const Piece& piece) const {
-  const kernels::GemmPlan& gemm = plan_.gemm;
+Status PartialSums::Sum(const Piece& piece) const {
   const int64_t strip = piece.next_strip;
-  const int64_t ld = gemm.StripColumns(0);
   std::vector<const float*> partials;
   for (const Member& member : members_) {
     partials.push_back(member.tiles + TileOffset(plan_, piece.row, strip));
   }
-  const int64_t element_bytes = SizeOf(plan_.dtype);
   const int64_t row = piece.row - OutputRows(static_cast<size_t>(plan_.layout.scatter.index)).begin;
-  const int64_t column = gemm.StripBegin(strip);
-  const auto* residual = static_cast<const std::byte*>(tensors_.residual);
-  kernels::StoreSum(
-      plan_.dtype, partials.data(), static_cast<int>(partials.size()), ld,
-      residual == nullptr ? nullptr : residual + column * element_bytes, piece.rows,
-      gemm.StripColumns(strip),
-      static_cast<std::byte*>(tensors_.output) + (row * gemm.n + column) * element_bytes, gemm.n);
+  return strip_.Store(partials, plan_.product->StripColumns(0), strip, row, piece.rows);
 }
 
 int PartialSums::ReadIndex(size_t member, size_t group) const {

@@ -83,6 +83,10 @@ bool operator==(const LinearParallelParam& a, const LinearParallelParam& b);
 std::string ToJson(const LinearParallelParam& param);
 Status FromJson(const std::string& text, LinearParallelParam* param);
 
+// What creation refuses of the fields that this struct alone has: types and quantisation that do
+// not work here, and what ATB's mc2 does not take.
+Status CheckLinearKind(const LinearParallelParam& param);
+
 // "ALL_GATHER_LINEAR"; "MAX" for a number that is none of them.
 const char* Name(LinearParallelParam::ParallelType type);
 

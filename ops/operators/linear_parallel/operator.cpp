@@ -1,10 +1,11 @@
-#include "operators/linear_parallel.h"
+#include "operators/linear_parallel/operator.h"
 
-#include <string>
 #include <utility>
 
+#include "core/trace.h"
 #include "operators/desc_check.h"
-#include "operators/linear_parallel_layout.h"
+#include "operators/linear_parallel/engine.h"
+#include "operators/linear_parallel/layout.h"
 #include "operators/memory_check.h"
 #include "operators/param_check.h"
 
@@ -21,6 +22,7 @@ constexpr InputRule kWeightRule = {"weight", Role::kData, kPayload, 2, Extent::k
 Signature SignatureOf(const LinearParallelParam& param) {
   Signature signature;
   signature.name = "LinearParallel";
+  signature.kind = CallKind::kLinearParallel;
   signature.inputs = {{"x", Role::kData, kPayload, 2, Extent::kAny, 3}, kWeightRule};
   if (param.hasResidual) {
     signature.inputs.push_back({"residual", Role::kData, kPayload, 1, Extent::kAny, 2});
@@ -38,7 +40,8 @@ Signature SignatureOf(const LinearParallelParam& param) {
 // What is packed is checked as the one input of a call, and as nothing else's output.
 const Signature& PrepackSignature() {
   static const Signature signature = {
-      "LinearParallel", {kWeightRule}, {}, false, ERROR_INVALID_TENSOR_DIM};
+      "LinearParallel",        CallKind::kLinearParallel, {kWeightRule}, {}, false,
+      ERROR_INVALID_TENSOR_DIM};
   return signature;
 }
 
@@ -47,11 +50,40 @@ struct LinearDetails : PlanDetails {
   LinearPlan plan;
 };
 
+// One line: which engine was chosen, and why none before it.
+void TraceChoice(const Communicator& communicator, const EnginePlace& place, const Engine& chosen) {
+  const CommunicatorSpec& spec = communicator.spec();
+  std::string line = Concat("r", spec.rank, "/", spec.rank_size, " ",
+                            spec.comm_domain.empty() ? "-" : spec.comm_domain, " ", spec.backend,
+                            " LinearParallel plan engine=", chosen.name);
+  for (const auto& [name, why] : AskEngines(place)) {
+    if (!why.ok()) line += Concat(", not ", name, ": ", why.message());
+  }
+  Trace(line);
+}
+
 }  // namespace
 
+// A weight in the order in which the product reads it, and which tensor it was packed from.
+struct LinearParallel::PackedWeight {
+  TensorDesc desc;
+  const void* source = nullptr;
+  bool trans_weight = true;
+  std::shared_ptr<const void> bytes;
+
+  // The packed bytes if `weight` is the tensor that was packed, else null.
+  const void* For(const TensorView& weight) const {
+    return weight.data == source && weight.desc == desc ? bytes.get() : nullptr;
+  }
+};
+
 LinearParallel::LinearParallel(std::shared_ptr<Communicator> communicator,
-                               const LinearParallelParam& param)
-    : CollectiveOperation(SignatureOf(param), std::move(communicator)), param_(param) {}
+                               const LinearParallelParam& param, const std::string& engine)
+    : CollectiveOperation(SignatureOf(param), std::move(communicator)),
+      param_(param),
+      engine_(engine) {}
+
+LinearParallel::~LinearParallel() = default;
 
 Status LinearParallel::DescribeOutputs(const std::vector<TensorDesc>& inputs,
                                        std::vector<TensorDesc>* outputs) const {
@@ -71,39 +103,42 @@ Status LinearParallel::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status LinearParallel::CheckSupport(DType dtype) const {
-  CHECK_ARG(communicator().device().kind == DeviceKind::kCpu, ERROR_UNSUPPORTED, "backend ",
-            communicator().spec().backend, ": LinearParallel does not run on it yet");
-  RETURN_IF_ERROR(communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum));
-  return communicator().Supports(Primitive::kReduce, DType::kFloat32, ReduceOp::kSum);
+  RETURN_IF_ERROR(communicator().Supports(CallKind::kLinearParallel, dtype, ReduceOp::kSum));
+  CHECK_ARG(communicator().compute() != nullptr, ERROR_UNSUPPORTED, "backend ",
+            communicator().spec().backend,
+            ": LinearParallel does not run on it, it has no products");
+  return Ok();
 }
 
 Status LinearParallel::Complete(Plan* plan) const {
-  LinearLayout layout;
-  RETURN_IF_ERROR(MakeLinearLayout(param_, communicator().rank(), communicator().size(),
-                                   plan->inputs, &layout));
   auto details = std::make_unique<LinearDetails>();
-  details->plan = PlanLinear(layout, plan->inputs[kX].dtype, communicator().size(),
-                             ChooseLinearEngine(layout, communicator()));
-  plan->workspace_bytes = static_cast<uint64_t>(details->plan.memory.bytes);
+  LinearPlan& linear = details->plan;
+  RETURN_IF_ERROR(MakeLinearLayout(param_, communicator().rank(), communicator().size(),
+                                   plan->inputs, &linear.layout));
+  const EnginePlace place = PlaceOf(linear.layout, communicator(), engine_.empty());
+  RETURN_IF_ERROR(ChooseEngine(engine_, place, &linear.engine));
+  if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine);
+  linear.terms = MakeLinearTerms(param_, linear.layout);
+  linear.rank_size = communicator().size();
+  linear.dtype = plan->inputs[kX].dtype;
+  linear.compute = communicator().compute();
+  PlanLinear(&linear);
+  plan->workspace_bytes = static_cast<uint64_t>(linear.memory.bytes);
   plan->details = std::move(details);
   return Ok();
 }
 
-void LinearParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
-  AddLinearTerms(param_, static_cast<const LinearDetails&>(*plan.details).plan, agreement);
-}
-
 Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
-                           void* /*stream*/) {
+                           void* stream) {
   LinearTensors tensors;
   tensors.x = pack.inputs[kX].data;
-  tensors.weight = pack.inputs[kWeight].data;
-  if (packed_ != nullptr) tensors.packed_weight = packed_->For(pack.inputs[kWeight]);
+  tensors.weight.data = pack.inputs[kWeight].data;
+  if (packed_ != nullptr) tensors.weight.packed = packed_->For(pack.inputs[kWeight]);
   if (param_.hasResidual) tensors.residual = pack.inputs[kResidual].data;
   tensors.output = pack.outputs[kY].data;
   if (param_.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
   const auto& details = static_cast<const LinearDetails&>(*plan.details);
-  return RunLinear(details.plan, tensors, *plan.agreement, workspace, &communicator());
+  return RunLinear(details.plan, tensors, workspace, &communicator(), stream);
 }
 
 Status LinearParallel::Refuse(const Status& reason) {
@@ -121,11 +156,26 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   const TensorBytes bytes = {{NumBytes(weight.desc)}, {}};
   RETURN_IF_ERROR(CheckMemory(signature, pack, bytes, communicator().device()));
   RETURN_IF_ERROR(CheckAddresses(signature, pack, bytes));
-  return PackedWeight::Pack(weight, param_.transWeight, &packed_);
+  RETURN_IF_ERROR(CheckSupport(weight.desc.dtype));
+  const int64_t rows = shape[shape.num_dims - 2];
+  const int64_t columns = shape[shape.num_dims - 1];
+  const bool trans = param_.transWeight;
+  const auto product = communicator().compute()->Plan(weight.desc.dtype, trans ? columns : rows,
+                                                      trans ? rows : columns, trans);
+  auto packed = std::make_shared<PackedWeight>();
+  packed->bytes = product->PackWeight(weight.data);
+  CHECK_ARG(packed->bytes != nullptr, ERROR_OUT_OF_HOST_MEMORY,
+            "LinearParallel: no memory for a packed weight of ", product->packed_weight_bytes(),
+            " bytes");
+  packed->desc = weight.desc;
+  packed->source = weight.data;
+  packed->trans_weight = trans;
+  packed_ = std::move(packed);
+  return Ok();
 }
 
 void LinearParallel::TakeWeight(const LinearParallel& from) {
-  const bool fits = from.packed_ != nullptr && from.packed_->trans_weight() == param_.transWeight;
+  const bool fits = from.packed_ != nullptr && from.packed_->trans_weight == param_.transWeight;
   if (fits) packed_ = from.packed_;
 }
 

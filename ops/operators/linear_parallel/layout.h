@@ -5,7 +5,7 @@
 
 #include "core/status.h"
 #include "core/tensor.h"
-#include "operators/linear_parallel_param.h"
+#include "operators/linear_parallel/param.h"
 
 namespace collops {
 

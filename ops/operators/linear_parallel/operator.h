@@ -1,13 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/prepackable.h"
 #include "operators/collective_operation.h"
-#include "operators/linear_parallel_param.h"
-#include "operators/linear_parallel_run.h"
-#include "operators/packed_weight.h"
+#include "operators/linear_parallel/param.h"
 
 namespace collops {
 
@@ -16,12 +15,17 @@ namespace collops {
 // x, weight [, residual]; outputs: y [, the gathered x].
 class LinearParallel : public CollectiveOperation, public Prepackable {
  public:
-  LinearParallel(std::shared_ptr<Communicator> communicator, const LinearParallelParam& param);
+  // `engine` names how it runs (engine.h), equal on every rank; empty: the first engine that can.
+  LinearParallel(std::shared_ptr<Communicator> communicator, const LinearParallelParam& param,
+                 const std::string& engine = "");
+  ~LinearParallel() override;
 
   Status Prepack(const TensorView& weight) override;
 
   // PURE_LINEAR is each rank's own affair: nobody waits for it, so nobody is told.
   Status Refuse(const Status& reason) override;
+
+  const std::string& engine() const { return engine_; }
 
   // Takes over the weight that another operation has packed, if it serves this struct, too.
   void TakeWeight(const LinearParallel& from);
@@ -35,7 +39,10 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
 
  private:
+  struct PackedWeight;
+
   const LinearParallelParam param_;
+  const std::string engine_;
   std::shared_ptr<const PackedWeight> packed_;
 };
 

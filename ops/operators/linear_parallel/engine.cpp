@@ -1,0 +1,91 @@
+#include "operators/linear_parallel/engine.h"
+
+#include "core/env.h"
+
+namespace collops {
+namespace {
+
+const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline};
+
+std::string EngineNames() {
+  std::string names;
+  for (const Engine* engine : kEngines) names += Concat(names.empty() ? "" : ", ", engine->name);
+  return names;
+}
+
+std::byte* Aligned(void* workspace, int64_t alignment) {
+  const auto past = reinterpret_cast<uintptr_t>(workspace) % static_cast<uintptr_t>(alignment);
+  const uintptr_t missing = past == 0 ? 0 : static_cast<uintptr_t>(alignment) - past;
+  return static_cast<std::byte*>(workspace) + missing;
+}
+
+}  // namespace
+
+std::vector<std::pair<const char*, Status>> AskEngines(const EnginePlace& place) {
+  std::vector<std::pair<const char*, Status>> answers;
+  for (const Engine* engine : kEngines) answers.emplace_back(engine->name, engine->accepts(place));
+  return answers;
+}
+
+Status CheckEngineName(const std::string& name) {
+  for (const Engine* engine : kEngines) {
+    if (name == engine->name) return Ok();
+  }
+  return Error(ERROR_INVALID_PARAM, "LinearParallel: there is no engine \"", name,
+               "\": use one of ", EngineNames(), ", or none for the first that can run");
+}
+
+Status ChooseEngine(const std::string& name, const EnginePlace& place, const Engine** engine) {
+  if (!name.empty()) RETURN_IF_ERROR(CheckEngineName(name));
+  Status why;
+  for (const Engine* candidate : kEngines) {
+    if (!name.empty() && name != candidate->name) continue;
+    *engine = candidate;
+    why = candidate->accepts(place);
+    if (why.ok()) return Ok();
+  }
+  return Error(why.code(), "LinearParallel: engine \"", (*engine)->name,
+               "\" cannot run this call: ", why.message());
+}
+
+EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator, bool by_default) {
+  EnginePlace place;
+  place.backend = communicator.spec().backend;
+  place.rank_size = communicator.size();
+  place.gather_ranks = layout.gather.ranks.size();
+  place.scatter_ranks = layout.scatter.ranks.size();
+  place.has_windows = communicator.HasWindows();
+  Env env;
+  place.windows_wanted = !by_default || (Env::Read(&env).ok() && env.fused);
+  return place;
+}
+
+LinearTerms MakeLinearTerms(const LinearParallelParam& param, const LinearLayout& layout) {
+  const bool on_grid = param.type == LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+  LinearParallelParam::TwoDimTPInfo grid;  // of other types it is not read
+  if (on_grid) grid = param.twoDimTPInfo;
+  LinearTerms terms;
+  terms.root = param.rankRoot;
+  terms.terms = {{"type", param.type},
+                 {"agDim", grid.agDim},
+                 {"rsDim", grid.rsDim},
+                 {"innerDimIsAg", grid.innerDimIsAg},
+                 {"k", layout.k},
+                 {"n", layout.n},
+                 {"the sum of the rows", layout.total_rows}};
+  return terms;
+}
+
+void PlanLinear(LinearPlan* plan) {
+  const LinearLayout& layout = plan->layout;
+  plan->product = plan->compute->Plan(plan->dtype, layout.k, layout.n, layout.trans_weight);
+  plan->engine->plan(plan);
+}
+
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, void* workspace,
+                 Communicator* communicator, void* stream) {
+  return plan.engine->run(
+      {plan, tensors, Aligned(workspace, plan.compute->alignment()), communicator, stream});
+}
+
+}  // namespace collops
