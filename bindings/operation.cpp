@@ -2,8 +2,10 @@
 
 #include <pybind11/stl.h>
 
+#include "core/env.h"
 #include "core/prepackable.h"
 #include "module.h"
+#include "operators/linear_parallel/engine.h"
 #include "status.h"
 #include "workspace.h"
 
@@ -51,13 +53,13 @@ Status StructText(const ParamRow& row, const std::string& json, uintptr_t hccl_c
 }
 
 std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std::string& json,
-                                            uintptr_t hccl_comm) {
+                                            uintptr_t hccl_comm, const std::string& engine) {
   const ParamRow* row = FindParam(param);
   if (row == nullptr) throw py::value_error("no parameter struct is called " + param);
   std::string text;
   ThrowIfError(StructText(*row, json, hccl_comm, &text));
   std::unique_ptr<Operation> operation;
-  RunWithoutGil([&] { return row->create(json, hccl_comm, &operation); });
+  RunWithoutGil([&] { return row->create(json, hccl_comm, {engine}, &operation); });
   return std::make_unique<BoundOperation>(*row, std::move(text), std::move(operation));
 }
 
@@ -187,9 +189,24 @@ void BoundOperation::Prepack(const py::object& weight) {
   ThrowIfError(NameElementType(status, py::make_tuple(weight), {tensor.view}));
 }
 
+// Each engine of LinearParallel, and why it would not run between two ranks with windows, or "".
+std::vector<std::pair<std::string, std::string>> LinearEngines() {
+  EnginePlace place;
+  place.rank_size = 2;
+  place.gather_ranks = 2;
+  place.has_windows = true;
+  Env env;
+  place.windows_wanted = Env::Read(&env).ok() && env.fused;
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const auto& [name, why] : AskEngines(place)) rows.emplace_back(name, why.message());
+  return rows;
+}
+
 void BindOperation(py::module_& module) {
+  module.def("linear_engines", &LinearEngines);
   py::class_<BoundOperation>(module, "Operation")
-      .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"))
+      .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"),
+           py::arg("engine"))
       .def_property_readonly("name", &BoundOperation::Name)
       .def_property_readonly("num_inputs", &BoundOperation::NumInputs)
       .def_property_readonly("num_outputs", &BoundOperation::NumOutputs)

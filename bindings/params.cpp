@@ -24,10 +24,11 @@ Status Read(const std::string& json, uintptr_t hccl_comm, Param* param) {
 }
 
 template <typename Param>
-Status Create(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Operation>* operation) {
+Status Create(const std::string& json, uintptr_t hccl_comm, const OperationOptions& options,
+              std::unique_ptr<Operation>* operation) {
   Param param;
   RETURN_IF_ERROR(Read(json, hccl_comm, &param));
-  return CreateOperation(param, operation);
+  return CreateOperation(param, options, operation);
 }
 
 template <typename Param>

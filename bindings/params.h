@@ -6,6 +6,7 @@
 
 #include "core/operation.h"
 #include "core/status.h"
+#include "operators/create_operation.h"
 
 namespace collops::bindings {
 
@@ -15,7 +16,7 @@ struct ParamRow {
   const char* name;                // the struct's, in C++ and in Python
   const char* operation;           // for messages
   const char* const* input_names;  // ends with a null pointer
-  Status (*create)(const std::string& json, uintptr_t hccl_comm,
+  Status (*create)(const std::string& json, uintptr_t hccl_comm, const OperationOptions& options,
                    std::unique_ptr<Operation>* operation);
   Status (*update)(const std::string& json, uintptr_t hccl_comm,
                    std::unique_ptr<Operation>* operation);

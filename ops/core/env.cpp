@@ -98,7 +98,9 @@ const std::vector<EnvVariable>& EnvVariables() {
        "ranks first, over the host connection, and so waits for all of them. Equal on every rank."},
       {"COLLOPS_FUSED", "1",
        "0: LinearParallel runs as a pipeline of collectives and products, as it does on backends "
-       "without windows. The result is the same, bit for bit."},
+       "without windows, where the operation's `engine` names no other way. The result is the "
+       "same, "
+       "bit for bit."},
       {"COLLOPS_ISA", "the best here",
        "Forces the instruction set of the kernels: `avx512`, `avx2` or `portable`. Results do not "
        "depend on it, but for the last bits of LinearParallel's products."},
@@ -115,7 +117,9 @@ const std::vector<EnvVariable>& EnvVariables() {
        "Seconds that a call waits for other ranks before ERROR_TIMEOUT names who is missing."},
       {"COLLOPS_TRACE", "0",
        "1: every call writes one line to standard error: rank, domain, backend, operator, "
-       "elements, time. 2: LinearParallel also writes a line for every strip of columns it has "
+       "elements, time; LinearParallel one more for every plan, with the engine that runs and why "
+       "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
+       "has "
        "multiplied, with the rows' rank and the time since the call began."},
   };
   return *variables;

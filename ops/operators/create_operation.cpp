@@ -9,6 +9,7 @@
 #include "operators/all_gather_v.h"
 #include "operators/all_reduce.h"
 #include "operators/broadcast.h"
+#include "operators/linear_parallel/engine.h"
 #include "operators/linear_parallel/operator.h"
 #include "operators/param_check.h"
 #include "operators/reduce_scatter.h"
@@ -168,10 +169,22 @@ Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* 
 }
 
 Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
+  return CreateOperation(param, OperationOptions{}, operation);
+}
+
+Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
+                       std::unique_ptr<Operation>* operation) {
   RETURN_IF_ERROR(CheckResult("LinearParallel", operation));
+  if (!options.engine.empty()) RETURN_IF_ERROR(CheckEngineName(options.engine));
   std::shared_ptr<Communicator> communicator;
   RETURN_IF_ERROR(FindCommunicator("LinearParallel", param, &communicator));
-  *operation = std::make_unique<LinearParallel>(std::move(communicator), param);
+  *operation = std::make_unique<LinearParallel>(std::move(communicator), param, options.engine);
+  return Ok();
+}
+
+Status RefuseEngine(const OperationOptions& options) {
+  CHECK_ARG(options.engine.empty(), ERROR_INVALID_PARAM, "Operation: engine \"", options.engine,
+            "\" cannot be chosen: LinearParallel alone has engines");
   return Ok();
 }
 
@@ -180,7 +193,7 @@ Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operati
   CHECK_ARG(before != nullptr, ERROR_INVALID_PARAM,
             "LinearParallel: cannot update an operation that is a ", (*operation)->Name());
   std::unique_ptr<Operation> updated;
-  RETURN_IF_ERROR(CreateOperation(param, &updated));
+  RETURN_IF_ERROR(CreateOperation(param, OperationOptions{before->engine()}, &updated));
   dynamic_cast<LinearParallel&>(*updated).TakeWeight(*before);
   *operation = std::move(updated);
   return Ok();

@@ -20,6 +20,24 @@ Status CreateOperation(const AllReduceParam& param, std::unique_ptr<Operation>* 
 Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 
+// What the caller of an operation wants besides its struct.
+struct OperationOptions {
+  // How LinearParallel runs, equal on every rank: "local", "windows" or "pipeline"; empty: the
+  // first of them that can. Known by a plan: one that cannot run is an error of GetWorkspaceSize.
+  std::string engine;
+};
+
+// ERROR_INVALID_PARAM for an engine that there is not, and for any where the operator has none.
+Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
+                       std::unique_ptr<Operation>* operation);
+Status RefuseEngine(const OperationOptions& options);
+template <typename Param>
+Status CreateOperation(const Param& param, const OperationOptions& options,
+                       std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(RefuseEngine(options));
+  return CreateOperation(param, operation);
+}
+
 // ATB's UpdateOperationParam: gives an operation another struct of its own kind. An equal domain is
 // the same communicator, so no first contact follows; the plans are gone. On an error the operation
 // stays as it was.
@@ -33,7 +51,8 @@ Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation
   return Ok();
 }
 
-// Of LinearParallel: other rows cost no packing of the weight and no new communicators.
+// Of LinearParallel: the engine stays, other rows cost no packing of the weight and no new
+// communicators.
 Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 
 }  // namespace collops

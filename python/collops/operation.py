@@ -21,9 +21,14 @@ class Operation:
 
     Args:
         param: the operator's struct, such as AllGatherVParam.
+        engine: how LinearParallel runs, the same on every rank: "windows" computes while rows and
+            sums move, "pipeline" does one after the other, "local" is for one rank. None: the first
+            that can, in the order local, windows (unless COLLOPS_FUSED=0), pipeline. Results do
+            not depend on it. get_workspace_size() refuses an engine that cannot run the call.
 
     Raises:
-        ArgumentError: the struct is wrong; creation is local, so no other rank hears of it.
+        ArgumentError: the struct is wrong, or there is no such engine; creation is local, so no
+            other rank hears of it.
         UnsupportedError: its backend cannot run here.
 
     Source of the semantics: ``atb::Operation``; AllGatherV as MPI_Allgatherv, ReduceScatterV as
@@ -43,8 +48,8 @@ class Operation:
         [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
     """
 
-    def __init__(self, param: Param) -> None:
-        self._core = core().Operation(*_core_arguments(param))
+    def __init__(self, param: Param, *, engine: str | None = None) -> None:
+        self._core = core().Operation(*_core_arguments(param), _engine_name(engine))
         self._packed: Any = None
 
     @property
@@ -203,6 +208,17 @@ def _core_arguments(param: Param) -> tuple[str, str, int]:
             f"{type(param).__name__}",
         )
     return type(param).__name__, param._raw_json(), _handle(param.hccl_comm)
+
+
+def _engine_name(engine: Any) -> str:
+    """The engine as the core takes it: empty is none."""
+    if engine is not None and not isinstance(engine, str):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f'Operation: engine must be a name such as "pipeline" or None, got '
+            f"{type(engine).__name__}",
+        )
+    return engine or ""
 
 
 def _handle(hccl_comm: Any) -> int:

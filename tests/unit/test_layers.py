@@ -141,6 +141,47 @@ def repository_problems(root: Path) -> list[str]:
     return problems
 
 
+def include_circle(root: Path, folder: str) -> list[str]:
+    """The first circle of stems below a folder, each of which includes the next; empty if none."""
+    graph: dict[str, set[str]] = {}
+    for path in sorted((root / folder).rglob("*")):
+        if path.suffix in {".h", ".cpp"}:
+            stem = str(path.relative_to(root).with_suffix(""))
+            found = {
+                f"ops/{Path(name).with_suffix('')}" for _, name in INCLUDE.findall(path.read_text())
+            }
+            graph.setdefault(stem, set()).update(found - {stem})
+    done: set[str] = set()
+
+    def walk(stem: str, way: list[str]) -> list[str]:
+        if stem in way:
+            return [*way[way.index(stem) :], stem]
+        circles = (
+            walk(name, [*way, stem]) for name in sorted(graph.get(stem, ())) if stem not in done
+        )
+        circle = next(filter(None, circles), [])
+        done.add(stem)
+        return circle
+
+    return next(filter(None, (walk(stem, []) for stem in sorted(graph))), [])
+
+
+def test_no_operator_stands_in_a_circle_of_files() -> None:
+    for folder in ("ops/core", "ops/kernels", "ops/operators"):
+        assert include_circle(ROOT, folder) == []
+
+
+def test_a_planted_circle_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "ops" / "operators" / "some"
+    folder.mkdir(parents=True)
+    (folder / "a.cpp").write_text('#include "operators/some/b.h"\n')
+    (folder / "b.cpp").write_text('#include "operators/some/a.h"\n')
+    stems = [f"ops/operators/some/{name}" for name in "aba"]
+    assert include_circle(tmp_path, "ops/operators") == stems
+    (folder / "b.cpp").write_text('#include "operators/some/b.h"\n')
+    assert include_circle(tmp_path, "ops/operators") == []
+
+
 def test_the_tree_keeps_its_layers() -> None:
     assert list((ROOT / "ops").rglob("*.cpp")), "no C++ source was found"
     assert list((ROOT / "golden").rglob("*.py")), "no golden source was found"

@@ -51,11 +51,12 @@ struct LinearDetails : PlanDetails {
 };
 
 // One line: which engine was chosen, and why none before it.
-void TraceChoice(const Communicator& communicator, const EnginePlace& place, const Engine& chosen) {
+void TraceChoice(const Communicator& communicator, const EnginePlace& place, const Engine& chosen,
+                 bool named) {
   const CommunicatorSpec& spec = communicator.spec();
   std::string line = Concat("r", spec.rank, "/", spec.rank_size, " ",
                             spec.comm_domain.empty() ? "-" : spec.comm_domain, " ", spec.backend,
-                            " LinearParallel plan engine=", chosen.name);
+                            " LinearParallel plan engine=", chosen.name, named ? " as named" : "");
   for (const auto& [name, why] : AskEngines(place)) {
     if (!why.ok()) line += Concat(", not ", name, ": ", why.message());
   }
@@ -117,7 +118,7 @@ Status LinearParallel::Complete(Plan* plan) const {
                                    plan->inputs, &linear.layout));
   const EnginePlace place = PlaceOf(linear.layout, communicator(), engine_.empty());
   RETURN_IF_ERROR(ChooseEngine(engine_, place, &linear.engine));
-  if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine);
+  if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine, !engine_.empty());
   linear.terms = MakeLinearTerms(param_, linear.layout);
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;

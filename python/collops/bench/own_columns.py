@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +94,12 @@ class OwnColumns:
         comm = self._connect()
         x = self.own_x(comm if key == "fused_window" else None)
         result, kind = self.own_result(), collops.ParallelType(self.point.type)
-        run, scratch_bytes = self._planned(comm, kind, x, result, key != "pipeline")
+        engine = "pipeline" if key == "pipeline" else "windows"
+        run, scratch_bytes = self._planned(comm, kind, x, result, engine)
         return Column(key, LABELS[key], [("all", run)], x, result, scratch_bytes)
 
     def _planned(
-        self, comm: Any, kind: Any, x: Bits, result: Bits, fused: bool = True
+        self, comm: Any, kind: Any, x: Bits, result: Bits, engine: str = "local"
     ) -> tuple[Callable[[], object], int]:
         """A call of LinearParallel, and the bytes of its scratch memory, which is not there yet."""
         gather, scatter = self.groups.gather, self.groups.scatter
@@ -113,12 +113,10 @@ class OwnColumns:
             param.gather_rows, param.scatter_rows = list(gather.rows), list(scatter.rows)
             param.two_dim_tp_info.ag_dim = gather.size
             param.two_dim_tp_info.rs_dim = scatter.size
-        operation = collops.Operation(param)
+        operation = collops.Operation(param, engine=engine)
         ins = [self.element.numbers(x), self.element.numbers(self.weight)]
         outs = [self.element.numbers(result)]
-        os.environ["COLLOPS_FUSED"] = str(int(fused))  # read when the call is planned
         scratch = fresh_memory(operation.get_workspace_size(ins, outs))
-        os.environ.pop("COLLOPS_FUSED")
         return lambda: operation.execute(ins, outs, scratch), scratch.nbytes
 
     def _unfused(self) -> Column:

@@ -41,6 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     backends = [(name, reason or READY.get(name, "ready")) for name, reason in module.backends()]
     print_rows("Backends", backends)
+    print_rows("Engines of LinearParallel, on several ranks of shm", engines(module))
     print_rows("Machine", machine(module))
     print_rows("Job", job(module))
     print_rows("Environment", environment(module))
@@ -71,6 +72,14 @@ def version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def engines(module: ModuleType) -> list[Row]:
+    """How LinearParallel runs: the first engine that can, and why each other one cannot."""
+    answers = module.linear_engines()
+    chosen = next(name for name, why in answers if not why)
+    rest = {True: "runs", False: "can run: Operation(param, engine=...) chooses it"}
+    return [(name, f"not: {why}" if why else rest[name == chosen]) for name, why in answers]
 
 
 def machine(module: ModuleType) -> list[Row]:

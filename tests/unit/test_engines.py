@@ -1,0 +1,175 @@
+"""The engines of LinearParallel as an option of the operation: bits, refusals, trace and doctor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops import LinearParallelParam, ParallelType
+from collops.testing import run_ranks
+
+STRIP = 384
+
+
+def param_of(rank: int, size: int = 2, **fields: Any) -> LinearParallelParam:
+    fields = {"type": ParallelType.LINEAR_ALL_REDUCE, **fields}
+    return LinearParallelParam(rank=rank, rank_size=size, backend="shm", **fields)
+
+
+def numbers(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def results(rank: int, engines: list[str | None]) -> list[tuple[int, bytes]]:
+    """Scratch bytes and result of each engine."""
+    ins = [numbers(rank, 70, 130), numbers(9 + rank, 2 * STRIP, 130)]
+    found = []
+    for engine in engines:
+        operation = collops.Operation(param_of(rank), engine=engine)
+        out = np.full((70, 2 * STRIP), np.nan, np.float32)
+        scratch = np.full(operation.get_workspace_size(ins, [out]), 1, np.uint8)
+        operation.execute(ins, [out], scratch)
+        found.append((scratch.nbytes, out.tobytes()))
+    return found
+
+
+def test_the_option_goes_before_the_environment() -> None:
+    engines = [None, "windows", "pipeline"]
+    for fused in ("1", "0"):
+        for found in run_ranks(results, 2, engines, env={"COLLOPS_FUSED": fused}):
+            sizes = [size for size, _ in found]
+            assert len({data for _, data in found}) == 1
+            assert sizes[1] < sizes[2]  # the pipeline alone keeps tile and sums in the workspace
+            assert sizes[0] == sizes[1 if fused == "1" else 2]
+
+
+def updated(rank: int) -> tuple[int, int]:
+    ins = [numbers(rank, 70, 130), numbers(9 + rank, STRIP, 130)]
+    operation = collops.Operation(param_of(rank), engine="pipeline")
+    out = np.empty((70, STRIP), np.float32)
+    before = operation.get_workspace_size(ins, [out])
+    operation.update(param_of(rank, comm_domain="other"))
+    return before, operation.get_workspace_size(ins, [out])
+
+
+def test_an_update_keeps_the_engine() -> None:
+    before, after = updated(0)
+    assert before == after
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("fused", ['no engine "fused"', "local, windows, pipeline"]),
+        (3, ["Operation: engine must be a name", "got int"]),
+    ],
+)
+def test_an_unknown_engine_lists_those_there_are(engine: Any, words: list[str]) -> None:
+    with pytest.raises(collops.ArgumentError) as caught:
+        collops.Operation(param_of(0), engine=engine)
+    assert caught.value.code == collops.ErrorCode.ERROR_INVALID_PARAM
+    assert all(word in caught.value.message for word in words)
+
+
+def test_other_operators_have_no_engines() -> None:
+    param = collops.AllGatherVParam(rank=0, rank_size=2, backend="shm")
+    with pytest.raises(collops.ArgumentError, match="LinearParallel alone has engines"):
+        collops.Operation(param, engine="windows")
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "reason"),
+    [
+        (ParallelType.LINEAR_ALL_REDUCE, "local", "a product of 2 ranks needs the others"),
+        (ParallelType.PURE_LINEAR, "windows", "no rank needs another one"),
+        (ParallelType.PURE_LINEAR, "pipeline", "no rank needs another one"),
+    ],
+)
+def test_an_engine_that_cannot_run_says_why(kind: Any, engine: str, reason: str) -> None:
+    operation = collops.Operation(param_of(0, type=kind), engine=engine)
+    ins = [numbers(1, 4, 3), numbers(2, 5, 3)]
+    with pytest.raises(collops.UnsupportedError) as caught:
+        operation.get_workspace_size(ins, [np.empty((4, 5), np.float32)])
+    assert caught.value.message == (
+        f'LinearParallel: engine "{engine}" cannot run this call: {reason}'
+    )
+
+
+def disagree(rank: int) -> str:
+    operation = collops.Operation(param_of(rank), engine=["windows", "pipeline"][rank])
+    try:
+        operation.forward([numbers(1, 4, 3), numbers(2, 5, 3)])
+    except collops.RankMismatchError as error:
+        return error.message
+    return ""
+
+
+def test_ranks_with_different_engines_hear_of_it() -> None:
+    for message in run_ranks(disagree, 2):
+        assert "LinearParallel: the ranks disagree in call 1: dtype is " in message
+        assert "float32 on rank 0 (pid " in message
+        assert "pipeline, COLLOPS_FUSED on rank 1 (pid " in message
+
+
+def program(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env}
+    )
+
+
+@pytest.mark.parametrize(
+    ("fused", "named", "engine", "why"),
+    [
+        ("1", None, "windows", ", not local: a product of 2 ranks needs the others"),
+        (
+            "1",
+            "pipeline",
+            "pipeline",
+            " as named, not local: a product of 2 ranks needs the others",
+        ),
+        (
+            "0",
+            None,
+            "pipeline",
+            ", not local: a product of 2 ranks needs the others"
+            ", not windows: COLLOPS_FUSED=0 asks for the pipeline",
+        ),
+    ],
+)
+def test_the_trace_says_which_engine_and_why_not_the_others(
+    fused: str, named: str | None, engine: str, why: str
+) -> None:
+    code = (
+        "import collops, numpy as np\n"
+        "param = collops.LinearParallelParam(rank=0, rank_size=2,"
+        " backend='shm', comm_domain='tp')\n"
+        "ins = [np.ones((4, 3), np.float32), np.ones((5, 3), np.float32)]\n"
+        f"operation = collops.Operation(param, engine={named!r})\n"
+        "for _ in range(2):\n"
+        "    operation.get_workspace_size(ins, [np.empty((4, 5), np.float32)])\n"
+    )
+    done = program(code, COLLOPS_TRACE="1", COLLOPS_FUSED=fused)
+    assert done.returncode == 0, done.stderr
+    # The second call finds the plan of the first.
+    assert done.stderr == f"r0/2 tp shm LinearParallel plan engine={engine}{why}\n"
+
+
+@pytest.mark.parametrize("fused", ["1", "0"])
+def test_doctor_lists_the_engines(fused: str) -> None:
+    code = "from collops.cli import main; raise SystemExit(main(['doctor']))"
+    done = program(code, COLLOPS_FUSED=fused)
+    assert done.returncode == 0, done.stderr
+    lines = {line.split()[0]: line.split(maxsplit=1) for line in done.stdout.splitlines() if line}
+    assert lines["local"][1] == "not: a product of 2 ranks needs the others"
+    if fused == "1":
+        assert lines["windows"][1] == "runs"
+        assert lines["pipeline"][1].startswith("can run")
+    else:
+        assert lines["windows"][1] == "not: COLLOPS_FUSED=0 asks for the pipeline"
+        assert lines["pipeline"][1] == "runs"
