@@ -26,12 +26,13 @@ Status Run(const LinearRun& run) {
       0, {static_cast<const std::byte*>(run.tensors.x), row_bytes, 0, group.rows, 0, row_bytes}));
   const LinearStrip product(run);
   auto* tile = reinterpret_cast<float*>(run.workspace + plan.memory.tile);
+  const std::vector<kernels::ProductTask> tasks = {LinearStrip::Task(group, tile)};
   const int64_t ld = plan.product->StripColumns(0);
   for (int64_t strip = 0; strip < plan.product->num_strips(); ++strip) {
     for (int64_t k_block = 0; k_block < plan.product->num_k_blocks(); ++k_block) {
-      RETURN_IF_ERROR(product.Multiply({LinearStrip::Task(group, tile)}, strip, k_block, ld));
+      RETURN_IF_ERROR(product.Multiply(tasks, strip, k_block, ld));
     }
-    RETURN_IF_ERROR(product.Store({tile}, ld, strip, 0, group.rows));
+    RETURN_IF_ERROR(product.Store(&tile, 1, ld, strip, 0, group.rows));
   }
   return Ok();
 }

@@ -126,7 +126,8 @@ Status PartialSums::Sum(const Piece& piece) const {
     partials.push_back(member.tiles + TileOffset(plan_, piece.row, strip));
   }
   const int64_t row = piece.row - OutputRows(static_cast<size_t>(plan_.layout.scatter.index)).begin;
-  return strip_.Store(partials, plan_.product->StripColumns(0), strip, row, piece.rows);
+  return strip_.Store(partials.data(), partials.size(), plan_.product->StripColumns(0), strip, row,
+                      piece.rows);
 }
 
 int PartialSums::ReadIndex(size_t member, size_t group) const {

@@ -278,7 +278,7 @@ class PipelineLinear {
 
   Status Store(int64_t strip) {
     const int64_t ld = plan_.product->StripColumns(strip);
-    return strip_.Store({tile_}, ld, strip, 0, plan_.layout.total_rows);
+    return strip_.Store(&tile_, 1, ld, strip, 0, plan_.layout.total_rows);
   }
 
   Status Sum(int64_t strip) {
@@ -302,7 +302,7 @@ class PipelineLinear {
     call.sdispls = displs.data();
     call.stream = run_.stream;
     RETURN_IF_ERROR(InGroup(layout.scatter.ranks, scatter_->ReduceScatterV(call)));
-    return strip_.Store({sum_}, columns, strip, 0, OwnRows(layout));
+    return strip_.Store(&sum_, 1, columns, strip, 0, OwnRows(layout));
   }
 
   const LinearRun& run_;

@@ -84,13 +84,13 @@ Status LinearStrip::Multiply(const std::vector<kernels::ProductTask>& tasks, int
                                      run_.tensors.weight, step, run_.stream);
 }
 
-Status LinearStrip::Store(const std::vector<const float*>& tiles, int64_t ld_tile, int64_t strip,
-                          int64_t output_row, int64_t rows) const {
+Status LinearStrip::Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile,
+                          int64_t strip, int64_t output_row, int64_t rows) const {
   const LinearPlan& plan = run_.plan;
   std::byte* output = static_cast<std::byte*>(run_.tensors.output) +
                       output_row * plan.product->n() * SizeOf(plan.dtype);
-  return plan.product->StoreSum(tiles.data(), static_cast<int>(tiles.size()), ld_tile,
-                                run_.tensors.residual, rows, strip, output, run_.stream);
+  return plan.product->StoreSum(tiles, static_cast<int>(num_tiles), ld_tile, run_.tensors.residual,
+                                rows, strip, output, run_.stream);
 }
 
 }  // namespace collops

@@ -94,7 +94,7 @@ class LinearStrip {
                   int64_t ld_tile) const;
 
   // Rounds the sum of tiles, in their order, and the residual into `rows` rows of the output.
-  Status Store(const std::vector<const float*>& tiles, int64_t ld_tile, int64_t strip,
+  Status Store(const float* const* tiles, size_t num_tiles, int64_t ld_tile, int64_t strip,
                int64_t output_row, int64_t rows) const;
 
  private:

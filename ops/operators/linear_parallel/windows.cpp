@@ -183,7 +183,8 @@ class WindowsLinear {
   Status Finish(size_t g, int64_t strip) {
     const GatheredRows::Group& group = rows_.groups()[g];
     const int64_t row = group.first_row;
-    if (!sums_) RETURN_IF_ERROR(strip_.Store({Tile(row, strip)}, ld_, strip, row, group.rows));
+    const float* tile = Tile(row, strip);
+    if (!sums_) RETURN_IF_ERROR(strip_.Store(&tile, 1, ld_, strip, row, group.rows));
     next_strip_[g] = strip + 1;
     if (sums_) call_->Signal(static_cast<int>(g), next_strip_[g]);
     if (traced_) TraceStrip(g, strip);
