@@ -1,0 +1,96 @@
+#include "comm/backends/shm/pair_layout.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/fence.h"
+
+namespace collops::shm {
+namespace {
+
+constexpr int64_t kLines = sizeof(ReceiverLine) + sizeof(SenderLine);
+// All pairs together, where the least inline bytes allow it.
+constexpr int64_t kMostPairBytes = 16 << 20;
+constexpr int64_t kLeastInlineBytes = 64;
+constexpr int64_t kMostInlineBytes = 4096;
+
+constexpr int64_t PairBytes(int64_t inline_bytes) {
+  return kLines + kPairSlots * (int64_t{sizeof(EnvelopeSlot)} + inline_bytes);
+}
+
+}  // namespace
+
+// The largest power of two that fits, and 64 bytes more: the envelope then ends with a line of 128.
+int64_t PairLayout::InlineBytes(int rank_size) {
+  const int64_t pairs = int64_t{rank_size} * rank_size;
+  for (int64_t power = kMostInlineBytes; power > kLeastInlineBytes; power /= 2) {
+    const int64_t inline_bytes = power + kLeastInlineBytes;
+    if (pairs * PairBytes(inline_bytes) <= kMostPairBytes) return inline_bytes;
+  }
+  return kLeastInlineBytes;
+}
+
+int64_t PairLayout::Bytes(int rank_size) {
+  return int64_t{rank_size} * rank_size * PairBytes(InlineBytes(rank_size)) +
+         int64_t{rank_size} * kPairTexts * int64_t{sizeof(TextSlot)};
+}
+
+PairLayout::PairLayout(std::byte* base, int rank_size)
+    : base_(base),
+      rank_size_(rank_size),
+      inline_bytes_(InlineBytes(rank_size)),
+      pair_bytes_(PairBytes(inline_bytes_)) {}
+
+std::byte* PairLayout::Pair(int sender, int receiver) const {
+  return base_ + (int64_t{sender} * rank_size_ + receiver) * pair_bytes_;
+}
+
+ReceiverLine& PairLayout::receiver_line(int sender, int receiver) const {
+  return *reinterpret_cast<ReceiverLine*>(Pair(sender, receiver));
+}
+
+SenderLine& PairLayout::sender_line(int sender, int receiver) const {
+  return *reinterpret_cast<SenderLine*>(Pair(sender, receiver) + sizeof(ReceiverLine));
+}
+
+EnvelopeSlot& PairLayout::envelope(int sender, int receiver, uint64_t number) const {
+  const int64_t slot = static_cast<int64_t>(number % kPairSlots);
+  const int64_t slot_bytes = int64_t{sizeof(EnvelopeSlot)} + inline_bytes_;
+  return *reinterpret_cast<EnvelopeSlot*>(Pair(sender, receiver) + kLines + slot * slot_bytes);
+}
+
+TextSlot& PairLayout::text(int rank, uint64_t stamp) const {
+  std::byte* const texts = base_ + int64_t{rank_size_} * rank_size_ * pair_bytes_;
+  return reinterpret_cast<TextSlot*>(texts)[int64_t{rank} * kPairTexts +
+                                            static_cast<int64_t>(stamp % kPairTexts)];
+}
+
+// Word by word, as a reader may be at it.
+void PairLayout::WriteText(int rank, uint64_t stamp, const std::string& words) const {
+  TextSlot& slot = text(rank, stamp);
+  char copy[kPairTextWords * sizeof(uint64_t)] = {};
+  std::memcpy(copy, words.data(), std::min(words.size(), sizeof(copy) - 1));
+  slot.stamp.store(0, std::memory_order_relaxed);
+  Fence(std::memory_order_release);
+  for (size_t i = 0; i < kPairTextWords; ++i) {
+    uint64_t word = 0;
+    std::memcpy(&word, copy + i * sizeof(word), sizeof(word));
+    slot.words[i].store(word, std::memory_order_relaxed);
+  }
+  slot.stamp.store(stamp, std::memory_order_release);
+}
+
+std::string PairLayout::ReadText(int rank, uint64_t stamp) const {
+  const TextSlot& slot = text(rank, stamp);
+  char copy[kPairTextWords * sizeof(uint64_t)] = {};
+  if (slot.stamp.load(std::memory_order_acquire) != stamp) return "";
+  for (size_t i = 0; i < kPairTextWords; ++i) {
+    const uint64_t word = slot.words[i].load(std::memory_order_relaxed);
+    std::memcpy(copy + i * sizeof(word), &word, sizeof(word));
+  }
+  Fence(std::memory_order_acquire);
+  if (slot.stamp.load(std::memory_order_relaxed) != stamp) return "";
+  return std::string(copy, strnlen(copy, sizeof(copy) - 1));
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace collops::shm {
+
+constexpr int kPairSlots = 4;  // envelopes, verdicts and chunks that may be under way
+constexpr int64_t kPairChunkBytes = 64 << 10;
+constexpr int64_t kPairRingBytes = kPairSlots * kPairChunkBytes;
+constexpr int64_t kLeastPairChunkBytes = 4 << 10;
+constexpr int kPairTexts = 8;         // of refusals, per rank; the oldest is overwritten
+constexpr size_t kPairTextWords = 127;  // of 8 bytes each
+
+// What the sender writes of one message: its head, and the body or its place in the same lines.
+struct EnvelopeSlot {
+  std::atomic<uint64_t> number;  // released last
+  uint64_t digest;
+  int64_t elements;
+  uint64_t verdicts_read;
+  int32_t tag;
+  int16_t form;
+  int16_t dtype;
+  char type[24];
+};
+static_assert(sizeof(EnvelopeSlot) == 64);
+
+struct VerdictSlot {
+  std::atomic<uint64_t> stamp;  // count of verdicts << 2 | kind; released last
+  uint64_t number;              // of the message
+  uint64_t text;                // stamp of a text of the receiver, 0: none
+};
+
+// What the receiver says to the sender; one line, so that a small message costs one on the way
+// back. Counts are never reset.
+struct alignas(128) ReceiverLine {
+  VerdictSlot verdicts[kPairSlots];
+  std::atomic<uint64_t> envelopes_read;  // slots up to this number are free again
+  std::atomic<uint64_t> chunks_read;
+};
+static_assert(sizeof(ReceiverLine) == 128);
+
+// What the sender says besides its envelopes.
+struct alignas(128) SenderLine {
+  std::atomic<uint64_t> verdicts_read;
+  std::atomic<uint64_t> chunks_written;
+  std::atomic<uint64_t> ring_mails;  // with ring_window: valid once a chunk was written
+  std::atomic<uint32_t> ring_window;
+};
+static_assert(sizeof(SenderLine) == 128);
+
+struct alignas(128) TextSlot {
+  std::atomic<uint64_t> stamp;  // counts the rank's texts; 0: being written
+  std::atomic<uint64_t> words[kPairTextWords];
+};
+static_assert(sizeof(TextSlot) == 1024);
+
+// Where things lie in the memory of the pair wires of `rank_size` ranks. Memory of zeros is its
+// first state. A value; points into memory that the communicator owns, aligned to 128 bytes.
+class PairLayout {
+ public:
+  PairLayout(std::byte* base, int rank_size);
+
+  static int64_t Bytes(int rank_size);
+  // Bodies up to this size travel in the envelope.
+  static int64_t InlineBytes(int rank_size);
+
+  int64_t inline_bytes() const { return inline_bytes_; }
+
+  ReceiverLine& receiver_line(int sender, int receiver) const;
+  SenderLine& sender_line(int sender, int receiver) const;
+  EnvelopeSlot& envelope(int sender, int receiver, uint64_t number) const;
+  static std::byte* Inline(EnvelopeSlot* slot) {
+    return reinterpret_cast<std::byte*>(slot) + sizeof(EnvelopeSlot);
+  }
+
+  // Keeps a text of this rank until kPairTexts later ones; `stamp` counts them.
+  void WriteText(int rank, uint64_t stamp, const std::string& text) const;
+  // A rank's text; empty if it was overwritten.
+  std::string ReadText(int rank, uint64_t stamp) const;
+
+ private:
+  std::byte* Pair(int sender, int receiver) const;
+  TextSlot& text(int rank, uint64_t stamp) const;
+
+  std::byte* base_;
+  int rank_size_;
+  int64_t inline_bytes_;
+  int64_t pair_bytes_;
+};
+
+}  // namespace collops::shm

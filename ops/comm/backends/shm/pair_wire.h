@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/backends/shm/pair_layout.h"
+#include "comm/backends/shm/pair_windows.h"
+#include "comm/pairs/pair_wire.h"
+
+namespace collops::shm {
+
+// Wakes a peer that sleeps in its pair lane.
+struct PeerBell {
+  void (*ring)(void* context, int peer) = nullptr;
+  void* context = nullptr;
+
+  void Ring(int peer) const {
+    if (ring != nullptr) ring(context, peer);
+  }
+};
+
+// A rank's end of the pair wires of one host. A small body travels in the lines of its envelope; if
+// the receiver has no use for it yet, it stays there as long as no later envelope needs the slot. A
+// body in a window is read in place. Every other one waits at its sender until it is told to go,
+// and then passes through a ring of four chunks, which belongs to this one pair of ranks.
+// Owned by the communicator; one thread at a time; waits for no one. Of what a peer wrote, numbers
+// are copied once and checked before they are used.
+class ShmPairWire : public PairWire {
+ public:
+  static int64_t Bytes(int rank_size) { return PairLayout::Bytes(rank_size); }
+
+  // `base`: Bytes(size) bytes that all ranks share, aligned to 128, zero at first.
+  ShmPairWire(std::byte* base, int rank, int size, PeerBell bell, PairWindows* windows);
+
+  WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
+                        int64_t bytes) override;
+  WireStep NextVerdict(int peer, Verdict* verdict) override;
+  WireStep SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) override;
+
+  WireStep NextEnvelope(int peer, Envelope* envelope) override;
+  BodyStep TakeBody(int peer, const Envelope& envelope, void* data, int64_t bytes,
+                    int64_t* taken) override;
+  void DropBody(int peer, const Envelope& envelope) override;
+  WireStep PostVerdict(int peer, const Verdict& verdict) override;
+  WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) override;
+
+  Status fault() const override { return fault_; }
+
+ private:
+  // What this rank knows of one peer, as its sender and as its receiver.
+  struct Peer {
+    uint64_t posted = 0;         // envelopes to it
+    uint64_t free_up_to = 0;     // of these, those whose slot is free again, as last read
+    uint64_t verdicts_read = 0;  // of its verdicts
+    uint64_t chunks_written = 0;
+    RingWindow ring;
+    bool ring_told = false;
+
+    uint64_t read = 0;       // its envelopes
+    uint64_t released = 0;   // of these, those whose slot this rank has given back
+    uint32_t held = 0;       // bit n % 4: the body of envelope n still lies there
+    uint64_t verdicts = 0;   // posted to it
+    uint64_t verdicts_heard = 0;  // of these, those that it has read, as last seen
+    uint64_t chunks_read = 0;
+  };
+
+  bool HasRoom(int rank, Peer* peer);
+  WireStep Place(const void* data, int64_t bytes, BodyPlace* place);
+  bool KnowVerdictsHeard(int rank, Peer* peer, uint64_t count);
+  WireStep MakeRing(int rank, Peer* peer);
+  void Release(int rank, Peer* peer, uint64_t number);
+  bool GiveBack(int rank, Peer* peer);
+  BodyStep TakeWindow(int rank, const BodyPlace& place, void* data, int64_t bytes, int64_t* taken);
+  WireStep Broken(int rank, const std::string& what);
+
+  Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
+
+  PairLayout layout_;
+  int rank_;
+  PeerBell bell_;
+  PairWindows* windows_;
+  std::vector<Peer> peers_;
+  uint64_t texts_ = 0;  // written by this rank
+  Status fault_;
+};
+
+}  // namespace collops::shm

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <utility>
+
+#include "comm/pairs/pair_wire.h"
+#include "comm/pairs/transfer_table.h"
+#include "core/status.h"
+
+namespace collops {
+
+// What the two halves of a lane share. Owned by the lane; one thread at a time.
+struct PairContext {
+  int rank;
+  int rank_size;
+  PairWire* wire;
+  PairGroup* group;
+  TransferTable table;
+  Status failure;  // not ok: the lane has ended, with this
+
+  void Fail(Status why) {
+    if (failure.ok()) failure = std::move(why);
+  }
+  // What a peer did that no rank may do.
+  void FailBroken(int peer, const std::string& what) {
+    Fail(Error(ERROR_PEER_LOST, "Send and Recv: ", group->NameRank(peer), " sent ", what));
+  }
+};
+
+}  // namespace collops

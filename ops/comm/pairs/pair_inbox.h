@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/pairs/pair_context.h"
+
+namespace collops {
+
+// The receiving half of a lane: matches heads of messages with posted receives and takes the
+// bodies. Per source and tag, messages are matched in the order of their numbers with receives in
+// the order of their posting; a receive from any source takes the head that was read first. A head
+// is read only while a receive could match it; bodies are never kept here. Owned by the lane, one
+// thread at a time; waits for no one.
+class PairInbox {
+ public:
+  explicit PairInbox(PairContext* context)
+      : context_(context), peers_(static_cast<size_t>(context->rank_size)) {}
+
+  // A receive, or a refusal of one, which names its source.
+  void Add(int index);
+  // Moves all that can move; whether anything did.
+  bool Poll();
+  // Verdicts that still wait for room.
+  bool has_backlog() const { return backlog_ > 0; }
+  // Refusals that no message of `peer` will meet.
+  void ForgetRefusals(int peer);
+  // Reads the heads that `peer` has posted and says what they are: for the text of a time-out.
+  std::string DescribeHeads(int peer);
+
+ private:
+  struct Head {
+    uint64_t order;  // of reading, over all sources
+    Envelope envelope;
+  };
+  struct Matched {
+    int index;
+    Envelope envelope;
+  };
+  struct Peer {
+    std::vector<Head> heads;       // not matched, by number
+    std::vector<Matched> taking;   // bodies that TakeBody() takes piece by piece
+    std::vector<Matched> waiting;  // bodies that their sender has, by order of matching
+    bool going = false;            // the first of them was told to go
+    std::vector<Verdict> verdicts;  // that found no room
+    int wanted = 0;                 // posted receives that name this source
+    bool busy = false;
+
+    bool idle() const {
+      return wanted == 0 && taking.empty() && waiting.empty() && verdicts.empty();
+    }
+  };
+
+  Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
+  void MarkBusy(int rank);
+  bool FindHead(const Transfer& transfer, int* source, size_t* head) const;
+  bool PollPeer(int rank);
+  bool ReadHeads(int rank);
+  void OnHead(int rank, Envelope envelope);
+  void Match(int index, int rank, const Envelope& envelope);
+  bool Agree(int index, int rank, const Envelope& envelope);
+  BodyStep Take(int rank, const Matched& matched);
+  bool TakeOn(int rank);
+  bool ReceiveOn(int rank);
+  void GoOn(int rank);
+  void FinishTaken(int rank, const Matched& matched);
+  void Answer(int rank, uint64_t number, Verdict::Kind kind, const std::string& text = "");
+  bool AnswerOn(int rank);
+
+  PairContext* context_;
+  std::vector<Peer> peers_;
+  std::vector<int> busy_;    // ranks whose Peer is not idle, and some that are
+  std::vector<int> posted_;  // receives that are not matched, by order of posting
+  int from_any_ = 0;         // of these, from any source
+  int first_ = 0;            // where the next round over all sources begins
+  uint64_t heads_read_ = 0;
+  int backlog_ = 0;
+};
+
+}  // namespace collops

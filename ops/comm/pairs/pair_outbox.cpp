@@ -1,0 +1,157 @@
+#include "comm/pairs/pair_outbox.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/pairs/pair_messages.h"
+
+namespace collops {
+
+void PairOutbox::Add(int index) {
+  const int rank = context_->table[index].transfer.peer;
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  peer.queue.push_back(index);
+  if (!peer.busy) busy_.push_back(rank);
+  peer.busy = true;
+}
+
+bool PairOutbox::Poll() {
+  bool moved = false;
+  for (size_t i = 0; i < busy_.size() && context_->failure.ok();) {
+    const int rank = busy_[i];
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    moved = PollPeer(rank, &peer) || moved;
+    if (peer.idle()) {
+      peer.busy = false;
+      busy_[i] = busy_.back();
+      busy_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+bool PairOutbox::HearVerdicts() {
+  bool moved = false;
+  for (const int rank : busy_) {
+    moved = HearPeer(rank, &peers_[static_cast<size_t>(rank)]) || moved;
+  }
+  return moved;
+}
+
+bool PairOutbox::PollPeer(int rank, Peer* peer) {
+  bool moved = HearPeer(rank, peer);
+  if (context_->failure.ok() && !peer->queue.empty()) moved = PostQueued(rank, peer) || moved;
+  if (context_->failure.ok() && peer->going >= 0) moved = SendOn(rank, peer) || moved;
+  return moved;
+}
+
+bool PairOutbox::HearPeer(int rank, Peer* peer) {
+  bool moved = false;
+  Verdict verdict;
+  while (!peer->sent.empty() && context_->failure.ok()) {
+    const WireStep step = context_->wire->NextVerdict(rank, &verdict);
+    if (step == WireStep::kNone) break;
+    moved = true;
+    if (step == WireStep::kBroken) {
+      context_->Fail(context_->wire->fault());
+    } else if (!Judge(rank, peer, verdict)) {
+      context_->FailBroken(rank, Concat("verdict ", verdict.kind, " on message ", verdict.number,
+                                        ", which is not due"));
+    }
+  }
+  return moved;
+}
+
+// False for a verdict that no honest receiver gives.
+bool PairOutbox::Judge(int rank, Peer* peer, const Verdict& verdict) {
+  const auto found =
+      std::lower_bound(peer->sent.begin(), peer->sent.end(), verdict.number,
+                       [](const Sent& sent, uint64_t number) { return sent.number < number; });
+  if (found == peer->sent.end() || found->number != verdict.number) return false;
+  const Sent sent = *found;
+  OpenTransfer& entry = context_->table[sent.index];
+  if (verdict.kind == Verdict::kGo) {
+    if (peer->going >= 0) return false;
+    peer->going = sent.index;
+    return true;
+  }
+  if (peer->going == sent.index) {
+    if (verdict.kind != Verdict::kDone || entry.moved != entry.transfer.bytes) return false;
+    peer->going = -1;
+  }
+  peer->sent.erase(found);
+  Close(rank, peer, verdict, sent);
+  return true;
+}
+
+void PairOutbox::Close(int rank, Peer* peer, const Verdict& verdict, const Sent& sent) {
+  static_cast<void>(peer);
+  TransferTable& table = context_->table;
+  switch (verdict.kind) {
+    case Verdict::kGo:
+    case Verdict::kDone:
+      table.Finish(sent.index, Ok());
+      return;
+    case Verdict::kMismatch:
+      context_->Fail(Status(ERROR_RANK_MISMATCH, verdict.text));
+      return;
+    case Verdict::kRefused:
+      table.Finish(sent.index,
+                   RefusedBy(*context_->group, Transfer::kSend, rank, sent.number,
+                             table[sent.index].transfer.tag, verdict.text));
+      return;
+  }
+}
+
+bool PairOutbox::PostQueued(int rank, Peer* peer) {
+  size_t posted = 0;
+  WireStep step = WireStep::kDone;
+  while (posted < peer->queue.size()) {
+    const int index = peer->queue[posted];
+    OpenTransfer& entry = context_->table[index];
+    const Transfer& transfer = entry.transfer;
+    Envelope envelope;
+    envelope.number = peer->last_number + 1;
+    envelope.digest = transfer.digest;
+    envelope.elements = transfer.elements;
+    envelope.tag = transfer.tag;
+    envelope.dtype = transfer.dtype;
+    std::memcpy(envelope.type, transfer.type, sizeof(envelope.type));
+    envelope.refusal = entry.refuses();
+    if (envelope.refusal) envelope.reason = entry.refusal.message();
+    step = context_->wire->PostEnvelope(rank, envelope, transfer.data, transfer.bytes);
+    if (step != WireStep::kDone) break;
+    ++posted;
+    entry.number = ++peer->last_number;
+    if (envelope.refusal) {
+      context_->table.Free(index);
+    } else {
+      peer->sent.push_back({entry.number, index});
+    }
+  }
+  if (step == WireStep::kBroken) context_->Fail(context_->wire->fault());
+  peer->queue.erase(peer->queue.begin(),
+                    peer->queue.begin() + static_cast<std::ptrdiff_t>(posted));
+  return posted > 0 || step == WireStep::kBroken;
+}
+
+bool PairOutbox::SendOn(int rank, Peer* peer) {
+  OpenTransfer& entry = context_->table[peer->going];
+  if (entry.moved == entry.transfer.bytes) return false;
+  const WireStep step = context_->wire->SendBody(rank, entry.transfer.data, entry.transfer.bytes,
+                                                 &entry.moved);
+  if (step == WireStep::kBroken) context_->Fail(context_->wire->fault());
+  return step != WireStep::kNone;
+}
+
+void PairOutbox::ForgetRefusals(int peer) {
+  std::vector<int>& queue = peers_[static_cast<size_t>(peer)].queue;
+  const auto refusals = std::stable_partition(
+      queue.begin(), queue.end(), [&](int index) { return !context_->table[index].refuses(); });
+  std::for_each(refusals, queue.end(), [&](int index) { context_->table.Free(index); });
+  queue.erase(refusals, queue.end());
+}
+
+}  // namespace collops

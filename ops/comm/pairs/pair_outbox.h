@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/pairs/pair_context.h"
+
+namespace collops {
+
+// The sending half of a lane. To each peer messages leave in the order in which they were added and
+// are numbered so; each is over when the receiver's verdict has come. Owned by the lane, one thread
+// at a time; waits for no one.
+class PairOutbox {
+ public:
+  explicit PairOutbox(PairContext* context)
+      : context_(context), peers_(static_cast<size_t>(context->rank_size)) {}
+
+  // A send, or a refusal of one.
+  void Add(int index);
+  // Moves all that can move; whether anything did.
+  bool Poll();
+  // Only the verdicts that have come.
+  bool HearVerdicts();
+  // Refusals that `peer` will never read.
+  void ForgetRefusals(int peer);
+
+ private:
+  struct Sent {
+    uint64_t number;
+    int index;
+  };
+  struct Peer {
+    std::vector<int> queue;  // not posted yet
+    std::vector<Sent> sent;  // posted, by number
+    int going = -1;          // the one that was told to go
+    uint64_t last_number = 0;
+    bool busy = false;
+
+    bool idle() const { return queue.empty() && sent.empty(); }
+  };
+
+  bool PollPeer(int rank, Peer* peer);
+  bool HearPeer(int rank, Peer* peer);
+  bool Judge(int rank, Peer* peer, const Verdict& verdict);
+  void Close(int rank, Peer* peer, const Verdict& verdict, const Sent& sent);
+  bool PostQueued(int rank, Peer* peer);
+  bool SendOn(int rank, Peer* peer);
+
+  PairContext* context_;
+  std::vector<Peer> peers_;
+  std::vector<int> busy_;  // ranks whose Peer is not idle, and some that are
+};
+
+}  // namespace collops

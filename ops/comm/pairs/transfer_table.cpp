@@ -1,0 +1,54 @@
+#include "comm/pairs/transfer_table.h"
+
+#include <utility>
+
+namespace collops {
+
+int TransferTable::Add(const Transfer& transfer, const Status& refusal) {
+  if (free_.empty()) {
+    free_.push_back(size());
+    entries_.emplace_back();
+  }
+  const int index = free_.back();
+  free_.pop_back();
+  OpenTransfer& entry = (*this)[index];
+  entry.transfer = transfer;
+  entry.refusal = refusal;
+  entry.outcome = Ok();
+  entry.number = 0;
+  entry.moved = 0;
+  entry.source = -1;
+  entry.used = true;
+  entry.done = false;
+  ++under_way_;
+  return index;
+}
+
+void TransferTable::Finish(int index, Status outcome) {
+  OpenTransfer& entry = (*this)[index];
+  if (!entry.under_way()) return;
+  entry.outcome = std::move(outcome);
+  entry.done = true;
+  --under_way_;
+}
+
+void TransferTable::Free(int index) {
+  OpenTransfer& entry = (*this)[index];
+  if (entry.under_way()) --under_way_;
+  entry.used = false;
+  ++entry.generation;
+  free_.push_back(index);
+}
+
+TransferHandle TransferTable::HandleOf(int index) const {
+  return {static_cast<uint32_t>(index), (*this)[index].generation};
+}
+
+int TransferTable::Find(TransferHandle handle) const {
+  if (handle.index >= entries_.size()) return -1;
+  const OpenTransfer& entry = entries_[handle.index];
+  const bool known = entry.used && entry.generation == handle.generation;
+  return known ? static_cast<int>(handle.index) : -1;
+}
+
+}  // namespace collops
