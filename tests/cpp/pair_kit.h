@@ -82,7 +82,8 @@ class Buffer {
 
 inline uint64_t Digest(DType dtype, int64_t elements) {
   return (static_cast<uint64_t>(elements) * 64 + static_cast<uint64_t>(dtype)) *
-             0x9e3779b97f4a7c15ULL + 1;
+             0x9e3779b97f4a7c15ULL +
+         1;
 }
 
 inline Transfer Make(Transfer::Way way, int peer, int32_t tag, void* data, int64_t bytes,

@@ -21,9 +21,9 @@ void PairInbox::Add(int index) {
   int source = -1;
   size_t at = 0;
   if (FindHead(transfer, &source, &at)) {
-    const Envelope envelope = std::move(peer(source).heads[at].envelope);
+    Envelope envelope = std::move(peer(source).heads[at].envelope);
     EraseAt(&peer(source).heads, at);
-    Match(index, source, envelope);
+    Match(index, source, std::move(envelope));
     return;
   }
   posted_.push_back(index);
@@ -105,11 +105,10 @@ bool PairInbox::ReadHeads(int rank) {
   return moved;
 }
 
-void PairInbox::OnHead(int rank, Envelope envelope) {
+void PairInbox::OnHead(int rank, Envelope&& envelope) {
   const auto found = std::find_if(posted_.begin(), posted_.end(), [&](int index) {
     const Transfer& transfer = context_->table[index].transfer;
-    return transfer.tag == envelope.tag &&
-           (transfer.peer == rank || transfer.peer == kAnySource);
+    return transfer.tag == envelope.tag && (transfer.peer == rank || transfer.peer == kAnySource);
   });
   if (found == posted_.end()) {
     peer(rank).heads.push_back({heads_read_++, std::move(envelope)});
@@ -119,21 +118,20 @@ void PairInbox::OnHead(int rank, Envelope envelope) {
   posted_.erase(found);
   const bool any = context_->table[index].transfer.peer == kAnySource;
   --(any ? from_any_ : peer(rank).wanted);
-  Match(index, rank, envelope);
+  Match(index, rank, std::move(envelope));
 }
 
-void PairInbox::Match(int index, int rank, const Envelope& envelope) {
+void PairInbox::Match(int index, int rank, Envelope&& envelope) {
   MarkBusy(rank);
   OpenTransfer& entry = context_->table[index];
   entry.source = rank;
   entry.number = envelope.number;
   if (!Agree(index, rank, envelope)) return;
-  Matched matched = {index, envelope};
-  const BodyStep step = Take(rank, matched);
+  const BodyStep step = Take(index, rank, envelope);
   if (step == BodyStep::kPart) {
-    peer(rank).taking.push_back(std::move(matched));
+    peer(rank).taking.push_back({index, std::move(envelope)});
   } else if (step == BodyStep::kAsk) {
-    peer(rank).waiting.push_back(std::move(matched));
+    peer(rank).waiting.push_back({index, std::move(envelope)});
     GoOn(rank);
   }
 }
@@ -141,13 +139,13 @@ void PairInbox::Match(int index, int rank, const Envelope& envelope) {
 // Before any byte is written: whether neither side refuses and both mean the same.
 bool PairInbox::Agree(int index, int rank, const Envelope& envelope) {
   OpenTransfer& entry = context_->table[index];
-  const bool same = !envelope.refusal && !entry.refuses() &&
-                    envelope.digest == entry.transfer.digest;
+  const bool same =
+      !envelope.refusal && !entry.refuses() && envelope.digest == entry.transfer.digest;
   if (same) return true;
   if (!envelope.refusal) context_->wire->DropBody(rank, envelope);
   if (entry.refuses()) {
     if (!envelope.refusal) {
-      Answer(rank, envelope.number, Verdict::kRefused, entry.refusal.message());
+      Answer(rank, {envelope.number, Verdict::kRefused, entry.refusal.message()});
     }
     context_->table.Free(index);
   } else if (envelope.refusal) {
@@ -156,17 +154,17 @@ bool PairInbox::Agree(int index, int rank, const Envelope& envelope) {
   } else {
     const std::string text =
         DescribeMismatch(*context_->group, rank, context_->rank, envelope, entry.transfer);
-    Answer(rank, envelope.number, Verdict::kMismatch, text);
+    Answer(rank, {envelope.number, Verdict::kMismatch, text});
     context_->Fail(Status(ERROR_RANK_MISMATCH, text));
   }
   return false;
 }
 
-BodyStep PairInbox::Take(int rank, const Matched& matched) {
-  OpenTransfer& entry = context_->table[matched.index];
-  const BodyStep step = context_->wire->TakeBody(
-      rank, matched.envelope, entry.transfer.data, entry.transfer.bytes, &entry.moved);
-  if (step == BodyStep::kTaken) FinishTaken(rank, matched);
+BodyStep PairInbox::Take(int index, int rank, const Envelope& envelope) {
+  OpenTransfer& entry = context_->table[index];
+  const BodyStep step = context_->wire->TakeBody(rank, envelope, entry.transfer.data,
+                                                 entry.transfer.bytes, &entry.moved);
+  if (step == BodyStep::kTaken) FinishTaken(index, rank, envelope.number);
   if (step == BodyStep::kBroken) context_->Fail(context_->wire->fault());
   return step;
 }
@@ -176,9 +174,9 @@ bool PairInbox::TakeOn(int rank) {
   bool moved = false;
   for (size_t i = 0; i < from.taking.size() && context_->failure.ok();) {
     const int64_t before = context_->table[from.taking[i].index].moved;
-    const BodyStep step = Take(rank, from.taking[i]);
-    moved = moved || step != BodyStep::kPart ||
-            context_->table[from.taking[i].index].moved != before;
+    const BodyStep step = Take(from.taking[i].index, rank, from.taking[i].envelope);
+    moved =
+        moved || step != BodyStep::kPart || context_->table[from.taking[i].index].moved != before;
     if (step == BodyStep::kPart) {
       ++i;
     } else {
@@ -192,7 +190,7 @@ void PairInbox::GoOn(int rank) {
   Peer& from = peer(rank);
   if (from.going || from.waiting.empty()) return;
   from.going = true;
-  Answer(rank, from.waiting.front().envelope.number, Verdict::kGo);
+  Answer(rank, {from.waiting.front().envelope.number, Verdict::kGo, {}});
 }
 
 bool PairInbox::ReceiveOn(int rank) {
@@ -208,7 +206,7 @@ bool PairInbox::ReceiveOn(int rank) {
     const Matched matched = std::move(from.waiting.front());
     EraseAt(&from.waiting, 0);
     from.going = false;
-    FinishTaken(rank, matched);
+    FinishTaken(matched.index, rank, matched.envelope.number);
     GoOn(rank);
   }
   return true;
@@ -216,21 +214,22 @@ bool PairInbox::ReceiveOn(int rank) {
 
 // A sender that has given up says so before it touches its memory again. If it has, the transfer
 // stays open, and the lane ends it.
-void PairInbox::FinishTaken(int rank, const Matched& matched) {
+void PairInbox::FinishTaken(int index, int rank, uint64_t number) {
   Fence(std::memory_order_acquire);
   if (context_->group->Failed()) return;
-  Answer(rank, matched.envelope.number, Verdict::kDone);
-  context_->table.Finish(matched.index, Ok());
+  Answer(rank, {number, Verdict::kDone, {}});
+  context_->table.Finish(index);
 }
 
-void PairInbox::Answer(int rank, uint64_t number, Verdict::Kind kind, const std::string& text) {
-  Verdict verdict;
-  verdict.number = number;
-  verdict.kind = kind;
-  verdict.text = text;
-  peer(rank).verdicts.push_back(std::move(verdict));
+void PairInbox::Answer(int rank, Verdict&& verdict) {
+  std::vector<Verdict>& verdicts = peer(rank).verdicts;
+  if (verdicts.empty()) {
+    const WireStep step = context_->wire->PostVerdict(rank, verdict);
+    if (step == WireStep::kBroken) context_->Fail(context_->wire->fault());
+    if (step != WireStep::kNone) return;
+  }
+  verdicts.push_back(std::move(verdict));
   ++backlog_;
-  AnswerOn(rank);
 }
 
 bool PairInbox::AnswerOn(int rank) {
@@ -267,7 +266,8 @@ std::string PairInbox::DescribeHeads(int peer_rank) {
   constexpr size_t kShown = 3;
   Envelope envelope;
   while (context_->wire->NextEnvelope(peer_rank, &envelope) == WireStep::kDone) {
-    OnHead(peer_rank, envelope);
+    OnHead(peer_rank, std::move(envelope));
+    envelope = {};
   }
   const std::vector<Head>& heads = peer(peer_rank).heads;
   std::string text;

@@ -39,10 +39,10 @@ class PairInbox {
     Envelope envelope;
   };
   struct Peer {
-    std::vector<Head> heads;       // not matched, by number
-    std::vector<Matched> taking;   // bodies that TakeBody() takes piece by piece
-    std::vector<Matched> waiting;  // bodies that their sender has, by order of matching
-    bool going = false;            // the first of them was told to go
+    std::vector<Head> heads;        // not matched, by number
+    std::vector<Matched> taking;    // bodies that TakeBody() takes piece by piece
+    std::vector<Matched> waiting;   // bodies that their sender has, by order of matching
+    bool going = false;             // the first of them was told to go
     std::vector<Verdict> verdicts;  // that found no room
     int wanted = 0;                 // posted receives that name this source
     bool busy = false;
@@ -57,15 +57,15 @@ class PairInbox {
   bool FindHead(const Transfer& transfer, int* source, size_t* head) const;
   bool PollPeer(int rank);
   bool ReadHeads(int rank);
-  void OnHead(int rank, Envelope envelope);
-  void Match(int index, int rank, const Envelope& envelope);
+  void OnHead(int rank, Envelope&& envelope);
+  void Match(int index, int rank, Envelope&& envelope);
   bool Agree(int index, int rank, const Envelope& envelope);
-  BodyStep Take(int rank, const Matched& matched);
+  BodyStep Take(int index, int rank, const Envelope& envelope);
   bool TakeOn(int rank);
   bool ReceiveOn(int rank);
   void GoOn(int rank);
-  void FinishTaken(int rank, const Matched& matched);
-  void Answer(int rank, uint64_t number, Verdict::Kind kind, const std::string& text = "");
+  void FinishTaken(int index, int rank, uint64_t number);
+  void Answer(int rank, Verdict&& verdict);
   bool AnswerOn(int rank);
 
   PairContext* context_;

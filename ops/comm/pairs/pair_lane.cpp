@@ -32,7 +32,7 @@ void PairLane::Refuse(const Transfer& transfer, const Status& why) {
   Transfer refused = transfer;
   refused.data = nullptr;
   refused.bytes = 0;
-  const int index = context_.table.Add(refused, why);
+  const int index = context_.table.AddRefusal(refused, why);
   if (transfer.way == Transfer::kSend) {
     outbox_.Add(index);
   } else {
@@ -78,7 +78,8 @@ Status PairLane::Collect(TransferHandle handle, int* source) {
             "a transfer that is not done, or was collected, has no outcome");
   OpenTransfer& open = context_.table[index];
   if (source != nullptr) *source = open.source;
-  Status outcome = std::move(open.outcome);
+  Status outcome;
+  if (!open.outcome.ok()) outcome = open.outcome;
   context_.table.Free(index);
   return outcome;
 }

@@ -38,8 +38,8 @@ std::string DescribeMismatch(const PairGroup& group, int sender, int receiver,
 Status RefusedBy(const PairGroup& group, Transfer::Way way, int refuser, uint64_t number,
                  int32_t tag, const std::string& reason) {
   return Error(ERROR_RANK_MISMATCH, NameOf(way), ": ", group.NameRank(refuser), " refused message ",
-               number, " (tag ", tag, "): ",
-               reason.empty() ? "its reason was overwritten by later ones" : reason);
+               number, " (tag ", tag,
+               "): ", reason.empty() ? "its reason was overwritten by later ones" : reason);
 }
 
 std::string DescribeOpen(const PairGroup& group, const OpenTransfer& open) {
@@ -49,8 +49,8 @@ std::string DescribeOpen(const PairGroup& group, const OpenTransfer& open) {
   const std::string tag = Concat(" (tag ", transfer.tag, ")");
   if (open.moved > 0) {
     return Concat(what, transfer.way == Transfer::kSend ? " to " : " from ",
-                  group.NameRank(transfer.way == Transfer::kSend ? transfer.peer : open.source), tag,
-                  " stopped after ", open.moved, " of ", transfer.bytes, " bytes");
+                  group.NameRank(transfer.way == Transfer::kSend ? transfer.peer : open.source),
+                  tag, " stopped after ", open.moved, " of ", transfer.bytes, " bytes");
   }
   if (transfer.way == Transfer::kSend) {
     return Concat(what, " to ", group.NameRank(transfer.peer), tag,

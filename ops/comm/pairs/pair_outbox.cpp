@@ -82,25 +82,23 @@ bool PairOutbox::Judge(int rank, Peer* peer, const Verdict& verdict) {
     peer->going = -1;
   }
   peer->sent.erase(found);
-  Close(rank, peer, verdict, sent);
+  Close(rank, verdict, sent);
   return true;
 }
 
-void PairOutbox::Close(int rank, Peer* peer, const Verdict& verdict, const Sent& sent) {
-  static_cast<void>(peer);
+void PairOutbox::Close(int rank, const Verdict& verdict, const Sent& sent) {
   TransferTable& table = context_->table;
   switch (verdict.kind) {
     case Verdict::kGo:
     case Verdict::kDone:
-      table.Finish(sent.index, Ok());
+      table.Finish(sent.index);
       return;
     case Verdict::kMismatch:
       context_->Fail(Status(ERROR_RANK_MISMATCH, verdict.text));
       return;
     case Verdict::kRefused:
-      table.Finish(sent.index,
-                   RefusedBy(*context_->group, Transfer::kSend, rank, sent.number,
-                             table[sent.index].transfer.tag, verdict.text));
+      table.Finish(sent.index, RefusedBy(*context_->group, Transfer::kSend, rank, sent.number,
+                                         table[sent.index].transfer.tag, verdict.text));
       return;
   }
 }
@@ -132,16 +130,15 @@ bool PairOutbox::PostQueued(int rank, Peer* peer) {
     }
   }
   if (step == WireStep::kBroken) context_->Fail(context_->wire->fault());
-  peer->queue.erase(peer->queue.begin(),
-                    peer->queue.begin() + static_cast<std::ptrdiff_t>(posted));
+  peer->queue.erase(peer->queue.begin(), peer->queue.begin() + static_cast<std::ptrdiff_t>(posted));
   return posted > 0 || step == WireStep::kBroken;
 }
 
 bool PairOutbox::SendOn(int rank, Peer* peer) {
   OpenTransfer& entry = context_->table[peer->going];
   if (entry.moved == entry.transfer.bytes) return false;
-  const WireStep step = context_->wire->SendBody(rank, entry.transfer.data, entry.transfer.bytes,
-                                                 &entry.moved);
+  const WireStep step =
+      context_->wire->SendBody(rank, entry.transfer.data, entry.transfer.bytes, &entry.moved);
   if (step == WireStep::kBroken) context_->Fail(context_->wire->fault());
   return step != WireStep::kNone;
 }

@@ -42,7 +42,7 @@ class PairOutbox {
   bool PollPeer(int rank, Peer* peer);
   bool HearPeer(int rank, Peer* peer);
   bool Judge(int rank, Peer* peer, const Verdict& verdict);
-  void Close(int rank, Peer* peer, const Verdict& verdict, const Sent& sent);
+  void Close(int rank, const Verdict& verdict, const Sent& sent);
   bool PostQueued(int rank, Peer* peer);
   bool SendOn(int rank, Peer* peer);
 

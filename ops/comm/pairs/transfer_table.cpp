@@ -4,17 +4,16 @@
 
 namespace collops {
 
-int TransferTable::Add(const Transfer& transfer, const Status& refusal) {
+// A place that is free holds an outcome and a refusal of Ok: nothing is assigned twice.
+int TransferTable::Add(const Transfer& transfer) {
   if (free_.empty()) {
     free_.push_back(size());
-    entries_.emplace_back();
+    entries_.push_back(std::make_unique<OpenTransfer>());
   }
   const int index = free_.back();
   free_.pop_back();
   OpenTransfer& entry = (*this)[index];
   entry.transfer = transfer;
-  entry.refusal = refusal;
-  entry.outcome = Ok();
   entry.number = 0;
   entry.moved = 0;
   entry.source = -1;
@@ -24,18 +23,31 @@ int TransferTable::Add(const Transfer& transfer, const Status& refusal) {
   return index;
 }
 
-void TransferTable::Finish(int index, Status outcome) {
+int TransferTable::AddRefusal(const Transfer& transfer, const Status& why) {
+  const int index = Add(transfer);
+  (*this)[index].refusal = why;
+  return index;
+}
+
+void TransferTable::Finish(int index) {
   OpenTransfer& entry = (*this)[index];
   if (!entry.under_way()) return;
-  entry.outcome = std::move(outcome);
   entry.done = true;
   --under_way_;
+}
+
+void TransferTable::Finish(int index, Status outcome) {
+  OpenTransfer& entry = (*this)[index];
+  if (entry.under_way()) entry.outcome = std::move(outcome);
+  Finish(index);
 }
 
 void TransferTable::Free(int index) {
   OpenTransfer& entry = (*this)[index];
   if (entry.under_way()) --under_way_;
   entry.used = false;
+  if (!entry.outcome.ok()) entry.outcome = Ok();
+  if (!entry.refusal.ok()) entry.refusal = Ok();
   ++entry.generation;
   free_.push_back(index);
 }
@@ -46,7 +58,7 @@ TransferHandle TransferTable::HandleOf(int index) const {
 
 int TransferTable::Find(TransferHandle handle) const {
   if (handle.index >= entries_.size()) return -1;
-  const OpenTransfer& entry = entries_[handle.index];
+  const OpenTransfer& entry = *entries_[handle.index];
   const bool known = entry.used && entry.generation == handle.generation;
   return known ? static_cast<int>(handle.index) : -1;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <vector>
 
 #include "comm/pairs/transfer.h"
@@ -35,12 +35,14 @@ struct OpenTransfer {
 // The transfers of one lane, at places that are used again. Not thread-safe; waits for no one.
 class TransferTable {
  public:
-  int Add(const Transfer& transfer, const Status& refusal = Ok());
+  int Add(const Transfer& transfer);
+  int AddRefusal(const Transfer& transfer, const Status& why);
+  void Finish(int index);
   void Finish(int index, Status outcome);
   void Free(int index);
 
-  OpenTransfer& operator[](int index) { return entries_[static_cast<size_t>(index)]; }
-  const OpenTransfer& operator[](int index) const { return entries_[static_cast<size_t>(index)]; }
+  OpenTransfer& operator[](int index) { return *entries_[static_cast<size_t>(index)]; }
+  const OpenTransfer& operator[](int index) const { return *entries_[static_cast<size_t>(index)]; }
   int size() const { return static_cast<int>(entries_.size()); }
   // Those that are not done, refusals included.
   int under_way() const { return under_way_; }
@@ -50,7 +52,7 @@ class TransferTable {
   int Find(TransferHandle handle) const;
 
  private:
-  std::deque<OpenTransfer> entries_;
+  std::vector<std::unique_ptr<OpenTransfer>> entries_;
   std::vector<int> free_;
   int under_way_ = 0;
 };

@@ -61,8 +61,8 @@ EnvelopeSlot& PairLayout::envelope(int sender, int receiver, uint64_t number) co
 
 TextSlot& PairLayout::text(int rank, uint64_t stamp) const {
   std::byte* const texts = base_ + int64_t{rank_size_} * rank_size_ * pair_bytes_;
-  return reinterpret_cast<TextSlot*>(texts)[int64_t{rank} * kPairTexts +
-                                            static_cast<int64_t>(stamp % kPairTexts)];
+  return reinterpret_cast<TextSlot*>(
+      texts)[int64_t{rank} * kPairTexts + static_cast<int64_t>(stamp % kPairTexts)];
 }
 
 // Word by word, as a reader may be at it.

@@ -11,7 +11,7 @@ constexpr int kPairSlots = 4;  // envelopes, verdicts and chunks that may be und
 constexpr int64_t kPairChunkBytes = 64 << 10;
 constexpr int64_t kPairRingBytes = kPairSlots * kPairChunkBytes;
 constexpr int64_t kLeastPairChunkBytes = 4 << 10;
-constexpr int kPairTexts = 8;         // of refusals, per rank; the oldest is overwritten
+constexpr int kPairTexts = 8;           // of refusals, per rank; the oldest is overwritten
 constexpr size_t kPairTextWords = 127;  // of 8 bytes each
 
 // What the sender writes of one message: its head, and the body or its place in the same lines.

@@ -45,8 +45,8 @@ ShmPairWire::ShmPairWire(std::byte* base, int rank, int size, PeerBell bell, Pai
       peers_(static_cast<size_t>(size)) {}
 
 WireStep ShmPairWire::Broken(int rank, const std::string& what) {
-  fault_ = Error(ERROR_PEER_LOST, "Send and Recv: rank ", rank,
-                 " wrote what no rank may write: ", what);
+  fault_ =
+      Error(ERROR_PEER_LOST, "Send and Recv: rank ", rank, " wrote what no rank may write: ", what);
   return WireStep::kBroken;
 }
 
@@ -146,8 +146,7 @@ WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_
   const int64_t chunk_bytes = ChunkBytes(bytes);
   const uint64_t before = to.chunks_written;
   for (int i = 0; i < kPairSlots && *sent < bytes; ++i) {
-    const uint64_t unread =
-        to.chunks_written - theirs.chunks_read.load(std::memory_order_acquire);
+    const uint64_t unread = to.chunks_written - theirs.chunks_read.load(std::memory_order_acquire);
     if (unread > kPairSlots) return Broken(rank, Concat(unread, " chunks unread of a ring"));
     if (unread == kPairSlots) break;
     const int64_t chunk = std::min(chunk_bytes, bytes - *sent);
@@ -291,14 +290,13 @@ WireStep ShmPairWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rec
   Peer& from = peer(rank);
   const SenderLine& theirs = layout_.sender_line(rank, rank_);
   const int64_t chunk_bytes = ChunkBytes(bytes);
-  const uint64_t unread =
-      theirs.chunks_written.load(std::memory_order_acquire) - from.chunks_read;
+  const uint64_t unread = theirs.chunks_written.load(std::memory_order_acquire) - from.chunks_read;
   if (unread > kPairSlots) return Broken(rank, Concat(unread, " chunks unread of a ring"));
   if (unread == 0) return WireStep::kNone;
   const std::byte* ring = nullptr;
-  fault_ = windows_->Locate(rank, theirs.ring_window.load(std::memory_order_relaxed), 0,
-                            kPairRingBytes, theirs.ring_mails.load(std::memory_order_relaxed),
-                            &ring);
+  fault_ =
+      windows_->Locate(rank, theirs.ring_window.load(std::memory_order_relaxed), 0, kPairRingBytes,
+                       theirs.ring_mails.load(std::memory_order_relaxed), &ring);
   if (!fault_.ok()) return WireStep::kBroken;
   if (ring == nullptr) return WireStep::kNone;
   for (uint64_t i = 0; i < unread && *received < bytes; ++i) {

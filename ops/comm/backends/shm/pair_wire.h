@@ -58,10 +58,10 @@ class ShmPairWire : public PairWire {
     RingWindow ring;
     bool ring_told = false;
 
-    uint64_t read = 0;       // its envelopes
-    uint64_t released = 0;   // of these, those whose slot this rank has given back
-    uint32_t held = 0;       // bit n % 4: the body of envelope n still lies there
-    uint64_t verdicts = 0;   // posted to it
+    uint64_t read = 0;            // its envelopes
+    uint64_t released = 0;        // of these, those whose slot this rank has given back
+    uint32_t held = 0;            // bit n % 4: the body of envelope n still lies there
+    uint64_t verdicts = 0;        // posted to it
     uint64_t verdicts_heard = 0;  // of these, those that it has read, as last seen
     uint64_t chunks_read = 0;
   };
