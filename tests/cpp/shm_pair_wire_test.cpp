@@ -281,4 +281,26 @@ TEST(ALieIsNamed) {
                   "rank 0 wrote what no rank may write: envelope 9 in place of 1");
 }
 
+// A sender that believed it would leave its ring half full for the next message.
+TEST(AVerdictThatIsNotDueEndsTheSender) {
+  for (const uint64_t kind : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}}) {
+    Host host(2);
+    Buffer x(Pattern(1 << 20, 1)), out(1 << 20);
+    const TransferHandle sent = host[0].Post(Send(1, 0, &x));
+    host[0].Poll();
+    host[1].Post(Recv(0, 0, &out));
+    host[1].Poll();
+    host[0].Poll();  // has heard kGo, and has filled the ring
+    collops::shm::VerdictSlot& slot = PairLayout(host.base(), 2).receiver_line(0, 1).verdicts[2];
+    slot.number = 1;
+    slot.stamp.store(2 << 2 | kind, std::memory_order_release);
+    host[0].Poll();
+    ASSERT_TRUE(host[0].Done(sent));
+    const Status status = host[0].Collect(sent);
+    EXPECT_EQ(status.code(), ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), "rank 1 (pid 101) sent verdict " + std::to_string(kind) +
+                                          " on message 1, which is not due");
+  }
+}
+
 }  // namespace
