@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-RUN := $(VENV)/bin/python
-SETUP := sh tools/preflight.sh $(PYTHON) && $(PYTHON) tools/environment.py $(VENV)
+RUN := "$(VENV)/bin/python"
+SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
 .PHONY: help demo test test-launchers test-npu sanitize fuzz cross-arm64 check format build clean
 help:
@@ -49,6 +49,6 @@ build: ## set up, and install the package into $(VENV)
 	@$(SETUP) package
 
 clean: ## remove everything that was built or installed here
-	rm -rf $(VENV) build dist out python/*.egg-info python/collops/*.so
+	rm -rf "$(VENV)" build dist out python/*.egg-info python/collops/*.so
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib.metadata
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -40,17 +43,30 @@ def build_requirements() -> list[str]:
         item
         for item in requirements("requires")
         if not (item.startswith("cmake") and has_cmake((3, 22)))
-        and not (item.startswith("ninja") and shutil.which("ninja"))
+        and not (item.startswith("ninja") and answer_of("ninja", "--version") is not None)
     ]
 
 
 def has_cmake(least: tuple[int, int]) -> bool:
     """Whether the cmake on PATH is new enough."""
-    if shutil.which("cmake") is None:
+    answer = answer_of("cmake", "-E", "capabilities") or ""
+    try:
+        # An object of JSON; a wrapper around CMake may say something before it.
+        found, _ = json.JSONDecoder().raw_decode(answer, answer.index('{"'))
+        return (found["version"]["major"], found["version"]["minor"]) >= least
+    except (ValueError, KeyError):
         return False
-    text = subprocess.run(["cmake", "--version"], capture_output=True, text=True).stdout
-    found = re.search(r"version (\d+)\.(\d+)", text)
-    return found is not None and (int(found[1]), int(found[2])) >= least
+
+
+def answer_of(*command: str) -> str | None:
+    """What a tool on PATH answers; nothing if it is not there, or is a wrapper of one that is not.
+
+    Its warnings are not part of the answer.
+    """
+    if shutil.which(command[0]) is None:
+        return None
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return done.stdout if done.returncode == 0 else None
 
 
 def source_files() -> Iterator[Path]:
@@ -77,20 +93,21 @@ class Venv:
     """One virtual environment and its stamps."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.python = folder / "bin" / "python"
+        self.folder = folder.absolute()
+        self.python = self.folder / "bin" / "python"
         self.env = {
             **os.environ,
-            "PATH": f"{(folder / 'bin').absolute()}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_USER": "0",  # a user's configuration may ask for --user, which fails here
         }
 
     def create(self) -> None:
         """Makes the environment, unless it is there and of this interpreter's version."""
-        version = "import sys; print(sys.version_info[:2])"
+        program = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
         if self.python.exists():
-            found = subprocess.run([self.python, "-c", version], capture_output=True, text=True)
-            if found.stdout.strip() == str(sys.version_info[:2]):
+            asked = [self.python, "-c", program]
+            if subprocess.run(asked, capture_output=True).returncode == 0:
                 return
         say(f"creating {self.folder}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", self.folder], check=True)
@@ -117,11 +134,41 @@ class Venv:
             self.pip("-q", *packages)
             self.mark(part, key)
 
+    def versions(self) -> dict[str, str]:
+        """What is installed, by name, from the metadata: pip may say more than it is asked."""
+        folders = [str(path) for path in self.folder.glob("lib/python*/site-packages")]
+        found = importlib.metadata.distributions(path=folders)
+        return {package.metadata["Name"]: package.version for package in found}
+
     def pip(self, *arguments: str) -> None:
         """Runs pip install; its own messages say what went wrong."""
         command = [str(self.python), "-m", "pip", "install", *arguments]
         if subprocess.run(command, env=self.env, cwd=ROOT).returncode != 0:
-            raise SystemExit(f"collops: failed: {' '.join(command)}")
+            raise SystemExit(f"collops: failed: {shlex.join(command)}")
+
+    def try_pip(self, *arguments: str, limit_s: float) -> str:
+        """One attempt at pip install; returns "installed", or "not installed" with the reason."""
+        try:
+            done = subprocess.run(
+                [str(self.python), "-m", "pip", "install", "-q", *arguments],
+                env=self.env,
+                cwd=ROOT,
+                timeout=limit_s,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        except subprocess.TimeoutExpired:
+            return f"not installed: still downloading after {limit_s} s"
+        if done.returncode == 0:
+            return "installed"
+        return f"not installed: {last_error(done.stdout)}"
+
+
+def last_error(text: str) -> str:
+    """The last error among what pip printed; its notices may come after."""
+    errors = [line for line in text.splitlines() if line.startswith("ERROR")]
+    return errors[-1] if errors else "pip failed"
 
 
 def make_package(venv: Venv) -> None:
@@ -142,32 +189,13 @@ def make_torch(venv: Venv) -> None:
     if venv.is_made("torch", TORCH):
         return
     say(f"looking for {TORCH}")
-    result = ""
-    for index in ([], ["--extra-index-url", TORCH_INDEX]):
-        result = try_torch(venv, index)
-        if result == "installed":
-            break
+    # From where this machine's pip is told to look; then from one index more, which may be out of
+    # reach. The version names the CPU build, so no index can give another.
+    result = venv.try_pip(TORCH, limit_s=TORCH_LIMIT_S)
+    if result != "installed":
+        more = ["--extra-index-url", TORCH_INDEX, "--retries", "0", "--timeout", "10"]
+        result = venv.try_pip(*more, TORCH, limit_s=TORCH_LIMIT_S)
     venv.mark("torch", TORCH, result)
-
-
-def try_torch(venv: Venv, index: list[str]) -> str:
-    """One attempt that gives up soon; returns "installed" or pip's last error."""
-    command = [str(venv.python), "-m", "pip", "install", "-q", "--retries", "0", "--timeout", "10"]
-    try:
-        done = subprocess.run(
-            [*command, *index, TORCH],
-            env=venv.env,
-            timeout=TORCH_LIMIT_S,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not installed: still downloading after {TORCH_LIMIT_S} s"
-    if done.returncode == 0:
-        return "installed"
-    errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
-    return f"not installed: {errors[-1] if errors else 'pip failed'}"
 
 
 def say(text: str) -> None:

@@ -89,23 +89,12 @@ def install_launcher(venv: Venv, packages: list[str]) -> str:
     if not packages:
         return "installed with Python"
     say(f"looking for {' '.join(packages)}")
-    command = [str(venv.python), "-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10"]
-    try:
-        done = subprocess.run(
-            [*command, *packages],
-            env=venv.env,
-            timeout=LIMIT_S,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not installed: still downloading after {LIMIT_S} s"
-    if done.returncode != 0:
-        errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
-        return f"not installed: {errors[-1] if errors else 'pip failed'}"
+    result = venv.try_pip(*packages, limit_s=LIMIT_S)
+    if result != "installed":
+        return result
     names = [package.partition("==")[0] for package in packages]
-    return f"installed {', '.join(f'{name} {version(venv, name)}' for name in names)}"
+    versions = venv.versions()
+    return f"installed {', '.join(f'{name} {versions[name]}' for name in names)}"
 
 
 def install_torch(venv: Venv) -> str:
@@ -116,13 +105,6 @@ def install_torch(venv: Venv) -> str:
     make_torch(venv)
     result = stamp.read_text().splitlines()[1]
     return f"installed {TORCH}" if result == "installed" else result
-
-
-def version(venv: Venv, package: str) -> str:
-    """The installed version of a package."""
-    code = f"from importlib.metadata import version; print(version({package!r}))"
-    done = subprocess.run([venv.python, "-c", code], text=True, capture_output=True, check=True)
-    return done.stdout.strip()
 
 
 def main() -> int:

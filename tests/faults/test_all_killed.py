@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import own_output
 import pytest
 
 PROGRAM = Path(__file__).with_name("calling_rank.py")
@@ -25,7 +26,7 @@ def start(job: str, calls: int) -> list[subprocess.Popen[str]]:
             [sys.executable, str(PROGRAM), str(rank), str(RANKS), str(calls)],
             env=environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(RANKS)
@@ -68,6 +69,6 @@ def test_all_ranks_killed(after_s: float, left_behind: LeftBehind) -> None:
 
     # The same name, so that anything left would be met.
     for rank in start(job, calls=3):
-        output, _ = rank.communicate(timeout=60)
-        assert (rank.returncode, output) == (0, "running\n")
+        output, errors = rank.communicate(timeout=60)
+        assert (rank.returncode, output, own_output.own(errors)) == (0, "running\n", "")
     assert left_behind(job) == []

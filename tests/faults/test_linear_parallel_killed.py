@@ -28,7 +28,6 @@ def start(job: str, fused: str, *arguments: str) -> list[subprocess.Popen[str]]:
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             text=True,
         )
         for rank in range(RANKS)

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import own_output
 import pytest
 from collops.golden.case_files import SCHEMA, write_cases
 from collops.golden.cases import all_cases
@@ -27,10 +28,9 @@ def golden(
 ) -> subprocess.CompletedProcess[str]:
     """Runs `collops golden` with these arguments, after some code that plants a fault."""
     program = f"{code}\nfrom collops.cli import main; raise SystemExit(main())"
-    return subprocess.run(
+    return own_output.run(
         [sys.executable, "-c", program, "golden", *map(str, arguments)],
         capture_output=True,
-        text=True,
         timeout=110,
         env={**os.environ, **environment},
     )
@@ -358,7 +358,7 @@ def on_terminal(*arguments: object) -> str:
 
 def test_progress_is_for_terminals_alone() -> None:
     file = SAMPLES / "all_gather_v.csv"
-    shown = on_terminal("run", file)
+    shown = own_output.own(on_terminal("run", file))
     assert "] 27/27, 0 failed, " in shown
     assert shown.endswith("\r\x1b[K")
     assert golden("run", file).stderr == ""

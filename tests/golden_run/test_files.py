@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_output
 import pytest
 from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
@@ -21,10 +22,9 @@ NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
 
 def golden(*arguments: object) -> subprocess.CompletedProcess[str]:
     program = "from collops.cli import main; raise SystemExit(main())"
-    return subprocess.run(
+    return own_output.run(
         [sys.executable, "-c", program, "golden", *map(str, arguments)],
         capture_output=True,
-        text=True,
         timeout=110,
     )
 

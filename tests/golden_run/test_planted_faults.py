@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_output
 import pytest
 
 from collops.golden_run import mail
@@ -235,7 +236,7 @@ def test_ranks_end_quietly_once_nobody_reads_their_reports(case_file: CaseFile) 
     done = subprocess.run(
         [sys.executable, "-c", program, case_file({})], stderr=subprocess.PIPE, timeout=60
     )
-    assert (done.returncode, done.stderr) == (-signal.SIGKILL, b"")
+    assert (done.returncode, own_output.own(done.stderr.decode())) == (-signal.SIGKILL, "")
 
 
 def test_a_large_report_comes_whole(case_file: CaseFile) -> None:

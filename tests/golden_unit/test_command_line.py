@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import own_output
 import pytest
 from golden.case_files import read_cases, write_cases
 from golden.cases import Case, all_cases, expected, inputs
@@ -18,11 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
+    done = own_output.run(
         [sys.executable, "-m", "golden", *arguments],
         cwd=ROOT,
         capture_output=True,
-        text=True,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         timeout=60,
     )
@@ -183,9 +183,9 @@ def test_help(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    command = f"'{sys.executable}' -m golden list; echo status $? >&2"
-    done = subprocess.run(
-        ["sh", "-c", f"( {command} ) | true"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    command = '( "$0" -m golden list; echo status $? >&2 ) | true'
+    done = own_output.run(
+        ["sh", "-c", command, sys.executable], cwd=ROOT, capture_output=True, timeout=60
     )
     assert done.stderr == "status 0\n"
 

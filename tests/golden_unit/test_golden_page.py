@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import own_output
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,11 +21,10 @@ def run(command: str, folder: Path) -> str:
     """What a command prints, and its status if that is not 0."""
     python = shlex.quote(sys.executable)
     shell = f'python() {{ {python} "$@"; }}\ncollops() {{ python -m collops.cli "$@"; }}\n{command}'
-    done = subprocess.run(
+    done = own_output.run(
         ["sh", "-c", shell],
         cwd=folder,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=60,

@@ -8,10 +8,10 @@ import importlib
 import inspect
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import own_output
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,11 +50,10 @@ def test_it_works_under_another_name(tmp_path: Path) -> None:
         "sys.modules.update(dict.fromkeys(names));"
         "runpy.run_module('outer.golden', run_name='__main__', alter_sys=True)"
     )
-    done = subprocess.run(
+    done = own_output.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         capture_output=True,
-        text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
         timeout=60,
     )

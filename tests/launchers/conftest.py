@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +63,14 @@ def place() -> Callable[[str], Place]:
 
 
 @pytest.fixture
-def two_jobs(tmp_path: Path) -> TwoJobs:
+def sessions() -> Iterator[Path]:
+    """Where launchers keep their sessions: sockets, whose paths must be short."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def two_jobs(tmp_path: Path, sessions: Path) -> TwoJobs:
     """Runs a command for job A and job B at once, perhaps in a shell that `outer` starts."""
 
     def run(
@@ -73,7 +81,7 @@ def two_jobs(tmp_path: Path) -> TwoJobs:
         shell = subprocess.Popen(
             words,
             cwd=tmp_path,
-            env={**clean_environment(place, tmp_path), **(env or {})},
+            env={**clean_environment(place, sessions), **(env or {})},
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -89,7 +97,7 @@ def two_jobs(tmp_path: Path) -> TwoJobs:
     return run
 
 
-def clean_environment(place: Place, folder: Path) -> dict[str, str]:
+def clean_environment(place: Place, sessions: Path) -> dict[str, str]:
     """This process's variables without any launcher's, and the place's programs first."""
     kept = {
         name: value
@@ -99,7 +107,7 @@ def clean_environment(place: Place, folder: Path) -> dict[str, str]:
     return {
         **kept,
         "PATH": f"{place.programs}{os.pathsep}{kept.get('PATH', os.defpath)}",
-        "TMPDIR": str(folder),  # session folders of launchers go with the test's own
+        "TMPDIR": str(sessions),
         "COLLOPS_TIMEOUT_S": "30",
     }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import own_output
 import pytest
 
 import collops
@@ -22,14 +24,14 @@ from collops.bench.request import OWN, Point, Request
 from collops.testing import run_ranks
 
 # Starts ranks as an MPI does, and says who they are in variables of ours.
-LAUNCHER = """#!{python}
+LAUNCHER = """
 import os, subprocess, sys
 if sys.argv[1] == "--version":
     raise SystemExit("HYDRA build details: none")
 size = int(sys.argv[2])
-job = {{**os.environ, "COLLOPS_JOB_ID": f"fake-{{os.getpid()}}", "COLLOPS_RANK_SIZE": str(size)}}
+job = {**os.environ, "COLLOPS_JOB_ID": f"fake-{os.getpid()}", "COLLOPS_RANK_SIZE": str(size)}
 ranks = [
-    subprocess.Popen(sys.argv[3:], env={{**job, "COLLOPS_RANK": str(rank)}})
+    subprocess.Popen(sys.argv[3:], env={**job, "COLLOPS_RANK": str(rank)})
     for rank in range(size)
 ]
 raise SystemExit(max(rank.wait() for rank in ranks))
@@ -37,8 +39,8 @@ raise SystemExit(max(rank.wait() for rank in ranks))
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "collops.cli", "bench", *arguments], capture_output=True, text=True
+    return own_output.run(
+        [sys.executable, "-m", "collops.cli", "bench", *arguments], capture_output=True
     )
 
 
@@ -84,7 +86,9 @@ def test_a_sweep_compares_fused_with_unfused_for_each_m(tmp_path: Path) -> None:
 def test_ranks_of_a_launcher_are_measured_and_what_is_missing_is_said(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "mpiexec"
     program.parent.mkdir()
-    program.write_text(LAUNCHER.format(python=sys.executable))
+    # Not by a line #!: that takes no path with spaces.
+    words = shlex.join([sys.executable, "-c", LAUNCHER])
+    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     program.chmod(0o755)
     arguments = ["linear_parallel", "--quick", "--type", "1", "--peers", "mpi"]
     done = bench(*arguments, "--mpi", str(tmp_path))

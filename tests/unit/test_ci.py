@@ -17,6 +17,12 @@ shift
 case "$*" in *"$HANGING"*) exit 124 ;; esac
 exec "$@"
 """
+# A step that says why it cannot run, on a machine that warns of something else.
+WITHOUT_TOOLS = """#!/bin/sh
+echo 'collops: no such tool'
+echo 'a warning' >&2
+exit 77
+"""
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ def checkout(tmp_path: Path) -> Path:
         ("bin/timeout", TIMEOUT),
         ("bin/make", '#!/bin/sh\necho "made $1"\n'),
         ("bin/qemu-aarch64", "#!/bin/sh\n"),
-        (".venv/bin/python", "#!/bin/sh\necho no such tool\nexit 77\n"),
+        (".venv/bin/python", WITHOUT_TOOLS),
     ):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)

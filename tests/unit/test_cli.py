@@ -7,15 +7,15 @@ import subprocess
 import sys
 from importlib import metadata
 
+import own_output
 import pytest
 
 
 def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs ``collops`` with these arguments and variables."""
-    return subprocess.run(
+    return own_output.run(
         [sys.executable, "-m", "collops.cli", *arguments],
         capture_output=True,
-        text=True,
         env={**os.environ, **environment},
     )
 
@@ -72,7 +72,7 @@ def test_doctor_works_where_the_core_cannot_load() -> None:
         "import sys; sys.modules['collops._core'] = None\n"
         "from collops.cli import main; raise SystemExit(main(['doctor']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = own_output.run([sys.executable, "-c", code], capture_output=True)
     assert done.returncode == 1
     assert "collops has no core here" in done.stdout
 
@@ -87,10 +87,9 @@ def test_trace_writes_one_line_per_call() -> None:
         "    comm.reduce_scatterv(np.zeros(3, np.float64), [1, 2])\n"
         "run_ranks(work, 2)"
     )
-    done = subprocess.run(
+    done = own_output.run(
         [sys.executable, "-c", code],
         capture_output=True,
-        text=True,
         env={**os.environ, "COLLOPS_TRACE": "1"},
     )
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import own_output
 import pytest
 
 import collops
@@ -27,11 +28,10 @@ FINDING = "  AllGatherV, rank 1, index [1, 1]: got 3.0, expected 2.0"
 
 def run_demo(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs the demo from a folder that has nothing to do with it."""
-    return subprocess.run(
+    return own_output.run(
         [sys.executable, "-m", "collops.demo", *arguments],
         cwd=folder,
         env={**os.environ, **variables},
-        text=True,
         capture_output=True,
         stdin=subprocess.DEVNULL,
     )

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import own_output
 import pytest
 from collops.examples import tensor_parallel_linear as example
 
@@ -16,11 +17,10 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "tensor_parallel_lin
 
 def run_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the example as a script, from a folder that has nothing to do with it."""
-    return subprocess.run(
+    return own_output.run(
         [sys.executable, str(SCRIPT), *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        text=True,
         capture_output=True,
         stdin=subprocess.DEVNULL,
     )

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import own_output
 import pytest
 from collops.examples import uneven_batch
 
@@ -17,11 +18,10 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "uneven_batch.py"
 
 def run_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the example as a script, from a folder that has nothing to do with it."""
-    return subprocess.run(
+    return own_output.run(
         [sys.executable, str(SCRIPT), *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        text=True,
         capture_output=True,
         stdin=subprocess.DEVNULL,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import own_output
 import pytest
 
 import collops
@@ -31,14 +33,14 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": "", **variables},
+        env={**os.environ, "PYTHONPATH": "", "PIP_USER": "0", **variables},
         text=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-6000:]}"
-    return done.stdout
+    return own_output.own(done.stdout)
 
 
 def new_venv(folder: Path) -> Path:
@@ -67,7 +69,7 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         stderr=subprocess.STDOUT,
     )
     if done.returncode != 0:
-        pytest.skip(f"no build requirements to be had: {done.stdout.strip().splitlines()[-1]}")
+        pytest.skip(f"no build requirements to be had: {environment.last_error(done.stdout)}")
     return ["--no-index", "--find-links", str(folder)]
 
 
@@ -130,8 +132,7 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
 def test_the_wheel_runs_in_an_empty_venv(wheel: Path, offline: list[str], tmp_path: Path) -> None:
     python = new_venv(tmp_path / "venv")
     run(python, "-m", "pip", "install", "-q", *offline, wheel, cwd=tmp_path)
-    listed = run(python, "-m", "pip", "list", "--format=freeze", cwd=tmp_path)
-    packages = {line.partition("=")[0] for line in listed.splitlines()}
+    packages = environment.Venv(tmp_path / "venv").versions().keys()
     assert packages - {"pip", "setuptools"} == {"collops", "numpy"}
     run(python, "-m", "collops.demo", cwd=tmp_path)
     run(python.with_name("collops"), "--help", cwd=tmp_path)
@@ -170,10 +171,9 @@ def test_elsewhere_there_is_no_core(sources: Path) -> None:
 
 def preflight(tools: Path, python: str | Path = "python3") -> subprocess.CompletedProcess[str]:
     """Runs the preflight check with a PATH that has nothing but `tools`."""
-    return subprocess.run(
+    return own_output.run(
         ["/bin/sh", str(ROOT / "tools" / "preflight.sh"), str(python)],
         env={"PATH": str(tools)},
-        text=True,
         capture_output=True,
     )
 
@@ -213,7 +213,7 @@ def test_preflight_names_what_python_lacks(tmp_path: Path, broken: str, words: s
     for name in ("g++", "make"):
         fake_tool(tmp_path, name)
     # This Python fails in the one program that holds `broken`, and runs all others.
-    script = f'case "$2" in *"{broken}"*) exit 1;; esac\nexec "{sys.executable}" "$@"'
+    script = f'case "$2" in *"{broken}"*) exit 1;; esac\nexec {shlex.quote(sys.executable)} "$@"'
     done = preflight(tmp_path, fake_tool(tmp_path, "python3", script))
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
