@@ -1,0 +1,139 @@
+"""Scenes in which a rank fails its own check: it refuses, the others hear why, all go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import disagreements as calls
+import numpy as np
+from linear_disagreements import FUSED, GATHER, Call
+from scene import Scene
+from witness import Witness
+
+import collops
+
+Comm = collops.Communicator
+
+
+def atb_gather(w: Witness, comm: Comm, *, planned: bool = True) -> Any:
+    """AllGatherV in two phases; without a plan it fails its check."""
+    op = collops.Operation(collops.AllGatherVParam(hccl_comm=comm, backend="shm"))
+    counts = calls.numbers(w, calls.COUNTS)
+    x = w.rows(comm, 6)
+    outs = [np.zeros_like(x)]
+    ins = [x, counts[w.rank : w.rank + 1], counts, calls.numbers(w, calls.DISPLS)]
+    ins.append(np.empty(6, np.float16))
+    if planned:
+        op.get_workspace_size(ins, outs)
+    return op.execute(ins, outs)
+
+
+def atb_scatter(w: Witness, comm: Comm, dtype: Any = np.float32) -> Any:
+    """ReduceScatterV's forward; a wrong dtype fails its check."""
+    param = collops.ReduceScatterVParam(rank=w.rank, hccl_comm=comm, backend="shm")
+    counts = calls.numbers(w, calls.COUNTS)
+    own = counts[w.rank : w.rank + 1]
+    ins = [w.rows(comm, 6).astype(dtype), counts, calls.numbers(w, calls.DISPLS), own]
+    return collops.Operation(param).forward([*ins, np.empty(6, np.float16)])
+
+
+def gather_strided(w: Witness, comm: Comm) -> Any:
+    """all_gatherv of what is not contiguous."""
+    return comm.all_gatherv(w.rows(comm, 6).repeat(2, 1)[:, ::2])
+
+
+def plain(method: str, *args: Any, **words: Any) -> Any:
+    """A method of the communicator with these arguments."""
+    return lambda w, comm: getattr(comm, method)(*args, **words)
+
+
+X = np.ones((6, 2), np.float32)
+WEIGHT = np.ones((2, 5), np.float32)
+STRIDED = np.ones((6, 4), np.float32)[:, ::2]
+
+# What the rank that refuses calls, and what the others call.
+CASES: dict[str, tuple[Any, Any]] = {
+    "AllGatherV without a plan": (lambda w, c: atb_gather(w, c, planned=False), atb_gather),
+    "AllGatherV with a short y": (
+        lambda w, c: calls.atb_gather([20, 4, 6], [0, 2, 6])(w, c),
+        calls.atb_gather(calls.COUNTS, calls.DISPLS),
+    ),
+    "ReduceScatterV of bool": (lambda w, c: atb_scatter(w, c, bool), atb_scatter),
+    "all_gatherv, sizes": (plain("all_gatherv", X, [6]), calls.gather()),
+    "all_gatherv, strides": (gather_strided, calls.exchange()),
+    "all_gatherv, out": (calls.exchange(out=np.ones(3)), calls.exchange()),
+    "reduce_scatterv, op": (plain("reduce_scatterv", X, op="mean"), calls.scatter()),
+    "all_gather": (plain("all_gather", STRIDED), calls.even("all_gather")),
+    "all_reduce": (plain("all_reduce", X, op="mean"), calls.even("all_reduce")),
+    "reduce_scatter": (plain("reduce_scatter", X[:5]), calls.even("reduce_scatter")),
+    "broadcast": (plain("broadcast", X, root=9), calls.even("broadcast")),
+    "split": (plain("split", "red"), calls.split),
+    "no number": (plain("all_gatherv", None), calls.gather()),
+    "while the others do something else": (plain("all_gatherv", None), calls.barrier),
+}
+
+LINEAR_CASES: dict[str, tuple[Any, Any]] = {
+    "LinearParallel of float64": (Call(dtype=np.float64), Call()),
+    "LinearParallel of type 2": (
+        Call(dtype=np.float64, fields={"type": GATHER}),
+        Call(fields={"type": GATHER}),
+    ),
+    "all_gather_matmul": (
+        plain("all_gather_matmul", X, WEIGHT[:1]),
+        plain("all_gather_matmul", X, WEIGHT),
+    ),
+    "matmul_all_reduce": (
+        plain("matmul_all_reduce", X.astype("f8"), WEIGHT),
+        plain("matmul_all_reduce", X, WEIGHT),
+    ),
+}
+
+
+def refuse(cases: dict[str, tuple[Any, Any]], windows: bool) -> Callable[[Witness], None]:
+    """All cases, one domain each, which they leave good."""
+
+    def play(w: Witness) -> None:
+        w.windows = windows
+        for case, (odd, others) in cases.items():
+            comm = w.join(case)
+            w.hears(case, lambda c=comm, call=odd if w.last else others: call(w, c))
+            w.hears(f"{case}, then barrier", comm.barrier)
+
+    return play
+
+
+def refuse_together(w: Witness) -> None:
+    """All ranks but one refuse; then all, of whom nobody hears another."""
+    comm = w.join("refusals")
+    wrong = plain("all_gatherv", X, [w.rank])
+    w.hears("ranks 1 and 2 refuse", lambda: (wrong if w.rank else calls.gather())(w, comm))
+    w.hears("ranks 1 and 2 refuse, then barrier", comm.barrier)
+    w.hears("all refuse", lambda: wrong(w, comm))
+    w.hears("all refuse, then barrier", comm.barrier)
+
+
+SCENES = [
+    *(
+        Scene(
+            f"{ranks} ranks, one refuses, {memory}",
+            ranks,
+            refuse(CASES, memory == "windows"),
+            racing=True,
+        )
+        for ranks in (2, 3)
+        for memory in ("plain memory", "windows")
+    ),
+    *(
+        Scene(
+            f"{ranks} ranks, one refuses LinearParallel, {engine}",
+            ranks,
+            refuse(LINEAR_CASES, False),
+            env={"COLLOPS_FUSED": fused},
+            racing=True,
+        )
+        for engine, fused in FUSED.items()
+        for ranks in (2, 3)
+    ),
+    Scene("3 ranks, two or all refuse", 3, refuse_together, racing=True),
+]

@@ -1,0 +1,48 @@
+"""Plays scenes and holds them against the file of expected messages, or writes the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import expected
+from scene import Heard, Scene, joined, play, play_often
+
+MODE = os.environ.get("COLLOPS_UPDATE_MESSAGES", "")
+AT_ONCE = 3  # they mostly wait
+
+Played = dict[str, Future[Heard]]
+
+
+def play_all(scenes: Sequence[Scene]) -> Played:
+    """What every one of them gave, or its exception."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return {scene.name: pool.submit(play_often if MODE else play, scene) for scene in scenes}
+
+
+def check(path: Path, scene: Scene, heard: Heard) -> None:
+    """Compares what was heard in a scene with the file, unless that is to be written."""
+    listed = expected.read(path).get(title(scene), {})
+    found = [] if MODE else expected.differences(heard, listed, scene.racing)
+    assert not found, "\n".join(["messages are not as expected.", *found])
+
+
+def update(path: Path, test: str, scenes: Sequence[Scene], played: Played) -> None:
+    """Writes what was heard, in the order of `scenes`; what was not played stays."""
+    if not MODE:
+        return
+    before = expected.read(path)
+    after: dict[str, Heard] = {}
+    for scene in scenes:
+        known = before.get(title(scene), {})
+        heard = played[scene.name].result() if scene.name in played else known
+        heard = joined(known, heard) if MODE == "add" else heard
+        after[title(scene)] = expected.tidied(heard) if scene.racing else heard
+    expected.write(path, test, {name: heard for name, heard in after.items() if heard})
+
+
+def title(scene: Scene) -> str:
+    """How the file names a scene."""
+    return f"{scene.name} (racing)" if scene.racing else scene.name
