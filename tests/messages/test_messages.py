@@ -44,7 +44,7 @@ def played(request: pytest.FixtureRequest) -> Played:
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_messages(played: Played, scene: Scene) -> None:
-    check(PATH, scene, played[scene.name].result())
+    check(PATH, scene, played[scene.name])
 
 
 def test_the_file_has_no_other_scene() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import expected
@@ -13,17 +13,27 @@ from scene import Heard, Scene, joined, play, play_often
 MODE = os.environ.get("COLLOPS_UPDATE_MESSAGES", "")
 AT_ONCE = 3  # they mostly wait
 
-Played = dict[str, Future[Heard]]
+Played = dict[str, Heard | Exception]
 
 
 def play_all(scenes: Sequence[Scene]) -> Played:
     """What every one of them gave, or its exception."""
+
+    def one(scene: Scene) -> Heard | Exception:
+        try:
+            return play_often(scene) if MODE else play(scene)
+        except Exception as error:
+            return error
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return {scene.name: pool.submit(play_often if MODE else play, scene) for scene in scenes}
+        names = [scene.name for scene in scenes]
+        return dict(zip(names, pool.map(one, scenes), strict=True))
 
 
-def check(path: Path, scene: Scene, heard: Heard) -> None:
+def check(path: Path, scene: Scene, heard: Heard | Exception) -> None:
     """Compares what was heard in a scene with the file, unless that is to be written."""
+    if isinstance(heard, Exception):
+        raise heard
     listed = expected.read(path).get(title(scene), {})
     found = [] if MODE else expected.differences(heard, listed, scene.racing)
     assert not found, "\n".join(["messages are not as expected.", *found])
@@ -37,7 +47,9 @@ def update(path: Path, test: str, scenes: Sequence[Scene], played: Played) -> No
     after: dict[str, Heard] = {}
     for scene in scenes:
         known = before.get(title(scene), {})
-        heard = played[scene.name].result() if scene.name in played else known
+        heard = played.get(scene.name, known)
+        if isinstance(heard, Exception):
+            heard = known
         heard = joined(known, heard) if MODE == "add" else heard
         after[title(scene)] = expected.tidied(heard) if scene.racing else heard
     expected.write(path, test, {name: heard for name, heard in after.items() if heard})
