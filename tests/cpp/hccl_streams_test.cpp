@@ -30,7 +30,8 @@ std::shared_ptr<Communicator> Make() {
   spec.backend = "hccl";
   spec.rank = 0;
   spec.rank_size = kRankSize;
-  return std::make_shared<hccl::HcclCommunicator>(spec, slow_cann::GetApi(), &comm, nullptr, false);
+  return std::make_shared<hccl::HcclCommunicator>(std::make_shared<control::Control>(spec),
+                                                  slow_cann::GetApi(), &comm, false);
 }
 
 // An AllGatherV of one shape: the counts begin with 1 + `shape` and 3, with one element between.

@@ -233,7 +233,6 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
            c.trans_weight ? std::vector<int64_t>{c.n, c.k} : std::vector<int64_t>{c.k, c.n})};
   if (c.residual) inputs.push_back(Desc(c.dtype, {c.n}));
   EXPECT_EQ(MakeLinearLayout(param, rank, comm->size(), inputs, &plan.layout).message(), "");
-  plan.terms = MakeLinearTerms(param, layout);
   plan.rank_size = comm->size();
   plan.dtype = c.dtype;
   plan.compute = comm->compute();
@@ -256,7 +255,9 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
     tensors.gathered = outputs->gathered.data();
   }
   std::vector<std::byte> workspace(static_cast<size_t>(plan.memory.bytes) + 1, kPoison);
-  return RunLinear(plan, tensors, workspace.data() + 1, comm, nullptr);
+  collops::Agreement agreement("LinearParallel");
+  AddLinearTerms(param, plan, &agreement);
+  return RunLinear(plan, tensors, agreement, workspace.data() + 1, comm, nullptr);
 }
 
 // The groups' communicators of the pipeline meet by the job's name.

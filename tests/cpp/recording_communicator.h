@@ -17,6 +17,7 @@ class RecordingCommunicator : public Communicator {
       : Communicator(std::make_shared<control::Control>(MakeSpec(rank, rank_size))) {}
 
   Device device() const override { return where; }
+  const kernels::Compute* compute() const override { return products; }
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override {
     asked = {primitive, dtype, op};
     return supports;
@@ -50,6 +51,7 @@ class RecordingCommunicator : public Communicator {
   };
 
   // The answers; a test may change them.
+  const kernels::Compute* products = kernels::CpuCompute();
   Status supports;
   Status result;
   Status refuse_result;

@@ -60,20 +60,25 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
   return place;
 }
 
-LinearTerms MakeLinearTerms(const LinearParallelParam& param, const LinearLayout& layout) {
+void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
+                    Agreement* agreement) {
   const bool on_grid = param.type == LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
   LinearParallelParam::TwoDimTPInfo grid;  // of other types it is not read
   if (on_grid) grid = param.twoDimTPInfo;
-  LinearTerms terms;
-  terms.root = param.rankRoot;
-  terms.terms = {{"type", param.type},
-                 {"agDim", grid.agDim},
-                 {"rsDim", grid.rsDim},
-                 {"innerDimIsAg", grid.innerDimIsAg},
-                 {"k", layout.k},
-                 {"n", layout.n},
-                 {"the sum of the rows", layout.total_rows}};
-  return terms;
+  const LinearLayout& layout = plan.layout;
+  agreement->EqualText("dtype", Name(plan.dtype))
+      .Equal("rankRoot", param.rankRoot)
+      .Equal("type", param.type)
+      .Equal("agDim", grid.agDim)
+      .Equal("rsDim", grid.rsDim)
+      .Equal("innerDimIsAg", grid.innerDimIsAg)
+      .Equal("k", layout.k)
+      .Equal("n", layout.n)
+      .Equal("the sum of the rows", layout.total_rows)
+      .EqualText("the engine (COLLOPS_FUSED)", plan.engine->name)
+      .EqualInGroup("gatherRows", layout.gather.ranks, layout.gather.index, layout.gather.rows)
+      .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index,
+                    layout.scatter.rows);
 }
 
 void PlanLinear(LinearPlan* plan) {
@@ -82,10 +87,10 @@ void PlanLinear(LinearPlan* plan) {
   plan->engine->plan(plan);
 }
 
-Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, void* workspace,
-                 Communicator* communicator, void* stream) {
-  return plan.engine->run(
-      {plan, tensors, Aligned(workspace, plan.compute->alignment()), communicator, stream});
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
+                 void* workspace, Communicator* communicator, void* stream) {
+  return plan.engine->run({plan, tensors, agreement, Aligned(workspace, plan.compute->alignment()),
+                           communicator, stream});
 }
 
 }  // namespace collops

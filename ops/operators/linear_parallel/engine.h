@@ -31,16 +31,9 @@ struct LinearMemory {
   int64_t tile_bytes = 0;  // kWindows: shared memory for all of them
 };
 
-// What the ranks compare before anything moves, besides the engine's name.
-struct LinearTerms {
-  int root = 0;
-  std::vector<CallTerm> terms;
-};
-
 // One planned call.
 struct LinearPlan {
   LinearLayout layout;
-  LinearTerms terms;
   int rank_size = 0;
   DType dtype = DType::kUndefined;
   const kernels::Compute* compute = nullptr;
@@ -62,6 +55,7 @@ struct LinearTensors {
 struct LinearRun {
   const LinearPlan& plan;
   const LinearTensors& tensors;
+  const Agreement& agreement;
   std::byte* workspace = nullptr;
   Communicator* communicator = nullptr;
   void* stream = nullptr;  // the device's; null on the CPU
@@ -110,14 +104,16 @@ Status ChooseEngine(const std::string& name, const EnginePlace& place, const Eng
 // counts.
 EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator, bool by_default);
 
-LinearTerms MakeLinearTerms(const LinearParallelParam& param, const LinearLayout& layout);
+// What the ranks compare before anything moves: also the engine, as ranks with different ones would
+// wait for each other. The plan outlives the agreement.
+void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan, Agreement* agreement);
 
-// Plans memory and product of a call whose layout, terms, rank_size, dtype, compute and engine are
+// Plans memory and product of a call whose layout, rank_size, dtype, compute and engine are
 // set.
 void PlanLinear(LinearPlan* plan);
 
 // Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment.
-Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, void* workspace,
-                 Communicator* communicator, void* stream);
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
+                 void* workspace, Communicator* communicator, void* stream);
 
 }  // namespace collops

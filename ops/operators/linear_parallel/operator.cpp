@@ -22,7 +22,6 @@ constexpr InputRule kWeightRule = {"weight", Role::kData, kPayload, 2, Extent::k
 Signature SignatureOf(const LinearParallelParam& param) {
   Signature signature;
   signature.name = "LinearParallel";
-  signature.kind = CallKind::kLinearParallel;
   signature.inputs = {{"x", Role::kData, kPayload, 2, Extent::kAny, 3}, kWeightRule};
   if (param.hasResidual) {
     signature.inputs.push_back({"residual", Role::kData, kPayload, 1, Extent::kAny, 2});
@@ -40,8 +39,7 @@ Signature SignatureOf(const LinearParallelParam& param) {
 // What is packed is checked as the one input of a call, and as nothing else's output.
 const Signature& PrepackSignature() {
   static const Signature signature = {
-      "LinearParallel",        CallKind::kLinearParallel, {kWeightRule}, {}, false,
-      ERROR_INVALID_TENSOR_DIM};
+      "LinearParallel", {kWeightRule}, {}, false, ERROR_INVALID_TENSOR_DIM};
   return signature;
 }
 
@@ -104,7 +102,8 @@ Status LinearParallel::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status LinearParallel::CheckSupport(DType dtype) const {
-  RETURN_IF_ERROR(communicator().Supports(CallKind::kLinearParallel, dtype, ReduceOp::kSum));
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum));
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kReduce, DType::kFloat32, ReduceOp::kSum));
   CHECK_ARG(communicator().compute() != nullptr, ERROR_UNSUPPORTED, "backend ",
             communicator().spec().backend,
             ": LinearParallel does not run on it, it has no products");
@@ -119,7 +118,6 @@ Status LinearParallel::Complete(Plan* plan) const {
   const EnginePlace place = PlaceOf(linear.layout, communicator(), engine_.empty());
   RETURN_IF_ERROR(ChooseEngine(engine_, place, &linear.engine));
   if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine, !engine_.empty());
-  linear.terms = MakeLinearTerms(param_, linear.layout);
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;
   linear.compute = communicator().compute();
@@ -127,6 +125,10 @@ Status LinearParallel::Complete(Plan* plan) const {
   plan->workspace_bytes = static_cast<uint64_t>(linear.memory.bytes);
   plan->details = std::move(details);
   return Ok();
+}
+
+void LinearParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  AddLinearTerms(param_, static_cast<const LinearDetails&>(*plan.details).plan, agreement);
 }
 
 Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
@@ -139,7 +141,7 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
   tensors.output = pack.outputs[kY].data;
   if (param_.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
   const auto& details = static_cast<const LinearDetails&>(*plan.details);
-  return RunLinear(details.plan, tensors, workspace, &communicator(), stream);
+  return RunLinear(details.plan, tensors, *plan.agreement, workspace, &communicator(), stream);
 }
 
 Status LinearParallel::Refuse(const Status& reason) {

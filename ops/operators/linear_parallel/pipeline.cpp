@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -52,106 +51,6 @@ void PlanMemory(LinearPlan* plan) {
   plan->memory.bytes = places.bytes();
 }
 
-// What each rank tells the others before anything moves, of the same length on every rank: dtype,
-// terms, the first ranks of its two groups, and their lists, which the members agree on.
-std::vector<int64_t> Record(const LinearPlan& plan) {
-  const auto size = static_cast<size_t>(plan.rank_size);
-  std::vector<int64_t> record = {static_cast<int64_t>(plan.dtype)};
-  for (const CallTerm& term : plan.terms.terms) record.push_back(term.value);
-  const RowGroup* groups[] = {&plan.layout.gather, &plan.layout.scatter};
-  for (const RowGroup* group : groups) record.push_back(group->ranks.front());
-  for (const RowGroup* group : groups) {
-    std::vector<int64_t> list = group->rows;
-    list.resize(size);
-    record.insert(record.end(), list.begin(), list.end());
-  }
-  return record;
-}
-
-// What all ranks said.
-class Records {
- public:
-  Records(const LinearTerms& terms, int rank_size, std::vector<int64_t> all)
-      : terms_(terms), size_(static_cast<size_t>(rank_size)), all_(std::move(all)) {}
-
-  // The first field in which any two of them differ, the same on every rank: also a rank whose own
-  // groups agree hears of it.
-  Status Compare() const {
-    for (size_t r = 0; r < size_; ++r) {
-      RETURN_IF_ERROR(CompareTerms(0, r));
-      RETURN_IF_ERROR(CompareList("gatherRows", Group(r, 0), r, 0));
-      RETURN_IF_ERROR(CompareList("scatterRows", Group(r, 1), r, 1));
-    }
-    return Ok();
-  }
-
- private:
-  const int64_t* Of(size_t rank) const { return all_.data() + rank * (all_.size() / size_); }
-  size_t num_terms() const { return terms_.terms.size(); }
-  size_t Group(size_t rank, size_t which) const {
-    // A peer's number is not trusted.
-    return std::min(static_cast<size_t>(Of(rank)[1 + num_terms() + which]), size_ - 1);
-  }
-
-  Status CompareTerms(size_t a, size_t b) const {
-    const auto dtype = [](int64_t value) { return Name(static_cast<DType>(value)); };
-    if (Of(a)[0] != Of(b)[0]) return Differ("dtype", dtype(Of(a)[0]), a, dtype(Of(b)[0]), b);
-    for (size_t i = 0; i < num_terms(); ++i) {
-      const int64_t mine = Of(a)[1 + i];
-      const int64_t theirs = Of(b)[1 + i];
-      if (mine != theirs) return Differ(terms_.terms[i].name, mine, a, theirs, b);
-    }
-    return Ok();
-  }
-
-  Status CompareList(const char* name, size_t a, size_t b, size_t which) const {
-    const size_t begin = 3 + num_terms() + which * size_;
-    for (size_t i = 0; i < size_; ++i) {
-      const int64_t mine = Of(a)[begin + i];
-      const int64_t theirs = Of(b)[begin + i];
-      if (mine != theirs) return Differ(Concat(name, "[", i, "]"), mine, a, theirs, b);
-    }
-    return Ok();
-  }
-
-  template <typename Value>
-  static Status Differ(const std::string& name, const Value& mine, size_t a, const Value& theirs,
-                       size_t b) {
-    return Error(ERROR_RANK_MISMATCH, "LinearParallel: the ranks disagree: ", name, " is ", mine,
-                 " on rank ", a, " and ", theirs, " on rank ", b);
-  }
-
-  const LinearTerms& terms_;
-  size_t size_;
-  std::vector<int64_t> all_;
-};
-
-// Those who disagree learn it before anything moves: on the engine, by the label of this call, or
-// on what the call is.
-Status Agree(const LinearRun& run) {
-  const LinearPlan& plan = run.plan;
-  const std::vector<int64_t> own = Record(plan);
-  const auto length = static_cast<int64_t>(own.size());
-  const std::vector<int64_t> counts(static_cast<size_t>(plan.rank_size), length);
-  std::vector<int64_t> displs;
-  for (int r = 0; r < plan.rank_size; ++r) displs.push_back(r * length);
-  std::vector<int64_t> all(own.size() * counts.size());
-  AllGatherVCall call;
-  call.kind = CallKind::kLinearParallel;
-  call.dtype = DType::kInt64;
-  call.root = plan.terms.root;
-  call.x = own.data();
-  call.output = all.data();
-  call.recv_counts = counts.data();
-  call.rdispls = displs.data();
-  const std::string label = Concat(plan.engine->name, ", COLLOPS_FUSED");
-  label.copy(call.label.type, sizeof(call.label.type) - 1);
-  RETURN_IF_ERROR(run.communicator->AllGatherV(call));
-  const Status same = Records(plan.terms, plan.rank_size, std::move(all)).Compare();
-  if (!same.ok()) run.communicator->EndGroup(same);
-  return same;
-}
-
 // The communicators of the two groups, which all operations on such a grid share. A group of all
 // ranks has the communicator there is, and one rank alone needs none: both are null here.
 struct Parts {
@@ -164,7 +63,9 @@ Status FindPart(const char* name, const RowGroup& group, int other_index, const 
   const int size = static_cast<int>(group.ranks.size());
   if (size == run.communicator->size() || size == 1) return Ok();
   std::string grid = name;  // with its type
-  for (size_t i = 0; i < 4; ++i) grid += Concat(" ", run.plan.terms.terms[i].value);
+  for (const char* term : {"type", "agDim", "rsDim", "innerDimIsAg"}) {
+    grid += Concat(" ", run.agreement.Value(term));
+  }
   return run.communicator->KeptSplit(grid, other_index, group.index, part);
 }
 
@@ -172,18 +73,6 @@ Status FindParts(const LinearRun& run, Parts* parts) {
   const LinearLayout& layout = run.plan.layout;
   RETURN_IF_ERROR(FindPart("gather", layout.gather, layout.scatter.index, run, &parts->gather));
   return FindPart("scatter", layout.scatter, layout.gather.index, run, &parts->scatter);
-}
-
-// Ends the call for all ranks; the reason is what they hear.
-Status End(const LinearRun& run, const Parts& parts, const Status& status) {
-  // A part that has met on one rank alone sees the others hang up; why, they told all ranks before.
-  const Status told = run.communicator->FindLossAmong({}, true);
-  const Status why = status.code() == ERROR_PEER_LOST && !told.ok() ? told : status;
-  // The ranks that wait in another group hear of it there, and tell theirs.
-  for (Communicator* group : {run.communicator, parts.gather.get(), parts.scatter.get()}) {
-    if (group != nullptr) group->EndGroup(why);
-  }
-  return why;
 }
 
 // AllGatherV of some rows after the other into packed rows, then for each strip of columns the
@@ -243,6 +132,7 @@ class PipelineLinear {
       end += counts.back();
     }
     AllGatherVCall call;
+    call.agreement = &gathers_;
     call.dtype = plan_.dtype;
     call.x = x;
     call.output = gathered_;
@@ -291,11 +181,9 @@ class PipelineLinear {
       displs.push_back(layout.scatter.begin[m] * columns);
     }
     ReduceScatterVCall call;
+    call.agreement = &sums_;
     call.dtype = DType::kFloat32;
     call.x = tile_;
-    call.x_shape.num_dims = 2;
-    call.x_shape.dims[0] = layout.total_rows;
-    call.x_shape.dims[1] = columns;
     call.output = sum_;
     call.output_count = OwnRows(layout) * columns;
     call.send_counts = counts.data();
@@ -314,14 +202,21 @@ class PipelineLinear {
   std::byte* gathered_;
   Communicator* gather_;
   Communicator* scatter_;
+  // All that they move has been agreed on.
+  const Agreement gathers_ = Agreement("AllGatherV");
+  const Agreement sums_ = Agreement("ReduceScatterV");
 };
 
 Status Run(const LinearRun& run) {
-  RETURN_IF_ERROR(Agree(run));
+  // Those who disagree learn it before anything moves.
+  RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
   Parts parts;
   Status status = FindParts(run, &parts);
   if (status.ok()) status = PipelineLinear(run, parts).Run();
-  return status.ok() ? status : End(run, parts, status);
+  if (status.ok()) return status;
+  // The ranks that wait in one of the groups hear of it there: they are parts of this one.
+  control::Control& control = run.communicator->control();
+  return control.Fail(status, control.step_number());
 }
 
 }  // namespace
