@@ -10,9 +10,11 @@ namespace collops {
 
 // What a backend can be asked for. Operators are made from these; no backend knows their names.
 enum class Primitive {
-  kGather,   // AllGatherV
-  kReduce,   // ReduceScatterV
-  kWindows,  // windowed calls: computing while peers' memory is read in place
+  kGather,    // AllGatherV
+  kReduce,    // ReduceScatterV
+  kExchange,  // ExchangeV
+  kMessages,  // Send and Recv
+  kWindows,   // windowed calls: computing while peers' memory is read in place
 };
 
 // Elements [begin, end).
@@ -51,6 +53,23 @@ struct ReduceScatterVCall {
   int64_t output_count = 0;              // elements; those past send_counts[rank] are set to zero
   const int64_t* send_counts = nullptr;  // rank_size, equal on every rank
   const int64_t* sdispls = nullptr;      // rank_size, equal on every rank
+  void* stream = nullptr;
+  Kept keep;
+};
+
+// One ExchangeV: block r of `output` = slice `rank` of x of rank r. Slices may overlap, blocks must
+// not. Also a rank that neither sends nor receives takes part.
+struct ExchangeVCall {
+  const Agreement* agreement = nullptr;  // with Pairwise() of the counts, which bodies rely on
+  DType dtype = DType::kUndefined;
+  const void* x = nullptr;
+  const int64_t* send_counts = nullptr;  // rank_size: elements for each rank
+  const int64_t* sdispls = nullptr;      // rank_size: where they begin in x
+  void* output = nullptr;
+  const int64_t* recv_counts = nullptr;  // rank_size: elements from each rank
+  const int64_t* rdispls = nullptr;      // rank_size: where they begin in `output`
+  const Range* gaps = nullptr;           // what no block covers: set to zero
+  int64_t num_gaps = 0;
   void* stream = nullptr;
   Kept keep;
 };

@@ -86,6 +86,18 @@ Status Communicator::ReduceScatterV(const ReduceScatterVCall& call) {
   return Run(call.agreement->op(), sizes, [&] { return DoReduceScatterV(call); });
 }
 
+Status Communicator::ExchangeV(const ExchangeVCall& call) {
+  const auto sizes = [&] {
+    return Sizes(Sum(call.send_counts, size()), call.dtype, Sum(call.recv_counts, size()));
+  };
+  return Run(call.agreement->op(), sizes, [&] { return DoExchangeV(call); });
+}
+
+Status Communicator::DoExchangeV(const ExchangeVCall& call) {
+  return Error(ERROR_UNSUPPORTED, call.agreement->op(), ": backend ", spec().backend,
+               " does not carry it yet");
+}
+
 Status Communicator::AllReduce(const AllReduceCall& call) {
   const auto sizes = [&] { return Sizes(call.count, call.dtype, call.count); };
   return Run(call.agreement->op(), sizes, [&] { return DoAllReduce(call); });

@@ -56,6 +56,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   Status AllGatherV(const AllGatherVCall& call);
   Status ReduceScatterV(const ReduceScatterVCall& call);
+  Status ExchangeV(const ExchangeVCall& call);
   Status AllReduce(const AllReduceCall& call);
   Status Broadcast(const BroadcastCall& call);
   Status Barrier();
@@ -105,6 +106,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual Status DoConnect() { return Ok(); }
   virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
+  virtual Status DoExchangeV(const ExchangeVCall& call);
   virtual Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body);
   // Tells the others why this rank does not come to what they wait for.
   virtual Status DoRefuse(const char* name, const Status& reason);

@@ -39,6 +39,11 @@ Status HcclCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op)
       Reduction reduction = Reduction::kSum;
       return FindReduction(dtype, op, &type, &reduction);
     }
+    case Primitive::kExchange:
+    case Primitive::kMessages:
+      return Error(ERROR_UNSUPPORTED, "backend hccl: ",
+                   primitive == Primitive::kExchange ? "all-to-all calls" : "Send and Recv",
+                   " do not run on it yet");
     case Primitive::kWindows:
       break;
   }
