@@ -61,6 +61,21 @@ const char* Name(Memory memory) {
   return memory == Memory::kPlain ? "plain" : "window";
 }
 
+// Half of a round trip. A build that was near must not be compared with one that was far.
+void MeasureFlag(const char* when, int rank, Board* board) {
+  constexpr int kTimes = 200;
+  constexpr int kBlocks = 21;
+  for (int i = 0; i < kBlocks; ++i) {
+    board->Barrier();
+    const double start = NowUs();
+    board->PassFlag(rank, kTimes);
+    board->samples[rank][i] = (NowUs() - start) / kTimes / 2;
+  }
+  board->Barrier();
+  if (rank == 0) std::printf("flag, one way, %s: %.3f us\n", when, board->Median(kBlocks));
+  board->Barrier();
+}
+
 void Measure(Kind kind, Memory memory, const Point& point, int rank, Board* board) {
   Call call(kind, memory, point.bytes, rank);
   for (int i = -point.warm_up; i < point.calls; ++i) {
@@ -137,6 +152,7 @@ int RunRank(const Options& options) {
   Board* const board = Board::Map(options.board);
   if (board == nullptr) return 1;
   Pin(options.pins[options.rank]);
+  if (!options.count_only) MeasureFlag("first", options.rank, board);
   for (const Point& point : kPoints) {
     for (const Kind kind : {Kind::kAllGatherV, Kind::kReduceScatterV}) {
       for (const Memory memory : {Memory::kPlain, Memory::kWindow}) {
@@ -144,6 +160,7 @@ int RunRank(const Options& options) {
       }
     }
   }
+  if (!options.count_only) MeasureFlag("last", options.rank, board);
   if (!options.instructions && !options.count_only) return 0;
   for (const Kind kind : {Kind::kAllGatherV, Kind::kReduceScatterV}) Count(kind, options, board);
   return 0;
@@ -161,12 +178,10 @@ int StartRanks(int argc, char** argv) {
   pid_t ranks[kRanks];
   for (int rank = 0; rank < kRanks; ++rank) {
     std::vector<std::string> words(argv, argv + argc);
-    for (const std::string& word : {"--rank", "--board"}) words.push_back(word);
     ranks[rank] = fork();
     if (ranks[rank] != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    words.insert(words.end() - 1, std::to_string(rank));
-    words.push_back(std::to_string(board));
+    words.insert(words.end(), {"--rank", std::to_string(rank), "--board", std::to_string(board)});
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);

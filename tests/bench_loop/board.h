@@ -19,6 +19,7 @@ constexpr int kMostCalls = 1 << 16;
 struct Board {
   alignas(128) std::atomic<unsigned> arrived;
   alignas(128) std::atomic<unsigned> phase;
+  alignas(128) std::atomic<unsigned> flags[kRanks][32];  // the first of each line
   alignas(128) double samples[kRanks][kMostCalls];
 
   static Board* Map(int fd) {
@@ -36,6 +37,20 @@ struct Board {
     }
     for (int i = 1; phase.load(std::memory_order_acquire) == before; ++i) {
       if (i % kSpins == 0) sched_yield();
+    }
+  }
+
+  // Sends a flag back and forth: how far apart the two cores are just now. Waits for the other
+  // rank.
+  void PassFlag(int rank, int times) {
+    std::atomic<unsigned>& mine = flags[rank][0];
+    const std::atomic<unsigned>& other = flags[1 - rank][0];
+    for (int i = 0; i < times; ++i) {
+      const unsigned next = mine.load(std::memory_order_relaxed) + 1;
+      if (rank == 0) mine.store(next, std::memory_order_release);
+      while (other.load(std::memory_order_acquire) != next) {
+      }
+      if (rank == 1) mine.store(next, std::memory_order_release);
     }
   }
 

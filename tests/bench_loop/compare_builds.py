@@ -5,6 +5,10 @@ ratio, and how far the two runs of OLD in one round were apart: the median of |s
 and its largest value. A ratio within that spread says nothing. With --instructions it also counts
 the instructions of a 1 KiB call, by the machine's counter or, where there is none, by valgrind's
 callgrind.
+
+A virtual machine's host moves the two cores between cache domains. The loop passes a flag between
+them before and after its points, and a round counts only if all its three runs were near, or all
+far; both kinds are listed apart.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from pathlib import Path
 
 Points = dict[str, float]
 Round = tuple[Points, Points, Points]
+NEAR_US = 0.15  # one way of a flag between two cores of one cache domain takes less
 COUNTED_CALLS = 100
 COUNTED_ROUNDS = 3
 LATE_US = 5000  # under callgrind all is about fifty times slower
@@ -60,6 +65,21 @@ def count(program: Path) -> Points:
         return dict(sorted(counts.items()))
 
 
+def placement(run: Points) -> str:
+    """Where the two cores were during a run."""
+    near = {value < NEAR_US for name, value in run.items() if name.startswith("flag")}
+    return "moved" if len(near) > 1 else "near" if near == {True} else "far"
+
+
+def report_apart(rounds: list[Round]) -> None:
+    """A table for each placement that all three runs of some rounds had."""
+    for where in ("near", "far"):
+        kept = [one for one in rounds if {placement(run) for run in one} == {where}]
+        print(f"cores {where}: {len(kept)} of {len(rounds)} rounds")
+        if kept:
+            report(kept)
+
+
 def report(rounds: list[Round]) -> None:
     """A line per point; each round has OLD, NEW and OLD again."""
     print(f"{'point':<48} {'old':>12} {'new':>12} {'new/old':>8} {'old/old-1':>10} {'worst':>7}")
@@ -86,7 +106,7 @@ def main() -> None:
     options += ["--instructions"] if arguments.instructions else []
     old, new = arguments.old.resolve(), arguments.new.resolve()
     rounds = [run_round(old, new, options) for _ in range(arguments.pairs)]
-    report(rounds)
+    report_apart(rounds)
     counted = any("instructions" in name for name in rounds[0][0])
     if arguments.instructions and not counted:
         if shutil.which("valgrind") is None:
