@@ -2,6 +2,7 @@
 
 #include "comm/backends/shm/all_gather_v.h"
 #include "comm/backends/shm/backend.h"
+#include "comm/backends/shm/exchange_v.h"
 #include "comm/backends/shm/reduce_scatter_v.h"
 #include "kernels/compute.h"
 #include "kernels/reduce.h"
@@ -40,6 +41,10 @@ Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
 
 Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
   return shm::ReduceScatterV(exchange_.get(), call);
+}
+
+Status ShmCommunicator::DoExchangeV(const ExchangeVCall& call) {
+  return shm::ExchangeV(exchange_.get(), call);
 }
 
 Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {

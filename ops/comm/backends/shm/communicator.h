@@ -27,6 +27,7 @@ class ShmCommunicator : public Communicator {
   void Connected() override;
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
+  Status DoExchangeV(const ExchangeVCall& call) override;
   Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body) override;
 
  private:

@@ -40,10 +40,16 @@ Status Exchange::HearArrived() {
 
 // Small inputs go through the record even from a window: its owner then need not wait for readers.
 Status Exchange::Place(const Input& input, uint32_t tile_window, Record* mine) {
+  if (input.bytes > kRecordDataBytes) return PlaceLong(input, tile_window, mine);
+  kernels::Copy(mine->data, input.data, input.bytes);
+  return PlaceLong(Input{}, tile_window, mine);
+}
+
+Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, Record* mine) {
   WindowSpot spot;
   own_source_ = Source::kRecord;
-  if (input.bytes <= kRecordDataBytes) {
-    kernels::Copy(mine->data, input.data, input.bytes);
+  if (input.bytes == 0) {
+    // Nobody looks for it.
   } else if (windows_->Find(input.data, input.bytes, &spot)) {
     own_source_ = Source::kWindow;
     mine->window_id = spot.id;
@@ -83,6 +89,17 @@ Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) cons
   }
   if (*data != nullptr) return Ok();
   return NotShared(rank, Concat(bytes, " bytes"), Concat(peer.spot.id, " at ", peer.spot.offset));
+}
+
+Status Exchange::PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const {
+  const PeerCall& peer = peers_[static_cast<size_t>(rank)];
+  *data = nullptr;
+  if (peer.source == Source::kStage) return Ok();
+  if (peer.source == Source::kWindow && begin >= 0 && begin <= INT64_MAX - peer.spot.offset) {
+    *data = mail_.Find(rank, peer.spot.id, peer.spot.offset + begin, bytes);
+  }
+  if (*data != nullptr) return Ok();
+  return NotShared(rank, Concat(bytes, " bytes"), Concat(peer.spot.id, " at ", begin));
 }
 
 Status Exchange::PeerTiles(int rank, int64_t bytes, const std::byte** data) const {

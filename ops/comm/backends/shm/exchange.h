@@ -28,6 +28,17 @@ class Exchange {
   // Announces the call and waits until every rank has announced the same. `input` stays unchanged
   // until End().
   Status Begin(const Agreement& agreement, const Input& input);
+  // The same for a call with a part of its own for each peer: `fill` writes short ones into the
+  // record, `input` holds the others.
+  template <typename Fill>
+  Status BeginCells(const Agreement& agreement, const Input& input, Fill&& fill) {
+    RETURN_IF_ERROR(step_->Begin(agreement, control_->spec().timeout_s));
+    Record& mine = layout_.record(endpoint_->rank(), step_->number());
+    RETURN_IF_ERROR(PlaceLong(input, 0, &mine));
+    fill(mine.data);
+    step_->Publish();
+    return HearAll();
+  }
   // Begin() without the wait, for a call whose body hears the others by and by. `tile_window` is
   // this rank's memory for tiles, 0: none.
   Status Start(const Agreement& agreement, const Input& input, uint32_t tile_window);
@@ -39,6 +50,12 @@ class Exchange {
   Source own_source() const { return own_source_; }
   // Where the `bytes` of a peer's input lie; null: they come through its stage.
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
+  // What a peer's record holds for its readers, and where `bytes` from `begin` on lie in the long
+  // input that it announced; null: they come through its stage.
+  const std::byte* PeerCells(int rank) const {
+    return layout_.record(rank, step_->number()).data;
+  }
+  Status PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const;
   // The tiles that a heard peer announced, in its window for them.
   Status PeerTiles(int rank, int64_t bytes, const std::byte** data) const;
 
@@ -61,6 +78,8 @@ class Exchange {
   };
 
   Status Place(const Input& input, uint32_t tile_window, Record* mine);
+  // The same of an input that does not fit into a record; an empty one is nowhere.
+  Status PlaceLong(const Input& input, uint32_t tile_window, Record* mine);
   Status TakeRecord(int rank);
   Status NotShared(int rank, const std::string& what, const std::string& where) const;
 
