@@ -115,7 +115,7 @@ Status Communicator::Barrier() {
 }
 
 Status Communicator::Agree(const Agreement& agreement) {
-  return Run(agreement.op(), NoSizes, [&] { return control_->Agree(agreement); });
+  return Run(agreement.op(), NoSizes, [&] { return DoAgree(agreement); });
 }
 
 Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes,

@@ -104,6 +104,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual void Connected() {}
   // Brings the ranks together in an engine, where a backend has one.
   virtual Status DoConnect() { return Ok(); }
+  virtual Status DoAgree(const Agreement& agreement) { return control().Agree(agreement); }
   virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
   virtual Status DoExchangeV(const ExchangeVCall& call);

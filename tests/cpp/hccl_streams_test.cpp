@@ -81,7 +81,9 @@ struct Need {
   std::weak_ptr<const void> seen = counts;
 
   AllGatherVCall Call(SlowStream* stream) {
+    static const Agreement agreement("AllGatherV");
     AllGatherVCall call;
+    call.agreement = &agreement;
     call.dtype = DType::kInt32;
     call.x = call.output = stream;
     call.recv_counts = counts->data();

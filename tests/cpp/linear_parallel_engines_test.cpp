@@ -232,8 +232,9 @@ TEST(ThePipelineComputesOnTheStreamOfTheCall) {
     EXPECT_FALSE(all->empty());
     for (void* seen : *all) EXPECT_TRUE(seen == stream);
   }
-  EXPECT_EQ(communicator->gathers.size(), size_t{2});  // what they agree on, and rows
-  EXPECT_TRUE(communicator->gathers[1].stream == stream);
+  EXPECT_EQ(communicator->agreements.size(), size_t{2});  // on the call, and of the rows' gather
+  EXPECT_EQ(communicator->gathers.size(), size_t{1});
+  EXPECT_TRUE(communicator->gathers[0].stream == stream);
   // The second call's sum fails.
   const Status failed = operation.Execute(call.pack, workspace.data(), bytes, stream);
   EXPECT_EQ(failed.message(), "the stream is gone");
@@ -249,9 +250,9 @@ TEST(EnginesThatDifferAreADisagreement) {
     const Engine* engine = rank == 0 ? &kWindows : &kPipeline;
     const Status status = linear_call::Run(c, {true, engine, false}, &comm, &none);
     EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
-    EXPECT_CONTAINS(status.message(), "LinearParallel: the ranks disagree in call 1: dtype is ");
-    EXPECT_CONTAINS(status.message(), "float32 on rank 0 (pid ");
-    EXPECT_CONTAINS(status.message(), "pipeline, COLLOPS_FUSED on rank 1 (pid ");
+    EXPECT_CONTAINS(status.message(), "LinearParallel: the ranks disagree in call 1: ");
+    EXPECT_CONTAINS(status.message(), "the engine (COLLOPS_FUSED) is windows on rank 0 (pid ");
+    EXPECT_CONTAINS(status.message(), "and pipeline on rank 1 (pid ");
   });
 }
 

@@ -22,6 +22,10 @@ class RecordingCommunicator : public Communicator {
     asked = {primitive, dtype, op};
     return supports;
   }
+  Status DoAgree(const Agreement& agreement) override {
+    Record(&agreement);
+    return result.ok() ? Ok() : control().Excuse(result);
+  }
   Status DoAllGatherV(const AllGatherVCall& call) override {
     gathers.push_back(call);
     Record(call.agreement);
