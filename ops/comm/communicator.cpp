@@ -3,6 +3,8 @@
 #include <chrono>
 #include <numeric>
 
+#include "comm/control/control.h"
+
 namespace collops {
 namespace {
 
@@ -44,32 +46,47 @@ std::string NoSizes() {
 
 }  // namespace
 
+Communicator::Communicator(std::shared_ptr<control::Control> control)
+    : control_(std::move(control)), spec_(control_->spec()) {}
+
 Communicator::~Communicator() {
   for (const auto& [name, part] : kept_parts_) {
     if (part != nullptr) part->Close("the communicator that it is a part of is gone");
   }
 }
 
-template <typename Sizes, typename Body>
-Status Communicator::Run(const char* name, Sizes&& sizes, Body&& body) {
-  const uint64_t sequence = num_calls_.load(std::memory_order_relaxed) + 1;
-  num_calls_.store(sequence, std::memory_order_relaxed);
-  const auto call = [&]() -> Status {
+template <typename Body>
+Status Communicator::Enter(const char* name, Body&& body) {
+  return control_->Run(name, [&]() -> Status {
     if (!connected_) {
       Connected();
       connected_ = true;
     }
     return body();
-  };
-  if (!traced_) return control_->Run(name, call);
+  });
+}
+
+template <typename Sizes, typename Body>
+Status Communicator::Run(const char* name, Sizes&& sizes, Body&& body) {
+  const uint64_t sequence = num_calls_.load(std::memory_order_relaxed) + 1;
+  num_calls_.store(sequence, std::memory_order_relaxed);
+  if (!traced_) return Enter(name, body);
   const CallTrace trace(spec(), sequence, name, sizes());
-  const Status status = control_->Run(name, call);
+  const Status status = Enter(name, body);
   trace.End(status);
   return status;
 }
 
+void Communicator::set_timeout_s(double timeout_s) {
+  control_->set_timeout_s(timeout_s);
+}
+
+bool Communicator::failed() const {
+  return control_->failed();
+}
+
 Status Communicator::Connect() {
-  return Run("first contact", NoSizes, [&] { return DoConnect(); });
+  return Enter("first contact", [&] { return DoConnect(); });
 }
 
 Status Communicator::AllGatherV(const AllGatherVCall& call) {
@@ -118,6 +135,10 @@ Status Communicator::Agree(const Agreement& agreement) {
   return Run(agreement.op(), NoSizes, [&] { return DoAgree(agreement); });
 }
 
+Status Communicator::DoAgree(const Agreement& agreement) {
+  return control_->Agree(agreement);
+}
+
 Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes,
                            void* all) {
   const auto sizes = [&] { return Sizes(bytes, DType::kUInt8, bytes * size()); };
@@ -152,7 +173,7 @@ Status Communicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& /*bo
 }
 
 Status Communicator::Refuse(const char* name, const Status& reason) {
-  return Run(name, NoSizes, [&] { return DoRefuse(name, reason); });
+  return Enter(name, [&] { return DoRefuse(name, reason); });
 }
 
 Status Communicator::DoRefuse(const char* name, const Status& reason) {

@@ -9,8 +9,8 @@
 
 #include "comm/call.h"
 #include "comm/communicator_spec.h"
-#include "comm/control/control.h"
 #include "comm/fused_call.h"
+#include "comm/rank_set.h"
 #include "comm/window.h"
 #include "core/status.h"
 #include "core/tensor.h"
@@ -29,17 +29,16 @@ class Compute;
 // timeout_s. After an error other than a refusal it refuses calls (`failed()`).
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  explicit Communicator(std::shared_ptr<control::Control> control)
-      : control_(std::move(control)) {}
+  explicit Communicator(std::shared_ptr<control::Control> control);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator();
 
   int rank() const { return spec().rank; }
   int size() const { return spec().rank_size; }
-  const CommunicatorSpec& spec() const { return control_->spec(); }
+  const CommunicatorSpec& spec() const { return spec_; }
   double timeout_s() const { return spec().timeout_s; }
-  void set_timeout_s(double timeout_s) { control_->set_timeout_s(timeout_s); }
+  void set_timeout_s(double timeout_s);
   control::Control& control() const { return *control_; }
 
   // Where the tensors of its calls lie; an index of -1 stands for any device of that kind.
@@ -69,9 +68,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all);
 
   // Runs `body` as this rank's part of a fused call: it reads its peers' memory as it comes. For
-  // backends with windows.
+  // backends whose windows reach all ranks.
   Status RunFused(const FusedCallSpec& spec, const FusedBody& body);
-  virtual bool HasWindows() const { return false; }
 
   // Makes a communicator of the ranks with the same color, numbered by key and then by rank here.
   // Every rank calls it; one with a negative color takes part and gets null.
@@ -86,6 +84,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // the operator's, a text that lives as long as the process.
   Status Refuse(const char* name, const Status& reason);
 
+  // The ranks that address each other's windows directly, this one among them; of several hosts
+  // those of one. None where the backend has no windows.
+  virtual RankSet WindowPeers() const { return RankSet::None(size()); }
+
   // Memory that peers read in place. Local; an error where the backend has no windows.
   virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
 
@@ -96,7 +98,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void Close(const std::string& reason);
 
   // True after Close() or an error that ended the group; the registry then makes a new one.
-  bool failed() const { return control_->failed(); }
+  bool failed() const;
 
  protected:
   // What a backend does once Control has let a call in. Before the first of them first contact is
@@ -104,7 +106,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual void Connected() {}
   // Brings the ranks together in an engine, where a backend has one.
   virtual Status DoConnect() { return Ok(); }
-  virtual Status DoAgree(const Agreement& agreement) { return control().Agree(agreement); }
+  virtual Status DoAgree(const Agreement& agreement);
   virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
   virtual Status DoExchangeV(const ExchangeVCall& call);
@@ -121,7 +123,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual Status DoBroadcast(const BroadcastCall& call);
 
  private:
-  // Runs `body` as this rank's only call, and traces it. `sizes()` says what is moved.
+  // Runs `body` as this rank's only call.
+  template <typename Body>
+  Status Enter(const char* name, Body&& body);
+  // The same, counted and traced. `sizes()` says what is moved.
   template <typename Sizes, typename Body>
   Status Run(const char* name, Sizes&& sizes, Body&& body);
   Status GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
@@ -129,6 +134,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);
 
   std::shared_ptr<control::Control> control_;
+  const CommunicatorSpec& spec_;  // Control's
   std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
   const bool traced_ = TraceEnabled();
   bool connected_ = false;

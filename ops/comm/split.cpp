@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/control/control.h"
 #include "comm/registry.h"
 
 namespace collops {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/control/control.h"
 #include "kernels/compute.h"
 
 namespace collops {

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "comm/backends/backend_table.h"
+#include "comm/control/control.h"
 #include "comm/registry.h"
 
 namespace {

@@ -17,6 +17,7 @@
 
 #include "check.h"
 #include "comm/backends/backend_table.h"
+#include "comm/control/control.h"
 
 namespace {
 

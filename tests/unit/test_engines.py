@@ -112,9 +112,9 @@ def disagree(rank: int) -> str:
 
 def test_ranks_with_different_engines_hear_of_it() -> None:
     for message in run_ranks(disagree, 2):
-        assert "LinearParallel: the ranks disagree in call 1: dtype is " in message
-        assert "float32 on rank 0 (pid " in message
-        assert "pipeline, COLLOPS_FUSED on rank 1 (pid " in message
+        assert "LinearParallel: the ranks disagree in call 1: the engine (COLLOPS_FUSED)" in message
+        assert "is windows on rank 0 (pid " in message
+        assert "and pipeline on rank 1 (pid " in message
 
 
 def program(code: str, **env: str) -> subprocess.CompletedProcess[str]:

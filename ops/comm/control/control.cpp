@@ -45,10 +45,9 @@ Control::~Control() {
   }
 }
 
-Status Control::CheckAlone(const char* name, bool alone) const {
-  CHECK_ARG(alone, ERROR_INVALID_PARAM, name, ": another thread is in a call of rank ", spec_.rank,
-            " of comm_domain \"", spec_.comm_domain, "\"; one thread at a time");
-  return Ok();
+Status Control::SecondThread(const char* name) const {
+  return Error(ERROR_INVALID_PARAM, name, ": another thread is in a call of rank ", spec_.rank,
+               " of comm_domain \"", spec_.comm_domain, "\"; one thread at a time");
 }
 
 Status Control::CheckUsable() const {

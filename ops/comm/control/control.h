@@ -106,7 +106,7 @@ class Control {
     }
   };
 
-  Status CheckAlone(const char* name, bool alone) const;
+  Status SecondThread(const char* name) const;
   Status Connect(const char* name);
   Status CheckBoard() const;
   Status Finish(const Status& status);
@@ -132,7 +132,7 @@ class Control {
 template <typename Body>
 Status Control::Run(const char* name, Body&& body) {
   const Busy busy{&busy_};
-  if (!busy.mine) return CheckAlone(name, false);
+  if (!busy.mine) return SecondThread(name);
   if (Inherited() || failed()) return CheckUsable();
   if (connection_ == nullptr && has_board()) RETURN_IF_ERROR(Connect(name));
   excused_ = false;

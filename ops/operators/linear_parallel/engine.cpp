@@ -54,7 +54,8 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
   place.rank_size = communicator.size();
   place.gather_ranks = layout.gather.ranks.size();
   place.scatter_ranks = layout.scatter.ranks.size();
-  place.has_windows = communicator.HasWindows();
+  // A fused call is one of all ranks, also of those that are in other groups.
+  place.has_windows = communicator.WindowPeers().all();
   Env env;
   place.windows_wanted = !by_default || (Env::Read(&env).ok() && env.fused);
   return place;

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/control/control.h"
 #include "operators/linear_parallel/engine.h"
 #include "operators/linear_parallel/product.h"
 

@@ -5,6 +5,7 @@
 
 #include "comm/backends/hccl/engine.h"
 #include "comm/communicator.h"
+#include "comm/control/control.h"
 
 namespace collops::hccl {
 

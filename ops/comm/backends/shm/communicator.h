@@ -21,7 +21,7 @@ class ShmCommunicator : public Communicator {
   const kernels::Compute* compute() const override;
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
-  bool HasWindows() const override { return true; }
+  RankSet WindowPeers() const override { return RankSet::All(size()); }
 
  protected:
   void Connected() override;
