@@ -12,6 +12,7 @@ namespace collops {
 enum class Primitive {
   kGather,    // AllGatherV
   kReduce,    // ReduceScatterV
+  kComposed,  // collectives made from these two, such as AllReduce, also in equal parts
   kExchange,  // ExchangeV
   kMessages,  // Send and Recv
   kWindows,   // windowed calls: computing while peers' memory is read in place

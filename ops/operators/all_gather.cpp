@@ -39,6 +39,7 @@ Status AllGather::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status AllGather::CheckSupport(DType dtype) const {
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, ReduceOp::kSum));
   return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
 }
 

@@ -33,6 +33,7 @@ Status AllReduce::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status AllReduce::CheckSupport(DType dtype) const {
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, op_));
   return communicator().Supports(Primitive::kReduce, dtype, op_);
 }
 

@@ -29,6 +29,7 @@ Status Broadcast::DescribeOutputs(const std::vector<TensorDesc>& /*inputs*/,
 }
 
 Status Broadcast::CheckSupport(DType dtype) const {
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, ReduceOp::kSum));
   return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
 }
 

@@ -41,6 +41,7 @@ Status ReduceScatter::DescribeOutputs(const std::vector<TensorDesc>& inputs,
 }
 
 Status ReduceScatter::CheckSupport(DType dtype) const {
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, op_));
   return communicator().Supports(Primitive::kReduce, dtype, op_);
 }
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr const char* kFirstContact = "first contact";
 
+Status NotYet(const char* what) {
+  return Error(ERROR_UNSUPPORTED, "backend hccl: ", what, " do not run on it yet");
+}
+
 Status InCall(const char* name, const Status& status) {
   return status.ok() ? Ok() : Error(status.code(), name, ": ", status.message());
 }
@@ -39,11 +43,12 @@ Status HcclCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op)
       Reduction reduction = Reduction::kSum;
       return FindReduction(dtype, op, &type, &reduction);
     }
+    case Primitive::kComposed:
+      return NotYet("collectives other than AllGatherV and ReduceScatterV");
     case Primitive::kExchange:
+      return NotYet("all-to-all calls");
     case Primitive::kMessages:
-      return Error(ERROR_UNSUPPORTED, "backend hccl: ",
-                   primitive == Primitive::kExchange ? "all-to-all calls" : "Send and Recv",
-                   " do not run on it yet");
+      return NotYet("Send and Recv");
     case Primitive::kWindows:
       break;
   }
