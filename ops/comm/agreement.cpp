@@ -152,6 +152,10 @@ void Agreement::Encode(int64_t* to, int rank_size) const {
   }
 }
 
+std::string Agreement::EncodedOp(const int64_t* encoded) {
+  return Readable(encoded, kOpBytes);
+}
+
 std::vector<int64_t> Agreement::EncodedList(const int64_t* encoded, int number, int rank_size) {
   const int64_t* list = encoded + kFirstList + number * ListWords(rank_size);
   const int64_t count = std::clamp<int64_t>(list[1], 0, rank_size);

@@ -46,6 +46,8 @@ class Agreement {
   // Everything that Describe() needs of one rank, as numbers in shared memory.
   static int64_t EncodedBytes(int rank_size);
   void Encode(int64_t* to, int rank_size) const;
+  // The operator's name, from an encoding that a peer wrote.
+  static std::string EncodedOp(const int64_t* encoded);
   // A list of a group, by the order in which they were added, from an encoding that a peer wrote:
   // copied, of at most rank_size numbers.
   static std::vector<int64_t> EncodedList(const int64_t* encoded, int number, int rank_size);

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 #include "comm/control/control.h"
+#include "comm/messenger.h"
 
 namespace collops {
 namespace {
@@ -125,6 +127,42 @@ Status Communicator::Broadcast(const BroadcastCall& call) {
     return Sizes(rank() == call.root ? call.count : 0, call.dtype, call.count);
   };
   return Run(call.agreement->op(), sizes, [&] { return DoBroadcast(call); });
+}
+
+Status Communicator::FindMessenger(const char* name, Messenger** messenger) {
+  if (messenger_ == nullptr && pair_wire() == nullptr) {
+    const Status why = Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
+    return control_->Excuse(Error(ERROR_UNSUPPORTED, name, ": ",
+                                  why.ok() ? Concat("backend ", spec().backend, " has no messages")
+                                           : why.message()));
+  }
+  if (messenger_ == nullptr) messenger_ = std::make_unique<Messenger>(control_.get(), pair_wire());
+  *messenger = messenger_.get();
+  return Ok();
+}
+
+Status Communicator::Messages(const char* name, Transfer* list, int count) {
+  RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
+  const auto sizes = [&] {
+    int64_t elements[2] = {};
+    for (int i = 0; i < count; ++i) elements[list[i].way] += list[i].elements;
+    const DType dtype = count == 0 ? DType::kUndefined : list[0].dtype;
+    return Sizes(elements[Transfer::kSend], dtype, elements[Transfer::kRecv]);
+  };
+  return Run(name, sizes, [&]() -> Status {
+    Messenger* messenger = nullptr;
+    RETURN_IF_ERROR(FindMessenger(name, &messenger));
+    return messenger->Run(name, list, count);
+  });
+}
+
+Status Communicator::RefuseMessages(const char* name, const Transfer* list, int count,
+                                    const Status& reason) {
+  return Run(name, NoSizes, [&]() -> Status {
+    Messenger* messenger = nullptr;
+    RETURN_IF_ERROR(FindMessenger(name, &messenger));
+    return messenger->Refuse(list, count, reason);
+  });
 }
 
 Status Communicator::Barrier() {

@@ -10,6 +10,7 @@
 #include "comm/call.h"
 #include "comm/communicator_spec.h"
 #include "comm/fused_call.h"
+#include "comm/pairs/transfer.h"
 #include "comm/rank_set.h"
 #include "comm/window.h"
 #include "core/status.h"
@@ -17,6 +18,9 @@
 #include "core/trace.h"
 
 namespace collops {
+
+class Messenger;
+class PairWire;
 
 namespace kernels {
 class Compute;
@@ -59,6 +63,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status AllReduce(const AllReduceCall& call);
   Status Broadcast(const BroadcastCall& call);
   Status Barrier();
+
+  // This rank's sends and receives, all at once and in no order. Only the ranks that they name take
+  // part, once the group has met. Each ends when its receiver has taken or refused it; the error of
+  // a refusal leaves the group good. `name` is the call's, for messages.
+  Status Messages(const char* name, Transfer* list, int count);
+  // Takes part in messages that failed their own check: each peer gets `reason`'s message.
+  Status RefuseMessages(const char* name, const Transfer* list, int count, const Status& reason);
 
   // A call in which the ranks agree and nothing moves.
   Status Agree(const Agreement& agreement);
@@ -111,6 +122,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual Status DoReduceScatterV(const ReduceScatterVCall& call) = 0;
   virtual Status DoExchangeV(const ExchangeVCall& call);
   virtual Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body);
+  // What carries messages between two ranks; null: Supports() says why there is none. Belongs to
+  // the backend.
+  virtual PairWire* pair_wire() { return nullptr; }
   // Tells the others why this rank does not come to what they wait for.
   virtual Status DoRefuse(const char* name, const Status& reason);
   // Gives back what an engine holds, from any thread.
@@ -129,12 +143,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The same, counted and traced. `sizes()` says what is moved.
   template <typename Sizes, typename Body>
   Status Run(const char* name, Sizes&& sizes, Body&& body);
+  // The messenger, made at the first message; an error where the backend carries none.
+  Status FindMessenger(const char* name, Messenger** messenger);
   Status GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
                  std::shared_ptr<Communicator>* part);
   Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);
 
   std::shared_ptr<control::Control> control_;
   const CommunicatorSpec& spec_;  // Control's
+  std::unique_ptr<Messenger> messenger_;
   std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
   const bool traced_ = TraceEnabled();
   bool connected_ = false;

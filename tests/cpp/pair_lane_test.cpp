@@ -228,7 +228,8 @@ void ExpectMismatch(Buffer* x, DType sent, Buffer* out, DType expected, const st
   ASSERT_TRUE(ranks[0].Done(a) && ranks[1].Done(b) && ranks[0].Done(third));
   for (const Status& status : {ranks[0].Collect(a), ranks[1].Collect(b), ranks[0].Collect(third)}) {
     EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
-    EXPECT_EQ(status.message(), "Send and Recv: the ranks disagree in message 1 (tag 4): " + text);
+    EXPECT_EQ(status.message(), "Send and Recv: message 1 (tag 4): " + text +
+                                    ": both must state the same dtype and number of elements");
   }
   EXPECT_TRUE(out->Untouched());
   EXPECT_TRUE(ranks[0].found_failure() && ranks[1].found_failure());
@@ -241,13 +242,13 @@ void ExpectMismatch(Buffer* x, DType sent, Buffer* out, DType expected, const st
 TEST(AMismatchEndsBothLanesWithOneText) {
   for (const int64_t bytes : {int64_t{8}, int64_t{80}}) {
     Buffer x(Pattern(bytes, 1)), out(bytes), shorter(bytes - 4);
+    const std::string all = std::to_string(bytes / 4);
     ExpectMismatch(&x, DType::kFloat32, &out, DType::kInt32,
-                   "dtype is float32 on the sender, rank 0 (pid 100), and int32 on the receiver, "
-                   "rank 1 (pid 101)");
+                   "rank 0 (pid 100) sends " + all + " float32, rank 1 (pid 101) receives " + all +
+                       " int32");
     ExpectMismatch(&x, DType::kInt32, &shorter, DType::kInt32,
-                   "the number of elements is " + std::to_string(bytes / 4) +
-                       " on the sender, rank 0 (pid 100), and " + std::to_string(bytes / 4 - 1) +
-                       " on the receiver, rank 1 (pid 101)");
+                   "rank 0 (pid 100) sends " + all + " int32, rank 1 (pid 101) receives " +
+                       std::to_string(bytes / 4 - 1) + " int32");
   }
 }
 
@@ -260,7 +261,7 @@ TEST(TypesThatTravelAsBytesAreNamed) {
   ranks[0].Post(send);
   ranks[1].Post(Recv(0, 0, &out));
   ranks.Settle();
-  EXPECT_CONTAINS(ranks[1].failure().message(), "dtype is VVVVVVVVVVVVVVVVVVVVVVVV on the sender");
+  EXPECT_CONTAINS(ranks[1].failure().message(), "sends 8 VVVVVVVVVVVVVVVVVVVVVVVV, ");
 }
 
 TEST(AFailureOfTheGroupEndsWhatIsNotDone) {

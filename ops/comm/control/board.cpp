@@ -17,6 +17,25 @@ void WriteReason(const std::string& reason, char* text) {
   text[length] = '\0';
 }
 
+void Note::Write(const std::string& text) {
+  char copy[sizeof(words_)] = {};
+  text.copy(copy, sizeof(copy) - 1);
+  for (size_t i = 0; i < kWords; ++i) {
+    uint64_t word = 0;
+    std::memcpy(&word, copy + i * sizeof(word), sizeof(word));
+    words_[i].store(word, std::memory_order_relaxed);
+  }
+}
+
+std::string Note::Read() const {
+  char copy[sizeof(words_)];
+  for (size_t i = 0; i < kWords; ++i) {
+    const uint64_t word = words_[i].load(std::memory_order_relaxed);
+    std::memcpy(copy + i * sizeof(word), &word, sizeof(word));
+  }
+  return std::string(copy, strnlen(copy, sizeof(copy)));
+}
+
 // One rank's part: its state | two details, each a refusal's text, an encoded agreement, and what
 // it shares.
 int64_t Board::DetailBytes(int rank_size) {

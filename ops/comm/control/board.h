@@ -30,6 +30,19 @@ struct alignas(kLineBytes) GroupState {
 // Two kinds of waits of one rank that other ranks end: of group calls, and of Send and Recv.
 enum Lane { kGroupLane = 0, kPairLane = 1, kNumLanes = 2 };
 
+// A short text for the messages of other ranks, who may read it at any time: word by word, so that
+// a reader gets old or new ones.
+class Note {
+ public:
+  // Cuts what is too long.
+  void Write(const std::string& text);
+  std::string Read() const;
+
+ private:
+  static constexpr size_t kWords = 8;
+  std::atomic<uint64_t> words_[kWords];
+};
+
 // What a rank says about itself; written by that rank alone, but for `doorbell`.
 struct alignas(kLineBytes) Member {
   std::atomic<uint64_t> finished;  // the last step in which this rank has read and written all
@@ -43,6 +56,7 @@ struct alignas(kLineBytes) Member {
   std::atomic<uint64_t> failed_step;
   int32_t code;               // why it failed; valid when it is failed_rank
   char reason[kReasonBytes];  // why it left or failed
+  Note pair_call;             // what it waits for in its pair lane
 
   // Of steps whose first signal is not the backend's own.
   struct alignas(kLineBytes) Head {

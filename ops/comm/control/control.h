@@ -55,6 +55,12 @@ class Control {
   // Called by waits before every nap.
   void set_drain(std::function<void()> drain) { duties_.drain = std::move(drain); }
 
+  void Drain() const {
+    if (duties_.drain) duties_.drain();
+  }
+  // Called by waits that have spun in vain.
+  void set_pump(std::function<void()> pump) { duties_.pump = std::move(pump); }
+
   // A step in which the ranks agree and nothing moves.
   Status Agree(const Agreement& agreement);
   // The same, and every rank gets `bytes` of each: all[r] = mine of rank r.

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -149,6 +150,23 @@ Status Endpoint::FindLossAmong(const std::vector<int>& ranks, bool also_left) co
   return Ok();
 }
 
+Status Endpoint::FindDeparture(int rank, bool* said) const {
+  if (rank == rank_ || !HasLeft(rank)) return Ok();
+  *said = board_.member(rank).left.load(std::memory_order_acquire) != 0;
+  return Lost(rank);
+}
+
+std::string Endpoint::DescribeRank(int rank) const {
+  const uint64_t begun = std::max(NumberOf(head(rank, 0).step.load(std::memory_order_acquire)),
+                                  NumberOf(head(rank, 1).step.load(std::memory_order_acquire)));
+  std::string work = board_.member(rank).pair_call.Read();
+  if (!HasFinished(rank, begun)) {
+    work = Concat("call ", begun, " (", Agreement::EncodedOp(board_.agreement(rank, begun)), ")");
+  }
+  return Concat(Who(rank), " is in ", work.empty() ? "no call" : work, ", ",
+                ProcessState(pid(rank)));
+}
+
 std::string Endpoint::DescribeLate(uint64_t step) const {
   const std::string absent = DescribeUnfinished(step, false);
   // Ranks that are in the call wait, as we do, for those that are not.
@@ -159,8 +177,10 @@ std::string Endpoint::DescribeUnfinished(uint64_t step, bool begun) const {
   std::string text;
   for (int r = 0; r < size_; ++r) {
     if (r == rank_ || HasFinished(r, step) || HasBegun(r, step) != begun) continue;
+    const std::string pair_call = board_.member(r).pair_call.Read();
     text += Concat(text.empty() ? "" : "; ", Who(r), " ",
                    begun ? "has begun but not finished it" : "has not begun it", ", ",
+                   pair_call.empty() ? "" : Concat("is in ", pair_call, ", "),
                    ProcessState(pid(r)));
   }
   return text;

@@ -80,6 +80,14 @@ class Endpoint {
   // has left.
   Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;
 
+  // The same of one rank in its pair lane; `said`: it told the others, with its last message.
+  Status FindDeparture(int rank, bool* said) const;
+
+  // What this rank waits for in its pair lane, for the messages of others; empty: nothing.
+  void NotePairCall(const std::string& text) { board_.member(rank_).pair_call.Write(text); }
+  // What a rank is doing: for the message of a time-out.
+  std::string DescribeRank(int rank) const;
+
   // Which ranks hold up the step, and what they are doing: for the message of a time-out.
   std::string DescribeLate(uint64_t step) const;
 

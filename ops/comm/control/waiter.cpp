@@ -11,7 +11,7 @@ constexpr double kIdleS = 0.001;
 
 }  // namespace
 
-bool Waiter::Patience::Yield() {
+bool Patience::Yield() {
   if (!idle_) idle_ = Deadline::After(kIdleS);
   if (idle_->Passed()) return false;
   sched_yield();

@@ -18,11 +18,24 @@ inline void CpuRelax() {
 #endif
 }
 
-// What a wait looks at besides the board, before every nap. Both may be empty.
+// What a wait looks at besides the board, once it has spun, and before every nap. All may be empty.
 struct WaitDuties {
   std::function<void()> drain;     // takes mail that must not pile up
+  std::function<void()> pump;      // moves messages that are under way
   std::function<Status()> family;  // Ok, or what has ended the group that this one is a part of
 };
+
+// Yields for the first millisecond of a wait; after that the rank counts as idle.
+class Patience {
+ public:
+  bool Yield();
+
+ private:
+  std::optional<Deadline> idle_;
+};
+
+// More spins than this starve the peer when ranks outnumber cores.
+constexpr int kSpins = 64;
 
 // How one rank waits in one step: it spins briefly, yields the core, and sleeps once nothing has
 // happened for a while; then it also looks for failures, lost peers, Ctrl-C and the deadline.
@@ -46,6 +59,7 @@ class Waiter {
     Patience patience;
     while (!ready()) {
       if (endpoint_->GroupFailed(step_)) return endpoint_->GroupFailure(step_);
+      if (duties_->pump) duties_->pump();
       if (patience.Yield()) continue;
       RETURN_IF_ERROR(Look());
       bool is_ready = false;
@@ -60,18 +74,6 @@ class Waiter {
   Status LookAround() const;
 
  private:
-  // More spins than this starve the peer when ranks outnumber cores.
-  static constexpr int kSpins = 64;
-
-  // Yields for the first millisecond of a wait; after that the rank counts as idle.
-  class Patience {
-   public:
-    bool Yield();
-
-   private:
-    std::optional<Deadline> idle_;
-  };
-
   // The slow checks, before every nap.
   Status Look();
 

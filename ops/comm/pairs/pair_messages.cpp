@@ -20,19 +20,11 @@ const char* NameOf(Transfer::Way way) {
 
 std::string DescribeMismatch(const PairGroup& group, int sender, int receiver,
                              const Envelope& envelope, const Transfer& receive) {
-  const auto differ = [&](const char* field, const auto& sent, const auto& expected) {
-    return Concat("Send and Recv: the ranks disagree in message ", envelope.number, " (tag ",
-                  envelope.tag, "): ", field, " is ", sent, " on the sender, ",
-                  group.NameRank(sender), ", and ", expected, " on the receiver, ",
-                  group.NameRank(receiver));
-  };
-  const std::string sent = TypeName(envelope.type, envelope.dtype);
-  const std::string expected = TypeName(receive.type, receive.dtype);
-  if (sent != expected) return differ("dtype", sent, expected);
-  if (envelope.elements != receive.elements) {
-    return differ("the number of elements", envelope.elements, receive.elements);
-  }
-  return differ("the signature", envelope.digest, receive.digest);
+  return Concat("Send and Recv: message ", envelope.number, " (tag ", envelope.tag, "): ",
+                group.NameRank(sender), " sends ", envelope.elements, " ",
+                TypeName(envelope.type, envelope.dtype), ", ", group.NameRank(receiver),
+                " receives ", receive.elements, " ", TypeName(receive.type, receive.dtype),
+                ": both must state the same dtype and number of elements");
 }
 
 Status RefusedBy(const PairGroup& group, Transfer::Way way, int refuser, uint64_t number,

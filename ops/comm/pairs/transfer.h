@@ -23,6 +23,7 @@ struct Transfer {
   char type[24] = {};  // the name of an element type that travels as bytes; else empty
   void* data = nullptr;
   int64_t bytes = 0;
+  int source = -1;  // result of a receive: whose message it was
 };
 
 }  // namespace collops

@@ -9,6 +9,13 @@
 #include "kernels/thread_pool.h"
 
 namespace collops::shm {
+namespace {
+
+void RingPairLane(void* endpoint, int peer) {
+  static_cast<control::Endpoint*>(endpoint)->Ring(peer, control::kPairLane);
+}
+
+}  // namespace
 
 ShmCommunicator::~ShmCommunicator() {
   Close("it closed its communicator");
@@ -33,6 +40,12 @@ Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* w
 void ShmCommunicator::Connected() {
   exchange_ = std::make_unique<Exchange>(&control(), windows_.get());
   fused_ = std::make_unique<ShmFusedCall>(exchange_.get(), windows_.get());
+  control::Endpoint* endpoint = &control().endpoint();
+  shared_windows_ =
+      std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mail());
+  const PeerBell bell = {&RingPairLane, endpoint};
+  wire_ = std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), bell,
+                                        shared_windows_.get());
 }
 
 Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {

@@ -5,6 +5,8 @@
 
 #include "comm/backends/shm/exchange.h"
 #include "comm/backends/shm/fused_call.h"
+#include "comm/backends/shm/pair_wire.h"
+#include "comm/backends/shm/shared_windows.h"
 #include "comm/communicator.h"
 
 namespace collops::shm {
@@ -29,12 +31,15 @@ class ShmCommunicator : public Communicator {
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoExchangeV(const ExchangeVCall& call) override;
   Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body) override;
+  PairWire* pair_wire() override { return wire_.get(); }
 
  private:
   const std::shared_ptr<WindowTable> windows_ = std::make_shared<WindowTable>();
   // What exists once first contact is complete.
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<ShmFusedCall> fused_;
+  std::unique_ptr<SharedWindows> shared_windows_;
+  std::unique_ptr<ShmPairWire> wire_;
 };
 
 }  // namespace collops::shm

@@ -67,6 +67,7 @@ class Exchange {
   int rank() const { return endpoint_->rank(); }
   int size() const { return endpoint_->size(); }
   control::Step& step() { return *step_; }
+  WindowMail& mail() { return mail_; }
   control::Endpoint& endpoint() const { return *endpoint_; }
   const Layout& layout() const { return layout_; }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/backends/shm/pair_layout.h"
 #include "comm/control/board.h"
 #include "comm/control/signal_head.h"
 
@@ -54,7 +55,9 @@ class Layout {
   Layout(std::byte* base, int rank_size)
       : base_(base), rank_size_(rank_size), rank_bytes_(RankBytes(rank_size)) {}
 
-  static int64_t Bytes(int rank_size) { return rank_size * RankBytes(rank_size); }
+  static int64_t Bytes(int rank_size) {
+    return rank_size * RankBytes(rank_size) + PairLayout::Bytes(rank_size);
+  }
 
   control::HeadPlaces heads() const {
     return {base_ + offsetof(Record, head), rank_bytes_, sizeof(Record)};
@@ -63,6 +66,8 @@ class Layout {
     return reinterpret_cast<Record*>(RankBase(rank))[step & 1];
   }
   std::byte* stage(int rank) const { return RankBase(rank) + rank_bytes_ - kStageBytes; }
+  // What belongs to messages between two ranks, behind the ranks' parts.
+  std::byte* pairs() const { return base_ + rank_size_ * rank_bytes_; }
   // Chunks that `writer` has staged for `reader`; writer == reader: for everybody.
   ChunkSignal& produced(int writer, int reader) const { return signals(writer)[reader]; }
   // Chunks of `writer`'s stage that `reader` has read.

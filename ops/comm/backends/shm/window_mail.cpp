@@ -1,50 +1,90 @@
 #include "comm/backends/shm/window_mail.h"
 
+#include <fcntl.h>
+
+#include <utility>
+
 #include "comm/control/bootstrap/socket.h"
 
 namespace collops::shm {
 
 WindowMail::WindowMail(control::Endpoint* endpoint)
     : endpoint_(endpoint),
-      received_(static_cast<size_t>(endpoint->size())),
+      received_(std::make_unique<std::atomic<uint64_t>[]>(static_cast<size_t>(endpoint->size()))),
       mapped_(static_cast<size_t>(endpoint->size())) {}
 
 Status WindowMail::Send(WindowTable* table, uint32_t window_id, control::Waiter* waiter) {
+  bool sent = false;
+  Status status = TrySend(table, window_id, &sent);
+  if (sent || !status.ok()) return status;
+  RETURN_IF_ERROR(waiter->Until([&] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status = Flush(&sent);
+    return sent || !status.ok();
+  }));
+  return status;
+}
+
+Status WindowMail::TrySend(WindowTable* table, uint32_t window_id, bool* sent) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   const WindowTable::News news = table->TakeNews(window_id);
   Mail mail;
   mail.rank = endpoint_->rank();
   for (const uint32_t id : news.retired) {
     mail.window_id = id;
-    RETURN_IF_ERROR(Broadcast(mail, {}, waiter));
+    Enqueue(mail, -1);
   }
-  if (!news.announce) return Ok();
   mail.window_id = window_id;
   mail.bytes = news.bytes;
-  return Broadcast(mail, {news.fd}, waiter);
+  if (news.announce) Enqueue(mail, news.fd);
+  return Flush(sent);
 }
 
-Status WindowMail::Broadcast(const Mail& mail, const std::vector<int>& fds, control::Waiter* waiter) {
-  for (int r = 0; r < endpoint_->size(); ++r) {
-    if (r == endpoint_->rank()) continue;
-    const int mailbox = endpoint_->group().peers[static_cast<size_t>(r)].mailbox.get();
-    // A closed mailbox is not reported here: the wait for that rank's signal finds out more.
-    RETURN_IF_ERROR(waiter->Until(
-        [&] { return control::Send(mailbox, &mail, sizeof(mail), fds) != control::Transfer::kWouldBlock; }));
+void WindowMail::Enqueue(const Mail& mail, int fd) {
+  Outgoing outgoing;
+  outgoing.mail = mail;
+  outgoing.fd = fd;
+  outgoing_.push_back(std::move(outgoing));
+  sent_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// A window may be gone when a mail of it finds room at last, so what waits has a descriptor of its
+// own.
+Status WindowMail::Flush(bool* done) {
+  while (!outgoing_.empty() && SendOn(&outgoing_.front())) outgoing_.pop_front();
+  *done = outgoing_.empty();
+  for (Outgoing& outgoing : outgoing_) {
+    if (outgoing.fd < 0 || outgoing.kept.valid()) continue;
+    outgoing.kept = control::UniqueFd(fcntl(outgoing.fd, F_DUPFD_CLOEXEC, 0));
+    if (!outgoing.kept.valid()) return control::TooManyFiles();
+    outgoing.fd = outgoing.kept.get();
   }
-  ++sent_;
   return Ok();
 }
 
+// False while a peer's mailbox is full. A closed one is not reported here: the wait for that rank's
+// signal finds out more.
+bool WindowMail::SendOn(Outgoing* outgoing) {
+  const std::vector<int> fds(outgoing->fd < 0 ? 0 : 1, outgoing->fd);
+  for (int& r = outgoing->next; r < endpoint_->size(); ++r) {
+    if (r == endpoint_->rank()) continue;
+    const int mailbox = endpoint_->group().peers[static_cast<size_t>(r)].mailbox.get();
+    const control::Transfer transfer =
+        control::Send(mailbox, &outgoing->mail, sizeof(outgoing->mail), fds);
+    if (transfer == control::Transfer::kWouldBlock) return false;
+  }
+  return true;
+}
+
 Status WindowMail::Expect(int rank, uint64_t count, control::Waiter* waiter) {
-  const uint64_t& received = received_[static_cast<size_t>(rank)];
   return waiter->Until([&] {
-    while (received < count && TakeOne()) {
-    }
-    return received >= count;
+    if (received(rank) < count) Drain();
+    return received(rank) >= count;
   });
 }
 
 void WindowMail::Drain() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   while (TakeOne()) {
   }
 }
@@ -71,12 +111,13 @@ bool WindowMail::TakeOne() {
   } else if (fds.size() == 1 && control::Segment::Map(std::move(fds[0]), mail.bytes, &segment).ok()) {
     windows[mail.window_id] = std::move(segment);
   }
-  ++received_[static_cast<size_t>(mail.rank)];
+  received_[static_cast<size_t>(mail.rank)].fetch_add(1, std::memory_order_release);
   return true;
 }
 
 const std::byte* WindowMail::Find(int rank, uint32_t window_id, int64_t offset,
                                   int64_t bytes) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
   const auto& windows = mapped_[static_cast<size_t>(rank)];
   const auto found = windows.find(window_id);
   if (found == windows.end()) return nullptr;

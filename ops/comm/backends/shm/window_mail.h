@@ -1,28 +1,39 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "comm/backends/shm/window_table.h"
+#include "comm/control/bootstrap/unique_fd.h"
 #include "comm/control/endpoint.h"
 #include "comm/control/segment.h"
 #include "comm/control/waiter.h"
-#include "comm/backends/shm/window_table.h"
 
 namespace collops::shm {
 
 // Tells the peers of this rank's windows, and keeps theirs mapped. A window's descriptor is sent to
 // every peer before the first signal of the first call that uses it, so by the time a peer sees the
-// signal the mail is there; the signal says how many mails to expect. One thread at a time.
+// signal the mail is there; the signal says how many mails to expect. Both lanes use it: a mutex
+// guards all but the two counts. Waits in Send() and Expect() alone, without the mutex.
 class WindowMail {
  public:
   explicit WindowMail(control::Endpoint* endpoint);
 
   // Sends what `table` has to tell; waits only while a peer's mailbox is full.
   Status Send(WindowTable* table, uint32_t window_id, control::Waiter* waiter);
-  uint64_t sent() const { return sent_; }
+  // The same without waiting: false in `sent` if a mailbox is full, ask again.
+  Status TrySend(WindowTable* table, uint32_t window_id, bool* sent);
+  // Mails of this rank, those included that still wait for room.
+  uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
-  uint64_t received(int rank) const { return received_[static_cast<size_t>(rank)]; }
+  uint64_t received(int rank) const {
+    return received_[static_cast<size_t>(rank)].load(std::memory_order_acquire);
+  }
   // Whether a window's descriptor could not be taken because too many files are open.
   bool lost_descriptors() const { return lost_descriptors_; }
   // Takes mail until `count` from `rank` have come.
@@ -39,14 +50,25 @@ class WindowMail {
     uint32_t window_id = 0;
     int64_t bytes = 0;  // 0: the window is gone
   };
+  // A mail that has not been sent to all; every peer gets all mails in one order.
+  struct Outgoing {
+    Mail mail;
+    int fd = -1;  // of the window; the table's, as long as nobody but the caller has seen it
+    control::UniqueFd kept;  // the same, of our own, while it waits
+    int next = 0;            // the first peer that has not got it
+  };
 
-  Status Broadcast(const Mail& mail, const std::vector<int>& fds, control::Waiter* waiter);
+  void Enqueue(const Mail& mail, int fd);
+  Status Flush(bool* done);
+  bool SendOn(Outgoing* outgoing);
   bool TakeOne();
 
   control::Endpoint* endpoint_;
-  uint64_t sent_ = 0;
-  bool lost_descriptors_ = false;
-  std::vector<uint64_t> received_;
+  mutable std::mutex mutex_;
+  std::deque<Outgoing> outgoing_;
+  std::atomic<uint64_t> sent_{0};
+  std::atomic<bool> lost_descriptors_{false};
+  std::unique_ptr<std::atomic<uint64_t>[]> received_;
   std::vector<std::unordered_map<uint32_t, control::Segment>> mapped_;
 };
 

@@ -41,6 +41,17 @@ bool WindowTable::Find(const void* data, int64_t bytes, WindowSpot* spot) const 
   return false;
 }
 
+const std::byte* WindowTable::Address(const WindowSpot& spot, int64_t bytes) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Entry& entry : entries_) {
+    if (entry.id != spot.id) continue;
+    const bool inside = spot.offset >= 0 && spot.offset <= entry.bytes && bytes >= 0 &&
+                        bytes <= entry.bytes - spot.offset;
+    return inside ? entry.data + spot.offset : nullptr;
+  }
+  return nullptr;
+}
+
 bool WindowTable::HasNews(uint32_t id) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return !retired_.empty() ||

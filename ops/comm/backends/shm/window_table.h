@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,8 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
 
   // Whether [data, data + bytes) lies in a window.
   bool Find(const void* data, int64_t bytes, WindowSpot* spot) const;
+  // The address of a range of a window; null when there is no such window or range.
+  const std::byte* Address(const WindowSpot& spot, int64_t bytes) const;
 
   // What the peers are yet to be told before a call that uses window `id` (0: none): the window
   // itself, and those they may unmap. Each piece is handed out once.

@@ -1,0 +1,45 @@
+#include "comm/backends/shm/shared_windows.h"
+
+#include "comm/control/bootstrap/socket.h"
+
+namespace collops::shm {
+
+bool SharedWindows::Find(const void* data, int64_t bytes, uint32_t* id, int64_t* offset) {
+  WindowSpot spot;
+  if (!table_->Find(data, bytes, &spot)) return false;
+  *id = spot.id;
+  *offset = spot.offset;
+  return true;
+}
+
+// A window that was told before has an earlier mail, which peers take before the last one.
+Status SharedWindows::Announce(uint32_t id, bool* told, uint64_t* mails) {
+  RETURN_IF_ERROR(mail_->TrySend(table_, id, told));
+  *mails = mail_->sent();
+  return Ok();
+}
+
+Status SharedWindows::Locate(int peer, uint32_t id, int64_t offset, int64_t bytes, uint64_t mails,
+                             const std::byte** data) {
+  *data = nullptr;
+  const bool own = peer == endpoint_->rank();
+  if (!own && mail_->received(peer) < mails) mail_->Drain();
+  if (!own && mail_->received(peer) < mails) return Ok();
+  *data = own ? table_->Address({id, offset}, bytes) : mail_->Find(peer, id, offset, bytes);
+  if (*data != nullptr) return Ok();
+  if (mail_->lost_descriptors()) return control::TooManyFiles();
+  return Error(ERROR_PEER_LOST, "Send and Recv: ", endpoint_->Who(peer), " announced ", bytes,
+               " bytes in window ", id, " at ", offset, ", which it has not shared");
+}
+
+Status SharedWindows::Make(int64_t bytes, RingWindow* window) {
+  std::shared_ptr<Window> made;
+  RETURN_IF_ERROR(table_->Allocate(bytes, &made));
+  WindowSpot spot;
+  CHECK_ARG(table_->Find(made->data(), bytes, &spot), ERROR_INTERNAL_ERROR,
+            "a window that was just made is not known");
+  *window = {spot.id, static_cast<std::byte*>(made->data()), made};
+  return Ok();
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/backends/shm/pair_windows.h"
+#include "comm/backends/shm/window_mail.h"
+#include "comm/backends/shm/window_table.h"
+
+namespace collops::shm {
+
+// The windows of this rank and of its peers as the group's calls know them, for the pair wire.
+// Owned by the communicator; one thread at a time; waits for no one.
+class SharedWindows : public PairWindows {
+ public:
+  SharedWindows(control::Endpoint* endpoint, WindowTable* table, WindowMail* mail)
+      : endpoint_(endpoint), table_(table), mail_(mail) {}
+
+  bool Find(const void* data, int64_t bytes, uint32_t* id, int64_t* offset) override;
+  Status Announce(uint32_t id, bool* told, uint64_t* mails) override;
+  Status Locate(int peer, uint32_t id, int64_t offset, int64_t bytes, uint64_t mails,
+                const std::byte** data) override;
+  Status Make(int64_t bytes, RingWindow* window) override;
+
+ private:
+  control::Endpoint* endpoint_;
+  WindowTable* table_;
+  WindowMail* mail_;
+};
+
+}  // namespace collops::shm
