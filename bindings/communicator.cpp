@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "even_calls.h"
+#include "messages.h"
 #include "module.h"
 #include "plain_call.h"
 #include "row_exchange.h"
@@ -156,6 +157,7 @@ void BindCommunicator(py::module_& module) {
   BindCalls(bound);
   BindEvenCalls(bound);
   BindRowExchange(module, bound);
+  BindMessages(bound);
 }
 
 }  // namespace collops::bindings

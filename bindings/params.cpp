@@ -60,6 +60,8 @@ constexpr ParamRow kParams[] = {
      &Normalise<AllReduceParam>},
     {"BroadcastParam", "Broadcast", kXOnly, &Create<BroadcastParam>, &Update<BroadcastParam>,
      &Normalise<BroadcastParam>},
+    {"SendParam", "Send", kXOnly, &Create<SendParam>, &Update<SendParam>, &Normalise<SendParam>},
+    {"RecvParam", "Recv", kXOnly, &Create<RecvParam>, &Update<RecvParam>, &Normalise<RecvParam>},
     {"LinearParallelParam", "LinearParallel", kLinearParallelInputs, &Create<LinearParallelParam>,
      &Update<LinearParallelParam>, &Normalise<LinearParallelParam>},
 };

@@ -24,4 +24,5 @@
 #include "operators/create_operation.h"
 #include "operators/even_params.h"
 #include "operators/linear_parallel/param.h"
+#include "operators/message_params.h"
 #include "operators/params.h"

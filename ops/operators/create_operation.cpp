@@ -12,8 +12,10 @@
 #include "operators/linear_parallel/engine.h"
 #include "operators/linear_parallel/operator.h"
 #include "operators/param_check.h"
+#include "operators/recv.h"
 #include "operators/reduce_scatter.h"
 #include "operators/reduce_scatter_v.h"
+#include "operators/send.h"
 
 namespace collops {
 namespace {
@@ -58,6 +60,12 @@ Status ChooseRank(const char* op, int given, int rank_size, int* rank) {
   return CheckRank(op, *rank, rank_size, " (from " + launcher.name + ")");
 }
 
+// What a struct says of ranks besides rank and rankRoot; only messages name another one.
+template <typename Param>
+Status CheckPeer(const Param& /*param*/, int /*rank*/, int /*rank_size*/) {
+  return Ok();
+}
+
 // A struct with a communicator may leave rank and rankSize to it, but not contradict it.
 template <typename Param>
 Status UseHandle(const char* op, const Param& param, const std::string& backend,
@@ -75,6 +83,7 @@ Status UseHandle(const char* op, const Param& param, const std::string& backend,
   CHECK_ARG(left_out || param.rank == found->rank(), ERROR_INVALID_PARAM, op, ": rank is ",
             param.rank, " but hcclComm is rank ", found->rank(), ": pass that or -1");
   RETURN_IF_ERROR(CheckRankRoot(op, param.rankRoot, found->size()));
+  RETURN_IF_ERROR(CheckPeer(param, found->rank(), found->size()));
   *communicator = std::move(found);
   return Ok();
 }
@@ -91,6 +100,7 @@ Status FindCommunicator(const char* op, const Param& param,
   RETURN_IF_ERROR(ChooseBackend(op, env, param.backend, &spec.backend));
   if (param.hcclComm != nullptr) return UseHandle(op, param, spec.backend, communicator);
   RETURN_IF_ERROR(ChooseRank(op, param.rank, param.rankSize, &spec.rank));
+  RETURN_IF_ERROR(CheckPeer(param, spec.rank, param.rankSize));
   spec.comm_domain = param.commDomain;
   spec.rank_size = param.rankSize;
   spec.comm_mode = param.commMode;
@@ -165,6 +175,22 @@ Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* 
   std::shared_ptr<Communicator> communicator;
   RETURN_IF_ERROR(FindCommunicator("Broadcast", param, &communicator));
   *operation = std::make_unique<Broadcast>(std::move(communicator), param.rankRoot);
+  return Ok();
+}
+
+Status CreateOperation(const SendParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("Send", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("Send", param, &communicator));
+  *operation = std::make_unique<Send>(std::move(communicator), static_cast<int>(param.destRank));
+  return Ok();
+}
+
+Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("Recv", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("Recv", param, &communicator));
+  *operation = std::make_unique<Recv>(std::move(communicator), static_cast<int>(param.srcRank));
   return Ok();
 }
 

@@ -112,6 +112,16 @@ Status CheckDistributed(const char* op, const Param& param) {
   return CheckRankRoot(op, param.rankRoot, param.rankSize);
 }
 
+// What Send and Recv check: the peer last, and only against what the struct itself says.
+template <typename Param>
+Status CheckMessage(const char* op, const Param& param) {
+  RETURN_IF_ERROR(CheckReserved(op, param));
+  RETURN_IF_ERROR(CheckBackend(op, param.backend));
+  RETURN_IF_ERROR(CheckRankSize(op, param));
+  RETURN_IF_ERROR(CheckDistributed(op, param));
+  return param.rankSize == 0 ? Ok() : CheckPeer(param, param.rank, param.rankSize);
+}
+
 // What the even collectives begin with.
 template <typename Param>
 Status CheckEven(const char* op, const Param& param) {
@@ -188,6 +198,14 @@ Status CheckParam(const AllReduceParam& param) {
 Status CheckParam(const BroadcastParam& param) {
   RETURN_IF_ERROR(CheckEven("Broadcast", param));
   return CheckDistributed("Broadcast", param);
+}
+
+Status CheckParam(const SendParam& param) {
+  return CheckMessage("Send", param);
+}
+
+Status CheckParam(const RecvParam& param) {
+  return CheckMessage("Recv", param);
 }
 
 }  // namespace collops

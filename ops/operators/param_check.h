@@ -6,6 +6,7 @@
 #include "core/tensor.h"
 #include "operators/even_params.h"
 #include "operators/linear_parallel/param.h"
+#include "operators/message_params.h"
 #include "operators/params.h"
 
 namespace collops {
@@ -19,6 +20,8 @@ Status CheckParam(const AllGatherParam& param);
 Status CheckParam(const ReduceScatterParam& param);
 Status CheckParam(const AllReduceParam& param);
 Status CheckParam(const BroadcastParam& param);
+Status CheckParam(const SendParam& param);
+Status CheckParam(const RecvParam& param);
 
 // rank or rankRoot outside [0, rank_size). `source` tells where a rank comes from that the struct
 // did not say, else it is empty.

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         ParallelType,
         TwoDimTPInfo,
     )
+    from collops.message_params import RecvParam, SendParam
+    from collops.messages import RecvFrom, SendTo
     from collops.operation import Operation
     from collops.params import (
         COMM_MULTI_PROCESS,
@@ -69,8 +71,12 @@ __all__ = [
     "PeerLostError",
     "RankMismatchError",
     "RankTimeoutError",
+    "RecvFrom",
+    "RecvParam",
     "ReduceScatterParam",
     "ReduceScatterVParam",
+    "SendParam",
+    "SendTo",
     "TensorDesc",
     "TwoDimTPInfo",
     "UnsupportedError",
@@ -103,8 +109,12 @@ _MODULES = {
     "PeerLostError": "errors",
     "RankMismatchError": "errors",
     "RankTimeoutError": "errors",
+    "RecvFrom": "messages",
+    "RecvParam": "message_params",
     "ReduceScatterParam": "even_params",
     "ReduceScatterVParam": "params",
+    "SendParam": "message_params",
+    "SendTo": "messages",
     "TensorDesc": "tensors",
     "TwoDimTPInfo": "linear_parallel_param",
     "UnsupportedError": "errors",

@@ -11,6 +11,8 @@ from collops.errors import status_of
 from collops.even_collectives import EvenCollectives
 from collops.linear_parallel import LinearParallel
 from collops.linear_parallel_calls import LinearCalls
+from collops.message_calls import MessageCalls
+from collops.messages import Messages
 from collops.plain_level import PlainLevel
 from collops.plans import bad_argument
 from collops.reduce_scatter_v import ReduceScatterV
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _INT_MAX = 2**31 - 1
 
 
-class Communicator(EvenCollectives, LinearCalls):
+class Communicator(EvenCollectives, LinearCalls, Messages):
     """A group of ranks, as collops.init() returns it.
 
     One thread at a time may be inside a call. Every call waits for all ranks, at most the
@@ -47,6 +49,7 @@ class Communicator(EvenCollectives, LinearCalls):
         self._all_gather_v = AllGatherV(self._level)
         self._reduce_scatter_v = ReduceScatterV(self._level)
         self._linear = LinearParallel(self._level)
+        self._messages = MessageCalls(self._level)
 
     @property
     def rank(self) -> int:
@@ -278,7 +281,7 @@ class Communicator(EvenCollectives, LinearCalls):
 
 
 # A TypeError of Python's own names a method by this; users know no other class.
-for _part in (EvenCollectives, LinearCalls):
+for _part in (EvenCollectives, LinearCalls, Messages):
     for _name, _method in vars(_part).items():
         if not _name.startswith("_"):
             _method.__qualname__ = f"{Communicator.__name__}.{_name}"

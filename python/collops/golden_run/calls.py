@@ -58,6 +58,9 @@ class Call(Protocol):
     def struct(self) -> str:
         """Name of the operator's parameter struct."""
 
+    def rank_struct(self, rank: int) -> str:
+        """The struct of the operator that a rank runs; empty where it takes no part."""
+
     @property
     def rank_size(self) -> int:
         """Ranks of the call, at least 1."""
@@ -81,6 +84,9 @@ class Call(Protocol):
     @property
     def needs_ml_dtypes(self) -> bool:
         """Whether numpy alone cannot hold the tensors."""
+
+    def shows_input(self, rank: int) -> bool:
+        """Whether what a rank must hold afterwards is its first input."""
 
     def param(self, rank: int) -> str:
         """A rank's parameter struct as JSON."""

@@ -8,13 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.golden.case import Case
+from collops.golden.case import MESSAGES, Case
 from collops.golden.case_files import MANIFEST, read_manifest
 from collops.golden.csv_row import OPERATORS, Expectation
 from collops.golden.dtypes import name_of
 from collops.golden.layout import case_layout
 from collops.golden.linear_parallel_bound import case_bounds
 from collops.golden.reduction import ATB_REDUCE_OPS
+from collops.golden.struct_fields import struct_fields, struct_operator
 from collops.golden.tensor_files import read_entries
 from collops.golden_run.calls import Argument, Truth
 from collops.golden_run.row_call import struct_name
@@ -46,6 +47,11 @@ class CaseCall:
         """Name of the operator's parameter struct."""
         return _STRUCTS[self.operator]
 
+    def rank_struct(self, rank: int) -> str:
+        """The struct of the operator that a rank runs; empty where it takes no part."""
+        operator = struct_operator(self.case, rank)
+        return _STRUCTS[operator] if operator else ""
+
     @property
     def rank_size(self) -> int:
         """Ranks of the call."""
@@ -60,6 +66,10 @@ class CaseCall:
     def in_place(self) -> bool:
         """Whether the first input is what comes out."""
         return self.case.operator == "broadcast"
+
+    def shows_input(self, rank: int) -> bool:
+        """Whether what a rank must hold afterwards is its first input."""
+        return self.in_place or (self.case.operator in MESSAGES and rank != self.case.peer)
 
     @property
     def expected(self) -> Expectation:
@@ -95,6 +105,7 @@ class CaseCall:
         """A rank's parameter struct as JSON."""
         fields: dict[str, Any] = {"rank": rank, "rankSize": self.rank_size, "backend": "shm"}
         fields["rankRoot"] = self.case.root
+        fields |= struct_fields(self.case, rank)
         if self.case.op:
             fields[_REDUCTION_KEYS.get(self.operator, "reduceType")] = self.case.op
         linear = self.case.linear
@@ -125,7 +136,7 @@ class CaseCall:
 
     def outputs(self, rank: int) -> list[Argument]:
         """A rank's outputs, of the shapes that golden expects."""
-        if self.in_place:
+        if self.shows_input(rank):
             return []
         return [Argument(name_of(array), array.shape) for array in self._expected(rank)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import traceback
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ class Report:
 
     `stage` is the step that failed, empty if none did; `code` is the error's, -1 for a fault that
     has none, whose `name` is then a word for it. `outputs` are what came out, as golden's arrays;
-    `backend` is what ran the call.
+    `backend` is what ran the call. `took_part`: of a message, only two ranks do.
     """
 
     stage: str = ""
@@ -41,6 +42,7 @@ class Report:
     message: str = ""
     outputs: tuple[Array, ...] = ()
     backend: str = ""
+    took_part: bool = True
 
 
 class FaultError(Exception):
@@ -88,7 +90,11 @@ class _Steps:
         self.operation: Any = None
 
     def run(self) -> Report:
-        param = getattr(collops, self.call.struct).from_json(self.call.param(self.rank))
+        if not self.call.rank_struct(self.rank):
+            return self._stand_by()
+        param = getattr(collops, self.call.rank_struct(self.rank)).from_json(
+            self.call.param(self.rank)
+        )
         self.backend = engine_of(param.backend, os.environ.get("COLLOPS_BACKEND", ""))
         if self.backend == NPU:
             npu.choose_device(self.rank)  # the communicator will be of this device
@@ -113,8 +119,28 @@ class _Steps:
         self.stage = "execute"
         self.operation.execute(ins, outs, self._workspace(size))
         self._check_inputs(given, before)
-        results = given[:1] if self.call.in_place else results
+        results = given[:1] if self.call.shows_input(self.rank) else results
         return Report(outputs=tuple(own.array() for own in results), backend=self.backend)
+
+    def _stand_by(self) -> Report:
+        """Of a rank that takes no part: it meets the others, and its tensor stays as it is."""
+        fields = json.loads(self.call.param(self.rank))
+        self.backend = engine_of(fields.get("backend", NPU), os.environ.get("COLLOPS_BACKEND", ""))
+        if self.call.stops_at or self.call.expected.stage:
+            return Report(backend=self.backend, took_part=False)
+        self.stage = "data"
+        own = self._placed(0, self.call.inputs(self.rank)[0])
+        self.stage = "execute"
+        if self.backend != NPU:
+            domain = fields.get("commDomain", "")
+            _kept[self.rank, domain] = collops.init(
+                self.rank,
+                self.call.rank_size,
+                backend=self.backend,
+                comm_domain=domain,
+                comm_mode=fields.get("commMode", 0),
+            )
+        return Report(outputs=(own.array(),), backend=self.backend, took_part=False)
 
     def refuse(self, error: Exception) -> None:
         """Tells the ranks that have come to this call that this one will not."""

@@ -8,8 +8,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from collops.golden.case import MESSAGES
 from collops.golden.csv_row import MOST_RANKS, OPERATORS
 from collops.golden.dtypes import storage
+from collops.golden.message_row import rank_operator
 from collops.golden.row_case import (
     expected_outputs,
     rank_input,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 30
 _REDUCTIONS = ("reduceType", "allReduceType")
 _THREADS = 1
+_RECV = "RecvOperation"
 
 
 def struct_name(operator: str) -> str:
@@ -57,6 +60,10 @@ class RowCall:
         """Name of the operator's parameter struct."""
         return struct_name(self.row.operator)
 
+    def rank_struct(self, rank: int) -> str:
+        """The struct of the operator that a rank runs; empty where it takes no part."""
+        return struct_name(rank_operator(self.row, rank))
+
     @property
     def rank_size(self) -> int:
         """Ranks of the call; 1 where the row's number is one that creation must refuse."""
@@ -72,6 +79,12 @@ class RowCall:
     def in_place(self) -> bool:
         """Whether the first input is what comes out."""
         return REFERENCES[self.row.operator].in_place
+
+    def shows_input(self, rank: int) -> bool:
+        """Whether what a rank must hold afterwards is its first input."""
+        if self.operator not in MESSAGES:
+            return self.in_place
+        return rank_operator(self.row, rank) != _RECV
 
     @property
     def expected(self) -> Expectation:
@@ -120,6 +133,8 @@ class RowCall:
 
     def outputs(self, rank: int) -> list[Argument]:
         """The outputs as the row states them; dim 0 is open where the ranks' rows differ."""
+        if self.operator in MESSAGES and rank_operator(self.row, rank) != self.row.operator:
+            return [] if self.shows_input(rank) else [_described(self.row.inputs[0])]
         own_rows = any("{rank}" in tensor.file for tensor in self.row.inputs)
         own_rows = own_rows or any(self.row.params.get(k) for k in ("gatherRows", "scatterRows"))
         return [

@@ -1,0 +1,111 @@
+#include "messages.h"
+
+#include <pybind11/stl.h>
+
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "plain_call.h"
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// One message as Python states it: whether it is sent, peer (-1: any source), tag, the tensor, how
+// messages call that, the name of an element type that travels as bytes, and bytes of one element
+// of it (else 1).
+using Item = std::tuple<bool, int, int, py::object, std::string, std::string, int64_t>;
+// The same of a message that is refused.
+using Refused = std::tuple<bool, int, int>;
+
+Transfer MakeTransfer(bool sends, int peer, int tag) {
+  Transfer transfer;
+  transfer.way = sends ? Transfer::kSend : Transfer::kRecv;
+  transfer.peer = peer;
+  transfer.tag = tag;
+  return transfer;
+}
+
+Status FillIn(const Item& item, const char* name, Tensor* tensor, Transfer* transfer) {
+  const auto& [sends, peer, tag, object, label, type, unit] = item;
+  const TensorName tensor_name{name, label.c_str(), -1, nullptr};
+  RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor));
+  RETURN_IF_ERROR(CheckWhole(*tensor, tensor_name, tensor->numel));
+  if (!sends) RETURN_IF_ERROR(CheckWritable(*tensor, tensor_name));
+  transfer->dtype = tensor->view.desc.dtype;
+  transfer->elements = unit == 0 ? tensor->numel : tensor->numel / unit;
+  type.copy(transfer->type, sizeof(transfer->type) - 1);
+  transfer->data = tensor->view.data;
+  transfer->bytes = tensor->numel * SizeOf(transfer->dtype);
+  return Ok();
+}
+
+// What is received goes into memory that no other message of the call reads or writes.
+Status CheckApart(const std::vector<Item>& items, const char* name,
+                  const std::vector<Transfer>& list) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (size_t j = 0; j < list.size(); ++j) {
+      CHECK_ARG(list[i].way == Transfer::kSend || i == j ||
+                    !Overlap(list[i].data, list[i].bytes, list[j].data, list[j].bytes),
+                ERROR_INVALID_TENSOR_ADDR, name, ": ", std::get<4>(items[i]), " overlaps ",
+                std::get<4>(items[j]), " in memory: give it memory of its own");
+    }
+  }
+  return Ok();
+}
+
+Status Prepare(const Communicator& communicator, const std::vector<Item>& items, const char* name,
+               std::vector<Tensor>* tensors, std::vector<Transfer>* list) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    RETURN_IF_ERROR(FillIn(items[i], name, &(*tensors)[i], &(*list)[i]));
+  }
+  RETURN_IF_ERROR(CheckApart(items, name, *list));
+  return communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
+}
+
+// Whose message each receive got, in the order of the items; -1 for what was sent.
+std::vector<int> Messages(Communicator& communicator, const std::string& operation,
+                          const std::string& name, const std::vector<Item>& items) {
+  const char* const lasting = LastingName(operation);
+  std::vector<Tensor> tensors(items.size());
+  std::vector<Transfer> list;
+  for (const Item& item : items) {
+    list.push_back(MakeTransfer(std::get<0>(item), std::get<1>(item), std::get<2>(item)));
+  }
+  const auto count = static_cast<int>(list.size());
+  const Status check = Prepare(communicator, items, name.c_str(), &tensors, &list);
+  if (!check.ok()) {
+    RefuseAndThrow(check, [&](const Status& reason) {
+      return communicator.RefuseMessages(lasting, list.data(), count, reason);
+    });
+  }
+  RunWithoutGil([&] { return communicator.Messages(lasting, list.data(), count); });
+  std::vector<int> sources;
+  for (const Transfer& transfer : list) sources.push_back(transfer.source);
+  return sources;
+}
+
+void RefuseMessages(Communicator& communicator, const std::string& operation,
+                    const std::vector<Refused>& refused, int code, const std::string& message) {
+  std::vector<Transfer> list;
+  for (const auto& [sends, peer, tag] : refused) list.push_back(MakeTransfer(sends, peer, tag));
+  const char* const lasting = LastingName(operation);
+  RunWithoutGil([&] {
+    return communicator.RefuseMessages(lasting, list.data(), static_cast<int>(list.size()),
+                                       Status(static_cast<ErrorCode>(code), message));
+  });
+}
+
+}  // namespace
+
+void BindMessages(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
+  bound
+      .def("messages", &Messages, py::arg("operation"), py::arg("name"), py::arg("items"))
+      .def("refuse_messages", &RefuseMessages, py::arg("operation"), py::arg("refused"),
+           py::arg("code"), py::arg("message"));
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace collops::bindings {
+
+// The plain level's messages between two ranks.
+void BindMessages(pybind11::class_<Communicator, std::shared_ptr<Communicator>>& bound);
+
+}  // namespace collops::bindings
