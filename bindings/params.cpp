@@ -14,6 +14,8 @@ constexpr const char* kReduceScatterVInputs[] = {"x",         "sendCounts", "sdi
                                                  "recvCount", "y",          nullptr};
 
 constexpr const char* kXOnly[] = {"x", nullptr};
+constexpr const char* kAllToAllVV2Inputs[] = {"x",       "sendCounts", "sdispls", "recvCounts",
+                                              "rdispls", "y",          nullptr};
 constexpr const char* kLinearParallelInputs[] = {"x", "weight", "residual", nullptr};
 
 template <typename Param>
@@ -62,6 +64,10 @@ constexpr ParamRow kParams[] = {
      &Normalise<BroadcastParam>},
     {"SendParam", "Send", kXOnly, &Create<SendParam>, &Update<SendParam>, &Normalise<SendParam>},
     {"RecvParam", "Recv", kXOnly, &Create<RecvParam>, &Update<RecvParam>, &Normalise<RecvParam>},
+    {"AllToAllVParam", "AllToAllV", kXOnly, &Create<AllToAllVParam>, &Update<AllToAllVParam>,
+     &Normalise<AllToAllVParam>},
+    {"AllToAllVV2Param", "AllToAllVV2", kAllToAllVV2Inputs, &Create<AllToAllVV2Param>,
+     &Update<AllToAllVV2Param>, &Normalise<AllToAllVV2Param>},
     {"LinearParallelParam", "LinearParallel", kLinearParallelInputs, &Create<LinearParallelParam>,
      &Update<LinearParallelParam>, &Normalise<LinearParallelParam>},
 };

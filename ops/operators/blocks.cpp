@@ -29,16 +29,24 @@ std::vector<size_t> FilledInOrder(const Blocks& blocks) {
 
 }  // namespace
 
-Status CheckEnds(const BlockWords& words, const Blocks& blocks, int64_t whole) {
+Status CheckEnds(const BlockWords& words, const Blocks& blocks, int64_t whole, ErrorCode code) {
   if (!AreRead(blocks)) return Ok();
   for (size_t r = 0; r < blocks.counts.size(); ++r) {
     const int64_t displ = blocks.displs[r];
     const int64_t count = blocks.counts[r];
-    CHECK_ARG(!EndsPast(displ, count, whole), ERROR_INVALID_TENSOR_DIM, words.operation, ": ",
-              words.block, " ", r, " (", words.displs, " ", displ, " + ", words.counts, " ", count,
-              ") exceeds ", words.whole, " ", whole, " elements");
+    CHECK_ARG(!EndsPast(displ, count, whole), code, words.operation, ": ", words.block, " ", r,
+              " (", words.displs, " ", displ, " + ", words.counts, " ", count, ") exceeds ",
+              words.whole, " ", whole, " elements");
   }
   return Ok();
+}
+
+bool AddUp(const std::vector<int64_t>& counts, int64_t* sum) {
+  *sum = 0;
+  for (const int64_t count : counts) {
+    if (__builtin_add_overflow(*sum, count, sum)) return false;
+  }
+  return true;
 }
 
 Status CheckNotNegative(const Signature& signature, const Counts& counts) {

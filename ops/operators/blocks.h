@@ -26,8 +26,12 @@ struct BlockWords {
   const char* whole;
 };
 
-// Every block ends within the whole; an empty one may lie at its end.
-Status CheckEnds(const BlockWords& words, const Blocks& blocks, int64_t whole);
+// Every block ends within the whole, else `code`; an empty one may lie at its end.
+Status CheckEnds(const BlockWords& words, const Blocks& blocks, int64_t whole,
+                 ErrorCode code = ERROR_INVALID_TENSOR_DIM);
+
+// False where the sum of any numbers does not fit into 64 bits.
+bool AddUp(const std::vector<int64_t>& counts, int64_t* sum);
 
 // No count and no displacement is below 0.
 Status CheckNotNegative(const Signature& signature, const Counts& counts);

@@ -23,6 +23,7 @@
 #include "core/trace.h"
 #include "operators/create_operation.h"
 #include "operators/even_params.h"
+#include "operators/exchange_params.h"
 #include "operators/linear_parallel/param.h"
 #include "operators/message_params.h"
 #include "operators/params.h"

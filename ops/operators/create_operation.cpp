@@ -8,6 +8,8 @@
 #include "operators/all_gather.h"
 #include "operators/all_gather_v.h"
 #include "operators/all_reduce.h"
+#include "operators/all_to_all_v.h"
+#include "operators/all_to_all_v_v2.h"
 #include "operators/broadcast.h"
 #include "operators/linear_parallel/engine.h"
 #include "operators/linear_parallel/operator.h"
@@ -191,6 +193,23 @@ Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* opera
   std::shared_ptr<Communicator> communicator;
   RETURN_IF_ERROR(FindCommunicator("Recv", param, &communicator));
   *operation = std::make_unique<Recv>(std::move(communicator), static_cast<int>(param.srcRank));
+  return Ok();
+}
+
+Status CreateOperation(const AllToAllVParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("AllToAllV", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("AllToAllV", param, &communicator));
+  RETURN_IF_ERROR(CheckLists(param, communicator->size()));
+  *operation = std::make_unique<AllToAllV>(std::move(communicator), param);
+  return Ok();
+}
+
+Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("AllToAllVV2", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("AllToAllVV2", param, &communicator));
+  *operation = std::make_unique<AllToAllVV2>(std::move(communicator), param.rankRoot);
   return Ok();
 }
 

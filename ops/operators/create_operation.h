@@ -6,6 +6,7 @@
 
 #include "core/operation.h"
 #include "operators/even_params.h"
+#include "operators/exchange_params.h"
 #include "operators/linear_parallel/param.h"
 #include "operators/message_params.h"
 #include "operators/params.h"
@@ -21,6 +22,8 @@ Status CreateOperation(const AllReduceParam& param, std::unique_ptr<Operation>* 
 Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const SendParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const AllToAllVParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 
 // What the caller of an operation wants besides its struct.

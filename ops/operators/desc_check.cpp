@@ -65,8 +65,8 @@ Status CheckDType(const Signature& op, const InputRule& rule, const TensorDesc& 
                    "; counts are elements as int64: convert it");
     case Role::kLength:
       return Error(ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", rule.name,
-                   " is only a length: pass an empty float16 tensor of ", desc.shape[0], ", got ",
-                   got);
+                   " is only a length: pass an empty ", ToString(rule.dtypes), " tensor of ",
+                   desc.shape[0], ", got ", got);
   }
   return Ok();
 }

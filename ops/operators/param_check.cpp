@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -122,12 +123,35 @@ Status CheckMessage(const char* op, const Param& param) {
   return param.rankSize == 0 ? Ok() : CheckPeer(param, param.rank, param.rankSize);
 }
 
+// A list of the struct and its name.
+struct NamedList {
+  const char* name;
+  const std::vector<int64_t>& numbers;
+};
+
+std::array<NamedList, 4> ListsOf(const AllToAllVParam& param) {
+  return {{{"sendCounts", param.sendCounts},
+           {"sdispls", param.sdispls},
+           {"recvCounts", param.recvCounts},
+           {"rdispls", param.rdispls}}};
+}
+
 // What the even collectives begin with.
 template <typename Param>
 Status CheckEven(const char* op, const Param& param) {
   RETURN_IF_ERROR(CheckReserved(op, param));
   RETURN_IF_ERROR(CheckEvenBackend(op, param.backend));
   return CheckRankSize(op, param);
+}
+
+// All that there is to check of a struct without fields of its own, in the operators that ATB's
+// lccl lacks.
+template <typename Param>
+Status CheckUneven(const char* op, const Param& param) {
+  RETURN_IF_ERROR(CheckReserved(op, param));
+  RETURN_IF_ERROR(CheckBackend(op, param.backend));
+  RETURN_IF_ERROR(CheckRankSize(op, param));
+  return CheckDistributed(op, param);
 }
 
 }  // namespace
@@ -150,11 +174,7 @@ Status CheckRankRoot(const char* op, int rank_root, int rank_size) {
 }
 
 Status CheckParam(const AllGatherVParam& param) {
-  constexpr const char* kOp = "AllGatherV";
-  RETURN_IF_ERROR(CheckReserved(kOp, param));
-  RETURN_IF_ERROR(CheckBackend(kOp, param.backend));
-  RETURN_IF_ERROR(CheckRankSize(kOp, param));
-  return CheckDistributed(kOp, param);
+  return CheckUneven("AllGatherV", param);
 }
 
 Status CheckParam(const ReduceScatterVParam& param) {
@@ -206,6 +226,31 @@ Status CheckParam(const SendParam& param) {
 
 Status CheckParam(const RecvParam& param) {
   return CheckMessage("Recv", param);
+}
+
+Status CheckLists(const AllToAllVParam& param, int rank_size) {
+  for (const NamedList& list : ListsOf(param)) {
+    CHECK_ARG(list.numbers.size() == static_cast<size_t>(rank_size), ERROR_INVALID_PARAM,
+              "AllToAllV: ", list.name, " must have ", rank_size, " numbers, one per rank, got ",
+              list.numbers.size());
+  }
+  return Ok();
+}
+
+Status CheckParam(const AllToAllVParam& param) {
+  RETURN_IF_ERROR(CheckUneven("AllToAllV", param));
+  if (param.rankSize != 0) RETURN_IF_ERROR(CheckLists(param, param.rankSize));
+  for (const NamedList& list : ListsOf(param)) {
+    for (size_t r = 0; r < list.numbers.size(); ++r) {
+      CHECK_ARG(list.numbers[r] >= 0, ERROR_INVALID_PARAM, "AllToAllV: ", list.name, "[", r,
+                "] must be >= 0, got ", list.numbers[r]);
+    }
+  }
+  return Ok();
+}
+
+Status CheckParam(const AllToAllVV2Param& param) {
+  return CheckUneven("AllToAllVV2", param);
 }
 
 }  // namespace collops

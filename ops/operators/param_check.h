@@ -5,6 +5,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 #include "operators/even_params.h"
+#include "operators/exchange_params.h"
 #include "operators/linear_parallel/param.h"
 #include "operators/message_params.h"
 #include "operators/params.h"
@@ -22,6 +23,11 @@ Status CheckParam(const AllReduceParam& param);
 Status CheckParam(const BroadcastParam& param);
 Status CheckParam(const SendParam& param);
 Status CheckParam(const RecvParam& param);
+Status CheckParam(const AllToAllVParam& param);
+Status CheckParam(const AllToAllVV2Param& param);
+
+// The four lists have a number for every rank. Part of CheckParam where rankSize says how many.
+Status CheckLists(const AllToAllVParam& param, int rank_size);
 
 // rank or rankRoot outside [0, rank_size). `source` tells where a rank comes from that the struct
 // did not say, else it is empty.

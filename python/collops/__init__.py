@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         BroadcastParam,
         ReduceScatterParam,
     )
+    from collops.exchange_params import AllToAllVParam, AllToAllVV2Param
     from collops.job import init
     from collops.linear_parallel_param import (
         LinearParallelParam,
@@ -58,6 +59,8 @@ __all__ = [
     "AllGatherParam",
     "AllGatherVParam",
     "AllReduceParam",
+    "AllToAllVParam",
+    "AllToAllVV2Param",
     "ArgumentError",
     "BroadcastParam",
     "CommMode",
@@ -96,6 +99,8 @@ _MODULES = {
     "AllGatherParam": "even_params",
     "AllGatherVParam": "params",
     "AllReduceParam": "even_params",
+    "AllToAllVParam": "exchange_params",
+    "AllToAllVV2Param": "exchange_params",
     "ArgumentError": "errors",
     "BroadcastParam": "even_params",
     "CommMode": "params",

@@ -37,6 +37,11 @@ class RecordingCommunicator : public Communicator {
     Record(call.agreement);
     return result.ok() ? Ok() : control().Excuse(result);
   }
+  Status DoExchangeV(const ExchangeVCall& call) override {
+    exchanges.push_back(call);
+    Record(call.agreement);
+    return result.ok() ? Ok() : control().Excuse(result);
+  }
   Status DoRefuse(const char* name, const Status& reason) override {
     refusals.push_back({name, reason});
     return refuse_result.ok() ? Ok() : control().Excuse(refuse_result);
@@ -66,8 +71,9 @@ class RecordingCommunicator : public Communicator {
   mutable Question asked;
   std::vector<AllGatherVCall> gathers;
   std::vector<ReduceScatterVCall> scatters;
+  std::vector<ExchangeVCall> exchanges;
   std::vector<Refusal> refusals;
-  std::vector<Agreement> agreements;  // of each gather and scatter that has one
+  std::vector<Agreement> agreements;  // of each call that has one
 
  private:
   void Record(const Agreement* agreement) {

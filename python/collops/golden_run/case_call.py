@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.golden.case import MESSAGES, Case
+from collops.golden.case import EXCHANGES, MESSAGES, Case
 from collops.golden.case_files import MANIFEST, read_manifest
 from collops.golden.csv_row import OPERATORS, Expectation
 from collops.golden.dtypes import name_of
@@ -90,6 +90,8 @@ class CaseCall:
     def outside_atb(self) -> str:
         """Why ATB's structs cannot state the case; empty if they can."""
         op = self.case.op
+        if self.operator in EXCHANGES and 0 in self.case.rows:
+            return f"a rank of {self.operator} that receives nothing is refused"
         has_it = not op or op in ATB_REDUCE_OPS or (op == "prod" and self.operator in _WITH_PROD)
         return "" if has_it else f"{self.operator} has no {op} in ATB"
 
@@ -123,6 +125,7 @@ class CaseCall:
             }
             lists = {"gatherRows": linear.gather_rows, "scatterRows": linear.scatter_rows}
             fields |= {key: rows[rank] for key, rows in lists.items() if rows}
+        fields |= struct_fields(self.case, rank)
         return json.dumps(fields)
 
     def inputs(self, rank: int) -> list[Argument]:

@@ -150,7 +150,7 @@ class _Steps:
 
     def _placed(self, position: int, argument: Argument) -> Placed:
         """An argument in its memory: of the V operators the counts and lengths stay on the host."""
-        of_host = self.call.operator.endswith("_v") and position > 0
+        of_host = self.call.operator.endswith(("_v", "_v_v2")) and position > 0
         return place(argument, on_npu=self.backend == NPU and not of_host)
 
     def _workspace(self, size: int) -> Any:
