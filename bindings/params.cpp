@@ -64,6 +64,8 @@ constexpr ParamRow kParams[] = {
      &Normalise<BroadcastParam>},
     {"SendParam", "Send", kXOnly, &Create<SendParam>, &Update<SendParam>, &Normalise<SendParam>},
     {"RecvParam", "Recv", kXOnly, &Create<RecvParam>, &Update<RecvParam>, &Normalise<RecvParam>},
+    {"AllToAllParam", "AllToAll", kXOnly, &Create<AllToAllParam>, &Update<AllToAllParam>,
+     &Normalise<AllToAllParam>},
     {"AllToAllVParam", "AllToAllV", kXOnly, &Create<AllToAllVParam>, &Update<AllToAllVParam>,
      &Normalise<AllToAllVParam>},
     {"AllToAllVV2Param", "AllToAllVV2", kAllToAllVV2Inputs, &Create<AllToAllVV2Param>,

@@ -8,6 +8,7 @@
 #include "operators/all_gather.h"
 #include "operators/all_gather_v.h"
 #include "operators/all_reduce.h"
+#include "operators/all_to_all.h"
 #include "operators/all_to_all_v.h"
 #include "operators/all_to_all_v_v2.h"
 #include "operators/broadcast.h"
@@ -193,6 +194,14 @@ Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* opera
   std::shared_ptr<Communicator> communicator;
   RETURN_IF_ERROR(FindCommunicator("Recv", param, &communicator));
   *operation = std::make_unique<Recv>(std::move(communicator), static_cast<int>(param.srcRank));
+  return Ok();
+}
+
+Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation) {
+  RETURN_IF_ERROR(CheckResult("AllToAll", operation));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("AllToAll", param, &communicator));
+  *operation = std::make_unique<AllToAll>(std::move(communicator), param.rankRoot, param.transpose);
   return Ok();
 }
 

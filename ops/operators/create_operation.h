@@ -22,6 +22,7 @@ Status CreateOperation(const AllReduceParam& param, std::unique_ptr<Operation>* 
 Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const SendParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* operation);
+Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const AllToAllVParam& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation);
 Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);

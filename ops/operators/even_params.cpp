@@ -7,7 +7,7 @@
 namespace collops {
 namespace {
 
-// What all four have.
+// What all of them have.
 template <typename Param>
 bool SameGroup(const Param& a, const Param& b) {
   const auto fields = [](const Param& p) {
@@ -35,6 +35,10 @@ bool operator==(const AllReduceParam& a, const AllReduceParam& b) {
 
 bool operator==(const BroadcastParam& a, const BroadcastParam& b) {
   return SameGroup(a, b);
+}
+
+bool operator==(const AllToAllParam& a, const AllToAllParam& b) {
+  return SameGroup(a, b) && a.transpose == b.transpose;
 }
 
 }  // namespace collops

@@ -72,18 +72,34 @@ struct BroadcastParam {
   uint8_t rsv[64] = {};
 };
 
+struct AllToAllParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  bool transpose = false;
+  uint8_t rsv[62] = {};
+};
+
 bool operator==(const AllGatherParam& a, const AllGatherParam& b);
 bool operator==(const ReduceScatterParam& a, const ReduceScatterParam& b);
 bool operator==(const AllReduceParam& a, const AllReduceParam& b);
 bool operator==(const BroadcastParam& a, const BroadcastParam& b);
+bool operator==(const AllToAllParam& a, const AllToAllParam& b);
 
 std::string ToJson(const AllGatherParam& param);
 std::string ToJson(const ReduceScatterParam& param);
 std::string ToJson(const AllReduceParam& param);
 std::string ToJson(const BroadcastParam& param);
+std::string ToJson(const AllToAllParam& param);
 Status FromJson(const std::string& text, AllGatherParam* param);
 Status FromJson(const std::string& text, ReduceScatterParam* param);
 Status FromJson(const std::string& text, AllReduceParam* param);
 Status FromJson(const std::string& text, BroadcastParam* param);
+Status FromJson(const std::string& text, AllToAllParam* param);
 
 }  // namespace collops

@@ -72,6 +72,23 @@ const std::vector<JsonField<BroadcastParam>>& BroadcastFields() {
   return fields;
 }
 
+const std::vector<JsonField<AllToAllParam>>& AllToAllFields() {
+  using P = AllToAllParam;
+  static const std::vector<JsonField<P>> fields = {
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::backend>("backend"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::transpose>("transpose"),
+      Field<&P::rsv>("rsv"),
+  };
+  return fields;
+}
+
 }  // namespace
 
 std::string ToJson(const AllGatherParam& param) {
@@ -90,6 +107,10 @@ std::string ToJson(const BroadcastParam& param) {
   return WriteStruct(param, BroadcastFields());
 }
 
+std::string ToJson(const AllToAllParam& param) {
+  return WriteStruct(param, AllToAllFields());
+}
+
 Status FromJson(const std::string& text, AllGatherParam* param) {
   return ReadStruct(text, "AllGatherParam", AllGatherFields(), param);
 }
@@ -104,6 +125,10 @@ Status FromJson(const std::string& text, AllReduceParam* param) {
 
 Status FromJson(const std::string& text, BroadcastParam* param) {
   return ReadStruct(text, "BroadcastParam", BroadcastFields(), param);
+}
+
+Status FromJson(const std::string& text, AllToAllParam* param) {
+  return ReadStruct(text, "AllToAllParam", AllToAllFields(), param);
 }
 
 }  // namespace collops

@@ -228,6 +228,13 @@ Status CheckParam(const RecvParam& param) {
   return CheckMessage("Recv", param);
 }
 
+Status CheckParam(const AllToAllParam& param) {
+  RETURN_IF_ERROR(CheckEven("AllToAll", param));
+  CHECK_ARG(!param.transpose || param.backend != "hccl", ERROR_INVALID_PARAM,
+            "AllToAll: transpose does not exist on backend \"hccl\": use \"lccl\"");
+  return CheckDistributed("AllToAll", param);
+}
+
 Status CheckLists(const AllToAllVParam& param, int rank_size) {
   for (const NamedList& list : ListsOf(param)) {
     CHECK_ARG(list.numbers.size() == static_cast<size_t>(rank_size), ERROR_INVALID_PARAM,

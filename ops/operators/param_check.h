@@ -23,6 +23,7 @@ Status CheckParam(const AllReduceParam& param);
 Status CheckParam(const BroadcastParam& param);
 Status CheckParam(const SendParam& param);
 Status CheckParam(const RecvParam& param);
+Status CheckParam(const AllToAllParam& param);
 Status CheckParam(const AllToAllVParam& param);
 Status CheckParam(const AllToAllVV2Param& param);
 

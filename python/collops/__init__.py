@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collops.even_params import (
         AllGatherParam,
         AllReduceParam,
+        AllToAllParam,
         BroadcastParam,
         ReduceScatterParam,
     )
@@ -59,6 +60,7 @@ __all__ = [
     "AllGatherParam",
     "AllGatherVParam",
     "AllReduceParam",
+    "AllToAllParam",
     "AllToAllVParam",
     "AllToAllVV2Param",
     "ArgumentError",
@@ -99,6 +101,7 @@ _MODULES = {
     "AllGatherParam": "even_params",
     "AllGatherVParam": "params",
     "AllReduceParam": "even_params",
+    "AllToAllParam": "even_params",
     "AllToAllVParam": "exchange_params",
     "AllToAllVV2Param": "exchange_params",
     "ArgumentError": "errors",

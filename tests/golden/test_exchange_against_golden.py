@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import Case, all_to_all_v_cases, expected, inputs
+from collops.golden.cases import Case, all_to_all_cases, all_to_all_v_cases, expected, inputs
 from collops.golden.dtypes import DTYPES, differs
 from collops.golden.struct_fields import struct_fields
 
@@ -20,7 +20,8 @@ import collops
 from collops.testing import run_ranks
 
 POISON = 0xA5
-STRUCTS = {
+STRUCTS: dict[str, type[Any]] = {
+    "all_to_all": collops.AllToAllParam,
     "all_to_all_v": collops.AllToAllVParam,
     "all_to_all_v_v2": collops.AllToAllVV2Param,
 }
@@ -45,17 +46,19 @@ RUNS = [
 
 
 def all_cases(operator: str, ranks: int) -> list[Case]:
+    if operator == "all_to_all":
+        return all_to_all_cases((ranks,))
     return all_to_all_v_cases((ranks,), operator=operator)
 
 
 @lru_cache
 def cases_of(operator: str, ranks: int) -> tuple[Case, ...]:
-    """The cases that ATB can state: every rank receives something."""
+    """The cases that ATB can state: of the V operators those in which every rank receives."""
     return tuple(case for case in all_cases(operator, ranks) if is_stated(case))
 
 
 def is_stated(case: Case) -> bool:
-    return 0 not in case.rows
+    return case.operator == "all_to_all" or 0 not in case.rows
 
 
 def memory_for(comm: collops.Communicator, memory: str, shape: Any, dtype: Any) -> Any:
@@ -95,7 +98,8 @@ def execute(comm: collops.Communicator, case: Case, run: Run) -> Any:
     [described] = op.infer_shape([x, *others])
     out = memory_for(comm, run.memory, described.shape, given.dtype)
     size = op.get_workspace_size([x, *others], [out])
-    op.execute([x, *others], [out], np.empty(size, np.uint8) if size else None)
+    assert size == (x.nbytes if case.transpose else 0)
+    op.execute([x, *others], [out], memory_for(comm, run.memory, (size,), np.uint8))
     assert x.tobytes() == given.tobytes(), "x was changed"
     return out
 

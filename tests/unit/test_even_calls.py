@@ -63,10 +63,11 @@ def shifted(comm: Comm) -> Any:
     return comm.all_reduce(memory[:12], out=memory[4:16])
 
 
-def forward(name: str, x: Any) -> Call:
+def forward(name: str, x: Any, **fields: Any) -> Call:
     def run(comm: Comm) -> Any:
         struct = getattr(collops, f"{name}Param")
-        return collops.Operation(struct(rank=comm.rank, hccl_comm=comm, backend="shm")).forward([x])
+        param = struct(rank=comm.rank, hccl_comm=comm, backend="shm", **fields)
+        return collops.Operation(param).forward([x])
 
     return run
 
@@ -126,7 +127,7 @@ FAULTS: dict[str, tuple[Call, Call, int, str]] = {
             1,
             f"{name}: none of the 1 kept plans has the shapes",
         )
-        for name in ("AllGather", "ReduceScatter", "AllReduce", "Broadcast")
+        for name in ("AllGather", "ReduceScatter", "AllReduce", "Broadcast", "AllToAll")
     },
     **{
         f"{name}: forward": (
@@ -135,7 +136,7 @@ FAULTS: dict[str, tuple[Call, Call, int, str]] = {
             13,
             f"{name}: x is uint32",
         )
-        for name in ("AllGather", "ReduceScatter", "AllReduce", "Broadcast")
+        for name in ("AllGather", "ReduceScatter", "AllReduce", "Broadcast", "AllToAll")
     },
 }
 
@@ -189,6 +190,21 @@ DISAGREEMENTS: dict[str, tuple[Call, Call, list[str]]] = {
         ["operator", "AllGather ", "AllGatherV"],
     ),
     "broadcast or gather": (BROADCAST, GATHER, ["operator", "Broadcast", "AllGather "]),
+    "transpose": (
+        forward("AllToAll", X.reshape(2, 6), transpose=True),
+        forward("AllToAll", X.reshape(2, 6)),
+        ["transpose", "0", "1"],
+    ),
+    "shape of all-to-all": (
+        forward("AllToAll", X.reshape(3, 4)),
+        forward("AllToAll", X),
+        ["x's shape", "[3, 4]", "[6, 2]"],
+    ),
+    "all-to-all or gather": (
+        forward("AllToAll", X),
+        GATHER,
+        ["operator", "AllToAll ", "AllGather "],
+    ),
     "shape of gather": (plain("all_gather", X[:5]), GATHER, ["x's shape", "[5, 2]", "[6, 2]"]),
     "shape of reduce": (
         plain("all_reduce", X.reshape(2, 6)),

@@ -15,11 +15,17 @@ STRUCTS: dict[str, type[Any]] = {
     "ReduceScatter": collops.ReduceScatterParam,
     "AllReduce": collops.AllReduceParam,
     "Broadcast": collops.BroadcastParam,
+    "AllToAll": collops.AllToAllParam,
 }
 REDUCTIONS = {"ReduceScatter": "reduce_type", "AllReduce": "all_reduce_type"}
 each = pytest.mark.parametrize("name", STRUCTS)
 reducing = pytest.mark.parametrize("name", REDUCTIONS)
-OUT_SHAPES = {"AllGather": (2, 4, 3), "ReduceScatter": (2, 3), "AllReduce": (4, 3)}
+OUT_SHAPES = {
+    "AllGather": (2, 4, 3),
+    "ReduceScatter": (2, 3),
+    "AllReduce": (4, 3),
+    "AllToAll": (4, 3),
+}
 
 
 def create(name: str, **fields: Any) -> collops.Operation:
@@ -126,6 +132,7 @@ SHAPES: list[tuple[tuple[str, ...], Any, int, str]] = [
     (tuple(REDUCTIONS), Desc((4, 3), "bool"), 13, "x is bool; pass one of"),
     (tuple(STRUCTS), Desc((4, 3), "float32", "fractal_nz"), 13, "x has format fractal_nz"),
     (("ReduceScatter",), Desc((5, 3), "float32"), 8, "x has 5 rows, which 2 ranks cannot share"),
+    (("AllToAll",), Desc((5, 3), "float32"), 8, "x has 15 elements, which 2 ranks cannot share"),
 ]
 
 
@@ -190,6 +197,26 @@ def test_broadcast_needs_an_x_that_may_be_written() -> None:
     with pytest.raises(collops.Error, match="x is read-only, but the call changes it") as caught:
         create("Broadcast").get_workspace_size([x], [])
     assert caught.value.code == 14
+
+
+def test_transpose_is_for_matrices() -> None:
+    op = create("AllToAll", transpose=True)
+    assert [tuple(d.shape) for d in op.infer_shape([Desc((4, 6), "bool")])] == [(8, 3)]
+    for shape, code, message in (
+        ((4, 4, 4), 16, "x must have 2 dims with transpose, got 3 in shape [4, 4, 4]"),
+        ((4, 3), 8, "x has 3 columns, which 2 ranks cannot share out evenly: pad x to 4 columns"),
+    ):
+        with pytest.raises(collops.Error) as caught:
+            op.infer_shape([Desc(shape, "float32")])
+        assert (caught.value.code, message in caught.value.message) == (code, True)
+
+
+def test_hccl_has_no_transpose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLLOPS_BACKEND", "shm")
+    error = refusal("AllToAll", backend="hccl", transpose=True)
+    said = 'AllToAll: transpose does not exist on backend "hccl": use "lccl"'
+    assert (error.code, error.message) == (1, said)
+    assert create("AllToAll", backend="lccl", transpose=True).name == "AllToAll"
 
 
 def infer(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> int:
