@@ -15,10 +15,10 @@ const char* LastingName(const std::string& name);
 // call. Made once per set of sizes, used by every call that has them.
 class Blocks {
  public:
-  // `operation` is the operator's name, by which the ranks know the call; `type` names elements that
-  // travel as bytes.
+  // `operation` is the operator's name, by which the ranks know the call; `type` names elements
+  // that travel as bytes; `root` is the rank that has all blocks, where one has.
   Blocks(const std::string& operation, std::vector<int64_t> counts, int dim, int num_tensors,
-         std::string type, const std::vector<int64_t>& shape);
+         std::string type, const std::vector<int64_t>& shape, int root);
 
   int size() const { return static_cast<int>(counts_.size()); }
   int64_t total() const { return total_; }
@@ -43,6 +43,7 @@ class Blocks {
   int num_tensors_;
   std::string type_;
   Shape shape_;
+  int root_;
 };
 
 }  // namespace collops::bindings

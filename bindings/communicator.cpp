@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "even_calls.h"
+#include "exchange_calls.h"
 #include "messages.h"
 #include "module.h"
 #include "plain_call.h"
@@ -17,6 +18,12 @@ namespace {
 bool IsEven(const Blocks& blocks) {
   const std::string_view operation = blocks.operation();
   return operation == "AllGather" || operation == "ReduceScatter";
+}
+
+// The method of the plain level that reduces into these blocks, for messages.
+const char* ReducingMethod(const Blocks& blocks) {
+  if (IsEven(blocks)) return "reduce_scatter";
+  return std::string_view(blocks.operation()) == "Reduce" ? "reduce" : "reduce_scatterv";
 }
 
 Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const char* operation) {
@@ -67,9 +74,9 @@ void CheckAllGatherV(const Communicator& communicator, const py::object& x, cons
 }
 
 Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, ReduceOp op, PlainTensors* tensors,
-                     Agreement* agreement, ReduceScatterVCall* call) {
-  const char* name = IsEven(blocks) ? "reduce_scatter" : "reduce_scatterv";
+                     const Blocks& blocks, ReduceOp op, PlainTensors* tensors, Agreement* agreement,
+                     ReduceScatterVCall* call) {
+  const char* name = ReducingMethod(blocks);
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int64_t own = blocks.count(communicator.rank());
   RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.total(), own, tensors));
@@ -105,9 +112,8 @@ void ReduceScatterV(Communicator& communicator, const py::object& x, const py::o
 void Refuse(Communicator& communicator, const std::string& operation, int code,
             const std::string& message) {
   const char* name = LastingName(operation);
-  RunWithoutGil([&] {
-    return communicator.Refuse(name, Status(static_cast<ErrorCode>(code), message));
-  });
+  RunWithoutGil(
+      [&] { return communicator.Refuse(name, Status(static_cast<ErrorCode>(code), message)); });
 }
 
 // None for a rank whose color is negative. Returns once every rank of the part is there.
@@ -121,8 +127,7 @@ std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int k
 }
 
 void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
-  bound
-      .def("all_gatherv", &AllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
+  bound.def("all_gatherv", &AllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
       .def("check_all_gatherv", &CheckAllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
       .def("reduce_scatterv", &ReduceScatterV, py::arg("x"), py::arg("out"), py::arg("blocks"),
            py::arg("op"))
@@ -140,9 +145,9 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
 void BindCommunicator(py::module_& module) {
   py::class_<Blocks>(module, "Blocks")
       .def(py::init<const std::string&, std::vector<int64_t>, int, int, std::string,
-                    const std::vector<int64_t>&>(),
-           py::arg("operation"), py::arg("counts"), py::arg("dim") = 0, py::arg("num_tensors") = 1, py::arg("type") = "",
-           py::arg("shape") = std::vector<int64_t>());
+                    const std::vector<int64_t>&, int>(),
+           py::arg("operation"), py::arg("counts"), py::arg("dim") = 0, py::arg("num_tensors") = 1,
+           py::arg("type") = "", py::arg("shape") = std::vector<int64_t>(), py::arg("root") = 0);
   py::class_<Communicator, std::shared_ptr<Communicator>> bound(module, "Communicator");
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
@@ -158,6 +163,7 @@ void BindCommunicator(py::module_& module) {
   BindEvenCalls(bound);
   BindRowExchange(module, bound);
   BindMessages(bound);
+  BindExchangeCalls(module, bound);
 }
 
 }  // namespace collops::bindings

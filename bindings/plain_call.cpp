@@ -23,12 +23,13 @@ const char* LastingName(const std::string& name) {
 }
 
 Blocks::Blocks(const std::string& operation, std::vector<int64_t> counts, int dim, int num_tensors,
-               std::string type, const std::vector<int64_t>& shape)
+               std::string type, const std::vector<int64_t>& shape, int root)
     : operation_(LastingName(operation)),
       counts_(std::move(counts)),
       dim_(dim),
       num_tensors_(num_tensors),
-      type_(std::move(type)) {
+      type_(std::move(type)),
+      root_(root) {
   for (const int64_t count : counts_) {
     displs_.push_back(total_);
     total_ += count;
@@ -41,9 +42,9 @@ void Blocks::AgreeOn(const char* counts_name, const char* displs_name, Collectiv
   if (!type_.empty()) terms.dtype = type_.c_str();
   terms.num_tensors = num_tensors_;
   terms.dim = dim_;
+  terms.root = root_;
   AddTerms(terms, agreement);
-  agreement->EqualList(counts_name, counts(), size())
-      .EqualList(displs_name, displs(), size());
+  agreement->EqualList(counts_name, counts(), size()).EqualList(displs_name, displs(), size());
 }
 
 Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {

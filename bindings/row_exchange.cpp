@@ -37,12 +37,13 @@ class RowExchange {
     }
   }
 
-  // The rows of every rank; waits for them.
-  std::vector<int64_t> Run(Communicator& communicator, int64_t rows) const {
-    std::vector<int64_t> all(static_cast<size_t>(communicator.size()));
+  // The numbers of every rank, as many of each, one rank after the other; waits for them.
+  std::vector<int64_t> Run(Communicator& communicator, const std::vector<int64_t>& mine) const {
+    std::vector<int64_t> all(mine.size() * static_cast<size_t>(communicator.size()));
+    const auto bytes = static_cast<int64_t>(mine.size() * sizeof(int64_t));
     RunWithoutGil([&]() -> Status {
       for (const Agreement& agreement : agreements_) {
-        RETURN_IF_ERROR(communicator.Share(agreement, &rows, sizeof(rows), all.data()));
+        RETURN_IF_ERROR(communicator.Share(agreement, mine.data(), bytes, all.data()));
       }
       return Ok();
     });
@@ -79,15 +80,20 @@ class RowExchange {
 
 }  // namespace
 
-void BindRowExchange(
-    py::module_& module,
-    py::class_<Communicator, std::shared_ptr<Communicator>>& communicator) {
+void BindRowExchange(py::module_& module,
+                     py::class_<Communicator, std::shared_ptr<Communicator>>& communicator) {
   py::class_<RowExchange>(module, "RowExchange")
       .def(py::init<const std::string&, int, const std::vector<TensorTerms>&>(),
            py::arg("operation"), py::arg("dim"), py::arg("tensors"));
   communicator.def(
       "exchange_rows",
       [](Communicator& self, const RowExchange& exchange, int64_t rows) {
+        return exchange.Run(self, {rows});
+      },
+      py::arg("exchange"), py::arg("rows"));
+  communicator.def(
+      "exchange_lists",
+      [](Communicator& self, const RowExchange& exchange, const std::vector<int64_t>& rows) {
         return exchange.Run(self, rows);
       },
       py::arg("exchange"), py::arg("rows"));

@@ -19,12 +19,25 @@ class Blocks:
         num_tensors: int = 1,
         type: str = "",
         shape: Sequence[int] = (),
+        root: int = 0,
+    ) -> None: ...
+
+class Slices:
+    def __init__(
+        self,
+        method: str,
+        operation: str,
+        sends: list[int],
+        receives: list[int],
+        row_elements: int,
+        type: str,
+        shape: list[int],
+        root: int = 0,
+        sizes: Sequence[int] = (),
     ) -> None: ...
 
 class RowExchange:
-    def __init__(
-        self, operation: str, dim: int, tensors: list[tuple[str, list[int]]]
-    ) -> None: ...
+    def __init__(self, operation: str, dim: int, tensors: list[tuple[str, list[int]]]) -> None: ...
 
 class Communicator:
     @property
@@ -46,6 +59,9 @@ class Communicator:
     def reduce_scatterv(self, x: Any, out: Any, blocks: Blocks, op: int) -> None: ...
     def all_reduce(self, x: Any, out: Any, op: int) -> None: ...
     def exchange_rows(self, exchange: RowExchange, rows: int) -> list[int]: ...
+    def exchange_lists(self, exchange: RowExchange, rows: list[int]) -> list[int]: ...
+    def exchange_v(self, x: Any, out: Any, slices: Slices) -> None: ...
+    def share_from_root(self, operation: str, root: int, sizes: list[int], text: str) -> str: ...
     def broadcast(self, x: Any, root: int, type: str) -> None: ...
     def messages(
         self,

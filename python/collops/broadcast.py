@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 from collops.plain_tensors import as_bytes, as_tensor
-from collops.plans import bad_argument
+from collops.plans import check_root
 
 if TYPE_CHECKING:
     from collops.plain_level import PlainLevel
@@ -24,7 +23,7 @@ class Broadcast:
     def __call__(self, x: Any, root: int) -> Any:
         """x, which holds the root's elements now."""
         try:
-            root = self._rank(root)
+            root = check_root(_NAME, root, self._level.size)
             data = as_tensor(_NAME, "x", x)
             element = self._level.element(data.dtype)
             if element.number is None:
@@ -34,12 +33,3 @@ class Broadcast:
             raise
         self._level.core.broadcast(data, root, element.name)
         return x
-
-    def _rank(self, root: int) -> int:
-        try:
-            number = operator.index(root)
-        except TypeError:
-            bad_argument(f"{_NAME}: root must be a whole number, got {root!r}")
-        if not 0 <= number < self._level.size:
-            bad_argument(f"{_NAME}: root must be in [0, {self._level.size}), got {number}")
-        return number

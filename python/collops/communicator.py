@@ -16,6 +16,7 @@ from collops.messages import Messages
 from collops.plain_level import PlainLevel
 from collops.plans import bad_argument
 from collops.reduce_scatter_v import ReduceScatterV
+from collops.row_collectives import RowCollectives
 from collops.windows import window_array
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _INT_MAX = 2**31 - 1
 
 
-class Communicator(EvenCollectives, LinearCalls, Messages):
+class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
     """A group of ranks, as collops.init() returns it.
 
     One thread at a time may be inside a call. Every call waits for all ranks, at most the
@@ -45,7 +46,8 @@ class Communicator(EvenCollectives, LinearCalls, Messages):
     def __init__(self, core_communicator: Any) -> None:
         self._core = core_communicator
         self._level = PlainLevel(core_communicator)
-        super().__init__(self._level)
+        EvenCollectives.__init__(self, self._level)
+        RowCollectives.__init__(self, self._level)
         self._all_gather_v = AllGatherV(self._level)
         self._reduce_scatter_v = ReduceScatterV(self._level)
         self._linear = LinearParallel(self._level)
@@ -281,7 +283,7 @@ class Communicator(EvenCollectives, LinearCalls, Messages):
 
 
 # A TypeError of Python's own names a method by this; users know no other class.
-for _part in (EvenCollectives, LinearCalls, Messages):
+for _part in (EvenCollectives, RowCollectives, LinearCalls, Messages):
     for _name, _method in vars(_part).items():
         if not _name.startswith("_"):
             _method.__qualname__ = f"{Communicator.__name__}.{_name}"

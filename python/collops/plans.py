@@ -47,7 +47,7 @@ def bad_argument(message: str) -> NoReturn:
     raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
 
 
-def sizes_as_tuple(name: str, sizes: Any) -> tuple[int, ...]:
+def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ...]:
     """`sizes`, a list, an array or a tensor, as whole numbers that can be compared."""
     try:
         if type(sizes) is not tuple:
@@ -55,21 +55,43 @@ def sizes_as_tuple(name: str, sizes: Any) -> tuple[int, ...]:
         hash(sizes)
         return tuple(sizes)
     except TypeError:
-        bad_argument(f"{name}: sizes must be a list of whole numbers, one per rank, got {sizes!r}")
+        bad_argument(
+            f"{name}: {label} must be a list of whole numbers, one per rank, got {sizes!r}"
+        )
 
 
-def check_sizes(name: str, sizes: Sequence[int], rank_size: int) -> list[int]:
+def check_sizes(name: str, sizes: Sequence[int], rank_size: int, label: str = "sizes") -> list[int]:
     """`sizes` as numbers of rows, one per rank."""
     try:
         rows = [operator.index(size) for size in sizes]
     except TypeError:
-        bad_argument(f"{name}: sizes must be whole numbers of rows, one per rank, got {sizes!r}")
+        bad_argument(f"{name}: {label} must be whole numbers of rows, one per rank, got {sizes!r}")
     if len(rows) != rank_size:
-        bad_argument(f"{name}: sizes has {len(rows)} entries, there are {rank_size} ranks")
+        bad_argument(f"{name}: {label} has {len(rows)} entries, there are {rank_size} ranks")
     for rank, size in enumerate(rows):
         if size < 0:
-            bad_argument(f"{name}: sizes[{rank}] must be >= 0, got {size}")
+            bad_argument(f"{name}: {label}[{rank}] must be >= 0, got {size}")
     return rows
+
+
+def check_root(name: str, root: int, rank_size: int) -> int:
+    """`root` as the number of a rank."""
+    try:
+        number = operator.index(root)
+    except TypeError:
+        bad_argument(f"{name}: root must be a whole number, got {root!r}")
+    if not 0 <= number < rank_size:
+        bad_argument(f"{name}: root must be in [0, {rank_size}), got {number}")
+    return number
+
+
+def check_volume(name: str, rows: int, row_elements: int) -> None:
+    """Of any type, an offset in bytes fits into 64 bits."""
+    if rows * row_elements * 16 > _MAX_ELEMENTS:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_SIZE,
+            f"{name}: {rows} rows of {row_elements} elements are more than memory can hold",
+        )
 
 
 def split_evenly(rows: int, rank_size: int) -> list[int]:
@@ -100,11 +122,7 @@ def make_plan(
     """
     before, after = shape[:dim], shape[dim + 1 :]
     row_elements = math.prod(before) * math.prod(after) * unit
-    if sum(rows) * row_elements * 16 > _MAX_ELEMENTS:  # of any type, an offset in bytes fits
-        raise_status(
-            ErrorCode.ERROR_INVALID_TENSOR_SIZE,
-            f"{name}: {sum(rows)} rows of {row_elements} elements are more than memory can hold",
-        )
+    check_volume(name, sum(rows), row_elements)
     blocks = make_blocks([size * row_elements for size in rows])
     in_order = math.prod(before) == 1 or len(rows) == 1
     return Plan((*before, out_rows, *after), blocks, rows, dim, in_order)

@@ -25,6 +25,7 @@ STRUCTS: list[Any] = [getattr(collops, name) for name in collops.__all__ if name
 PLAIN = {
     "all_gather_v": "all_gatherv",
     "reduce_scatter_v": "reduce_scatterv",
+    "all_to_all_v": "all_to_allv",
     **{stem: stem for stem in ("all_gather", "reduce_scatter", "all_reduce", "broadcast")},
 }
 
