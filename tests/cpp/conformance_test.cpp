@@ -1,0 +1,43 @@
+// What every backend must do, on shm between processes and between threads, and on a toy that has
+// nothing but three ways to move bytes: one list of cases for all.
+#include "conformance/data_cases.h"
+#include "conformance/error_cases.h"
+#include "conformance/ground.h"
+#include "conformance/group_cases.h"
+
+namespace {
+
+using namespace conformance;
+
+constexpr Ground kShmProcesses = {"shm between processes", "shm", collops::COMM_MULTI_PROCESS};
+constexpr Ground kShmThreads = {"shm between threads", "shm", collops::COMM_MULTI_THREAD};
+constexpr Ground kToyThreads = {"toy between threads", "toy", collops::COMM_MULTI_THREAD};
+
+void RunAll(const Ground& ground) {
+  RunCases(ground, DataCases());
+  RunCases(ground, GroupCases());
+  RunCases(ground, ErrorCases());
+}
+
+}  // namespace
+
+TEST(ShmBetweenProcesses) {
+  RunAll(kShmProcesses);
+}
+
+TEST(ShmBetweenThreads) {
+  RunAll(kShmThreads);
+}
+
+TEST(TheToyBetweenThreads) {
+  RunAll(kToyThreads);
+}
+
+TEST(TheToyRefusesProcesses) {
+  collops::CommunicatorSpec spec;
+  spec.backend = "toy";
+  spec.rank_size = 2;
+  std::shared_ptr<Communicator> comm;
+  const Status status = collops::FindBackend("toy")->create(spec, &comm);
+  EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
+}

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "toy/carrier.h"
+
+namespace toy {
+
+// A backend that needs no more than what every backend must have: three ways to move bytes, no
+// windows, and all else left to Control and to the defaults. Its ranks are threads of one process.
+class ToyCommunicator : public collops::Communicator {
+ public:
+  explicit ToyCommunicator(std::shared_ptr<collops::control::Control> control)
+      : Communicator(std::move(control)) {}
+
+  const collops::kernels::Compute* compute() const override;
+  collops::Status Supports(collops::Primitive primitive, collops::DType dtype,
+                           collops::ReduceOp op) const override;
+  collops::Status AllocateWindow(int64_t bytes, std::shared_ptr<collops::Window>* window) override;
+
+ protected:
+  void Connected() override;
+  collops::Status DoAllGatherV(const collops::AllGatherVCall& call) override;
+  collops::Status DoReduceScatterV(const collops::ReduceScatterVCall& call) override;
+  collops::Status DoExchangeV(const collops::ExchangeVCall& call) override;
+
+ private:
+  // One step: all agree, `move(offers)` reads what the others lay open, and none goes on before all
+  // have read.
+  template <typename Move>
+  collops::Status Run(const collops::Agreement& agreement, const Offer& offer, Move&& move);
+
+  std::shared_ptr<Carrier> carrier_;  // once first contact is complete
+};
+
+// The row of the backend table.
+collops::Status Available();
+collops::Status Create(const collops::CommunicatorSpec& spec,
+                       std::shared_ptr<collops::Communicator>* communicator);
+int64_t SharedBytes(int rank_size);
+
+}  // namespace toy
