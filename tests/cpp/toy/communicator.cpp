@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "comm/control/control.h"
 #include "kernels/compute.h"
 #include "kernels/copy.h"
 #include "kernels/reduce.h"
