@@ -199,3 +199,11 @@ TEST(AWindowIsReadInPlaceAndAnew) {
     }
   });
 }
+
+TEST(AWindowMayTakeThePlaceOfAnother) {
+  const auto communicator = ranks::Make(ranks::FreshJob(), 0, 1);
+  std::shared_ptr<collops::Window> window;
+  EXPECT_EQ(communicator->AllocateWindow(100, &window).message(), "");
+  EXPECT_EQ(communicator->AllocateWindow(200, &window).message(), "");
+  EXPECT_TRUE(window->bytes() >= 200);
+}

@@ -22,11 +22,15 @@ class WindowTable::OwnedWindow : public Window {
 Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window) {
   control::Segment segment;
   RETURN_IF_ERROR(control::Segment::Create(std::max<int64_t>(bytes, 1), &segment));
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const uint32_t id = next_id_++;
-  entries_.push_back(
-      {id, static_cast<const std::byte*>(segment.data()), segment.bytes(), segment.fd(), false});
-  *window = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
+  std::shared_ptr<Window> made;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const uint32_t id = next_id_++;
+    entries_.push_back(
+        {id, static_cast<const std::byte*>(segment.data()), segment.bytes(), segment.fd(), false});
+    made = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
+  }
+  *window = std::move(made);  // the one that was there signs off
   return Ok();
 }
 
