@@ -43,7 +43,11 @@ class Note {
   std::atomic<uint64_t> words_[kWords];
 };
 
-// What a rank says about itself; written by that rank alone, but for `doorbell`.
+// What a watcher knows of a rank that says nothing any more.
+enum Ending : uint32_t { kIsThere = 0, kProcessEnded = 1, kCutOff = 2 };
+
+// What a rank says about itself; written by that rank alone, but for `doorbell`. On the boards of
+// other hosts than its own a watcher writes it instead.
 struct alignas(kLineBytes) Member {
   std::atomic<uint64_t> finished;  // the last step in which this rank has read and written all
 
@@ -52,11 +56,13 @@ struct alignas(kLineBytes) Member {
   std::atomic<uint32_t> doorbell[kNumLanes];
 
   alignas(kLineBytes) std::atomic<uint32_t> left;  // it closed the communicator
+  std::atomic<uint32_t> ended;                     // of a rank of another host: an Ending
   // The step in which it failed: all before it are whole. 0: it failed outside its steps.
   std::atomic<uint64_t> failed_step;
-  int32_t code;               // why it failed; valid when it is failed_rank
-  char reason[kReasonBytes];  // why it left or failed
-  Note pair_call;             // what it waits for in its pair lane
+  std::atomic<int64_t> heard_ms;  // when the watcher that speaks for it was last alive
+  int32_t code;                   // why it failed; valid when it is failed_rank
+  char reason[kReasonBytes];      // why it left or failed
+  Note pair_call;                 // what it waits for in its pair lane
 
   // Of steps whose first signal is not the backend's own.
   struct alignas(kLineBytes) Head {

@@ -36,6 +36,10 @@ Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t b
 Control::Control(const CommunicatorSpec& spec)
     : spec_(spec), fork_generation_(ForkGeneration()), steps_before_(0) {}
 
+Control::Control(const CommunicatorSpec& spec, Group group) : Control(spec) {
+  ConnectTo(std::move(group));
+}
+
 Control::~Control() {
   Close("it closed its communicator");
   // In a child of fork() these belong to the parent: their ends would speak for it.
@@ -184,8 +188,8 @@ void Control::End(const Status& status, bool leave, const std::string& reason) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failed_.exchange(true)) failure_ = status;
   left_ = left_ || leave;
-  if (meeting_ == nullptr) return;
-  meeting_->Stop();
+  if (!has_board()) return;
+  if (meeting_ != nullptr) meeting_->Stop();
   const bool in_call = busy_.load();
   if (connection_ == nullptr) {
     if (in_call) return;  // Connect() returns soon and sees it

@@ -30,6 +30,8 @@ class Control {
   // if so many steps had been made.
   Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
           uint64_t steps_before = 0);
+  // Of a group that has met: what Meeting::Complete() yields.
+  Control(const CommunicatorSpec& spec, Group group);
   // Of a group whose ranks an engine has brought together, and nobody sees here: it has no board.
   explicit Control(const CommunicatorSpec& spec);
   ~Control();
@@ -38,7 +40,7 @@ class Control {
 
   const CommunicatorSpec& spec() const { return spec_; }
   void set_timeout_s(double timeout_s) { spec_.timeout_s = timeout_s; }
-  bool has_board() const { return meeting_ != nullptr; }
+  bool has_board() const { return meeting_ != nullptr || connection_ != nullptr; }
 
   // Runs `body` as this rank's only call: checks that it may, completes first contact, and ends the
   // group on an error that neither is a refusal nor was excused.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -38,7 +39,22 @@ std::string ProcessState(pid_t pid) {
   }
 }
 
+// A silence that is worth a word, when beats come ten times as often.
+constexpr int64_t kSilenceMs = 1000;
+
 }  // namespace
+
+int64_t MonotonicMs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+void RingBell(int bell) {
+  if (bell < 0) return;
+  const uint64_t one = 1;
+  // A bell that is full rings already.
+  static_cast<void>(!write(bell, &one, sizeof(one)));
+}
 
 Endpoint::Endpoint(Group group, int rank, int rank_size)
     : group_(std::move(group)),
@@ -63,6 +79,7 @@ void Endpoint::RingEveryLane() {
 void Endpoint::WakeUp(int peer, Lane lane) {
   std::atomic<uint32_t>& doorbell = board_.member(peer).doorbell[lane];
   doorbell.fetch_add(1, std::memory_order_seq_cst);
+  if (IsRemote(peer)) return RingBell(group_.bell.get());
   syscall(SYS_futex, &doorbell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
@@ -100,7 +117,8 @@ Status Endpoint::GroupFailure(uint64_t step) const {
   const int reporter = Reporter(failed);
   const Member& state = board_.member(reporter);
   const std::string by = reporter == rank_ ? "" : Concat(" (reported by rank ", reporter, ")");
-  // Of a rank that failed without a code, which none of ours does, the group has failed all the same.
+  // Of a rank that failed without a code, which none of ours does, the group has failed all the
+  // same.
   const auto code = state.code == NO_ERROR ? ERROR_PEER_LOST : static_cast<ErrorCode>(state.code);
   return Status(code, ReadReason(state.reason) + by);
 }
@@ -114,6 +132,7 @@ void Endpoint::PublishLeft(const std::string& reason) {
 }
 
 bool Endpoint::HasEnded(int rank) const {
+  if (board_.member(rank).ended.load(std::memory_order_acquire) != kIsThere) return true;
   const Peer& peer = group_.peers[static_cast<size_t>(rank)];
   return peer.lifeline.valid() && Readable(peer.lifeline.get());
 }
@@ -128,6 +147,8 @@ Status Endpoint::Lost(int rank) const {
   const Member& state = board_.member(rank);
   const std::string who = Who(rank);
   if (state.left.load(std::memory_order_acquire) == 0) {
+    CHECK_ARG(state.ended.load(std::memory_order_acquire) != kCutOff, ERROR_PEER_LOST, who,
+              ": the connection to its host is lost");
     return Error(ERROR_PEER_LOST, who, " ended without a word");
   }
   return Error(ERROR_PEER_LOST, who, " has left: ", ReadReason(state.reason));
@@ -163,14 +184,31 @@ std::string Endpoint::DescribeRank(int rank) const {
   if (!HasFinished(rank, begun)) {
     work = Concat("call ", begun, " (", Agreement::EncodedOp(board_.agreement(rank, begun)), ")");
   }
-  return Concat(Who(rank), " is in ", work.empty() ? "no call" : work, ", ",
-                ProcessState(pid(rank)));
+  return Concat(Who(rank), " is in ", work.empty() ? "no call" : work, ", ", DescribeState(rank));
 }
 
 std::string Endpoint::DescribeLate(uint64_t step) const {
   const std::string absent = DescribeUnfinished(step, false);
   // Ranks that are in the call wait, as we do, for those that are not.
   return absent.empty() ? DescribeUnfinished(step, true) : absent;
+}
+
+int64_t Endpoint::SilentMs(int rank) const {
+  const int64_t heard_ms = board_.member(rank).heard_ms.load(std::memory_order_relaxed);
+  return heard_ms == 0 ? 0 : MonotonicMs() - heard_ms;
+}
+
+std::string Endpoint::DescribeState(int rank) const {
+  if (!IsRemote(rank)) return ProcessState(pid(rank));
+  // If this host's watcher is silent, that says nothing about the other one.
+  const int silent = SilentMs(rank_) >= kSilenceMs ? rank_ : rank;
+  if (SilentMs(silent) < kSilenceMs) return "on another host";
+  const auto host_of = [&](int r) { return group_.peers[static_cast<size_t>(r)].host; };
+  int speaker = silent;
+  for (int r = silent; r >= 0; --r) speaker = host_of(r) == host_of(silent) ? r : speaker;
+  return Concat("on another host; ", Who(speaker), ", which speaks for ",
+                silent == rank_ ? "this" : "that", " host, has been silent for ",
+                static_cast<double>(SilentMs(silent) / 100) / 10, " s and may be stopped");
 }
 
 std::string Endpoint::DescribeUnfinished(uint64_t step, bool begun) const {
@@ -180,8 +218,7 @@ std::string Endpoint::DescribeUnfinished(uint64_t step, bool begun) const {
     const std::string pair_call = board_.member(r).pair_call.Read();
     text += Concat(text.empty() ? "" : "; ", Who(r), " ",
                    begun ? "has begun but not finished it" : "has not begun it", ", ",
-                   pair_call.empty() ? "" : Concat("is in ", pair_call, ", "),
-                   ProcessState(pid(r)));
+                   pair_call.empty() ? "" : Concat("is in ", pair_call, ", "), DescribeState(r));
   }
   return text;
 }

@@ -13,6 +13,11 @@ namespace collops::control {
 // Of a failure: later than every step.
 constexpr uint64_t kAnyStep = UINT64_MAX;
 
+// By the clock that all processes of a host share.
+int64_t MonotonicMs();
+// Wakes the watcher of this host (Group::bell).
+void RingBell(int bell);
+
 // One rank's end of the board: what it tells the others and what it sees of them. Owned by Control;
 // one thread at a time, but for PublishFailure and PublishLeft. Waits for no one.
 class Endpoint {
@@ -94,6 +99,13 @@ class Endpoint {
  private:
   void WakeUp(int peer, Lane lane);
   void SleepOn(Lane lane, uint32_t bell);
+  // On another host: there is only what its watcher has told.
+  bool IsRemote(int rank) const {
+    return group_.peers[static_cast<size_t>(rank)].host != group_.host;
+  }
+  // How long the watcher that speaks for it has said nothing; 0 where there is none.
+  int64_t SilentMs(int rank) const;
+  std::string DescribeState(int rank) const;
   bool HasEnded(int rank) const;
   bool HasLeft(int rank) const;
   Status Lost(int rank) const;

@@ -27,7 +27,7 @@ enum class MessageType : int32_t {
 struct MeetingMessage {
   // Changes with the board; what a backend adds to the segment shows in its size.
   static constexpr uint32_t kMagic =
-      0x636f6c32 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
+      0x636f6c33 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
 
   uint32_t magic = kMagic;
   MessageType type = MessageType::kHello;

@@ -1,0 +1,130 @@
+#include "comm/control/local_news.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/control/bootstrap/socket.h"
+
+namespace collops::control {
+
+LocalNews::LocalNews(const Group* group, std::vector<int> ranks, int rank_size)
+    : group_(group),
+      board_(group->segment.data(), rank_size),
+      ranks_(std::move(ranks)),
+      rank_size_(rank_size),
+      seen_(ranks_.size()) {}
+
+void LocalNews::Look() {
+  const uint32_t failed = board_.group().failed_rank.load(std::memory_order_acquire);
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const int rank = ranks_[i];
+    const Member& member = board_.member(rank);
+    const Peer& peer = group_->peers[static_cast<size_t>(rank)];
+    Seen& seen = seen_[i];
+    // What a rank does last is read first: all that it did before is seen as well.
+    seen.ended = seen.ended || (peer.lifeline.valid() && Readable(peer.lifeline.get()));
+    seen.left = member.left.load(std::memory_order_acquire) != 0;
+    if (failed == static_cast<uint32_t>(rank) + 1) {
+      seen.failed = true;
+      seen.failed_step = member.failed_step.load(std::memory_order_relaxed);
+    }
+    seen.finished = member.finished.load(std::memory_order_acquire);
+    for (const int parity : {0, 1}) LookAtHead(rank, parity, &seen);
+  }
+}
+
+// A head that is seen for the first time has not been told, so its rank cannot be two steps further
+// and write here again.
+void LocalNews::LookAtHead(int rank, int parity, Seen* seen) {
+  const auto step = static_cast<uint64_t>(parity);
+  const SignalHead& head = board_.heads().At(rank, step);
+  const uint64_t word = head.step.load(std::memory_order_acquire);
+  if (word == seen->heads[parity]) return;
+  News news{NewsKind::kHead, rank, word};
+  if (IsRefusal(word)) {
+    news.text = ReadReason(board_.refusal_reason(rank, step));
+  } else {
+    news.digest = head.digest;
+    news.balance = head.balance;
+    news.agreement = reinterpret_cast<const std::byte*>(board_.agreement(rank, step));
+    const std::byte* const shared = board_.shared(rank, step);
+    std::vector<std::byte>& last = seen->shared[parity];
+    if (last.empty()) last.resize(static_cast<size_t>(kShareBytes));
+    if (std::memcmp(last.data(), shared, last.size()) != 0) {
+      std::memcpy(last.data(), shared, last.size());
+      news.shared = last.data();
+    }
+  }
+  seen->frames[parity] = Encode(news, rank_size_);
+  seen->heads[parity] = word;
+}
+
+bool LocalNews::TellTo(int host, Bridge* bridge) {
+  if (listeners_.size() <= static_cast<size_t>(host)) {
+    listeners_.resize(static_cast<size_t>(host) + 1);
+  }
+  Listener& listener = listeners_[static_cast<size_t>(host)];
+  if (listener.joined != bridge->Joined(host) || listener.told.empty()) {
+    listener.joined = bridge->Joined(host);
+    listener.told.assign(ranks_.size(), Told());
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (!TellOf(i, &listener.told[i], host, bridge)) return false;
+  }
+  return true;
+}
+
+bool LocalNews::HasEnded(int rank) const {
+  const auto at = std::find(ranks_.begin(), ranks_.end(), rank);
+  return seen_[static_cast<size_t>(at - ranks_.begin())].ended;
+}
+
+bool LocalNews::TellHeads(const Seen& seen, Told* told, int host, Bridge* bridge) const {
+  const int first = seen.heads[0] <= seen.heads[1] ? 0 : 1;
+  for (const int parity : {first, 1 - first}) {
+    if (told->heads[parity] == seen.heads[parity]) continue;
+    if (!bridge->Tell(host, seen.frames[parity])) return false;
+    told->heads[parity] = seen.heads[parity];
+  }
+  return true;
+}
+
+News LocalNews::FailureOf(int rank) const {
+  const Member& member = board_.member(rank);
+  News news{NewsKind::kFailed, rank};
+  news.code = member.code;
+  news.text = ReadReason(member.reason);
+  return news;
+}
+
+bool LocalNews::TellOf(size_t index, Told* told, int host, Bridge* bridge) const {
+  const Seen& seen = seen_[index];
+  const int rank = ranks_[index];
+  const auto tell = [&](const News& news) { return bridge->Tell(host, Encode(news, rank_size_)); };
+  if (!TellHeads(seen, told, host, bridge)) return false;
+  if (told->finished != seen.finished) {
+    if (!tell({NewsKind::kFinished, rank, seen.finished})) return false;
+    told->finished = seen.finished;
+  }
+  if (seen.failed && (!told->failed || told->failed_step != seen.failed_step)) {
+    News news = FailureOf(rank);
+    news.step = seen.failed_step;
+    if (!tell(news)) return false;
+    told->failed = true;
+    told->failed_step = seen.failed_step;
+  }
+  if (seen.left && !told->left) {
+    News news = FailureOf(rank);
+    news.kind = NewsKind::kLeft;
+    if (!tell(news)) return false;
+    told->left = true;
+  }
+  if (seen.ended && !told->ended) {
+    if (!tell({NewsKind::kEnded, rank})) return false;
+    told->ended = true;
+  }
+  return true;
+}
+
+}  // namespace collops::control

@@ -1,0 +1,126 @@
+#include "comm/control/mirror.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace collops::control {
+namespace {
+
+// What an endpoint needs of a group that is not its own to wait in.
+Group Outline(const Group& group) {
+  Group outline;
+  outline.segment = group.segment;
+  outline.host = group.host;
+  for (const Peer& peer : group.peers) {
+    outline.peers.emplace_back();
+    outline.peers.back().host = peer.host;
+  }
+  return outline;
+}
+
+}  // namespace
+
+Mirror::Mirror(const Group& group, int rank_size) : own_host_(group.host) {
+  for (int r = 0; r < rank_size; ++r) {
+    host_of_.push_back(group.peers[static_cast<size_t>(r)].host);
+    ends_.emplace_back(Outline(group), r, rank_size);
+  }
+}
+
+bool Mirror::IsOf(int rank, int host) const {
+  return host != own_host_ && host_of_[static_cast<size_t>(rank)] == host;
+}
+
+// A rank begins a step, or refuses it, once it has ended the one before, for which all others have
+// begun that and so ended the one before that.
+bool Mirror::CanBe(uint64_t step) const {
+  uint64_t finished = std::numeric_limits<uint64_t>::max() - 2;
+  for (size_t r = 0; r < ends_.size(); ++r) {
+    if (host_of_[r] != own_host_) continue;
+    const Member& member = board().member(static_cast<int>(r));
+    finished = std::min(finished, member.finished.load(std::memory_order_acquire));
+  }
+  return step <= finished + 2;
+}
+
+bool Mirror::Apply(int host, const News& news) {
+  if (!IsOf(news.rank, host)) return false;
+  switch (news.kind) {
+    case NewsKind::kBeat:
+      return true;
+    case NewsKind::kHead:
+      return ApplyHead(news);
+    case NewsKind::kFinished:
+      if (!CanBe(news.step)) return false;
+      ApplyFinished(news);
+      return true;
+    case NewsKind::kFailed: {
+      const int code = news.code == NO_ERROR ? ERROR_PEER_LOST : news.code;
+      End(news.rank).PublishFailure(Status(static_cast<ErrorCode>(code), news.text), news.step);
+      return true;
+    }
+    case NewsKind::kLeft:
+      End(news.rank).PublishLeft(news.text);
+      return true;
+    case NewsKind::kEnded:
+      SetEnded(news.rank, kProcessEnded);
+      return true;
+  }
+  return false;
+}
+
+bool Mirror::ApplyHead(const News& news) {
+  const uint64_t number = NumberOf(news.step);
+  const bool refusal = news.step == StepWord(number, HeadKind::kRefusal);
+  if (!refusal && news.step != StepWord(number, HeadKind::kCall)) return false;
+  SignalHead& head = board().heads().At(news.rank, number);
+  if (NumberOf(head.step.load(std::memory_order_relaxed)) >= number) return true;  // known
+  if (!CanBe(number)) return false;
+  if (refusal) {
+    WriteReason(news.text, board().refusal_reason(news.rank, number));
+  } else {
+    if (news.agreement == nullptr) return false;
+    std::memcpy(board().agreement(news.rank, number), news.agreement,
+                static_cast<size_t>(Agreement::EncodedBytes(static_cast<int>(ends_.size()))));
+    if (news.shared != nullptr) {
+      std::memcpy(board().shared(news.rank, number), news.shared, static_cast<size_t>(kShareBytes));
+    }
+    head.digest = news.digest;
+    head.balance = news.balance;
+  }
+  head.step.store(news.step, std::memory_order_release);
+  End(news.rank).RingAll();
+  return true;
+}
+
+void Mirror::ApplyFinished(const News& news) {
+  const Member& member = board().member(news.rank);
+  if (member.finished.load(std::memory_order_relaxed) < news.step) {
+    End(news.rank).Finish(news.step);
+  }
+}
+
+void Mirror::SetEnded(int rank, uint32_t how) {
+  std::atomic<uint32_t>& ended = board().member(rank).ended;
+  if (ended.load(std::memory_order_relaxed) != kIsThere) return;
+  ended.store(how, std::memory_order_release);
+  End(rank).RingEveryLane();
+}
+
+void Mirror::Lose(int host) {
+  for (size_t r = 0; r < ends_.size(); ++r) {
+    if (IsOf(static_cast<int>(r), host)) SetEnded(static_cast<int>(r), kCutOff);
+  }
+}
+
+void Mirror::Hear(int host) {
+  const int64_t now_ms = MonotonicMs();
+  for (size_t r = 0; r < ends_.size(); ++r) {
+    if (host_of_[r] != host) continue;
+    board().member(static_cast<int>(r)).heard_ms.store(now_ms, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace collops::control

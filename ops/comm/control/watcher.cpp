@@ -1,0 +1,143 @@
+#include "comm/control/watcher.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/deadline.h"
+
+namespace collops::control {
+namespace {
+
+std::vector<int> RanksOf(const Group& group, bool own) {
+  std::vector<int> ranks;
+  for (size_t r = 0; r < group.peers.size(); ++r) {
+    if ((group.peers[r].host == group.host) == own) ranks.push_back(static_cast<int>(r));
+  }
+  return ranks;
+}
+
+int NumHosts(const Group& group) {
+  int hosts = 0;
+  for (const Peer& peer : group.peers) hosts = std::max(hosts, peer.host + 1);
+  return hosts;
+}
+
+}  // namespace
+
+Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge)
+    : group_(std::move(group)),
+      bridge_(std::move(bridge)),
+      board_(group_.segment.data(), rank_size),
+      rank_size_(rank_size),
+      num_hosts_(NumHosts(group_)),
+      own_ranks_(RanksOf(group_, true)),
+      bed_(RanksOf(group_, false).front()),
+      news_(&group_, own_ranks_, rank_size),
+      mirror_(group_, rank_size),
+      gone_(static_cast<size_t>(num_hosts_), false),
+      thread_([this] { Run(); }) {}
+
+Watcher::~Watcher() {
+  stop_.store(true);
+  RingBell(group_.bell.get());
+  thread_.join();
+}
+
+void Watcher::Run() {
+  // Signals are for the threads that know of them.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  std::atomic<uint32_t>& asleep = board_.member(bed_).asleep[kGroupLane];
+  asleep.store(1, std::memory_order_seq_cst);  // rings also while it works, so that none is missed
+  while (!stop_.load()) {
+    Turn();
+    Beat();
+    Sleep();
+  }
+  Farewell();
+  asleep.store(0, std::memory_order_relaxed);
+}
+
+void Watcher::Farewell() {
+  const Deadline deadline = Deadline::After(kFarewellS);
+  while (!deadline.Passed()) {
+    const bool silent = AllQuiet();
+    if (Turn() && silent) return;
+    Sleep();
+  }
+}
+
+// Whether the ranks of this host have nothing more to tell: after the end of one of them the others
+// come to the end of the step that it has ended, no further.
+bool Watcher::AllQuiet() const {
+  if (board_.group().failed_rank.load(std::memory_order_acquire) != 0) return true;
+  uint64_t last = 0;
+  for (const int rank : own_ranks_) last = std::max(last, board_.member(rank).finished.load());
+  return std::all_of(own_ranks_.begin(), own_ranks_.end(), [&](int rank) {
+    const Member& member = board_.member(rank);
+    return member.left.load() != 0 || member.finished.load() == last || news_.HasEnded(rank);
+  });
+}
+
+bool Watcher::Turn() {
+  TakeAll();
+  news_.Look();
+  bool all = true;
+  for (int host = 0; host < num_hosts_; ++host) {
+    if (host == group_.host || IsGone(host)) continue;
+    if (bridge_->Lost(host)) {
+      Distrust(host);
+    } else {
+      all = news_.TellTo(host, bridge_.get()) && all;
+    }
+  }
+  return all;
+}
+
+void Watcher::TakeAll() {
+  int host = -1;
+  Frame frame;
+  News news;
+  while (bridge_->Take(&host, &frame)) {
+    if (host < 0 || host >= num_hosts_ || host == group_.host || IsGone(host)) continue;
+    mirror_.Hear(host);
+    if (!Decode(frame, rank_size_, &news) || !mirror_.Apply(host, news)) Distrust(host);
+  }
+}
+
+// It is cut off, or speaks of what cannot be.
+void Watcher::Distrust(int host) {
+  gone_[static_cast<size_t>(host)] = true;
+  mirror_.Lose(host);
+}
+
+void Watcher::Beat() {
+  const int64_t now_ms = MonotonicMs();
+  if (now_ms - beat_ms_ < kBeatMs) return;
+  beat_ms_ = now_ms;
+  mirror_.Hear(group_.host);
+  const Frame beat = Encode({NewsKind::kBeat, own_ranks_.front()}, rank_size_);
+  for (int host = 0; host < num_hosts_; ++host) {
+    // One that has no room for it hears of us by what fills it.
+    if (host != group_.host && !IsGone(host)) static_cast<void>(bridge_->Tell(host, beat));
+  }
+}
+
+void Watcher::Sleep() {
+  std::vector<pollfd> polled = {{group_.bell.get(), POLLIN, 0}};
+  for (const int rank : own_ranks_) {
+    const Peer& peer = group_.peers[static_cast<size_t>(rank)];
+    const bool there = peer.lifeline.valid() && !news_.HasEnded(rank);
+    if (there) polled.push_back({peer.lifeline.get(), POLLIN, 0});
+  }
+  bridge_->AddPolled(&polled);
+  static_cast<void>(poll(polled.data(), polled.size(), kNapMs));
+  uint64_t rung = 0;
+  if (polled.front().revents != 0) static_cast<void>(!read(group_.bell.get(), &rung, sizeof(rung)));
+}
+
+}  // namespace collops::control

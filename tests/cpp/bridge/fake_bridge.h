@@ -1,0 +1,149 @@
+// A bridge between two boards of one process: two queues, with delays, breaks and a watcher that
+// can be stopped.
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "comm/control/bootstrap/unique_fd.h"
+#include "comm/control/bridge.h"
+#include "comm/control/endpoint.h"
+
+namespace fake {
+
+using collops::control::Frame;
+using collops::control::UniqueFd;
+using Clock = std::chrono::steady_clock;
+
+// What both ends share. A test turns its knobs from any thread.
+class Link {
+ public:
+  struct Faults {
+    int most_delay_us = 0;    // of each frame, at random
+    int breaks_after = 0;     // frames between two breaks of the connection; 0: none
+    size_t most_frames = 64;  // that a direction holds
+  };
+  explicit Link(const Faults& faults) : faults_(faults) {}
+
+  // The connection is gone for good.
+  void Cut() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    cut_ = true;
+    for (Way& way : ways_) way.frames.clear();
+  }
+  // The watcher of a host stands still, as if its process had been stopped.
+  void Stop(int host) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopped_[host] = true;
+  }
+  void GoOn(int host) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopped_[host] = false;
+    changed_.notify_all();
+  }
+  // As if `host` had told it.
+  void Insert(int host, const Frame& frame) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ways_[1 - host].frames.push_back({frame, Clock::now()});
+  }
+  int breaks() const { return static_cast<int>(joined_); }
+
+ private:
+  friend class Bridge;
+  struct Sent {
+    Frame frame;
+    Clock::time_point due;
+  };
+  struct Way {  // to a host
+    std::deque<Sent> frames;
+    UniqueFd bell{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+  };
+
+  std::unique_lock<std::mutex> Enter(int host) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return !stopped_[host]; });
+    return lock;
+  }
+  // What is on its way is lost, both ways.
+  void Break() {
+    ++joined_;
+    since_break_ = 0;
+    for (Way& way : ways_) {
+      way.frames.clear();
+      collops::control::RingBell(way.bell.get());
+    }
+  }
+
+  const Faults faults_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::mt19937 random_{1};
+  Way ways_[2];
+  bool stopped_[2] = {};
+  bool cut_ = false;
+  bool closed_[2] = {};  // by its watcher, which has told all
+  int since_break_ = 0;
+  std::atomic<uint64_t> joined_{0};
+};
+
+// One end, of host 0 or 1.
+class Bridge : public collops::control::Bridge {
+ public:
+  Bridge(std::shared_ptr<Link> link, int host) : link_(std::move(link)), host_(host) {}
+  ~Bridge() override {
+    const auto lock = link_->Enter(host_);
+    link_->closed_[host_] = true;
+  }
+
+  bool Tell(int host, const Frame& frame) override {
+    const auto lock = link_->Enter(host_);
+    Link::Way& way = link_->ways_[host];
+    if (link_->cut_ || way.frames.size() >= link_->faults_.most_frames) return false;
+    const int most = link_->faults_.most_delay_us;
+    const auto delay = std::chrono::microseconds(most == 0 ? 0 : link_->random_() % most);
+    Clock::time_point due = Clock::now() + delay;
+    if (!way.frames.empty()) due = std::max(due, way.frames.back().due);
+    way.frames.push_back({frame, due});
+    collops::control::RingBell(way.bell.get());
+    if (++link_->since_break_ == link_->faults_.breaks_after) link_->Break();
+    return true;
+  }
+
+  bool Take(int* host, Frame* frame) override {
+    const auto lock = link_->Enter(host_);
+    Link::Way& way = link_->ways_[host_];
+    uint64_t rung = 0;
+    // What comes after this rings anew. Until a frame is due, the watcher looks again and again.
+    if (way.frames.empty()) static_cast<void>(!read(way.bell.get(), &rung, sizeof(rung)));
+    if (way.frames.empty() || way.frames.front().due > Clock::now()) return false;
+    *host = 1 - host_;
+    *frame = std::move(way.frames.front().frame);
+    way.frames.pop_front();
+    collops::control::RingBell(link_->ways_[1 - host_].bell.get());  // there is room again
+    return true;
+  }
+
+  uint64_t Joined(int) const override { return link_->joined_.load(); }
+  bool Lost(int host) const override {
+    const auto lock = link_->Enter(host_);
+    return link_->cut_ || (link_->closed_[host] && link_->ways_[host_].frames.empty());
+  }
+
+  void AddPolled(std::vector<pollfd>* polled) const override {
+    const auto lock = link_->Enter(host_);
+    polled->push_back({link_->ways_[host_].bell.get(), POLLIN, 0});
+  }
+
+ private:
+  std::shared_ptr<Link> link_;
+  int host_;
+};
+
+}  // namespace fake
