@@ -102,8 +102,7 @@ void RefuseMessages(Communicator& communicator, const std::string& operation,
 }  // namespace
 
 void BindMessages(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
-  bound
-      .def("messages", &Messages, py::arg("operation"), py::arg("name"), py::arg("items"))
+  bound.def("messages", &Messages, py::arg("operation"), py::arg("name"), py::arg("items"))
       .def("refuse_messages", &RefuseMessages, py::arg("operation"), py::arg("refused"),
            py::arg("code"), py::arg("message"));
 }

@@ -132,9 +132,9 @@ Status Communicator::Broadcast(const BroadcastCall& call) {
 Status Communicator::FindMessenger(const char* name, Messenger** messenger) {
   if (messenger_ == nullptr && pair_wire() == nullptr) {
     const Status why = Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
-    return control_->Excuse(Error(ERROR_UNSUPPORTED, name, ": ",
-                                  why.ok() ? Concat("backend ", spec().backend, " has no messages")
-                                           : why.message()));
+    return control_->Excuse(
+        Error(ERROR_UNSUPPORTED, name, ": ",
+              why.ok() ? Concat("backend ", spec().backend, " has no messages") : why.message()));
   }
   if (messenger_ == nullptr) messenger_ = std::make_unique<Messenger>(control_.get(), pair_wire());
   *messenger = messenger_.get();

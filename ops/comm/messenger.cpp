@@ -38,8 +38,8 @@ Status CheckTransfers(const char* name, const Transfer* list, int count, int ran
     const Transfer& transfer = list[i];
     const bool any = transfer.way == Transfer::kRecv && transfer.peer == kAnySource;
     CHECK_ARG(any || (transfer.peer >= 0 && transfer.peer < rank_size), ERROR_INVALID_PARAM, name,
-              ": the ", transfer.way == Transfer::kSend ? "receiver" : "source",
-              " must be in [0, ", rank_size, "), got ", transfer.peer);
+              ": the ", transfer.way == Transfer::kSend ? "receiver" : "source", " must be in [0, ",
+              rank_size, "), got ", transfer.peer);
     CHECK_ARG(transfer.tag >= 0, ERROR_INVALID_PARAM, name, ": tag must be >= 0, got ",
               transfer.tag);
   }

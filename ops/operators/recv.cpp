@@ -28,8 +28,7 @@ Status Recv::DescribeOutputs(const std::vector<TensorDesc>& inputs,
   return Ok();
 }
 
-Status Recv::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-                 void* /*stream*/) {
+Status Recv::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/, void* /*stream*/) {
   return Move(plan, pack.outputs[0].data);
 }
 

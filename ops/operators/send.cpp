@@ -26,8 +26,7 @@ Status Send::DescribeOutputs(const std::vector<TensorDesc>& /*inputs*/,
   return Ok();
 }
 
-Status Send::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-                 void* /*stream*/) {
+Status Send::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/, void* /*stream*/) {
   return Move(plan, pack.inputs[kX].data);
 }
 

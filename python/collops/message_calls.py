@@ -26,7 +26,6 @@ _OPERATIONS = {"send": "Send", "recv": "Recv", "exchange": "Exchange"}
 _Address = tuple[bool, int, int]
 
 
-
 class MessageCalls:
     """send, recv and exchange of one communicator. One thread at a time, as the communicator."""
 

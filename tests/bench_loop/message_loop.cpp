@@ -147,10 +147,10 @@ void Measure(const char* name, int64_t bytes, int calls, bool window, int rank, 
     medians[what] = times[what][kRounds / 2];
   }
   if (rank == 0) {
-    std::printf("%s %s: AllGatherV halves %.2f us, one owner %.2f us, message %.2f us: %.2f, %.2f\n",
-                name, window ? "window" : "plain", medians[kHalves], medians[kOneOwner],
-                medians[kMessage], medians[kMessage] / medians[kHalves],
-                medians[kMessage] / medians[kOneOwner]);
+    std::printf(
+        "%s %s: AllGatherV halves %.2f us, one owner %.2f us, message %.2f us: %.2f, %.2f\n", name,
+        window ? "window" : "plain", medians[kHalves], medians[kOneOwner], medians[kMessage],
+        medians[kMessage] / medians[kHalves], medians[kMessage] / medians[kOneOwner]);
     std::fflush(stdout);
   }
 }

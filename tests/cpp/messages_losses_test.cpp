@@ -62,8 +62,7 @@ TEST(AKilledPeerIsNamedWithinASecond) {
         if (rank == 1) return;
         Buffer x(bytes);
         const Clock::time_point start = Clock::now();
-        const Status status =
-            sends ? Send(communicator, 1, 0, &x) : Recv(communicator, 1, 0, &x);
+        const Status status = sends ? Send(communicator, 1, 0, &x) : Recv(communicator, 1, 0, &x);
         EXPECT_TRUE(SecondsSince(start) < 1.5);
         ExpectError(status, collops::ERROR_PEER_LOST,
                     {sends ? "Send: " : "Recv: ", Name(1), "ended without a word"});
@@ -99,7 +98,8 @@ TEST(AKilledThirdRankDisturbsNoPair) {
       met.Set();
       if (rank == 2) pause();
       if (rank == 0) killed.Wait();  // rank 1 waits in its call meanwhile
-      for (uint32_t i = 0; i < 100; ++i) Pass(*communicator, i % 2 == 0 ? 0 : 1, i % 2 == 0 ? 1 : 0, i);
+      for (uint32_t i = 0; i < 100; ++i)
+        Pass(*communicator, i % 2 == 0 ? 0 : 1, i % 2 == 0 ? 1 : 0, i);
       ExpectError(communicator->Barrier(), collops::ERROR_PEER_LOST, {Name(2)});
     }));
   }
@@ -107,7 +107,8 @@ TEST(AKilledThirdRankDisturbsNoPair) {
   kill(pids[2], SIGKILL);
   EXPECT_FALSE(ranks::Wait(pids[2]).exited);
   killed.Set();
-  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(ranks::Wait(pids[static_cast<size_t>(rank)]).code, 0);
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(ranks::Wait(pids[static_cast<size_t>(rank)]).code, 0);
 }
 
 TEST(WhatAPeerSentBeforeItLeftArrives) {
@@ -140,7 +141,8 @@ TEST(AReceiveFromAnySourceEndsWhenAllHaveLeft) {
     }
     if (rank > 0) return;
     EXPECT_EQ(Recv(communicator, kAnySource, 0, &out).message(), "");
-    ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST, {"has left: enough"});
+    ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST,
+                {"has left: enough"});
   });
 }
 
@@ -167,8 +169,10 @@ TEST(ATimeoutNamesBothRanksCalls) {
     Buffer x(8);
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : Recv(communicator, 0, 4, &x);
     ExpectError(status, collops::ERROR_TIMEOUT, {"(tag 3)", "(tag 4)"});
-    const bool by_sender = status.message().find("is in Recv from rank 0 (tag 4)") != std::string::npos;
-    const bool by_receiver = status.message().find("is in Send to rank 1 (tag 3)") != std::string::npos;
+    const bool by_sender =
+        status.message().find("is in Recv from rank 0 (tag 4)") != std::string::npos;
+    const bool by_receiver =
+        status.message().find("is in Send to rank 1 (tag 3)") != std::string::npos;
     EXPECT_TRUE(by_sender || by_receiver);
   });
 }
@@ -181,8 +185,9 @@ TEST(ATimeoutNamesAGroupCallOfThePeer) {
     communicator.set_timeout_s(rank == 0 ? 0.5 : 20);
     Buffer x(8);
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
-    ExpectError(status, collops::ERROR_TIMEOUT,
-                {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (Barrier), its process is"});
+    ExpectError(
+        status, collops::ERROR_TIMEOUT,
+        {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (Barrier), its process is"});
   });
   // The group's comes first.
   ranks::Run(2, [&](int rank, Communicator& communicator) {
@@ -190,8 +195,9 @@ TEST(ATimeoutNamesAGroupCallOfThePeer) {
     communicator.set_timeout_s(rank == 0 ? 20 : 0.5);
     Buffer x(8);
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
-    ExpectError(status, collops::ERROR_TIMEOUT,
-                {"Barrier: no end of call 2", Name(0), "has not begun it, is in Send to rank 1 (tag 3)"});
+    ExpectError(
+        status, collops::ERROR_TIMEOUT,
+        {"Barrier: no end of call 2", Name(0), "has not begun it, is in Send to rank 1 (tag 3)"});
   });
 }
 
@@ -200,8 +206,7 @@ TEST(AFailureOfTheGroupEndsAMessageThatWaits) {
     EXPECT_EQ(communicator.Barrier().message(), "");
     Buffer out(8);
     communicator.set_timeout_s(rank == 1 ? 0.5 : 20);
-    const Status status =
-        rank == 0 ? Recv(communicator, 1, 0, &out) : communicator.Barrier();
+    const Status status = rank == 0 ? Recv(communicator, 1, 0, &out) : communicator.Barrier();
     ExpectError(status, collops::ERROR_TIMEOUT,
                 {"Barrier: no end of call 2 in 0.5 s", "is in Recv from rank 1 (tag 0)"});
   });

@@ -188,7 +188,8 @@ TEST(AMismatchEndsTheGroupWithOneText) {
         Buffer x(Pattern(bytes, 1)), out(by_type ? bytes : bytes / 2);
         const DType expected = by_type ? DType::kFloat32 : DType::kInt32;
         const std::string sent = std::to_string(bytes / 4);
-        const std::string taken = by_type ? sent + " float32" : std::to_string(bytes / 8) + " int32";
+        const std::string taken =
+            by_type ? sent + " float32" : std::to_string(bytes / 8) + " int32";
         Status status;
         if (rank == 0) status = Send(communicator, 1, 2, &x, DType::kInt32);
         if (rank == 1) status = Recv(communicator, 0, 2, &out, nullptr, expected);

@@ -243,9 +243,9 @@ TEST(AMismatchEndsBothLanesWithOneText) {
   for (const int64_t bytes : {int64_t{8}, int64_t{80}}) {
     Buffer x(Pattern(bytes, 1)), out(bytes), shorter(bytes - 4);
     const std::string all = std::to_string(bytes / 4);
-    ExpectMismatch(&x, DType::kFloat32, &out, DType::kInt32,
-                   "rank 0 (pid 100) sends " + all + " float32, rank 1 (pid 101) receives " + all +
-                       " int32");
+    ExpectMismatch(
+        &x, DType::kFloat32, &out, DType::kInt32,
+        "rank 0 (pid 100) sends " + all + " float32, rank 1 (pid 101) receives " + all + " int32");
     ExpectMismatch(&x, DType::kInt32, &shorter, DType::kInt32,
                    "rank 0 (pid 100) sends " + all + " int32, rank 1 (pid 101) receives " +
                        std::to_string(bytes / 4 - 1) + " int32");
@@ -361,12 +361,12 @@ TEST(AHandleIsCollectedOnce) {
   QueueRanks ranks(2);
   Buffer x(Pattern(4, 1)), out(4);
   const TransferHandle sent = ranks[0].Post(Send(1, 0, &x));
-  EXPECT_EQ(ranks[0].Collect(sent).code(), collops::ERROR_INTERNAL_ERROR);
+  EXPECT_EQ(ranks[0].Collect(sent).code(), collops::ERROR_INVALID_PARAM);
   ranks[1].Post(Recv(0, 0, &out));
   ranks.Settle();
   EXPECT_TRUE(ranks[0].Collect(sent).ok());
   EXPECT_TRUE(ranks[0].Done(sent));
-  EXPECT_EQ(ranks[0].Collect(sent).code(), collops::ERROR_INTERNAL_ERROR);
+  EXPECT_EQ(ranks[0].Collect(sent).code(), collops::ERROR_INVALID_PARAM);
 }
 
 TEST(ManyOutstandingMessagesArriveInOrder) {

@@ -131,6 +131,16 @@ def leave(comm: collops.Communicator) -> None:
         raise RuntimeError("out of pages")
 
 
+def messages(comm: collops.Communicator) -> Said:
+    """A message that arrives, and one whose sides do not fit together."""
+    x = np.zeros(6, np.float16)
+    if comm.rank == 0:
+        comm.send(x, 1)
+        return error_of(lambda: comm.send(x, 1))
+    comm.recv(x, 0)
+    return error_of(lambda: comm.recv(x[:4], 0))
+
+
 def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
     """What both ranks say when rank 1 does something else."""
     odd = rank == 1
@@ -141,6 +151,7 @@ def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
     rows = np.zeros((2, 3), np.float32)
     said = error_of(lambda: comm("refused").all_gatherv(rows, [2, 3 if odd else 2]))
     said += error_of(lambda: comm("op").reduce_scatterv(rows, op="max" if odd else "sum"))
+    said += messages(comm("messages"))
     aborted, left, late = comm("aborted"), comm("left"), comm("late")
     if odd:
         aborted.abort("the scheduler wants the cores back")

@@ -74,7 +74,7 @@ bool PairLane::Done(TransferHandle handle) const {
 
 Status PairLane::Collect(TransferHandle handle, int* source) {
   const int index = context_.table.Find(handle);
-  CHECK_ARG(index >= 0 && context_.table[index].done, ERROR_INTERNAL_ERROR,
+  CHECK_ARG(index >= 0 && context_.table[index].done, ERROR_INVALID_PARAM,
             "a transfer that is not done, or was collected, has no outcome");
   OpenTransfer& open = context_.table[index];
   if (source != nullptr) *source = open.source;

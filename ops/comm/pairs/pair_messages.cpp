@@ -20,8 +20,8 @@ const char* NameOf(Transfer::Way way) {
 
 std::string DescribeMismatch(const PairGroup& group, int sender, int receiver,
                              const Envelope& envelope, const Transfer& receive) {
-  return Concat("Send and Recv: message ", envelope.number, " (tag ", envelope.tag, "): ",
-                group.NameRank(sender), " sends ", envelope.elements, " ",
+  return Concat("Send and Recv: message ", envelope.number, " (tag ", envelope.tag,
+                "): ", group.NameRank(sender), " sends ", envelope.elements, " ",
                 TypeName(envelope.type, envelope.dtype), ", ", group.NameRank(receiver),
                 " receives ", receive.elements, " ", TypeName(receive.type, receive.dtype),
                 ": both must state the same dtype and number of elements");

@@ -41,8 +41,7 @@ void ShmCommunicator::Connected() {
   exchange_ = std::make_unique<Exchange>(&control(), windows_.get());
   fused_ = std::make_unique<ShmFusedCall>(exchange_.get(), windows_.get());
   control::Endpoint* endpoint = &control().endpoint();
-  shared_windows_ =
-      std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mail());
+  shared_windows_ = std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mail());
   const PeerBell bell = {&RingPairLane, endpoint};
   wire_ = std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), bell,
                                         shared_windows_.get());

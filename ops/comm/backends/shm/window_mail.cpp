@@ -108,7 +108,8 @@ bool WindowMail::TakeOne() {
   control::Segment segment;
   if (mail.bytes == 0) {
     windows.erase(mail.window_id);
-  } else if (fds.size() == 1 && control::Segment::Map(std::move(fds[0]), mail.bytes, &segment).ok()) {
+  } else if (fds.size() == 1 &&
+             control::Segment::Map(std::move(fds[0]), mail.bytes, &segment).ok()) {
     windows[mail.window_id] = std::move(segment);
   }
   received_[static_cast<size_t>(mail.rank)].fetch_add(1, std::memory_order_release);
