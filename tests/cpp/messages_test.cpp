@@ -126,14 +126,18 @@ TEST(GroupCallsAndMessagesDoNotMix) {
 }
 
 TEST(ARefusedReceiveIsHeardByItsSenderAlone) {
-  ranks::Run(3, [](int rank, Communicator& communicator) {
+  const ranks::Event refused;
+  ranks::Run(3, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
     Buffer x(Pattern(100, 1)), out(100);
     for (int round = 0; round < 5; ++round) {
       if (rank == 0) {
+        refused.Wait();  // the refusal comes before its message
         ExpectError(Send(communicator, 1, 7, &x), collops::ERROR_RANK_MISMATCH,
                     {"Send: " + Name(1), "refused message", "(tag 7): out is read-only"});
       } else if (rank == 1) {
         EXPECT_TRUE(Refuse(communicator, Transfer::kRecv, 0, 7, "out is read-only").ok());
+        refused.Set();
       }
       EXPECT_FALSE(communicator.failed());
       // Rank 1 answers from within its next call, of messages or of the group.
