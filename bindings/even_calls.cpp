@@ -40,8 +40,8 @@ void AllReduce(Communicator& communicator, const py::object& x, const py::object
   PlainTensors tensors;
   Agreement agreement(kAllReduceOperation);
   AllReduceCall call;
-  const Status check =
-      PrepareAllReduce(communicator, x, out, static_cast<ReduceOp>(op), &tensors, &agreement, &call);
+  const Status check = PrepareAllReduce(communicator, x, out, static_cast<ReduceOp>(op), &tensors,
+                                        &agreement, &call);
   RunOrRefuse(communicator, kAllReduceOperation, check,
               [&] { return communicator.AllReduce(call); });
 }

@@ -103,8 +103,8 @@ Agreement& Agreement::EqualInGroup(const char* name, const std::vector<int>& mem
                                    const std::vector<int64_t>& values) {
   const auto size = static_cast<int64_t>(members.size());
   const auto first = static_cast<uint64_t>(members.front());
-  const uint64_t hash = Mix(static_cast<uint64_t>(num_lists_), values.data(),
-                            static_cast<int64_t>(values.size()));
+  const uint64_t hash =
+      Mix(static_cast<uint64_t>(num_lists_), values.data(), static_cast<int64_t>(values.size()));
   // 1 for every member but the last, whose factor takes them all away again.
   const int64_t factor = index + 1 == size ? 1 - size : 1;
   group_lists_ += hash;
@@ -240,8 +240,8 @@ class Agreement::Comparison {
         const std::string sent = Entry(a, sends, b);
         const std::string received = Entry(b, receives, a);
         if (sent == received) continue;
-        return Differ(Concat(sends.name, "[", b, "]"), sent, a,
-                      Concat(receives.name, "[", a, "]"), received, b);
+        return Differ(Concat(sends.name, "[", b, "]"), sent, a, Concat(receives.name, "[", a, "]"),
+                      received, b);
       }
     }
     return Ok();

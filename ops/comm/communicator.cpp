@@ -177,11 +177,9 @@ Status Communicator::DoAgree(const Agreement& agreement) {
   return control_->Agree(agreement);
 }
 
-Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes,
-                           void* all) {
+Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all) {
   const auto sizes = [&] { return Sizes(bytes, DType::kUInt8, bytes * size()); };
-  return Run(agreement.op(), sizes,
-             [&] { return control_->Share(agreement, mine, bytes, all); });
+  return Run(agreement.op(), sizes, [&] { return control_->Share(agreement, mine, bytes, all); });
 }
 
 Status Communicator::RunFused(const FusedCallSpec& spec, const FusedBody& body) {

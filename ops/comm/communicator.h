@@ -74,8 +74,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // A call in which the ranks agree and nothing moves.
   Status Agree(const Agreement& agreement);
 
-  // Small host memory of every rank to every rank: all[r] = mine of rank r, `bytes` each. Carried by
-  // Control, so it works on every backend.
+  // Small host memory of every rank to every rank: all[r] = mine of rank r, `bytes` each. Carried
+  // by Control, so it works on every backend.
   Status Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all);
 
   // Runs `body` as this rank's part of a fused call: it reads its peers' memory as it comes. For
@@ -86,13 +86,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Every rank calls it; one with a negative color takes part and gets null.
   Status Split(int color, int key, std::shared_ptr<Communicator>* part);
 
-  // The same, once: a later call with that name hands out the same part. Every rank calls it with the same names in the same order. The parts are closed with
-  // this communicator, and a failure in one ends all.
+  // The same, once: a later call with that name hands out the same part. Every rank calls it with
+  // the same names in the same order. The parts are closed with this communicator, and a failure in
+  // one ends all.
   Status KeptSplit(const std::string& name, int color, int key,
                    std::shared_ptr<Communicator>* part);
 
-  // Takes part in the next call with a refusal: the others get `reason`'s message at once. `name` is
-  // the operator's, a text that lives as long as the process.
+  // Takes part in the next call with a refusal: the others get `reason`'s message at once. `name`
+  // is the operator's, a text that lives as long as the process.
   Status Refuse(const char* name, const Status& reason);
 
   // The ranks that address each other's windows directly, this one among them; of several hosts

@@ -19,7 +19,9 @@ class RankSet {
   }
   int count() const { return static_cast<int>(std::count(has_.begin(), has_.end(), true)); }
   // Whether all ranks of the group are in it.
-  bool all() const { return std::all_of(has_.begin(), has_.end(), [](bool has) { return has; }); }
+  bool all() const {
+    return std::all_of(has_.begin(), has_.end(), [](bool has) { return has; });
+  }
 
  private:
   RankSet(int rank_size, bool has) : has_(static_cast<size_t>(rank_size), has) {}

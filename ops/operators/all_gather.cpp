@@ -15,8 +15,7 @@ constexpr DTypeSet kPayload =
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
 
 Signature MakeSignature() {
-  return {
-      "AllGather", {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}};
+  return {"AllGather", {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}};
 }
 
 }  // namespace

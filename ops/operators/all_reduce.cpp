@@ -10,8 +10,7 @@ namespace {
 enum Input { kX, kNumInputs };
 
 Signature MakeSignature() {
-  Signature signature = {"AllReduce",
-                         {{"x", Role::kData, kReducible, kAnyNumDims, Extent::kAny}}};
+  Signature signature = {"AllReduce", {{"x", Role::kData, kReducible, kAnyNumDims, Extent::kAny}}};
   signature.may_be_in_place = true;
   return signature;
 }

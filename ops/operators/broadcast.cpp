@@ -12,9 +12,7 @@ constexpr DTypeSet kPayload =
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
 
 Signature MakeSignature() {
-  return {"Broadcast",
-          {{"x", Role::kInPlace, kPayload, kAnyNumDims, Extent::kAny}},
-          {}};
+  return {"Broadcast", {{"x", Role::kInPlace, kPayload, kAnyNumDims, Extent::kAny}}, {}};
 }
 
 }  // namespace

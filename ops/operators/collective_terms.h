@@ -9,7 +9,7 @@ namespace collops {
 // What the ranks of a collective agree on. An operation and a call of the plain level that mean the
 // same have the same terms, so that they can meet.
 struct CollectiveTerms {
-  const char* dtype = "";        // its name, or that of a type whose elements travel as bytes
+  const char* dtype = "";         // its name, or that of a type whose elements travel as bytes
   const char* reduction = "sum";  // its name, where the call reduces
   int root = 0;
   int num_tensors = 1;  // of a list that is gathered in one call after the other

@@ -14,8 +14,7 @@ enum Input { kX, kNumInputs };
 Signature MakeSignature(const std::string& backend) {
   const bool is_atb = backend == "hccl" || backend == "lccl";
   const DTypeSet payload = is_atb ? kReducible & ~SetOf(DType::kInt64) : kReducible;
-  return {"ReduceScatter",
-          {{"x", Role::kData, payload, kAnyNumDims, Extent::kAny}}};
+  return {"ReduceScatter", {{"x", Role::kData, payload, kAnyNumDims, Extent::kAny}}};
 }
 
 }  // namespace

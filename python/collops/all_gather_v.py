@@ -154,7 +154,9 @@ class AllGatherV:
             )
 
         def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(_OPERATION, counts, dim, count, element.name, _common_shape(shape, dim))
+            return level.make_blocks(
+                _OPERATION, counts, dim, count, element.name, _common_shape(shape, dim)
+            )
 
         return make_plan(_NAME, make_blocks, shape, dim, rows, sum(rows), element.unit)
 

@@ -34,7 +34,9 @@ class PlainLevel:
         self.make_blocks = module.Blocks
         self.dtypes: dict[str, int] = module.DTYPES
         self.ops: dict[str, int] = module.REDUCE_OPS
-        self._dtype_names: dict[int | None, str] = {number: name for name, number in self.dtypes.items()}
+        self._dtype_names: dict[int | None, str] = {
+            number: name for name, number in self.dtypes.items()
+        }
         self._elements: dict[Any, Element] = {}
 
     def element(self, dtype: Any) -> Element:

@@ -1,5 +1,5 @@
-// What a backend with an engine of its own needs of Control: calls that are compared and move nothing,
-// and ranks that have ended, seen without waiting.
+// What a backend with an engine of its own needs of Control: calls that are compared and move
+// nothing, and ranks that have ended, seen without waiting.
 #include <string>
 #include <vector>
 
@@ -81,7 +81,8 @@ TEST(ARankThatHasEndedIsSeenWithoutWaiting) {
   const collops::JobIdentity job = ranks::FreshJob();
   const pid_t pid = ranks::Start([&] { EXPECT_TRUE(ranks::Make(job, 1, 2)->Barrier().ok()); });
   const auto communicator = ranks::Make(job, 0, 2);
-  EXPECT_TRUE(communicator->control().Peek("AllGatherV").ok());  // before first contact nobody is missed
+  EXPECT_TRUE(
+      communicator->control().Peek("AllGatherV").ok());  // before first contact nobody is missed
   EXPECT_TRUE(communicator->Barrier().ok());
   EXPECT_EQ(ranks::Wait(pid).code, 0);
   const Status status = communicator->control().Peek("AllGatherV");

@@ -30,8 +30,7 @@ class ScratchOperation : public CollectiveOperation {
  protected:
   static const Signature& GetSignature() {
     static const Signature signature = {
-        "Scratch",
-        {{"x", Role::kData, SetOf(DType::kFloat32), 1, Extent::kAny}}};
+        "Scratch", {{"x", Role::kData, SetOf(DType::kFloat32), 1, Extent::kAny}}};
     return signature;
   }
   Status DescribeOutputs(const std::vector<TensorDesc>& inputs,

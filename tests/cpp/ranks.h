@@ -37,8 +37,9 @@ inline std::shared_ptr<collops::Communicator> Make(
   spec.rank = rank;
   spec.rank_size = rank_size;
   spec.timeout_s = timeout_s;
-  return std::make_shared<collops::shm::ShmCommunicator>(std::make_shared<collops::control::Control>(
-      spec, job, collops::shm::Layout::Bytes(rank_size)));
+  return std::make_shared<collops::shm::ShmCommunicator>(
+      std::make_shared<collops::control::Control>(spec, job,
+                                                  collops::shm::Layout::Bytes(rank_size)));
 }
 
 // What one process tells another: a byte in a pipe.

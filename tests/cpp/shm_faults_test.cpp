@@ -145,8 +145,7 @@ TEST(DisagreementIsAnErrorOnAllRanks) {
   check("operator", "AllGatherV", "Barrier",
         [](int rank, Communicator& c) { return rank == 2 ? c.Barrier() : Gather(c); });
   const auto labelled = [&check](const std::string& field, const std::string& a,
-                                 const std::string& b, const Label& even,
-                                 const Label& odd) {
+                                 const std::string& b, const Label& even, const Label& odd) {
     check(field, a, b, [&even, &odd](int rank, Communicator& c) {
       return Gather(c, 1, DType::kInt8, 0, rank == 2 ? odd : even);
     });

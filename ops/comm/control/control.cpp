@@ -85,9 +85,8 @@ Status Control::Connect(const char* name) {
 }
 
 void Control::ConnectTo(Group group) {
-  connection_ =
-      std::make_unique<Connection>(std::move(group), spec_.rank, spec_.rank_size, &duties_,
-                                                 steps_before_);
+  connection_ = std::make_unique<Connection>(std::move(group), spec_.rank, spec_.rank_size,
+                                             &duties_, steps_before_);
 }
 
 std::byte* Control::backend_memory() {

@@ -17,9 +17,9 @@
 namespace collops::control {
 
 // Who is there, and whether a call may go on: first contact, agreement on a call, refusal, failure,
-// loss of a rank, leaving, one thread at a time. The same for all backends, which move bytes and ask
-// it. One per communicator, which owns it. Not thread-safe, but for Abort(), Close() and failed().
-// Every wait ends at the time-out.
+// loss of a rank, leaving, one thread at a time. The same for all backends, which move bytes and
+// ask it. One per communicator, which owns it. Not thread-safe, but for Abort(), Close() and
+// failed(). Every wait ends at the time-out.
 class Control {
  public:
   // For the ranks of spec's job, or of this process where they are threads.

@@ -78,8 +78,7 @@ void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
       .Equal("the sum of the rows", layout.total_rows)
       .EqualText("the engine (COLLOPS_FUSED)", plan.engine->name)
       .EqualInGroup("gatherRows", layout.gather.ranks, layout.gather.index, layout.gather.rows)
-      .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index,
-                    layout.scatter.rows);
+      .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
 }
 
 void PlanLinear(LinearPlan* plan) {

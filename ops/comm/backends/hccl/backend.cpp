@@ -22,8 +22,7 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
   RETURN_IF_ERROR(Env::Read(&env));
   std::shared_ptr<control::Control> control;
   RETURN_IF_ERROR(control::Control::Create(spec, 0, &control));
-  *communicator =
-      std::make_shared<HcclCommunicator>(std::move(control), *api, nullptr, env.check);
+  *communicator = std::make_shared<HcclCommunicator>(std::move(control), *api, nullptr, env.check);
   return Ok();
 }
 

@@ -52,17 +52,13 @@ class Exchange {
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
   // What a peer's record holds for its readers, and where `bytes` from `begin` on lie in the long
   // input that it announced; null: they come through its stage.
-  const std::byte* PeerCells(int rank) const {
-    return layout_.record(rank, step_->number()).data;
-  }
+  const std::byte* PeerCells(int rank) const { return layout_.record(rank, step_->number()).data; }
   Status PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const;
   // The tiles that a heard peer announced, in its window for them.
   Status PeerTiles(int rank, int64_t bytes, const std::byte** data) const;
 
   // This rank has read all it needs. Waits for the peers only if they read its window in place.
-  Status End() {
-    return own_source_ == Source::kWindow ? step_->EndTogether() : step_->End();
-  }
+  Status End() { return own_source_ == Source::kWindow ? step_->EndTogether() : step_->End(); }
 
   int rank() const { return endpoint_->rank(); }
   int size() const { return endpoint_->size(); }

@@ -10,9 +10,9 @@
 namespace collops::shm {
 namespace {
 
-// What a record holds for one reader: where the slice lies in the writer's x, which only a reader of
-// its window needs, then the slice itself if it is short. Cells have one size and fixed places, so
-// that a reader touches the head and its own cell.
+// What a record holds for one reader: where the slice lies in the writer's x, which only a reader
+// of its window needs, then the slice itself if it is short. Cells have one size and fixed places,
+// so that a reader touches the head and its own cell.
 struct CellHead {
   int64_t begin_bytes;
 };
@@ -21,8 +21,8 @@ int64_t CellBytes(int rank_size) {
   return kRecordDataBytes / rank_size / 64 * 64;
 }
 
-// One rank's part in one call. How a slice travels follows from its length, which its writer and its
-// reader have agreed on, and from whether the writer's x lies in a window.
+// One rank's part in one call. How a slice travels follows from its length, which its writer and
+// its reader have agreed on, and from whether the writer's x lies in a window.
 class SliceExchange {
  public:
   SliceExchange(Exchange* exchange, const ExchangeVCall& call)
@@ -126,8 +126,8 @@ Status SliceExchange::TakePeers() {
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank_ + i) % size_;
     if (IsShort(Sent(reader))) continue;
-    writers_.emplace_back(exchange_, shape_, Lane(rank_, reader), Slice(reader), Sent(reader), reader,
-                          reader + 1);
+    writers_.emplace_back(exchange_, shape_, Lane(rank_, reader), Slice(reader), Sent(reader),
+                          reader, reader + 1);
   }
   return Ok();
 }

@@ -116,8 +116,8 @@ Status ShmFusedCall::Progress() {
 Status ShmFusedCall::TakeRows(int rank) {
   rows_known_[static_cast<size_t>(rank)] = true;
   std::vector<int64_t>& rows = reader_rows_[static_cast<size_t>(rank)];
-  rows = Agreement::EncodedList(
-      endpoint_->board().agreement(rank, exchange_->step().number()), 0, endpoint_->size());
+  rows = Agreement::EncodedList(endpoint_->board().agreement(rank, exchange_->step().number()), 0,
+                                endpoint_->size());
   if (SameTotal(rows, *spec_->reader_rows)) return Ok();
   // Tells what the ranks disagree about, once all have come.
   RETURN_IF_ERROR(exchange_->HearAll());

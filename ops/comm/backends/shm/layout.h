@@ -47,8 +47,8 @@ struct alignas(kLineBytes) FusedSignal {
   std::atomic<uint64_t> value;
 };
 
-// Where things lie in the memory that Control's first contact made for shm, for `rank_size` ranks. A
-// value; points into memory that a Segment owns.
+// Where things lie in the memory that Control's first contact made for shm, for `rank_size` ranks.
+// A value; points into memory that a Segment owns.
 class Layout {
  public:
   Layout() = default;
@@ -84,7 +84,8 @@ class Layout {
   // One rank's part: 2 records | produced and consumed signals, one per peer each | signals of
   // fused calls | stage.
   static int64_t RankBytes(int rank_size) {
-    const int64_t signals = (2 * rank_size + NumFusedSignals(rank_size)) * int64_t{sizeof(ChunkSignal)};
+    const int64_t signals =
+        (2 * rank_size + NumFusedSignals(rank_size)) * int64_t{sizeof(ChunkSignal)};
     return control::RoundUp(2 * int64_t{sizeof(Record)} + signals, control::kPageBytes) +
            kStageBytes;
   }

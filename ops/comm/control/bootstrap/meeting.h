@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "comm/control/bootstrap/group.h"
 #include "comm/communicator_spec.h"
+#include "comm/control/bootstrap/group.h"
 #include "comm/job.h"
 #include "core/deadline.h"
 #include "core/status.h"

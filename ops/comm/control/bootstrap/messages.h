@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/bootstrap/group.h"
-#include "comm/control/board.h"
-#include "comm/control/bootstrap/socket.h"
 #include "comm/communicator_spec.h"
+#include "comm/control/board.h"
+#include "comm/control/bootstrap/group.h"
+#include "comm/control/bootstrap/socket.h"
 #include "comm/job.h"
 
 namespace collops::control {
