@@ -114,11 +114,14 @@ Status Control::Share(const Agreement& agreement, const void* mine, int64_t byte
     const auto piece = static_cast<size_t>(std::min(bytes - begin, kShareBytes));
     RETURN_IF_ERROR(step().Begin(agreement, spec_.timeout_s));
     const uint64_t number = step().number();
-    std::memcpy(board.shared(spec_.rank, number), static_cast<const std::byte*>(mine) + begin,
-                piece);
+    // Nothing may have no address.
+    if (piece > 0) {
+      std::memcpy(board.shared(spec_.rank, number), static_cast<const std::byte*>(mine) + begin,
+                  piece);
+    }
     step().Publish();
     RETURN_IF_ERROR(step().HearAll());
-    for (int r = 0; r < spec_.rank_size; ++r) {
+    for (int r = 0; r < spec_.rank_size && piece > 0; ++r) {
       std::memcpy(static_cast<std::byte*>(all) + r * bytes + begin, board.shared(r, number), piece);
     }
     RETURN_IF_ERROR(step().End());
