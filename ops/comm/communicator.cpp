@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "comm/call_queue.h"
 #include "comm/control/control.h"
 #include "comm/messenger.h"
 
@@ -55,28 +56,71 @@ Communicator::~Communicator() {
   for (const auto& [name, part] : kept_parts_) {
     if (part != nullptr) part->Close("the communicator that it is a part of is gone");
   }
+  if (!control_->Inherited()) return;
+  // Their threads and locks are the parent's: in a child of fork() nobody ever comes out of them.
+  (void)messenger_.release();
+  (void)queue_owner_.release();
+}
+
+void Communicator::FinishConnecting() {
+  Connected();
+  if (pair_wire() != nullptr) messenger_ = std::make_unique<Messenger>(control_.get(), pair_wire());
+  CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  if (queue != nullptr && messenger_ != nullptr) queue->SetMessenger(messenger_.get());
+  connected_.store(true, std::memory_order_release);
 }
 
 template <typename Body>
-Status Communicator::Enter(const char* name, Body&& body) {
+Status Communicator::EnterNow(const char* name, Body&& body) {
   return control_->Run(name, [&]() -> Status {
-    if (!connected_) {
-      Connected();
-      connected_ = true;
-    }
+    if (!connected_.load(std::memory_order_relaxed)) FinishConnecting();
     return body();
   });
 }
 
+template <typename Body>
+Status Communicator::Enter(const char* name, Body&& body) {
+  CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr || queue->RunsHere()) return EnterNow(name, body);
+  if (control_->Inherited()) return control_->CheckUsable();
+  const CallQueue::Turn turn(queue, name);
+  RETURN_IF_ERROR(turn.status());
+  return EnterNow(name, body);
+}
+
+// Messages of a rank that has started nothing are calls like others, for the one thread that may
+// come. Of one that has, they do not wait for its queue.
+template <typename Body>
+Status Communicator::EnterPairs(const char* name, Body&& body) {
+  CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr || !connected_.load(std::memory_order_acquire)) {
+    return Enter(name, [&]() -> Status {
+      const Status status = body();
+      return status.ok() ? status : control_->Excuse(status);
+    });
+  }
+  RETURN_IF_ERROR(control_->CheckUsable());
+  if (queue->RunsHere()) return body();
+  const CallQueue::Caller caller(queue);
+  return caller.alone() ? body() : control_->SecondThread(name);
+}
+
 template <typename Sizes, typename Body>
-Status Communicator::Run(const char* name, Sizes&& sizes, Body&& body) {
-  const uint64_t sequence = num_calls_.load(std::memory_order_relaxed) + 1;
-  num_calls_.store(sequence, std::memory_order_relaxed);
-  if (!traced_) return Enter(name, body);
-  const CallTrace trace(spec(), sequence, name, sizes());
-  const Status status = Enter(name, body);
+Status Communicator::Traced(const char* name, Sizes&& sizes, Body&& body) {
+  if (!traced_) return body();
+  const CallTrace trace(spec(), ++num_calls_, name, sizes());
+  const Status status = body();
   trace.End(status);
   return status;
+}
+
+template <typename Sizes, typename Body>
+Status Communicator::Run(const char* name, Sizes&& sizes, Body&& body) {
+  return Traced(name, sizes, [&] { return Enter(name, body); });
+}
+
+double Communicator::timeout_s() const {
+  return control_->timeout_s();
 }
 
 void Communicator::set_timeout_s(double timeout_s) {
@@ -129,16 +173,11 @@ Status Communicator::Broadcast(const BroadcastCall& call) {
   return Run(call.agreement->op(), sizes, [&] { return DoBroadcast(call); });
 }
 
-Status Communicator::FindMessenger(const char* name, Messenger** messenger) {
-  if (messenger_ == nullptr && pair_wire() == nullptr) {
-    const Status why = Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
-    return control_->Excuse(
-        Error(ERROR_UNSUPPORTED, name, ": ",
-              why.ok() ? Concat("backend ", spec().backend, " has no messages") : why.message()));
-  }
-  if (messenger_ == nullptr) messenger_ = std::make_unique<Messenger>(control_.get(), pair_wire());
-  *messenger = messenger_.get();
-  return Ok();
+Status Communicator::CheckMessages(const char* name) const {
+  if (messenger_ != nullptr) return Ok();
+  const Status why = Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
+  return Error(ERROR_UNSUPPORTED, name, ": ",
+               why.ok() ? Concat("backend ", spec().backend, " has no messages") : why.message());
 }
 
 Status Communicator::Messages(const char* name, Transfer* list, int count) {
@@ -149,19 +188,31 @@ Status Communicator::Messages(const char* name, Transfer* list, int count) {
     const DType dtype = count == 0 ? DType::kUndefined : list[0].dtype;
     return Sizes(elements[Transfer::kSend], dtype, elements[Transfer::kRecv]);
   };
-  return Run(name, sizes, [&]() -> Status {
-    Messenger* messenger = nullptr;
-    RETURN_IF_ERROR(FindMessenger(name, &messenger));
-    return messenger->Run(name, list, count);
-  });
+  const auto body = [&]() -> Status {
+    return EnterPairs(name, [&]() -> Status {
+      RETURN_IF_ERROR(CheckMessages(name));
+      return messenger_->Run(name, list, count);
+    });
+  };
+  return Traced(name, sizes, body);
 }
 
 Status Communicator::RefuseMessages(const char* name, const Transfer* list, int count,
                                     const Status& reason) {
-  return Run(name, NoSizes, [&]() -> Status {
-    Messenger* messenger = nullptr;
-    RETURN_IF_ERROR(FindMessenger(name, &messenger));
-    return messenger->Refuse(list, count, reason);
+  return Traced(name, NoSizes, [&] {
+    return EnterPairs(name, [&]() -> Status {
+      RETURN_IF_ERROR(CheckMessages(name));
+      return messenger_->Refuse(list, count, reason);
+    });
+  });
+}
+
+Status Communicator::ConnectAndPost(StartedCall* call) {
+  return EnterNow(call->name, [&]() -> Status {
+    const Status carried = CheckMessages(call->name);
+    if (!carried.ok()) return control_->Excuse(carried);
+    messenger_->Start(call->messages);
+    return Ok();
   });
 }
 
@@ -193,14 +244,16 @@ Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* pa
 
 Status Communicator::KeptSplit(const std::string& name, int color, int key,
                                std::shared_ptr<Communicator>* part) {
-  const auto kept = kept_parts_.find(name);
-  if (kept == kept_parts_.end()) {
-    RETURN_IF_ERROR(Run("Split", NoSizes, [&] { return MakePart(color, key, true, part); }));
-    kept_parts_[name] = *part;
+  return Enter("Split", [&]() -> Status {
+    const auto kept = kept_parts_.find(name);
+    if (kept == kept_parts_.end()) {
+      RETURN_IF_ERROR(Traced("Split", NoSizes, [&] { return MakePart(color, key, true, part); }));
+      kept_parts_[name] = *part;
+    } else {
+      *part = kept->second;
+    }
     return Ok();
-  }
-  *part = kept->second;
-  return Ok();
+  });
 }
 
 Status Communicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& /*body*/) {
@@ -222,6 +275,7 @@ void Communicator::Abort(const std::string& reason) {
 
 void Communicator::Close(const std::string& reason) {
   control_->Close(reason);
+  EndStarted();
   OnClose();
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,8 +20,10 @@
 
 namespace collops {
 
+class CallQueue;
 class Messenger;
 class PairWire;
+struct StartedCall;
 
 namespace kernels {
 class Compute;
@@ -29,8 +32,8 @@ class Compute;
 // A group of ranks and how bytes move between them. Who is there and whether a call may go on is
 // Control's; a backend derives from this class and moves bytes. Shared by the operations of a
 // comm_domain, owned by the registry. Not thread-safe: a second thread inside a call gets an error;
-// only Abort() and Close() may be called from anywhere. Every call waits for all ranks, at most
-// timeout_s. After an error other than a refusal it refuses calls (`failed()`).
+// only Wait(), Test(), Abort() and Close() may be called from anywhere. Every call waits for all
+// ranks, at most timeout_s. After an error other than a refusal it refuses calls (`failed()`).
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   explicit Communicator(std::shared_ptr<control::Control> control);
@@ -41,7 +44,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int rank() const { return spec().rank; }
   int size() const { return spec().rank_size; }
   const CommunicatorSpec& spec() const { return spec_; }
-  double timeout_s() const { return spec().timeout_s; }
+  double timeout_s() const;
   void set_timeout_s(double timeout_s);
   control::Control& control() const { return *control_; }
 
@@ -70,6 +73,25 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Messages(const char* name, Transfer* list, int count);
   // Takes part in messages that failed their own check: each peer gets `reason`'s message.
   Status RefuseMessages(const char* name, const Transfer* list, int count, const Status& reason);
+
+  // A call that was started. It lives until the last one lets go of it.
+  using Handle = std::shared_ptr<StartedCall>;
+
+  // Puts a call of the group into the queue of this rank and returns without waiting for anyone.
+  // `body` makes it, by one or more of this communicator's calls, in its turn: after all that were
+  // started before, in whatever thread that is; a call of the usual kind waits until those in the
+  // queue have ended. What `body` uses must stay as it is until Wait() has returned or Test() has
+  // said true. A failure of the group ends all that are in the queue. The first Start() makes a
+  // thread, which Close() ends.
+  Status Start(const char* name, std::function<Status()> body, Handle* handle);
+  // The same of messages, which begin at once, whatever is in the queue.
+  Status StartMessages(const char* name, const Transfer* list, int count, Handle* handle);
+  // Waits for the end and returns how it ended, as often as it is asked. timeout_s ends the group
+  // before its own time-out does, 0: it does not; it counts from when the call begins, of messages
+  // from here. `sources`, of messages: whose each was. From any thread, but not inside a `body`.
+  Status Wait(const Handle& handle, double timeout_s = 0, std::vector<int>* sources = nullptr);
+  // Whether it has ended; waits for no one.
+  bool Test(const Handle& handle);
 
   // A call in which the ranks agree and nothing moves.
   Status Agree(const Agreement& agreement);
@@ -138,25 +160,40 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual Status DoBroadcast(const BroadcastCall& call);
 
  private:
-  // Runs `body` as this rank's only call.
+  // Runs `body` as this rank's only call, after those in the queue.
   template <typename Body>
   Status Enter(const char* name, Body&& body);
-  // The same, counted and traced. `sizes()` says what is moved.
+  template <typename Body>
+  Status EnterNow(const char* name, Body&& body);
+  // The same of messages, beside those in the queue.
+  template <typename Body>
+  Status EnterPairs(const char* name, Body&& body);
+  // Posts messages that were started before first contact was complete.
+  Status ConnectAndPost(StartedCall* call);
+  void FinishConnecting();
+  Status MakeQueue(const char* name);
+  // The same, traced. `sizes()` says what is moved.
   template <typename Sizes, typename Body>
   Status Run(const char* name, Sizes&& sizes, Body&& body);
-  // The messenger, made at the first message; an error where the backend carries none.
-  Status FindMessenger(const char* name, Messenger** messenger);
+  template <typename Sizes, typename Body>
+  Status Traced(const char* name, Sizes&& sizes, Body&& body);
+  // An error where the backend carries no messages.
+  Status CheckMessages(const char* name) const;
+  // Ends the thread of the queue, and what has not ended of it.
+  void EndStarted();
   Status GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
                  std::shared_ptr<Communicator>* part);
   Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);
 
   std::shared_ptr<control::Control> control_;
   const CommunicatorSpec& spec_;  // Control's
-  std::unique_ptr<Messenger> messenger_;
+  std::unique_ptr<Messenger> messenger_;  // once first contact is complete
+  std::unique_ptr<CallQueue> queue_owner_;
+  std::atomic<CallQueue*> queue_{nullptr};  // once a call was started
   std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
   const bool traced_ = TraceEnabled();
-  bool connected_ = false;
-  // Atomic because a second thread may come by before it gets its error.
+  std::atomic<bool> connected_{false};
+  // Of calls that were traced. Atomic because a second thread may come by before it gets its error.
   std::atomic<uint64_t> num_calls_{0};
 };
 

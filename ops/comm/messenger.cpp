@@ -1,5 +1,8 @@
 #include "comm/messenger.h"
 
+#include <sched.h>
+
+#include <chrono>
 #include <cstring>
 
 #include "comm/pairs/pair_messages.h"
@@ -50,94 +53,259 @@ Messenger::Messenger(control::Control* control, PairWire* wire)
     : control_(control),
       endpoint_(&control->endpoint()),
       lane_(endpoint_->rank(), endpoint_->size(), wire, this) {
-  control->set_pump([this] { Pump(); });
+  control->set_pump([this] { return Pump(); });
 }
 
 Status Messenger::Run(const char* name, Transfer* list, int count) {
-  std::unique_lock<std::mutex> baton(baton_);
-  handles_.clear();
-  first_open_ = 0;
-  for (int i = 0; i < count; ++i) {
-    list[i].digest = Digest(list[i]);
-    handles_.push_back(lane_.Post(list[i]));
-  }
-  Wait wait{name, list, {}};
-  const Status waited = Await(&wait, &baton);
-  if (!waited.ok()) lane_.End(waited);
-  if (!lane_.failure().ok()) Publish();
-  Status outcome;
-  for (int i = 0; i < count; ++i) {
-    const Status ended = lane_.Collect(handles_[static_cast<size_t>(i)], &list[i].source);
-    if (outcome.ok() && !ended.ok()) outcome = ended;
-  }
-  return outcome.ok() ? Ok() : control_->Excuse(outcome);
+  Baton baton = Claim();
+  TakeStarted();
+  own_.name = name;
+  own_.list.assign(list, list + count);
+  own_.ended.store(false);
+  Post(&own_);
+  Goal goal;
+  goal.name = name;
+  goal.batch = &own_;
+  const Status waited = Await(&goal, &baton);
+  for (int i = 0; i < count; ++i) list[i].source = own_.list[static_cast<size_t>(i)].source;
+  return waited;
 }
 
 Status Messenger::Refuse(const Transfer* list, int count, const Status& why) {
-  const std::lock_guard<std::mutex> baton(baton_);
+  Baton baton = Claim();
+  TakeStarted();
   for (int i = 0; i < count; ++i) lane_.Refuse(list[i], why);
   if (!lane_.failure().ok()) Publish();
+  HandOver(&baton);
   return Ok();
 }
 
-void Messenger::Pump() {
-  if (!lane_.HasWork()) return;
-  const std::unique_lock<std::mutex> baton(baton_, std::try_to_lock);
-  if (!baton.owns_lock()) return;
-  lane_.Poll();
-  if (!lane_.failure().ok()) Publish();
+void Messenger::Start(const std::shared_ptr<Batch>& batch) {
+  {
+    const std::lock_guard<std::mutex> lock(started_mutex_);
+    started_.push_back(batch);
+    has_started_.store(true);
+  }
+  Baton baton(baton_, std::try_to_lock);
+  if (!baton.owns_lock()) return Rouse();  // whoever has it looks again before it naps
+  TakeStarted();
+  Poll();
+  HandOver(&baton);
+}
+
+Status Messenger::Wait(Batch* batch, double timeout_s) {
+  Baton baton = Claim();
+  TakeStarted();
+  Goal goal;
+  goal.name = batch->name;
+  goal.batch = batch;
+  goal.timeout_s = timeout_s;
+  return Await(&goal, &baton);
+}
+
+bool Messenger::Test(Batch* batch) {
+  if (batch->ended.load()) return true;
+  const Baton baton(baton_, std::try_to_lock);
+  if (!baton.owns_lock()) return false;  // a look at it later says more
+  TakeStarted();
+  Poll();
+  return HasEnded(batch);
+}
+
+void Messenger::End(const Status& why) {
+  const Baton baton = Claim();
+  TakeStarted();
+  lane_.End(why);
+  moved_.notify_all();
+  Rouse();
+}
+
+bool Messenger::NeedsAttention() const {
+  return (lane_.HasWork() || has_started_.load()) && !led_.load();
+}
+
+void Messenger::Attend(const std::function<bool()>& enough) {
+  Baton baton = Claim();
+  if (led_.load()) return;
+  TakeStarted();
+  Goal goal;
+  goal.enough = &enough;
+  attends_ = true;
+  static_cast<void>(Lead(&goal, &baton));
+}
+
+Messenger::Baton Messenger::Claim() {
+  claims_.fetch_add(1);
+  Baton baton(baton_);
+  claims_.fetch_sub(1);
+  return baton;
+}
+
+void Messenger::Yield(Baton* baton) {
+  if (claims_.load(std::memory_order_relaxed) == 0) return;
+  baton->unlock();
+  while (claims_.load() > 0) sched_yield();
+  baton->lock();
+}
+
+control::Pumped Messenger::Pump() {
+  if (!NeedsAttention()) return control::Pumped::kNothing;
+  const Baton baton(baton_, std::try_to_lock);
+  if (!baton.owns_lock() || led_.load()) return control::Pumped::kNothing;
+  const bool posted = TakeStarted();
+  if (Poll() || posted) return control::Pumped::kMoved;
+  return lane_.HasWork() ? control::Pumped::kUnderWay : control::Pumped::kNothing;
+}
+
+void Messenger::Post(Batch* batch) {
+  batch->handles.clear();
+  batch->first_open = 0;
+  for (Transfer& transfer : batch->list) {
+    transfer.digest = Digest(transfer);
+    batch->handles.push_back(lane_.Post(transfer));
+  }
+}
+
+bool Messenger::TakeStarted() {
+  if (!has_started_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard<std::mutex> lock(started_mutex_);
+  for (const std::shared_ptr<Batch>& batch : started_) Post(batch.get());
+  started_.clear();
+  has_started_.store(false);
+  return true;
+}
+
+bool Messenger::Poll() {
+  const bool moved = lane_.Poll();
+  if (moved && !lane_.failure().ok()) Publish();
+  if (moved && followers_ > 0) moved_.notify_all();
+  return moved;
 }
 
 void Messenger::Publish() {
   static_cast<void>(control_->Fail(lane_.failure(), control_->step_number() + 1));
 }
 
-bool Messenger::AllDone() {
-  while (first_open_ < handles_.size() && lane_.Done(handles_[first_open_])) ++first_open_;
-  return first_open_ == handles_.size();
+// Collects what each of its messages came to, once all are done.
+bool Messenger::HasEnded(Batch* batch) {
+  if (batch->ended.load()) return true;
+  const size_t count = batch->list.size();
+  if (batch->handles.size() < count) return false;
+  while (batch->first_open < count && lane_.Done(batch->handles[batch->first_open])) {
+    ++batch->first_open;
+  }
+  if (batch->first_open < count) return false;
+  Status outcome;
+  for (size_t i = 0; i < count; ++i) {
+    const Status ended = lane_.Collect(batch->handles[i], &batch->list[i].source);
+    if (outcome.ok() && !ended.ok()) outcome = ended;
+  }
+  batch->outcome = outcome;
+  batch->ended.store(true);
+  return true;
+}
+
+bool Messenger::Reached(const Goal& goal) {
+  if (goal.batch != nullptr) return HasEnded(goal.batch);
+  return !lane_.HasWork() || followers_ > 0 || (*goal.enough)();
+}
+
+Status Messenger::Await(Goal* goal, Baton* baton) {
+  Status looked;
+  while (looked.ok() && !Reached(*goal)) {
+    if (!led_.load()) {
+      looked = Lead(goal, baton);
+    } else {
+      if (attends_) Rouse();  // it leaves the lead to who waits
+      Follow(baton);
+      looked = Look(goal);
+    }
+  }
+  if (!looked.ok()) {
+    lane_.End(looked);
+    Publish();
+    moved_.notify_all();
+    Rouse();
+  }
+  if (HasEnded(goal->batch)) return goal->batch->outcome;
+  return looked;
+}
+
+// Another thread moves the lane. It says when something has moved.
+void Messenger::Follow(Baton* baton) {
+  constexpr std::chrono::milliseconds kNap(20);
+  ++followers_;
+  moved_.wait_for(*baton, kNap);
+  --followers_;
 }
 
 // As long as something moves, the rank counts as busy. It naps without the baton.
-Status Messenger::Await(Wait* wait, std::unique_lock<std::mutex>* baton) {
+Status Messenger::Lead(Goal* goal, Baton* baton) {
+  led_.store(true);
   control::Patience patience;
   int spins = 0;
-  bool noted = false;
   Status looked;
-  while (!AllDone() && looked.ok()) {
-    if (lane_.Poll()) {
+  while (looked.ok() && !Reached(*goal)) {
+    Yield(baton);
+    const bool posted = TakeStarted();
+    if (Poll() || posted) {
       spins = 0;
       patience = {};
     } else if (spins < control::kSpins) {
       ++spins;
       control::CpuRelax();
     } else if (!patience.Yield()) {
-      if (!noted) endpoint_->NotePairCall(DescribeCall(wait->list[first_open_]));
-      noted = true;
-      looked = Look(wait);
-      if (!looked.ok()) break;
-      baton->unlock();
-      bool moved = false;
-      endpoint_->Nap(control::kPairLane, [&] {
-        const std::lock_guard<std::mutex> again(baton_);
-        moved = lane_.Poll();
-        return moved || AllDone();
-      });
-      baton->lock();
-      if (moved) spins = 0;
+      looked = Look(goal);
+      if (looked.ok() && Nap(goal, baton)) spins = 0;
     }
   }
-  if (noted) endpoint_->NotePairCall("");
+  if (goal->noted) endpoint_->NotePairCall("");
+  goal->noted = false;
+  led_.store(false);
+  attends_ = false;
+  HandOver(baton);
   return looked;
 }
 
+// Whether something has moved.
+bool Messenger::Nap(Goal* goal, Baton* baton) {
+  if (!goal->noted && goal->batch != nullptr) {
+    endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
+    goal->noted = true;
+  }
+  baton->unlock();
+  bool moved = false;
+  endpoint_->Nap(control::kPairLane, [&] {
+    const Baton again(baton_);
+    moved = TakeStarted() || Poll();
+    return moved || Reached(*goal);
+  });
+  baton->lock();
+  return moved;
+}
+
+void Messenger::HandOver(Baton* baton) {
+  const bool unattended = NeedsAttention();
+  if (unattended && followers_ > 0) moved_.notify_all();
+  const bool nobody = unattended && followers_ == 0;
+  if (!nobody) return;
+  baton->unlock();
+  // A wait of a group call may sleep that could look after it, else the thread that is there for it.
+  endpoint_->Ring(endpoint_->rank(), control::kGroupLane);
+  if (wake_) wake_();
+  baton->lock();
+}
+
 // Before every nap.
-Status Messenger::Look(Wait* wait) {
-  CHECK_ARG(!Interrupted(), ERROR_ABORTED, wait->name, ": rank ", endpoint_->rank(),
-            " was interrupted");
+Status Messenger::Look(Goal* goal) {
+  CHECK_ARG(goal->batch == nullptr || !Interrupted(), ERROR_ABORTED, goal->name, ": rank ",
+            endpoint_->rank(), " was interrupted");
   control_->Drain();
   FindLosses();
-  if (!wait->deadline) wait->deadline = Deadline::After(control_->spec().timeout_s);
-  return wait->deadline->Passed() ? DescribeTimeout(*wait) : Ok();
+  if (goal->batch == nullptr) return Ok();
+  if (goal->timeout_s <= 0) goal->timeout_s = control_->timeout_s();
+  if (!goal->deadline) goal->deadline = Deadline::After(goal->timeout_s);
+  return goal->deadline->Passed() ? DescribeTimeout(*goal) : Ok();
 }
 
 void Messenger::FindLosses() {
@@ -150,12 +318,12 @@ void Messenger::FindLosses() {
   }
 }
 
-Status Messenger::DescribeTimeout(const Wait& wait) {
+Status Messenger::DescribeTimeout(const Goal& goal) {
   std::string peers;
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r != endpoint_->rank() && lane_.WaitsFor(r)) peers += "; " + endpoint_->DescribeRank(r);
   }
-  return Error(ERROR_TIMEOUT, wait.name, ": no end in ", control_->spec().timeout_s,
+  return Error(ERROR_TIMEOUT, goal.name, ": no end in ", goal.timeout_s,
                " s: ", lane_.Describe(), peers);
 }
 

@@ -46,6 +46,7 @@ Status Communicator::MakePart(int color, int key, bool kept, std::shared_ptr<Com
 Status Communicator::GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
                              std::shared_ptr<Communicator>* part) {
   CommunicatorSpec spec = this->spec();
+  spec.timeout_s = timeout_s();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());
   spec.comm_domain = Concat(this->spec().comm_domain, "/split ", token, ".", color);

@@ -19,6 +19,12 @@ void RunAll(const Ground& ground) {
   RunCases(ground, ErrorCases());
 }
 
+void RunStarted(const Ground& ground) {
+  CallsAreStarted() = true;
+  RunAll(ground);
+  CallsAreStarted() = false;
+}
+
 }  // namespace
 
 TEST(ShmBetweenProcesses) {
@@ -31,6 +37,18 @@ TEST(ShmBetweenThreads) {
 
 TEST(TheToyBetweenThreads) {
   RunAll(kToyThreads);
+}
+
+TEST(StartedCallsOnShmBetweenProcesses) {
+  RunStarted(kShmProcesses);
+}
+
+TEST(StartedCallsOnShmBetweenThreads) {
+  RunStarted(kShmThreads);
+}
+
+TEST(StartedCallsOnTheToy) {
+  RunStarted(kToyThreads);
 }
 
 TEST(TheToyRefusesProcesses) {

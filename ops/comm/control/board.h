@@ -30,6 +30,9 @@ struct alignas(kLineBytes) GroupState {
 // Two kinds of waits of one rank that other ranks end: of group calls, and of Send and Recv.
 enum Lane { kGroupLane = 0, kPairLane = 1, kNumLanes = 2 };
 
+// Whether a rank waits on the doorbell of a lane, or for this lane on that of the group lane.
+enum Asleep : uint32_t { kAwake = 0, kInItsLane = 1, kInGroupLane = 2 };
+
 // A short text for the messages of other ranks, who may read it at any time: word by word, so that
 // a reader gets old or new ones.
 class Note {
@@ -51,7 +54,7 @@ enum Ending : uint32_t { kIsThere = 0, kProcessEnded = 1, kCutOff = 2 };
 struct alignas(kLineBytes) Member {
   std::atomic<uint64_t> finished;  // the last step in which this rank has read and written all
 
-  // Of each lane: it waits on `doorbell`, ring after a signal.
+  // Of each lane: an Asleep; who is not awake is rung after a signal.
   alignas(kLineBytes) std::atomic<uint32_t> asleep[kNumLanes];
   std::atomic<uint32_t> doorbell[kNumLanes];
 

@@ -58,9 +58,14 @@ Status Control::CheckUsable() const {
   CHECK_ARG(!Inherited(), ERROR_INVALID_PARAM, "comm_domain \"", spec_.comm_domain,
             "\": this communicator belongs to the parent process; make a new one after fork()");
   if (!failed()) return Ok();
+  const Status failure = Failure();
+  return Error(failure.code(), "comm_domain \"", spec_.comm_domain,
+               "\": the communicator has ended, make a new one: ", failure.message());
+}
+
+Status Control::Failure() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return Error(failure_.code(), "comm_domain \"", spec_.comm_domain,
-               "\": the communicator has ended, make a new one: ", failure_.message());
+  return failure_;
 }
 
 Status Control::CheckBoard() const {
@@ -72,7 +77,7 @@ Status Control::CheckBoard() const {
 
 Status Control::Connect(const char* name) {
   Group group;
-  const Status met = meeting_->Complete(Deadline::After(spec_.timeout_s), &group);
+  const Status met = meeting_->Complete(Deadline::After(timeout_s()), &group);
   Status status = met;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -101,7 +106,7 @@ Status Control::Finish(const Status& status) {
 
 Status Control::Agree(const Agreement& agreement) {
   RETURN_IF_ERROR(CheckBoard());
-  RETURN_IF_ERROR(step().Begin(agreement, spec_.timeout_s));
+  RETURN_IF_ERROR(step().Begin(agreement, timeout_s()));
   step().Publish();
   RETURN_IF_ERROR(step().HearAll());
   return step().End();
@@ -112,7 +117,7 @@ Status Control::Share(const Agreement& agreement, const void* mine, int64_t byte
   const Board& board = endpoint().board();
   for (int64_t begin = 0; begin == 0 || begin < bytes; begin += kShareBytes) {
     const auto piece = static_cast<size_t>(std::min(bytes - begin, kShareBytes));
-    RETURN_IF_ERROR(step().Begin(agreement, spec_.timeout_s));
+    RETURN_IF_ERROR(step().Begin(agreement, timeout_s()));
     const uint64_t number = step().number();
     // Nothing may have no address.
     if (piece > 0) {
@@ -130,7 +135,7 @@ Status Control::Share(const Agreement& agreement, const void* mine, int64_t byte
 }
 
 Status Control::Refuse(const char* name, const Status& reason) {
-  return step().Refuse(name, reason, spec_.timeout_s);
+  return step().Refuse(name, reason, timeout_s());
 }
 
 Status Control::Peek(const char* name) const {

@@ -39,13 +39,22 @@ class Control {
   Control& operator=(const Control&) = delete;
 
   const CommunicatorSpec& spec() const { return spec_; }
-  void set_timeout_s(double timeout_s) { spec_.timeout_s = timeout_s; }
+  // From any thread; for calls that begin later.
+  double timeout_s() const { return timeout_s_.load(std::memory_order_relaxed); }
+  void set_timeout_s(double timeout_s) { timeout_s_.store(timeout_s, std::memory_order_relaxed); }
   bool has_board() const { return meeting_ != nullptr || connection_ != nullptr; }
 
   // Runs `body` as this rank's only call: checks that it may, completes first contact, and ends the
   // group on an error that neither is a refusal nor was excused.
   template <typename Body>
   Status Run(const char* name, Body&& body);
+
+  // Runs `body`, which makes no call, while no call runs.
+  template <typename Body>
+  Status Alone(const char* name, Body&& body) {
+    const Busy busy{&busy_};
+    return busy.mine ? body() : SecondThread(name);
+  }
 
   // What follows is for the body of a call.
 
@@ -60,8 +69,10 @@ class Control {
   void Drain() const {
     if (duties_.drain) duties_.drain();
   }
-  // Called by waits that have spun in vain.
-  void set_pump(std::function<void()> pump) { duties_.pump = std::move(pump); }
+  // Asked by waits that have spun in vain: moves messages, and says whether any are under way.
+  void set_pump(std::function<Pumped()> pump) { duties_.pump = std::move(pump); }
+  // Asked by waits before every nap: 0, or the limit that the call which runs has outlived.
+  void set_overdue(std::function<double()> overdue) { duties_.overdue = std::move(overdue); }
 
   // A step in which the ranks agree and nothing moves.
   Status Agree(const Agreement& agreement);
@@ -84,9 +95,15 @@ class Control {
   // when they next wait for this rank.
   void Abort(const std::string& reason);
   void Close(const std::string& reason);
+  // The same as Abort(), with an error that says more.
+  void EndAll(const Status& status) { End(status, false, status.message()); }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   bool in_call() const { return busy_.load(); }
   Status CheckUsable() const;
+  // What ended the group.
+  Status Failure() const;
+  // Of a thread that comes while another one is in a call.
+  Status SecondThread(const char* name) const;
   bool Inherited() const { return fork_generation_ != ForkGeneration(); }
 
   // For first contact of a part: an error if one of these ranks cannot come to it any more; with
@@ -114,7 +131,6 @@ class Control {
     }
   };
 
-  Status SecondThread(const char* name) const;
   Status Connect(const char* name);
   Status CheckBoard() const;
   Status Finish(const Status& status);
@@ -123,7 +139,8 @@ class Control {
   void FailLocked(const Status& status, uint64_t step);
   void End(const Status& status, bool leave, const std::string& reason);
 
-  CommunicatorSpec spec_;
+  const CommunicatorSpec spec_;
+  std::atomic<double> timeout_s_{spec_.timeout_s};
   const uint64_t fork_generation_;
   const uint64_t steps_before_;
   WaitDuties duties_;

@@ -43,21 +43,26 @@ class Endpoint {
   // Wakes a peer that sleeps. A peer that falls asleep at this very moment may be missed; it looks
   // again by itself after a nap of at most kNapMs, which saves a fence in every signal.
   void Ring(int peer, Lane lane = kGroupLane) {
-    const Member& member = board_.member(peer);
-    if (member.asleep[lane].load(std::memory_order_relaxed) != 0) WakeUp(peer, lane);
+    const uint32_t asleep = board_.member(peer).asleep[lane].load(std::memory_order_relaxed);
+    if (asleep != kAwake) WakeUp(peer, asleep == kInGroupLane ? kGroupLane : lane);
   }
   void RingAll();
   // After news that end the waits of every lane.
   void RingEveryLane();
 
-  // Sleeps until rung, unless `ready` holds already.
+  // Sleeps until rung, unless `ready` holds already. `both`, of the group lane: rings of the pair
+  // lane wake it, too, unless another thread sleeps there. One thread a lane.
   template <typename Ready>
-  void Nap(Lane lane, Ready&& ready) {
+  void Nap(Lane lane, Ready&& ready, bool both = false) {
     Member& self = board_.member(rank_);
-    self.asleep[lane].store(1, std::memory_order_seq_cst);
+    uint32_t awake = kAwake;
+    if (both) self.asleep[kPairLane].compare_exchange_strong(awake, kInGroupLane);
+    self.asleep[lane].store(kInItsLane, std::memory_order_seq_cst);
     const uint32_t bell = self.doorbell[lane].load(std::memory_order_seq_cst);
     if (!ready()) SleepOn(lane, bell);
-    self.asleep[lane].store(0, std::memory_order_relaxed);
+    self.asleep[lane].store(kAwake, std::memory_order_relaxed);
+    uint32_t here = kInGroupLane;
+    if (both) self.asleep[kPairLane].compare_exchange_strong(here, kAwake);
   }
 
   // Ends the group for everybody from `step` on; of two failures the one in the earlier step

@@ -5,16 +5,17 @@
 namespace collops::control {
 
 void Step::Enter(const char* name, double timeout_s) {
-  ++number_;
-  waiter_.emplace(endpoint_, duties_, timeout_s, number_, name);
+  const uint64_t number = this->number() + 1;  // one thread at a time makes steps
+  number_.store(number, std::memory_order_relaxed);
+  waiter_.emplace(endpoint_, duties_, timeout_s, number, name);
 }
 
 Status Step::CatchUp(double timeout_s) {
   refused_ = false;
   if (!behind_) return Ok();
-  waiter_.emplace(endpoint_, duties_, timeout_s, number_, "the call after a refusal");
+  waiter_.emplace(endpoint_, duties_, timeout_s, number(), "the call after a refusal");
   for (int r = 0; r < endpoint_->size(); ++r) {
-    RETURN_IF_ERROR(Until([&] { return endpoint_->HasBegun(r, number_); }));
+    RETURN_IF_ERROR(Until([&] { return endpoint_->HasBegun(r, number()); }));
   }
   behind_ = false;
   return Ok();
@@ -35,15 +36,15 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
 void Step::Publish() {
   const int rank = endpoint_->rank();
   // Read only to describe a disagreement; equal calls, which are the rule, leave it as it is.
-  uint64_t& written = written_[number_ & 1];
+  uint64_t& written = written_[number() & 1];
   if (written != agreement_->identity()) {
-    agreement_->Encode(endpoint_->board().agreement(rank, number_), endpoint_->size());
+    agreement_->Encode(endpoint_->board().agreement(rank, number()), endpoint_->size());
     written = agreement_->identity();
   }
-  SignalHead& mine = endpoint_->head(rank, number_);
+  SignalHead& mine = endpoint_->head(rank, number());
   mine.digest = agreement_->digest();
   mine.balance = agreement_->balance();
-  mine.step.store(StepWord(number_, HeadKind::kCall), std::memory_order_release);
+  mine.step.store(StepWord(number(), HeadKind::kCall), std::memory_order_release);
   endpoint_->RingAll();
 }
 
@@ -51,27 +52,27 @@ Status Step::Refuse(const char* name, const Status& reason, double timeout_s) {
   RETURN_IF_ERROR(CatchUp(timeout_s));
   Enter(name, timeout_s);
   const int rank = endpoint_->rank();
-  WriteReason(reason.message(), endpoint_->board().refusal_reason(rank, number_));
-  endpoint_->head(rank, number_)
-      .step.store(StepWord(number_, HeadKind::kRefusal), std::memory_order_release);
+  WriteReason(reason.message(), endpoint_->board().refusal_reason(rank, number()));
+  endpoint_->head(rank, number())
+      .step.store(StepWord(number(), HeadKind::kRefusal), std::memory_order_release);
   behind_ = true;
   refused_ = true;
-  endpoint_->Finish(number_);
+  endpoint_->Finish(number());
   return Ok();
 }
 
 Status Step::Hear(int rank, bool* agrees) {
-  const SignalHead& theirs = endpoint_->head(rank, number_);
+  const SignalHead& theirs = endpoint_->head(rank, number());
   const uint64_t word = theirs.step.load(std::memory_order_acquire);
   if (IsRefusal(word)) {
     refused_ = true;
     behind_ = !unheard_.empty();
-    endpoint_->Finish(number_);
+    endpoint_->Finish(number());
     return Error(ERROR_RANK_MISMATCH, agreement_->op(), ": ", endpoint_->Who(rank),
-                 " refused call ", number_, ": ",
-                 ReadReason(endpoint_->board().refusal_reason(rank, number_)));
+                 " refused call ", number(), ": ",
+                 ReadReason(endpoint_->board().refusal_reason(rank, number())));
   }
-  CHECK_ARG(word == StepWord(number_, HeadKind::kCall), ERROR_PEER_LOST, agreement_->op(), ": ",
+  CHECK_ARG(word == StepWord(number(), HeadKind::kCall), ERROR_PEER_LOST, agreement_->op(), ": ",
             endpoint_->Who(rank), " is in a call that cannot be yet");
   balance_ += theirs.balance;
   *agrees = *agrees && theirs.digest == agreement_->digest();
@@ -107,15 +108,15 @@ Status Step::Disagreement() const {
   std::vector<std::vector<int64_t>> all;
   for (int r = 0; r < size; ++r) {
     const int source = Heard(r) ? r : endpoint_->rank();
-    const int64_t* encoded = endpoint_->board().agreement(source, number_);
+    const int64_t* encoded = endpoint_->board().agreement(source, number());
     all.emplace_back(encoded, encoded + words);
   }
-  return agreement_->Describe(all, number_, [this](int r) { return endpoint_->Who(r); });
+  return agreement_->Describe(all, number(), [this](int r) { return endpoint_->Who(r); });
 }
 
 bool Step::PreviousFinished() const {
   for (int r = 0; r < endpoint_->size(); ++r) {
-    if (!endpoint_->HasFinished(r, number_ - 1)) return false;
+    if (!endpoint_->HasFinished(r, number() - 1)) return false;
   }
   return true;
 }
@@ -123,15 +124,15 @@ bool Step::PreviousFinished() const {
 Status Step::End() {
   // A peer that ended its call early publishes the failure before it touches its window again.
   Fence(std::memory_order_acquire);
-  RETURN_IF_ERROR(endpoint_->GroupFailure(number_));
-  endpoint_->Finish(number_);
+  RETURN_IF_ERROR(endpoint_->GroupFailure(number()));
+  endpoint_->Finish(number());
   return Ok();
 }
 
 Status Step::EndTogether() {
   RETURN_IF_ERROR(End());
   for (int r = 0; r < endpoint_->size(); ++r) {
-    RETURN_IF_ERROR(Until([&] { return endpoint_->HasFinished(r, number_); }));
+    RETURN_IF_ERROR(Until([&] { return endpoint_->HasFinished(r, number()); }));
   }
   return Ok();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -50,7 +51,8 @@ class Step {
 
   bool refused() const { return refused_; }
   void ForgetRefusal() { refused_ = false; }
-  uint64_t number() const { return number_; }
+  // Read by any thread.
+  uint64_t number() const { return number_.load(std::memory_order_relaxed); }
   Endpoint& endpoint() const { return *endpoint_; }
 
   // THE wait loop; `ready` says that it is over.
@@ -78,7 +80,7 @@ class Step {
     auto next = unheard_.end();
     RETURN_IF_ERROR(Until([&] {
       next = std::find_if(unheard_.begin(), unheard_.end(),
-                          [&](int r) { return endpoint_->HasBegun(r, number_); });
+                          [&](int r) { return endpoint_->HasBegun(r, number()); });
       return next != unheard_.end();
     }));
     *rank = *next;
@@ -96,7 +98,7 @@ class Step {
   std::vector<int> unheard_;
   std::optional<Waiter> waiter_;
   const Agreement* agreement_ = nullptr;
-  uint64_t number_;
+  std::atomic<uint64_t> number_;
   uint64_t balance_ = 0;      // the sum of those heard
   uint64_t written_[2] = {};  // by parity, the identity of the agreement that is on the board
   bool refused_ = false;
@@ -120,7 +122,7 @@ Status Step::HearArrived(OnHeard&& on_heard) {
   bool agrees = true;
   for (size_t i = 0; i < unheard_.size();) {
     const int rank = unheard_[i];
-    if (!endpoint_->HasBegun(rank, number_)) {
+    if (!endpoint_->HasBegun(rank, number())) {
       ++i;
       continue;
     }

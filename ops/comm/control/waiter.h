@@ -18,10 +18,15 @@ inline void CpuRelax() {
 #endif
 }
 
+// What a wait has found in the pair lane: nothing that it must look after, messages that are under
+// way, or some that have just moved.
+enum class Pumped { kNothing, kUnderWay, kMoved };
+
 // What a wait looks at besides the board, once it has spun, and before every nap. All may be empty.
 struct WaitDuties {
   std::function<void()> drain;     // takes mail that must not pile up
-  std::function<void()> pump;      // moves messages that are under way
+  std::function<Pumped()> pump;    // moves messages that are under way
+  std::function<double()> overdue;  // 0, or the limit in seconds that the call has outlived
   std::function<Status()> family;  // Ok, or what has ended the group that this one is a part of
 };
 
@@ -59,12 +64,18 @@ class Waiter {
     Patience patience;
     while (!ready()) {
       if (endpoint_->GroupFailed(step_)) return endpoint_->GroupFailure(step_);
-      if (duties_->pump) duties_->pump();
+      const Pumped pumped = Pump();
       if (patience.Yield()) continue;
       RETURN_IF_ERROR(Look());
+      if (pumped == Pumped::kMoved) continue;
       bool is_ready = false;
-      endpoint_->Nap(kGroupLane,
-                     [&] { return (is_ready = ready()) || endpoint_->GroupFailed(step_); });
+      const auto awake = [&] {
+        if ((is_ready = ready()) || endpoint_->GroupFailed(step_)) return true;
+        return pumped == Pumped::kUnderWay && Pump() == Pumped::kMoved;
+      };
+      // Rings of the pair lane wake a wait that looks after it.
+      const bool both = pumped == Pumped::kUnderWay;
+      endpoint_->Nap(kGroupLane, awake, both);
       if (is_ready) return Ok();
     }
     return Ok();
@@ -74,6 +85,7 @@ class Waiter {
   Status LookAround() const;
 
  private:
+  Pumped Pump() const { return duties_->pump ? duties_->pump() : Pumped::kNothing; }
   // The slow checks, before every nap.
   Status Look();
 

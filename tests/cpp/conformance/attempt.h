@@ -48,9 +48,9 @@ class Attempt {
       case Kind::kBroadcast:
         return Broadcast();
       case Kind::kBarrier:
-        return comm_->Agree(agreement_);
+        return Made(*comm_, [&] { return comm_->Agree(agreement_); });
       case Kind::kShare:
-        return comm_->Share(agreement_, x_.data(), 4, output_.data());
+        return Made(*comm_, [&] { return comm_->Share(agreement_, x_.data(), 4, output_.data()); });
     }
     return collops::Ok();
   }
@@ -75,7 +75,7 @@ class Attempt {
     call.output = output_.data();
     call.recv_counts = counts_.data();
     call.rdispls = displs_.data();
-    return comm_->AllGatherV(call);
+    return Made(*comm_, [&] { return comm_->AllGatherV(call); });
   }
   Status Reduce() {
     auto call = Common<collops::ReduceScatterVCall>();
@@ -84,7 +84,7 @@ class Attempt {
     call.output_count = 4;
     call.send_counts = counts_.data();
     call.sdispls = displs_.data();
-    return comm_->ReduceScatterV(call);
+    return Made(*comm_, [&] { return comm_->ReduceScatterV(call); });
   }
   Status Exchange() {
     auto call = Common<collops::ExchangeVCall>();
@@ -92,20 +92,20 @@ class Attempt {
     call.output = output_.data();
     call.send_counts = call.recv_counts = counts_.data();
     call.sdispls = call.rdispls = displs_.data();
-    return comm_->ExchangeV(call);
+    return Made(*comm_, [&] { return comm_->ExchangeV(call); });
   }
   Status AllReduce() {
     auto call = Common<collops::AllReduceCall>();
     call.x = x_.data();
     call.output = output_.data();
     call.count = 4;
-    return comm_->AllReduce(call);
+    return Made(*comm_, [&] { return comm_->AllReduce(call); });
   }
   Status Broadcast() {
     auto call = Common<collops::BroadcastCall>();
     call.data = output_.data();
     call.count = 4;
-    return comm_->Broadcast(call);
+    return Made(*comm_, [&] { return comm_->Broadcast(call); });
   }
 
   Kind kind_;

@@ -10,7 +10,7 @@ namespace conformance {
 inline void Barriers(int, int, Communicator& comm) {
   for (int i = 0; i < 20; ++i) {
     ++Shared().counters[i];
-    EXPECT_EQ(comm.Barrier().message(), "");
+    EXPECT_EQ(Made(comm, [&] { return comm.Barrier(); }).message(), "");
     EXPECT_EQ(Shared().counters[i].load(), comm.size());
   }
 }
@@ -24,7 +24,8 @@ inline void ShareBytes(int rank, int, Communicator& comm) {
     Bytes want = all;
     for (int r = 0; r < comm.size(); ++r) Put(Data(r, round, 0, bytes), r * bytes, &want);
     const Agreement agreement("Share");
-    EXPECT_EQ(comm.Share(agreement, mine.data(), bytes, all.data()).message(), "");
+    const auto share = [&] { return comm.Share(agreement, mine.data(), bytes, all.data()); };
+    EXPECT_EQ(Made(comm, share).message(), "");
     EXPECT_TRUE(all == want);
   }
 }
@@ -42,14 +43,14 @@ inline List GatherNumbers(int64_t number, Communicator& comm) {
   call.output = output.data();
   call.recv_counts = counts.data();
   call.rdispls = displs.data();
-  EXPECT_EQ(comm.AllGatherV(call).message(), "");
+  EXPECT_EQ(Made(comm, [&] { return comm.AllGatherV(call); }).message(), "");
   return output;
 }
 
 // By parity, backwards by key; then again with a rank that stays out.
 inline void SplitInTwo(int rank, int, Communicator& comm) {
   std::shared_ptr<Communicator> part;
-  EXPECT_EQ(comm.Split(rank % 2, -rank, &part).message(), "");
+  EXPECT_EQ(Made(comm, [&] { return comm.Split(rank % 2, -rank, &part); }).message(), "");
   ASSERT_TRUE(part != nullptr);
   List want;
   for (int r = comm.size() - 1; r >= 0; --r) {
@@ -59,7 +60,7 @@ inline void SplitInTwo(int rank, int, Communicator& comm) {
   EXPECT_EQ(GatherNumbers(rank, comm).size(), At(comm.size()));
   EXPECT_EQ(GatherNumbers(rank + 100, *part).front(), want.front() + 100);
   std::shared_ptr<Communicator> rest;
-  EXPECT_EQ(comm.Split(rank == 0 ? -1 : 0, 0, &rest).message(), "");
+  EXPECT_EQ(Made(comm, [&] { return comm.Split(rank == 0 ? -1 : 0, 0, &rest); }).message(), "");
   EXPECT_EQ(rest == nullptr, rank == 0);
   if (rest != nullptr) EXPECT_EQ(GatherNumbers(7, *rest), List(At(comm.size() - 1), 7));
 }
@@ -104,7 +105,8 @@ inline void LinearByPipeline(int rank, int, Communicator& comm) {
   if (comm.compute() == nullptr) return;
   for (const linear_call::Case& c : LinearCases(comm.size())) {
     linear_call::Outputs got;
-    EXPECT_EQ(linear_call::Run(c, {true, &kPipeline, false}, &comm, &got).message(), "");
+    const auto run = [&] { return linear_call::Run(c, {true, &kPipeline, false}, &comm, &got); };
+    EXPECT_EQ(Made(comm, run).message(), "");
     EXPECT_TRUE(got.output == linear_call::Expected(c, rank));
     if (c.gathered) EXPECT_TRUE(got.gathered == linear_call::Gathered(c, true, rank));
   }

@@ -14,6 +14,7 @@ class ToyCommunicator : public collops::Communicator {
  public:
   explicit ToyCommunicator(std::shared_ptr<collops::control::Control> control)
       : Communicator(std::move(control)) {}
+  ~ToyCommunicator() override { Close("it closed its communicator"); }
 
   const collops::kernels::Compute* compute() const override;
   collops::Status Supports(collops::Primitive primitive, collops::DType dtype,

@@ -23,7 +23,7 @@ Status Exchange::Begin(const Agreement& agreement, const Input& input) {
 }
 
 Status Exchange::Start(const Agreement& agreement, const Input& input, uint32_t tile_window) {
-  RETURN_IF_ERROR(step_->Begin(agreement, control_->spec().timeout_s));
+  RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
   Record& mine = layout_.record(endpoint_->rank(), step_->number());
   RETURN_IF_ERROR(Place(input, tile_window, &mine));
   step_->Publish();

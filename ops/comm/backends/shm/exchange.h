@@ -32,7 +32,7 @@ class Exchange {
   // record, `input` holds the others.
   template <typename Fill>
   Status BeginCells(const Agreement& agreement, const Input& input, Fill&& fill) {
-    RETURN_IF_ERROR(step_->Begin(agreement, control_->spec().timeout_s));
+    RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
     Record& mine = layout_.record(endpoint_->rank(), step_->number());
     RETURN_IF_ERROR(PlaceLong(input, 0, &mine));
     fill(mine.data);

@@ -1,0 +1,214 @@
+#include "comm/call_queue.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <utility>
+
+#include "comm/messenger.h"
+#include "core/interrupt.h"
+
+namespace collops {
+namespace {
+
+// Between two looks for an interrupt.
+constexpr std::chrono::milliseconds kNap(20);
+
+}  // namespace
+
+thread_local CallQueue* CallQueue::running_here_ = nullptr;
+
+CallQueue::CallQueue(control::Control* control) : control_(control) {
+  control->set_overdue([this] { return Overdue(); });
+}
+
+void CallQueue::SetMessenger(Messenger* messenger) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    messenger_ = messenger;
+  }
+  messenger->set_wake([this] {
+    // Who is about to sleep has looked before, with the mutex.
+    { const std::lock_guard<std::mutex> lock(mutex_); }
+    changed_.notify_all();
+  });
+}
+
+Status CallQueue::Add(const StartedHandle& call) {
+  Lock lock(mutex_);
+  if (calling_ && !RunsHere()) return control_->SecondThread(call->name);
+  ForgetEnded(&lock);
+  if (control_->failed() || stopped_) {
+    lock.unlock();
+    return control_->CheckUsable();
+  }
+  call->done = false;
+  waiting_.push_back(call);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Work(); });
+  changed_.notify_all();
+  if (messenger_ != nullptr) messenger_->Rouse();
+  return Ok();
+}
+
+Status CallQueue::Wait(StartedCall* call, double timeout_s) {
+  Lock lock(mutex_);
+  if (timeout_s > 0 && !call->done) call->limit_s = timeout_s;
+  CHECK_ARG(call->done || !RunsHere(), ERROR_INVALID_PARAM, call->name,
+            ": a call that was started cannot wait for one that comes after it");
+  while (!call->done) Advance(&lock, call->name);
+  const Status outcome = call->outcome;
+  const std::function<Status()> body = std::exchange(call->body, nullptr);
+  ForgetEnded(&lock);
+  lock.unlock();  // what the body held goes without the mutex
+  return outcome;
+}
+
+bool CallQueue::Done(const StartedCall& call) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return call.done;
+}
+
+double CallQueue::Overdue() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (current_ == nullptr || current_->limit_s <= 0) return 0;
+  const std::chrono::duration<double> ran = std::chrono::steady_clock::now() - current_->begun_at;
+  return ran.count() > current_->limit_s ? current_->limit_s : 0;
+}
+
+void CallQueue::Advance(Lock* lock, const char* name) {
+  if (!runs_ && !waiting_.empty()) return RunHead(lock);
+  changed_.wait_for(*lock, kNap);
+  lock->unlock();
+  if (Interrupted()) {
+    control_->EndAll(
+        Error(ERROR_ABORTED, name, ": rank ", control_->spec().rank, " was interrupted"));
+  }
+  lock->lock();
+}
+
+void CallQueue::RunHead(Lock* lock) {
+  const StartedHandle call = std::move(waiting_.front());
+  waiting_.pop_front();
+  current_ = call;
+  runs_ = true;
+  call->begun = true;
+  call->begun_at = std::chrono::steady_clock::now();
+  lock->unlock();
+  CallQueue* const outer = std::exchange(running_here_, this);
+  // A call that comes after the end of the group ends as the one that ended it.
+  const Status outcome = control_->failed() ? control_->Failure() : call->body();
+  running_here_ = outer;
+  const bool failed = control_->failed();
+  const Status failure = failed ? control_->Failure() : Ok();
+  lock->lock();
+  runs_ = false;
+  current_ = nullptr;
+  End(call.get(), outcome);
+  ended_.push_back(call);
+  if (failed) EndAll(failure);
+  changed_.notify_all();
+}
+
+void CallQueue::End(StartedCall* call, const Status& outcome) {
+  call->outcome = outcome;
+  call->done = true;
+}
+
+void CallQueue::EndAll(const Status& outcome) {
+  for (const StartedHandle& call : waiting_) {
+    End(call.get(), outcome);
+    ended_.push_back(call);
+  }
+  waiting_.clear();
+}
+
+// In a thread that the caller knows of.
+void CallQueue::ForgetEnded(Lock* lock) {
+  if (ended_.empty()) return;
+  std::vector<StartedHandle> ended;
+  ended.swap(ended_);
+  lock->unlock();
+  ended.clear();
+  lock->lock();
+}
+
+void CallQueue::Work() {
+  // Signals are for the threads that know of them.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  Lock lock(mutex_);
+  while (!stopped_) {
+    if (!runs_ && !waiting_.empty()) {
+      RunHead(&lock);
+      continue;
+    }
+    Messenger* const messenger = messenger_;
+    if (messenger == nullptr || !messenger->NeedsAttention()) {
+      changed_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    messenger->Attend([this] {
+      const std::lock_guard<std::mutex> again(mutex_);
+      return stopped_ || (!runs_ && !waiting_.empty());
+    });
+    lock.lock();
+  }
+}
+
+void CallQueue::Stop() {
+  Messenger* messenger = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+    messenger = messenger_;
+  }
+  changed_.notify_all();
+  if (messenger != nullptr) messenger->Rouse();
+  {
+    const std::lock_guard<std::mutex> join(join_mutex_);
+    const bool here = thread_.get_id() == std::this_thread::get_id();
+    if (thread_.joinable() && !here) thread_.join();
+  }
+  const Status failure = control_->Failure();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  EndAll(failure);
+  changed_.notify_all();
+}
+
+CallQueue::Caller::Caller(CallQueue* queue) : queue_(queue) {
+  const std::lock_guard<std::mutex> lock(queue->mutex_);
+  alone_ = !std::exchange(queue->calling_, true);
+}
+
+CallQueue::Caller::~Caller() {
+  if (!alone_) return;
+  const std::lock_guard<std::mutex> lock(queue_->mutex_);
+  queue_->calling_ = false;
+}
+
+CallQueue::Turn::Turn(CallQueue* queue, const char* name) : queue_(queue) {
+  Lock lock(queue->mutex_);
+  if (queue->calling_) {
+    status_ = queue->control_->SecondThread(name);
+    return;
+  }
+  queue->calling_ = true;
+  queue->ForgetEnded(&lock);
+  while (queue->runs_ || !queue->waiting_.empty()) queue->Advance(&lock, name);
+  queue->runs_ = true;
+  outer_ = std::exchange(running_here_, queue);
+}
+
+CallQueue::Turn::~Turn() {
+  if (!status_.ok()) return;
+  running_here_ = outer_;
+  const std::lock_guard<std::mutex> lock(queue_->mutex_);
+  queue_->runs_ = false;
+  queue_->calling_ = false;
+  // Without a call that waits nobody needs to know, and the thread sleeps on.
+  if (!queue_->waiting_.empty()) queue_->changed_.notify_all();
+}
+
+}  // namespace collops

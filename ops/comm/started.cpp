@@ -1,0 +1,83 @@
+// Calls of a communicator that are started now and waited for later.
+
+#include "comm/call_queue.h"
+#include "comm/communicator.h"
+#include "comm/messenger.h"
+
+namespace collops {
+
+// The first call that is started has the rank for itself, so that no other one runs without a turn.
+Status Communicator::MakeQueue(const char* name) {
+  RETURN_IF_ERROR(control_->CheckUsable());
+  if (queue_.load(std::memory_order_acquire) != nullptr) return Ok();
+  return control_->Alone(name, [&] {
+    queue_owner_ = std::make_unique<CallQueue>(control_.get());
+    if (messenger_ != nullptr) queue_owner_->SetMessenger(messenger_.get());
+    queue_.store(queue_owner_.get(), std::memory_order_release);
+    return Ok();
+  });
+}
+
+Status Communicator::Start(const char* name, std::function<Status()> body, Handle* handle) {
+  RETURN_IF_ERROR(MakeQueue(name));
+  auto call = std::make_shared<StartedCall>();
+  call->name = name;
+  call->body = std::move(body);
+  RETURN_IF_ERROR(queue_.load(std::memory_order_acquire)->Add(call));
+  *handle = std::move(call);
+  return Ok();
+}
+
+// Before first contact is complete nothing can be posted, so that comes first, in the queue.
+Status Communicator::StartMessages(const char* name, const Transfer* list, int count,
+                                   Handle* handle) {
+  RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
+  RETURN_IF_ERROR(MakeQueue(name));
+  auto call = std::make_shared<StartedCall>();
+  call->name = name;
+  call->messages = std::make_shared<Batch>();
+  call->messages->name = name;
+  call->messages->list.assign(list, list + count);
+  CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  if (connected_.load(std::memory_order_acquire)) {
+    const CallQueue::Caller caller(queue);
+    if (!caller.alone() && !queue->RunsHere()) return control_->SecondThread(name);
+    RETURN_IF_ERROR(CheckMessages(name));
+    messenger_->Start(call->messages);
+  } else {
+    call->body = [this, started = call.get()] { return ConnectAndPost(started); };
+    RETURN_IF_ERROR(queue->Add(call));
+  }
+  *handle = std::move(call);
+  return Ok();
+}
+
+Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<int>* sources) {
+  if (control_->Inherited()) return control_->CheckUsable();
+  CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  RETURN_IF_ERROR(queue->Wait(handle.get(), timeout_s));
+  Batch* const batch = handle->messages.get();
+  if (batch == nullptr) return Ok();
+  const Status outcome = messenger_->Wait(batch, timeout_s);
+  for (const Transfer& transfer : batch->list) {
+    if (sources != nullptr) sources->push_back(transfer.source);
+  }
+  return outcome;
+}
+
+bool Communicator::Test(const Handle& handle) {
+  if (control_->Inherited()) return false;
+  if (!queue_.load(std::memory_order_acquire)->Done(*handle)) return false;
+  Batch* const batch = handle->messages.get();
+  return batch == nullptr || messenger_ == nullptr || messenger_->Test(batch);
+}
+
+void Communicator::EndStarted() {
+  if (control_->Inherited()) return;
+  const bool connected = connected_.load(std::memory_order_acquire);
+  if (connected && messenger_ != nullptr) messenger_->End(control_->Failure());
+  CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  if (queue != nullptr) queue->Stop();
+}
+
+}  // namespace collops
