@@ -33,80 +33,72 @@ Status CheckBlocks(const Communicator& communicator, const Blocks& blocks, const
 }
 
 Status PrepareGather(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, PlainTensors* tensors, Agreement* agreement,
-                     AllGatherVCall* call) {
+                     const Blocks& blocks, PlainCall<AllGatherVCall>* prepared) {
+  auto& [tensors, agreement, call] = *prepared;
   const char* name = IsEven(blocks) ? "all_gather" : "all_gatherv";
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int rank = communicator.rank();
-  RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.count(rank), blocks.total(), tensors));
-  RETURN_IF_ERROR(CheckApart(*tensors, name, blocks.begin(rank),
+  RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.count(rank), blocks.total(), &tensors));
+  RETURN_IF_ERROR(CheckApart(tensors, name, blocks.begin(rank),
                              ", or pass x as this rank's own block of out"));
-  call->dtype = tensors->x.view.desc.dtype;
-  call->x = tensors->x.view.data;
-  call->output = tensors->out.view.data;
-  call->recv_counts = blocks.counts();
-  call->rdispls = blocks.displs();
+  call.dtype = tensors.x.view.desc.dtype;
+  call.x = tensors.x.view.data;
+  call.output = tensors.out.view.data;
+  call.recv_counts = blocks.counts();
+  call.rdispls = blocks.displs();
   CollectiveTerms terms;
-  terms.dtype = Name(call->dtype);
-  terms.x_shape = IsEven(blocks) ? ComparedShape(tensors->x) : blocks.shape();
-  blocks.AgreeOn("recvCounts", "rdispls", terms, agreement);
-  call->agreement = agreement;
-  return communicator.Supports(Primitive::kGather, call->dtype, ReduceOp::kSum);
+  terms.dtype = Name(call.dtype);
+  terms.x_shape = IsEven(blocks) ? ComparedShape(tensors.x) : blocks.shape();
+  blocks.AgreeOn("recvCounts", "rdispls", terms, &agreement);
+  return communicator.Supports(Primitive::kGather, call.dtype, ReduceOp::kSum);
 }
 
-void AllGatherV(Communicator& communicator, const py::object& x, const py::object& out,
-                const Blocks& blocks) {
-  PlainTensors tensors;
-  Agreement agreement(blocks.operation());
-  AllGatherVCall call;
-  const Status check = PrepareGather(communicator, x, out, blocks, &tensors, &agreement, &call);
-  RunOrRefuse(communicator, blocks.operation(), check,
-              [&] { return communicator.AllGatherV(call); });
+template <typename Caller>
+void AllGatherV(Caller& caller, const py::object& x, const py::object& out, const Blocks& blocks) {
+  PlainCall<AllGatherVCall> prepared(blocks.operation());
+  const Status check = PrepareGather(CommunicatorOf(caller), x, out, blocks, &prepared);
+  MakeOrRefuse(caller, blocks.operation(), check, &prepared, &Communicator::AllGatherV);
 }
 
 // Raises what AllGatherV() would refuse; local.
 void CheckAllGatherV(const Communicator& communicator, const py::object& x, const py::object& out,
                      const Blocks& blocks) {
-  PlainTensors tensors;
-  Agreement agreement(blocks.operation());
-  AllGatherVCall call;
-  ThrowIfError(PrepareGather(communicator, x, out, blocks, &tensors, &agreement, &call));
+  PlainCall<AllGatherVCall> prepared(blocks.operation());
+  ThrowIfError(PrepareGather(communicator, x, out, blocks, &prepared));
 }
 
 Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, ReduceOp op, PlainTensors* tensors, Agreement* agreement,
-                     ReduceScatterVCall* call) {
+                     const Blocks& blocks, ReduceOp op,
+                     PlainCall<ReduceScatterVCall>* prepared) {
+  auto& [tensors, agreement, call] = *prepared;
   const char* name = ReducingMethod(blocks);
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int64_t own = blocks.count(communicator.rank());
-  RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.total(), own, tensors));
-  RETURN_IF_ERROR(CheckApart(*tensors, name, -1, ""));
-  call->dtype = tensors->x.view.desc.dtype;
-  RETURN_IF_ERROR(CheckReducible(call->dtype, op, name));
-  call->op = op;
-  call->x = tensors->x.view.data;
-  call->output = tensors->out.view.data;
-  call->output_count = own;
-  call->send_counts = blocks.counts();
-  call->sdispls = blocks.displs();
+  RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.total(), own, &tensors));
+  RETURN_IF_ERROR(CheckApart(tensors, name, -1, ""));
+  call.dtype = tensors.x.view.desc.dtype;
+  RETURN_IF_ERROR(CheckReducible(call.dtype, op, name));
+  call.op = op;
+  call.x = tensors.x.view.data;
+  call.output = tensors.out.view.data;
+  call.output_count = own;
+  call.send_counts = blocks.counts();
+  call.sdispls = blocks.displs();
   CollectiveTerms terms;
-  terms.dtype = Name(call->dtype);
+  terms.dtype = Name(call.dtype);
   terms.reduction = Name(op);
-  terms.x_shape = ComparedShape(tensors->x);
-  blocks.AgreeOn("sendCounts", "sdispls", terms, agreement);
-  call->agreement = agreement;
-  return communicator.Supports(Primitive::kReduce, call->dtype, op);
+  terms.x_shape = ComparedShape(tensors.x);
+  blocks.AgreeOn("sendCounts", "sdispls", terms, &agreement);
+  return communicator.Supports(Primitive::kReduce, call.dtype, op);
 }
 
-void ReduceScatterV(Communicator& communicator, const py::object& x, const py::object& out,
+template <typename Caller>
+void ReduceScatterV(Caller& caller, const py::object& x, const py::object& out,
                     const Blocks& blocks, int op) {
-  PlainTensors tensors;
-  Agreement agreement(blocks.operation());
-  ReduceScatterVCall call;
-  const Status check = PrepareReduce(communicator, x, out, blocks, static_cast<ReduceOp>(op),
-                                     &tensors, &agreement, &call);
-  RunOrRefuse(communicator, blocks.operation(), check,
-              [&] { return communicator.ReduceScatterV(call); });
+  PlainCall<ReduceScatterVCall> prepared(blocks.operation());
+  const Status check = PrepareReduce(CommunicatorOf(caller), x, out, blocks,
+                                     static_cast<ReduceOp>(op), &prepared);
+  MakeOrRefuse(caller, blocks.operation(), check, &prepared, &Communicator::ReduceScatterV);
 }
 
 void Refuse(Communicator& communicator, const std::string& operation, int code,
@@ -127,10 +119,12 @@ std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int k
 }
 
 void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
-  bound.def("all_gatherv", &AllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
+  bound
+      .def("all_gatherv", &AllGatherV<Communicator>, py::arg("x"), py::arg("out"),
+           py::arg("blocks"))
       .def("check_all_gatherv", &CheckAllGatherV, py::arg("x"), py::arg("out"), py::arg("blocks"))
-      .def("reduce_scatterv", &ReduceScatterV, py::arg("x"), py::arg("out"), py::arg("blocks"),
-           py::arg("op"))
+      .def("reduce_scatterv", &ReduceScatterV<Communicator>, py::arg("x"), py::arg("out"),
+           py::arg("blocks"), py::arg("op"))
       .def("split", &Split, py::arg("color"), py::arg("key"))
       .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
       .def("refuse", &Refuse, py::arg("operation"), py::arg("code"), py::arg("message"))
@@ -138,6 +132,42 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
            py::call_guard<py::gil_scoped_release>())
       .def("close", &Communicator::Close, py::arg("reason"),
            py::call_guard<py::gil_scoped_release>());
+}
+
+// The same calls of a communicator that starts them.
+void BindStartedCalls(py::class_<Starter>& bound) {
+  bound
+      .def(
+          "all_gatherv",
+          [](Starter& self, const py::object& x, const py::object& out, const py::object& blocks) {
+            self.Keep(x, out, blocks);
+            AllGatherV(self, x, out, blocks.cast<const Blocks&>());
+          },
+          py::arg("x"), py::arg("out"), py::arg("blocks"))
+      .def(
+          "check_all_gatherv",
+          [](Starter& self, const py::object& x, const py::object& out, const Blocks& blocks) {
+            CheckAllGatherV(self.communicator(), x, out, blocks);
+          },
+          py::arg("x"), py::arg("out"), py::arg("blocks"))
+      .def(
+          "reduce_scatterv",
+          [](Starter& self, const py::object& x, const py::object& out, const py::object& blocks,
+             int op) {
+            self.Keep(x, out, blocks);
+            ReduceScatterV(self, x, out, blocks.cast<const Blocks&>(), op);
+          },
+          py::arg("x"), py::arg("out"), py::arg("blocks"), py::arg("op"))
+      .def("barrier",
+           [](Starter& self) {
+             self.Add("Barrier", [](Communicator& communicator) { return communicator.Barrier(); });
+           })
+      .def(
+          "refuse",
+          [](Starter& self, const std::string& operation, int code, const std::string& message) {
+            self.Refuse(LastingName(operation), Status(static_cast<ErrorCode>(code), message));
+          },
+          py::arg("operation"), py::arg("code"), py::arg("message"));
 }
 
 }  // namespace
@@ -160,10 +190,17 @@ void BindCommunicator(py::module_& module) {
       .def_property_readonly(
           "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(&self); });
   BindCalls(bound);
-  BindEvenCalls(bound);
   BindRowExchange(module, bound);
-  BindMessages(bound);
-  BindExchangeCalls(module, bound);
+  py::class_<Starter> starter(module, "Starter");
+  starter
+      .def_property_readonly("rank", [](const Starter& self) { return self.communicator().rank(); })
+      .def_property_readonly("size",
+                             [](const Starter& self) { return self.communicator().size(); });
+  BindStarted(module, starter);
+  BindStartedCalls(starter);
+  BindEvenCalls(bound, starter);
+  BindMessages(bound, starter);
+  BindExchangeCalls(module, bound, starter);
 }
 
 }  // namespace collops::bindings

@@ -5,10 +5,12 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "started.h"
 
 namespace collops::bindings {
 
 // all_reduce and broadcast, whose calls have no blocks.
-void BindEvenCalls(pybind11::class_<Communicator, std::shared_ptr<Communicator>>& bound);
+void BindEvenCalls(pybind11::class_<Communicator, std::shared_ptr<Communicator>>& bound,
+                   pybind11::class_<Starter>& starter);
 
 }  // namespace collops::bindings

@@ -93,32 +93,29 @@ class Slices {
 };
 
 Status Prepare(const Communicator& communicator, py::handle x, py::handle out, const Slices& slices,
-               PlainTensors* tensors, Agreement* agreement, ExchangeVCall* call) {
+               PlainCall<ExchangeVCall>* prepared) {
+  auto& [tensors, agreement, call] = *prepared;
   const Packed& sends = slices.sends();
   const Packed& receives = slices.receives();
   RETURN_IF_ERROR(slices.Check(communicator.size()));
-  RETURN_IF_ERROR(ToPlainTensors(x, out, slices.method(), sends.total, receives.total, tensors));
-  RETURN_IF_ERROR(CheckApart(*tensors, slices.method(), -1, ""));
-  call->dtype = tensors->x.view.desc.dtype;
-  call->x = tensors->x.view.data;
-  call->send_counts = sends.counts.data();
-  call->sdispls = sends.displs.data();
-  call->output = tensors->out.view.data;
-  call->recv_counts = receives.counts.data();
-  call->rdispls = receives.displs.data();
-  slices.AgreeOn(Name(call->dtype), communicator.rank(), communicator.size(), agreement);
-  call->agreement = agreement;
-  return communicator.Supports(Primitive::kExchange, call->dtype, ReduceOp::kSum);
+  RETURN_IF_ERROR(ToPlainTensors(x, out, slices.method(), sends.total, receives.total, &tensors));
+  RETURN_IF_ERROR(CheckApart(tensors, slices.method(), -1, ""));
+  call.dtype = tensors.x.view.desc.dtype;
+  call.x = tensors.x.view.data;
+  call.send_counts = sends.counts.data();
+  call.sdispls = sends.displs.data();
+  call.output = tensors.out.view.data;
+  call.recv_counts = receives.counts.data();
+  call.rdispls = receives.displs.data();
+  slices.AgreeOn(Name(call.dtype), communicator.rank(), communicator.size(), &agreement);
+  return communicator.Supports(Primitive::kExchange, call.dtype, ReduceOp::kSum);
 }
 
-void ExchangeV(Communicator& communicator, const py::object& x, const py::object& out,
-               const Slices& slices) {
-  PlainTensors tensors;
-  Agreement agreement(slices.operation());
-  ExchangeVCall call;
-  const Status check = Prepare(communicator, x, out, slices, &tensors, &agreement, &call);
-  RunOrRefuse(communicator, slices.operation(), check,
-              [&] { return communicator.ExchangeV(call); });
+template <typename Caller>
+void ExchangeV(Caller& caller, const py::object& x, const py::object& out, const Slices& slices) {
+  PlainCall<ExchangeVCall> prepared(slices.operation());
+  const Status check = Prepare(CommunicatorOf(caller), x, out, slices, &prepared);
+  MakeOrRefuse(caller, slices.operation(), check, &prepared, &Communicator::ExchangeV);
 }
 
 // The root's text on every rank; ranks that pass other roots or sizes disagree.
@@ -151,14 +148,23 @@ std::string ShareFromRoot(Communicator& communicator, const std::string& operati
 }  // namespace
 
 void BindExchangeCalls(py::module_& module,
-                       py::class_<Communicator, std::shared_ptr<Communicator>>& communicator) {
+                       py::class_<Communicator, std::shared_ptr<Communicator>>& communicator,
+                       py::class_<Starter>& starter) {
   py::class_<Slices>(module, "Slices")
       .def(py::init<std::string, const std::string&, List, List, int64_t, std::string, const List&,
                     int, List>(),
            py::arg("method"), py::arg("operation"), py::arg("sends"), py::arg("receives"),
            py::arg("row_elements"), py::arg("type"), py::arg("shape"), py::arg("root") = 0,
            py::arg("sizes") = List());
-  communicator.def("exchange_v", &ExchangeV, py::arg("x"), py::arg("out"), py::arg("slices"))
+  starter.def(
+      "exchange_v",
+      [](Starter& self, const py::object& x, const py::object& out, const py::object& slices) {
+        self.Keep(x, out, slices);
+        ExchangeV(self, x, out, slices.cast<const Slices&>());
+      },
+      py::arg("x"), py::arg("out"), py::arg("slices"));
+  communicator
+      .def("exchange_v", &ExchangeV<Communicator>, py::arg("x"), py::arg("out"), py::arg("slices"))
       .def("share_from_root", &ShareFromRoot, py::arg("operation"), py::arg("root"),
            py::arg("sizes"), py::arg("text"));
 }

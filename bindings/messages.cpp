@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -66,26 +67,51 @@ Status Prepare(const Communicator& communicator, const std::vector<Item>& items,
   return communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
 }
 
-// Whose message each receive got, in the order of the items; -1 for what was sent.
-std::vector<int> Messages(Communicator& communicator, const std::string& operation,
-                          const std::string& name, const std::vector<Item>& items) {
-  const char* const lasting = LastingName(operation);
-  std::vector<Tensor> tensors(items.size());
+// What the messages of one call point at.
+struct Prepared {
+  std::vector<Item> items;
+  std::vector<Tensor> tensors;
   std::vector<Transfer> list;
+};
+
+// Tells the peers if something is wrong, and raises it.
+void PrepareOrRefuse(Communicator& communicator, const char* operation, const std::string& name,
+                     Prepared* prepared) {
+  auto& [items, tensors, list] = *prepared;
+  tensors.resize(items.size());
   for (const Item& item : items) {
     list.push_back(MakeTransfer(std::get<0>(item), std::get<1>(item), std::get<2>(item)));
   }
-  const auto count = static_cast<int>(list.size());
   const Status check = Prepare(communicator, items, name.c_str(), &tensors, &list);
-  if (!check.ok()) {
-    RefuseAndThrow(check, [&](const Status& reason) {
-      return communicator.RefuseMessages(lasting, list.data(), count, reason);
-    });
-  }
-  RunWithoutGil([&] { return communicator.Messages(lasting, list.data(), count); });
+  if (check.ok()) return;
+  RefuseAndThrow(check, [&](const Status& reason) {
+    return communicator.RefuseMessages(operation, list.data(), static_cast<int>(list.size()),
+                                       reason);
+  });
+}
+
+// Whose message each receive got, in the order of the items; -1 for what was sent.
+std::vector<int> Messages(Communicator& communicator, const std::string& operation,
+                          const std::string& name, std::vector<Item> items) {
+  const char* const lasting = LastingName(operation);
+  Prepared prepared{std::move(items), {}, {}};
+  PrepareOrRefuse(communicator, lasting, name, &prepared);
+  std::vector<Transfer>& list = prepared.list;
+  RunWithoutGil([&] {
+    return communicator.Messages(lasting, list.data(), static_cast<int>(list.size()));
+  });
   std::vector<int> sources;
   for (const Transfer& transfer : list) sources.push_back(transfer.source);
   return sources;
+}
+
+void StartMessages(Starter& starter, const std::string& operation, const std::string& name,
+                   std::vector<Item> items) {
+  const char* const lasting = LastingName(operation);
+  auto prepared = std::make_unique<Prepared>(Prepared{std::move(items), {}, {}});
+  PrepareOrRefuse(starter.communicator(), lasting, name, prepared.get());
+  const std::vector<Transfer> list = prepared->list;
+  starter.StartMessages(lasting, list, DestroyedWithGil(std::move(prepared)));
 }
 
 void RefuseMessages(Communicator& communicator, const std::string& operation,
@@ -101,7 +127,16 @@ void RefuseMessages(Communicator& communicator, const std::string& operation,
 
 }  // namespace
 
-void BindMessages(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
+void BindMessages(py::class_<Communicator, std::shared_ptr<Communicator>>& bound,
+                  py::class_<Starter>& starter) {
+  starter.def("messages", &StartMessages, py::arg("operation"), py::arg("name"), py::arg("items"))
+      .def(
+          "refuse_messages",
+          [](Starter& self, const std::string& operation, const std::vector<Refused>& refused,
+             int code, const std::string& message) {
+            RefuseMessages(self.communicator(), operation, refused, code, message);
+          },
+          py::arg("operation"), py::arg("refused"), py::arg("code"), py::arg("message"));
   bound.def("messages", &Messages, py::arg("operation"), py::arg("name"), py::arg("items"))
       .def("refuse_messages", &RefuseMessages, py::arg("operation"), py::arg("refused"),
            py::arg("code"), py::arg("message"));

@@ -5,10 +5,12 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "started.h"
 
 namespace collops::bindings {
 
 // The plain level's messages between two ranks.
-void BindMessages(pybind11::class_<Communicator, std::shared_ptr<Communicator>>& bound);
+void BindMessages(pybind11::class_<Communicator, std::shared_ptr<Communicator>>& bound,
+                   pybind11::class_<Starter>& starter);
 
 }  // namespace collops::bindings

@@ -2,8 +2,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
+#include <utility>
+
 #include "blocks.h"
 #include "comm/communicator.h"
+#include "started.h"
 #include "status.h"
 #include "tensor.h"
 
@@ -36,6 +40,16 @@ Shape ComparedShape(const Tensor& x);
 // There is such a reduction of such elements.
 Status CheckReducible(DType dtype, ReduceOp op, const char* operation);
 
+// One call of the communicator, and what it points at.
+template <typename Call>
+struct PlainCall {
+  explicit PlainCall(const char* operation) : agreement(operation) {}
+
+  PlainTensors tensors;
+  Agreement agreement;
+  Call call;
+};
+
 // Runs a call whose checks have passed; otherwise tells the waiting ranks why this one does not.
 template <typename Call>
 void RunOrRefuse(Communicator& communicator, const char* name, const Status& check,
@@ -45,5 +59,32 @@ void RunOrRefuse(Communicator& communicator, const char* name, const Status& che
   }
   RunWithoutGil(call);
 }
+
+// The same of a call by its method, which the second only starts.
+template <typename Call>
+void MakeOrRefuse(Communicator& communicator, const char* name, const Status& check,
+                  PlainCall<Call>* prepared, Status (Communicator::*method)(const Call&)) {
+  RunOrRefuse(communicator, name, check, [&] {
+    prepared->call.agreement = &prepared->agreement;
+    return (communicator.*method)(prepared->call);
+  });
+}
+template <typename Call>
+void MakeOrRefuse(Starter& starter, const char* name, const Status& check,
+                  PlainCall<Call>* prepared, Status (Communicator::*method)(const Call&)) {
+  if (!check.ok()) {
+    starter.Refuse(name, check);
+    ThrowIfError(check);
+  }
+  const auto kept = std::make_shared<PlainCall<Call>>(std::move(*prepared));
+  starter.Add(name, [kept, method](Communicator& communicator) {
+    kept->call.agreement = &kept->agreement;
+    return (communicator.*method)(kept->call);
+  });
+}
+
+// What a function for both is about.
+inline Communicator& CommunicatorOf(Communicator& communicator) { return communicator; }
+inline Communicator& CommunicatorOf(Starter& starter) { return starter.communicator(); }
 
 }  // namespace collops::bindings

@@ -172,9 +172,10 @@ void CallQueue::Stop() {
     if (thread_.joinable() && !here) thread_.join();
   }
   const Status failure = control_->Failure();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  Lock lock(mutex_);
   EndAll(failure);
   changed_.notify_all();
+  ForgetEnded(&lock);
 }
 
 CallQueue::Caller::Caller(CallQueue* queue) : queue_(queue) {

@@ -84,8 +84,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // said true. A failure of the group ends all that are in the queue. The first Start() makes a
   // thread, which Close() ends.
   Status Start(const char* name, std::function<Status()> body, Handle* handle);
-  // The same of messages, which begin at once, whatever is in the queue.
-  Status StartMessages(const char* name, const Transfer* list, int count, Handle* handle);
+  // The same of messages, which begin at once, whatever is in the queue. `keep` stays until their
+  // end.
+  Status StartMessages(const char* name, const Transfer* list, int count, Handle* handle,
+                       Kept keep = nullptr);
   // Waits for the end and returns how it ended, as often as it is asked. timeout_s ends the group
   // before its own time-out does, 0: it does not; it counts from when the call begins, of messages
   // from here. `sources`, of messages: whose each was. From any thread, but not inside a `body`.

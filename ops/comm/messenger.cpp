@@ -2,8 +2,11 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "comm/pairs/pair_messages.h"
 #include "core/interrupt.h"
@@ -91,6 +94,8 @@ void Messenger::Start(const std::shared_ptr<Batch>& batch) {
   TakeStarted();
   Poll();
   HandOver(&baton);
+  const auto ended = TakeEnded();
+  baton.unlock();
 }
 
 Status Messenger::Wait(Batch* batch, double timeout_s) {
@@ -100,7 +105,10 @@ Status Messenger::Wait(Batch* batch, double timeout_s) {
   goal.name = batch->name;
   goal.batch = batch;
   goal.timeout_s = timeout_s;
-  return Await(&goal, &baton);
+  const Status outcome = Await(&goal, &baton);
+  const auto ended = TakeEnded();
+  baton.unlock();
+  return outcome;
 }
 
 bool Messenger::Test(Batch* batch) {
@@ -113,11 +121,13 @@ bool Messenger::Test(Batch* batch) {
 }
 
 void Messenger::End(const Status& why) {
-  const Baton baton = Claim();
+  Baton baton = Claim();
   TakeStarted();
   lane_.End(why);
   moved_.notify_all();
   Rouse();
+  const auto ended = TakeEnded();
+  baton.unlock();
 }
 
 bool Messenger::NeedsAttention() const {
@@ -169,10 +179,22 @@ void Messenger::Post(Batch* batch) {
 bool Messenger::TakeStarted() {
   if (!has_started_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard<std::mutex> lock(started_mutex_);
-  for (const std::shared_ptr<Batch>& batch : started_) Post(batch.get());
+  for (std::shared_ptr<Batch>& batch : started_) {
+    Post(batch.get());
+    open_.push_back(std::move(batch));
+  }
   started_.clear();
   has_started_.store(false);
   return true;
+}
+
+std::vector<std::shared_ptr<Batch>> Messenger::TakeEnded() {
+  std::vector<std::shared_ptr<Batch>> ended;
+  const auto open = std::stable_partition(
+      open_.begin(), open_.end(), [this](const auto& batch) { return !HasEnded(batch.get()); });
+  std::move(open, open_.end(), std::back_inserter(ended));
+  open_.erase(open, open_.end());
+  return ended;
 }
 
 bool Messenger::Poll() {

@@ -23,6 +23,7 @@ Status CheckTransfers(const char* name, const Transfer* list, int count, int ran
 struct Batch {
   const char* name = "";
   std::vector<Transfer> list;
+  std::shared_ptr<const void> keep;     // until the end; goes with whoever lets go of it last
   std::vector<TransferHandle> handles;  // once they are in the lane
   size_t first_open = 0;                // of these, none before it is under way
   Status outcome;                       // once it has ended
@@ -87,6 +88,8 @@ class Messenger : private PairGroup {
   void Post(Batch* batch);
   // Posts what was started; whether that was anything.
   bool TakeStarted();
+  // Those that were started and have ended, to be let go of without the baton.
+  std::vector<std::shared_ptr<Batch>> TakeEnded();
   bool Poll();
   bool HasEnded(Batch* batch);
   bool Reached(const Goal& goal);
@@ -116,6 +119,7 @@ class Messenger : private PairGroup {
   std::atomic<int> claims_{0};         // threads that want the baton
   std::condition_variable moved_;      // those who follow wait here
   int followers_ = 0;
+  std::vector<std::shared_ptr<Batch>> open_;  // started and posted
   std::mutex started_mutex_;
   std::vector<std::shared_ptr<Batch>> started_;  // not posted yet
   std::atomic<bool> has_started_{false};

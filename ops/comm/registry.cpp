@@ -214,7 +214,7 @@ void Registry::CloseAll(const std::string& reason) {
   }
   // By domain, the same order in every rank.
   for (const auto& [key, communicator] : closing) {
-    if (!communicator->failed()) communicator->Close(reason);
+    communicator->Close(reason);
   }
 }
 

@@ -30,7 +30,7 @@ Status Communicator::Start(const char* name, std::function<Status()> body, Handl
 
 // Before first contact is complete nothing can be posted, so that comes first, in the queue.
 Status Communicator::StartMessages(const char* name, const Transfer* list, int count,
-                                   Handle* handle) {
+                                   Handle* handle, Kept keep) {
   RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
   RETURN_IF_ERROR(MakeQueue(name));
   auto call = std::make_shared<StartedCall>();
@@ -38,6 +38,7 @@ Status Communicator::StartMessages(const char* name, const Transfer* list, int c
   call->messages = std::make_shared<Batch>();
   call->messages->name = name;
   call->messages->list.assign(list, list + count);
+  call->messages->keep = std::move(keep);
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   if (connected_.load(std::memory_order_acquire)) {
     const CallQueue::Caller caller(queue);

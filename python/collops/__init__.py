@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         CommMode,
         ReduceScatterVParam,
     )
+    from collops.started import StartedCall
     from collops.tensors import TensorDesc, with_format
 
     __version__: str
@@ -82,6 +83,7 @@ __all__ = [
     "ReduceScatterVParam",
     "SendParam",
     "SendTo",
+    "StartedCall",
     "TensorDesc",
     "TwoDimTPInfo",
     "UnsupportedError",
@@ -123,6 +125,7 @@ _MODULES = {
     "ReduceScatterVParam": "params",
     "SendParam": "message_params",
     "SendTo": "messages",
+    "StartedCall": "started",
     "TensorDesc": "tensors",
     "TwoDimTPInfo": "linear_parallel_param",
     "UnsupportedError": "errors",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collops.core import core
@@ -140,7 +141,7 @@ class AllGatherV:
         plan, source, target, received, out = step
         self._level.core.all_gatherv(source, target, plan.blocks)
         if received is not out:
-            unpack_blocks(received, out, plan.rows, plan.dim)
+            self._level.afterwards(partial(unpack_blocks, received, out, plan.rows, plan.dim))
 
     def _plan(
         self, shape: Sequence[int], sizes: tuple[int, ...], dim: int, element: Element, count: int

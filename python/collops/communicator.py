@@ -17,6 +17,7 @@ from collops.plain_level import PlainLevel
 from collops.plans import bad_argument
 from collops.reduce_scatter_v import ReduceScatterV
 from collops.row_collectives import RowCollectives
+from collops.started import StartedCall, Starts
 from collops.windows import window_array
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
         [(0, 2), (1, 2)]
     """
 
-    def __init__(self, core_communicator: Any) -> None:
+    def __init__(self, core_communicator: Any, level: PlainLevel | None = None) -> None:
         self._core = core_communicator
-        self._level = PlainLevel(core_communicator)
+        self._level = level or PlainLevel(core_communicator)
+        self._starts: Starts | None = None
         EvenCollectives.__init__(self, self._level)
         RowCollectives.__init__(self, self._level)
         self._all_gather_v = AllGatherV(self._level)
@@ -231,6 +233,52 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
             [None, None]
         """
         self._core.barrier()
+
+    def start(self, name: str, *args: Any, **kwargs: Any) -> StartedCall:
+        """Starts a call and returns at once; its wait() gives what the call returns.
+
+        ``comm.start("all_gatherv", x, sizes).wait() = comm.all_gatherv(x, sizes)``
+
+        Calls of the group run in the order of their starts, which is the same on every rank; a call
+        that is not started runs after those that were. Messages (send, recv, exchange) go on beside
+        them. The first start() adds a thread to this communicator, which makes the calls that
+        nobody waits for; close() ends it. Python runs in it only for calls that make something of
+        what the other ranks tell them: those without sizes, scatterv, products, and split.
+
+        Args:
+            name: of a method that waits for other ranks: ``"all_gatherv"``, ``"recv"``, ...
+            args, kwargs: as the method takes them. Tensors must not be changed, and `out` not be
+                read, until the call has ended. They are kept until then.
+
+        Returns:
+            The call. The communicator's time-out counts from when those before it have ended.
+
+        Raises:
+            ArgumentError: there is no such call; or its arguments are wrong, and the other ranks
+                are told in its place. What can be checked in its turn alone is raised by wait().
+            AbortedError and others: the communicator has ended. A failure ends all that were
+                started and have not ended.
+
+        Source of the semantics: torch.distributed with async_op=True; MPI_Iallgatherv.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def overlap(rank):
+            ...     with collops.init() as comm:
+            ...         gathered = comm.start("all_gatherv", np.full(rank + 1, rank), [1, 2])
+            ...         total = comm.start("all_reduce", np.array([rank + 0.5]))
+            ...         return gathered.wait().tolist(), total.wait().tolist()
+            >>> run_ranks(overlap, 2)
+            [([0, 1, 1], [2.0]), ([0, 1, 1], [2.0])]
+        """
+        if self._starts is None:
+            self._starts = Starts(self._core, self._calls_of)
+        return self._starts(name, args, kwargs)
+
+    def _calls_of(self, level: PlainLevel) -> Communicator:
+        """The same methods on another level."""
+        return Communicator(level.core, level)
 
     def empty(self, shape: int | Sequence[int], dtype: Any) -> Any:
         """Memory that the other ranks read in place, so a call on it copies each byte once.

@@ -37,12 +37,16 @@ class MessageCalls:
         self._other("send", "to", to)
         self._run("send", [self._address("send", SendTo(x, to, tag), "")], [("x", x)])
 
-    def recv(self, out: Any, from_: int | None, tag: int) -> int:
-        """Receives one message; returns whose it was."""
+    def recv(self, out: Any, from_: int | None, tag: int, return_source: bool) -> Any:
+        """Receives one message; returns `out`, and perhaps whose it was."""
         if from_ is not None:
             self._other("recv", "from_", from_)
         address = self._address("recv", RecvFrom(out, from_, tag), "")
-        return self._run("recv", [address], [("out", out)])[0]
+
+        def received(sources: list[int]) -> Any:
+            return (out, sources[0]) if return_source else out
+
+        return self._level.result(self._run("recv", [address], [("out", out)]), received)
 
     def exchange(self, messages: Sequence[SendTo | RecvFrom]) -> list[Any]:
         """Runs all messages; returns what was received."""
@@ -61,13 +65,18 @@ class MessageCalls:
         if problem is not None:
             self._refuse("exchange", addresses, problem)
             raise problem
-        sources = self._run("exchange", addresses, tensors)
-        received = []
-        for message, source in zip(messages, sources, strict=True):
-            if isinstance(message, RecvFrom):
-                message.source = source
-                received.append(message.out)
-        return received
+
+        def received(sources: list[int]) -> list[Any]:
+            outs = []
+            for message, source in zip(messages, sources, strict=True):
+                if isinstance(message, RecvFrom):
+                    message.source = source
+                    outs.append(message.out)
+            return outs
+
+        return self._level.result(  # type: ignore[no-any-return]
+            self._run("exchange", addresses, tensors), received
+        )
 
     def _run(
         self, name: str, addresses: list[_Address], tensors: list[tuple[str, Any]]

@@ -150,8 +150,7 @@ class Messages:
             >>> run_ranks(take, 3)[0]
             ([0.5], 1)
         """
-        source = self._messages.recv(out, from_, tag)
-        return (out, source) if return_source else out
+        return self._messages.recv(out, from_, tag, return_source)
 
     def exchange(self, messages: Sequence[SendTo | RecvFrom]) -> list[Any]:
         """Runs several sends and receives at once; their order does not matter.

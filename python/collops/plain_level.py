@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collops.core import core
 from collops.errors import Error, ErrorCode, raise_status, status_of
 from collops.plans import bad_argument
 from collops.tensors import is_torch_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LONGEST_NAME = 23  # what the ranks' first signal has room for
 
@@ -66,6 +69,14 @@ class PlainLevel:
                 ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
                 f"{name}: elements of type {x.dtype} cannot be reduced",
             )
+
+    def afterwards(self, work: Callable[[], None]) -> None:
+        """Does what is left to do here once a call of the core has ended."""
+        work()
+
+    def result(self, sources: list[int], make: Callable[[list[int]], Any]) -> Any:
+        """What messages come to once they have ended; `sources`: whose message each was."""
+        return make(sources)
 
     def refuse(self, operation: str, error: Exception) -> None:
         """Tells the ranks that wait in this call why this one does not take part."""

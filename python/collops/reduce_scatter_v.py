@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 from collops.errors import ErrorCode, raise_status
@@ -68,7 +69,7 @@ class ReduceScatterV:
             raise
         self._level.core.reduce_scatterv(source, target, plan.blocks, number)
         if target is not out:
-            out[...] = target
+            self._level.afterwards(partial(operator.setitem, out, ..., target))
         return out
 
     def _shape_of_blocks(

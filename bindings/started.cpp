@@ -1,0 +1,100 @@
+#include "started.h"
+
+#include <pybind11/stl.h>
+
+#include <utility>
+
+#include "blocks.h"
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// What was started in one go, until its end.
+struct Body {
+  std::vector<std::function<Status(Communicator&)>> calls;
+  std::vector<py::object> kept;
+};
+
+// A started call as Python holds it. Done() and Wait() from any thread.
+class BoundHandle {
+ public:
+  BoundHandle(std::shared_ptr<Communicator> communicator, Communicator::Handle handle)
+      : communicator_(std::move(communicator)), handle_(std::move(handle)) {}
+
+  // The sources of its messages.
+  std::vector<int> Wait(double timeout_s) const {
+    std::vector<int> sources;
+    if (handle_ == nullptr) return sources;
+    RunWithoutGil([&] { return communicator_->Wait(handle_, timeout_s, &sources); });
+    return sources;
+  }
+  bool Done() const { return handle_ == nullptr || communicator_->Test(handle_); }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  Communicator::Handle handle_;
+};
+
+}  // namespace
+
+void Starter::Add(const char* name, std::function<Status(Communicator&)> call) {
+  if (calls_.empty()) name_ = name;
+  calls_.push_back(std::move(call));
+}
+
+void Starter::Refuse(const char* name, const Status& reason) {
+  Add(name, [name, reason](Communicator& communicator) {
+    return communicator.Refuse(name, reason);
+  });
+}
+
+void Starter::AddPython(const std::string& name, const py::object& method) {
+  const py::handle borrowed = method;
+  Keep(method);
+  Add(LastingName(name), [borrowed](Communicator&) -> Status {
+    const py::gil_scoped_acquire acquired;
+    try {
+      borrowed();
+    } catch (const py::error_already_set& error) {
+      return Error(ERROR_INTERNAL_ERROR, "a started call raised ", ToString(error));
+    }
+    return Ok();
+  });
+}
+
+void Starter::StartMessages(const char* name, const std::vector<Transfer>& list,
+                            std::shared_ptr<const void> keep) {
+  RunWithoutGil([&] {
+    return communicator_->StartMessages(name, list.data(), static_cast<int>(list.size()),
+                                        &messages_, std::move(keep));
+  });
+}
+
+Communicator::Handle Starter::Commit() {
+  auto body = std::make_unique<Body>();
+  body->calls = std::exchange(calls_, {});
+  body->kept = std::exchange(kept_, {});
+  if (body->calls.empty()) return std::exchange(messages_, nullptr);
+  Communicator::Handle handle;
+  const auto run = [shared = DestroyedWithGil(std::move(body)),
+                    communicator = communicator_.get()]() -> Status {
+    for (const auto& call : shared->calls) RETURN_IF_ERROR(call(*communicator));
+    return Ok();
+  };
+  RunWithoutGil([&] { return communicator_->Start(name_, run, &handle); });
+  return handle;
+}
+
+void BindStarted(py::module_& module, py::class_<Starter>& starter) {
+  py::class_<BoundHandle>(module, "StartedCall")
+      .def("wait", &BoundHandle::Wait, py::arg("timeout_s"))
+      .def("done", &BoundHandle::Done);
+  starter.def(py::init<std::shared_ptr<Communicator>>(), py::arg("communicator"))
+      .def("add", &Starter::AddPython, py::arg("name"), py::arg("method"))
+      .def("commit", [](Starter& self) { return BoundHandle(self.shared(), self.Commit()); });
+}
+
+}  // namespace collops::bindings
