@@ -39,8 +39,8 @@ Status PrepareGather(const Communicator& communicator, py::handle x, py::handle 
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
   const int rank = communicator.rank();
   RETURN_IF_ERROR(ToPlainTensors(x, out, name, blocks.count(rank), blocks.total(), &tensors));
-  RETURN_IF_ERROR(CheckApart(tensors, name, blocks.begin(rank),
-                             ", or pass x as this rank's own block of out"));
+  RETURN_IF_ERROR(
+      CheckApart(tensors, name, blocks.begin(rank), ", or pass x as this rank's own block of out"));
   call.dtype = tensors.x.view.desc.dtype;
   call.x = tensors.x.view.data;
   call.output = tensors.out.view.data;
@@ -68,8 +68,7 @@ void CheckAllGatherV(const Communicator& communicator, const py::object& x, cons
 }
 
 Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle out,
-                     const Blocks& blocks, ReduceOp op,
-                     PlainCall<ReduceScatterVCall>* prepared) {
+                     const Blocks& blocks, ReduceOp op, PlainCall<ReduceScatterVCall>* prepared) {
   auto& [tensors, agreement, call] = *prepared;
   const char* name = ReducingMethod(blocks);
   RETURN_IF_ERROR(CheckBlocks(communicator, blocks, name));
@@ -96,8 +95,8 @@ template <typename Caller>
 void ReduceScatterV(Caller& caller, const py::object& x, const py::object& out,
                     const Blocks& blocks, int op) {
   PlainCall<ReduceScatterVCall> prepared(blocks.operation());
-  const Status check = PrepareReduce(CommunicatorOf(caller), x, out, blocks,
-                                     static_cast<ReduceOp>(op), &prepared);
+  const Status check =
+      PrepareReduce(CommunicatorOf(caller), x, out, blocks, static_cast<ReduceOp>(op), &prepared);
   MakeOrRefuse(caller, blocks.operation(), check, &prepared, &Communicator::ReduceScatterV);
 }
 

@@ -77,8 +77,7 @@ void Broadcast(Caller& caller, const py::object& x, int root, const std::string&
 
 void BindEvenCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound,
                    py::class_<Starter>& starter) {
-  bound
-      .def("all_reduce", &AllReduce<Communicator>, py::arg("x"), py::arg("out"), py::arg("op"))
+  bound.def("all_reduce", &AllReduce<Communicator>, py::arg("x"), py::arg("out"), py::arg("op"))
       .def("broadcast", &Broadcast<Communicator>, py::arg("x"), py::arg("root"), py::arg("type"));
   starter
       .def(

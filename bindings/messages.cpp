@@ -97,9 +97,8 @@ std::vector<int> Messages(Communicator& communicator, const std::string& operati
   Prepared prepared{std::move(items), {}, {}};
   PrepareOrRefuse(communicator, lasting, name, &prepared);
   std::vector<Transfer>& list = prepared.list;
-  RunWithoutGil([&] {
-    return communicator.Messages(lasting, list.data(), static_cast<int>(list.size()));
-  });
+  RunWithoutGil(
+      [&] { return communicator.Messages(lasting, list.data(), static_cast<int>(list.size())); });
   std::vector<int> sources;
   for (const Transfer& transfer : list) sources.push_back(transfer.source);
   return sources;

@@ -11,6 +11,6 @@ namespace collops::bindings {
 
 // The plain level's messages between two ranks.
 void BindMessages(pybind11::class_<Communicator, std::shared_ptr<Communicator>>& bound,
-                   pybind11::class_<Starter>& starter);
+                  pybind11::class_<Starter>& starter);
 
 }  // namespace collops::bindings

@@ -84,7 +84,11 @@ void MakeOrRefuse(Starter& starter, const char* name, const Status& check,
 }
 
 // What a function for both is about.
-inline Communicator& CommunicatorOf(Communicator& communicator) { return communicator; }
-inline Communicator& CommunicatorOf(Starter& starter) { return starter.communicator(); }
+inline Communicator& CommunicatorOf(Communicator& communicator) {
+  return communicator;
+}
+inline Communicator& CommunicatorOf(Starter& starter) {
+  return starter.communicator();
+}
 
 }  // namespace collops::bindings

@@ -46,9 +46,8 @@ void Starter::Add(const char* name, std::function<Status(Communicator&)> call) {
 }
 
 void Starter::Refuse(const char* name, const Status& reason) {
-  Add(name, [name, reason](Communicator& communicator) {
-    return communicator.Refuse(name, reason);
-  });
+  Add(name,
+      [name, reason](Communicator& communicator) { return communicator.Refuse(name, reason); });
 }
 
 void Starter::AddPython(const std::string& name, const py::object& method) {
@@ -58,8 +57,8 @@ void Starter::AddPython(const std::string& name, const py::object& method) {
     const py::gil_scoped_acquire acquired;
     try {
       borrowed();
-    } catch (const py::error_already_set& error) {
-      return Error(ERROR_INTERNAL_ERROR, "a started call raised ", ToString(error));
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("a started call");
     }
     return Ok();
   });

@@ -29,7 +29,9 @@ void CallQueue::SetMessenger(Messenger* messenger) {
   }
   messenger->set_wake([this] {
     // Who is about to sleep has looked before, with the mutex.
-    { const std::lock_guard<std::mutex> lock(mutex_); }
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+    }
     changed_.notify_all();
   });
 }

@@ -21,8 +21,8 @@ struct Batch;
 // given back by the thread that lets go of it last or waits for it, never by the queue's own.
 struct StartedCall {
   const char* name = "";
-  std::function<Status()> body;      // of a call of the group, or of what must come before messages
-  std::shared_ptr<Batch> messages;   // the messenger's
+  std::function<Status()> body;     // of a call of the group, or of what must come before messages
+  std::shared_ptr<Batch> messages;  // the messenger's
   // The queue's, behind its mutex.
   bool begun = false;
   bool done = true;

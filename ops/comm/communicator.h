@@ -188,7 +188,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);
 
   std::shared_ptr<control::Control> control_;
-  const CommunicatorSpec& spec_;  // Control's
+  const CommunicatorSpec& spec_;          // Control's
   std::unique_ptr<Messenger> messenger_;  // once first contact is complete
   std::unique_ptr<CallQueue> queue_owner_;
   std::atomic<CallQueue*> queue_{nullptr};  // once a call was started

@@ -312,7 +312,8 @@ void Messenger::HandOver(Baton* baton) {
   const bool nobody = unattended && followers_ == 0;
   if (!nobody) return;
   baton->unlock();
-  // A wait of a group call may sleep that could look after it, else the thread that is there for it.
+  // A wait of a group call may sleep that could look after it, else the thread that is there for
+  // it.
   endpoint_->Ring(endpoint_->rank(), control::kGroupLane);
   if (wake_) wake_();
   baton->lock();
@@ -345,8 +346,8 @@ Status Messenger::DescribeTimeout(const Goal& goal) {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r != endpoint_->rank() && lane_.WaitsFor(r)) peers += "; " + endpoint_->DescribeRank(r);
   }
-  return Error(ERROR_TIMEOUT, goal.name, ": no end in ", goal.timeout_s,
-               " s: ", lane_.Describe(), peers);
+  return Error(ERROR_TIMEOUT, goal.name, ": no end in ", goal.timeout_s, " s: ", lane_.Describe(),
+               peers);
 }
 
 }  // namespace collops

@@ -113,11 +113,11 @@ class Messenger : private PairGroup {
   std::function<void()> wake_;
   mutable std::mutex baton_;  // of the lane: who holds it runs it
   PairLane lane_;
-  Batch own_;                          // of Run(), kept for its memory
-  std::atomic<bool> led_{false};       // a thread leads; changed with the baton
-  bool attends_ = false;               // the one that leads waits for nothing itself
-  std::atomic<int> claims_{0};         // threads that want the baton
-  std::condition_variable moved_;      // those who follow wait here
+  Batch own_;                      // of Run(), kept for its memory
+  std::atomic<bool> led_{false};   // a thread leads; changed with the baton
+  bool attends_ = false;           // the one that leads waits for nothing itself
+  std::atomic<int> claims_{0};     // threads that want the baton
+  std::condition_variable moved_;  // those who follow wait here
   int followers_ = 0;
   std::vector<std::shared_ptr<Batch>> open_;  // started and posted
   std::mutex started_mutex_;

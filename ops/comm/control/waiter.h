@@ -24,10 +24,10 @@ enum class Pumped { kNothing, kUnderWay, kMoved };
 
 // What a wait looks at besides the board, once it has spun, and before every nap. All may be empty.
 struct WaitDuties {
-  std::function<void()> drain;     // takes mail that must not pile up
-  std::function<Pumped()> pump;    // moves messages that are under way
+  std::function<void()> drain;      // takes mail that must not pile up
+  std::function<Pumped()> pump;     // moves messages that are under way
   std::function<double()> overdue;  // 0, or the limit in seconds that the call has outlived
-  std::function<Status()> family;  // Ok, or what has ended the group that this one is a part of
+  std::function<Status()> family;   // Ok, or what has ended the group that this one is a part of
 };
 
 // Yields for the first millisecond of a wait; after that the rank counts as idle.

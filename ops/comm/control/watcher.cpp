@@ -52,7 +52,8 @@ void Watcher::Run() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
   std::atomic<uint32_t>& asleep = board_.member(bed_).asleep[kGroupLane];
-  asleep.store(kInItsLane, std::memory_order_seq_cst);  // rings also while it works, so that none is missed
+  asleep.store(kInItsLane,
+               std::memory_order_seq_cst);  // rings also while it works, so that none is missed
   while (!stop_.load()) {
     Turn();
     Beat();

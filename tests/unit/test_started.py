@@ -1,0 +1,236 @@
+"""Calls that comm.start() begins: what they give, in which order, what they keep."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops import RecvFrom, SendTo
+from collops.testing import RankErrors, run_ranks
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+def calls_of(rank: int, size: int) -> list[Call]:
+    """One call of every kind, with what this rank passes."""
+    rows = np.arange(3.0 * (rank + 1)).reshape(rank + 1, 3) + 100 * rank
+    sizes = [r + 1 for r in range(size)]
+    same = np.arange(2.0 * size).reshape(2 * size, 1) * (rank + 1)
+    moved = np.arange(size) + 10 * rank
+    grid = {"ag_dim": 1, "rs_dim": size, "gather_rows": [size]}
+    x, weight = np.full((size, 4), rank, np.float32), np.ones((4, 2), np.float32)
+    right, left = (rank + 1) % size, (rank - 1) % size
+    return [
+        ("all_gatherv", (rows, sizes), {}),
+        ("all_gatherv", (rows,), {}),
+        ("all_gatherv", (rows.T.copy(), sizes), {"dim": 1}),
+        ("all_gatherv", (rows.T.copy(),), {"dim": 1}),
+        ("all_gatherv", ([rows, rows.astype(np.int16)], sizes), {}),
+        ("all_gatherv", (rows.astype("S8"), sizes), {}),
+        ("reduce_scatterv", (same,), {"op": "max"}),
+        ("reduce_scatterv", (same.T.copy(),), {"dim": 1, "out": np.empty((1, 4))[:, ::2]}),
+        ("all_gather", (moved,), {}),
+        ("reduce_scatter", (same,), {}),
+        ("all_reduce", (same, "prod"), {}),
+        ("broadcast", (moved.copy(),), {"root": size - 1}),
+        ("all_to_allv", (moved, [1] * size), {}),
+        ("all_to_allv", (moved, [1] * size, [1] * size), {}),
+        ("gatherv", (rows, sizes), {"root": 1}),
+        ("gatherv", (rows,), {}),
+        ("scatterv", (same if rank == 0 else None, [2] * size), {}),
+        ("reduce", (same,), {}),
+        ("barrier", (), {}),
+        ("matmul_all_reduce", (x, weight), {}),
+        ("all_gather_matmul", (x, weight), {}),
+        ("matmul_reduce_scatter", (x, weight), {}),
+        ("all_gather_matmul_reduce_scatter", (x, weight), grid),
+        ("exchange", ([SendTo(moved, right), RecvFrom(np.empty_like(moved), left)],), {}),
+    ]
+
+
+def flat(value: Any) -> Any:
+    """What can be compared: lists for arrays."""
+    if isinstance(value, (list, tuple)):
+        return [flat(entry) for entry in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def work_on_all(rank: int, size: int) -> bool:
+    with collops.init() as comm:
+        want = [
+            flat(getattr(comm, name)(*args, **kwargs))
+            for name, args, kwargs in calls_of(rank, size)
+        ]
+        started = [comm.start(name, *args, **kwargs) for name, args, kwargs in calls_of(rank, size)]
+        order = np.random.default_rng(rank).permutation(len(started))
+        for i in order:
+            assert flat(started[i].wait()) == want[i], calls_of(rank, size)[i]
+            assert started[i].done()
+        for i in order:
+            assert flat(started[i].wait(timeout_s=5)) == want[i]
+    return True
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_every_call_gives_what_it_gives_without_start(threads: bool) -> None:
+    assert run_ranks(work_on_all, 2, 2, threads=threads) == [True] * 2
+    assert run_ranks(work_on_all, 3, 3, threads=threads) == [True] * 3
+
+
+def test_every_method_that_waits_can_be_started() -> None:
+    from collops.started import _AT_ONCE, _IN_TURN
+
+    local = {"abort", "close", "empty", "handle", "rank", "size", "start"}
+    public = {name for name in dir(collops.Communicator) if not name.startswith("_")}
+    assert {*_AT_ONCE, *_IN_TURN} == public - local
+
+
+def test_split_and_messages_return_what_they_find() -> None:
+    def work(rank: int) -> Any:
+        with collops.init() as comm:
+            part = comm.start("split", rank % 2).wait()
+            assert part.start("all_gather", np.array([rank])).wait().tolist() == [rank]
+            if rank == 1:
+                return comm.start("send", np.array([7]), 0, tag=2).wait()
+            out, source = comm.start("recv", np.zeros(1, int), tag=2, return_source=True).wait()
+            return out.tolist(), source
+
+    assert run_ranks(work, 2) == [([7], 1), None]
+
+
+def test_what_is_started_and_forgotten_is_kept() -> None:
+    def work(rank: int) -> list[Any]:
+        with collops.init() as comm:
+            out = np.empty((20, 2, 50_000))
+            box = np.empty(50_000)
+            receive = comm.start("recv", box, 1 - rank)
+            for i in range(20):
+                comm.start("all_gatherv", np.full((1, 50_000), 10.0 * i + rank), [1, 1], out=out[i])
+            comm.start("send", np.full(50_000, rank + 0.5), 1 - rank)
+            gc.collect()
+            np.full((200, 50_000), -1.0)  # takes memory that was given back too early
+            comm.barrier()
+            receive.wait()
+            assert (box == 1.5 - rank).all()
+            return [sorted(set(part.ravel().tolist())) for part in out]
+
+    want = [[10.0 * i, 10.0 * i + 1] for i in range(20)]
+    assert run_ranks(work, 2) == [want, want]
+
+
+def test_other_threads_wait_and_python_runs_meanwhile() -> None:
+    def work(rank: int) -> Any:
+        with collops.init() as comm:
+            call = comm.start("all_gatherv", np.array([rank]))
+            results: list[Any] = []
+            waiters = [
+                threading.Thread(target=lambda: results.append(call.wait().tolist()))
+                for _ in range(3)
+            ]
+            for waiter in waiters:
+                waiter.start()
+            for waiter in waiters:
+                waiter.join()
+            return results
+
+    assert run_ranks(work, 2) == [[[0, 1]] * 3] * 2
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "no such call": (lambda comm: comm.start("all_gather_v"), "did you mean 'all_gatherv'?"),
+    "a local one": (lambda comm: comm.start("empty", 3), "no call is named 'empty'"),
+    "time-out": (lambda comm: comm.start("barrier").wait(0), "timeout_s must be above 0, got 0"),
+    "a rank": (lambda comm: comm.start("send", np.ones(1), 5), "to must be in [0, 1), got 5"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_of_one_rank_alone(case: str) -> None:
+    make, text = WRONG[case]
+
+    def work(rank: int) -> str:
+        with collops.init() as comm:
+            with pytest.raises(collops.ArgumentError) as caught:
+                make(comm)
+            comm.barrier()
+            return caught.value.message
+
+    assert text in run_ranks(work, 1)[0]
+
+
+def test_a_wrong_argument_is_told_in_the_call_s_place() -> None:
+    def work(rank: int, list_of: int, sizes: list[int] | None) -> list[str]:
+        x = np.ones(2, np.int32)
+        given = [x] * list_of if list_of else x
+        wrong = [x, x[::-1]] if list_of else x[::-1]
+        with collops.init() as comm:
+            before = comm.start("all_reduce", x)
+            messages = []
+            try:
+                messages.append(
+                    comm.start("all_gatherv", wrong if rank == 0 else given, sizes).wait()
+                )
+            except collops.Error as error:
+                messages = [type(error).__name__, error.message]
+            after = comm.start("all_reduce", x * 2)
+            assert before.wait().tolist() == [2, 2]
+            assert after.wait().tolist() == [4, 4]
+            return messages
+
+    for list_of in (0, 2):
+        for sizes in ([2, 2], None):
+            first, second = run_ranks(work, 2, list_of, sizes)
+            assert first[0] == "ArgumentError"
+            assert "is not contiguous" in first[1]
+            assert second[0] == "RankMismatchError"
+            assert first[1] in second[1]
+
+
+def test_disagreement_ends_all_that_are_queued() -> None:
+    def work(rank: int) -> list[str]:
+        comm = collops.init()
+        calls = [comm.start("all_reduce", np.ones(3 if i < 2 else 3 + rank)) for i in range(5)]
+        messages = []
+        for call in calls:
+            try:
+                messages.append(str(call.wait().sum()))
+            except collops.RankMismatchError as error:
+                messages.append(error.message)
+        with pytest.raises(collops.RankMismatchError, match="the communicator has ended"):
+            comm.start("barrier")
+        return messages
+
+    for messages in run_ranks(work, 2):
+        assert messages[:2] == ["6.0", "6.0"]
+        assert "x's shape is [3] on rank 0" in messages[2]
+        assert messages[2:] == [messages[2]] * 3
+
+
+def test_a_second_thread_cannot_start_while_one_is_in_a_call() -> None:
+    def work(rank: int) -> None:
+        comm = collops.init()
+        comm.start("barrier").wait()
+        if rank == 1:
+            comm.recv(np.empty(1), 0)
+            comm.barrier()
+            return
+        waiting = threading.Thread(target=comm.barrier)
+        waiting.start()
+        error = None
+        while error is None:  # until the thread is in its call
+            try:
+                comm.start("recv", np.empty(1), 1, tag=9)
+            except collops.ArgumentError as caught:
+                error = caught
+        assert "one thread at a time" in error.message
+        comm.abort("seen")
+        waiting.join()
+
+    with pytest.raises(RankErrors, match="seen"):
+        run_ranks(work, 2)
