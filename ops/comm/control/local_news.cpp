@@ -15,22 +15,27 @@ LocalNews::LocalNews(const Group* group, std::vector<int> ranks, int rank_size)
       rank_size_(rank_size),
       seen_(ranks_.size()) {}
 
+// What a rank does last is read first, of all ranks: all that anyone did before, and that may have
+// moved a rank to it, is seen as well.
 void LocalNews::Look() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Peer& peer = group_->peers[static_cast<size_t>(ranks_[i])];
+    Seen& seen = seen_[i];
+    seen.ended = seen.ended || (peer.lifeline.valid() && Readable(peer.lifeline.get()));
+    seen.left = board_.member(ranks_[i]).left.load(std::memory_order_acquire) != 0;
+  }
   const uint32_t failed = board_.group().failed_rank.load(std::memory_order_acquire);
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    const int rank = ranks_[i];
-    const Member& member = board_.member(rank);
-    const Peer& peer = group_->peers[static_cast<size_t>(rank)];
+    const Member& member = board_.member(ranks_[i]);
     Seen& seen = seen_[i];
-    // What a rank does last is read first: all that it did before is seen as well.
-    seen.ended = seen.ended || (peer.lifeline.valid() && Readable(peer.lifeline.get()));
-    seen.left = member.left.load(std::memory_order_acquire) != 0;
-    if (failed == static_cast<uint32_t>(rank) + 1) {
+    if (failed == static_cast<uint32_t>(ranks_[i]) + 1) {
       seen.failed = true;
       seen.failed_step = member.failed_step.load(std::memory_order_relaxed);
     }
     seen.finished = member.finished.load(std::memory_order_acquire);
-    for (const int parity : {0, 1}) LookAtHead(rank, parity, &seen);
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    for (const int parity : {0, 1}) LookAtHead(ranks_[i], parity, &seen_[i]);
   }
 }
 
@@ -69,8 +74,14 @@ bool LocalNews::TellTo(int host, Bridge* bridge) {
     listener.joined = bridge->Joined(host);
     listener.told.assign(ranks_.size(), Told());
   }
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    if (!TellOf(i, &listener.told[i], host, bridge)) return false;
+  // One kind after the other, each of all ranks: who leaves because another rank has failed, or
+  // fails over a head of another rank, is heard of after that.
+  const auto kinds = {&LocalNews::TellHeads, &LocalNews::TellFinished, &LocalNews::TellFailure,
+                      &LocalNews::TellLeft, &LocalNews::TellEnded};
+  for (const auto tell : kinds) {
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      if (!(this->*tell)(i, &listener.told[i], host, bridge)) return false;
+    }
   }
   return true;
 }
@@ -80,7 +91,8 @@ bool LocalNews::HasEnded(int rank) const {
   return seen_[static_cast<size_t>(at - ranks_.begin())].ended;
 }
 
-bool LocalNews::TellHeads(const Seen& seen, Told* told, int host, Bridge* bridge) const {
+bool LocalNews::TellHeads(size_t index, Told* told, int host, Bridge* bridge) const {
+  const Seen& seen = seen_[index];
   const int first = seen.heads[0] <= seen.heads[1] ? 0 : 1;
   for (const int parity : {first, 1 - first}) {
     if (told->heads[parity] == seen.heads[parity]) continue;
@@ -90,41 +102,45 @@ bool LocalNews::TellHeads(const Seen& seen, Told* told, int host, Bridge* bridge
   return true;
 }
 
-News LocalNews::FailureOf(int rank) const {
+bool LocalNews::TellFinished(size_t index, Told* told, int host, Bridge* bridge) const {
+  const uint64_t finished = seen_[index].finished;
+  if (told->finished == finished) return true;
+  const News news{NewsKind::kFinished, ranks_[index], finished};
+  if (!bridge->Tell(host, Encode(news, rank_size_))) return false;
+  told->finished = finished;
+  return true;
+}
+
+bool LocalNews::TellFailure(size_t index, Told* told, int host, Bridge* bridge) const {
+  const Seen& seen = seen_[index];
+  if (!seen.failed || (told->failed && told->failed_step == seen.failed_step)) return true;
+  News news = ReasonOf(NewsKind::kFailed, ranks_[index]);
+  news.step = seen.failed_step;
+  if (!bridge->Tell(host, Encode(news, rank_size_))) return false;
+  told->failed = true;
+  told->failed_step = seen.failed_step;
+  return true;
+}
+
+bool LocalNews::TellLeft(size_t index, Told* told, int host, Bridge* bridge) const {
+  if (!seen_[index].left || told->left) return true;
+  const News news = ReasonOf(NewsKind::kLeft, ranks_[index]);
+  told->left = bridge->Tell(host, Encode(news, rank_size_));
+  return told->left;
+}
+
+bool LocalNews::TellEnded(size_t index, Told* told, int host, Bridge* bridge) const {
+  if (!seen_[index].ended || told->ended) return true;
+  told->ended = bridge->Tell(host, Encode({NewsKind::kEnded, ranks_[index]}, rank_size_));
+  return told->ended;
+}
+
+News LocalNews::ReasonOf(NewsKind kind, int rank) const {
   const Member& member = board_.member(rank);
-  News news{NewsKind::kFailed, rank};
+  News news{kind, rank};
   news.code = member.code;
   news.text = ReadReason(member.reason);
   return news;
-}
-
-bool LocalNews::TellOf(size_t index, Told* told, int host, Bridge* bridge) const {
-  const Seen& seen = seen_[index];
-  const int rank = ranks_[index];
-  const auto tell = [&](const News& news) { return bridge->Tell(host, Encode(news, rank_size_)); };
-  if (!TellHeads(seen, told, host, bridge)) return false;
-  if (told->finished != seen.finished) {
-    if (!tell({NewsKind::kFinished, rank, seen.finished})) return false;
-    told->finished = seen.finished;
-  }
-  if (seen.failed && (!told->failed || told->failed_step != seen.failed_step)) {
-    News news = FailureOf(rank);
-    news.step = seen.failed_step;
-    if (!tell(news)) return false;
-    told->failed = true;
-    told->failed_step = seen.failed_step;
-  }
-  if (seen.left && !told->left) {
-    News news = FailureOf(rank);
-    news.kind = NewsKind::kLeft;
-    if (!tell(news)) return false;
-    told->left = true;
-  }
-  if (seen.ended && !told->ended) {
-    if (!tell({NewsKind::kEnded, rank})) return false;
-    told->ended = true;
-  }
-  return true;
 }
 
 }  // namespace collops::control

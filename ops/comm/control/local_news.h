@@ -52,9 +52,14 @@ class LocalNews {
   };
 
   void LookAtHead(int rank, int parity, Seen* seen);
-  bool TellOf(size_t index, Told* told, int host, Bridge* bridge) const;
-  bool TellHeads(const Seen& seen, Told* told, int host, Bridge* bridge) const;
-  News FailureOf(int rank) const;
+  // What is new of one kind, of the rank at `index`; false: there is no room.
+  bool TellHeads(size_t index, Told* told, int host, Bridge* bridge) const;
+  bool TellFinished(size_t index, Told* told, int host, Bridge* bridge) const;
+  bool TellFailure(size_t index, Told* told, int host, Bridge* bridge) const;
+  bool TellLeft(size_t index, Told* told, int host, Bridge* bridge) const;
+  bool TellEnded(size_t index, Told* told, int host, Bridge* bridge) const;
+  // Why a rank failed or left.
+  News ReasonOf(NewsKind kind, int rank) const;
 
   const Group* group_;
   Board board_;

@@ -30,7 +30,8 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r != endpoint_->rank()) unheard_.push_back(r);
   }
-  return Ok();
+  // Another host could hear a head that comes after the failure before that, and end its step well.
+  return endpoint_->GroupFailure(number_);
 }
 
 void Step::Publish() {

@@ -1,0 +1,178 @@
+// What a host tells the others of its ranks, and in which order: nobody hears an effect before its
+// cause, whatever stops the watcher, or the connection, between two frames.
+#include <poll.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "check.h"
+#include "comm/control/endpoint.h"
+#include "comm/control/local_news.h"
+
+namespace {
+
+using namespace collops;
+using namespace collops::control;
+
+// Keeps what it is told, as far as there is room.
+class Tape : public Bridge {
+ public:
+  explicit Tape(int rank_size) : rank_size_(rank_size) {}
+
+  bool Tell(int, const Frame& frame) override {
+    if (room_ == 0) return false;
+    --room_;
+    News news;
+    EXPECT_TRUE(Decode(frame, rank_size_, &news));
+    text_ += Letter(news.kind) + std::to_string(news.rank) + " ";
+    return true;
+  }
+  bool Take(int*, Frame*) override { return false; }
+  uint64_t Joined(int) const override { return joined_; }
+  bool Lost(int) const override { return false; }
+  void AddPolled(std::vector<pollfd>*) const override {}
+
+  void GiveRoom(int frames) { room_ = frames; }
+  void JoinAgain() { ++joined_; }
+  // Since the last time: the kind and the rank of each frame.
+  std::string Told() { return std::exchange(text_, ""); }
+
+ private:
+  static std::string Letter(NewsKind kind) {
+    constexpr const char* kLetters[] = {"?", "beat", "head", "finished", "failed", "left", "ended"};
+    return kLetters[static_cast<int>(kind)];
+  }
+
+  const int rank_size_;
+  int room_ = 1000;
+  uint64_t joined_ = 0;
+  std::string text_;
+};
+
+// Host 0, with all ranks but the last one, which is alone on host 1.
+class Host {
+ public:
+  explicit Host(int ranks) : size_(ranks + 1), bridge_(size_) {
+    EXPECT_EQ(Segment::Create(Board::Bytes(size_), &segment_).message(), "");
+    EXPECT_EQ(pipe(life_), 0);
+    group_ = MakeGroup();
+    std::vector<int> own;
+    for (int r = 0; r < ranks; ++r) {
+      own.push_back(r);
+      ends_.push_back(std::make_unique<Endpoint>(MakeGroup(), r, size_));
+    }
+    news_ = std::make_unique<LocalNews>(&group_, own, size_);
+  }
+  ~Host() {
+    for (const int end : life_) close(end);
+  }
+
+  Endpoint& end(int rank) { return *ends_[static_cast<size_t>(rank)]; }
+  Tape& bridge() { return bridge_; }
+  void Look() { news_->Look(); }
+  bool Tell() { return news_->TellTo(1, &bridge_); }
+  void Begin(int rank, uint64_t step) {
+    end(rank).head(rank, step).step.store(StepWord(step, HeadKind::kCall));
+  }
+
+ private:
+  Group MakeGroup() const {
+    Group group;
+    group.segment = segment_;
+    for (int r = 0; r < size_; ++r) {
+      group.peers.emplace_back();
+      group.peers.back().host = r + 1 < size_ ? 0 : 1;
+      if (r + 1 < size_) group.peers.back().lifeline = UniqueFd(dup(life_[0]));
+    }
+    return group;
+  }
+
+  const int size_;
+  Segment segment_;
+  int life_[2];
+  Group group_;
+  std::vector<std::unique_ptr<Endpoint>> ends_;
+  Tape bridge_;
+  std::unique_ptr<LocalNews> news_;
+};
+
+// Both have begun step 2. Rank 1 fails in it; rank 0 sees that and leaves.
+void FailAndLeave(Host& host) {
+  for (const int rank : {0, 1}) {
+    host.end(rank).Finish(1);
+    host.Begin(rank, 2);
+  }
+  host.end(1).PublishFailure(Error(ERROR_TIMEOUT, "too late"), 2);
+  host.end(0).PublishLeft("it closed its communicator");
+}
+
+constexpr const char* kFailAndLeave = "head0 head1 finished0 finished1 failed1 left0 ";
+
+}  // namespace
+
+TEST(WhoLeavesAfterAFailureIsHeardOfAfterIt) {
+  Host host(2);
+  FailAndLeave(host);
+  host.Look();
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), "");
+}
+
+TEST(AFailureIsHeardOfAfterTheHeadsThatItComesFrom) {
+  Host host(3);
+  for (const int rank : {0, 1, 2}) host.Begin(rank, 1);
+  host.end(0).PublishFailure(Error(ERROR_RANK_MISMATCH, "they differ"), 1);
+  host.Look();
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), "head0 head1 head2 failed0 ");
+}
+
+TEST(TheOrderIsTheSameWithLittleRoom) {
+  Host host(2);
+  FailAndLeave(host);
+  host.bridge().GiveRoom(0);
+  host.Look();
+  EXPECT_FALSE(host.Tell());
+  for (int i = 0; i < 6; ++i) {
+    host.bridge().GiveRoom(1);
+    host.Look();
+    EXPECT_EQ(host.Tell(), i == 5);
+  }
+  EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
+}
+
+TEST(AllIsToldAgainInThisOrderOverANewConnection) {
+  Host host(2);
+  FailAndLeave(host);
+  host.Look();
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
+  host.bridge().JoinAgain();
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
+}
+
+// While the watcher looks at many ranks, the first one fails and the last one leaves for it.
+TEST(WhatHappensDuringALookIsSeenInThisOrder) {
+  constexpr int kRanks = 60;
+  for (int i = 0; i < 100; ++i) {
+    Host host(kRanks);
+    std::atomic<bool> looks{false};
+    std::thread ranks([&] {
+      while (!looks.load()) std::this_thread::yield();
+      host.end(0).PublishFailure(Error(ERROR_ABORTED, "enough"), 0);
+      host.end(kRanks - 1).PublishLeft("it closed its communicator");
+    });
+    looks = true;
+    std::string told;
+    while (told.find("left") == std::string::npos) {
+      host.Look();
+      EXPECT_TRUE(host.Tell());
+      told += host.bridge().Told();
+    }
+    ranks.join();
+    EXPECT_EQ(told, "failed0 left59 ");
+  }
+}
