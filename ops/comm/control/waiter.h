@@ -63,10 +63,12 @@ class Waiter {
     }
     Patience patience;
     while (!ready()) {
-      if (endpoint_->GroupFailed(step_)) return endpoint_->GroupFailure(step_);
+      // What came before the failure is there: all ranks judge by the same.
+      if (endpoint_->GroupFailed(step_)) return ready() ? Ok() : endpoint_->GroupFailure(step_);
       const Pumped pumped = Pump();
       if (patience.Yield()) continue;
-      RETURN_IF_ERROR(Look());
+      const Status looked = Look();
+      if (!looked.ok()) return endpoint_->GroupFailed(step_) && ready() ? Ok() : looked;
       if (pumped == Pumped::kMoved) continue;
       bool is_ready = false;
       const auto awake = [&] {
