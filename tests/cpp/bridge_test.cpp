@@ -66,6 +66,35 @@ void ExpectLost(const Status& status, const std::string& text) {
   EXPECT_CONTAINS(status.message(), text);
 }
 
+// Rank 0 ends its step and is gone while rank 1, for which it speaks, has yet to end that step, and
+// rank 2 of the other host waits for just this. With `fails` rank 0 goes for a failure in its next
+// step, before which all steps are whole.
+void LeaveBeforeItsHost(bool fails) {
+  TwoHosts hosts;
+  OnTwoHosts(hosts, kTimeoutS, [fails](int rank, Communicator& comm) {
+    const Agreement agreement("a step");
+    control::Step* step = nullptr;
+    const Status status = comm.control().Run("a step", [&]() -> Status {
+      step = &comm.control().step();
+      RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
+      step->Publish();
+      RETURN_IF_ERROR(step->HearAll());
+      const control::Member& speaker = step->endpoint().board().member(0);
+      while (rank == 1 && speaker.left.load() == 0) std::this_thread::yield();
+      // Long enough for a speaker that does not wait.
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return rank == 2 ? step->EndTogether() : step->End();
+    });
+    EXPECT_EQ(status.message(), "");
+    if (rank != 0 || !fails) return;
+    const Status failure = comm.control().Run("the next step", [&]() -> Status {
+      RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
+      return Error(ERROR_OUT_OF_HOST_MEMORY, "no room");
+    });
+    EXPECT_EQ(failure.message(), "no room");
+  });
+}
+
 }  // namespace
 
 TEST(ControlIsTheSameOnTwoHosts) {
@@ -103,26 +132,8 @@ TEST(ALastStepIsWholeOnAllHosts) {
   }
 }
 
-// Rank 0 ends its step and is gone while rank 1, for which it speaks, has yet to end that step, and
-// rank 2 of the other host waits for just this.
 TEST(ASpeakerWaitsForTheLastStepOfItsHost) {
-  TwoHosts hosts;
-  OnTwoHosts(hosts, kTimeoutS, [](int rank, Communicator& comm) {
-    const Agreement agreement("a step");
-    control::Step* step = nullptr;
-    const Status status = comm.control().Run("a step", [&]() -> Status {
-      step = &comm.control().step();
-      RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
-      step->Publish();
-      RETURN_IF_ERROR(step->HearAll());
-      const control::Member& speaker = step->endpoint().board().member(0);
-      while (rank == 1 && speaker.left.load() == 0) std::this_thread::yield();
-      // Long enough for a speaker that does not wait.
-      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      return rank == 2 ? step->EndTogether() : step->End();
-    });
-    EXPECT_EQ(status.message(), "");
-  });
+  for (const bool fails : {false, true}) LeaveBeforeItsHost(fails);
 }
 
 TEST(TheEndOfAProcessIsSeenOnAllHosts) {

@@ -20,6 +20,8 @@ class Mirror {
   bool Apply(int host, const News& news);
   // All that `host` will ever tell has come: its ranks that have not left are lost.
   void Lose(int host);
+  // Whether the group has ended in that step or before.
+  bool GroupFailed(uint64_t step) const { return ends_.front().GroupFailed(step); }
   // The watcher of that host, which may be this one, is alive.
   void Hear(int host);
 

@@ -27,7 +27,7 @@ int NumHosts(const Group& group) {
 
 }  // namespace
 
-Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge)
+Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge, double farewell_s)
     : group_(std::move(group)),
       bridge_(std::move(bridge)),
       board_(group_.segment.data(), rank_size),
@@ -38,6 +38,7 @@ Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge)
       news_(&group_, own_ranks_, rank_size),
       mirror_(group_, rank_size),
       gone_(static_cast<size_t>(num_hosts_), false),
+      farewell_s_(farewell_s),
       thread_([this] { Run(); }) {}
 
 Watcher::~Watcher() {
@@ -64,7 +65,7 @@ void Watcher::Run() {
 }
 
 void Watcher::Farewell() {
-  const Deadline deadline = Deadline::After(kFarewellS);
+  const Deadline deadline = Deadline::After(farewell_s_);
   while (!deadline.Passed()) {
     const bool silent = AllQuiet();
     if (Turn() && silent) return;
@@ -73,14 +74,15 @@ void Watcher::Farewell() {
 }
 
 // Whether the ranks of this host have nothing more to tell: after the end of one of them the others
-// come to the end of the step that it has ended, no further.
+// come to the end of the step that it has ended, no further, and not beyond a failure.
 bool Watcher::AllQuiet() const {
-  if (board_.group().failed_rank.load(std::memory_order_acquire) != 0) return true;
   uint64_t last = 0;
   for (const int rank : own_ranks_) last = std::max(last, board_.member(rank).finished.load());
   return std::all_of(own_ranks_.begin(), own_ranks_.end(), [&](int rank) {
     const Member& member = board_.member(rank);
-    return member.left.load() != 0 || member.finished.load() == last || news_.HasEnded(rank);
+    const uint64_t finished = member.finished.load();
+    return member.left.load() != 0 || finished == last || mirror_.GroupFailed(finished + 1) ||
+           news_.HasEnded(rank);
   });
 }
 

@@ -21,9 +21,10 @@ namespace collops::control {
 class Watcher {
  public:
   // `group`: this host's ranks and board, and a bell of the watcher's own.
-  Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge);
+  Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge,
+          double farewell_s = kFarewellS);
   // Waits until the ranks of this host are through with their last step and all of it is told, at
-  // most kFarewellS.
+  // most `farewell_s`.
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -54,6 +55,7 @@ class Watcher {
   LocalNews news_;
   Mirror mirror_;
   std::vector<bool> gone_;  // hosts of which nothing more is taken
+  const double farewell_s_;
   int64_t beat_ms_ = 0;
   std::atomic<bool> stop_{false};
   std::thread thread_;

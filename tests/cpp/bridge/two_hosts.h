@@ -22,6 +22,8 @@ using collops::Communicator;
 class TwoHosts {
  public:
   static constexpr int kRanks = 4;
+  // A watcher waits for the ranks of its host however slow the machine is.
+  static constexpr double kFarewellS = 60;
 
   explicit TwoHosts(const Link::Faults& faults = {}) : link_(std::make_shared<Link>(faults)) {
     using collops::control::Board;
@@ -58,7 +60,7 @@ class TwoHosts {
     const int host = HostOf(rank);
     if (rank % 2 == 0) {
       group.watcher = std::make_shared<collops::control::Watcher>(
-          GroupOf(rank), kRanks, std::make_unique<Bridge>(link_, host));
+          GroupOf(rank), kRanks, std::make_unique<Bridge>(link_, host), kFarewellS);
     }
     return std::make_shared<toy::ToyCommunicator>(
         std::make_shared<collops::control::Control>(spec, std::move(group)));
