@@ -106,6 +106,7 @@ class Bridge : public collops::control::Bridge {
     const auto lock = link_->Enter(host_);
     Link::Way& way = link_->ways_[host];
     if (link_->cut_ || way.frames.size() >= link_->faults_.most_frames) return false;
+    if (joined_ != link_->joined_) return true;  // lost: this end has yet to see the break
     const int most = link_->faults_.most_delay_us;
     const auto delay = std::chrono::microseconds(most == 0 ? 0 : link_->random_() % most);
     Clock::time_point due = Clock::now() + delay;
@@ -118,6 +119,7 @@ class Bridge : public collops::control::Bridge {
 
   bool Take(int* host, Frame* frame) override {
     const auto lock = link_->Enter(host_);
+    joined_ = link_->joined_;
     Link::Way& way = link_->ways_[host_];
     uint64_t rung = 0;
     // What comes after this rings anew. Until a frame is due, the watcher looks again and again.
@@ -130,7 +132,7 @@ class Bridge : public collops::control::Bridge {
     return true;
   }
 
-  uint64_t Joined(int) const override { return link_->joined_.load(); }
+  uint64_t Joined(int) const override { return joined_; }
   bool Lost(int host) const override {
     const auto lock = link_->Enter(host_);
     return link_->cut_ || (link_->closed_[host] && link_->ways_[host_].frames.empty());
@@ -144,6 +146,7 @@ class Bridge : public collops::control::Bridge {
  private:
   std::shared_ptr<Link> link_;
   int host_;
+  uint64_t joined_ = 0;  // as this end has seen it
 };
 
 }  // namespace fake
