@@ -38,15 +38,26 @@ void RunAndKill(int rank_size, int victim, const std::function<void(int, Communi
   }
 }
 
-// Ranks with a short time-out.
-void RunBriefly(int rank_size, const std::function<void(int, Communicator&)>& body) {
-  ranks::Run(
-      rank_size,
-      [&](int rank, Communicator& communicator) {
-        EXPECT_EQ(communicator.Barrier().message(), "");
-        body(rank, communicator);
-      },
-      0.5);
+// Ranks that have met, of which `brief` has a short time-out.
+void RunBriefly(int rank_size, int brief, const std::function<void(int, Communicator&)>& body) {
+  ranks::Run(rank_size, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    if (rank == brief) communicator.set_timeout_s(0.5);
+    body(rank, communicator);
+  });
+}
+
+void AwaitTrue(const std::function<bool()>& holds) {
+  const Clock::time_point start = Clock::now();
+  while (!holds() && SecondsSince(start) < 20) usleep(1000);
+  EXPECT_TRUE(holds());
+}
+
+// Until a rank sleeps in the wait for a message.
+void AwaitMessageCall(int rank, Communicator& communicator) {
+  AwaitTrue([&] {
+    return !communicator.control().endpoint().board().member(rank).pair_call.Read().empty();
+  });
 }
 
 std::string Name(int rank) {
@@ -149,7 +160,7 @@ TEST(AReceiveFromAnySourceEndsWhenAllHaveLeft) {
 TEST(ATimeoutNamesBothRanksCalls) {
   // The peer is in no call.
   const ranks::Event over;
-  RunBriefly(2, [&](int rank, Communicator& communicator) {
+  RunBriefly(2, 0, [&](int rank, Communicator& communicator) {
     Buffer out(8);
     if (rank == 1) return over.Wait();
     ExpectError(Recv(communicator, 1, 3, &out, nullptr, DType::kFloat32), collops::ERROR_TIMEOUT,
@@ -158,42 +169,41 @@ TEST(ATimeoutNamesBothRanksCalls) {
     over.Set();
   });
   // Both send first.
-  RunBriefly(2, [](int rank, Communicator& communicator) {
+  RunBriefly(2, 0, [](int rank, Communicator& communicator) {
     Buffer x(8);
+    if (rank == 0) AwaitMessageCall(1, communicator);
     ExpectError(Send(communicator, 1 - rank, 3, &x), collops::ERROR_TIMEOUT,
                 {"Send of 8 uint8 to rank ", "its receiver has not taken it",
                  "two ranks that both send first wait for each other, exchange does not"});
   });
   // Other tags.
-  RunBriefly(2, [](int rank, Communicator& communicator) {
-    Buffer x(8);
-    const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : Recv(communicator, 0, 4, &x);
-    ExpectError(status, collops::ERROR_TIMEOUT, {"(tag 3)", "(tag 4)"});
-    const bool by_sender =
-        status.message().find("is in Recv from rank 0 (tag 4)") != std::string::npos;
-    const bool by_receiver =
-        status.message().find("is in Send to rank 1 (tag 3)") != std::string::npos;
-    EXPECT_TRUE(by_sender || by_receiver);
-  });
+  for (const int brief : {0, 1}) {
+    RunBriefly(2, brief, [brief](int rank, Communicator& communicator) {
+      Buffer x(8);
+      if (rank == brief) AwaitMessageCall(1 - rank, communicator);
+      const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : Recv(communicator, 0, 4, &x);
+      ExpectError(status, collops::ERROR_TIMEOUT,
+                  {"(tag 3)", "(tag 4)",
+                   brief == 0 ? "is in Recv from rank 0 (tag 4)" : "is in Send to rank 1 (tag 3)"});
+    });
+  }
 }
 
 TEST(ATimeoutNamesAGroupCallOfThePeer) {
-  const ranks::Event over;
   // The message's time-out comes first.
-  ranks::Run(2, [&](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    communicator.set_timeout_s(rank == 0 ? 0.5 : 20);
+  RunBriefly(2, 0, [](int rank, Communicator& communicator) {
     Buffer x(8);
+    const uint64_t next = communicator.control().step_number() + 1;
+    if (rank == 0) AwaitTrue([&] { return communicator.control().endpoint().HasBegun(1, next); });
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
     ExpectError(
         status, collops::ERROR_TIMEOUT,
         {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (Barrier), its process is"});
   });
   // The group's comes first.
-  ranks::Run(2, [&](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
-    communicator.set_timeout_s(rank == 0 ? 20 : 0.5);
+  RunBriefly(2, 1, [](int rank, Communicator& communicator) {
     Buffer x(8);
+    if (rank == 1) AwaitMessageCall(0, communicator);
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
     ExpectError(
         status, collops::ERROR_TIMEOUT,
@@ -202,10 +212,9 @@ TEST(ATimeoutNamesAGroupCallOfThePeer) {
 }
 
 TEST(AFailureOfTheGroupEndsAMessageThatWaits) {
-  ranks::Run(3, [](int rank, Communicator& communicator) {
-    EXPECT_EQ(communicator.Barrier().message(), "");
+  RunBriefly(3, 1, [](int rank, Communicator& communicator) {
     Buffer out(8);
-    communicator.set_timeout_s(rank == 1 ? 0.5 : 20);
+    if (rank == 1) AwaitMessageCall(0, communicator);
     const Status status = rank == 0 ? Recv(communicator, 1, 0, &out) : communicator.Barrier();
     ExpectError(status, collops::ERROR_TIMEOUT,
                 {"Barrier: no end of call 2 in 0.5 s", "is in Recv from rank 1 (tag 0)"});
@@ -220,7 +229,7 @@ TEST(AbortAndCloseOfAnotherThreadEndAMessage) {
       std::thread other;
       if (rank == 0) {
         other = std::thread([&] {
-          usleep(50000);
+          for (const int r : {0, 1}) AwaitMessageCall(r, communicator);
           abort ? communicator.Abort("enough") : communicator.Close("enough");
         });
       }
