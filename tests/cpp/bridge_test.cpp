@@ -192,7 +192,7 @@ TEST(NewsTravelWhileRanksCompute) {
     if (rank == 3) return comm.Abort("it has seen enough");
     Status status;
     const auto start = std::chrono::steady_clock::now();
-    while (status.ok() && SecondsSince(start) < 10) status = comm.control().Peek("Barrier");
+    while (status.ok() && SecondsSince(start) < kTimeoutS) status = comm.control().Peek("Barrier");
     EXPECT_EQ(status.code(), ERROR_ABORTED);
     EXPECT_CONTAINS(status.message(), "rank 3 aborted: it has seen enough");
   });
@@ -203,8 +203,9 @@ TEST(AStoppedSpeakerIsNamedAtTheTimeOut) {
   TwoHosts hosts;
   std::atomic<int> met{0};
   std::atomic<int> done{0};
-  OnTwoHosts(hosts, 2.5, [&](int rank, Communicator& comm) {
+  OnTwoHosts(hosts, kTimeoutS, [&](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
+    comm.set_timeout_s(2.5);
     ++met;
     AwaitCount(met, TwoHosts::kRanks);
     if (rank == 2) hosts.link().Stop(1);
