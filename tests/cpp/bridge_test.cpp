@@ -200,24 +200,27 @@ TEST(NewsTravelWhileRanksCompute) {
 
 // The watcher of host 1 stands still: rank 3, which it speaks for, is no less there.
 TEST(AStoppedSpeakerIsNamedAtTheTimeOut) {
-  TwoHosts hosts;
-  std::atomic<int> met{0};
-  std::atomic<int> done{0};
-  OnTwoHosts(hosts, kTimeoutS, [&](int rank, Communicator& comm) {
-    EXPECT_EQ(comm.Barrier().message(), "");
-    comm.set_timeout_s(2.5);
-    ++met;
-    AwaitCount(met, TwoHosts::kRanks);
-    if (rank == 2) hosts.link().Stop(1);
-    if (rank == 2) ++met;
-    AwaitCount(met, TwoHosts::kRanks + 1);
-    const Status status = comm.Barrier();
-    EXPECT_EQ(status.code(), ERROR_TIMEOUT);
-    const char* const that = rank < 2 ? "that" : "this";
-    EXPECT_CONTAINS(status.message(), std::string("on another host; rank 2 (pid 1002), which ") +
-                                          "speaks for " + that + " host, has been silent for ");
-    if (++done == TwoHosts::kRanks) hosts.link().GoOn(1);
-  });
+  for (const bool from_the_start : {false, true}) {
+    TwoHosts hosts;
+    std::atomic<int> met{0};
+    std::atomic<int> done{0};
+    if (from_the_start) hosts.link().Stop(1);
+    OnTwoHosts(hosts, kTimeoutS, [&](int rank, Communicator& comm) {
+      if (!from_the_start) EXPECT_EQ(comm.Barrier().message(), "");
+      comm.set_timeout_s(2.5);
+      ++met;
+      AwaitCount(met, TwoHosts::kRanks);
+      if (rank == 2) hosts.link().Stop(1);
+      if (rank == 2) ++met;
+      AwaitCount(met, TwoHosts::kRanks + 1);
+      const Status status = comm.Barrier();
+      EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+      const char* const that = rank < 2 ? "that" : "this";
+      EXPECT_CONTAINS(status.message(), std::string("on another host; rank 2 (pid 1002), which ") +
+                                            "speaks for " + that + " host, has been silent for ");
+      if (++done == TwoHosts::kRanks) hosts.link().GoOn(1);
+    });
+  }
 }
 
 // A speaker that stands still for a while delays calls and harms nothing.

@@ -38,8 +38,11 @@ Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge, dou
       news_(&group_, own_ranks_, rank_size),
       mirror_(group_, rank_size),
       gone_(static_cast<size_t>(num_hosts_), false),
-      farewell_s_(farewell_s),
-      thread_([this] { Run(); }) {}
+      farewell_s_(farewell_s) {
+  // All were there when the group met: one that never says a word is silent from now on.
+  for (int host = 0; host < num_hosts_; ++host) mirror_.Hear(host);
+  thread_ = std::thread([this] { Run(); });
+}
 
 Watcher::~Watcher() {
   stop_.store(true);
