@@ -2,20 +2,16 @@
 // program) by Execute, in turns. Prints a line per size and memory: microseconds of each, and how
 // many AllGatherV a message costs. "halves": each rank has half of the bytes; "one owner": rank 0
 // has all, as the sender has.
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 
 #include "board.h"
 #include "comm/registry.h"
 #include "operators/create_operation.h"
+#include "two_ranks.h"
 
 namespace {
 
@@ -167,29 +163,5 @@ int RunRank(int rank, Board* board) {
 }  // namespace
 
 int main() {
-  const int memory = memfd_create("message_loop", 0);
-  if (memory < 0 || ftruncate(memory, sizeof(Board)) != 0) return 1;
-  std::random_device random;
-  const std::string job = "message_loop-" + std::to_string(random()) + std::to_string(random());
-  setenv("COLLOPS_JOB_ID", job.c_str(), 1);
-  pid_t ranks[kRanks];
-  for (int rank = 0; rank < kRanks; ++rank) {
-    ranks[rank] = fork();
-    if (ranks[rank] != 0) continue;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    Board* const board = Board::Map(memory);
-    _exit(board == nullptr ? 1 : RunRank(rank, board));
-  }
-  int failed = 0;
-  for (int left = kRanks; left > 0; --left) {
-    int status = 0;
-    const pid_t ended = wait(&status);
-    if (status == 0) continue;
-    failed = 1;
-    // The other one waits at the board, for ever.
-    for (const pid_t rank : ranks) {
-      if (rank != ended) kill(rank, SIGKILL);
-    }
-  }
-  return failed;
+  return OnTwoRanks("message_loop", RunRank);
 }

@@ -1,0 +1,183 @@
+// How threads wait in the pair lane, and who of them moves it.
+
+#include <sched.h>
+
+#include <chrono>
+
+#include "comm/messenger.h"
+#include "comm/pairs/pair_messages.h"
+#include "core/interrupt.h"
+
+namespace collops {
+namespace {
+
+std::string DescribeCall(const Transfer& transfer) {
+  const bool sends = transfer.way == Transfer::kSend;
+  return Concat(NameOf(transfer.way), sends ? " to " : " from ",
+                transfer.peer == kAnySource ? "any rank" : Concat("rank ", transfer.peer), " (tag ",
+                transfer.tag, ")");
+}
+
+}  // namespace
+
+bool Messenger::NeedsAttention() const {
+  return (lane_.HasWork() || has_started_.load()) && !led_.load();
+}
+
+void Messenger::Attend(const std::function<bool()>& enough) {
+  Baton baton = Claim();
+  if (led_.load()) return;
+  TakeStarted();
+  Goal goal;
+  goal.enough = &enough;
+  attends_ = true;
+  static_cast<void>(Lead(&goal, &baton));
+}
+
+Messenger::Baton Messenger::Claim() {
+  claims_.fetch_add(1);
+  Baton baton(baton_);
+  claims_.fetch_sub(1);
+  return baton;
+}
+
+void Messenger::Yield(Baton* baton) {
+  if (claims_.load(std::memory_order_relaxed) == 0) return;
+  baton->unlock();
+  while (claims_.load() > 0) sched_yield();
+  baton->lock();
+}
+
+control::Pumped Messenger::Pump() {
+  if (!NeedsAttention()) return control::Pumped::kNothing;
+  const Baton baton(baton_, std::try_to_lock);
+  if (!baton.owns_lock() || led_.load()) return control::Pumped::kNothing;
+  const bool posted = TakeStarted();
+  if (Poll() || posted) return control::Pumped::kMoved;
+  return lane_.HasWork() ? control::Pumped::kUnderWay : control::Pumped::kNothing;
+}
+
+bool Messenger::Reached(const Goal& goal) {
+  if (goal.batch != nullptr) return HasEnded(goal.batch);
+  return !lane_.HasWork() || followers_ > 0 || (*goal.enough)();
+}
+
+Status Messenger::Await(Goal* goal, Baton* baton) {
+  Status looked;
+  while (looked.ok() && !Reached(*goal)) {
+    if (!led_.load()) {
+      looked = Lead(goal, baton);
+    } else {
+      if (attends_) Rouse();  // it leaves the lead to who waits
+      Follow(baton);
+      looked = Look(goal);
+    }
+  }
+  if (!looked.ok()) {
+    lane_.End(looked);
+    Publish();
+    moved_.notify_all();
+    Rouse();
+  }
+  if (HasEnded(goal->batch)) return goal->batch->outcome;
+  return looked;
+}
+
+// Another thread moves the lane. It says when something has moved.
+void Messenger::Follow(Baton* baton) {
+  constexpr std::chrono::milliseconds kNap(20);
+  ++followers_;
+  moved_.wait_for(*baton, kNap);
+  --followers_;
+}
+
+// As long as something moves, the rank counts as busy. It naps without the baton.
+Status Messenger::Lead(Goal* goal, Baton* baton) {
+  led_.store(true);
+  control::Patience patience;
+  int spins = 0;
+  Status looked;
+  while (looked.ok() && !Reached(*goal)) {
+    Yield(baton);
+    const bool posted = TakeStarted();
+    if (Poll() || posted) {
+      spins = 0;
+      patience = {};
+    } else if (spins < control::kSpins) {
+      ++spins;
+      control::CpuRelax();
+    } else if (!patience.Yield()) {
+      looked = Look(goal);
+      if (looked.ok() && Nap(goal, baton)) spins = 0;
+    }
+  }
+  if (goal->noted) endpoint_->NotePairCall("");
+  goal->noted = false;
+  led_.store(false);
+  attends_ = false;
+  HandOver(baton);
+  return looked;
+}
+
+// Whether something has moved.
+bool Messenger::Nap(Goal* goal, Baton* baton) {
+  if (!goal->noted && goal->batch != nullptr) {
+    endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
+    goal->noted = true;
+  }
+  baton->unlock();
+  bool moved = false;
+  endpoint_->Nap(control::kPairLane, [&] {
+    const Baton again(baton_);
+    moved = TakeStarted() || Poll();
+    return moved || Reached(*goal);
+  });
+  baton->lock();
+  return moved;
+}
+
+void Messenger::HandOver(Baton* baton) {
+  const bool unattended = NeedsAttention();
+  if (unattended && followers_ > 0) moved_.notify_all();
+  const bool nobody = unattended && followers_ == 0;
+  if (!nobody) return;
+  baton->unlock();
+  // A wait of a group call may sleep that could look after it, else the thread that is there for
+  // it.
+  endpoint_->Ring(endpoint_->rank(), control::kGroupLane);
+  if (wake_) wake_();
+  baton->lock();
+}
+
+// Before every nap.
+Status Messenger::Look(Goal* goal) {
+  CHECK_ARG(goal->batch == nullptr || !Interrupted(), ERROR_ABORTED, goal->name, ": rank ",
+            endpoint_->rank(), " was interrupted");
+  control_->Drain();
+  FindLosses();
+  if (goal->batch == nullptr) return Ok();
+  if (goal->timeout_s <= 0) goal->timeout_s = control_->timeout_s();
+  if (!goal->deadline) goal->deadline = Deadline::After(goal->timeout_s);
+  return goal->deadline->Passed() ? DescribeTimeout(*goal) : Ok();
+}
+
+void Messenger::FindLosses() {
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (!lane_.WaitsFor(r)) continue;
+    bool said = false;
+    const Status loss = endpoint_->FindDeparture(r, &said);
+    const auto departure = said ? PairLane::Departure::kLeft : PairLane::Departure::kEnded;
+    if (!loss.ok()) lane_.Lose(r, departure, loss);
+  }
+}
+
+Status Messenger::DescribeTimeout(const Goal& goal) {
+  std::string peers;
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (r != endpoint_->rank() && lane_.WaitsFor(r)) peers += "; " + endpoint_->DescribeRank(r);
+  }
+  return Error(ERROR_TIMEOUT, goal.name, ": no end in ", goal.timeout_s, " s: ", lane_.Describe(),
+               peers);
+}
+
+}  // namespace collops
