@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <utility>
 
 #include "comm/messenger.h"
@@ -44,11 +45,22 @@ Status CallQueue::Add(const StartedHandle& call) {
     lock.unlock();
     return control_->CheckUsable();
   }
+  RETURN_IF_ERROR(HaveThread(call->name));
   call->done = false;
   waiting_.push_back(call);
-  if (!thread_.joinable()) thread_ = std::thread([this] { Work(); });
   changed_.notify_all();
   if (messenger_ != nullptr) messenger_->Rouse();
+  return Ok();
+}
+
+Status CallQueue::HaveThread(const char* name) {
+  if (thread_.joinable()) return Ok();
+  try {
+    thread_ = std::thread([this] { Work(); });
+  } catch (const std::system_error& error) {
+    return Error(ERROR_OUT_OF_HOST_MEMORY, name, ": no thread can be made for calls that are ",
+                 "started (", error.what(), "): make the call without start");
+  }
   return Ok();
 }
 

@@ -95,6 +95,7 @@ class CallQueue {
   using Lock = std::unique_lock<std::mutex>;
 
   // The thread.
+  Status HaveThread(const char* name);
   void Work();
   void RunHead(Lock* lock);
   // Runs what comes first, or naps until something has changed. An interrupt ends the group, and
