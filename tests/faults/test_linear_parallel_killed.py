@@ -64,8 +64,7 @@ def end(ranks: list[subprocess.Popen[str]]) -> None:
         process.communicate()
 
 
-@pytest.mark.parametrize("fused", ["1", "0"])
-@pytest.mark.parametrize("killed", [0, 1, 3])
+@pytest.mark.parametrize(("killed", "fused"), [(0, "1"), (0, "0"), (1, "1"), (3, "0")])
 def test_the_others_hear_of_a_killed_rank(killed: int, fused: str, left_behind: LeftBehind) -> None:
     job = f"multiplied-{os.getpid()}-{killed}-{fused}"
     ranks = start(job, fused)
@@ -79,8 +78,7 @@ def test_the_others_hear_of_a_killed_rank(killed: int, fused: str, left_behind: 
     assert left_behind(job) == []
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.2, 0.3])
-@pytest.mark.parametrize("killed", [0, 3])
+@pytest.mark.parametrize(("killed", "after_s"), [(0, 0.0), (3, 0.1), (0, 0.2), (3, 0.3)])
 def test_also_in_the_first_call_of_the_pipeline(
     killed: int, after_s: float, left_behind: LeftBehind
 ) -> None:

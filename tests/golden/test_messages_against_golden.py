@@ -7,7 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import Case, expected, inputs, recv_cases, send_cases
+from collops.golden.cases import Case, recv_cases, send_cases
+from once import compute, expected, inputs
 
 import collops
 from collops.testing import run_ranks
@@ -35,10 +36,14 @@ def call_plainly(comm: collops.Communicator, case: Case, rank: int, x: Any) -> A
     return comm.recv(np.empty_like(x), case.root, tag=len(case.name))
 
 
+def cases_of(ranks: int) -> list[Case]:
+    return [*send_cases((ranks,)), *recv_cases((ranks,))]
+
+
 def work(rank: int, ranks: int, level: str) -> list[str]:
     wrong = []
     comm = collops.init()
-    for case in [*send_cases((ranks,)), *recv_cases((ranks,))]:
+    for case in cases_of(ranks):
         x = held(case, rank)
         out = x
         if rank in (case.root, case.peer):
@@ -53,6 +58,7 @@ def work(rank: int, ranks: int, level: str) -> list[str]:
 @pytest.mark.parametrize("level", ["atb", "plain"])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_messages_are_goldens(ranks: int, level: str) -> None:
+    compute(cases_of(ranks))
     assert run_ranks(work, ranks, ranks, level) == [[]] * ranks
 
 

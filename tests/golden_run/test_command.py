@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import forked_main
 import numpy as np
 import own_output
 import pytest
+from collops.cli import main
 from collops.golden.case_files import SCHEMA, write_cases
 from collops.golden.cases import all_cases
 
@@ -27,6 +29,8 @@ def golden(
     *arguments: object, code: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs `collops golden` with these arguments, after some code that plants a fault."""
+    if not code:
+        return forked_main.run(main, ["golden", *map(str, arguments)], env=environment, timeout=110)
     program = f"{code}\nfrom collops.cli import main; raise SystemExit(main())"
     return own_output.run(
         [sys.executable, "-c", program, "golden", *map(str, arguments)],
@@ -54,8 +58,11 @@ def test_samples_pass(operator: str) -> None:
 
 
 def test_every_sample_runs() -> None:
-    done = golden("run", *sorted(SAMPLES.glob("*.csv")), "--max-skipped", 0)
-    assert done.returncode == 0, done.stdout + done.stderr
+    """As a user runs them: by another process, whose status is the command's."""
+    words = ["run", *sorted(map(str, SAMPLES.glob("*.csv"))), "--max-skipped", "0"]
+    command = [sys.executable, "-m", "collops.cli", "golden", *words]
+    done = own_output.run(command, capture_output=True, timeout=110)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 
 def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFile) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_main
 import numpy as np
-import own_output
 import pytest
+from collops.cli import main
 from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
 
@@ -21,12 +21,7 @@ NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
 
 
 def golden(*arguments: object) -> subprocess.CompletedProcess[str]:
-    program = "from collops.cli import main; raise SystemExit(main())"
-    return own_output.run(
-        [sys.executable, "-c", program, "golden", *map(str, arguments)],
-        capture_output=True,
-        timeout=110,
-    )
+    return forked_main.run(main, ["golden", *map(str, arguments)], timeout=110)
 
 
 def closing_line(done: subprocess.CompletedProcess[str]) -> str:

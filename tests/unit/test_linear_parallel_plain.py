@@ -5,7 +5,6 @@ The numbers are small and whole, so that only the one rounding at the end is lef
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -195,14 +194,24 @@ def check(
     assert [values_of(tensor).tobytes() for tensor in ins] == before, where
 
 
+# Every dtype and every form of the residual, with an out and without.
+VARIED = [
+    ("float32", "", False),
+    ("float32", "[n]", True),
+    ("float16", "[n]", False),
+    ("float16", "[1, n]", True),
+    ("bfloat16", "[1, n]", False),
+    ("bfloat16", "", True),
+]
+
+
 def check_all(rank: int, size: int, kind: str) -> int:
     done = 0
     with collops.init() as comm:
         memory = Memory(comm, kind)
         for call in CALLS[size]:
-            varied = itertools.product(DTYPES, ("", "[n]", "[1, n]"), (False, True))
             total = call.expected(rank)
-            for dtype, residual, with_out in varied:
+            for dtype, residual, with_out in VARIED:
                 check(memory, call, total, dtype, residual, with_out)
                 done += 1
     return done
@@ -210,7 +219,8 @@ def check_all(rank: int, size: int, kind: str) -> int:
 
 # Windows and engines differ only between ranks.
 RUNS = [
-    *[(size, kind, "1") for size in CALLS for kind in ("numpy", "window", "torch")],
+    *[(size, kind, "1") for size in CALLS for kind in ("numpy", "window")],
+    *[(size, "torch", "1") for size in (2, 4)],
     *[(size, "numpy", "0") for size in (2, 3, 4)],
     (4, "window", "0"),
 ]
@@ -221,7 +231,7 @@ def test_all_calls(size: int, kind: str, fused: str) -> None:
     if kind == "torch":
         pytest.importorskip("torch", reason="torch is not installed here")
     done = run_ranks(check_all, size, size, kind, env={"COLLOPS_FUSED": fused})
-    assert done == [len(CALLS[size]) * 18] * size
+    assert done == [len(CALLS[size]) * len(VARIED)] * size
 
 
 def choose(rank: int) -> Any:

@@ -44,9 +44,24 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
 
 
 def new_venv(folder: Path) -> Path:
-    """An empty virtual environment; returns its interpreter."""
-    run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+    """An empty virtual environment; returns its interpreter, which pip_of installs for."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     return folder / "bin" / "python"
+
+
+def pip_of(python: Path) -> list[str | Path]:
+    """This environment's pip, for another one: a new environment's own takes seconds to unpack."""
+    return [sys.executable, "-m", "pip", "--python", python]
+
+
+def cmake_args() -> str:
+    """CMake's arguments for the wheel: what is compiled here already is not compiled again."""
+    build = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
+    here = environment.Venv(Path(sys.prefix))
+    if not (build.is_dir() and here.is_made("package", environment.fingerprint())):
+        return FAST
+    launcher = Path(__file__).with_name("compiled_here.sh")
+    return shlex.quote(f"-DCMAKE_CXX_COMPILER_LAUNCHER=sh;{launcher};{build}")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +104,7 @@ def wheel(sdist: Path, offline: list[str], tmp_path_factory: pytest.TempPathFact
     """The wheel, built from the sdist in isolation and offline."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *offline]
-    run(*pip, "-w", folder, sdist, cwd=folder, CMAKE_ARGS=FAST)
+    run(*pip, "-w", folder, sdist, cwd=folder, CMAKE_ARGS=cmake_args())
     [path] = folder.glob("*.whl")
     return path
 
@@ -131,7 +146,7 @@ def test_the_wheel_holds_the_package(wheel: Path) -> None:
 @pytest.mark.timeout(600)
 def test_the_wheel_runs_in_an_empty_venv(wheel: Path, offline: list[str], tmp_path: Path) -> None:
     python = new_venv(tmp_path / "venv")
-    run(python, "-m", "pip", "install", "-q", *offline, wheel, cwd=tmp_path)
+    run(*pip_of(python), "install", "-q", *offline, wheel, cwd=tmp_path)
     packages = environment.Venv(tmp_path / "venv").versions().keys()
     assert packages - {"pip", "setuptools"} == {"collops", "numpy"}
     run(python, "-m", "collops.demo", cwd=tmp_path)
@@ -145,7 +160,7 @@ def test_the_build_finds_what_it_needs_offline_without_isolation(
 ) -> None:
     """In an environment of the build requirements alone; that it builds there, `make` shows."""
     python = new_venv(tmp_path / "venv")
-    pip = [python, "-m", "pip", "install", "-q", *offline]
+    pip = [*pip_of(python), "install", "-q", *offline]
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     run(*pip, *environment.build_requirements(), "numpy", cwd=tmp_path)
     program = (
