@@ -19,6 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "cpp-tests"
 REPORTS = ROOT / "build" / "reports"
+# What needs more than this environment, and the targets that run it.
+ELSEWHERE = (
+    "tests/npu: make test-npu; the MPIs and torchrun of tests/launchers: make test-launchers"
+)
 # Where the tests are told, and the reader too, why there is no torch.
 TORCH_STAMP = Path(sys.prefix) / "stamps" / "torch"
 
@@ -144,6 +148,7 @@ def main() -> int:
         old.unlink()
     outcomes = [run_cpp(), run_python(sys.argv[1:])]
     print_summary(outcomes)
+    print(f"  not collected here  {ELSEWHERE}")
     return 0 if all(outcome.good for outcome in outcomes) else 1
 
 

@@ -16,9 +16,10 @@ import forked_main
 import numpy as np
 import own_output
 import pytest
-from collops.cli import main
 from collops.golden.case_files import SCHEMA, write_cases
 from collops.golden.cases import all_cases
+
+from collops.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "examples" / "golden"

@@ -12,9 +12,10 @@ from typing import Any
 import forked_main
 import numpy as np
 import pytest
-from collops.cli import main
 from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
+
+from collops.cli import main
 
 CaseFile = Callable[..., Path]
 NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"

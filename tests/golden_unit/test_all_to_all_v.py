@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_of import each_case
 from golden.all_to_all_v import all_to_all_v, all_to_all_v_rows
 from golden.all_to_all_v_cases import all_to_all_v_cases
 from golden.case import EXCHANGES, exchange_of
@@ -19,7 +20,7 @@ from golden.struct_fields import struct_fields
 
 BY_STRUCT = all_cases("all_to_all_v")
 CASES = [*BY_STRUCT, *all_to_all_v_cases((1, 7))]
-EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+EACH_CASE = each_case(CASES)
 XS: list[np.ndarray[Any, Any]] = [np.arange(6).reshape(2, 3), 10 + np.arange(4)]
 
 

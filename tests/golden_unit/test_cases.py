@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from each_of import each_case
 from golden.cases import (
     ATB_REDUCE_OPS,
     REDUCE_OPS,
@@ -25,8 +26,7 @@ from golden.shares import SHARES, packed
 GATHER = all_cases("all_gather_v")
 SCATTER = all_cases("reduce_scatter_v")
 CASES = GATHER + SCATTER
-IDS = [case.id for case in CASES]
-EACH_CASE = pytest.mark.parametrize("case", CASES, ids=IDS)
+EACH_CASE = each_case(CASES)
 
 
 def of_size(cases: list[Case], size: int) -> list[Case]:

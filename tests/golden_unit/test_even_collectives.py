@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from each_of import each_case
 from golden.all_gather import all_gather
 from golden.all_gather_v import all_gather_v
 from golden.all_reduce import all_reduce
@@ -23,7 +24,7 @@ from golden.reduce_scatter_v import reduce_scatter_v
 from golden.row_case import expected_outputs, rank_inputs, row_layout
 
 CASES = [case for operator in EVEN_OPERATORS for case in all_cases(operator)]
-EACH_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+EACH_CASE = each_case(CASES)
 XS = [np.array([[1, 2], [3, 4]], np.int32) * s for s in (1, 10)]
 
 

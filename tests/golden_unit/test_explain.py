@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
+from each_of import each_seed
 from golden.all_gather_v import all_gather_v
 from golden.atb_tolerance import tolerance
 from golden.compare import compare
@@ -22,7 +22,7 @@ from golden.reduction import reduce_ranks
 from golden.shares import gapped, packed, reversed_order
 
 Rng = np.random.Generator
-SEEDS = range(60)
+SEEDS = 40
 
 
 @dataclass
@@ -151,21 +151,21 @@ def named(call: Call, got: list[Array], rng: Rng | None = None) -> str:
     return result.diagnosis.kind
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_swapped_blocks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_gather(rng, even=True)
     assert named(call, planted(rng, call, swap), rng) == "swapped blocks"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_a_repeated_block(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_gather(rng, even=True)
     assert named(call, planted(rng, call, repeat), rng) == "repeated block"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_blocks_packed_in_another_order(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_gather(rng)
@@ -182,7 +182,7 @@ def test_blocks_packed_in_another_order(seed: int) -> None:
     assert named(call, [wrong] * call.ranks, rng) == "swapped blocks"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_a_shifted_block(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_gather(rng)
@@ -191,7 +191,7 @@ def test_a_shifted_block(seed: int) -> None:
     assert named(call, planted(rng, call, shift), rng) == "shifted block"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_a_block_that_never_came(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_gather(rng)
@@ -209,15 +209,14 @@ def test_a_block_that_never_came(seed: int) -> None:
     assert compare(got, call.right, call.dtype).diagnosis.kind in ("unwritten gap", "no pattern")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_an_unwritten_gap(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_gather(rng, tail=6)
     assert named(call, planted(rng, call, leave), rng) == "unwritten gap"
 
 
-@pytest.mark.parametrize("op", ["sum", "max", "min", "prod", "avg"])
-@pytest.mark.parametrize("seed", range(20))
+@each_seed(20, "sum", "max", "min", "prod", "avg")
 def test_a_contribution_that_was_left_out(seed: int, op: str) -> None:
     rng = np.random.default_rng(seed)
     dtypes = FLOAT_DTYPES if op == "avg" else REDUCE_DTYPES
@@ -245,7 +244,7 @@ def backwards(call: Call) -> list[Array]:
     return got
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_rounding(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_scatter(rng, FLOAT_DTYPES, least=20)
@@ -254,7 +253,7 @@ def test_rounding(seed: int) -> None:
     assert named(call, backwards(call), rng) == "rounding"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_outputs_of_a_scatter_exchanged_and_slices_shifted(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_scatter(rng, REDUCE_DTYPES, least=4)
@@ -277,7 +276,7 @@ def test_outputs_of_a_scatter_exchanged_and_slices_shifted(seed: int) -> None:
     assert f"rank {a}'s output holds rank {b}'s output" in exchanged.text
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_seed(20)
 def test_a_swap_is_seen_through_errors_that_the_tolerance_allows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     call = draw_gather(rng, even=True)
@@ -317,7 +316,7 @@ def noise(rng: Rng, array: Array, dtype: str) -> Array:
     return got
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_seed(150)
 def test_noise_has_no_name(seed: int) -> None:
     rng = np.random.default_rng(seed)
     gathers = rng.random() < 0.5

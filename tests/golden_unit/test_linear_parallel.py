@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from each_of import each_case
 from golden.case import Case
 from golden.cases import all_cases, all_outputs, expected, inputs, linear_parallel_cases
 from golden.compare import compare
@@ -69,7 +70,7 @@ def by_hand(case: Case, rank: int) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("case", EXACT, ids=lambda case: case.id)
+@each_case(EXACT)
 def test_exact_cases_are_exact_in_any_arithmetic(case: Case) -> None:
     for rank, output in enumerate(expected(case)):
         by_float64 = by_hand(case, rank)
@@ -96,7 +97,7 @@ def test_no_partial_sum_of_an_exact_case_can_be_rounded() -> None:
             assert own_sum + residual <= largest, case.id
 
 
-@pytest.mark.parametrize("case", RANDOM, ids=lambda case: case.id)
+@each_case(RANDOM)
 def test_random_cases_are_within_the_bound_of_an_exact_sum(case: Case) -> None:
     bounds = case_bounds(case)
     assert bounds is not None

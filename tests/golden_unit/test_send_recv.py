@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from each_of import each_case
 from golden.all_reduce import all_reduce
 from golden.cases import Case, all_cases, expected, inputs
 from golden.data import fill
@@ -17,7 +18,7 @@ from golden.send_recv_cases import recv_cases, send_cases
 from golden.struct_fields import struct_fields, struct_operator
 
 SENT, RECEIVED = send_cases((2, 3, 4, 7)), recv_cases((2, 3, 4, 7))
-EACH_CASE = pytest.mark.parametrize("case", SENT + RECEIVED, ids=lambda case: case.id)
+EACH_CASE = each_case(SENT + RECEIVED)
 
 
 @EACH_CASE

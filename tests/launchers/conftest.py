@@ -44,15 +44,30 @@ class Job:
 TwoJobs = Callable[..., dict[str, Job]]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without the launchers' environments: what needs none. `make test-launchers` runs it all."""
+    if "COLLOPS_LAUNCHERS" in os.environ:
+        return
+    others = [item for item in items if needs_a_launcher(item)]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+def needs_a_launcher(item: pytest.Item) -> bool:
+    """Whether a test here is one of a launcher that pip installs; Slurm's is simulated."""
+    if not (isinstance(item, pytest.Function) and item.path.parent == HERE):
+        return False
+    way = getattr(item, "callspec", None) and item.callspec.params.get("way")
+    return way is not None and "simulated" not in way
+
+
 @pytest.fixture
 def place() -> Callable[[str], Place]:
-    """Finds a launcher's environment; skips the test where there is none, and says why."""
+    """Finds a launcher's environment; skips the test where pip had none, and says why."""
 
     def find(name: str) -> Place:
         folder = os.environ.get("COLLOPS_LAUNCHERS")
         if folder is None:
-            if name != "plain":
-                pytest.skip("a launcher's environment comes with `make test-launchers`")
             return Place(Path(sys.executable))
         result = (Path(folder) / name / "stamps" / "launcher").read_text().splitlines()[1]
         if not result.startswith("installed"):

@@ -1,0 +1,53 @@
+"""Checks of one case or one seed, made in few tests: pytest's own work costs more than a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from golden.case import Case
+
+
+def each_case(cases: Iterable[Case]) -> Callable[[Callable[[Case], None]], Callable[..., None]]:
+    """Makes a check of one case a test for each operator and number of ranks."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(f"{case.operator}.p{case.rank_size}", []).append(case)
+
+    def as_test(check: Callable[[Case], None]) -> Callable[..., None]:
+        @pytest.mark.parametrize("group", groups)
+        def test(group: str) -> None:
+            check_all(check, {case.id: (case,) for case in groups[group]})
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return as_test
+
+
+def each_seed(number: int, *others: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a check of one seed, or of a seed and one of `others`, one test of that many seeds."""
+
+    def as_test(check: Callable[..., None]) -> Callable[..., None]:
+        def test() -> None:
+            given = [
+                (seed, *rest) for rest in [(o,) for o in others] or [()] for seed in range(number)
+            ]
+            check_all(check, {f"seed {' '.join(map(str, one))}": one for one in given})
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return as_test
+
+
+def check_all(check: Callable[..., None], given: dict[str, Sequence[Any]]) -> None:
+    """Makes one check after the other; the first that fails says for what."""
+    for name, arguments in given.items():
+        try:
+            check(*arguments)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+        except Exception as error:
+            raise RuntimeError(f"{name}: {type(error).__name__}: {error}") from error
