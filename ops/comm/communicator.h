@@ -94,6 +94,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Wait(const Handle& handle, double timeout_s = 0, std::vector<int>* sources = nullptr);
   // Whether it has ended; waits for no one.
   bool Test(const Handle& handle);
+  // Ends what has not ended of a group that has, and the thread. Close() does it.
+  void EndStarted();
 
   // A call in which the ranks agree and nothing moves.
   Status Agree(const Agreement& agreement);
@@ -181,8 +183,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Traced(const char* name, Sizes&& sizes, Body&& body);
   // An error where the backend carries no messages.
   Status CheckMessages(const char* name) const;
-  // Ends the thread of the queue, and what has not ended of it.
-  void EndStarted();
   Status GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
                  std::shared_ptr<Communicator>* part);
   Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);

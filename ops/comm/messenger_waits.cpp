@@ -75,7 +75,10 @@ Status Messenger::Await(Goal* goal, Baton* baton) {
   }
   if (!looked.ok()) {
     lane_.End(looked);
-    Publish();
+    // Unlike a failure of the pair alone it also ends a call of the group that is under way.
+    const uint64_t step = control_->step_number();
+    const bool calls = !endpoint_->HasFinished(endpoint_->rank(), step);
+    static_cast<void>(control_->Fail(lane_.failure(), calls ? step : step + 1));
     moved_.notify_all();
     Rouse();
   }

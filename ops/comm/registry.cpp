@@ -214,7 +214,8 @@ void Registry::CloseAll(const std::string& reason) {
   }
   // By domain, the same order in every rank.
   for (const auto& [key, communicator] : closing) {
-    communicator->Close(reason);
+    // One that has failed may still have a thread.
+    communicator->failed() ? communicator->EndStarted() : communicator->Close(reason);
   }
 }
 

@@ -47,10 +47,6 @@ TEST(StartedCallsOnShmBetweenThreads) {
   RunStarted(kShmThreads);
 }
 
-TEST(StartedCallsOnTheToy) {
-  RunStarted(kToyThreads);
-}
-
 TEST(TheToyRefusesProcesses) {
   collops::CommunicatorSpec spec;
   spec.backend = "toy";
