@@ -49,15 +49,19 @@ Messenger::Messenger(control::Control* control, PairWire* wire)
 Status Messenger::Run(const char* name, Transfer* list, int count) {
   Baton baton = Claim();
   TakeStarted();
-  own_.name = name;
-  own_.list.assign(list, list + count);
-  own_.ended.store(false);
-  Post(&own_);
+  Batch another;
+  const bool first = !std::exchange(own_used_, true);
+  Batch& batch = first ? own_ : another;
+  batch.name = name;
+  batch.list.assign(list, list + count);
+  batch.ended.store(false);
+  Post(&batch);
   Goal goal;
   goal.name = name;
-  goal.batch = &own_;
+  goal.batch = &batch;
   const Status waited = Await(&goal, &baton);
-  for (int i = 0; i < count; ++i) list[i].source = own_.list[static_cast<size_t>(i)].source;
+  for (int i = 0; i < count; ++i) list[i].source = batch.list[static_cast<size_t>(i)].source;
+  if (first) own_used_ = false;
   return waited;
 }
 
@@ -77,7 +81,12 @@ void Messenger::Start(const std::shared_ptr<Batch>& batch) {
     has_started_.store(true);
   }
   Baton baton(baton_, std::try_to_lock);
-  if (!baton.owns_lock()) return Rouse();  // whoever has it looks again before it naps
+  if (!baton.owns_lock()) {
+    // Whoever leads looks again before it naps; who has it for a moment may not.
+    Rouse();
+    if (wake_) wake_();
+    return;
+  }
   TakeStarted();
   Poll();
   HandOver(&baton);

@@ -114,6 +114,7 @@ class Messenger : private PairGroup {
   mutable std::mutex baton_;  // of the lane: who holds it runs it
   PairLane lane_;
   Batch own_;                      // of Run(), kept for its memory
+  bool own_used_ = false;
   std::atomic<bool> led_{false};   // a thread leads; changed with the baton
   bool attends_ = false;           // the one that leads waits for nothing itself
   std::atomic<int> claims_{0};     // threads that want the baton

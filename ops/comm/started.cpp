@@ -56,6 +56,8 @@ Status Communicator::StartMessages(const char* name, const Transfer* list, int c
 Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<int>* sources) {
   if (control_->Inherited()) return control_->CheckUsable();
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  CHECK_ARG(queue != nullptr && handle != nullptr, ERROR_INVALID_PARAM,
+            "Wait: this communicator has started no such call");
   RETURN_IF_ERROR(queue->Wait(handle.get(), timeout_s));
   Batch* const batch = handle->messages.get();
   if (batch == nullptr) return Ok();
@@ -68,7 +70,8 @@ Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<in
 
 bool Communicator::Test(const Handle& handle) {
   if (control_->Inherited()) return false;
-  if (!queue_.load(std::memory_order_acquire)->Done(*handle)) return false;
+  CallQueue* const queue = queue_.load(std::memory_order_acquire);
+  if (queue == nullptr || handle == nullptr || !queue->Done(*handle)) return false;
   Batch* const batch = handle->messages.get();
   return batch == nullptr || messenger_ == nullptr || messenger_->Test(batch);
 }

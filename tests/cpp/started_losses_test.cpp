@@ -219,6 +219,32 @@ TEST(AStartInsideAnotherThreadsCallIsAnError) {
   }
 }
 
+TEST(AHandleOfNothingIsAnError) {
+  ranks::Run(1, [](int, Communicator& comm) {
+    EXPECT_EQ(comm.Wait(StartBarrier(comm)).message(), "");
+    ExpectError(comm.Wait(nullptr), collops::ERROR_INVALID_PARAM, {"no such call"});
+    EXPECT_FALSE(comm.Test(nullptr));
+  });
+}
+
+// It would wait for ever.
+TEST(ACallInTheQueueCannotWaitForALaterOne) {
+  ranks::RunThreads(1, [](int, Communicator& comm) {
+    Handle later;
+    std::atomic<bool> known{false};
+    const auto wait = [&] {
+      while (!known) std::this_thread::yield();
+      return comm.Wait(later);
+    };
+    Handle first;
+    EXPECT_EQ(comm.Start("first", wait, &first).message(), "");
+    later = StartBarrier(comm);
+    known = true;
+    ExpectError(comm.Wait(first), collops::ERROR_INVALID_PARAM, {"Barrier: ", "comes after it"});
+    EXPECT_EQ(comm.Wait(later).message(), "");
+  });
+}
+
 // In a child the thread does not exist, and its locks may be held for ever.
 TEST(AChildOfForkForgetsThem) {
   ranks::Run(2, [](int rank, Communicator& comm) {

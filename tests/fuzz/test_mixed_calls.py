@@ -1,8 +1,8 @@
 """Programs that mix all operators on one communicator, against golden.
 
-Uneven and even collectives and LinearParallel, at both levels, fused and as a pipeline: one call's
-memory, signals and plans meet those of another operator. Bit for bit, but for products of random
-numbers, which are within golden's bound.
+Uneven and even collectives and LinearParallel, at both levels and started, fused and as a pipeline:
+one call's memory, signals and plans meet those of another operator. Bit for bit, but for products
+of random numbers, which are within golden's bound.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, PURE, GRID = range(5)
 
 @dataclass(frozen=True)
 class Call:
-    """One call: golden's case, its level, and where its tensors lie."""
+    """One call: golden's case, its level or that it is started, and where its tensors lie."""
 
     case: Case
     level: str
@@ -151,13 +151,14 @@ def linear(draw: st.DrawFn, ranks: int, level: str) -> Case:
 
 @st.composite
 def calls(draw: st.DrawFn, ranks: int) -> Call:
-    level = draw(st.sampled_from(["atb", "plain"]))
+    way = draw(st.sampled_from(["atb", "plain", "started"]))
+    level = "plain" if way == "started" else way
     operator = draw(st.sampled_from(("linear", "linear", "uneven", "uneven", *EVEN)))
     if operator in EVEN:
         case = draw(even(ranks, level, operator))
     else:
         case = draw(linear(ranks, level) if operator == "linear" else uneven(ranks, level))
-    return Call(case, level, draw(st.sampled_from(MEMORIES)))
+    return Call(case, way, draw(st.sampled_from(MEMORIES)))
 
 
 @st.composite
@@ -219,7 +220,21 @@ def run_atb(comm: collops.Communicator, call: Call, ins: list[Any]) -> list[Any]
     return outs or ins[:1]
 
 
-def run_plain(comm: collops.Communicator, call: Call, ins: list[Any]) -> list[Any]:
+class Starting:
+    """A communicator whose calls are started: a method gives what its call will give."""
+
+    def __init__(self, comm: collops.Communicator, pending: list[collops.StartedCall]) -> None:
+        self.comm, self.rank, self._pending = comm, comm.rank, pending
+
+    def __getattr__(self, name: str) -> Any:
+        def start(*args: Any, **kwargs: Any) -> Any:
+            self._pending.append(self.comm.start(name, *args, **kwargs))
+            return args[0] if name == "broadcast" else kwargs.get("out", args[-1])
+
+        return getattr(self.comm, name) if name == "empty" else start
+
+
+def run_plain(comm: Any, call: Call, ins: list[Any]) -> list[Any]:
     case, rank = call.case, comm.rank
     x, shape = ins[0], all_outputs(case)[rank][0].shape
     if case.operator == "broadcast":
@@ -239,7 +254,7 @@ def run_plain(comm: collops.Communicator, call: Call, ins: list[Any]) -> list[An
     return [out.reshape(all_outputs(case)[rank][0].shape)]
 
 
-def multiply(comm: collops.Communicator, case: Case, ins: list[Any], out: Any) -> Any:
+def multiply(comm: Any, case: Case, ins: list[Any], out: Any) -> Any:
     call = case.linear
     assert call is not None
     weight, residual = ins[1], ins[2] if call.has_residual else None
@@ -263,7 +278,9 @@ def multiply(comm: collops.Communicator, case: Case, ins: list[Any], out: Any) -
 def run_program(rank: int, program: Sequence[Call]) -> list[list[Any]]:
     """This rank's outputs of every call, as plain numpy can hold them."""
     comm = collops.init()
-    results = []
+    pending: list[collops.StartedCall] = []
+    starting = Starting(comm, pending)
+    made = []
     for call in program:
         x, *others = inputs(call.case)[rank].values()
         carried = ml_dtypes.bfloat16 if call.case.dtype == "bfloat16" else x.dtype
@@ -274,7 +291,15 @@ def run_program(rank: int, program: Sequence[Call]) -> list[list[Any]]:
             ins[-1][...] = tensor.view(carried)
         ins += others[len(moved) - 1 :]
         before = [tensor.tobytes() for tensor in ins]
-        outs = (run_atb if call.level == "atb" else run_plain)(comm, call, ins)
+        if call.level == "atb":
+            outs = run_atb(comm, call, ins)
+        else:
+            outs = run_plain(starting if call.level == "started" else comm, call, ins)
+        made.append((call, ins, before, outs))
+    for number in np.random.default_rng(rank).permutation(len(pending)):
+        pending[number].wait()
+    results = []
+    for call, ins, before, outs in made:
         after = [tensor.tobytes() for tensor in ins]
         assert call.case.operator == "broadcast" or after == before, "an input was changed"
         copies = [np.array(out) for out in outs]
