@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "comm/rank_set.h"
+
 namespace collops {
 
 // Memory of one rank that its peers read in place, so a collective on it copies each byte once.
@@ -16,6 +18,8 @@ class Window {
 
   virtual void* data() const = 0;
   virtual int64_t bytes() const = 0;
+  // The ranks that address it directly, its owner among them: Communicator::WindowPeers().
+  virtual const RankSet& peers() const = 0;
 };
 
 }  // namespace collops

@@ -165,3 +165,25 @@ TEST(AMemberThatLooksLateHasMetAllTheSame) {
     EXPECT_EQ(part->Connect().message(), "");
   });
 }
+
+// The windows of a part reach the part alone, also once its communicator is gone.
+TEST(AWindowIsAddressedByTheRanksOfItsGroup) {
+  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    std::shared_ptr<collops::Window> window;
+    EXPECT_EQ(communicator.AllocateWindow(100, &window).message(), "");
+    EXPECT_EQ(window->peers().count(), 3);
+    EXPECT_TRUE(window->peers().all());
+    EXPECT_EQ(communicator.WindowPeers().count(), 3);
+    std::shared_ptr<Communicator> part;
+    EXPECT_EQ(communicator.Split(rank % 2, 0, &part).message(), "");
+    ASSERT_TRUE(part != nullptr);
+    EXPECT_EQ(part->AllocateWindow(100, &window).message(), "");
+    part->Close("the test is over");
+    part.reset();
+    EXPECT_EQ(window->peers().count(), rank == 1 ? 1 : 2);
+    EXPECT_TRUE(window->peers().Contains(0));
+    EXPECT_EQ(window->peers().Contains(1), rank != 1);
+    EXPECT_FALSE(window->peers().Contains(2));
+  });
+}

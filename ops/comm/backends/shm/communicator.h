@@ -23,7 +23,7 @@ class ShmCommunicator : public Communicator {
   const kernels::Compute* compute() const override;
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
-  RankSet WindowPeers() const override { return RankSet::All(size()); }
+  RankSet WindowPeers() const override { return windows_->peers(); }
 
  protected:
   void Connected() override;
@@ -34,7 +34,7 @@ class ShmCommunicator : public Communicator {
   PairWire* pair_wire() override { return wire_.get(); }
 
  private:
-  const std::shared_ptr<WindowTable> windows_ = std::make_shared<WindowTable>();
+  const std::shared_ptr<WindowTable> windows_ = std::make_shared<WindowTable>(RankSet::All(size()));
   // What exists once first contact is complete.
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<ShmFusedCall> fused_;

@@ -12,6 +12,7 @@ class WindowTable::OwnedWindow : public Window {
 
   void* data() const override { return segment_.data(); }
   int64_t bytes() const override { return segment_.bytes(); }
+  const RankSet& peers() const override { return table_->peers(); }
 
  private:
   std::shared_ptr<WindowTable> table_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "comm/control/segment.h"
@@ -18,10 +19,13 @@ struct WindowSpot {
   int64_t offset = 0;
 };
 
-// The windows of one rank. A window may be freed by any thread at any time and signs off here, so
-// the table is shared with its windows. Thread-safe; waits for no one.
+// The windows of one rank, which `peers` address. A window may be freed by any thread at any time
+// and signs off here, so the table is shared with its windows. Thread-safe; waits for no one.
 class WindowTable : public std::enable_shared_from_this<WindowTable> {
  public:
+  explicit WindowTable(RankSet peers) : peers_(std::move(peers)) {}
+
+  const RankSet& peers() const { return peers_; }
   Status Allocate(int64_t bytes, std::shared_ptr<Window>* window);
 
   // Whether [data, data + bytes) lies in a window.
@@ -52,6 +56,7 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
 
   void Remove(uint32_t id);
 
+  const RankSet peers_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<uint32_t> retired_;
