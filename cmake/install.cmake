@@ -4,8 +4,8 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/collops)
 set(public_headers
-    comm/agreement.h comm/call.h comm/communicator.h comm/communicator_spec.h comm/fused_call.h
-    comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/window.h
+    comm/agreement.h comm/call.h comm/call_window.h comm/communicator.h comm/communicator_spec.h
+    comm/fused_call.h comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/window.h
     core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace.h
     operators/create_operation.h operators/even_params.h operators/exchange_params.h
     operators/linear_parallel/param.h operators/message_params.h operators/params.h)

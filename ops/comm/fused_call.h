@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/call.h"
+#include "comm/call_window.h"
 #include "core/dtype.h"
 #include "core/status.h"
 
@@ -39,14 +40,15 @@ struct FusedCallSpec {
   int64_t row_unit = 1;
   const void* x = nullptr;
 
-  int64_t tile_bytes = 0;  // shared memory that this rank writes and its peers read
+  int64_t tile_bytes = 0;  // of the call's window
 
   int64_t x_count = 0;  // elements, for the trace
   int64_t output_count = 0;
 };
 
-// What the body of a fused call sees of the communicator: inputs of peers part by part, memory that
-// peers read ("tiles"), and signals. One per communicator, valid during the body. One thread.
+// What the body of a fused call sees of the communicator: inputs of peers part by part, and the
+// call's window, memory and signals that peers read. One per communicator, valid during the body.
+// One thread.
 class FusedCall {
  public:
   virtual ~FusedCall() = default;
@@ -67,17 +69,8 @@ class FusedCall {
   // Whether all parts of readers[index] have been released.
   virtual bool AllRead(size_t index) const = 0;
 
-  // Whether nobody reads this rank's tiles of the call before any more.
-  virtual bool TilesFree() const = 0;
-  // Null where the call has none.
-  virtual std::byte* tiles() const = 0;
-  // A heard combiner's tiles; an error if it has not shared that many bytes.
-  virtual Status PeerTiles(int rank, const std::byte** tiles) const = 0;
-
-  // Signals [0, 2 * rank_size) of this rank: counts that only grow during a call and start at 0.
-  // What was written before is visible to whoever has seen the count.
-  virtual void Signal(int index, int64_t count) = 0;
-  virtual int64_t Signalled(int rank, int index) const = 0;
+  // The same object in every call.
+  virtual CallWindow* window() = 0;
 
   // Waits, making progress, until `ready` says true.
   virtual Status Wait(const std::function<bool()>& ready) = 0;

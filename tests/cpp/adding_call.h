@@ -61,10 +61,11 @@ struct Adding {
 
   Status Body(Communicator* comm, FusedCall* call) {
     const int size = comm->size();
-    RETURN_IF_ERROR(call->Wait([&] { return call->TilesFree(); }));
+    collops::CallWindow* window = call->window();
+    RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
     const int64_t mine = 1000 + comm->rank();
-    std::memcpy(call->tiles(), &mine, sizeof(mine));
-    call->Signal(0, 1);
+    std::memcpy(window->data(), &mine, sizeof(mine));
+    window->Signal(0, 1);
     if (meanwhile != nullptr) RETURN_IF_ERROR(meanwhile(comm->rank(), call));
     RETURN_IF_ERROR(call->Wait([&] {
       bool all_read = true;
@@ -79,9 +80,9 @@ struct Adding {
       return all_read;
     }));
     for (int r = 0; r < size; ++r) {
-      RETURN_IF_ERROR(call->Wait([&] { return call->Heard(r) && call->Signalled(r, 0) == 1; }));
-      const std::byte* tiles = call->tiles();
-      if (r != comm->rank()) RETURN_IF_ERROR(call->PeerTiles(r, &tiles));
+      RETURN_IF_ERROR(call->Wait([&] { return call->Heard(r) && window->Signalled(r, 0) == 1; }));
+      const std::byte* tiles = window->data();
+      if (r != comm->rank()) RETURN_IF_ERROR(window->PeerData(r, &tiles));
       int64_t theirs = 0;
       std::memcpy(&theirs, tiles, sizeof(theirs));
       tile_sum += theirs;

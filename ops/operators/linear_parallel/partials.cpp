@@ -28,7 +28,7 @@ int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip) {
 }
 
 PartialSums::PartialSums(const LinearRun& run, FusedCall* call)
-    : plan_(run.plan), strip_(run), call_(call) {}
+    : plan_(run.plan), strip_(run), call_(call), window_(call->window()) {}
 
 Range PartialSums::OutputRows(size_t member) const {
   const LinearLayout& layout = plan_.layout;
@@ -46,8 +46,8 @@ Status PartialSums::Locate() {
   for (const int rank : layout.scatter.ranks) {
     const bool own = rank == layout.scatter.ranks[static_cast<size_t>(layout.scatter.index)];
     const std::vector<int64_t>& rows = own ? layout.gather.rows : call_->ReaderRows(rank);
-    const std::byte* tiles = call_->tiles();
-    if (!own) RETURN_IF_ERROR(call_->PeerTiles(rank, &tiles));
+    const std::byte* tiles = window_->data();
+    if (!own) RETURN_IF_ERROR(window_->PeerData(rank, &tiles));
     int64_t total = 0;
     for (const int64_t n : rows) total += std::min(n, layout.total_rows - total);
     CHECK_ARG(rows.size() == layout.gather.rows.size() && total == layout.total_rows &&
@@ -85,7 +85,7 @@ bool PartialSums::CanTake(const Piece& piece) const {
   if (piece.next_strip == plan_.product->num_strips()) return false;
   for (size_t m = 0; m < members_.size(); ++m) {
     const int group = static_cast<int>(piece.groups[m]);
-    if (call_->Signalled(members_[m].rank, group) <= piece.next_strip) return false;
+    if (window_->Signalled(members_[m].rank, group) <= piece.next_strip) return false;
   }
   return true;
 }
@@ -141,12 +141,12 @@ void PartialSums::TellRead(size_t member, size_t group) const {
   for (const Piece& piece : pieces_) {
     if (piece.groups[member] == group) strips = std::min(strips, piece.next_strip);
   }
-  call_->Signal(ReadIndex(member, group), strips);
+  window_->Signal(ReadIndex(member, group), strips);
 }
 
 bool PartialSums::IsFree(size_t group, int64_t strip) const {
   const int64_t slots = plan_.memory.tile_slots;
-  if (strip < slots) return call_->TilesFree();
+  if (strip < slots) return window_->IsFree();
   const LinearLayout& layout = plan_.layout;
   const int64_t begin = layout.gather.begin[group];
   const int index = ReadIndex(static_cast<size_t>(layout.scatter.index), group);
@@ -154,7 +154,7 @@ bool PartialSums::IsFree(size_t group, int64_t strip) const {
     const Range theirs = OutputRows(m);
     const bool reads =
         std::max(theirs.begin, begin) < std::min(theirs.end, begin + layout.gather.rows[group]);
-    if (reads && call_->Signalled(layout.scatter.ranks[m], index) <= strip - slots) return false;
+    if (reads && window_->Signalled(layout.scatter.ranks[m], index) <= strip - slots) return false;
   }
   return true;
 }

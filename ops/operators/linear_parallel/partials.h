@@ -8,7 +8,7 @@
 
 namespace collops {
 
-// Where a rank's partial sums lie in its shared memory, a ring of tiles, one for each strip of
+// Where a rank's partial sums lie in the call's window, a ring of tiles, one for each strip of
 // columns: the offset, in floats, of a row among all rows of the product.
 int64_t TileOffset(const LinearPlan& plan, int64_t row, int64_t strip);
 
@@ -55,6 +55,7 @@ class PartialSums {
   const LinearPlan& plan_;
   const LinearStrip strip_;
   FusedCall* call_;
+  CallWindow* window_;
   std::vector<Member> members_;
   std::vector<Piece> pieces_;
   bool located_ = false;

@@ -56,6 +56,7 @@ class WindowsLinear {
   WindowsLinear(const LinearRun& run, FusedCall* call)
       : plan_(run.plan),
         call_(call),
+        window_(call->window()),
         rows_(run),
         strip_(run),
         next_strip_(rows_.groups().size(), 0),
@@ -186,14 +187,14 @@ class WindowsLinear {
     const float* tile = Tile(row, strip);
     if (!sums_) RETURN_IF_ERROR(strip_.Store(&tile, 1, ld_, strip, row, group.rows));
     next_strip_[g] = strip + 1;
-    if (sums_) call_->Signal(static_cast<int>(g), next_strip_[g]);
+    if (sums_) window_->Signal(static_cast<int>(g), next_strip_[g]);
     if (traced_) TraceStrip(g, strip);
     return Ok();
   }
 
   float* Tile(int64_t row, int64_t strip) const {
     if (!sums_) return tile_ + row * ld_;
-    return reinterpret_cast<float*>(call_->tiles()) + TileOffset(plan_, row, strip);
+    return reinterpret_cast<float*>(window_->data()) + TileOffset(plan_, row, strip);
   }
 
   void TraceStrip(size_t g, int64_t strip) const {
@@ -206,6 +207,7 @@ class WindowsLinear {
 
   const LinearPlan& plan_;
   FusedCall* call_;
+  CallWindow* window_;
   GatheredRows rows_;
   LinearStrip strip_;
   std::vector<int64_t> next_strip_;

@@ -8,15 +8,8 @@
 namespace collops::shm {
 namespace {
 
-// A count of a call: the low bits count, the others are the call's number, so no reset is needed.
-constexpr int kCountBits = 24;
 constexpr int64_t kSlots = kStageBytes / MatrixCut::kPartBytes;
 constexpr double kLookS = 0.1;
-
-// What is left of a step's number in a signal.
-uint64_t StepBits(uint64_t step) {
-  return (step << kCountBits) >> kCountBits;
-}
 
 // Whether they are as many rows, of as many ranks: then tiles lie where they are looked for.
 bool SameTotal(const std::vector<int64_t>& rows, const std::vector<int64_t>& own) {
@@ -28,19 +21,11 @@ bool SameTotal(const std::vector<int64_t>& rows, const std::vector<int64_t>& own
   return left == 0 && rows.size() == own.size();
 }
 
-// A little more than asked for, so that calls that grow row by row do not each need new memory.
-int64_t Roomy(int64_t bytes) {
-  int64_t unit = 4096;
-  while (unit * 16 <= bytes) unit *= 2;
-  return (bytes + unit - 1) / unit * unit;
-}
-
 }  // namespace
 
 Status ShmFusedCall::Prepare(const FusedCallSpec& spec) {
   spec_ = &spec;
-  tile_window_ = 0;
-  return PrepareTiles(spec.tile_bytes, &tile_window_);
+  return window_.Prepare(spec.tile_bytes);
 }
 
 Status ShmFusedCall::Begin() {
@@ -56,23 +41,10 @@ Status ShmFusedCall::Begin() {
       own_cut_ = source.cut;
     }
   }
-  RETURN_IF_ERROR(exchange_->Start(*spec_->agreement, input, tile_window_));
+  RETURN_IF_ERROR(exchange_->Start(*spec_->agreement, input, window_.id()));
   num_staged_ = 0;
   num_to_stage_ = exchange_->own_source() == shm::Source::kStage ? own_cut_.num_parts() : 0;
   rows_known_[static_cast<size_t>(endpoint_->rank())] = true;
-  return Ok();
-}
-
-Status ShmFusedCall::PrepareTiles(int64_t bytes, uint32_t* window) {
-  if (bytes == 0) return Ok();
-  if (tiles_ == nullptr || tiles_->bytes() < bytes) {
-    std::shared_ptr<Window> larger;
-    RETURN_IF_ERROR(windows_->Allocate(Roomy(bytes), &larger));
-    old_tiles_ = std::move(tiles_);
-    tiles_ = std::move(larger);
-  }
-  WindowSpot spot;
-  if (windows_->Find(tiles_->data(), bytes, &spot)) *window = spot.id;
   return Ok();
 }
 
@@ -140,7 +112,7 @@ bool ShmFusedCall::NextPart(size_t index, MatrixPart* part) {
     *part = {source.data, spec_->row_bytes, 0, source.rows, 0, spec_->row_bytes};
     return true;
   }
-  if (Signalled(source.rank, ProducedIndex()) <= source.num_read) return false;
+  if (window_.Signalled(source.rank, ProducedIndex()) <= source.num_read) return false;
   *part = source.cut.Part(source.num_read);
   part->ld_bytes = part->end - part->begin;
   part->data =
@@ -151,7 +123,7 @@ bool ShmFusedCall::NextPart(size_t index, MatrixPart* part) {
 void ShmFusedCall::ReleasePart(size_t index) {
   Source& source = sources_[index];
   ++source.num_read;
-  if (source.rank != endpoint_->rank()) Signal(ConsumedIndex(source.rank), source.num_read);
+  if (source.rank != endpoint_->rank()) window_.Signal(ConsumedIndex(source.rank), source.num_read);
 }
 
 bool ShmFusedCall::AllRead(size_t index) const {
@@ -160,10 +132,10 @@ bool ShmFusedCall::AllRead(size_t index) const {
 }
 
 bool ShmFusedCall::CanStage() const {
-  if (num_staged_ == num_to_stage_ || !TilesFree()) return false;
+  if (num_staged_ == num_to_stage_ || !window_.IsFree()) return false;
   return std::all_of(spec_->readers->begin(), spec_->readers->end(), [&](int reader) {
     return reader == endpoint_->rank() ||
-           Signalled(reader, ConsumedIndex(endpoint_->rank())) + kSlots > num_staged_;
+           window_.Signalled(reader, ConsumedIndex(endpoint_->rank())) + kSlots > num_staged_;
   });
 }
 
@@ -181,32 +153,7 @@ void ShmFusedCall::StagePart() {
       kernels::Copy(slot + row * width, source + row * spec_->row_bytes, width);
     }
   }
-  Signal(ProducedIndex(), ++num_staged_);
-}
-
-std::byte* ShmFusedCall::tiles() const {
-  return spec_->tile_bytes == 0 ? nullptr : static_cast<std::byte*>(tiles_->data());
-}
-
-Status ShmFusedCall::PeerTiles(int rank, const std::byte** tiles) const {
-  *tiles = nullptr;
-  if (spec_->tile_bytes == 0) return Ok();
-  return exchange_->PeerTiles(rank, spec_->tile_bytes, tiles);
-}
-
-void ShmFusedCall::Signal(int index, int64_t count) {
-  FusedSignal& signal = exchange_->layout().fused_signal(endpoint_->rank(), index);
-  const uint64_t step = exchange_->step().number();
-  signal.value.store((step << kCountBits) + static_cast<uint64_t>(count),
-                     std::memory_order_release);
-  endpoint_->RingAll();
-}
-
-int64_t ShmFusedCall::Signalled(int rank, int index) const {
-  const FusedSignal& signal = exchange_->layout().fused_signal(rank, index);
-  const uint64_t value = signal.value.load(std::memory_order_acquire);
-  if (value >> kCountBits != StepBits(exchange_->step().number())) return 0;
-  return static_cast<int64_t>(value & ((uint64_t{1} << kCountBits) - 1));
+  window_.Signal(ProducedIndex(), ++num_staged_);
 }
 
 Status ShmFusedCall::Wait(const std::function<bool()>& ready) {
@@ -223,7 +170,8 @@ bool ShmFusedCall::OwnInputTaken() const {
   if (exchange_->own_source() == shm::Source::kRecord) return true;
   if (exchange_->own_source() == shm::Source::kStage) return num_staged_ == num_to_stage_;
   return std::all_of(spec_->readers->begin(), spec_->readers->end(), [&](int reader) {
-    return reader == endpoint_->rank() || Signalled(reader, ConsumedIndex(endpoint_->rank())) > 0;
+    return reader == endpoint_->rank() ||
+           window_.Signalled(reader, ConsumedIndex(endpoint_->rank())) > 0;
   });
 }
 
@@ -234,8 +182,7 @@ Status ShmFusedCall::End() {
   }));
   // Those who read its input in place have signalled that they are through.
   RETURN_IF_ERROR(exchange_->step().End());
-  // All ranks have begun this call, so nobody reads the tiles of the one before.
-  old_tiles_.reset();
+  window_.AllBegun();
   return Ok();
 }
 

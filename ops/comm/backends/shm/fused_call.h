@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "comm/backends/shm/call_window.h"
 #include "comm/backends/shm/exchange.h"
 #include "comm/backends/shm/matrix_cut.h"
 #include "comm/fused_call.h"
@@ -12,14 +12,14 @@
 namespace collops::shm {
 
 // A fused call on shm. An input in a window is read in place; another one goes through the stage in
-// the parts of a MatrixCut. Keeps the memory for tiles from call to call. Waits in Wait() and End()
-// until the time-out; owned by the communicator, one thread.
+// the parts of a MatrixCut. Waits in Wait() and End() until the time-out; owned by the
+// communicator, one thread.
 class ShmFusedCall : public FusedCall {
  public:
   ShmFusedCall(Exchange* exchange, WindowTable* windows)
-      : exchange_(exchange), endpoint_(&exchange->endpoint()), windows_(windows) {}
+      : exchange_(exchange), endpoint_(&exchange->endpoint()), window_(exchange, windows) {}
 
-  // Finds memory for the tiles: local. The spec stays until the end of the call.
+  // Finds memory for the window: local. The spec stays until the end of the call.
   Status Prepare(const FusedCallSpec& spec);
   // Announces the call.
   Status Begin();
@@ -34,11 +34,7 @@ class ShmFusedCall : public FusedCall {
   bool NextPart(size_t index, MatrixPart* part) override;
   void ReleasePart(size_t index) override;
   bool AllRead(size_t index) const override;
-  bool TilesFree() const override { return exchange_->step().PreviousFinished(); }
-  std::byte* tiles() const override;
-  Status PeerTiles(int rank, const std::byte** tiles) const override;
-  void Signal(int index, int64_t count) override;
-  int64_t Signalled(int rank, int index) const override;
+  CallWindow* window() override { return &window_; }
   Status Wait(const std::function<bool()>& ready) override;
 
  private:
@@ -53,7 +49,6 @@ class ShmFusedCall : public FusedCall {
     int64_t num_read = 0;
   };
 
-  Status PrepareTiles(int64_t bytes, uint32_t* window);
   void PrepareSources();
   Status TakeRows(int rank);
   Status Locate(Source* source);
@@ -61,16 +56,14 @@ class ShmFusedCall : public FusedCall {
   void StagePart();
   bool OwnInputTaken() const;
 
+  // Signals of the stage, behind those of the body.
   int ProducedIndex() const { return 2 * endpoint_->size(); }
   int ConsumedIndex(int writer) const { return 2 * endpoint_->size() + 1 + writer; }
 
   Exchange* exchange_;
   control::Endpoint* endpoint_;
-  WindowTable* windows_;
+  ShmCallWindow window_;
   const FusedCallSpec* spec_ = nullptr;
-  uint32_t tile_window_ = 0;
-  std::shared_ptr<Window> tiles_;
-  std::shared_ptr<Window> old_tiles_;  // peers may read them until they have begun this call
   std::vector<Source> sources_;
   std::vector<std::vector<int64_t>> reader_rows_;
   std::vector<bool> rows_known_;

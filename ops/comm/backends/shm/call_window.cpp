@@ -1,0 +1,65 @@
+#include "comm/backends/shm/call_window.h"
+
+#include <utility>
+
+namespace collops::shm {
+namespace {
+
+// A count of a call: the low bits count, the others are the call's number, so no reset is needed.
+constexpr int kCountBits = 24;
+
+// What is left of a step's number in a signal.
+uint64_t StepBits(uint64_t step) {
+  return (step << kCountBits) >> kCountBits;
+}
+
+// A little more than asked for, so that calls that grow row by row do not each need new memory.
+int64_t Roomy(int64_t bytes) {
+  int64_t unit = 4096;
+  while (unit * 16 <= bytes) unit *= 2;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Status ShmCallWindow::Prepare(int64_t bytes) {
+  bytes_ = bytes;
+  id_ = 0;
+  if (bytes == 0) return Ok();
+  if (memory_ == nullptr || memory_->bytes() < bytes) {
+    std::shared_ptr<Window> larger;
+    RETURN_IF_ERROR(windows_->Allocate(Roomy(bytes), &larger));
+    old_memory_ = std::move(memory_);
+    memory_ = std::move(larger);
+  }
+  WindowSpot spot;
+  if (windows_->Find(memory_->data(), bytes, &spot)) id_ = spot.id;
+  return Ok();
+}
+
+std::byte* ShmCallWindow::data() const {
+  return bytes_ == 0 ? nullptr : static_cast<std::byte*>(memory_->data());
+}
+
+Status ShmCallWindow::PeerData(int rank, const std::byte** data) const {
+  *data = nullptr;
+  if (bytes_ == 0) return Ok();
+  return exchange_->PeerTiles(rank, bytes_, data);
+}
+
+void ShmCallWindow::Signal(int index, int64_t count) {
+  FusedSignal& signal = exchange_->layout().fused_signal(exchange_->rank(), index);
+  const uint64_t step = exchange_->step().number();
+  signal.value.store((step << kCountBits) + static_cast<uint64_t>(count),
+                     std::memory_order_release);
+  exchange_->endpoint().RingAll();
+}
+
+int64_t ShmCallWindow::Signalled(int rank, int index) const {
+  const FusedSignal& signal = exchange_->layout().fused_signal(rank, index);
+  const uint64_t value = signal.value.load(std::memory_order_acquire);
+  if (value >> kCountBits != StepBits(exchange_->step().number())) return 0;
+  return static_cast<int64_t>(value & ((uint64_t{1} << kCountBits) - 1));
+}
+
+}  // namespace collops::shm

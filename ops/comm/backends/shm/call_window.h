@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/backends/shm/exchange.h"
+#include "comm/call_window.h"
+
+namespace collops::shm {
+
+// The window of a fused call on shm, and its signals, which the backend's own share. Keeps the
+// memory from call to call and takes more when a call asks for it. Owned by the fused call; one
+// thread; waits for no one.
+class ShmCallWindow final : public CallWindow {
+ public:
+  ShmCallWindow(Exchange* exchange, WindowTable* windows)
+      : exchange_(exchange), windows_(windows) {}
+
+  // Finds memory for the next call: local.
+  Status Prepare(int64_t bytes);
+  // What the call announces of it; 0: it has none.
+  uint32_t id() const { return id_; }
+  // All ranks have begun the call that was prepared.
+  void AllBegun() { old_memory_.reset(); }
+
+  std::byte* data() const override;
+  Status PeerData(int rank, const std::byte** data) const override;
+  bool IsFree() const override { return exchange_->step().PreviousFinished(); }
+  void Signal(int index, int64_t count) override;
+  int64_t Signalled(int rank, int index) const override;
+
+ private:
+  Exchange* exchange_;
+  WindowTable* windows_;
+  int64_t bytes_ = 0;
+  uint32_t id_ = 0;
+  std::shared_ptr<Window> memory_;
+  std::shared_ptr<Window> old_memory_;  // peers may read it until they have begun this call
+};
+
+}  // namespace collops::shm

@@ -1,0 +1,173 @@
+// The window of a fused call on shm: what a rank may write and read in it, and when.
+#include <atomic>
+#include <cstring>
+
+#include "comm/fused_call.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::Agreement;
+using collops::CallWindow;
+using collops::Communicator;
+using collops::DType;
+using collops::FusedBody;
+using collops::FusedCall;
+using collops::FusedCallSpec;
+using collops::Ok;
+using collops::Status;
+
+// A fused call of all ranks in which nobody reads an input; this rank's window has `bytes`.
+Status RunFused(Communicator* comm, int64_t bytes, const FusedBody& body) {
+  const std::vector<int> alone = {comm->rank()};
+  const std::vector<int64_t> rows = {1};
+  const int32_t x = 0;
+  Agreement agreement("LinearParallel");
+  agreement.EqualInGroup("gatherRows", alone, 0, rows);
+  FusedCallSpec spec;
+  spec.agreement = &agreement;
+  spec.dtype = DType::kInt32;
+  spec.readers = &alone;
+  spec.reader_rows = &rows;
+  spec.row_bytes = sizeof(x);
+  spec.x = &x;
+  spec.tile_bytes = bytes;
+  return comm->RunFused(spec, body);
+}
+
+Status WaitForAll(const Communicator& comm, FusedCall* call) {
+  return call->Wait([&] {
+    for (int r = 0; r < comm.size(); ++r) {
+      if (!call->Heard(r)) return false;
+    }
+    return true;
+  });
+}
+
+int64_t Number(int rank, int round, int64_t index) {
+  return rank * 1000003 + round * 1009 + index;
+}
+
+// Rank 0 goes on to a second call, with a larger window, while rank 1 is still inside the first.
+void GoOnBesideAReader(int rank, Communicator& comm, std::atomic<bool>* begun) {
+  constexpr int64_t kCount = 4096;
+  for (int round = 0; round < 2; ++round) {
+    const int64_t count = kCount * (1 + 8 * round);
+    const Status status = RunFused(&comm, count * 8, [&](FusedCall* call) {
+      CallWindow* window = call->window();
+      if (rank == 0) {
+        EXPECT_EQ(window->IsFree(), round == 0);
+        *begun = round == 1;
+        RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
+        for (int64_t i = 0; i < count; ++i) {
+          const int64_t number = Number(0, round, i);
+          std::memcpy(window->data() + i * 8, &number, 8);
+        }
+        window->Signal(0, 1);
+        return Ok();
+      }
+      RETURN_IF_ERROR(call->Wait([&] { return call->Heard(0) && window->Signalled(0, 0) == 1; }));
+      const std::byte* data = nullptr;
+      RETURN_IF_ERROR(window->PeerData(0, &data));
+      if (round == 0) RETURN_IF_ERROR(call->Wait([&] { return begun->load(); }));
+      for (int64_t i = 0; i < count; ++i) {
+        int64_t number = 0;
+        std::memcpy(&number, data + i * 8, 8);
+        EXPECT_EQ(number, Number(0, round, i));
+      }
+      return Ok();
+    });
+    EXPECT_EQ(status.message(), "");
+  }
+}
+
+}  // namespace
+
+TEST(WhatAPeerStillReadsStaysAndIsNotFree) {
+  std::atomic<bool> begun{false};
+  ranks::RunThreads(2,
+                    [&](int rank, Communicator& comm) { GoOnBesideAReader(rank, comm, &begun); });
+}
+
+// In each call one rank signals nothing; it did in the call before.
+// before.
+TEST(CountsOfAnEarlierCallReadAsZero) {
+  ranks::Run(3, [](int rank, Communicator& comm) {
+    const int last = 2 * comm.size() - 1;
+    for (int round = 0; round < 6; ++round) {
+      const Status status = RunFused(&comm, 0, [&](FusedCall* call) {
+        CallWindow* window = call->window();
+        const int silent = round % comm.size();
+        RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
+        for (int64_t count = 1; count <= 5 && rank != silent; ++count) window->Signal(last, count);
+        RETURN_IF_ERROR(WaitForAll(comm, call));
+        for (int r = 0; r < comm.size(); ++r) {
+          EXPECT_EQ(window->Signalled(r, 0), 0);
+          if (r == silent) {
+            EXPECT_EQ(window->Signalled(r, last), 0);
+          } else {
+            RETURN_IF_ERROR(call->Wait([&] { return window->Signalled(r, last) == 5; }));
+          }
+        }
+        return Ok();
+      });
+      EXPECT_EQ(status.message(), "");
+    }
+  });
+}
+
+TEST(TheOwnMemoryIsKeptFromCallToCall) {
+  const auto comm = ranks::Make(ranks::FreshJob(), 0, 1);
+  const auto data_of = [&](int64_t bytes) {
+    std::byte* data = nullptr;
+    const Status status = RunFused(comm.get(), bytes, [&](FusedCall* call) {
+      data = call->window()->data();
+      return Ok();
+    });
+    EXPECT_EQ(status.message(), "");
+    return data;
+  };
+  std::byte* const first = data_of(100000);
+  EXPECT_TRUE(first != nullptr);
+  EXPECT_TRUE(data_of(0) == nullptr);
+  EXPECT_TRUE(data_of(1) == first);
+  EXPECT_TRUE(data_of(100000) == first);
+  EXPECT_TRUE(data_of(1 << 20) != nullptr);
+}
+
+// A call without a window has none of a peer's either.
+TEST(WithoutAWindowThereIsNoneOfAPeer) {
+  ranks::Run(2, [](int rank, Communicator& comm) {
+    const Status status = RunFused(&comm, 0, [&](FusedCall* call) {
+      RETURN_IF_ERROR(WaitForAll(comm, call));
+      const std::byte poison{};
+      const std::byte* data = &poison;
+      EXPECT_EQ(call->window()->PeerData(1 - rank, &data).message(), "");
+      EXPECT_TRUE(data == nullptr);
+      return Ok();
+    });
+    EXPECT_EQ(status.message(), "");
+  });
+}
+
+// Rank 1 needs more than rank 0 has shared, and must not read beyond it.
+TEST(APeersWindowIsCheckedAgainstWhatIsMapped) {
+  for (const int64_t shared : {0, 4096}) {
+    ranks::Run(2, [shared](int rank, Communicator& comm) {
+      constexpr int64_t kWanted = 1 << 20;
+      const Status status = RunFused(&comm, rank == 0 ? shared : kWanted, [&](FusedCall* call) {
+        RETURN_IF_ERROR(WaitForAll(comm, call));
+        const std::byte* data = nullptr;
+        const Status found = call->window()->PeerData(1 - rank, &data);
+        EXPECT_EQ(found.code(), rank == 0 ? collops::NO_ERROR : collops::ERROR_PEER_LOST);
+        EXPECT_EQ(data != nullptr, rank == 0 && shared > 0);
+        if (rank == 1) {
+          EXPECT_CONTAINS(found.message(), "announced tiles of 1048576 bytes in window ");
+          EXPECT_CONTAINS(found.message(), ", which it has not shared");
+        }
+        return Ok();
+      });
+      EXPECT_EQ(status.message(), "");
+    });
+  }
+}
