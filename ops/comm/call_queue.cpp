@@ -28,13 +28,15 @@ void CallQueue::SetMessenger(Messenger* messenger) {
     const std::lock_guard<std::mutex> lock(mutex_);
     messenger_ = messenger;
   }
-  messenger->set_wake([this] {
-    // Who is about to sleep has looked before, with the mutex.
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-    }
-    changed_.notify_all();
-  });
+  messenger->set_wake([this] { Wake(); });
+}
+
+// Who is about to sleep has looked before, with the mutex.
+void CallQueue::Wake() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+  }
+  changed_.notify_all();
 }
 
 Status CallQueue::Add(const StartedHandle& call) {
@@ -48,6 +50,7 @@ Status CallQueue::Add(const StartedHandle& call) {
   RETURN_IF_ERROR(HaveThread(call->name));
   call->done = false;
   waiting_.push_back(call);
+  has_waiting_.store(true);
   changed_.notify_all();
   if (messenger_ != nullptr) messenger_->Rouse();
   return Ok();
@@ -103,6 +106,7 @@ void CallQueue::Advance(Lock* lock, const char* name) {
 void CallQueue::RunHead(Lock* lock) {
   const StartedHandle call = std::move(waiting_.front());
   waiting_.pop_front();
+  has_waiting_.store(!waiting_.empty());
   current_ = call;
   runs_ = true;
   call->begun = true;
@@ -134,6 +138,7 @@ void CallQueue::EndAll(const Status& outcome) {
     ended_.push_back(call);
   }
   waiting_.clear();
+  has_waiting_.store(false);
 }
 
 // In a thread that the caller knows of.
@@ -194,13 +199,11 @@ void CallQueue::Stop() {
 
 CallQueue::Caller::Caller(CallQueue* queue) : queue_(queue) {
   const std::lock_guard<std::mutex> lock(queue->mutex_);
-  alone_ = !std::exchange(queue->calling_, true);
+  alone_ = !queue->calling_.exchange(true);
 }
 
 CallQueue::Caller::~Caller() {
-  if (!alone_) return;
-  const std::lock_guard<std::mutex> lock(queue_->mutex_);
-  queue_->calling_ = false;
+  if (alone_) queue_->calling_.store(false, std::memory_order_release);
 }
 
 CallQueue::Turn::Turn(CallQueue* queue, const char* name) : queue_(queue) {
@@ -209,21 +212,20 @@ CallQueue::Turn::Turn(CallQueue* queue, const char* name) : queue_(queue) {
     status_ = queue->control_->SecondThread(name);
     return;
   }
-  queue->calling_ = true;
+  queue->calling_.store(true, std::memory_order_relaxed);
   queue->ForgetEnded(&lock);
   while (queue->runs_ || !queue->waiting_.empty()) queue->Advance(&lock, name);
-  queue->runs_ = true;
+  queue->runs_.store(true, std::memory_order_relaxed);
   outer_ = std::exchange(running_here_, queue);
 }
 
 CallQueue::Turn::~Turn() {
   if (!status_.ok()) return;
   running_here_ = outer_;
-  const std::lock_guard<std::mutex> lock(queue_->mutex_);
-  queue_->runs_ = false;
-  queue_->calling_ = false;
+  queue_->calling_.store(false, std::memory_order_release);
+  queue_->runs_.store(false);
   // Without a call that waits nobody needs to know, and the thread sleeps on.
-  if (!queue_->waiting_.empty()) queue_->changed_.notify_all();
+  if (queue_->has_waiting_.load()) queue_->Wake();
 }
 
 }  // namespace collops

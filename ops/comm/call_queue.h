@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -97,6 +98,7 @@ class CallQueue {
   // The thread.
   Status HaveThread(const char* name);
   void Work();
+  void Wake();
   void RunHead(Lock* lock);
   // Runs what comes first, or naps until something has changed. An interrupt ends the group, and
   // with it, soon, all calls.
@@ -114,8 +116,10 @@ class CallQueue {
   std::deque<StartedHandle> waiting_;
   StartedHandle current_;
   std::vector<StartedHandle> ended_;  // by the queue's thread, which lets go of none
-  bool runs_ = false;                 // a call, also one that was not started
-  bool calling_ = false;              // a caller is here that does not go through the queue
+  // These are set behind the mutex; a Turn ends without it, and looks for who waits afterwards.
+  std::atomic<bool> has_waiting_{false};
+  std::atomic<bool> runs_{false};     // a call, also one that was not started
+  std::atomic<bool> calling_{false};  // a caller is here that does not go through the queue
   bool stopped_ = false;
   std::mutex join_mutex_;
   std::thread thread_;
