@@ -55,10 +55,12 @@ void Starter::AddPython(const std::string& name, const py::object& method) {
   Keep(method);
   Add(LastingName(name), [borrowed](Communicator&) -> Status {
     const py::gil_scoped_acquire acquired;
+    // This thread's own call ends with an interrupt, in which no Python may run.
+    CHECK_ARG(PyErr_Occurred() == nullptr, ERROR_ABORTED, "a started call was interrupted");
     try {
       borrowed();
     } catch (py::error_already_set& error) {
-      error.discard_as_unraisable("a started call");
+      error.restore();  // an interrupt, which ends the call that this thread itself is in
     }
     return Ok();
   });

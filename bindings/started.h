@@ -25,7 +25,7 @@ class Starter {
   // `name` lives as long as the process. A call that fails is the last of its method.
   void Add(const char* name, std::function<Status(Communicator&)> call);
   void Refuse(const char* name, const Status& reason);
-  // A method that runs in its turn as it would without start(); it raises nothing.
+  // A method that runs in its turn as it would without start(); it raises interrupts alone.
   void AddPython(const std::string& name, const pybind11::object& method);
   // Messages begin at once. `keep` goes with the GIL.
   void StartMessages(const char* name, const std::vector<Transfer>& list,

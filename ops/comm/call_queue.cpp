@@ -56,6 +56,13 @@ Status CallQueue::Add(const StartedHandle& call) {
   return Ok();
 }
 
+Status CallQueue::LookAfterMessages(const char* name) {
+  Lock lock(mutex_);
+  if (!control_->failed() && !stopped_) return HaveThread(name);
+  lock.unlock();
+  return control_->CheckUsable();
+}
+
 Status CallQueue::HaveThread(const char* name) {
   if (thread_.joinable()) return Ok();
   try {
@@ -151,13 +158,19 @@ void CallQueue::ForgetEnded(Lock* lock) {
   lock->lock();
 }
 
+bool CallQueue::IsOver() const {
+  if (stopped_) return true;
+  const bool messages = messenger_ != nullptr && messenger_->NeedsAttention();
+  return control_->failed() && waiting_.empty() && !messages;
+}
+
 void CallQueue::Work() {
   // Signals are for the threads that know of them.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
   Lock lock(mutex_);
-  while (!stopped_) {
+  while (!IsOver()) {
     if (!runs_ && !waiting_.empty()) {
       RunHead(&lock);
       continue;

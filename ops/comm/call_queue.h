@@ -50,6 +50,8 @@ class CallQueue {
 
   // Never waits for a call.
   Status Add(const StartedHandle& call);
+  // Has a thread that looks after messages; `name` is the call that begins some.
+  Status LookAfterMessages(const char* name);
   // The outcome of a call, run here if the queue's thread has not begun it. timeout_s: from when it
   // began; 0: the group's time-out alone. An interrupt ends the group.
   Status Wait(StartedCall* call, double timeout_s);
@@ -100,6 +102,8 @@ class CallQueue {
   void Work();
   void Wake();
   void RunHead(Lock* lock);
+  // Whether nothing is left to do for the thread.
+  bool IsOver() const;
   // Runs what comes first, or naps until something has changed. An interrupt ends the group, and
   // with it, soon, all calls.
   void Advance(Lock* lock, const char* name);

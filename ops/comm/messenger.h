@@ -97,7 +97,7 @@ class Messenger : private PairGroup {
   void Follow(Baton* baton);
   Status Lead(Goal* goal, Baton* baton);
   bool Nap(Goal* goal, Baton* baton);
-  Status Look(Goal* goal);
+  Status Look(Goal* goal, Baton* baton);
   Status DescribeTimeout(const Goal& goal);
   void FindLosses();
   // Once the lane has ended: the group ends with it. Calls that were begun before are whole.
@@ -113,7 +113,7 @@ class Messenger : private PairGroup {
   std::function<void()> wake_;
   mutable std::mutex baton_;  // of the lane: who holds it runs it
   PairLane lane_;
-  Batch own_;                      // of Run(), kept for its memory
+  Batch own_;  // of Run(), kept for its memory
   bool own_used_ = false;
   std::atomic<bool> led_{false};   // a thread leads; changed with the baton
   bool attends_ = false;           // the one that leads waits for nothing itself

@@ -70,9 +70,11 @@ Status Messenger::Await(Goal* goal, Baton* baton) {
     } else {
       if (attends_) Rouse();  // it leaves the lead to who waits
       Follow(baton);
-      looked = Look(goal);
+      looked = Look(goal, baton);
     }
   }
+  // It may have been this thread alone to whom a leader left what others wait for.
+  HandOver(baton);
   if (!looked.ok()) {
     lane_.End(looked);
     // Unlike a failure of the pair alone it also ends a call of the group that is under way.
@@ -110,7 +112,7 @@ Status Messenger::Lead(Goal* goal, Baton* baton) {
       ++spins;
       control::CpuRelax();
     } else if (!patience.Yield()) {
-      looked = Look(goal);
+      looked = Look(goal, baton);
       if (looked.ok() && Nap(goal, baton)) spins = 0;
     }
   }
@@ -124,6 +126,7 @@ Status Messenger::Lead(Goal* goal, Baton* baton) {
 
 // Whether something has moved.
 bool Messenger::Nap(Goal* goal, Baton* baton) {
+  if (Reached(*goal)) return true;  // while this thread was without the baton
   if (!goal->noted && goal->batch != nullptr) {
     endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
     goal->noted = true;
@@ -153,9 +156,13 @@ void Messenger::HandOver(Baton* baton) {
 }
 
 // Before every nap.
-Status Messenger::Look(Goal* goal) {
-  CHECK_ARG(goal->batch == nullptr || !Interrupted(), ERROR_ABORTED, goal->name, ": rank ",
-            endpoint_->rank(), " was interrupted");
+Status Messenger::Look(Goal* goal, Baton* baton) {
+  // Signal handlers of the user's run in there, and may close the communicator.
+  baton->unlock();
+  const bool interrupted = goal->batch != nullptr && Interrupted();
+  baton->lock();
+  CHECK_ARG(!interrupted, ERROR_ABORTED, goal->name, ": rank ", endpoint_->rank(),
+            " was interrupted");
   control_->Drain();
   FindLosses();
   if (goal->batch == nullptr) return Ok();

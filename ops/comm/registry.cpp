@@ -113,6 +113,8 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
   for (auto failed = TakeFailed(&communicators_); !failed.empty();
        failed = TakeFailed(&communicators_)) {
     lock.unlock();
+    // What was started holds the tensors, and in Python the communicator itself.
+    for (const auto& communicator : failed) communicator->EndStarted();
     failed.clear();
     lock.lock();
   }
@@ -203,6 +205,7 @@ Status Registry::Adopt(void* handle, const std::string& backend, CommMode comm_m
 void Registry::CloseAll(const std::string& reason) {
   // Adopted ones may share a key: of their ranks, which may be threads, only the engine knows.
   std::multimap<std::string, std::shared_ptr<Communicator>> closing;
+  std::vector<std::shared_ptr<Communicator>> ended;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     closing.insert(communicators_.begin(), communicators_.end());
@@ -211,12 +214,17 @@ void Registry::CloseAll(const std::string& reason) {
       std::shared_ptr<Communicator> live = adopted.lock();
       if (live != nullptr) closing.emplace(Key(live->spec()), std::move(live));
     }
+    for (const auto& [address, made] : made_) {
+      std::shared_ptr<Communicator> live = made.lock();
+      if (live != nullptr && live->failed()) ended.push_back(std::move(live));
+    }
   }
   // By domain, the same order in every rank.
   for (const auto& [key, communicator] : closing) {
-    // One that has failed may still have a thread.
-    communicator->failed() ? communicator->EndStarted() : communicator->Close(reason);
+    if (!communicator->failed()) communicator->Close(reason);
   }
+  // They may still have a thread.
+  for (const auto& communicator : ended) communicator->EndStarted();
 }
 
 }  // namespace collops

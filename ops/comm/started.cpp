@@ -1,5 +1,7 @@
 // Calls of a communicator that are started now and waited for later.
 
+#include <optional>
+
 #include "comm/call_queue.h"
 #include "comm/communicator.h"
 #include "comm/messenger.h"
@@ -23,7 +25,9 @@ Status Communicator::Start(const char* name, std::function<Status()> body, Handl
   auto call = std::make_shared<StartedCall>();
   call->name = name;
   call->body = std::move(body);
-  RETURN_IF_ERROR(queue_.load(std::memory_order_acquire)->Add(call));
+  const Status added = queue_.load(std::memory_order_acquire)->Add(call);
+  if (added.code() == ERROR_OUT_OF_HOST_MEMORY) static_cast<void>(Refuse(name, added));
+  RETURN_IF_ERROR(added);
   *handle = std::move(call);
   return Ok();
 }
@@ -41,9 +45,11 @@ Status Communicator::StartMessages(const char* name, const Transfer* list, int c
   call->messages->keep = std::move(keep);
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   if (connected_.load(std::memory_order_acquire)) {
-    const CallQueue::Caller caller(queue);
-    if (!caller.alone() && !queue->RunsHere()) return control_->SecondThread(name);
+    std::optional<CallQueue::Caller> caller;
+    if (!queue->RunsHere()) caller.emplace(queue);
+    if (caller && !caller->alone()) return control_->SecondThread(name);
     RETURN_IF_ERROR(CheckMessages(name));
+    RETURN_IF_ERROR(queue->LookAfterMessages(name));
     messenger_->Start(call->messages);
   } else {
     call->body = [this, started = call.get()] { return ConnectAndPost(started); };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace collops {
@@ -10,9 +11,10 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   static Deadline After(double seconds) {
-    return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                       std::chrono::duration<double>(seconds)),
-                    seconds);
+    // A clock that counts nanoseconds ends after 292 years.
+    constexpr double kMostS = 1e9;
+    const std::chrono::duration<double> length(std::min(seconds, kMostS));
+    return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(length), seconds);
   }
 
   bool Passed() const { return Clock::now() >= at_; }

@@ -52,6 +52,7 @@ class MessageCalls:
         """Runs all messages; returns what was received."""
         if not isinstance(messages, (list, tuple)):
             bad_argument(f"exchange: messages must be a list, got a {type(messages).__name__}")
+        messages = list(messages)  # as they are now, also where the call is started
         addresses: list[_Address] = []
         tensors: list[tuple[str, Any]] = []
         problem: Error | None = None

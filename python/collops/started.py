@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import math
+import numbers
+import threading
 from typing import TYPE_CHECKING, Any
 
 from collops.core import core
+from collops.errors import Error
 from collops.plain_level import PlainLevel
 from collops.plans import bad_argument
 
@@ -43,7 +48,8 @@ class StartedCall:
     """A call that comm.start() began.
 
     Its tensors stay as they are until wait() returns or done() is true. It may be waited for by any
-    thread, as often as one likes; who never waits loses nothing but the result.
+    thread, as often as one likes. Where `out` is filled by a copy (dim is not 0, or `out` is not
+    contiguous), wait() and done() make it.
 
     Example:
         >>> import collops, numpy as np
@@ -60,14 +66,20 @@ class StartedCall:
         self._name = name
         self._handle = handle
         self._finish: Callable[[list[int]], Any] | None = finish
+        self._lock = threading.Lock()  # of what follows: two threads may wait
         self._value: Any = None
+        self._error: BaseException | None = None
 
     def __repr__(self) -> str:
         return f"<collops.StartedCall {self._name}, {'done' if self.done() else 'under way'}>"
 
     def done(self) -> bool:
         """Whether the call has ended, well or not; waits for no one."""
-        return bool(self._handle.done())
+        if not self._handle.done():
+            return False
+        with contextlib.suppress(Exception):  # it is the waiter's
+            self._settle(0.0)
+        return True
 
     def wait(self, timeout_s: float | None = None) -> Any:
         """Waits for the end of the call and returns what it would have returned.
@@ -92,13 +104,23 @@ class StartedCall:
             >>> run_ranks(gather, 3)[0]
             [1, 2, 2]
         """
-        if timeout_s is not None and not timeout_s > 0:
-            bad_argument(f"wait: timeout_s must be above 0, got {timeout_s!r}")
-        sources = self._handle.wait(timeout_s or 0.0)
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            self._value = finish(sources)
-        return self._value
+        if timeout_s is not None and not _is_time(timeout_s):
+            bad_argument(f"wait: timeout_s must be a number above 0, got {timeout_s!r}")
+        return self._settle(timeout_s or 0.0)
+
+    def _settle(self, timeout_s: float) -> Any:
+        """Waits, and then makes the result, once."""
+        sources = self._handle.wait(timeout_s)
+        with self._lock:
+            finish, self._finish = self._finish, None
+            if finish is not None:
+                try:
+                    self._value = finish(sources)
+                except BaseException as error:
+                    self._error = error
+            if self._error is not None:
+                raise self._error
+            return self._value
 
 
 class Starts:
@@ -112,9 +134,18 @@ class Starts:
         self._level = _StartingLevel(self._starter)
         self._at_once = make_calls(self._level)
         self._in_turn = make_calls(PlainLevel(communicator))
+        self._lock = threading.Lock()
 
     def __call__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartedCall:
         """Starts the method of that name."""
+        if not self._lock.acquire(blocking=False):
+            bad_argument(f"{name}: another thread starts a call; one thread at a time")
+        try:
+            return self._start(name, args, kwargs)
+        finally:
+            self._lock.release()
+
+    def _start(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartedCall:
         if name not in _AT_ONCE and name not in _IN_TURN:
             close = difflib.get_close_matches(str(name), [*_AT_ONCE, *_IN_TURN], 1)
             hint = f"did you mean {close[0]!r}?" if close else f"pass one of {sorted(_AT_ONCE)}"
@@ -127,7 +158,9 @@ class Starts:
         except _AsksOthersError:
             return self._start_in_turn(name, args, kwargs)
         except BaseException:
-            self._starter.commit()  # the refusal takes the call's place
+            # The refusal takes the call's place. If all has ended, the first error says more.
+            with contextlib.suppress(Error):
+                self._starter.commit()
             raise
         return StartedCall(name, self._starter.commit(), self._level.take(value))
 
@@ -135,8 +168,13 @@ class Starts:
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> StartedCall:
         outcome = _Outcome(getattr(self._in_turn, name), args, kwargs)
-        self._starter.add(name, outcome.run)
+        once = [outcome]  # so that the queue, which the error's frames know, does not hold it
+        self._starter.add(name, lambda: once.pop().run())
         return StartedCall(name, self._starter.commit(), outcome.take)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and 0 < float(value) < math.inf
 
 
 class _AsksOthersError(Exception):
@@ -203,19 +241,22 @@ class _Outcome:
     def __init__(
         self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
+        # Lists are as they were at the start.
+        args = tuple([list(value) if type(value) is list else value for value in args])
         self._call: tuple[Any, ...] | None = (method, args, kwargs)
         self._value: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Raises nothing: the error is the waiter's."""
+        """Keeps the error, which is the waiter's; an interrupt is also that of who runs this."""
         assert self._call is not None
-        method, args, kwargs = self._call
-        self._call = None
+        (method, args, kwargs), self._call = self._call, None
         try:
             self._value = method(*args, **kwargs)
         except BaseException as error:
             self._error = error
+            if not isinstance(error, Exception):
+                raise
 
     def take(self, _: list[int]) -> Any:
         """The value, or the error raised."""

@@ -115,6 +115,53 @@ TEST(TheyGoOnWhileNobodyWaits) {
   });
 }
 
+// A rank that has started nothing but messages, and waits for none of them.
+TEST(MessagesAloneGoOnWhileNobodyWaits) {
+  const ranks::Event taken;
+  OnBoth(2, [&](int rank, Communicator& comm) {
+    constexpr int64_t kBytes = 3 << 20;
+    EXPECT_EQ(comm.Barrier().message(), "");
+    Buffer x(messages::Pattern(kBytes, 7)), out(kBytes);
+    if (rank == 1) {
+      EXPECT_EQ(messages::Recv(comm, 0, 4, &out).message(), "");
+      EXPECT_TRUE(out.Holds(messages::Pattern(kBytes, 7)));
+      taken.Set();
+      return;
+    }
+    const Handle send = StartSend(comm, 1, 4, &x);
+    taken.Wait();
+    EXPECT_EQ(comm.Wait(send).message(), "");
+  });
+}
+
+// Two threads wait for a message each, which come together; a third message is left, and goes on.
+TEST(MessagesThatWaitersLeaveGoOn) {
+  const ranks::Event taken;
+  OnBoth(2, [&](int rank, Communicator& comm) {
+    EXPECT_EQ(comm.Barrier().message(), "");
+    for (int round = 0; round < 20; ++round) {
+      Buffer a(messages::Pattern(9, 1)), b(messages::Pattern(9, 2));
+      Buffer big(messages::Pattern(1 << 20, 3));
+      if (rank == 1) {
+        Transfer list[] = {pairs::Send(0, 1, &a), pairs::Send(0, 2, &b)};
+        EXPECT_EQ(comm.Messages("exchange", list, 2).message(), "");
+        EXPECT_EQ(messages::Send(comm, 0, 3, &big).message(), "");
+        taken.Set();
+        continue;
+      }
+      Buffer first(9), second(9), third(1 << 20);
+      const Handle handles[] = {StartRecv(comm, 1, 1, &first), StartRecv(comm, 1, 2, &second),
+                                StartRecv(comm, 1, 3, &third)};
+      std::thread other([&] { EXPECT_EQ(comm.Wait(handles[1]).message(), ""); });
+      EXPECT_EQ(comm.Wait(handles[0]).message(), "");
+      other.join();
+      taken.Wait();  // in no call
+      EXPECT_EQ(comm.Wait(handles[2]).message(), "");
+      EXPECT_TRUE(third.Holds(messages::Pattern(1 << 20, 3)));
+    }
+  });
+}
+
 // A barrier that cannot end holds up neither messages that were started nor those of other calls.
 TEST(MessagesPassTheQueue) {
   OnBoth(2, [](int rank, Communicator& comm) {

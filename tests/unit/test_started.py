@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import math
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -145,7 +147,9 @@ def test_other_threads_wait_and_python_runs_meanwhile() -> None:
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no such call": (lambda comm: comm.start("all_gather_v"), "did you mean 'all_gatherv'?"),
     "a local one": (lambda comm: comm.start("empty", 3), "no call is named 'empty'"),
-    "time-out": (lambda comm: comm.start("barrier").wait(0), "timeout_s must be above 0, got 0"),
+    "time-out": (lambda comm: comm.start("barrier").wait(0), "a number above 0, got 0"),
+    "for ever": (lambda comm: comm.start("barrier").wait(math.inf), "above 0, got inf"),
+    "a word": (lambda comm: comm.start("barrier").wait("soon"), "above 0, got 'soon'"),
     "a rank": (lambda comm: comm.start("send", np.ones(1), 5), "to must be in [0, 1), got 5"),
 }
 
@@ -162,6 +166,100 @@ def test_wrong_arguments_of_one_rank_alone(case: str) -> None:
             return caught.value.message
 
     assert text in run_ranks(work, 1)[0]
+
+
+def test_an_error_is_raised_by_every_wait() -> None:
+    def work(rank: int) -> list[str]:
+        with collops.init() as comm:
+            call = comm.start("split", "bad" if rank == 0 else 0)
+            messages = []
+            for _ in range(3):
+                with pytest.raises(collops.Error) as caught:
+                    call.wait()
+                messages.append(caught.value.message)
+            assert call.done()
+            comm.barrier()
+            return messages
+
+    first, second = run_ranks(work, 2)
+    assert first == ["split: color must be a whole number, got 'bad'"] * 3
+    assert second == second[:1] * 3
+
+
+def append_result(call: collops.StartedCall, results: list[Any]) -> None:
+    results.append(call.wait())
+
+
+def test_all_threads_that_wait_get_the_result() -> None:
+    def work(rank: int) -> bool:
+        x = np.full((2, 3), rank)
+        with collops.init() as comm:
+            for _ in range(20):
+                call = comm.start("all_gatherv", x, [3, 3], dim=1)
+                results: list[Any] = []
+                waiters = [
+                    threading.Thread(target=append_result, args=(call, results)) for _ in range(3)
+                ]
+                for waiter in waiters:
+                    waiter.start()
+                for waiter in waiters:
+                    waiter.join()
+                assert [result.tolist() for result in results] == [[[0] * 3 + [1] * 3] * 2] * 3
+        return True
+
+    assert run_ranks(work, 2) == [True] * 2
+
+
+def test_done_has_filled_what_is_copied() -> None:
+    def work(rank: int) -> Any:
+        out = np.full((2, 8), -1)[:, ::2]
+        with collops.init() as comm:
+            call = comm.start("all_gatherv", np.full((2, 2), rank), [2, 2], dim=1, out=out)
+            while not call.done():
+                pass
+            return out.tolist()
+
+    assert run_ranks(work, 2) == [[[0, 0, 1, 1]] * 2] * 2
+
+
+def test_lists_are_read_at_the_start() -> None:
+    def work(rank: int) -> Any:
+        with collops.init() as comm:
+            inbox = RecvFrom(np.empty(1, int), 1 - rank)
+            messages: list[Any] = [SendTo(np.array([rank]), 1 - rank), inbox]
+            sizes = [1, 2]
+            exchanged = comm.start("exchange", messages)
+            rows = comm.start("all_to_allv", np.arange(3), sizes)
+            messages.clear()
+            sizes.clear()
+            return exchanged.wait()[0].tolist(), rows.wait().tolist()
+
+    assert run_ranks(work, 2) == [([1], [0, 0]), ([0], [1, 2, 1, 2])]
+
+
+def test_threads_that_start_at_once_get_their_own_call_or_an_error() -> None:
+    def work(rank: int) -> bool:
+        sys.setswitchinterval(1e-6)
+        wrong = []
+        with collops.init() as comm:
+
+            def start(number: int) -> None:
+                for _ in range(300):
+                    try:
+                        call = comm.start("all_reduce", np.full(2, number))
+                    except collops.ArgumentError:
+                        continue
+                    if call.wait().tolist() != [number, number]:
+                        wrong.append(number)
+
+            threads = [threading.Thread(target=start, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        return not wrong
+
+    assert run_ranks(work, 1) == [True]
 
 
 def test_a_wrong_argument_is_told_in_the_call_s_place() -> None:

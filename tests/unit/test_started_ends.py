@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -73,6 +74,68 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
     first, second = run_ranks(work, 2, timeout=20)
     assert first == "interrupted"
     assert "rank 0 was interrupted" in second
+
+
+@pytest.mark.parametrize("name", ["recv", "barrier"])
+def test_a_signal_handler_may_close_while_its_thread_waits(name: str) -> None:
+    def work(rank: int, start: bool) -> bool:
+        comm = collops.init()
+        comm.barrier()
+        if rank == 1:
+            with pytest.raises(collops.Error, match="called close"):
+                comm.recv(np.empty(1), 0, tag=1)
+            return True
+        signal.signal(signal.SIGALRM, lambda *_: comm.close())
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        arguments = (np.empty(1), 1) if name == "recv" else ()
+        with pytest.raises(collops.AbortedError, match="called close"):
+            if start:
+                comm.start(name, *arguments).wait()
+            else:
+                getattr(comm, name)(*arguments)
+        return True
+
+    for start in (False, True):
+        assert run_ranks(work, 2, start, timeout=20) == [True] * 2
+
+
+def test_ctrl_c_is_that_of_the_call_one_is_in() -> None:
+    def work(rank: int) -> str:
+        comm = collops.init()
+        comm.barrier()
+        if rank == 1:
+            with pytest.raises(collops.AbortedError) as caught:
+                comm.recv(np.empty(1), 0, tag=1)
+            return caught.value.message
+        split = comm.start("split", 0)  # runs in the turn of the barrier, or in its own thread
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            comm.barrier()
+        with pytest.raises((collops.AbortedError, KeyboardInterrupt)):
+            split.wait()
+        return "interrupted"
+
+    first, second = run_ranks(work, 2, timeout=20)
+    assert first == "interrupted"
+    assert "rank 0 was interrupted" in second
+
+
+def test_nothing_of_failed_communicators_stays() -> None:
+    def work(rank: int) -> list[tuple[int, int]]:
+        counts = []
+        for number in range(6):
+            comm = collops.init(comm_domain=str(number))
+            comm.start("split", 0)
+            comm.start("split", "bad")
+            comm.abort("done with it")
+            del comm
+            gc.collect()
+            counts.append((num_threads(), len(os.listdir("/proc/self/fd"))))
+        return counts
+
+    for counts in run_ranks(work, 2):
+        assert max(threads for threads, _ in counts[1:]) <= counts[1][0] + 1, counts
+        assert max(files for _, files in counts[2:]) <= counts[1][1], counts
 
 
 def test_a_wait_with_a_time_out_of_its_own() -> None:
