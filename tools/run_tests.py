@@ -1,6 +1,7 @@
 """Runs the Python tests with pytest and the C++ tests with ctest, then says what ran and what not.
 
-The C++ tests are compiled while the Python tests run, at a low priority: those mostly wait.
+The Python tests run in two halves at once, and meanwhile the C++ tests are compiled at a low
+priority: ranks mostly wait for each other.
 The arguments go to pytest; with a selection (-k, -m or a path) the C++ tests run all the same.
 """
 
@@ -130,6 +131,30 @@ def run_python(arguments: list[str], python: str | Path = sys.executable) -> Out
     return outcome
 
 
+def run_python_halves() -> Outcome:
+    """Runs all Python tests: tests/unit here, and the others beside it."""
+    others = REPORTS / "pytest-others.xml"
+    log_path = REPORTS / "pytest-others.log"
+    command = [sys.executable, "-m", "pytest", "tests", "--ignore=tests/unit"]
+    with log_path.open("wb") as log:
+        beside = subprocess.Popen(
+            [*command, f"--junitxml={others}"],
+            cwd=ROOT,
+            env=ENV,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        start = time.monotonic()
+        outcome = run_python(["tests/unit"])
+        status = beside.wait()
+    print(log_path.read_text(errors="replace"))
+    read_report(others, outcome)
+    if status not in (0, 1):
+        outcome.problem = f"pytest ended with status {status}"
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
 def read_report(report: Path, outcome: Outcome) -> None:
     """Counts the test cases of a JUnit file, the skipped ones by their reason."""
     if not report.exists():
@@ -164,7 +189,8 @@ def main() -> int:
     for old in REPORTS.glob("*.xml"):
         old.unlink()
     cpp = CppTests()
-    outcomes = [run_python(sys.argv[1:]), cpp.run()]
+    python = run_python(sys.argv[1:]) if sys.argv[1:] else run_python_halves()
+    outcomes = [python, cpp.run()]
     print_summary(outcomes)
     print(f"  not collected here  {ELSEWHERE}")
     return 0 if all(outcome.good for outcome in outcomes) else 1
