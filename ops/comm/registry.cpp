@@ -114,7 +114,7 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
        failed = TakeFailed(&communicators_)) {
     lock.unlock();
     // What was started holds the tensors, and in Python the communicator itself.
-    for (const auto& communicator : failed) communicator->EndStarted();
+    for (const auto& live : failed) live->EndStarted();
     failed.clear();
     lock.lock();
   }
@@ -224,7 +224,7 @@ void Registry::CloseAll(const std::string& reason) {
     if (!communicator->failed()) communicator->Close(reason);
   }
   // They may still have a thread.
-  for (const auto& communicator : ended) communicator->EndStarted();
+  for (const auto& live : ended) live->EndStarted();
 }
 
 }  // namespace collops
