@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from collops.core import core
-from collops.errors import Error
+from collops.errors import Error, ErrorCode, status_error
 from collops.plain_level import PlainLevel
 from collops.plans import bad_argument
 
@@ -256,6 +256,9 @@ class _Outcome:
         except BaseException as error:
             self._error = error
             if not isinstance(error, Exception):
+                self._error = status_error(
+                    ErrorCode.ERROR_ABORTED, f"{method.__name__} was interrupted"
+                )
                 raise
 
     def take(self, _: list[int]) -> Any:
