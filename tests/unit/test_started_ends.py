@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import queue
@@ -129,8 +130,9 @@ def test_nothing_of_failed_communicators_stays() -> None:
         counts = []
         for number in range(6):
             comm = collops.init(comm_domain=str(number))
-            comm.start("gatherv", np.ones(1))
-            comm.start("split", "bad")
+            with contextlib.suppress(collops.AbortedError):  # by the other rank, already
+                comm.start("gatherv", np.ones(1))
+                comm.start("split", "bad")
             comm.abort("done with it")
             del comm
             gc.collect()
