@@ -74,7 +74,7 @@ def json_headers() -> list[str]:
 def configure() -> bool:
     """Lets CMake configure, once more from nothing if its cache names tools that are gone."""
     command = ["cmake", "-S", ".", "-B", str(BUILD), "-DCOLLOPS_WERROR=ON", *json_headers()]
-    # Compiles in half of the time; the package, which the Python tests run, has -O2.
+    # Quick to compile; the package, which the Python tests run, is built with -O2.
     command += ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -DNDEBUG"]
     command += ["-GNinja"] if shutil.which("ninja", path=ENV["PATH"]) else []
     cached = (BUILD / "CMakeCache.txt").exists()

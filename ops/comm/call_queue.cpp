@@ -116,7 +116,6 @@ void CallQueue::RunHead(Lock* lock) {
   has_waiting_.store(!waiting_.empty());
   current_ = call;
   runs_ = true;
-  call->begun = true;
   call->begun_at = std::chrono::steady_clock::now();
   lock->unlock();
   CallQueue* const outer = std::exchange(running_here_, this);

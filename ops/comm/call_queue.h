@@ -25,7 +25,6 @@ struct StartedCall {
   std::function<Status()> body;     // of a call of the group, or of what must come before messages
   std::shared_ptr<Batch> messages;  // the messenger's
   // The queue's, behind its mutex.
-  bool begun = false;
   bool done = true;
   Status outcome;
   double limit_s = 0;  // from `begun_at` on; 0: the group's
@@ -35,7 +34,7 @@ using StartedHandle = std::shared_ptr<StartedCall>;
 
 // The calls of one communicator rank that were started: they run one after the other in the order
 // of Add(), in whatever thread waits for one of them, or else in a thread of the queue. That thread
-// exists from the first Add() to Stop() or the end of the group; it also looks after messages that
+// exists from the first started call to Stop() or the end of the group; it also looks after messages that
 // nobody waits for, and sleeps when there is nothing to do. Owned by the communicator. Thread-safe.
 // Wait() and Turn wait for calls, each of which ends by its own time-out.
 class CallQueue {
@@ -50,7 +49,7 @@ class CallQueue {
 
   // Never waits for a call.
   Status Add(const StartedHandle& call);
-  // Has a thread that looks after messages; `name` is the call that begins some.
+  // Makes the thread, if there is none yet, for messages that the call `name` is about to begin.
   Status LookAfterMessages(const char* name);
   // The outcome of a call, run here if the queue's thread has not begun it. timeout_s: from when it
   // began; 0: the group's time-out alone. An interrupt ends the group.

@@ -148,7 +148,11 @@ class Starts:
     def _start(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartedCall:
         if name not in _AT_ONCE and name not in _IN_TURN:
             close = difflib.get_close_matches(str(name), [*_AT_ONCE, *_IN_TURN], 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"pass one of {sorted(_AT_ONCE)}"
+            hint = (
+                f"did you mean {close[0]!r}?"
+                if close
+                else f"pass one of {sorted([*_AT_ONCE, *_IN_TURN])}"
+            )
             bad_argument(f"start: no call is named {name!r}; {hint}")
         if name in _IN_TURN:
             return self._start_in_turn(name, args, kwargs)
@@ -185,18 +189,10 @@ class _StartingCore:
     """A core whose calls are started; those that bring numbers cannot be."""
 
     def __init__(self, starter: Any) -> None:
-        self.all_gatherv = starter.all_gatherv
-        self.all_reduce = starter.all_reduce
-        self.barrier = starter.barrier
-        self.broadcast = starter.broadcast
-        self.check_all_gatherv = starter.check_all_gatherv
-        self.exchange_v = starter.exchange_v
-        self.messages = starter.messages
-        self.rank = starter.rank
-        self.reduce_scatterv = starter.reduce_scatterv
-        self.refuse = starter.refuse
-        self.refuse_messages = starter.refuse_messages
-        self.size = starter.size
+        self._starter = starter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._starter, name)
 
     def exchange_rows(self, *_: Any) -> Any:
         raise _AsksOthersError

@@ -14,6 +14,7 @@
 #include "board.h"
 #include "calls.h"
 #include "instructions.h"
+#include "two_ranks.h"
 
 namespace {
 
@@ -189,18 +190,7 @@ int StartRanks(int argc, char** argv) {
     std::perror("bench_loop: exec");
     _exit(1);
   }
-  int failed = 0;
-  for (int left = kRanks; left > 0; --left) {
-    int status = 0;
-    const pid_t ended = wait(&status);
-    if (status == 0) continue;
-    failed = 1;
-    // The other one waits at the board, for ever.
-    for (const pid_t rank : ranks) {
-      if (rank != ended) kill(rank, SIGKILL);
-    }
-  }
-  return failed;
+  return AwaitRanks(ranks);
 }
 
 bool Parse(int argc, char** argv, Options* options) {

@@ -12,6 +12,22 @@
 
 #include "board.h"
 
+// 0 if both ended well; ends the other one if one did not.
+inline int AwaitRanks(const pid_t (&ranks)[kRanks]) {
+  int failed = 0;
+  for (int left = kRanks; left > 0; --left) {
+    int status = 0;
+    const pid_t ended = wait(&status);
+    if (status == 0) continue;
+    failed = 1;
+    // The other one waits at the board, for ever.
+    for (const pid_t rank : ranks) {
+      if (rank != ended) kill(rank, SIGKILL);
+    }
+  }
+  return failed;
+}
+
 // What main() returns: 0 if run_rank(rank, board) did on both.
 inline int OnTwoRanks(const char* name, int (*run_rank)(int rank, Board* board)) {
   const int memory = memfd_create(name, 0);
@@ -27,18 +43,7 @@ inline int OnTwoRanks(const char* name, int (*run_rank)(int rank, Board* board))
     Board* const board = Board::Map(memory);
     _exit(board == nullptr ? 1 : run_rank(rank, board));
   }
-  int failed = 0;
-  for (int left = kRanks; left > 0; --left) {
-    int status = 0;
-    const pid_t ended = wait(&status);
-    if (status == 0) continue;
-    failed = 1;
-    // The other one waits at the board, for ever.
-    for (const pid_t rank : ranks) {
-      if (rank != ended) kill(rank, SIGKILL);
-    }
-  }
-  return failed;
+  return AwaitRanks(ranks);
 }
 
 #endif  // COLLOPS_TESTS_BENCH_LOOP_TWO_RANKS_H_

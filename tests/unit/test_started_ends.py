@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,13 +31,20 @@ if comm.rank == 0:
     sys.exit(0)
 try:
     comm.recv(np.empty(1), 0, tag=5)
-except collops.PeerLostError as error:
+except (collops.PeerLostError, collops.AbortedError) as error:  # a call ran, or none
     print(error.message)
 """
 
 
 def num_threads() -> int:
     return len(os.listdir("/proc/self/task"))
+
+
+def why_it_ended(comm: collops.Communicator) -> str:
+    """Waits for a message that rank 0 never sends."""
+    with pytest.raises(collops.AbortedError) as caught:
+        comm.recv(np.empty(1), 0, tag=1)
+    return caught.value.message
 
 
 def test_the_thread_is_there_from_the_first_start_to_the_close() -> None:
@@ -66,9 +74,7 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
         comm = collops.init()
         comm.barrier()
         if rank == 1:
-            with pytest.raises(collops.AbortedError) as caught:
-                comm.recv(np.empty(1), 0, tag=1)
-            return caught.value.message
+            return why_it_ended(comm)
         started = comm.start(call, *arguments[call])
         with pytest.raises(KeyboardInterrupt):
             thread = later(lambda: os.kill(os.getpid(), signal.SIGINT), queue.SimpleQueue())
@@ -112,9 +118,7 @@ def test_ctrl_c_is_that_of_the_call_one_is_in() -> None:
         comm = collops.init()
         comm.barrier()
         if rank == 1:
-            with pytest.raises(collops.AbortedError) as caught:
-                comm.recv(np.empty(1), 0, tag=1)
-            return caught.value.message
+            return why_it_ended(comm)
         split = comm.start("split", 0)  # runs in the turn of the barrier, or in its own thread
         with pytest.raises(KeyboardInterrupt):
             thread = later(lambda: os.kill(os.getpid(), signal.SIGINT), queue.SimpleQueue())
@@ -168,6 +172,18 @@ def test_a_wait_with_a_time_out_of_its_own() -> None:
     message = run_ranks(work, 2)[0]
     assert "in 0.3 s" in message
     assert "rank 1" in message
+
+
+def test_a_wait_with_a_very_long_time_out_waits() -> None:
+    def work(rank: int) -> Any:
+        with collops.init() as comm:
+            comm.barrier()
+            if rank == 1:
+                time.sleep(0.1)  # long enough that the receiver naps, which is when it looks
+                return comm.send(np.array([7]), 0)
+            return comm.start("recv", np.zeros(1, int), 1).wait(timeout_s=1e12).tolist()
+
+    assert run_ranks(work, 2) == [[7], None]
 
 
 def test_close_ends_what_is_under_way() -> None:
