@@ -34,9 +34,10 @@ using StartedHandle = std::shared_ptr<StartedCall>;
 
 // The calls of one communicator rank that were started: they run one after the other in the order
 // of Add(), in whatever thread waits for one of them, or else in a thread of the queue. That thread
-// exists from the first started call to Stop() or the end of the group; it also looks after messages that
-// nobody waits for, and sleeps when there is nothing to do. Owned by the communicator. Thread-safe.
-// Wait() and Turn wait for calls, each of which ends by its own time-out.
+// exists from the first started call to Stop() or the end of the group; it also looks after
+// messages that nobody waits for, and sleeps when there is nothing to do. Owned by the
+// communicator. Thread-safe. Wait() and Turn wait for calls, each of which ends by its own
+// time-out.
 class CallQueue {
  public:
   explicit CallQueue(control::Control* control);
