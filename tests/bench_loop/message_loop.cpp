@@ -66,6 +66,7 @@ collops::TensorView View(void* data, DType dtype, int64_t count) {
 // One operation with its tensors. The bytes that rank 0 sends differ per position and round.
 struct Call {
   std::unique_ptr<collops::Operation> operation;
+  std::unique_ptr<std::byte[]> y;  // of AllGatherV: gives the shape, never read
   collops::VariantPack pack;
   int64_t counts[kRanks] = {};
   int64_t displs[kRanks] = {};
@@ -89,8 +90,8 @@ void MakeGather(int rank, int64_t first, int64_t total, std::byte* x, std::byte*
                        View(call->counts, DType::kInt64, kRanks),
                        View(call->displs, DType::kInt64, kRanks),
                        View(nullptr, DType::kFloat16, total)};
-  static std::byte nothing[2];
-  call->pack.inputs[4].data = nothing;
+  call->y.reset(new std::byte[static_cast<size_t>(2 * total)]);
+  call->pack.inputs[4].data = call->y.get();
   call->pack.outputs = {View(output, DType::kInt8, total)};
   call->Plan();
 }

@@ -10,6 +10,7 @@
 
 namespace {
 
+using collops::shm::kPairRingBytes;
 using pairs::Buffer;
 using pairs::Host;
 using pairs::PairLane;
@@ -39,6 +40,7 @@ bool Await(PairLane* lane, const std::vector<TransferHandle>& handles) {
 }
 
 int64_t BytesOf(uint32_t i) {
+  if (i % 93 == 0) return kPairRingBytes + 300000 + i;
   return i % 31 == 0 ? 300000 + i : i % 7 == 0 ? 4161 + i : i % 5 * 1000;
 }
 
@@ -62,11 +64,12 @@ TEST(BlockingSendsAndReceivesOfTwoThreads) {
 TEST(ManyTransfersOfFourThreadsAtOnce) {
   constexpr int kRanks = 4;
   constexpr uint32_t kBatch = 25;
+  constexpr int64_t kMost = kPairRingBytes + 400000;
   Host host(kRanks);
   std::deque<std::vector<std::byte>> memory;  // a window of each rank, the source of every fifth
   for (int rank = 0; rank < kRanks; ++rank) {
-    memory.push_back(Pattern(400000, 900U + static_cast<uint32_t>(rank)));
-    host.windows[static_cast<size_t>(rank)].Add(memory.back().data(), 400000);
+    memory.push_back(Pattern(kMost, 900U + static_cast<uint32_t>(rank)));
+    host.windows[static_cast<size_t>(rank)].Add(memory.back().data(), kMost);
   }
   const auto run = [&](int rank) {
     std::mt19937 random(static_cast<uint32_t>(rank));

@@ -26,8 +26,22 @@ using pairs::Status;
 using pairs::TransferHandle;
 
 // Around the bytes that an envelope takes, a chunk, a ring.
-const std::vector<int64_t> kSizes = {0,     1,     64,    65,     4096,   4160,   4161,
-                                     16384, 65536, 65537, 262144, 262145, 300007, 1048583};
+const std::vector<int64_t> kSizes = {0,
+                                     1,
+                                     64,
+                                     65,
+                                     4096,
+                                     4160,
+                                     4161,
+                                     16384,
+                                     65536,
+                                     131072,
+                                     300007,
+                                     1048576,
+                                     1048577,
+                                     kPairRingBytes,
+                                     kPairRingBytes + 1,
+                                     2 * kPairRingBytes + 7};
 
 void Finish(Host* host, int sender, TransferHandle sent, int receiver, TransferHandle received) {
   EXPECT_TRUE(host->Settle());
@@ -119,7 +133,7 @@ TEST(FourEnvelopesFullStopNobodyButTheirSender) {
 
 TEST(AReceiverThatStopsInALongMessageStarvesNobody) {
   Host host(3);
-  Buffer x(Pattern(1 << 20, 1)), out(1 << 20);
+  Buffer x(Pattern(2 * kPairRingBytes, 1)), out(2 * kPairRingBytes);
   const TransferHandle slow = host[0].Post(Send(1, 0, &x));
   host[0].Poll();
   host[1].Post(Recv(0, 0, &out));
@@ -132,7 +146,7 @@ TEST(AReceiverThatStopsInALongMessageStarvesNobody) {
   EXPECT_TRUE(host[0].Done(sent) && !host[0].Done(slow));
   EXPECT_TRUE(other.Holds(Pattern(1 << 20, 2)));
   EXPECT_TRUE(host.Settle());
-  EXPECT_TRUE(host[0].Done(slow) && out.Holds(Pattern(1 << 20, 1)));
+  EXPECT_TRUE(host[0].Done(slow) && out.Holds(Pattern(2 * kPairRingBytes, 1)));
 }
 
 TEST(RefusalsCarryTheirTextUntilEightLaterOnes) {
@@ -285,7 +299,7 @@ TEST(ALieIsNamed) {
 TEST(AVerdictThatIsNotDueEndsTheSender) {
   for (const uint64_t kind : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}}) {
     Host host(2);
-    Buffer x(Pattern(1 << 20, 1)), out(1 << 20);
+    Buffer x(Pattern(2 * kPairRingBytes, 1)), out(2 * kPairRingBytes);
     const TransferHandle sent = host[0].Post(Send(1, 0, &x));
     host[0].Poll();
     host[1].Post(Recv(0, 0, &out));

@@ -7,9 +7,10 @@
 
 namespace collops::shm {
 
-constexpr int kPairSlots = 4;  // envelopes, verdicts and chunks that may be under way
-constexpr int64_t kPairChunkBytes = 64 << 10;
-constexpr int64_t kPairRingBytes = kPairSlots * kPairChunkBytes;
+constexpr int kPairSlots = 4;    // envelopes and verdicts that may be under way
+constexpr int kPairChunks = 16;  // of bodies, as in the stage of a collective
+constexpr int64_t kPairChunkBytes = 128 << 10;
+constexpr int64_t kPairRingBytes = kPairChunks * kPairChunkBytes;
 constexpr int64_t kLeastPairChunkBytes = 4 << 10;
 constexpr int kPairTexts = 8;           // of refusals, per rank; the oldest is overwritten
 constexpr size_t kPairTextWords = 127;  // of 8 bytes each

@@ -15,15 +15,15 @@ enum Form : int16_t { kInline = 0, kWindow = 1, kRing = 2, kRefusal = 3 };
 constexpr int64_t kPieceBytes = 4 << 20;
 
 // Chunks of a ring, all of this size but a message's last; equal on both sides. Middling messages
-// are cut into four as well, so that one side reads while the other still writes.
+// are cut into eight as well, so that one side reads while the other still writes.
 int64_t ChunkBytes(int64_t bytes) {
-  const int64_t quarter = (bytes + kPairSlots - 1) / kPairSlots;
-  const int64_t pages = (quarter + kLeastPairChunkBytes - 1) / kLeastPairChunkBytes;
+  const int64_t eighth = (bytes + 7) / 8;
+  const int64_t pages = (eighth + kLeastPairChunkBytes - 1) / kLeastPairChunkBytes;
   return std::min(std::max<int64_t>(pages, 1) * kLeastPairChunkBytes, kPairChunkBytes);
 }
 
 int64_t RingOffset(uint64_t chunk) {
-  return static_cast<int64_t>(chunk % kPairSlots) * kPairChunkBytes;
+  return static_cast<int64_t>(chunk % kPairChunks) * kPairChunkBytes;
 }
 
 uint32_t HeldBit(uint64_t number) {
@@ -145,10 +145,10 @@ WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_
   const ReceiverLine& theirs = layout_.receiver_line(rank_, rank);
   const int64_t chunk_bytes = ChunkBytes(bytes);
   const uint64_t before = to.chunks_written;
-  for (int i = 0; i < kPairSlots && *sent < bytes; ++i) {
+  for (int i = 0; i < kPairChunks && *sent < bytes; ++i) {
     const uint64_t unread = to.chunks_written - theirs.chunks_read.load(std::memory_order_acquire);
-    if (unread > kPairSlots) return Broken(rank, Concat(unread, " chunks unread of a ring"));
-    if (unread == kPairSlots) break;
+    if (unread > kPairChunks) return Broken(rank, Concat(unread, " chunks unread of a ring"));
+    if (unread == kPairChunks) break;
     const int64_t chunk = std::min(chunk_bytes, bytes - *sent);
     kernels::Copy(to.ring.data + RingOffset(to.chunks_written),
                   static_cast<const std::byte*>(data) + *sent, chunk);
@@ -291,7 +291,7 @@ WireStep ShmPairWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rec
   const SenderLine& theirs = layout_.sender_line(rank, rank_);
   const int64_t chunk_bytes = ChunkBytes(bytes);
   const uint64_t unread = theirs.chunks_written.load(std::memory_order_acquire) - from.chunks_read;
-  if (unread > kPairSlots) return Broken(rank, Concat(unread, " chunks unread of a ring"));
+  if (unread > kPairChunks) return Broken(rank, Concat(unread, " chunks unread of a ring"));
   if (unread == 0) return WireStep::kNone;
   const std::byte* ring = nullptr;
   fault_ =

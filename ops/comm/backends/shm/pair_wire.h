@@ -24,7 +24,7 @@ struct PeerBell {
 // A rank's end of the pair wires of one host. A small body travels in the lines of its envelope; if
 // the receiver has no use for it yet, it stays there as long as no later envelope needs the slot. A
 // body in a window is read in place. Every other one waits at its sender until it is told to go,
-// and then passes through a ring of four chunks, which belongs to this one pair of ranks.
+// and then passes through a ring of chunks, which belongs to this one pair of ranks.
 // Owned by the communicator; one thread at a time; waits for no one. Of what a peer wrote, numbers
 // are copied once and checked before they are used.
 class ShmPairWire : public PairWire {
