@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "cpp-tests"
+# Where setup.py has compiled the core for the package.
+BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
 REPORTS = ROOT / "build" / "reports"
 # What needs more than this environment, and the targets that run it.
 ELSEWHERE = (
@@ -72,27 +73,26 @@ def json_headers() -> list[str]:
 
 
 def configure() -> bool:
-    """Lets CMake configure, once more from nothing if its cache names tools that are gone."""
-    command = ["cmake", "-S", ".", "-B", str(BUILD), "-DCOLLOPS_WERROR=ON", *json_headers()]
-    # Quick to compile; the package, which the Python tests run, is built with -O2.
-    command += ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -DNDEBUG"]
-    command += ["-GNinja"] if shutil.which("ninja", path=ENV["PATH"]) else []
-    cached = (BUILD / "CMakeCache.txt").exists()
-    if run(*command) == 0:
+    """Adds the C++ tests to the package's build, or builds the core alone where there is none."""
+    command = ["cmake", "-S", ".", "-B", str(BUILD), "-DBUILD_TESTING=ON"]
+    if (BUILD / "CMakeCache.txt").exists() and run(*command) == 0:
         return True
+    # Its cache may name tools that are gone.
     shutil.rmtree(BUILD, ignore_errors=True)
-    return cached and run(*command) == 0
+    command += ["-DCMAKE_BUILD_TYPE=Release", *json_headers()]
+    command += ["-GNinja"] if shutil.which("ninja", path=ENV["PATH"]) else []
+    return run(*command) == 0
 
 
 class CppTests:
-    """The core with its tests, warnings as errors: builds beside other work, then runs."""
+    """The C++ tests, with the core of the package: builds beside other work, then runs."""
 
     def __init__(self) -> None:
         self._jobs = str(len(os.sched_getaffinity(0)))
         self._log = REPORTS / "cpp-build.log"
         self._build: subprocess.Popen[bytes] | None = None
         build = ["cmake", "--build", str(BUILD), "-j", self._jobs]
-        # Some Python tests need the core as a library.
+        # Some Python tests need the core as a library; mostly it is there.
         if configure() and run(*build, "--target", "collops") == 0:
             command = ["nice", "-n", "15", *build]
             with self._log.open("wb") as log:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Where `make test` has built the core for the C++ tests.
-BUILD = ROOT / "build" / "cpp-tests"
+# Where the core was built for the package.
+BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
 
 
 def run(*command: str | Path) -> str:
@@ -26,9 +27,9 @@ def run(*command: str | Path) -> str:
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which collops is installed for C++."""
     if shutil.which("cmake") is None or not (BUILD / "ops" / "libcollops.a").exists():
-        pytest.skip("the core is not built for C++ (make test builds it in build/cpp-tests)")
+        pytest.skip(f"the core is not built in {BUILD} (make test does that)")
     prefix = tmp_path_factory.mktemp("prefix")
-    run("cmake", "--install", BUILD, "--prefix", prefix)
+    run("cmake", "--install", BUILD, "--prefix", prefix, "--component", "Unspecified")
     return prefix
 
 
