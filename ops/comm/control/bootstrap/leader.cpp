@@ -25,6 +25,7 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   present_.set(0);
   Status status = Gather(deadline);
   if (status.ok()) status = Introduce(deadline, group);
+  status = Explained(status);
   if (status.code() == ERROR_RANK_MISMATCH || status.code() == ERROR_PEER_LOST) Linger(status);
   if (!status.ok()) return status;
   listener_.reset();

@@ -41,6 +41,11 @@ class Meeting {
   Status CheckWanted() const;
   // What the one who watches has seen: that somebody will not come.
   Status CheckComing() const { return watch_ ? watch_() : Ok(); }
+  // Somebody who hangs up has first told why to those whom the one who watches asks.
+  Status Explained(const Status& status) const {
+    if (status.code() == ERROR_PEER_LOST) RETURN_IF_ERROR(CheckComing());
+    return status;
+  }
   bool Wanted() const { return CheckWanted().ok(); }
 
  private:

@@ -39,7 +39,7 @@ Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
     const Status coming = CheckComing();
     // Rank 0 may have welcomed us, and then ended well.
     if (!socket_.valid() || !Readable(socket_.get())) RETURN_IF_ERROR(coming);
-    RETURN_IF_ERROR(Wait(group));
+    RETURN_IF_ERROR(Explained(Wait(group)));
   }
   group->inbox = std::move(inbox_);
   socket_.reset();
