@@ -1,4 +1,4 @@
-#include "kernels/arithmetic_peak.h"
+#include "kernels/arithmetic_peak/arithmetic_peak.h"
 #include "module.h"
 
 namespace collops::bindings {

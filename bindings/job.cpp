@@ -7,7 +7,7 @@
 #include "comm/backends/backend_table.h"
 #include "comm/registry.h"
 #include "core/env.h"
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
 #include "module.h"

@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "kernels/reduce.h"
+#include "kernels/reduce/reduce.h"
 
 namespace collops::bindings {
 namespace {

@@ -1,9 +1,9 @@
 #include <cstdlib>
 
 #include "kernels/compute.h"
-#include "kernels/copy.h"
-#include "kernels/gemm.h"
-#include "kernels/store_sum.h"
+#include "kernels/copy/copy.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/store_sum/store_sum.h"
 
 namespace collops::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "kernels/streaming.h"
+#include "kernels/copy/streaming.h"
 #include "kernels/thread_pool.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // The product on every set of kernels that this machine has: exact where numbers are small
 // integers, within a bound where they are not, and with the same bits however it is cut.
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 #include <cmath>
 #include <cstdint>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/half.h"
 
 namespace matrices {

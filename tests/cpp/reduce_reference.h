@@ -1,4 +1,4 @@
-// The reductions of kernels/reduce.h, one element at a time and by their definition.
+// The reductions of kernels/reduce/reduce.h, one element at a time and by their definition.
 #pragma once
 
 #include <cmath>

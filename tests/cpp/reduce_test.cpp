@@ -1,6 +1,6 @@
 // Every dtype and reduction, on every instruction set that this machine has, against a slow
 // reference that works on one element at a time.
-#include "kernels/reduce.h"
+#include "kernels/reduce/reduce.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,9 +16,9 @@
 #include "check.h"
 #include "core/status.h"
 #include "half_reference.h"
+#include "kernels/copy/streaming.h"
 #include "kernels/half.h"
 #include "kernels/isa.h"
-#include "kernels/streaming.h"
 #include "kernels/thread_pool.h"
 #include "reduce_reference.h"
 

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <random>
 
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 #include "ranks.h"
 
 namespace {

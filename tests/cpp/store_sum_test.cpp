@@ -1,5 +1,5 @@
 // StoreSum() on every instruction set, against sums that are added and rounded one by one.
-#include "kernels/store_sum.h"
+#include "kernels/store_sum/store_sum.h"
 
 #include <cmath>
 #include <cstdint>

@@ -196,7 +196,7 @@ def test_the_tree_keeps_its_layers() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "reason"),
     [
-        ("ops/core/a.h", '#include "kernels/copy.h"', "lies below"),
+        ("ops/core/a.h", '#include "kernels/copy/copy.h"', "lies below"),
         ("ops/kernels/a.cpp", '#include "comm/communicator.h"', "lies below"),
         ("ops/comm/a.cpp", '#  include "operators/params.h"', "lies below"),
         (

@@ -4,8 +4,8 @@
 
 #include "comm/control/control.h"
 #include "kernels/compute.h"
-#include "kernels/copy.h"
-#include "kernels/reduce.h"
+#include "kernels/copy/copy.h"
+#include "kernels/reduce/reduce.h"
 
 namespace toy {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/backends/shm/stage.h"
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 
 namespace collops::shm {
 namespace {

@@ -5,7 +5,7 @@
 #include "comm/backends/shm/exchange_v.h"
 #include "comm/backends/shm/reduce_scatter_v.h"
 #include "kernels/compute.h"
-#include "kernels/reduce.h"
+#include "kernels/reduce/reduce.h"
 #include "kernels/thread_pool.h"
 
 namespace collops::shm {

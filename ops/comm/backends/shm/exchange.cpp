@@ -1,7 +1,7 @@
 #include "comm/backends/shm/exchange.h"
 
 #include "comm/control/bootstrap/socket.h"
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 
 namespace collops::shm {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 
 namespace collops::shm {
 namespace {

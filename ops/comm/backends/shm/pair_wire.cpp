@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 
 namespace collops::shm {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/backends/shm/stage.h"
-#include "kernels/copy.h"
-#include "kernels/reduce.h"
+#include "kernels/copy/copy.h"
+#include "kernels/reduce/reduce.h"
 
 namespace collops::shm {
 namespace {

@@ -1,6 +1,6 @@
 #include "comm/backends/shm/stage.h"
 
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 
 namespace collops::shm {
 namespace {

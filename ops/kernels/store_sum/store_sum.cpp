@@ -1,9 +1,9 @@
-#include "kernels/store_sum.h"
+#include "kernels/store_sum/store_sum.h"
 
 #include <algorithm>
 
 #include "kernels/isa.h"
-#include "kernels/store_sum_kernels.h"
+#include "kernels/store_sum/store_sum_kernels.h"
 #include "kernels/thread_pool.h"
 
 namespace collops::kernels {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/copy/streaming.h"
 #include "kernels/half.h"
-#include "kernels/streaming.h"
 #include "kernels/vector.h"
 
 // Packing for a product. In an unnamed namespace for the reason that vector.h gives. A Machine has

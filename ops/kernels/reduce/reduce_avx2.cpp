@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/reduce_loops.h"
+#include "kernels/reduce/reduce_loops.h"
 
 namespace collops::kernels {
 namespace {

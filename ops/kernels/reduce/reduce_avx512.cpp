@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
-#include "kernels/reduce_loops.h"
+#include "kernels/reduce/reduce_loops.h"
 
 namespace collops::kernels {
 namespace {

@@ -1,7 +1,7 @@
 // StoreSum() in plain C++: vectors of 16 bytes, which every 64-bit machine has. float16 goes
 // through half.h's integer operations.
 
-#include "kernels/store_sum_loops.h"
+#include "kernels/store_sum/store_sum_loops.h"
 
 namespace collops::kernels {
 namespace {

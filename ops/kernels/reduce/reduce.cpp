@@ -1,10 +1,10 @@
-#include "kernels/reduce.h"
+#include "kernels/reduce/reduce.h"
 
 #include <algorithm>
 
+#include "kernels/copy/streaming.h"
 #include "kernels/isa.h"
-#include "kernels/reduce_kernels.h"
-#include "kernels/streaming.h"
+#include "kernels/reduce/reduce_kernels.h"
 #include "kernels/thread_pool.h"
 
 namespace collops::kernels {

@@ -1,7 +1,7 @@
 // RunArithmetic() in plain C++: vectors of 16 bytes, a multiplication and then an addition.
 
-#include "kernels/arithmetic_peak_kernels.h"
-#include "kernels/arithmetic_peak_loops.h"
+#include "kernels/arithmetic_peak/arithmetic_peak_kernels.h"
+#include "kernels/arithmetic_peak/arithmetic_peak_loops.h"
 
 namespace collops::kernels {
 namespace {

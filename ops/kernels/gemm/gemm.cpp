@@ -1,8 +1,8 @@
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 #include <algorithm>
 
-#include "kernels/gemm_kernels.h"
+#include "kernels/gemm/gemm_kernels.h"
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
 

@@ -1,10 +1,10 @@
-#include "kernels/copy.h"
+#include "kernels/copy/copy.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
-#include "kernels/streaming.h"
+#include "kernels/copy/streaming.h"
 #include "kernels/thread_pool.h"
 
 #if defined(__x86_64__)

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/gemm.h"
-#include "kernels/gemm_ahead.h"
-#include "kernels/gemm_kernels.h"
-#include "kernels/gemm_pack.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_ahead.h"
+#include "kernels/gemm/gemm_kernels.h"
+#include "kernels/gemm/gemm_pack.h"
 #include "kernels/vector.h"
 
 // The loops of a product, once for all machines. In an unnamed namespace for the reason that

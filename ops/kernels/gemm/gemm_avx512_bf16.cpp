@@ -1,14 +1,14 @@
-// The product for AVX-512 (F, BW, DQ, VL). Built with these switched on (ops/CMakeLists.txt).
+// The product of bfloat16 for AVX512_BF16: two neighbours in k at a time. Built with it switched on
+// (ops/CMakeLists.txt).
 
-#include "kernels/gemm_loops.h"
-#include "kernels/gemm_transpose_avx512.h"
+#include "kernels/gemm/gemm_loops.h"
+#include "kernels/gemm/gemm_transpose_avx512.h"
 #include "kernels/intrinsics.h"
 
 namespace collops::kernels {
 namespace {
 
-// 24 sums, a row of three vectors and a broadcast unit: 28 of the 32 registers.
-struct Avx512 {
+struct Avx512BFloat16 {
   static constexpr int kVectorBytes = 64;
   static constexpr int64_t kRowTile = 8;
   static constexpr int64_t kColumnTile = 48;
@@ -18,18 +18,17 @@ struct Avx512 {
   static Sum Broadcast(const uint32_t* unit) {
     return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(*unit)));
   }
-  static Sum MultiplyAdd(Sum a, Sum b, Sum sum) { return _mm512_fmadd_ps(a, b, sum); }
+  static Sum MultiplyAdd(Sum a, Sum b, Sum sum) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
   static void Transpose(Bits (&rows)[16]) { Transpose16(rows); }
   static void StoreTransposed(const Bits (&rows)[8], uint32_t* out) { StoreTransposed8(rows, out); }
-  static Bits WidenFloat16(Vector<uint16_t, 32> halves) {
-    return reinterpret_cast<Bits>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(halves)));
-  }
 };
 
 }  // namespace
 
-const GemmKernels* Avx512GemmKernels(DType dtype) {
-  return Float32KernelsFor<Avx512>(dtype);
+const GemmKernels* Avx512BFloat16GemmKernels() {
+  return &kGemmKernels<Avx512BFloat16, PairUnits<Avx512BFloat16>>;
 }
 
 }  // namespace collops::kernels

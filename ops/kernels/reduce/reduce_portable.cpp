@@ -1,7 +1,7 @@
 // The reductions in plain C++: vectors of 16 bytes, which every 64-bit machine has. Instructions
 // are named for float16 on arm64 alone, where every CPU converts it.
 
-#include "kernels/reduce_loops.h"
+#include "kernels/reduce/reduce_loops.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>

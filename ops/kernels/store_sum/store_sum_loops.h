@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "kernels/half.h"
-#include "kernels/reduce_elements.h"
-#include "kernels/store_sum_kernels.h"
+#include "kernels/reduce/reduce_elements.h"
+#include "kernels/store_sum/store_sum_kernels.h"
 #include "kernels/vector.h"
 
 // The loops of StoreSum(). In an unnamed namespace for the reason that vector.h gives. A Machine

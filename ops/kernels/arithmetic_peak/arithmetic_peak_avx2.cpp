@@ -1,7 +1,7 @@
 // RunArithmetic() for AVX2 with FMA. Built with these switched on (ops/CMakeLists.txt).
 
-#include "kernels/arithmetic_peak_kernels.h"
-#include "kernels/arithmetic_peak_loops.h"
+#include "kernels/arithmetic_peak/arithmetic_peak_kernels.h"
+#include "kernels/arithmetic_peak/arithmetic_peak_loops.h"
 #include "kernels/intrinsics.h"
 
 namespace collops::kernels {

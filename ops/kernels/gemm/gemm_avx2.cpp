@@ -1,6 +1,6 @@
 // The product for AVX2 with FMA and F16C. Built with these switched on (ops/CMakeLists.txt).
 
-#include "kernels/gemm_loops.h"
+#include "kernels/gemm/gemm_loops.h"
 #include "kernels/intrinsics.h"
 
 namespace collops::kernels {

@@ -1,8 +1,8 @@
 // The product in plain C++: vectors of 16 bytes, which every 64-bit machine has. Products and sums
 // are rounded one by one, as no instruction is named.
 
-#include "kernels/gemm_loops.h"
-#include "kernels/reduce_elements.h"
+#include "kernels/gemm/gemm_loops.h"
+#include "kernels/reduce/reduce_elements.h"
 
 #if defined(__aarch64__)
 #include <arm_neon.h>

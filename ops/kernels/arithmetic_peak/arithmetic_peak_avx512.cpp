@@ -1,8 +1,8 @@
 // RunArithmetic() for AVX-512 and for AVX512_BF16. Built with these switched on
 // (ops/CMakeLists.txt).
 
-#include "kernels/arithmetic_peak_kernels.h"
-#include "kernels/arithmetic_peak_loops.h"
+#include "kernels/arithmetic_peak/arithmetic_peak_kernels.h"
+#include "kernels/arithmetic_peak/arithmetic_peak_loops.h"
 #include "kernels/intrinsics.h"
 
 namespace collops::kernels {

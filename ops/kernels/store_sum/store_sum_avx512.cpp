@@ -2,7 +2,7 @@
 // AVX512_BF16 is not among them: its conversion flushes subnormals.
 
 #include "kernels/intrinsics.h"
-#include "kernels/store_sum_loops.h"
+#include "kernels/store_sum/store_sum_loops.h"
 
 namespace collops::kernels {
 namespace {

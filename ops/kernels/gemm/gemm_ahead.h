@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/streaming.h"
+#include "kernels/copy/streaming.h"
 
 // In an unnamed namespace for the reason that vector.h gives.
 namespace collops::kernels {

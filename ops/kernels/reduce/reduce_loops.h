@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/dtype.h"
-#include "kernels/reduce_elements.h"
-#include "kernels/reduce_kernels.h"
-#include "kernels/streaming.h"
+#include "kernels/copy/streaming.h"
+#include "kernels/reduce/reduce_elements.h"
+#include "kernels/reduce/reduce_kernels.h"
 
 // The loops of a reduction. A Machine says how wide its vectors are (kVectorBytes) and how many of
 // them a step takes (kInFlight, found by measuring), how they are stored past the caches (kStreams,

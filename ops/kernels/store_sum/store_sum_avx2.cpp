@@ -1,7 +1,7 @@
 // StoreSum() for AVX2 with F16C. Built with these switched on (ops/CMakeLists.txt).
 
 #include "kernels/intrinsics.h"
-#include "kernels/store_sum_loops.h"
+#include "kernels/store_sum/store_sum_loops.h"
 
 namespace collops::kernels {
 namespace {

@@ -1,7 +1,7 @@
-#include "kernels/arithmetic_peak.h"
+#include "kernels/arithmetic_peak/arithmetic_peak.h"
 
-#include "kernels/arithmetic_peak_kernels.h"
-#include "kernels/gemm.h"
+#include "kernels/arithmetic_peak/arithmetic_peak_kernels.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/isa.h"
 
 namespace collops::kernels {
