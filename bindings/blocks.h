@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "operators/collective_terms.h"
+#include "operators/framework/collective_terms.h"
 
 namespace collops::bindings {
 

@@ -1,7 +1,6 @@
-#include "operators/params.h"
+#include "operators/create_operation.h"
 
 #include "module.h"
-#include "operators/create_operation.h"
 #include "params.h"
 #include "status.h"
 

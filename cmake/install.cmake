@@ -7,8 +7,11 @@ set(public_headers
     comm/agreement.h comm/call.h comm/call_window.h comm/communicator.h comm/communicator_spec.h
     comm/fused_call.h comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/window.h
     core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace.h
-    operators/create_operation.h operators/even_params.h operators/exchange_params.h
-    operators/linear_parallel/param.h operators/message_params.h operators/params.h)
+    operators/create_operation.h operators/framework/param.h)
+file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops CONFIGURE_DEPENDS
+     ops/operators/*/param.h)
+list(APPEND public_headers ${param_headers})
+list(REMOVE_DUPLICATES public_headers)
 foreach(header ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ops/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops/${folder})

@@ -2,7 +2,7 @@
 
 // The public C++ interface: everything that is installed, in one include.
 //
-//   AllGatherVParam param;                      operators/params.h: ATB's parameter structs
+//   AllGatherVParam param;                      operators/*/param.h: ATB's structs
 //   std::unique_ptr<Operation> operation;       core/operation.h: the two phases
 //   CreateOperation(param, &operation);         operators/create_operation.h
 //   operation->GetWorkspaceSize(pack, &bytes);
@@ -22,8 +22,3 @@
 #include "core/tensor.h"
 #include "core/trace.h"
 #include "operators/create_operation.h"
-#include "operators/even_params.h"
-#include "operators/exchange_params.h"
-#include "operators/linear_parallel/param.h"
-#include "operators/message_params.h"
-#include "operators/params.h"

@@ -5,27 +5,20 @@
 #include <utility>
 
 #include "core/operation.h"
-#include "operators/even_params.h"
-#include "operators/exchange_params.h"
+#include "operators/all_gather/param.h"
+#include "operators/all_gather_v/param.h"
+#include "operators/all_reduce/param.h"
+#include "operators/all_to_all/param.h"
+#include "operators/all_to_all_v/param.h"
+#include "operators/all_to_all_v_v2/param.h"
+#include "operators/broadcast/param.h"
 #include "operators/linear_parallel/param.h"
-#include "operators/message_params.h"
-#include "operators/params.h"
+#include "operators/recv/param.h"
+#include "operators/reduce_scatter/param.h"
+#include "operators/reduce_scatter_v/param.h"
+#include "operators/send/param.h"
 
 namespace collops {
-
-// Checks the struct, picks the backend and begins first contact; waits for no one.
-Status CreateOperation(const AllGatherVParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const ReduceScatterVParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const AllGatherParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const ReduceScatterParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const AllReduceParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const SendParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const AllToAllVParam& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation);
-Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 
 // What the caller of an operation wants besides its struct.
 struct OperationOptions {
@@ -37,11 +30,11 @@ struct OperationOptions {
 // ERROR_INVALID_PARAM for an engine that there is not, and for any where the operator has none.
 Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation);
-Status RefuseEngine(const OperationOptions& options);
 template <typename Param>
 Status CreateOperation(const Param& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation) {
-  RETURN_IF_ERROR(RefuseEngine(options));
+  CHECK_ARG(options.engine.empty(), ERROR_INVALID_PARAM, "Operation: engine \"", options.engine,
+            "\" cannot be chosen: LinearParallel alone has engines");
   return CreateOperation(param, operation);
 }
 

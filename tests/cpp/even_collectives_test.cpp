@@ -2,10 +2,10 @@
 // default bodies make of that, and the checks that these operators add.
 #include "check.h"
 #include "operator_call.h"
-#include "operators/all_gather.h"
-#include "operators/all_reduce.h"
-#include "operators/broadcast.h"
-#include "operators/reduce_scatter.h"
+#include "operators/all_gather/all_gather.h"
+#include "operators/all_reduce/all_reduce.h"
+#include "operators/broadcast/broadcast.h"
+#include "operators/reduce_scatter/reduce_scatter.h"
 #include "ranks.h"
 
 using namespace collops;

@@ -1,12 +1,10 @@
 // The structs of the even collectives: defaults, equality, JSON, and what creation refuses.
-#include "operators/even_params.h"
+#include "operators/create_operation.h"
 
 #include <vector>
 
 #include "check.h"
 #include "operator_call.h"
-#include "operators/create_operation.h"
-#include "operators/param_check.h"
 
 using namespace collops;
 
@@ -64,7 +62,7 @@ void CommonChecks() {
   Refused<Param>("rank must be in [0, 2), got 2", [](Param& p) { p.rank = 2; });
   Refused<Param>("rankRoot must be in [0, 2), got -1", [](Param& p) { p.rankRoot = -1; });
   Refused<Param>("commMode must be 0", [](Param& p) { p.commMode = COMM_UNDEFINED; });
-  Refused<Param>("unknown backend \"lcoc\"", [](Param& p) { p.backend = "lcoc"; });
+  Refused<Param>("backend \"lcoc\" does not run this operator", [](Param& p) { p.backend = "lcoc"; });
   Refused<Param>("unknown backend \"hccc\"", [](Param& p) { p.backend = "hccc"; });
   Refused<Param>("rsv[3]", [](Param& p) { p.rsv[3] = 7; });
   Refused<Param>("limit is 128", [](Param& p) { p.commDomain = std::string(129, 'd'); });

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "operator_call.h"
-#include "operators/all_to_all_v.h"
-#include "operators/all_to_all_v_v2.h"
+#include "operators/all_to_all_v/all_to_all_v.h"
+#include "operators/all_to_all_v_v2/all_to_all_v_v2.h"
 
 namespace collops {
 

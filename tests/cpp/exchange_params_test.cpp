@@ -1,11 +1,9 @@
 // The structs of AllToAllV and AllToAllVV2: defaults, equality, JSON, and what creation refuses.
-#include "operators/exchange_params.h"
+#include "operators/create_operation.h"
 
 #include <limits>
 
 #include "exchange_call.h"
-#include "operators/create_operation.h"
-#include "operators/param_check.h"
 #include "ranks.h"
 
 using namespace collops;
@@ -143,7 +141,7 @@ TEST(ListsAgainstTheCommunicator) {
   ExpectStatus(CheckParam(param), ERROR_INVALID_PARAM, "sendCounts[0] must be >= 0, got -1");
   param.sendCounts = {1, 1, 1};
   ExpectStatus(CheckParam(param), NO_ERROR, "");
-  ExpectStatus(CheckLists(param, 1), ERROR_INVALID_PARAM,
+  ExpectStatus(CheckRanks(param, 0, 1), ERROR_INVALID_PARAM,
                "sendCounts must have 1 numbers, one per rank, got 3");
 }
 

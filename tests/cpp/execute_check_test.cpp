@@ -33,7 +33,7 @@ class ScratchOperation : public CollectiveOperation {
         "Scratch", {{"x", Role::kData, SetOf(DType::kFloat32), 1, Extent::kAny}}};
     return signature;
   }
-  Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
+  Status DescribeOutputs(const RankPlace& /*place*/, const std::vector<TensorDesc>& inputs,
                          std::vector<TensorDesc>* outputs) const override {
     *outputs = inputs;
     return Ok();

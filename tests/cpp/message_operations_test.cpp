@@ -4,10 +4,8 @@
 #include "comm/registry.h"
 #include "operator_call.h"
 #include "operators/create_operation.h"
-#include "operators/message_params.h"
-#include "operators/param_check.h"
-#include "operators/recv.h"
-#include "operators/send.h"
+#include "operators/recv/recv.h"
+#include "operators/send/send.h"
 
 using namespace collops;
 

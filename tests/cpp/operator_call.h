@@ -9,8 +9,8 @@
 
 #include "check.h"
 #include "core/tensor.h"
-#include "operators/all_gather_v.h"
-#include "operators/reduce_scatter_v.h"
+#include "operators/all_gather_v/all_gather_v.h"
+#include "operators/reduce_scatter_v/reduce_scatter_v.h"
 #include "recording_communicator.h"
 
 namespace collops {

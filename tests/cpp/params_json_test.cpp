@@ -2,7 +2,7 @@
 #include <string>
 
 #include "check.h"
-#include "operators/params.h"
+#include "operators/create_operation.h"
 
 using namespace collops;
 

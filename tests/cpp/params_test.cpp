@@ -1,5 +1,5 @@
 // Defaults and equality of the param structs.
-#include "operators/params.h"
+#include "operators/create_operation.h"
 
 #include "check.h"
 

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "core/interrupt.h"
-#include "operators/collective_terms.h"
+#include "operators/framework/collective_terms.h"
 #include "ranks.h"
 
 namespace {

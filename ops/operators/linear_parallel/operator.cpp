@@ -3,11 +3,14 @@
 #include <utility>
 
 #include "core/trace.h"
-#include "operators/desc_check.h"
+#include "operators/create_operation.h"
+#include "operators/framework/desc_check.h"
+#include "operators/framework/find_communicator.h"
+#include "operators/framework/infer_shape.h"
+#include "operators/framework/memory_check.h"
+#include "operators/framework/param_check.h"
 #include "operators/linear_parallel/engine.h"
 #include "operators/linear_parallel/layout.h"
-#include "operators/memory_check.h"
-#include "operators/param_check.h"
 
 namespace collops {
 namespace {
@@ -84,15 +87,15 @@ LinearParallel::LinearParallel(std::shared_ptr<Communicator> communicator,
 
 LinearParallel::~LinearParallel() = default;
 
-Status LinearParallel::DescribeOutputs(const std::vector<TensorDesc>& inputs,
+Status LinearParallel::DescribeOutputs(const RankPlace& place,
+                                       const std::vector<TensorDesc>& inputs,
                                        std::vector<TensorDesc>* outputs) const {
   CHECK_ARG(param_.outDataType == DType::kUndefined || param_.outDataType == inputs[kX].dtype,
             ERROR_INVALID_TENSOR_INI_MATCH, "LinearParallel: outDataType is ",
             static_cast<int>(param_.outDataType), " (", collops::Name(param_.outDataType),
             ") but x is ", collops::Name(inputs[kX].dtype), ": leave it at -1 or pass x's");
   LinearLayout layout;
-  RETURN_IF_ERROR(
-      MakeLinearLayout(param_, communicator().rank(), communicator().size(), inputs, &layout));
+  RETURN_IF_ERROR(MakeLinearLayout(param_, place.rank, place.rank_size, inputs, &layout));
   TensorDesc output = inputs[kX];
   output.shape = layout.output;
   outputs->push_back(output);
@@ -180,6 +183,35 @@ Status LinearParallel::Prepack(const TensorView& weight) {
 void LinearParallel::TakeWeight(const LinearParallel& from) {
   const bool fits = from.packed_ != nullptr && from.packed_->trans_weight == param_.transWeight;
   if (fits) packed_ = from.packed_;
+}
+
+Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
+  return CreateOperation(param, OperationOptions{}, operation);
+}
+
+Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
+                       std::unique_ptr<Operation>* operation) {
+  if (!options.engine.empty()) RETURN_IF_ERROR(CheckEngineName(options.engine));
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("LinearParallel", param, operation, &communicator));
+  *operation = std::make_unique<LinearParallel>(std::move(communicator), param, options.engine);
+  return Ok();
+}
+
+Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
+  const auto* before = dynamic_cast<const LinearParallel*>(operation->get());
+  CHECK_ARG(before != nullptr, ERROR_INVALID_PARAM,
+            "LinearParallel: cannot update an operation that is a ", (*operation)->Name());
+  std::unique_ptr<Operation> updated;
+  RETURN_IF_ERROR(CreateOperation(param, OperationOptions{before->engine()}, &updated));
+  dynamic_cast<LinearParallel&>(*updated).TakeWeight(*before);
+  *operation = std::move(updated);
+  return Ok();
+}
+
+Status InferShape(const LinearParallelParam& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs) {
+  return InferShapeOf(LinearParallel(nullptr, param), param, rank_size, inputs, outputs);
 }
 
 }  // namespace collops

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/prepackable.h"
-#include "operators/collective_operation.h"
+#include "operators/framework/collective_operation.h"
 #include "operators/linear_parallel/param.h"
 
 namespace collops {
@@ -31,7 +31,7 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   void TakeWeight(const LinearParallel& from);
 
  protected:
-  Status DescribeOutputs(const std::vector<TensorDesc>& inputs,
+  Status DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
                          std::vector<TensorDesc>* outputs) const override;
   Status CheckSupport(DType dtype) const override;
   Status Complete(Plan* plan) const override;

@@ -1,10 +1,7 @@
 #include "operators/linear_parallel/param.h"
 
-#include <algorithm>
-#include <iterator>
-#include <tuple>
-
-#include "operators/json_fields.h"
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
 
 namespace collops {
 namespace {
@@ -65,45 +62,10 @@ Status CheckMc2(const P& param) {
   return Ok();
 }
 
-template <typename Struct>
-bool SameRsv(const Struct& a, const Struct& b) {
-  return std::equal(std::begin(a.rsv), std::end(a.rsv), std::begin(b.rsv));
-}
-
-auto Fields(const LinearParallelParam& p) {
-  return std::tie(p.transWeight, p.rank, p.rankSize, p.rankRoot, p.hasResidual, p.backend,
-                  p.hcclComm, p.commMode, p.rankTableFile, p.type, p.keepIntermediate, p.quantType,
-                  p.quantGroupSize, p.outDataType, p.commDomain, p.twoDimTPInfo, p.moeInfo,
-                  p.gatherRows, p.scatterRows);
-}
-
-using TwoDimTPInfo = LinearParallelParam::TwoDimTPInfo;
-using MoeInfo = LinearParallelParam::MoeInfo;
-
-const std::vector<JsonField<TwoDimTPInfo>>& TwoDimFields() {
-  using I = TwoDimTPInfo;
-  static const std::vector<JsonField<I>> fields = {
-      Field<&I::agDim>("agDim"),
-      Field<&I::rsDim>("rsDim"),
-      Field<&I::innerDimIsAg>("innerDimIsAg"),
-      Field<&I::rsv>("rsv"),
-  };
-  return fields;
-}
-
-const std::vector<JsonField<MoeInfo>>& MoeFields() {
-  using I = MoeInfo;
-  static const std::vector<JsonField<I>> fields = {
-      Field<&I::localExpertNums>("localExpertNums"),
-      Field<&I::epSize>("epSize"),
-      Field<&I::tpSize>("tpSize"),
-  };
-  return fields;
-}
-
 }  // namespace
 
-Status CheckLinearKind(const P& param) {
+Status CheckParam(const P& param) {
+  RETURN_IF_ERROR(CheckGroup(kOp, GroupOf(param), kAllNames));
   RETURN_IF_ERROR(CheckGridReserved(param.twoDimTPInfo));
   RETURN_IF_ERROR(CheckMc2(param));
   RETURN_IF_ERROR(CheckType(param));
@@ -111,21 +73,7 @@ Status CheckLinearKind(const P& param) {
   CHECK_ARG(!param.keepIntermediate || param.type == P::ALL_GATHER_LINEAR, ERROR_INVALID_PARAM, kOp,
             ": keepIntermediate needs type 2 (ALL_GATHER_LINEAR), got type ",
             static_cast<int>(param.type), " (", Name(param.type), ")");
-  return Ok();
-}
-
-bool operator==(const LinearParallelParam::TwoDimTPInfo& a,
-                const LinearParallelParam::TwoDimTPInfo& b) {
-  return a.agDim == b.agDim && a.rsDim == b.rsDim && a.innerDimIsAg == b.innerDimIsAg &&
-         SameRsv(a, b);
-}
-
-bool operator==(const LinearParallelParam::MoeInfo& a, const LinearParallelParam::MoeInfo& b) {
-  return a.localExpertNums == b.localExpertNums && a.epSize == b.epSize && a.tpSize == b.tpSize;
-}
-
-bool operator==(const LinearParallelParam& a, const LinearParallelParam& b) {
-  return Fields(a) == Fields(b) && SameRsv(a, b);
+  return CheckDistributed(kOp, GroupOf(param));
 }
 
 const char* Name(LinearParallelParam::ParallelType type) {
@@ -152,27 +100,61 @@ const char* Name(LinearParallelParam::ParallelType type) {
   return "MAX";
 }
 
+using TwoDimTPInfo = P::TwoDimTPInfo;
+using MoeInfo = P::MoeInfo;
+
+template <>
+const StructFields<TwoDimTPInfo>& FieldsOf() {
+  static const StructFields<TwoDimTPInfo> table = {
+      "twoDimTPInfo",
+      Field<&TwoDimTPInfo::agDim>("agDim"),
+      Field<&TwoDimTPInfo::rsDim>("rsDim"),
+      Field<&TwoDimTPInfo::innerDimIsAg>("innerDimIsAg"),
+      Field<&TwoDimTPInfo::rsv>("rsv"),
+  };
+  return table;
+}
+
+template <>
+const StructFields<MoeInfo>& FieldsOf() {
+  static const StructFields<MoeInfo> table = {
+      "moeInfo",
+      Field<&MoeInfo::localExpertNums>("localExpertNums"),
+      Field<&MoeInfo::epSize>("epSize"),
+      Field<&MoeInfo::tpSize>("tpSize"),
+  };
+  return table;
+}
+
+bool operator==(const TwoDimTPInfo& a, const TwoDimTPInfo& b) {
+  return SameFields(a, b);
+}
+
+bool operator==(const MoeInfo& a, const MoeInfo& b) {
+  return SameFields(a, b);
+}
+
 // Found by Field, like those of json_value.h, through the namespace of the struct.
 static Json WriteJson(const TwoDimTPInfo& info) {
-  return WriteObject(info, TwoDimFields());
+  return WriteObject(info);
 }
 
 static Json WriteJson(const MoeInfo& info) {
-  return WriteObject(info, MoeFields());
+  return WriteObject(info);
 }
 
 static Status ReadJson(const Json& json, const std::string& where, TwoDimTPInfo* info) {
-  return ReadObject(json, where.c_str(), TwoDimFields(), info);
+  return ReadObject(json, where.c_str(), info);
 }
 
 static Status ReadJson(const Json& json, const std::string& where, MoeInfo* info) {
-  return ReadObject(json, where.c_str(), MoeFields(), info);
+  return ReadObject(json, where.c_str(), info);
 }
 
-namespace {
-
-const std::vector<JsonField<LinearParallelParam>>& LinearParallelFields() {
-  static const std::vector<JsonField<P>> fields = {
+template <>
+const StructFields<P>& FieldsOf() {
+  static const StructFields<P> table = {
+      "LinearParallelParam",
       Field<&P::transWeight>("transWeight"),
       Field<&P::rank>("rank"),
       Field<&P::rankSize>("rankSize"),
@@ -194,17 +176,10 @@ const std::vector<JsonField<LinearParallelParam>>& LinearParallelFields() {
       Field<&P::gatherRows>("gatherRows"),
       Field<&P::scatterRows>("scatterRows"),
   };
-  return fields;
+  return table;
 }
-
-}  // namespace
-
-std::string ToJson(const LinearParallelParam& param) {
-  return WriteStruct(param, LinearParallelFields());
-}
-
-Status FromJson(const std::string& text, LinearParallelParam* param) {
-  return ReadStruct(text, "LinearParallelParam", LinearParallelFields(), param);
-}
+template bool operator==(const P& a, const P& b);
+template std::string ToJson(const P& param);
+template Status FromJson(const std::string& text, P* param);
 
 }  // namespace collops

@@ -1,16 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "core/dtype.h"
-#include "core/status.h"
+#include "operators/framework/param.h"
 
 namespace collops {
 
-// ATB's struct of LinearParallel, as params.h; the two lists at the end are ours.
+// The two lists at the end are ours.
 struct LinearParallelParam {
   // What happens besides the product.
   enum ParallelType : int {
@@ -78,14 +75,11 @@ struct LinearParallelParam {
 bool operator==(const LinearParallelParam::TwoDimTPInfo& a,
                 const LinearParallelParam::TwoDimTPInfo& b);
 bool operator==(const LinearParallelParam::MoeInfo& a, const LinearParallelParam::MoeInfo& b);
-bool operator==(const LinearParallelParam& a, const LinearParallelParam& b);
 
-std::string ToJson(const LinearParallelParam& param);
-Status FromJson(const std::string& text, LinearParallelParam* param);
-
-// What creation refuses of the fields that this struct alone has: types and quantisation that do
-// not work here, and what ATB's mc2 does not take.
-Status CheckLinearKind(const LinearParallelParam& param);
+Status CheckParam(const LinearParallelParam& param);
+Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const LinearParallelParam& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 // "ALL_GATHER_LINEAR"; "MAX" for a number that is none of them.
 const char* Name(LinearParallelParam::ParallelType type);

@@ -1,0 +1,34 @@
+#include "operators/all_gather/param.h"
+
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
+
+namespace collops {
+
+template <>
+const StructFields<AllGatherParam>& FieldsOf() {
+  using P = AllGatherParam;
+  static const StructFields<P> table = {
+      "AllGatherParam",
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::backend>("backend"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::rsv>("rsv"),
+  };
+  return table;
+}
+template bool operator==(const AllGatherParam& a, const AllGatherParam& b);
+template std::string ToJson(const AllGatherParam& param);
+template Status FromJson(const std::string& text, AllGatherParam* param);
+
+Status CheckParam(const AllGatherParam& param) {
+  RETURN_IF_ERROR(CheckGroup("AllGather", GroupOf(param), kLcclToo));
+  return CheckDistributed("AllGather", GroupOf(param));
+}
+
+}  // namespace collops

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct AllGatherParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const AllGatherParam& param);
+Status CreateOperation(const AllGatherParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const AllGatherParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
+                  std::vector<TensorDesc>* outputs);
+
+}  // namespace collops

@@ -1,0 +1,34 @@
+#include "operators/all_gather_v/param.h"
+
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
+
+namespace collops {
+
+template <>
+const StructFields<AllGatherVParam>& FieldsOf() {
+  using P = AllGatherVParam;
+  static const StructFields<P> table = {
+      "AllGatherVParam",
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::backend>("backend"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::rsv>("rsv"),
+  };
+  return table;
+}
+template bool operator==(const AllGatherVParam& a, const AllGatherVParam& b);
+template std::string ToJson(const AllGatherVParam& param);
+template Status FromJson(const std::string& text, AllGatherVParam* param);
+
+Status CheckParam(const AllGatherVParam& param) {
+  RETURN_IF_ERROR(CheckGroup("AllGatherV", GroupOf(param), kEngineNames));
+  return CheckDistributed("AllGatherV", GroupOf(param));
+}
+
+}  // namespace collops

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct AllGatherVParam {
+  int rank = -1;  // -1: from hcclComm, the rank table or the launcher
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const AllGatherVParam& param);
+Status CreateOperation(const AllGatherVParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const AllGatherVParam& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
+
+}  // namespace collops

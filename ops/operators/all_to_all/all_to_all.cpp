@@ -1,0 +1,125 @@
+#include "operators/all_to_all/all_to_all.h"
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "operators/all_to_all/param.h"
+#include "operators/framework/even_blocks.h"
+#include "operators/framework/exchange_operation.h"
+#include "operators/framework/find_communicator.h"
+#include "operators/framework/infer_shape.h"
+
+namespace collops {
+namespace {
+
+enum Input { kX, kNumInputs };
+
+Signature MakeSignature() {
+  return {"AllToAll", {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny}}};
+}
+
+// x [rows, parts * width] as `parts` matrices [rows, width], one after the other.
+void PackColumns(const void* x, int64_t rows, int parts, int64_t width_bytes, void* packed) {
+  const auto* from = static_cast<const std::byte*>(x);
+  auto* to = static_cast<std::byte*>(packed);
+  for (int part = 0; part < parts; ++part) {
+    for (int64_t row = 0; row < rows; ++row) {
+      std::memcpy(to, from + (row * parts + part) * width_bytes, static_cast<size_t>(width_bytes));
+      to += width_bytes;
+    }
+  }
+}
+
+Status CheckShares(const char* what, int64_t count, int size) {
+  // Without a sign: a dim may be any number where another one is 0.
+  const auto padded = static_cast<uint64_t>(count) + static_cast<uint64_t>(size - count % size);
+  CHECK_ARG(count % size == 0, ERROR_INVALID_TENSOR_DIM, "AllToAll: x has ", count, " ", what,
+            ", which ", size, " ranks cannot share out evenly: pad x to ", padded, " ", what,
+            ", or use AllToAllV");
+  return Ok();
+}
+
+}  // namespace
+
+AllToAll::AllToAll(std::shared_ptr<Communicator> communicator, int root, bool transpose)
+    : CollectiveOperation(MakeSignature(), std::move(communicator)),
+      root_(root),
+      transpose_(transpose) {}
+
+Status AllToAll::DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
+                                 std::vector<TensorDesc>* outputs) const {
+  const Shape& shape = inputs[kX].shape;
+  outputs->assign(1, inputs[kX]);
+  if (!transpose_) return CheckShares("elements", Numel(shape), place.rank_size);
+  CHECK_ARG(shape.num_dims == 2, ERROR_INVALID_TENSOR_DIM_NUM,
+            "AllToAll: x must have 2 dims with transpose, got ", shape.num_dims, " in shape ",
+            ToString(shape));
+  RETURN_IF_ERROR(CheckShares("columns", shape[1], place.rank_size));
+  const int size = place.rank_size;
+  outputs->front().shape = {shape[0] * size, shape[1] / size};
+  return Ok();
+}
+
+Status AllToAll::CheckSupport(DType dtype) const {
+  RETURN_IF_ERROR(communicator().Supports(Primitive::kExchange, dtype, ReduceOp::kSum));
+  const Device device = communicator().device();
+  CHECK_ARG(!transpose_ || device.kind == DeviceKind::kCpu, ERROR_UNSUPPORTED,
+            "AllToAll: transpose copies columns on the CPU; x is on ", ToString(device));
+  return Ok();
+}
+
+Status AllToAll::Complete(Plan* plan) const {
+  const int size = communicator().size();
+  plan->details = std::make_unique<EvenBlocks>(size, Numel(plan->inputs[kX].shape) / size);
+  if (transpose_) plan->workspace_bytes = static_cast<uint64_t>(plan->bytes.inputs[kX]);
+  return Ok();
+}
+
+// x's shape and `transpose` say all counts, so these need no terms of their own.
+void AllToAll::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.root = root_;
+  terms.x_shape = plan.inputs[kX].shape;
+  AddTerms(terms, agreement);
+  agreement->Equal("transpose", transpose_ ? 1 : 0);
+}
+
+Status AllToAll::Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) {
+  const TensorDesc& x = plan.inputs[kX];
+  const EvenBlocks& blocks = BlocksOf(plan);
+  ExchangeVCall call;
+  call.agreement = &*plan.agreement;
+  call.dtype = x.dtype;
+  call.x = pack.inputs[kX].data;
+  // Without rows there is no workspace, and a width may be any number.
+  if (plan.workspace_bytes > 0) {
+    const int size = communicator().size();
+    PackColumns(call.x, x.shape[0], size, x.shape[1] / size * SizeOf(x.dtype), workspace);
+    call.x = workspace;
+  }
+  call.send_counts = blocks.counts.data();
+  call.sdispls = blocks.displs.data();
+  call.output = pack.outputs[0].data;
+  call.recv_counts = blocks.counts.data();
+  call.rdispls = blocks.displs.data();
+  call.stream = stream;
+  call.keep = KeepOf(plan);
+  return communicator().ExchangeV(call);
+}
+
+Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation) {
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("AllToAll", param, operation, &communicator));
+  *operation = std::make_unique<AllToAll>(std::move(communicator), param.rankRoot, param.transpose);
+  return Ok();
+}
+
+Status InferShape(const AllToAllParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
+                  std::vector<TensorDesc>* outputs) {
+  return InferShapeOf(AllToAll(nullptr, param.rankRoot, param.transpose), param, rank_size, inputs,
+                      outputs);
+}
+
+}  // namespace collops

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "operators/framework/collective_operation.h"
+
+namespace collops {
+
+// Part q of the output = part `rank` of x of rank q, of P equal parts: of the elements of x, or
+// with `transpose` of its columns, which are then [P * d0, d1 / P] below each other. Input: x.
+// Columns are copied into the workspace first, so that a part is contiguous.
+class AllToAll : public CollectiveOperation {
+ public:
+  AllToAll(std::shared_ptr<Communicator> communicator, int root, bool transpose);
+
+ protected:
+  Status DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override;
+  Status CheckSupport(DType dtype) const override;
+  Status Complete(Plan* plan) const override;
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override;
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
+
+ private:
+  int root_;
+  bool transpose_;
+};
+
+}  // namespace collops

@@ -1,0 +1,37 @@
+#include "operators/all_to_all/param.h"
+
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
+
+namespace collops {
+
+template <>
+const StructFields<AllToAllParam>& FieldsOf() {
+  using P = AllToAllParam;
+  static const StructFields<P> table = {
+      "AllToAllParam",
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::backend>("backend"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::transpose>("transpose"),
+      Field<&P::rsv>("rsv"),
+  };
+  return table;
+}
+template bool operator==(const AllToAllParam& a, const AllToAllParam& b);
+template std::string ToJson(const AllToAllParam& param);
+template Status FromJson(const std::string& text, AllToAllParam* param);
+
+Status CheckParam(const AllToAllParam& param) {
+  RETURN_IF_ERROR(CheckGroup("AllToAll", GroupOf(param), kLcclToo));
+  CHECK_ARG(!param.transpose || param.backend != "hccl", ERROR_INVALID_PARAM,
+            "AllToAll: transpose does not exist on backend \"hccl\": use \"lccl\"");
+  return CheckDistributed("AllToAll", GroupOf(param));
+}
+
+}  // namespace collops

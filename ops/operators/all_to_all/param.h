@@ -1,0 +1,25 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct AllToAllParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  bool transpose = false;
+  uint8_t rsv[62] = {};
+};
+
+Status CheckParam(const AllToAllParam& param);
+Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const AllToAllParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
+                  std::vector<TensorDesc>* outputs);
+
+}  // namespace collops

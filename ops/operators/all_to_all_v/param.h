@@ -1,0 +1,31 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct AllToAllVParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::vector<int64_t> sendCounts;  // elements for each rank
+  std::vector<int64_t> sdispls;     // where they begin in x
+  std::vector<int64_t> recvCounts;  // elements from each rank
+  std::vector<int64_t> rdispls;     // where they begin in the output
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const AllToAllVParam& param);
+Status CreateOperation(const AllToAllVParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const AllToAllVParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
+                  std::vector<TensorDesc>* outputs);
+
+// The four lists have a number for every rank. Part of CheckParam where rankSize says how many.
+Status CheckRanks(const AllToAllVParam& param, int rank, int rank_size);
+
+}  // namespace collops

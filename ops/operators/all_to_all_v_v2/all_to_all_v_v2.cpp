@@ -1,0 +1,82 @@
+#include "operators/all_to_all_v_v2/all_to_all_v_v2.h"
+
+#include <utility>
+
+#include "operators/all_to_all_v_v2/param.h"
+#include "operators/framework/blocks.h"
+#include "operators/framework/find_communicator.h"
+#include "operators/framework/infer_shape.h"
+
+namespace collops {
+namespace {
+
+enum Input { kX, kSendCounts, kSdispls, kRecvCounts, kRdispls, kY, kNumInputs };
+
+const Signature& GetSignature() {
+  static const Signature signature = {
+      "AllToAllVV2",
+      {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny},
+       {"sendCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
+       {"sdispls", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
+       {"recvCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
+       {"rdispls", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
+       {"y", Role::kLength, SetOf(DType::kInt8), 1, Extent::kAny}}};
+  return signature;
+}
+
+constexpr BlockWords kSlices = {"AllToAllVV2", "slice", "sdispls", "sendCounts", "x's"};
+constexpr BlockWords kBlocks = {"AllToAllVV2", "block", "rdispls", "recvCounts", "the output's"};
+
+// An output without gaps: the blocks are as long as it is.
+Status CheckSum(const std::vector<int64_t>& recv_counts, int64_t length) {
+  if (recv_counts.empty()) return Ok();
+  int64_t sum = 0;
+  CHECK_ARG(AddUp(recv_counts, &sum), ERROR_INVALID_TENSOR_DIM,
+            "AllToAllVV2: the sum of recvCounts does not fit into 64 bits");
+  CHECK_ARG(sum == length, ERROR_INVALID_TENSOR_DIM, "AllToAllVV2: recvCounts add up to ", sum,
+            " but y has length ", length, ": they must be equal");
+  return Ok();
+}
+
+}  // namespace
+
+AllToAllVV2::AllToAllVV2(std::shared_ptr<Communicator> communicator, int root)
+    : ExchangeOperation(GetSignature(), std::move(communicator), root) {}
+
+ExchangeLists AllToAllVV2::ListsOf(const Plan& plan) const {
+  const Counts& counts = plan.counts;
+  return {counts[kSendCounts], counts[kSdispls], counts[kRecvCounts], counts[kRdispls]};
+}
+
+Status AllToAllVV2::DescribeOutputs(const RankPlace& /*place*/,
+                                    const std::vector<TensorDesc>& inputs,
+                                    std::vector<TensorDesc>* outputs) const {
+  outputs->assign(1, OneRow(inputs[kX], inputs[kY].shape[0]));
+  return Ok();
+}
+
+Status AllToAllVV2::CheckCounts(const Plan& plan) const {
+  const ExchangeLists lists = ListsOf(plan);
+  const Blocks blocks = {lists.recv_counts, lists.rdispls};
+  const int64_t length = Numel(plan.outputs[0].shape);
+  RETURN_IF_ERROR(
+      CheckEnds(kSlices, {lists.send_counts, lists.sdispls}, Numel(plan.inputs[kX].shape)));
+  RETURN_IF_ERROR(CheckEnds(kBlocks, blocks, length));
+  RETURN_IF_ERROR(CheckSum(lists.recv_counts, length));
+  RETURN_IF_ERROR(CheckNotNegative(GetSignature(), plan.counts));
+  return CheckDisjoint(kBlocks, blocks);
+}
+
+Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation) {
+  std::shared_ptr<Communicator> communicator;
+  RETURN_IF_ERROR(FindCommunicator("AllToAllVV2", param, operation, &communicator));
+  *operation = std::make_unique<AllToAllVV2>(std::move(communicator), param.rankRoot);
+  return Ok();
+}
+
+Status InferShape(const AllToAllVV2Param& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs) {
+  return InferShapeOf(AllToAllVV2(nullptr, param.rankRoot), param, rank_size, inputs, outputs);
+}
+
+}  // namespace collops

@@ -1,0 +1,34 @@
+#include "operators/all_to_all_v_v2/param.h"
+
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
+
+namespace collops {
+
+template <>
+const StructFields<AllToAllVV2Param>& FieldsOf() {
+  using P = AllToAllVV2Param;
+  static const StructFields<P> table = {
+      "AllToAllVV2Param",
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::backend>("backend"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::rsv>("rsv"),
+  };
+  return table;
+}
+template bool operator==(const AllToAllVV2Param& a, const AllToAllVV2Param& b);
+template std::string ToJson(const AllToAllVV2Param& param);
+template Status FromJson(const std::string& text, AllToAllVV2Param* param);
+
+Status CheckParam(const AllToAllVV2Param& param) {
+  RETURN_IF_ERROR(CheckGroup("AllToAllVV2", GroupOf(param), kEngineNames));
+  return CheckDistributed("AllToAllVV2", GroupOf(param));
+}
+
+}  // namespace collops

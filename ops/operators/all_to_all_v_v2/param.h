@@ -1,0 +1,25 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+// The same with counts and displacements as input tensors.
+struct AllToAllVV2Param {
+  int rank = -1;  // -1: from hcclComm, the rank table or the launcher
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const AllToAllVV2Param& param);
+Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const AllToAllVV2Param& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
+
+}  // namespace collops

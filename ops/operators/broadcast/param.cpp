@@ -1,0 +1,34 @@
+#include "operators/broadcast/param.h"
+
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
+
+namespace collops {
+
+template <>
+const StructFields<BroadcastParam>& FieldsOf() {
+  using P = BroadcastParam;
+  static const StructFields<P> table = {
+      "BroadcastParam",
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::backend>("backend"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::rsv>("rsv"),
+  };
+  return table;
+}
+template bool operator==(const BroadcastParam& a, const BroadcastParam& b);
+template std::string ToJson(const BroadcastParam& param);
+template Status FromJson(const std::string& text, BroadcastParam* param);
+
+Status CheckParam(const BroadcastParam& param) {
+  RETURN_IF_ERROR(CheckGroup("Broadcast", GroupOf(param), kLcclToo));
+  return CheckDistributed("Broadcast", GroupOf(param));
+}
+
+}  // namespace collops

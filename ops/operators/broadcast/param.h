@@ -1,0 +1,24 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct BroadcastParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string backend = "hccl";
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const BroadcastParam& param);
+Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const BroadcastParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
+                  std::vector<TensorDesc>* outputs);
+
+}  // namespace collops

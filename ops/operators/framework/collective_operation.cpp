@@ -1,0 +1,174 @@
+#include "operators/framework/collective_operation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "operators/framework/desc_check.h"
+#include "operators/framework/memory_check.h"
+#include "operators/framework/param_check.h"
+
+namespace collops {
+namespace {
+
+bool SameDescs(const std::vector<TensorDesc>& descs, const std::vector<TensorView>& tensors) {
+  if (tensors.size() != descs.size()) return false;
+  for (size_t i = 0; i < descs.size(); ++i) {
+    if (tensors[i].desc != descs[i]) return false;
+  }
+  return true;
+}
+
+bool SameDescs(const Plan& plan, const VariantPack& pack) {
+  return SameDescs(plan.inputs, pack.inputs) && SameDescs(plan.outputs, pack.outputs);
+}
+
+std::vector<int64_t> Bytes(const std::vector<TensorDesc>& descs) {
+  std::vector<int64_t> bytes;
+  for (const TensorDesc& desc : descs) bytes.push_back(NumBytes(desc));
+  return bytes;
+}
+
+// Their address may be unaligned, and only their bits matter.
+bool SameCounts(const Plan& plan, const VariantPack& pack) {
+  for (size_t i = 0; i < plan.counts.size(); ++i) {
+    const std::vector<int64_t>& counts = plan.counts[i];
+    if (counts.empty()) continue;
+    const TensorView& input = pack.inputs[i];
+    if (!IsReadable(input)) return false;
+    if (std::memcmp(input.data, counts.data(), counts.size() * sizeof(int64_t)) != 0) return false;
+  }
+  return true;
+}
+
+bool AllReadable(const Signature& signature, const std::vector<TensorView>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (signature.inputs[i].role == Role::kCounts && !IsReadable(inputs[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+CollectiveOperation::CollectiveOperation(Signature signature,
+                                         std::shared_ptr<Communicator> communicator)
+    : signature_(std::move(signature)), communicator_(std::move(communicator)) {}
+
+Status CollectiveOperation::CheckCounts(const Plan& /*plan*/) const {
+  return Ok();
+}
+
+Status CollectiveOperation::Complete(Plan* /*plan*/) const {
+  return Ok();
+}
+
+Status CollectiveOperation::InferShape(const std::vector<TensorDesc>& inputs,
+                                       std::vector<TensorDesc>* outputs) const {
+  return InferShapeAt({communicator_->rank(), communicator_->size()}, inputs, outputs);
+}
+
+Status CollectiveOperation::InferShapeAt(const RankPlace& place,
+                                         const std::vector<TensorDesc>& inputs,
+                                         std::vector<TensorDesc>* outputs) const {
+  RETURN_IF_ERROR(CheckInputs(signature_, place.rank_size, inputs));
+  std::vector<TensorDesc> described;
+  RETURN_IF_ERROR(DescribeOutputs(place, inputs, &described));
+  RETURN_IF_ERROR(CheckOutputSizes(signature_, described));
+  *outputs = std::move(described);
+  return Ok();
+}
+
+Status CollectiveOperation::GetWorkspaceSize(const VariantPack& pack, uint64_t* bytes) {
+  Plan plan;
+  RETURN_IF_ERROR(Check(pack, &plan));
+  if (FindPlan(pack) == nullptr) {
+    RETURN_IF_ERROR(Complete(&plan));
+    Keep(std::move(plan));
+  }
+  *bytes = plans_.front()->workspace_bytes;
+  return Ok();
+}
+
+// Every check of the first phase, in the order of the contract's table; gathers the plan's data.
+Status CollectiveOperation::Check(const VariantPack& pack, Plan* plan) const {
+  for (const TensorView& input : pack.inputs) plan->inputs.push_back(input.desc);
+  RETURN_IF_ERROR(InferShape(plan->inputs, &plan->outputs));
+  RETURN_IF_ERROR(CheckOutputs(signature_, plan->outputs, pack.outputs));
+  plan->counts = ReadCounts(signature_, pack.inputs);
+  RETURN_IF_ERROR(CheckCounts(*plan));
+  RETURN_IF_ERROR(CheckHostData(signature_, pack.inputs));
+  plan->bytes = {Bytes(plan->inputs), Bytes(plan->outputs)};
+  RETURN_IF_ERROR(CheckMemory(signature_, pack, plan->bytes, communicator_->device()));
+  return CheckSupport(plan->inputs[0].dtype);
+}
+
+void CollectiveOperation::Keep(Plan plan) {
+  if (plans_.size() == kMaxPlans) plans_.pop_back();
+  const auto kept = std::make_shared<Plan>(std::move(plan));
+  kept->agreement.emplace(signature_.name);
+  AgreeOn(*kept, &*kept->agreement);
+  plans_.insert(plans_.begin(), kept);
+}
+
+// The kept plan with these shapes, dtypes and counts, or null. It moves to the front.
+const Plan* CollectiveOperation::FindPlan(const VariantPack& pack) {
+  for (auto plan = plans_.begin(); plan != plans_.end(); ++plan) {
+    if (!SameDescs(**plan, pack) || !SameCounts(**plan, pack)) continue;
+    std::rotate(plans_.begin(), plan, plan + 1);
+    return plans_.front().get();
+  }
+  return nullptr;
+}
+
+Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
+  const auto same_descs = [&pack](const auto& plan) { return SameDescs(*plan, pack); };
+  const auto plan = std::find_if(plans_.begin(), plans_.end(), same_descs);
+  CHECK_ARG(plan != plans_.end(), ERROR_INVALID_PARAM, signature_.name, ": none of the ",
+            plans_.size(), " kept plans has the shapes and dtypes of these tensors:",
+            " call get_workspace_size with them first (the last ", kMaxPlans, " plans are kept)");
+  if (!AllReadable(signature_, pack.inputs)) {
+    RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, communicator_->device()));
+    RETURN_IF_ERROR(CheckAddresses(signature_, pack, (*plan)->bytes));
+  }
+  const Counts counts = ReadCounts(signature_, pack.inputs);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    for (size_t r = 0; r < counts[i].size(); ++r) {
+      CHECK_ARG(counts[i][r] == (*plan)->counts[i][r], ERROR_INVALID_PARAM, signature_.name, ": ",
+                signature_.inputs[i].name, "[", r, "] is ", counts[i][r],
+                " but no kept plan has it (the last one has ", (*plan)->counts[i][r],
+                "): call get_workspace_size with these counts first");
+    }
+  }
+  return Error(ERROR_INVALID_PARAM, signature_.name, ": another thread changes the counts");
+}
+
+// What may differ between the calls of one plan.
+Status CollectiveOperation::CheckExecute(const VariantPack& pack, const void* workspace,
+                                         uint64_t workspace_bytes, const Plan** plan) {
+  *plan = FindPlan(pack);
+  if (*plan == nullptr) return ExplainNoPlan(pack);
+  RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, communicator_->device()));
+  RETURN_IF_ERROR(CheckAddresses(signature_, pack, (*plan)->bytes));
+  const uint64_t needed = (*plan)->workspace_bytes;
+  CHECK_ARG(workspace_bytes >= needed, ERROR_INVALID_WORKSPACE_SIZE, signature_.name,
+            ": the workspace has ", workspace_bytes, " bytes, the call needs ", needed);
+  CHECK_ARG(workspace != nullptr || needed == 0, ERROR_INVALID_WORKSPACE_ADDR, signature_.name,
+            ": the workspace is missing, the call needs ", needed, " bytes");
+  return Ok();
+}
+
+Status CollectiveOperation::Execute(const VariantPack& pack, void* workspace,
+                                    uint64_t workspace_bytes, void* stream) {
+  const Plan* plan = nullptr;
+  const Status status = CheckExecute(pack, workspace, workspace_bytes, &plan);
+  if (status.ok()) return Run(*plan, pack, workspace, stream);
+  // The caller's own fault is what it hears of, whatever becomes of the refusal.
+  static_cast<void>(Refuse(status));
+  return status;
+}
+
+Status CollectiveOperation::Refuse(const Status& reason) {
+  return communicator_->Refuse(signature_.name, reason);
+}
+
+}  // namespace collops

@@ -1,0 +1,53 @@
+#include "operators/framework/exchange_operation.h"
+
+#include <utility>
+
+namespace collops {
+namespace {
+
+constexpr size_t kX = 0;
+
+}  // namespace
+
+ExchangeOperation::ExchangeOperation(const Signature& signature,
+                                     std::shared_ptr<Communicator> communicator, int root)
+    : CollectiveOperation(signature, std::move(communicator)), root_(root) {}
+
+Status ExchangeOperation::CheckSupport(DType dtype) const {
+  return communicator().Supports(Primitive::kExchange, dtype, ReduceOp::kSum);
+}
+
+void ExchangeOperation::AgreeOn(const Plan& plan, Agreement* agreement) const {
+  const ExchangeLists lists = ListsOf(plan);
+  CollectiveTerms terms;
+  terms.dtype = collops::Name(plan.inputs[kX].dtype);
+  terms.root = root_;
+  AddTerms(terms, agreement);
+  agreement->Pairwise("sendCounts", lists.send_counts.data(), "recvCounts",
+                      lists.recv_counts.data(), communicator().rank(), communicator().size());
+}
+
+Status ExchangeOperation::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
+                              void* stream) {
+  const ExchangeLists lists = ListsOf(plan);
+  ExchangeVCall call;
+  call.agreement = &*plan.agreement;
+  call.dtype = plan.inputs[kX].dtype;
+  call.x = pack.inputs[kX].data;
+  call.send_counts = lists.send_counts.data();
+  call.sdispls = lists.sdispls.data();
+  call.output = pack.outputs[0].data;
+  call.recv_counts = lists.recv_counts.data();
+  call.rdispls = lists.rdispls.data();
+  call.stream = stream;
+  call.keep = KeepOf(plan);
+  return communicator().ExchangeV(call);
+}
+
+TensorDesc OneRow(const TensorDesc& x, int64_t count) {
+  TensorDesc output = x;
+  output.shape = {1, count};
+  return output;
+}
+
+}  // namespace collops

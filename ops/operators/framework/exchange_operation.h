@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "operators/framework/collective_operation.h"
+
+namespace collops {
+
+// The element types that are moved and not reduced.
+constexpr DTypeSet kExchanged =
+    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
+          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
+
+// One rank's part in an all-to-all, in elements: a number for every rank in each list. The plan's.
+struct ExchangeLists {
+  const std::vector<int64_t>& send_counts;
+  const std::vector<int64_t>& sdispls;
+  const std::vector<int64_t>& recv_counts;
+  const std::vector<int64_t>& rdispls;
+};
+
+// What AllToAllV and AllToAllVV2 share: output.flat[rdispls[q] : rdispls[q] + recvCounts[q]] = x of
+// rank q, flat, from its sdispls[rank] on, for every rank q. They differ in where the lists stand
+// and in what their checks say. As CollectiveOperation.
+class ExchangeOperation : public CollectiveOperation {
+ public:
+  ExchangeOperation(const Signature& signature, std::shared_ptr<Communicator> communicator,
+                    int root);
+
+ protected:
+  // The lists of a plan that is complete.
+  virtual ExchangeLists ListsOf(const Plan& plan) const = 0;
+
+  Status CheckSupport(DType dtype) const override;
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override;
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
+
+ private:
+  int root_;
+};
+
+// An output of `count` elements of x's type: one row, as ATB has it.
+TensorDesc OneRow(const TensorDesc& x, int64_t count);
+
+}  // namespace collops

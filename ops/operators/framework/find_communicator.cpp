@@ -1,0 +1,77 @@
+#include "operators/framework/find_communicator.h"
+
+#include <utility>
+
+#include "comm/job.h"
+#include "comm/registry.h"
+#include "core/env.h"
+#include "operators/framework/backend_names.h"
+
+namespace collops {
+namespace {
+
+using CheckOfRanks = std::function<Status(int rank, int rank_size)>;
+
+// -1 means that whoever started this process says the rank.
+Status ChooseRank(const char* op, int given, int rank_size, int* rank) {
+  *rank = given;
+  if (given != -1) return Ok();
+  const Launcher launcher = DetectLauncher();
+  CHECK_ARG(launcher.rank != -1, ERROR_INVALID_PARAM, op,
+            ": rank is -1 and no launcher says it: set rank in [0, ", rank_size,
+            "), or hcclComm, or start the ranks with run_ranks, torchrun, mpirun or srun");
+  *rank = launcher.rank;
+  return CheckRank(op, *rank, rank_size, " (from " + launcher.name + ")");
+}
+
+// A struct with a communicator may leave rank and rankSize to it, but not contradict it.
+Status UseHandle(const char* op, const GroupFields& group, const std::string& backend,
+                 const CheckOfRanks& check_ranks, std::shared_ptr<Communicator>* communicator) {
+  std::shared_ptr<Communicator> found;
+  RETURN_IF_ERROR(Registry::Instance().Adopt(group.hccl_comm, backend, group.comm_mode, &found));
+  CHECK_ARG(found->spec().backend == backend, ERROR_INVALID_PARAM, op,
+            ": hcclComm is a communicator of backend \"", found->spec().backend, "\", but \"",
+            backend, "\" runs this struct: set backend or COLLOPS_BACKEND to it");
+  CHECK_ARG(group.rank_size == 0 || group.rank_size == found->size(), ERROR_INVALID_PARAM, op,
+            ": rankSize is ", group.rank_size, " but hcclComm has ", found->size(),
+            " ranks: pass that or 0");
+  // Most structs' rank is 0 unless it is set; without a rankSize that is one that was left out.
+  const bool left_out =
+      group.rank == -1 || (group.rank_size == 0 && group.rank == group.default_rank);
+  CHECK_ARG(left_out || group.rank == found->rank(), ERROR_INVALID_PARAM, op, ": rank is ",
+            group.rank, " but hcclComm is rank ", found->rank(), ": pass that or -1");
+  RETURN_IF_ERROR(CheckRankRoot(op, group.rank_root, found->size()));
+  RETURN_IF_ERROR(check_ranks(found->rank(), found->size()));
+  *communicator = std::move(found);
+  return Ok();
+}
+
+}  // namespace
+
+Status FindGroup(const char* op, const GroupFields& group, const CheckOfRanks& check_ranks,
+                 std::shared_ptr<Communicator>* communicator) {
+  CHECK_ARG(group.rank_table_file.empty(), ERROR_UNSUPPORTED, op, ": rankTableFile \"",
+            group.rank_table_file, "\": rank tables are not yet supported by this version");
+  Env env;
+  RETURN_IF_ERROR(Env::Read(&env));
+  CommunicatorSpec spec;
+  RETURN_IF_ERROR(ResolveBackend(op, env, group.backend, &spec.backend));
+  if (group.hccl_comm != nullptr) {
+    return UseHandle(op, group, spec.backend, check_ranks, communicator);
+  }
+  RETURN_IF_ERROR(ChooseRank(op, group.rank, group.rank_size, &spec.rank));
+  RETURN_IF_ERROR(check_ranks(spec.rank, group.rank_size));
+  spec.comm_domain = group.comm_domain;
+  spec.rank_size = group.rank_size;
+  spec.comm_mode = group.comm_mode;
+  spec.timeout_s = env.timeout_s;
+  return Registry::Instance().Get(spec, communicator);
+}
+
+Status ParseReduceType(const char* op, const std::string& name, ReduceOp* reduce_op) {
+  CHECK_ARG(ParseReduceOp(name.c_str(), reduce_op), ERROR_INVALID_PARAM, op,
+            ": unknown reduction \"", name, "\"");
+  return Ok();
+}
+
+}  // namespace collops

@@ -1,0 +1,180 @@
+#include "operators/framework/memory_check.h"
+
+#include <cstdint>
+#include <cstring>
+
+namespace collops {
+namespace {
+
+const char* DeviceName(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu:
+      return "CPU";
+    case DeviceKind::kCuda:
+      return "CUDA";
+    case DeviceKind::kNpu:
+      return "NPU";
+    case DeviceKind::kOther:
+      return "other";
+  }
+  return "unknown";
+}
+
+// Faults are looked for inline and worded here: every call looks, hardly one finds any.
+Status DeviceFault(const Signature& op, const char* name, const Device& got, const Device& want) {
+  CHECK_ARG(got.kind == want.kind, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " is on ",
+            ToString(got), "; this backend moves ", DeviceName(want.kind),
+            " tensors: move it there or choose another backend");
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " is on ", ToString(got),
+               ", but the communicator is on ", ToString(want),
+               ": move it there, or choose the device before the operation is made");
+}
+
+bool IsOn(const Device& want, const Device& got) {
+  return got.kind == want.kind && (want.index < 0 || got.index == want.index);
+}
+
+bool HasPlainLayout(const TensorView& tensor) {
+  return tensor.contiguous && !tensor.foreign_endian;
+}
+
+Status LayoutFault(const Signature& op, const char* name, const TensorView& tensor) {
+  CHECK_ARG(tensor.contiguous, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+            " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+               " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
+}
+
+Status AddressFault(const Signature& op, const char* name, const TensorView& tensor) {
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " of shape ",
+               ToString(tensor.desc.shape), " has no address");
+}
+
+bool ShareMemory(const TensorView& a, int64_t a_bytes, const TensorView& b, int64_t b_bytes) {
+  return a.device == b.device && Overlap(a.data, a_bytes, b.data, b_bytes);
+}
+
+Status CheckCountsOnHost(const Signature& op, const std::vector<TensorView>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Device& where = inputs[i].device;
+    CHECK_ARG(op.inputs[i].role != Role::kCounts || where.kind == DeviceKind::kCpu,
+              ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name, " is on ",
+              ToString(where), "; counts are host tensors: .cpu()");
+  }
+  return Ok();
+}
+
+// Output `o` shares no memory with an input or an earlier output.
+Status CheckApart(const Signature& op, const VariantPack& pack, const TensorBytes& bytes,
+                  size_t o) {
+  const char* other = nullptr;
+  for (size_t i = 0; i < pack.inputs.size() && other == nullptr; ++i) {
+    const bool is_itself = pack.inputs[i].data == pack.outputs[o].data && i == 0 && o == 0;
+    if (op.may_be_in_place && is_itself) continue;
+    if (ShareMemory(pack.inputs[i], bytes.inputs[i], pack.outputs[o], bytes.outputs[o])) {
+      other = op.inputs[i].name;
+    }
+  }
+  for (size_t i = 0; i < o && other == nullptr; ++i) {
+    if (ShareMemory(pack.outputs[i], bytes.outputs[i], pack.outputs[o], bytes.outputs[o])) {
+      other = op.outputs[i];
+    }
+  }
+  CHECK_ARG(other == nullptr, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.outputs[o], " overlaps ",
+            other, " in memory: give it memory of its own");
+  return Ok();
+}
+
+Status CheckWritable(const Signature& op, const VariantPack& pack) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    CHECK_ARG(op.inputs[i].role != Role::kInPlace || !pack.inputs[i].read_only,
+              ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name,
+              " is read-only, but the call changes it: pass a writable one");
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    CHECK_ARG(!pack.outputs[o].read_only, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.outputs[o],
+              " is read-only: pass a writable one");
+  }
+  return Ok();
+}
+
+Status CheckLayouts(const Signature& op, const VariantPack& pack) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    if (!HasPlainLayout(pack.inputs[i])) {
+      return LayoutFault(op, op.inputs[i].name, pack.inputs[i]);
+    }
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    if (!HasPlainLayout(pack.outputs[o])) return LayoutFault(op, op.outputs[o], pack.outputs[o]);
+  }
+  return Ok();
+}
+
+Status CheckDevices(const Signature& op, const VariantPack& pack, const Device& device) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    const Role role = op.inputs[i].role;
+    const Device& where = pack.inputs[i].device;
+    if ((role == Role::kData || role == Role::kInPlace) && !IsOn(device, where)) {
+      return DeviceFault(op, op.inputs[i].name, where, device);
+    }
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    const Device& where = pack.outputs[o].device;
+    if (!IsOn(device, where)) return DeviceFault(op, op.outputs[o], where, device);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+bool IsReadable(const TensorView& counts) {
+  return counts.device.kind == DeviceKind::kCpu && counts.data != nullptr && counts.contiguous &&
+         !counts.foreign_endian;
+}
+
+Counts ReadCounts(const Signature& op, const std::vector<TensorView>& inputs) {
+  Counts counts(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (op.inputs[i].role != Role::kCounts || !IsReadable(inputs[i])) continue;
+    counts[i].resize(static_cast<size_t>(Numel(inputs[i].desc.shape)));
+    // Their address may be unaligned.
+    std::memcpy(counts[i].data(), inputs[i].data, counts[i].size() * sizeof(int64_t));
+  }
+  return counts;
+}
+
+Status CheckHostData(const Signature& op, const std::vector<TensorView>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_null = inputs[i].data == nullptr && inputs[i].device.kind == DeviceKind::kCpu;
+    CHECK_ARG(op.inputs[i].role != Role::kCounts || !is_null, ERROR_INVALID_PARAM, op.name, ": ",
+              op.inputs[i].name, " has no host data: its values are needed to plan the call");
+  }
+  return Ok();
+}
+
+Status CheckMemory(const Signature& op, const VariantPack& pack, const TensorBytes& bytes,
+                   const Device& device) {
+  RETURN_IF_ERROR(CheckCountsOnHost(op, pack.inputs));
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    RETURN_IF_ERROR(CheckApart(op, pack, bytes, o));
+  }
+  RETURN_IF_ERROR(CheckWritable(op, pack));
+  RETURN_IF_ERROR(CheckLayouts(op, pack));
+  return CheckDevices(op, pack, device);
+}
+
+Status CheckAddresses(const Signature& op, const VariantPack& pack, const TensorBytes& bytes) {
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    if (pack.inputs[i].data == nullptr && bytes.inputs[i] != 0) {
+      return AddressFault(op, op.inputs[i].name, pack.inputs[i]);
+    }
+  }
+  for (size_t o = 0; o < pack.outputs.size(); ++o) {
+    if (pack.outputs[o].data == nullptr && bytes.outputs[o] != 0) {
+      return AddressFault(op, op.outputs[o], pack.outputs[o]);
+    }
+  }
+  return Ok();
+}
+
+}  // namespace collops

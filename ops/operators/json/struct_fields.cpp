@@ -1,0 +1,84 @@
+#include "operators/json/struct_fields.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace collops {
+namespace {
+
+// "rank_size" and "ranksize" are as near to "rankSize" as can be.
+std::string Plain(const std::string& key) {
+  std::string plain;
+  for (const char c : key) {
+    if (c != '_') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return plain;
+}
+
+// Letters to insert, delete or replace to make `a` into `b`.
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string Nearest(const std::string& key, const std::vector<std::string>& known) {
+  const std::string plain = Plain(key);
+  const auto distance = [&plain](const std::string& other) {
+    return EditDistance(plain, Plain(other));
+  };
+  return *std::min_element(known.begin(), known.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+}
+
+// "line 2, column 7" of the byte at `position`, both from 1.
+std::string LineAndColumn(const std::string& text, size_t position) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(position, text.size()));
+  const auto lines = std::count(text.begin(), end, '\n');
+  const size_t newline = text.substr(0, position).rfind('\n');
+  const size_t column = newline == std::string::npos ? position + 1 : position - newline;
+  return Concat("line ", lines + 1, ", column ", column);
+}
+
+}  // namespace
+
+Status UnknownKey(const std::string& key, const char* struct_name,
+                  const std::vector<std::string>& known) {
+  constexpr size_t kMaxKey = 100;
+  const std::string start = key.substr(0, kMaxKey);
+  const std::string shown = Json(start).dump(-1, ' ', true, Json::error_handler_t::replace);
+  return Error(ERROR_INVALID_PARAM, struct_name, ": unknown key ", shown,
+               "; the nearest known key is \"", Nearest(start, known), "\"");
+}
+
+Status ParseText(const std::string& text, const char* struct_name, Json* json) {
+  try {
+    *json = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    // The parser counts bytes from 1 and says 0 for an empty text.
+    const size_t position = error.byte == 0 ? 0 : error.byte - 1;
+    return Error(ERROR_INVALID_PARAM, struct_name, ": malformed JSON at ",
+                 LineAndColumn(text, position), " (byte ", position, " of ", text.size(), ")");
+  } catch (const Json::exception&) {
+    return Error(ERROR_INVALID_PARAM, struct_name,
+                 ": the JSON text has a number that no type holds");
+  }
+  return Ok();
+}
+
+Status CheckObject(const Json& json, const char* name) {
+  CHECK_ARG(json.is_object(), ERROR_INVALID_PARAM, name, " must be an object, got ",
+            json.type_name());
+  return Ok();
+}
+
+}  // namespace collops

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "operators/framework/param.h"
+#include "operators/json/json_value.h"
+
+namespace collops {
+
+// One field of a struct: its key in JSON, how its value is compared, written and read.
+template <typename Struct>
+struct StructField {
+  const char* key;
+  bool (*same)(const Struct& a, const Struct& b);
+  Json (*write)(const Struct& from);
+  Status (*read)(const Json& json, const std::string& where, Struct* to);
+};
+
+template <typename Value>
+bool SameValue(const Value& a, const Value& b) {
+  return a == b;
+}
+template <size_t kSize>
+bool SameValue(const uint8_t (&a)[kSize], const uint8_t (&b)[kSize]) {
+  return std::equal(a, a + kSize, b);
+}
+
+// All fields of a struct, in its order, with its name for messages.
+template <typename Struct>
+struct StructFields {
+  template <typename... Fields>
+  StructFields(const char* struct_name, const Fields&... of_struct)
+      : name(struct_name), fields{of_struct...} {}
+
+  const char* name;
+  std::vector<StructField<Struct>> fields;
+};
+
+// The table of a struct; each has one, in the .cpp beside it.
+template <typename Struct>
+const StructFields<Struct>& FieldsOf();
+
+// The field of a data member: Field<&AllGatherVParam::rank>("rank").
+template <auto kMember>
+struct MemberOf;
+template <typename Owner, typename Value, Value Owner::* kMember>
+struct MemberOf<kMember> {
+  using Struct = Owner;
+};
+
+template <auto kMember, typename Struct = typename MemberOf<kMember>::Struct>
+StructField<Struct> Field(const char* key) {
+  return {key, [](const Struct& a, const Struct& b) { return SameValue(a.*kMember, b.*kMember); },
+          [](const Struct& from) { return WriteJson(from.*kMember); },
+          [](const Json& json, const std::string& where, Struct* to) {
+            return ReadJson(json, where, &(to->*kMember));
+          }};
+}
+
+// The text as one JSON value; a message says where it is malformed.
+Status ParseText(const std::string& text, const char* struct_name, Json* json);
+
+// ERROR_INVALID_PARAM that names the key, the struct and the key that was probably meant.
+Status UnknownKey(const std::string& key, const char* struct_name,
+                  const std::vector<std::string>& known);
+
+// ERROR_INVALID_PARAM unless the value is an object.
+Status CheckObject(const Json& json, const char* name);
+
+template <typename Struct>
+bool SameFields(const Struct& a, const Struct& b) {
+  const auto& fields = FieldsOf<Struct>().fields;
+  return std::all_of(fields.begin(), fields.end(),
+                     [&](const StructField<Struct>& field) { return field.same(a, b); });
+}
+
+template <typename Struct>
+Json WriteObject(const Struct& from) {
+  Json object = Json::object();
+  for (const StructField<Struct>& field : FieldsOf<Struct>().fields) {
+    Json value = field.write(from);
+    if (!value.is_null()) object[field.key] = std::move(value);
+  }
+  return object;
+}
+
+// `where` names the struct in messages.
+template <typename Struct>
+Status ReadField(const std::string& key, const Json& json, const char* where, Struct* to) {
+  std::vector<std::string> known;
+  for (const StructField<Struct>& field : FieldsOf<Struct>().fields) {
+    if (key == field.key) return field.read(json, Concat(where, ": ", key), to);
+    known.push_back(field.key);
+  }
+  return UnknownKey(key, where, known);
+}
+
+// Keys that are not there keep the struct's defaults. `to` changes only on success.
+template <typename Struct>
+Status ReadObject(const Json& object, const char* where, Struct* to) {
+  RETURN_IF_ERROR(CheckObject(object, where));
+  Struct read;
+  for (const auto& [key, value] : object.items()) {
+    RETURN_IF_ERROR(ReadField(key, value, where, &read));
+  }
+  *to = read;
+  return Ok();
+}
+
+// The three of framework/param.h; the .cpp of each struct instantiates them.
+template <typename Param, typename>
+bool operator==(const Param& a, const Param& b) {
+  return SameFields(a, b);
+}
+
+template <typename Param>
+std::string ToJson(const Param& param) {
+  return WriteObject(param).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+template <typename Param>
+Status FromJson(const std::string& text, Param* param) {
+  const char* const name = FieldsOf<Param>().name;
+  Json object;
+  RETURN_IF_ERROR(ParseText(text, name, &object));
+  return ReadObject(object, name, param);
+}
+
+}  // namespace collops

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct RecvParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  uint32_t srcRank = 1;  // who sends
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const RecvParam& param);
+Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const RecvParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
+                  std::vector<TensorDesc>* outputs);
+
+// The peer is another rank of the group: by the struct alone where it says rank and size, and once
+// more with those of the communicator.
+Status CheckRanks(const RecvParam& param, int rank, int rank_size);
+
+}  // namespace collops

@@ -1,0 +1,36 @@
+#include "operators/reduce_scatter/param.h"
+
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
+
+namespace collops {
+
+template <>
+const StructFields<ReduceScatterParam>& FieldsOf() {
+  using P = ReduceScatterParam;
+  static const StructFields<P> table = {
+      "ReduceScatterParam",
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::reduceType>("reduceType"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::backend>("backend"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::rsv>("rsv"),
+  };
+  return table;
+}
+template bool operator==(const ReduceScatterParam& a, const ReduceScatterParam& b);
+template std::string ToJson(const ReduceScatterParam& param);
+template Status FromJson(const std::string& text, ReduceScatterParam* param);
+
+Status CheckParam(const ReduceScatterParam& param) {
+  RETURN_IF_ERROR(CheckGroup("ReduceScatter", GroupOf(param), kLcclToo));
+  RETURN_IF_ERROR(CheckReduceType("ReduceScatter", "reduceType", param.reduceType, param.backend));
+  return CheckDistributed("ReduceScatter", GroupOf(param));
+}
+
+}  // namespace collops

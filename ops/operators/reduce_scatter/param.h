@@ -1,0 +1,25 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct ReduceScatterParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::string reduceType = "sum";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string backend = "lccl";
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const ReduceScatterParam& param);
+Status CreateOperation(const ReduceScatterParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const ReduceScatterParam& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
+
+}  // namespace collops

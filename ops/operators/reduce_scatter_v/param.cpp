@@ -1,0 +1,41 @@
+#include "operators/reduce_scatter_v/param.h"
+
+#include "operators/framework/param_check.h"
+#include "operators/json/struct_fields.h"
+
+namespace collops {
+
+template <>
+const StructFields<ReduceScatterVParam>& FieldsOf() {
+  using P = ReduceScatterVParam;
+  static const StructFields<P> table = {
+      "ReduceScatterVParam",
+      Field<&P::rank>("rank"),
+      Field<&P::rankSize>("rankSize"),
+      Field<&P::rankRoot>("rankRoot"),
+      Field<&P::sendCounts>("sendCounts"),
+      Field<&P::sdispls>("sdispls"),
+      Field<&P::recvCount>("recvCount"),
+      Field<&P::reduceType>("reduceType"),
+      Field<&P::hcclComm>("hcclComm"),
+      Field<&P::commMode>("commMode"),
+      Field<&P::backend>("backend"),
+      Field<&P::rankTableFile>("rankTableFile"),
+      Field<&P::commDomain>("commDomain"),
+      Field<&P::rsv>("rsv"),
+  };
+  return table;
+}
+template bool operator==(const ReduceScatterVParam& a, const ReduceScatterVParam& b);
+template std::string ToJson(const ReduceScatterVParam& param);
+template Status FromJson(const std::string& text, ReduceScatterVParam* param);
+
+Status CheckParam(const ReduceScatterVParam& param) {
+  RETURN_IF_ERROR(CheckGroup("ReduceScatterV", GroupOf(param), kEngineNames));
+  const std::string& type = param.reduceType;
+  CHECK_ARG(type == "sum" || type == "max" || type == "min", ERROR_INVALID_PARAM,
+            "ReduceScatterV: reduceType must be \"sum\", \"max\" or \"min\", got \"", type, "\"");
+  return CheckDistributed("ReduceScatterV", GroupOf(param));
+}
+
+}  // namespace collops

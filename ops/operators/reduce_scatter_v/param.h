@@ -1,0 +1,28 @@
+#pragma once
+
+#include "operators/framework/param.h"
+
+namespace collops {
+
+struct ReduceScatterVParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::vector<int64_t> sendCounts;  // as in ATB, the input tensors are what is read
+  std::vector<int64_t> sdispls;
+  int64_t recvCount = 0;
+  std::string reduceType = "sum";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string backend = "hccl";
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const ReduceScatterVParam& param);
+Status CreateOperation(const ReduceScatterVParam& param, std::unique_ptr<Operation>* operation);
+Status InferShape(const ReduceScatterVParam& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
+
+}  // namespace collops

@@ -1,0 +1,105 @@
+// Shapes of results by the struct, the number of ranks and the inputs alone: no communicator is
+// made, and no address is read.
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "operators/create_operation.h"
+
+using namespace collops;
+
+namespace {
+
+constexpr DType kF32 = DType::kFloat32;
+constexpr DType kI64 = DType::kInt64;
+
+TensorDesc Desc(DType dtype, const Shape& shape) {
+  TensorDesc desc;
+  desc.dtype = dtype;
+  desc.shape = shape;
+  return desc;
+}
+
+template <typename Param>
+Param Struct(int rank) {
+  Param param;
+  param.rank = rank;
+  return param;
+}
+
+// The outputs' shapes, or the error's message.
+template <typename Param>
+std::string Shapes(const Param& param, int rank_size, const std::vector<TensorDesc>& inputs) {
+  std::vector<TensorDesc> outputs;
+  const Status status = InferShape(param, rank_size, inputs, &outputs);
+  if (!status.ok()) return status.message();
+  std::string text;
+  for (const TensorDesc& output : outputs) {
+    text += Concat(text.empty() ? "" : " ", Name(output.dtype), ToString(output.shape));
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST(CollectivesOfOneShape) {
+  const std::vector<TensorDesc> x = {Desc(kF32, {6, 5})};
+  EXPECT_EQ(Shapes(Struct<AllGatherParam>(1), 3, x), "float32[3, 6, 5]");
+  EXPECT_EQ(Shapes(Struct<ReduceScatterParam>(2), 3, x), "float32[2, 5]");
+  EXPECT_EQ(Shapes(Struct<AllReduceParam>(0), 3, x), "float32[6, 5]");
+  EXPECT_EQ(Shapes(Struct<BroadcastParam>(0), 3, x), "");
+  auto transposed = Struct<AllToAllParam>(1);
+  EXPECT_EQ(Shapes(transposed, 3, x), "float32[6, 5]");
+  transposed.backend = "lccl";
+  transposed.transpose = true;
+  EXPECT_EQ(Shapes(transposed, 3, {Desc(kF32, {5, 6})}), "float32[15, 2]");
+}
+
+TEST(CollectivesOfUnevenBlocks) {
+  const TensorDesc lists = Desc(kI64, {3});
+  const TensorDesc one = Desc(kI64, {1});
+  const TensorDesc y = Desc(DType::kFloat16, {11});
+  const TensorDesc x = Desc(kF32, {4, 5});
+  EXPECT_EQ(Shapes(Struct<AllGatherVParam>(-1), 3, {x, one, lists, lists, y}), "float32[11, 5]");
+  EXPECT_EQ(Shapes(Struct<ReduceScatterVParam>(1), 3, {x, lists, lists, one, y}), "float32[11, 5]");
+  auto in_struct = Struct<AllToAllVParam>(1);
+  in_struct.sendCounts = {1, 0, 4};
+  in_struct.sdispls = {0, 1, 1};
+  in_struct.recvCounts = {7, 0, 2};
+  in_struct.rdispls = {0, 7, 7};
+  EXPECT_EQ(Shapes(in_struct, 3, {x}), "float32[1, 9]");
+}
+
+TEST(Messages) {
+  const std::vector<TensorDesc> x = {Desc(kF32, {4})};
+  EXPECT_EQ(Shapes(Struct<SendParam>(0), 2, x), "");
+  EXPECT_EQ(Shapes(Struct<RecvParam>(0), 2, x), "float32[4]");
+}
+
+TEST(LinearParallelOfUnevenRows) {
+  auto param = Struct<LinearParallelParam>(1);
+  param.type = LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+  param.twoDimTPInfo.agDim = 2;
+  param.twoDimTPInfo.rsDim = 2;
+  param.gatherRows = {3, 8};
+  param.scatterRows = {10, 1};
+  const std::vector<TensorDesc> inputs = {Desc(kF32, {8, 16}), Desc(kF32, {24, 16})};
+  EXPECT_EQ(Shapes(param, 4, inputs), "float32[10, 24]");
+}
+
+TEST(WhatIsWrongIsSaidAsByTheOperation) {
+  const std::vector<TensorDesc> x = {Desc(kF32, {7, 5})};
+  EXPECT_CONTAINS(Shapes(Struct<ReduceScatterParam>(0), 3, x),
+                  "x has 7 rows, which 3 ranks cannot share out evenly");
+  EXPECT_CONTAINS(Shapes(Struct<AllReduceParam>(0), 3, {}), "AllReduce: needs 1 input, got 0");
+  EXPECT_CONTAINS(Shapes(Struct<AllGatherParam>(3), 3, x), "rank must be in [0, 3), got 3");
+  EXPECT_CONTAINS(Shapes(Struct<AllGatherParam>(0), 1, x), "rankSize must be >= 2, got 1");
+  auto other = Struct<AllGatherParam>(0);
+  other.rankSize = 4;
+  EXPECT_CONTAINS(Shapes(other, 3, x), "rankSize is 4 but rank_size is 3");
+  other.backend = "gloo";
+  EXPECT_CONTAINS(Shapes(other, 4, x), "unknown backend \"gloo\"");
+  auto message = Struct<SendParam>(0);
+  message.destRank = 5;
+  EXPECT_CONTAINS(Shapes(message, 3, x), "destRank must be in [0, 3), got 5");
+}
