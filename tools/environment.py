@@ -186,7 +186,8 @@ def make_package(venv: Venv) -> None:
 
 def make_torch(venv: Venv) -> None:
     """PyTorch's CPU build where it can be had; tests that need it skip where it cannot."""
-    if venv.is_made("torch", TORCH):
+    required = "torch" in os.environ.get("CI_REQUIRE", "").split(",")
+    if venv.is_made("torch", TORCH) and not (required and torch_of(venv) != "installed"):
         return
     say(f"looking for {TORCH}")
     # From where this machine's pip is told to look; then from one index more, which may be out of
@@ -196,6 +197,13 @@ def make_torch(venv: Venv) -> None:
         more = ["--extra-index-url", TORCH_INDEX, "--retries", "0", "--timeout", "10"]
         result = venv.try_pip(*more, TORCH, limit_s=TORCH_LIMIT_S)
     venv.mark("torch", TORCH, result)
+    if required and result != "installed":
+        raise SystemExit(f"collops: CI_REQUIRE asks for {TORCH}: {result}")
+
+
+def torch_of(venv: Venv) -> str:
+    """How the last attempt at torch went: "installed", or "not installed" with the reason."""
+    return venv.stamp("torch").read_text().splitlines()[1]
 
 
 def say(text: str) -> None:

@@ -21,6 +21,7 @@ from environment import (
     make_torch,
     requirements,
     say,
+    torch_of,
 )
 
 FOLDER = ROOT / "build" / "launchers"
@@ -103,7 +104,7 @@ def install_torch(venv: Venv) -> str:
     if stamp.exists() and not stamp.read_text().endswith("\ninstalled"):
         stamp.unlink()
     make_torch(venv)
-    result = stamp.read_text().splitlines()[1]
+    result = torch_of(venv)
     return f"installed {TORCH}" if result == "installed" else result
 
 
@@ -115,6 +116,7 @@ def main() -> int:
     run_tests.ENV["COLLOPS_LAUNCHERS"] = str(FOLDER)
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
     outcome = run_tests.run_python(["-v", "tests/launchers", *sys.argv[1:]])
+    outcome.required_as = "launchers"
     print("\nSummary")
     for name, result in results.items():
         print(f"  {name:<10} {result}")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 import run_tests
-from environment import ROOT, TORCH, Venv, fingerprint, make_torch, requirements, say
+from environment import ROOT, TORCH, Venv, fingerprint, make_torch, requirements, say, torch_of
 from launchers import build_wheel, install_launcher
 
 FOLDER = ROOT / "build" / "npu"
@@ -25,7 +25,7 @@ SKIPPED = 77
 def install_torch_npu(venv: Venv) -> str:
     """Torch and the torch_npu that goes with it; "installed", or why not."""
     make_torch(venv)
-    result = venv.stamp("torch").read_text().splitlines()[1]
+    result = torch_of(venv)
     if result != "installed":
         venv.stamp("torch").unlink()  # the next run tries again
         return f"{TORCH}: {result}"
@@ -75,6 +75,7 @@ def main() -> int:
     }
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
     outcome = run_tests.run_python(["tests/npu", *sys.argv[1:]], venv.python)
+    outcome.required_as = "npu"
     print(f"\nSummary\n  {TORCH_NPU} on a simulated CANN; no NPU was used")
     print(outcome.line())
     return 0 if outcome.good else 1

@@ -40,11 +40,13 @@ class Outcome:
     seconds: float = 0.0
     skipped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
+    required_as: str = "test"
 
     @property
     def good(self) -> bool:
-        """Whether something ran and nothing failed."""
-        return not self.problem and self.failed == 0 and self.passed > 0
+        """Whether something ran and nothing failed, nor was skipped where all of it is required."""
+        skipped = self.skipped.total() > 0 and is_required(self.required_as)
+        return not self.problem and self.failed == 0 and self.passed > 0 and not skipped
 
     def line(self) -> str:
         """The outcome in one line."""
@@ -58,6 +60,11 @@ ENV = {
     **{name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}},
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
 }
+
+
+def is_required(name: str) -> bool:
+    """Whether CI_REQUIRE names it: then what is skipped counts as failed."""
+    return name in os.environ.get("CI_REQUIRE", "").split(",")
 
 
 def run(*command: str) -> int:

@@ -43,19 +43,28 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(checkout: Path, hanging: str = "nothing", limit_s: int = 1200) -> tuple[int, list[str]]:
+def run(
+    checkout: Path, hanging: str = "nothing", limit_s: int = 1200, require: str = ""
+) -> tuple[int, list[str]]:
     """The exit status, and the lines after the heading of the summary."""
     path = f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", ".ci/run"],
         cwd=checkout,
-        env={**os.environ, "PATH": path, "HANGING": hanging, "CI_LIMIT_S": str(limit_s)},
+        env={
+            **os.environ,
+            "PATH": path,
+            "HANGING": hanging,
+            "CI_LIMIT_S": str(limit_s),
+            "CI_REQUIRE": require,
+        },
         capture_output=True,
         text=True,
         timeout=60,
     )
     lines = done.stdout.splitlines()
-    return done.returncode, lines[lines.index("== summary") + 1 :]
+    heading = lines.index("== summary") if "== summary" in lines else -1
+    return done.returncode, lines[heading + 1 :]
 
 
 def test_steps_without_their_tools_are_left_out(checkout: Path) -> None:
@@ -81,3 +90,18 @@ def test_a_step_that_has_no_time_is_left_out(checkout: Path) -> None:
     status, summary = run(checkout, hanging="make sanitize", limit_s=230)
     assert status == 0
     assert any(line.startswith("left out: asan-ubsan (needs 350 s, 2") for line in summary)
+
+
+def test_what_is_required_fails_where_it_is_left_out(checkout: Path) -> None:
+    status, summary = run(checkout, require="torch,npu,fuzz")
+    assert status == 1
+    assert summary[-1] == "failed: test-npu"
+    status, summary = run(checkout, require="tsan,check", limit_s=230)
+    assert status == 1
+    assert summary[-1] == "failed: tsan"
+
+
+def test_a_requirement_that_does_not_exist_is_an_error(checkout: Path) -> None:
+    status, lines = run(checkout, require="npu,torhc")
+    assert status == 2
+    assert lines[0].startswith("CI_REQUIRE: no such name: torhc; use torch, ")

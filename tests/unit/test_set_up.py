@@ -114,8 +114,11 @@ def test_the_reason_is_pips_last_error(venv: environment.Venv) -> None:
     assert venv.try_pip("thing", limit_s=20) == "not installed: pip failed"
 
 
-def test_torch_is_first_sought_where_this_machine_looks(venv: environment.Venv) -> None:
+def test_torch_is_first_sought_where_this_machine_looks(
+    venv: environment.Venv, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its pip may be told of an index, time-outs and retries that suit it: none is overridden."""
+    monkeypatch.delenv("CI_REQUIRE", raising=False)
     record = record_pip(venv, "exit 1")
     environment.make_torch(venv)
     first, second = (line.split() for line in record.read_text().splitlines())
@@ -126,6 +129,18 @@ def test_torch_is_first_sought_where_this_machine_looks(venv: environment.Venv) 
     assert venv.stamp("torch").read_text() == f"{environment.TORCH}\nnot installed: pip failed"
     environment.make_torch(venv)
     assert len(record.read_text().splitlines()) == 2
+
+
+def test_torch_may_be_required(venv: environment.Venv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it was looked for just now, or is remembered."""
+    record_pip(venv, "exit 1")
+    monkeypatch.setenv("CI_REQUIRE", "npu,torch")
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="CI_REQUIRE asks for torch==.* pip failed"):
+            environment.make_torch(venv)
+    record_pip(venv, "exit 0")
+    environment.make_torch(venv)
+    assert environment.torch_of(venv) == "installed"
 
 
 def test_only_torchs_cpu_build_is_ever_asked_for() -> None:
