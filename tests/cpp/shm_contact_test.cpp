@@ -117,6 +117,57 @@ TEST(RanksMeetAnewRightAfterAFailedFirstContact) {
   WaitAll(pids);
 }
 
+// One process claims rank 1 though it is rank 2; the verdict tells it so, and it comes again.
+TEST(WhoCorrectsItsRankMeetsTheOthers) {
+  for (const int claimed : {0, 1}) {
+    const collops::JobIdentity job = ranks::FreshJob();
+    const ranks::Event listens, came;
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 3; ++rank) {
+      pids.push_back(ranks::Start([&, rank] {
+        if (rank > 0) listens.Wait();
+        auto first = ranks::Make(job, rank == 2 ? claimed : rank, 3, 5);
+        if (rank > 0) {
+          came.Set();
+        } else {
+          listens.Set(2);
+          came.Wait(2);
+        }
+        const Status status = first->Connect();
+        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+        EXPECT_CONTAINS(status.message(), "is claimed twice");
+        first.reset();
+        EXPECT_EQ(ranks::Make(job, rank, 3, 5)->Connect().message(), "");
+      }));
+    }
+    WaitAll(pids);
+  }
+}
+
+// The same among threads, which are told apart though they have one pid.
+TEST(AThreadThatCorrectsItsRankMeetsTheOthers) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event listens, came;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      if (rank > 0) listens.Wait();
+      auto first = ranks::Make(job, rank == 2 ? 1 : rank, 3, 5, collops::COMM_MULTI_THREAD);
+      if (rank > 0) {
+        came.Set();
+      } else {
+        listens.Set(2);
+        came.Wait(2);
+      }
+      EXPECT_EQ(first->Connect().code(), collops::ERROR_RANK_MISMATCH);
+      first.reset();
+      const auto again = ranks::Make(job, rank, 3, 5, collops::COMM_MULTI_THREAD);
+      EXPECT_EQ(again->Connect().message(), "");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(AForkedChildKeepsNothingOfFirstContactOpen) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, met;

@@ -38,7 +38,7 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
 void MeetingLeader::Linger(const Status& reason) {
   const Deadline deadline = Deadline::After(kLingerS);
   std::bitset<kMaxRanks> told;
-  std::vector<std::pair<pid_t, int>> told_guests;
+  std::vector<Origin> told_makers;  // and when
   told.set(0);
   while (listener_.valid() && told.count() < static_cast<size_t>(spec_.rank_size) &&
          !deadline.Passed() && Wanted()) {
@@ -46,12 +46,14 @@ void MeetingLeader::Linger(const Status& reason) {
     for (Guest& guest : guests_) {
       if (guest.rank < 0) (void)Hear(&guest);
       // Who has been told and comes again wants a new meeting: it waits for this one to close.
-      const std::pair<pid_t, int> who(guest.peer.pid, guest.claim);
-      const bool again = std::count(told_guests.begin(), told_guests.end(), who) > 0;
+      const bool again =
+          std::any_of(told_makers.begin(), told_makers.end(), [&guest](const Origin& told_maker) {
+            return told_maker.maker == guest.origin.maker && told_maker.made < guest.origin.made;
+          });
       if (guest.peer.pid == 0 || again || !guest.socket.valid()) continue;
+      told_makers.push_back({guest.origin.maker, Origin::Clock::now()});
       SendVerdict(guest.socket.get(), reason);
       guest.socket.reset();
-      told_guests.push_back(who);
       if (guest.claim > 0) told.set(static_cast<size_t>(guest.claim));
     }
     PollSockets({listener_.get()});
@@ -114,7 +116,7 @@ Status MeetingLeader::AcceptGuests() {
     UniqueFd socket = Accept(listener_);
     if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
-    if (SameUser(socket, &pid)) guests_.push_back({std::move(socket), -1, -1, {}});
+    if (SameUser(socket, &pid)) guests_.push_back({std::move(socket), -1, -1, {}, {}});
   }
 }
 
@@ -144,6 +146,7 @@ Status MeetingLeader::Hear(Guest* guest) {
   }
   guest->peer = PeerFrom(message, std::move(fds));
   guest->claim = message.rank >= 0 && message.rank < kMaxRanks ? message.rank : -1;
+  guest->origin = message.origin;
   return Admit(guest, message);
 }
 

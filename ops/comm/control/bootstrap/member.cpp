@@ -25,6 +25,7 @@ Status MeetingMember::TryConnect() {
   hello.rank = spec_.rank;
   hello.rank_size = spec_.rank_size;
   hello.pid = self_.pid;
+  hello.origin = origin_;
   if (SendMessage(socket.get(), hello, Descriptors(self_)) == Transfer::kDone) {
     socket_ = std::move(socket);
   }

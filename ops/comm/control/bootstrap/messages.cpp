@@ -1,17 +1,48 @@
 #include "comm/control/bootstrap/messages.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <random>
 
 namespace collops::control {
 namespace {
 
 constexpr size_t kFixedBytes = offsetof(MeetingMessage, text);
 
+// 0: not drawn yet, as in every child of a fork.
+std::atomic<uint64_t> process_number{0};
+
+[[maybe_unused]] const int registered =
+    pthread_atfork(nullptr, nullptr, [] { process_number.store(0); });
+
+uint64_t DrawNumber() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device() | 1;
+}
+
+uint64_t ProcessNumber() {
+  uint64_t number = process_number.load();
+  if (number != 0) return number;
+  const uint64_t drawn = DrawNumber();
+  return process_number.compare_exchange_strong(number, drawn) ? drawn : number;
+}
+
 }  // namespace
+
+Origin MakeOrigin(CommMode mode) {
+  Origin origin;
+  origin.maker = ProcessNumber();
+  if (mode != COMM_MULTI_THREAD) return origin;
+  thread_local const uint64_t thread_number = DrawNumber();
+  origin.maker ^= thread_number;
+  origin.made = Origin::Clock::now();
+  return origin;
+}
 
 // Only as much of the text as there is: a socket's buffer holds few full messages.
 Transfer SendMessage(int socket, const MeetingMessage& message, const std::vector<int>& fds) {

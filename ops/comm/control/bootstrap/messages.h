@@ -1,6 +1,7 @@
 #pragma once
 
 #include <bitset>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ namespace collops::control {
 // How often a waiting rank looks at its deadline and for Ctrl-C.
 constexpr int kMeetingPollMs = 50;
 
+// The abstract name of the socket under which the ranks of this job and domain meet.
+std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job);
+
 enum class MessageType : int32_t {
   kHello = 1,     // member -> leader: who I am; descriptors: my mailbox, my pidfd if there is one
   kProgress = 2,  // leader -> member: who has come so far
@@ -23,6 +27,20 @@ enum class MessageType : int32_t {
   kWelcome = 4,   // leader -> member: all have come; descriptor: the segment
   kVerdict = 5,   // either way: it ends here, `code` and `text` say why
 };
+
+// Who made a rank's part of a meeting, and when. A pid does not tell makers apart: in containers
+// several ranks may have the same one.
+struct Origin {
+  using Clock = std::chrono::steady_clock;
+
+  uint64_t maker = 0;  // a process, or where ranks are threads a thread
+  // A process has one part at a time: always after what it was told. A thread may make those of
+  // several ranks before it hears of any.
+  Clock::time_point made = Clock::time_point::max();
+};
+
+// The caller's, of a part that it makes now.
+Origin MakeOrigin(CommMode mode);
 
 struct MeetingMessage {
   // Changes with the board; what a backend adds to the segment shows in its size.
@@ -36,6 +54,7 @@ struct MeetingMessage {
   int32_t pid = 0;
   int32_t code = 0;
   int64_t segment_bytes = 0;
+  Origin origin;  // of a hello
   std::bitset<kMaxRanks> present;
   char text[kReasonBytes] = {};
 };

@@ -15,6 +15,8 @@ uint64_t Fnv1a(const std::string& text, uint64_t hash) {
   return hash;
 }
 
+}  // namespace
+
 // 128 bits of hash: two jobs or domains never share a name by accident.
 std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
   // Backends do not meet: each has a memory of its own shape.
@@ -26,8 +28,6 @@ std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
                 static_cast<unsigned long long>(Fnv1a(key, 0x6c62272e07bb0142ULL)));
   return name;
 }
-
-}  // namespace
 
 std::unique_ptr<Meeting> Meeting::Create(const CommunicatorSpec& spec, const JobIdentity& job,
                                          int64_t segment_bytes) {

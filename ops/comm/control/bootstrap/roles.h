@@ -13,7 +13,11 @@ class MeetingMember : public Meeting {
  public:
   MeetingMember(const CommunicatorSpec& spec, const JobIdentity& job, std::string name,
                 int64_t segment_bytes)
-      : spec_(spec), job_(job), name_(std::move(name)), segment_bytes_(segment_bytes) {}
+      : spec_(spec),
+        job_(job),
+        name_(std::move(name)),
+        segment_bytes_(segment_bytes),
+        origin_(MakeOrigin(spec.comm_mode)) {}
   ~MeetingMember() override;
 
   void Begin() override;
@@ -37,6 +41,7 @@ class MeetingMember : public Meeting {
   JobIdentity job_;
   std::string name_;
   int64_t segment_bytes_;
+  Origin origin_;
   Peer self_;
   UniqueFd inbox_;
   UniqueFd socket_;
@@ -64,6 +69,7 @@ class MeetingLeader : public Meeting {
     UniqueFd socket;
     int rank = -1;   // -1: not admitted
     int claim = -1;  // the rank it said it is
+    Origin origin;
     Peer peer;
   };
 
