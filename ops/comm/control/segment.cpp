@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace collops::control {
 namespace {
@@ -23,7 +24,9 @@ Status CheckForeign(int fd, int64_t bytes) {
   CHECK_ARG(fstat(fd, &info) == 0 && info.st_size == bytes && bytes > 0, ERROR_PEER_LOST,
             "a peer handed over shared memory of ", info.st_size, " bytes, expected ", bytes);
   // Without the seals its owner could shrink it under us, which is a SIGBUS.
-  CHECK_ARG((fcntl(fd, F_GET_SEALS) & kSeals) == kSeals, ERROR_PEER_LOST,
+  // A file that cannot be sealed at all answers -1.
+  const int seals = fcntl(fd, F_GET_SEALS);
+  CHECK_ARG(seals >= 0 && (seals & kSeals) == kSeals, ERROR_PEER_LOST,
             "a peer handed over shared memory that is not sealed in size");
   return Ok();
 }
@@ -107,9 +110,10 @@ Status Segment::Map(UniqueFd fd, int64_t bytes, Segment* segment) {
 }
 
 // Finds this process's mapping of the file, or makes it. Only who hands the file on keeps it open.
+// An inode's number tells files of one device apart: huge pages have a device of their own.
 Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment) {
   static std::mutex* const mutex = new std::mutex;
-  static auto* const mappings = new std::map<ino_t, std::weak_ptr<Mapping>>;
+  static auto* const mappings = new std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Mapping>>;
   struct stat info = {};
   CHECK_ARG(fstat(fd.get(), &info) == 0, ERROR_RT_FAIL,
             "cannot look at shared memory: ", std::strerror(errno));
@@ -117,7 +121,7 @@ Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segme
   for (auto it = mappings->begin(); it != mappings->end();) {
     it = it->second.expired() ? mappings->erase(it) : std::next(it);
   }
-  std::weak_ptr<Mapping>& known = (*mappings)[info.st_ino];
+  std::weak_ptr<Mapping>& known = (*mappings)[{info.st_dev, info.st_ino}];
   segment->mapping_ = known.lock();
   if (segment->mapping_ != nullptr) return Ok();
   void* data =
