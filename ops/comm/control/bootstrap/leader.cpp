@@ -136,18 +136,32 @@ Status MeetingLeader::Hear(Guest* guest) {
     case Transfer::kNoDescriptors:
       return TooManyFiles();
     case Transfer::kDone:
-      break;
+      return guest->rank < 0 ? Greet(guest, message, std::move(fds)) : Leaves(guest, message);
   }
-  if (message.type == MessageType::kVerdict) {
+  return Ok();
+}
+
+// Any process of our user may come here. Who does not begin with a rank's hello is no rank: its
+// word counts for nothing, and it is let go.
+Status MeetingLeader::Greet(Guest* guest, const MeetingMessage& hello, std::vector<UniqueFd> fds) {
+  Peer peer = PeerFrom(hello, std::move(fds));
+  if (hello.type != MessageType::kHello || hello.rank < 0 || hello.rank >= hello.rank_size ||
+      !peer.mailbox.valid()) {
     guest->socket.reset();
-    return Error(static_cast<ErrorCode>(message.code), "rank ", guest->rank, " (pid ",
-                 guest->peer.pid, ") left first contact of ", Describe(spec_, job_), ": ",
-                 message.text);
+    return Ok();
   }
-  guest->peer = PeerFrom(message, std::move(fds));
-  guest->claim = message.rank >= 0 && message.rank < kMaxRanks ? message.rank : -1;
-  guest->origin = message.origin;
-  return Admit(guest, message);
+  guest->peer = std::move(peer);
+  guest->claim = hello.rank < kMaxRanks ? hello.rank : -1;
+  guest->origin = hello.origin;
+  return Admit(guest, hello);
+}
+
+// What a rank says after its hello: why it leaves.
+Status MeetingLeader::Leaves(Guest* guest, const MeetingMessage& message) {
+  guest->socket.reset();
+  const Status verdict = VerdictOf(message);
+  return Error(verdict.code(), "rank ", guest->rank, " (pid ", guest->peer.pid,
+               ") left first contact of ", Describe(spec_, job_), ": ", verdict.message());
 }
 
 Status MeetingLeader::Admit(Guest* guest, const MeetingMessage& hello) {
@@ -155,8 +169,6 @@ Status MeetingLeader::Admit(Guest* guest, const MeetingMessage& hello) {
   CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(spec_, job_),
             ": rankSize is ", spec_.rank_size, " on rank 0 (pid ", self_.pid, ") and ",
             hello.rank_size, " on ", who);
-  CHECK_ARG(hello.rank >= 0 && hello.rank < spec_.rank_size && guest->peer.mailbox.valid(),
-            ERROR_RANK_MISMATCH, Describe(spec_, job_), ": ", who, " cannot be");
   pid_t other = hello.rank == 0 ? self_.pid : 0;
   for (Guest& earlier : guests_) {
     if (&earlier == guest || earlier.rank != hello.rank || !earlier.socket.valid()) continue;

@@ -63,6 +63,7 @@ Transfer SendMessage(int socket, const MeetingMessage& message, const std::vecto
 
 // Says a verdict; a closed socket or a full one is not worth an error here.
 void SendVerdict(int socket, const Status& reason);
+// Never Ok, whatever the message is.
 Status VerdictOf(const MeetingMessage& message);
 
 // kDone only for a whole message of ours.

@@ -77,7 +77,9 @@ class MeetingLeader : public Meeting {
   Status Challenge(const Deadline& deadline);
   Status AcceptGuests();
   Status Hear(Guest* guest);
+  Status Greet(Guest* guest, const MeetingMessage& hello, std::vector<UniqueFd> fds);
   Status Admit(Guest* guest, const MeetingMessage& hello);
+  Status Leaves(Guest* guest, const MeetingMessage& message);
   void TellProgress();
   void Linger(const Status& reason);
   Status Introduce(const Deadline& deadline, Group* group);

@@ -139,7 +139,9 @@ Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
     }
   }
   *received = static_cast<size_t>(count);
-  if ((message.msg_flags & MSG_CTRUNC) != 0) return Transfer::kNoDescriptors;
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return fds->size() < kMaxFds ? Transfer::kNoDescriptors : Transfer::kClosed;
+  }
   return count == 0 ? Transfer::kClosed : Transfer::kDone;
 }
 

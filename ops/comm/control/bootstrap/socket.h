@@ -35,6 +35,7 @@ UniqueFd OpenProcess(pid_t pid);
 bool Readable(int fd);
 
 // kNoDescriptors: a message came, but this process may open no more files for what was in it.
+// kClosed also stands for a message with more descriptors than any of ours has.
 enum class Transfer { kDone, kWouldBlock, kClosed, kNoDescriptors };
 
 // Whether the call that just failed had no descriptor left, and what the user can do about it.

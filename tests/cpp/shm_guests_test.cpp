@@ -1,0 +1,156 @@
+// First contact when others than the ranks come to it: what they say must not end it.
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "comm/control/bootstrap/messages.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::Status;
+using collops::control::MeetingMessage;
+using collops::control::MessageType;
+using collops::control::UniqueFd;
+
+std::string MeetingName(const collops::JobIdentity& job) {
+  collops::CommunicatorSpec spec;
+  spec.backend = "shm";
+  return collops::control::SocketName(spec, job);
+}
+
+MeetingMessage Message(MessageType type, int rank = 1, int rank_size = 2) {
+  MeetingMessage message;
+  message.type = type;
+  message.rank = rank;
+  message.rank_size = rank_size;
+  message.pid = getpid();
+  message.code = collops::ERROR_RT_FAIL;
+  std::strcpy(message.text, "a stranger's word");
+  return message;
+}
+
+// By hand: the library sends at most 4 descriptors.
+void SendWithDescriptors(int socket, const MeetingMessage& message, const std::vector<int>& fds) {
+  iovec part{const_cast<MeetingMessage*>(&message), sizeof(message)};
+  alignas(cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (!fds.empty()) {
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
+  }
+  EXPECT_EQ(sendmsg(socket, &header, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
+}
+
+// A stranger says `speak` to rank 0 before rank 1 comes, and stays. The two ranks must meet.
+void MeetBeside(const std::function<void(int socket)>& speak) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event listens, spoken;
+  const pid_t leader = ranks::Start([&] {
+    const auto communicator = ranks::Make(job, 0, 2, 5);
+    listens.Set();
+    spoken.Wait();
+    EXPECT_EQ(communicator->Connect().message(), "");
+    EXPECT_EQ(communicator->Barrier().message(), "");
+  });
+  listens.Wait();
+  const UniqueFd stranger = collops::control::ConnectTo(MeetingName(job));
+  EXPECT_TRUE(stranger.valid());
+  speak(stranger.get());
+  const pid_t member = ranks::Start([&] {
+    const auto communicator = ranks::Make(job, 1, 2, 5);
+    spoken.Set();
+    EXPECT_EQ(communicator->Connect().message(), "");
+    EXPECT_EQ(communicator->Barrier().message(), "");
+  });
+  EXPECT_EQ(ranks::Wait(leader).code, 0);
+  EXPECT_EQ(ranks::Wait(member).code, 0);
+}
+
+void MeetBesideOneWhoSays(const MeetingMessage& message, size_t descriptors) {
+  MeetBeside([&](int socket) {
+    SendWithDescriptors(socket, message, std::vector<int>(descriptors, socket));
+  });
+}
+
+}  // namespace
+
+TEST(AStrangerWithTooManyDescriptorsIsDropped) {
+  for (const size_t descriptors : {size_t{5}, size_t{16}}) {
+    MeetBesideOneWhoSays(Message(MessageType::kHello), descriptors);
+  }
+}
+
+TEST(AVerdictOfOneNeverAdmittedIsDropped) {
+  MeetBesideOneWhoSays(Message(MessageType::kVerdict), 0);
+}
+
+TEST(WhatIsNoHelloIsDropped) {
+  for (const MessageType type : {MessageType::kPeer, MessageType::kWelcome, MessageType::kProgress,
+                                 static_cast<MessageType>(77)}) {
+    MeetBesideOneWhoSays(Message(type), 1);
+  }
+}
+
+TEST(AHelloThatCannotBeIsDropped) {
+  MeetBesideOneWhoSays(Message(MessageType::kHello), 0);
+  MeetBesideOneWhoSays(Message(MessageType::kHello, 2), 1);
+  MeetBesideOneWhoSays(Message(MessageType::kHello, -1), 1);
+  MeetBesideOneWhoSays(Message(MessageType::kHello, 1 << 30), 1);
+}
+
+TEST(BytesOfAnotherProgramAreDropped) {
+  MeetBeside([](int socket) { EXPECT_EQ(send(socket, "GET /", 5, MSG_NOSIGNAL), 5); });
+}
+
+// What an admitted rank says after its hello can only be that it leaves.
+TEST(ARankThatSaysHelloTwiceIsLost) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event listens, spoken;
+  const pid_t leader = ranks::Start([&] {
+    const auto communicator = ranks::Make(job, 0, 3, 5);
+    listens.Set();
+    spoken.Wait();
+    const Status status = communicator->Connect();
+    EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), "rank 1 (pid " + std::to_string(getppid()));
+  });
+  listens.Wait();
+  const UniqueFd stranger = collops::control::ConnectTo(MeetingName(job));
+  for (const int rank : {1, 2}) {
+    SendWithDescriptors(stranger.get(), Message(MessageType::kHello, rank, 3), {stranger.get()});
+  }
+  spoken.Set();
+  EXPECT_EQ(ranks::Wait(leader).code, 0);
+}
+
+// A code that is no error's would make the end of first contact a success.
+TEST(AVerdictWithoutACodeIsAnErrorAllTheSame) {
+  for (const int code : {0, -7, 4711}) {
+    const collops::JobIdentity job = ranks::FreshJob();
+    const ranks::Event listens, spoken;
+    const pid_t leader = ranks::Start([&] {
+      const auto communicator = ranks::Make(job, 0, 3, 5);
+      listens.Set();
+      spoken.Wait();
+      const Status status = communicator->Connect();
+      EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
+      EXPECT_CONTAINS(status.message(), "a stranger's word");
+    });
+    listens.Wait();
+    const UniqueFd stranger = collops::control::ConnectTo(MeetingName(job));
+    MeetingMessage verdict = Message(MessageType::kVerdict, 1, 3);
+    verdict.code = code;
+    SendWithDescriptors(stranger.get(), Message(MessageType::kHello, 1, 3), {stranger.get()});
+    SendWithDescriptors(stranger.get(), verdict, {});
+    spoken.Set();
+    EXPECT_EQ(ranks::Wait(leader).code, 0);
+  }
+}
