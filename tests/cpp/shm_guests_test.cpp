@@ -1,6 +1,8 @@
 // First contact when others than the ranks come to it: what they say must not end it.
 #include <sys/socket.h>
+#include <sys/un.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "comm/control/bootstrap/messages.h"
@@ -12,6 +14,7 @@ using collops::Status;
 using collops::control::MeetingMessage;
 using collops::control::MessageType;
 using collops::control::UniqueFd;
+using Clock = std::chrono::steady_clock;
 
 std::string MeetingName(const collops::JobIdentity& job) {
   collops::CommunicatorSpec spec;
@@ -153,4 +156,72 @@ TEST(AVerdictWithoutACodeIsAnErrorAllTheSame) {
     spoken.Set();
     EXPECT_EQ(ranks::Wait(leader).code, 0);
   }
+}
+
+namespace {
+
+constexpr uid_t kOtherUser = 65534;
+
+// Another user's process that has bound the name of `job`, and listens there if `listening`. It
+// stays until `done`.
+pid_t StartSquatter(const collops::JobIdentity& job, bool listening, const ranks::Event& bound,
+                    const ranks::Event& done) {
+  const std::string name = MeetingName(job);  // of our user
+  return ranks::Start([&, name, listening] {
+    if (geteuid() == 0) EXPECT_EQ(setuid(kOtherUser), 0);
+    const UniqueFd squatter = listening ? collops::control::Listen(name) : [&name] {
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      name.copy(address.sun_path + 1, name.size());
+      UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+      const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+      EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+      return socket;
+    }();
+    EXPECT_TRUE(squatter.valid());
+    bound.Set();
+    done.Wait();
+  });
+}
+
+bool CanBeAnotherUser() {
+  if (geteuid() == 0) return true;
+  std::printf("skipped: becoming another user needs root\n");
+  return false;
+}
+
+}  // namespace
+
+TEST(AnotherUserUnderOurNameIsNamedAtOnce) {
+  if (!CanBeAnotherUser()) return;
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event bound, done;
+  const pid_t squatter = StartSquatter(job, true, bound, done);
+  bound.Wait();
+  for (const int rank : {0, 1, 0}) {
+    const Clock::time_point start = Clock::now();
+    const Status status = ranks::Make(job, rank, 2, 20)->Connect();
+    EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), "process " + std::to_string(squatter) + " of another user");
+    EXPECT_CONTAINS(status.message(), "uid " + std::to_string(kOtherUser));
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 2.0);
+  }
+  done.Set();
+  EXPECT_EQ(ranks::Wait(squatter).code, 0);
+}
+
+// Nobody can ask whose it is, but that the name is taken is said soon, and not "rank 0 is missing".
+TEST(ANameThatIsTakenAndNotListenedOnIsToldSoon) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event bound, done;
+  const pid_t squatter = StartSquatter(job, false, bound, done);
+  bound.Wait();
+  for (const int rank : {0, 1}) {
+    const Clock::time_point start = Clock::now();
+    const Status status = ranks::Make(job, rank, 2, rank == 0 ? 20 : 0.2)->Connect();
+    EXPECT_CONTAINS(status.message(), "holds the name of this meeting");
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 5.0);
+  }
+  done.Set();
+  EXPECT_EQ(ranks::Wait(squatter).code, 0);
 }

@@ -8,6 +8,8 @@ namespace collops::control {
 namespace {
 
 constexpr double kLingerS = 0.8;
+// Longer than any leader takes from its name to its first answer.
+constexpr double kSilenceS = 1.0;
 
 }  // namespace
 
@@ -94,10 +96,15 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
 }
 
 // Somebody else listens under our name: another process that claims rank 0, or a meeting that is
-// just ending. Ask: it answers with a verdict, or goes away.
+// just ending. Ask: it answers with a verdict, or goes away. What does neither is no leader.
 Status MeetingLeader::Challenge(const Deadline& deadline) {
   MeetingMember rival(spec_, job_, name_, segment_bytes_);
-  rival.Begin();
+  RETURN_IF_ERROR(rival.TryConnect());
+  if (rival.connected()) {
+    silence_.reset();
+  } else if (!silence_) {
+    silence_ = Deadline::After(kSilenceS);
+  }
   while (!listener_.valid() && rival.connected()) {
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "process ", rival.leader_pid(),
               " also claims rank 0 of ", Describe(spec_, job_), " and made no call in ",
@@ -106,9 +113,14 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
     RETURN_IF_ERROR(rival.Listen());
   }
   listener_ = control::Listen(name_);
-  if (!listener_.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  if (listener_.valid()) return Ok();
+  CHECK_ARG(!silence_ || !silence_->Passed(), ERROR_RT_FAIL, "first contact of ",
+            Describe(spec_, job_),
+            ": another process holds the name of this meeting and does not answer: end it, or set "
+            "another COLLOPS_JOB_ID");
   CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "cannot listen for ", Describe(spec_, job_));
-  return Ok();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return CheckWanted();
 }
 
 Status MeetingLeader::AcceptGuests() {
@@ -116,7 +128,8 @@ Status MeetingLeader::AcceptGuests() {
     UniqueFd socket = Accept(listener_);
     if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
-    if (SameUser(socket, &pid)) guests_.push_back({std::move(socket), -1, -1, {}, {}});
+    uid_t uid = 0;
+    if (SameUser(socket, &pid, &uid)) guests_.push_back({std::move(socket), -1, -1, {}, {}});
   }
 }
 

@@ -12,12 +12,13 @@ void MeetingMember::Begin() {
   (void)TryConnect();
 }
 
-// Ok without a connection when nobody listens yet.
 Status MeetingMember::TryConnect() {
   UniqueFd socket = ConnectTo(name_);
   if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
-  CHECK_ARG(SameUser(socket, &leader_pid_), ERROR_PEER_LOST, "first contact of ",
-            Describe(spec_, job_), ": process ", leader_pid_, " of another user listens there");
+  uid_t uid = 0;
+  CHECK_ARG(SameUser(socket, &leader_pid_, &uid), ERROR_PEER_LOST, "first contact of ",
+            Describe(spec_, job_), ": process ", leader_pid_, " of another user (uid ", uid,
+            ") listens under the name of this meeting: end it, or set another COLLOPS_JOB_ID");
   leader_process_ = OpenProcess(leader_pid_);
   if (!self_.mailbox.valid()) RETURN_IF_ERROR(MakeOwnPeer(spec_.comm_mode, &self_, &inbox_));
   MeetingMessage hello;
@@ -125,6 +126,8 @@ Status MeetingMember::TimedOut(const Deadline& deadline) const {
   const std::string where =
       Concat(" in ", deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
   if (!socket_.valid()) {
+    CHECK_ARG(!IsTaken(name_), ERROR_TIMEOUT, "rank 0 did not come", where,
+              ". Another process holds the name of this meeting and does not answer");
     return Error(ERROR_TIMEOUT, "rank 0 did not come", where,
                  ". Does it run, in the same job and network namespace, with this comm_domain?");
   }

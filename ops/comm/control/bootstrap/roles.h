@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,14 @@ class MeetingMember : public Meeting {
   bool Settle(Group* group) override;
   void Cancel(const Status& reason) override;
 
+  // Says hello, where somebody listens; Ok without a connection where nobody does.
+  Status TryConnect();
   bool connected() const { return socket_.valid(); }
   pid_t leader_pid() const { return leader_pid_; }
   // Waits a moment for the leader's answer; an error is its verdict.
   Status Listen();
 
  private:
-  Status TryConnect();
   Status Wait(Group* group);
   Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
   Status LeaderHungUp();
@@ -91,6 +93,7 @@ class MeetingLeader : public Meeting {
   std::string name_;
   int64_t segment_bytes_;
   UniqueFd listener_;
+  std::optional<Deadline> silence_;  // while another process has our name and does not answer
   Peer self_;
   UniqueFd inbox_;
   std::vector<Guest> guests_;

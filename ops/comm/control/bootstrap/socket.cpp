@@ -40,6 +40,14 @@ UniqueFd Listen(const std::string& name) {
   return socket;
 }
 
+bool IsTaken(const std::string& name) {
+  sockaddr_un address;
+  const socklen_t length = AbstractAddress(name, &address);
+  const UniqueFd socket(::socket(AF_UNIX, kType, 0));
+  return socket.valid() && bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 &&
+         errno == EADDRINUSE;
+}
+
 UniqueFd ConnectTo(const std::string& name) {
   sockaddr_un address;
   const socklen_t length = AbstractAddress(name, &address);
@@ -64,11 +72,12 @@ Status SocketPair(UniqueFd* first, UniqueFd* second) {
   return Ok();
 }
 
-bool SameUser(const UniqueFd& socket, pid_t* pid) {
+bool SameUser(const UniqueFd& socket, pid_t* pid, uid_t* uid) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return false;
   *pid = credentials.pid;
+  *uid = credentials.uid;
   return credentials.uid == geteuid();
 }
 

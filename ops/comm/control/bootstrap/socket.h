@@ -18,6 +18,9 @@ namespace collops::control {
 // Not valid when somebody else listens there.
 UniqueFd Listen(const std::string& name);
 
+// Whether a process has a socket of that name, also one on which it does not listen.
+bool IsTaken(const std::string& name);
+
 // Not valid when nobody listens there yet.
 UniqueFd ConnectTo(const std::string& name);
 
@@ -27,8 +30,8 @@ UniqueFd Accept(const UniqueFd& listener);
 // Two connected ends.
 Status SocketPair(UniqueFd* first, UniqueFd* second);
 
-// The process at the other end; false unless it belongs to our user.
-bool SameUser(const UniqueFd& socket, pid_t* pid);
+// The process at the other end, and its user; false unless that is ours.
+bool SameUser(const UniqueFd& socket, pid_t* pid, uid_t* uid);
 
 // A pidfd, which turns readable when the process ends; not valid where the pid is not visible.
 UniqueFd OpenProcess(pid_t pid);
