@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fstream>
 
+#include "comm/control/bootstrap/messages.h"
 #include "comm/control/bootstrap/socket.h"
 #include "core/fence.h"
 
@@ -149,6 +150,8 @@ Status Endpoint::Lost(int rank) const {
   if (state.left.load(std::memory_order_acquire) == 0) {
     CHECK_ARG(state.ended.load(std::memory_order_acquire) != kCutOff, ERROR_PEER_LOST, who,
               ": the connection to its host is lost");
+    const Status word = LastWord(group_.peers[static_cast<size_t>(rank)].mailbox.get());
+    CHECK_ARG(word.ok(), ERROR_PEER_LOST, who, " has left: ", word.message());
     return Error(ERROR_PEER_LOST, who, " ended without a word");
   }
   return Error(ERROR_PEER_LOST, who, " has left: ", ReadReason(state.reason));

@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <fcntl.h>
+
 #include <chrono>
 #include <thread>
 
@@ -7,7 +8,6 @@
 namespace collops::control {
 namespace {
 
-constexpr double kLingerS = 0.8;
 // Longer than any leader takes from its name to its first answer.
 constexpr double kSilenceS = 1.0;
 
@@ -19,50 +19,28 @@ MeetingLeader::~MeetingLeader() {
 
 void MeetingLeader::Begin() {
   listener_ = control::Listen(name_);
+  spare_ = UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   group->peers.resize(static_cast<size_t>(spec_.rank_size));
-  RETURN_IF_ERROR(MakeOwnPeer(spec_.comm_mode, &self_, &inbox_));
   present_.set(0);
-  Status status = Gather(deadline);
+  Status status = MakeOwnPeer(spec_.comm_mode, &self_, &inbox_);
+  if (status.ok()) status = Gather(deadline);
   if (status.ok()) status = Introduce(deadline, group);
-  status = Explained(status);
-  if (status.code() == ERROR_RANK_MISMATCH || status.code() == ERROR_PEER_LOST) Linger(status);
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    const Status explained = Explained(status);
+    // What the one who watches says, the others hear there.
+    if (explained.code() != status.code()) return explained;
+    // Who was stopped, or whose own patience is at its end, waits for nobody.
+    const bool stopped = status.code() == ERROR_ABORTED && left_.none();
+    if (!stopped && !deadline.Passed() && Wanted()) Linger(status);
+    return status;
+  }
   listener_.reset();
+  spare_.reset();
   guests_.clear();
   return Ok();
-}
-
-// A meeting that cannot succeed stays open for a moment, so that ranks that come a little later
-// hear why as well instead of waiting for their time-out.
-void MeetingLeader::Linger(const Status& reason) {
-  const Deadline deadline = Deadline::After(kLingerS);
-  std::bitset<kMaxRanks> told;
-  std::vector<Origin> told_makers;  // and when
-  told.set(0);
-  while (listener_.valid() && told.count() < static_cast<size_t>(spec_.rank_size) &&
-         !deadline.Passed() && Wanted()) {
-    (void)AcceptGuests();
-    for (Guest& guest : guests_) {
-      if (guest.rank < 0) (void)Hear(&guest);
-      // Who has been told and comes again wants a new meeting: it waits for this one to close.
-      const bool again =
-          std::any_of(told_makers.begin(), told_makers.end(), [&guest](const Origin& told_maker) {
-            return told_maker.maker == guest.origin.maker && told_maker.made < guest.origin.made;
-          });
-      if (guest.peer.pid == 0 || again || !guest.socket.valid()) continue;
-      told_makers.push_back({guest.origin.maker, Origin::Clock::now()});
-      SendVerdict(guest.socket.get(), reason);
-      guest.socket.reset();
-      if (guest.claim > 0) told.set(static_cast<size_t>(guest.claim));
-    }
-    PollSockets({listener_.get()});
-  }
-  // Who is still there, or just coming, sees this meeting close without a word and tries again.
-  listener_.reset();
-  guests_.clear();
 }
 
 Status MeetingLeader::Gather(const Deadline& deadline) {
@@ -172,6 +150,7 @@ Status MeetingLeader::Greet(Guest* guest, const MeetingMessage& hello, std::vect
 // What a rank says after its hello: why it leaves.
 Status MeetingLeader::Leaves(Guest* guest, const MeetingMessage& message) {
   guest->socket.reset();
+  left_.set(static_cast<size_t>(guest->rank));
   const Status verdict = VerdictOf(message);
   return Error(verdict.code(), "rank ", guest->rank, " (pid ", guest->peer.pid,
                ") left first contact of ", Describe(spec_, job_), ": ", verdict.message());
@@ -218,7 +197,7 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
   for (Guest& guest : guests_) {
     if (guest.rank > 0) group->peers[static_cast<size_t>(guest.rank)] = std::move(guest.peer);
   }
-  for (const Guest& guest : guests_) {
+  for (Guest& guest : guests_) {
     if (guest.rank <= 0) continue;
     MeetingMessage message;
     message.type = MessageType::kPeer;
@@ -226,48 +205,40 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
       const Peer& peer = group->peers[static_cast<size_t>(r)];
       message.rank = r;
       message.pid = peer.pid;
-      RETURN_IF_ERROR(SendTo(guest, message, Descriptors(peer), deadline));
+      RETURN_IF_ERROR(SendTo(&guest, message, Descriptors(peer), deadline));
     }
   }
   // Nobody is welcome before everybody knows everybody.
   MeetingMessage welcome;
   welcome.type = MessageType::kWelcome;
   welcome.segment_bytes = segment_bytes_;
-  for (const Guest& guest : guests_) {
+  for (Guest& guest : guests_) {
     if (guest.rank > 0) {
-      RETURN_IF_ERROR(SendTo(guest, welcome, {group->segment.fd()}, deadline));
+      RETURN_IF_ERROR(SendTo(&guest, welcome, {group->segment.fd()}, deadline));
     }
   }
   return Ok();
 }
 
-Status MeetingLeader::SendTo(const Guest& guest, const MeetingMessage& message,
+Status MeetingLeader::SendTo(Guest* guest, const MeetingMessage& message,
                              const std::vector<int>& fds, const Deadline& deadline) {
   for (;;) {
-    switch (SendMessage(guest.socket.get(), message, fds)) {
+    switch (SendMessage(guest->socket.get(), message, fds)) {
       case Transfer::kDone:
         return Ok();
       case Transfer::kClosed:
-        return Error(ERROR_PEER_LOST, "rank ", guest.rank, " ended during first contact of ",
+        RETURN_IF_ERROR(Hear(guest));  // what it said before it went
+        return Error(ERROR_PEER_LOST, "rank ", guest->rank, " ended during first contact of ",
                      Describe(spec_, job_));
       case Transfer::kWouldBlock:
       case Transfer::kNoDescriptors:
         break;
     }
-    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", guest.rank, " made no call in ",
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", guest->rank, " made no call in ",
               deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
     RETURN_IF_ERROR(CheckWanted());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-}
-
-void MeetingLeader::Cancel(const Status& reason) {
-  if (listener_.valid()) (void)AcceptGuests();
-  for (const Guest& guest : guests_) {
-    if (guest.socket.valid()) SendVerdict(guest.socket.get(), reason);
-  }
-  listener_.reset();
-  guests_.clear();
 }
 
 }  // namespace collops::control

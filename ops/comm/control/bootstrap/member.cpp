@@ -151,7 +151,8 @@ Status MeetingMember::Listen() {
 void MeetingMember::Cancel(const Status& reason) {
   if (socket_.valid()) SendVerdict(socket_.get(), reason);
   socket_.reset();
-  // Whoever already has this rank's mailbox sees it hang up.
+  // Whoever already has this rank's mailbox finds this there, and sees it hang up.
+  if (inbox_.valid()) SendVerdict(inbox_.get(), reason);
   inbox_.reset();
 }
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -68,13 +69,23 @@ Status VerdictOf(const MeetingMessage& message) {
   return Status(error ? static_cast<ErrorCode>(message.code) : ERROR_PEER_LOST, message.text);
 }
 
+Status LastWord(int mailbox) {
+  MeetingMessage message;
+  const ssize_t received = recv(mailbox, &message, sizeof(message), MSG_PEEK | MSG_DONTWAIT);
+  const bool ours = received > static_cast<ssize_t>(kFixedBytes) &&
+                    message.magic == MeetingMessage::kMagic &&
+                    message.type == MessageType::kVerdict;
+  message.text[sizeof(message.text) - 1] = '\0';
+  return ours ? VerdictOf(message) : Ok();
+}
+
 Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueFd>* fds) {
   size_t received = 0;
   const Transfer transfer = Receive(socket, message, sizeof(*message), &received, fds);
-  if (transfer != Transfer::kDone) return transfer;
+  if (transfer == Transfer::kWouldBlock || transfer == Transfer::kClosed) return transfer;
   const bool ours = received > kFixedBytes && message->magic == MeetingMessage::kMagic;
   message->text[sizeof(message->text) - 1] = '\0';
-  return ours ? Transfer::kDone : Transfer::kClosed;
+  return ours ? transfer : Transfer::kClosed;
 }
 
 Status MakeOwnPeer(CommMode mode, Peer* peer, UniqueFd* inbox) {

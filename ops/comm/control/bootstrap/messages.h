@@ -66,7 +66,11 @@ void SendVerdict(int socket, const Status& reason);
 // Never Ok, whatever the message is.
 Status VerdictOf(const MeetingMessage& message);
 
-// kDone only for a whole message of ours.
+// The verdict that a rank left in its mailbox when it failed during first contact, after it had
+// been introduced; Ok where there is none. Stays there for the other peers.
+Status LastWord(int mailbox);
+
+// kDone only for a whole message of ours; kNoDescriptors for one without what was in it.
 Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueFd>* fds);
 
 // This rank as its peers will know it, and the inbox behind its mailbox.

@@ -84,8 +84,10 @@ class MeetingLeader : public Meeting {
   Status Leaves(Guest* guest, const MeetingMessage& message);
   void TellProgress();
   void Linger(const Status& reason);
+  void Dismiss(Guest* guest, const Status& reason);
+  bool HearWho(Guest* guest);
   Status Introduce(const Deadline& deadline, Group* group);
-  Status SendTo(const Guest& guest, const MeetingMessage& message, const std::vector<int>& fds,
+  Status SendTo(Guest* guest, const MeetingMessage& message, const std::vector<int>& fds,
                 const Deadline& deadline);
 
   CommunicatorSpec spec_;
@@ -93,12 +95,16 @@ class MeetingLeader : public Meeting {
   std::string name_;
   int64_t segment_bytes_;
   UniqueFd listener_;
+  UniqueFd spare_;                   // given up for guests when there is no other descriptor
   std::optional<Deadline> silence_;  // while another process has our name and does not answer
   Peer self_;
   UniqueFd inbox_;
   std::vector<Guest> guests_;
   std::bitset<kMaxRanks> present_;
   std::bitset<kMaxRanks> told_;
+  std::bitset<kMaxRanks> left_;      // said why, and went
+  std::bitset<kMaxRanks> told_why_;  // of a meeting that ends without success
+  std::vector<Origin> told_makers_;  // the same: who made those that were told, and when it was
 };
 
 }  // namespace collops::control
