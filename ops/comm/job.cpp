@@ -99,10 +99,14 @@ Status FromAncestor(JobIdentity* identity) {
   return Ok();
 }
 
+// Sources that name no group of processes which another setting could replace.
+constexpr const char* kJobIdSource = "COLLOPS_JOB_ID";
+constexpr const char* kThreadsSource = "COMM_MULTI_THREAD";
+
 bool FromFamily(JobIdentity* identity) {
   const std::lock_guard<std::mutex> lock(Family().mutex);
   if (Family().id.empty()) return false;
-  *identity = {"family/" + Family().id, "the process family"};
+  *identity = {"family/" + Family().id, "multiprocessing"};
   return true;
 }
 
@@ -123,7 +127,7 @@ Launcher DetectLauncher() {
 
 Status FindJobIdentity(JobIdentity* identity) {
   if (IsSet("COLLOPS_JOB_ID")) {
-    *identity = {"job/" + GetVariable("COLLOPS_JOB_ID"), "COLLOPS_JOB_ID"};
+    *identity = {"job/" + GetVariable("COLLOPS_JOB_ID"), kJobIdSource};
     return Ok();
   }
   if (InTorchrun()) {
@@ -150,7 +154,24 @@ Status FindJobIdentity(JobIdentity* identity) {
 Status FindMeetingPlace(bool threads, JobIdentity* identity) {
   if (!threads) return FindJobIdentity(identity);
   static const auto token = std::to_string(std::random_device()());
-  *identity = {Concat("threads/", getpid(), "/", token), "COMM_MULTI_THREAD"};
+  *identity = {Concat("threads/", getpid(), "/", token), kThreadsSource};
+  return Ok();
+}
+
+std::string DescribeJob(const JobIdentity& job) {
+  const bool fixed = job.source == kJobIdSource || job.source == kThreadsSource;
+  return Concat("job ", job.id, ", from ", job.source,
+                fixed ? "" : "; set COLLOPS_JOB_ID to meet other processes");
+}
+
+Status CheckRankSize(int rank_size) {
+  const Launcher launcher = DetectLauncher();
+  // Several launches may be one job by this name; but run_ranks gives its one launch such a name.
+  const bool one_launch = !IsSet("COLLOPS_JOB_ID") || launcher.name == kRankVariables[0].launcher;
+  CHECK_ARG(launcher.rank_size < 1 || rank_size <= launcher.rank_size || !one_launch,
+            ERROR_INVALID_PARAM, "rankSize is ", rank_size, ", but ", launcher.name,
+            " has started ", launcher.rank_size, " ranks: pass at most ", launcher.rank_size,
+            ", or start more");
   return Ok();
 }
 

@@ -29,6 +29,12 @@ Status FindJobIdentity(JobIdentity* identity);
 // the launcher says.
 Status FindMeetingPlace(bool threads, JobIdentity* identity);
 
+// "job family/2443, from multiprocessing; set COLLOPS_JOB_ID to meet other processes"
+std::string DescribeJob(const JobIdentity& job);
+
+// An error if a group of processes has more ranks than the launcher has started for its job.
+Status CheckRankSize(int rank_size);
+
 // The identity a host language gives to processes that it started itself (Python: the hash of
 // multiprocessing's authkey, equal under fork, spawn and forkserver).
 void SetProcessFamily(const std::string& id);

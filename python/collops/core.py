@@ -39,7 +39,7 @@ def _announce(module: ModuleType) -> None:
     # Equal in all processes that multiprocessing started from one program, under every start
     # method; the hash does not give the key away.
     key = bytes(process.current_process().authkey)
-    module.set_process_family(hashlib.sha256(b"collops" + key).hexdigest())
+    module.set_process_family(hashlib.sha256(b"collops" + key).hexdigest()[:16])
     module.watch_signals(True)
     atexit.register(leave)
     if process.parent_process() is not None:

@@ -58,7 +58,8 @@ def init(
         The communicator that structs with this `comm_domain` use, too.
 
     Raises:
-        ArgumentError: rank, rank_size, backend or the job's identity is missing or wrong.
+        ArgumentError: rank, rank_size, backend or the job's identity is missing or wrong, or
+            rank_size is more than the launcher has started.
         RankMismatchError: a rank was claimed twice, or the ranks disagree on rank_size.
         RankTimeoutError: a rank did not come within `timeout_s`; the message names it.
         UnsupportedError: the backend cannot run here; the message says why.
@@ -74,10 +75,11 @@ def init(
     _check_words(backend, comm_domain, timeout_s)
     module = core()
     name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
+    _check_said(name, {"rank": (rank, launched_rank), "rank_size": (rank_size, launched_size)})
     rank = launched_rank if rank is None else _whole("rank", rank)
     rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
     comm_mode = launched_mode if comm_mode is None else _mode(comm_mode)
-    _check_place(name, rank, rank_size)
+    _check_place(rank, rank_size, comm_mode)
     found = module.connect(backend, comm_domain, rank, rank_size, timeout_s or 0.0, comm_mode)
     communicator = _live.get(found.handle)
     if communicator is None:
@@ -122,8 +124,9 @@ def _check_words(backend: str, comm_domain: str, timeout_s: float | None) -> Non
         _bad(f"timeout_s must be a number of seconds above 0, got {timeout_s!r}")
 
 
-def _check_place(launcher: str, rank: int, rank_size: int) -> None:
-    missing = [name for name, value in (("rank", rank), ("rank_size", rank_size)) if value == -1]
+def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> None:
+    """Refuses what is neither passed nor launched; `places`: both, by name."""
+    missing = [name for name, (passed, said) in places.items() if passed is None and said == -1]
     if missing:
         started = f"{launcher} does not say" if launcher else "nothing says"
         _bad(
@@ -131,10 +134,16 @@ def _check_place(launcher: str, rank: int, rank_size: int) -> None:
             "with collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_RANK and "
             "COLLOPS_RANK_SIZE"
         )
+
+
+def _check_place(rank: int, rank_size: int, comm_mode: int) -> None:
     if rank_size < 1:
         _bad(f"rank_size must be at least 1, got {rank_size}")
     if not 0 <= rank < rank_size:
         _bad(f"rank must be from 0 to {rank_size - 1}, got {rank}")
+    # Of processes the core knows how many were started.
+    if comm_mode == CommMode.COMM_MULTI_THREAD and 0 < thread_rank.size < rank_size:
+        _bad(f"rank_size is {rank_size}, but run_ranks has started {thread_rank.size} threads")
 
 
 def _bad(message: str) -> NoReturn:

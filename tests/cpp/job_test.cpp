@@ -130,7 +130,7 @@ TEST(ANumberThatDoesNotParseIsNotSaid) {
 TEST(TheFirstRuleThatAppliesNamesTheJob) {
   SetProcessFamily("family");
   Variables all;
-  EXPECT_EQ(SourceWith(all), std::string("the process family"));
+  EXPECT_EQ(SourceWith(all), std::string("multiprocessing"));
   all.insert(kSlurm.begin(), kSlurm.end());
   EXPECT_CONTAINS(SourceWith(all), "Slurm");
   all["PMIX_NAMESPACE"] = "prterun-host-123@1";
@@ -163,6 +163,25 @@ TEST(EveryPartOfTheIdentityCounts) {
 TEST(TheRankIsNoPartOfTheIdentity) {
   EXPECT_EQ(IdWith(With(kTorchrun, "RANK", "1")), IdWith(With(kTorchrun, "RANK", "0")));
   EXPECT_EQ(IdWith(With(kSlurm, "SLURM_PROCID", "1")), IdWith(With(kSlurm, "SLURM_PROCID", "0")));
+}
+
+TEST(MoreRanksThanTheLauncherHasStartedAreAnError) {
+  const Variables ours = {{"COLLOPS_RANK", "0"}, {"COLLOPS_RANK_SIZE", "2"}};
+  const Variables theirs = With(With(kTorchrun, "RANK", "0"), "WORLD_SIZE", "2");
+  for (const Variables& variables : {ours, With(ours, "COLLOPS_JOB_ID", "mine"), theirs}) {
+    SetVariables(variables);
+    EXPECT_TRUE(collops::CheckRankSize(1).ok());
+    EXPECT_TRUE(collops::CheckRankSize(2).ok());
+    const Status status = collops::CheckRankSize(3);
+    EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+    EXPECT_CONTAINS(status.message(), "rankSize is 3, but ");
+    EXPECT_CONTAINS(status.message(), " has started 2 ranks: pass at most 2");
+  }
+  // Two launches that are one job, and no launcher.
+  for (const Variables& variables : {With(theirs, "COLLOPS_JOB_ID", "mine"), Variables{}}) {
+    SetVariables(variables);
+    EXPECT_TRUE(collops::CheckRankSize(3).ok());
+  }
 }
 
 TEST(WithoutARuleTheErrorSaysWhatToSet) {

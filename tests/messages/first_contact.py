@@ -74,9 +74,11 @@ def make_no_call(w: Witness) -> None:
 
 
 def claim(claims: list[tuple[int, int]]) -> Callable[[Witness], None]:
-    """Each process says which rank of how many it is."""
+    """Each process says which rank of how many it is; those beyond the list stay away."""
 
     def play(w: Witness) -> None:
+        if w.rank >= len(claims):
+            return
         rank, size = claims[w.rank]
         w.hears("init", lambda: collops.init(rank, size, timeout_s=PATIENCE_S, comm_domain="claim"))
 
@@ -169,9 +171,10 @@ SCENES = [
     Scene("2 ranks, rank 0 is claimed twice", 2, claim([(0, 2), (0, 2)]), racing=True),
     Scene("3 ranks, rank 0 is claimed twice", 3, claim([(0, 3), (0, 3), (1, 3)]), racing=True),
     Scene("3 ranks, rank 1 is claimed twice", 3, claim([(0, 3), (1, 3), (1, 3)]), racing=True),
-    Scene("2 ranks, another rankSize", 2, claim([(0, 2), (1, 3)]), racing=True),
-    Scene("3 ranks, another rankSize", 3, claim([(0, 3), (1, 4), (2, 3)]), racing=True),
-    Scene("3 ranks, another rankSize of rank 0", 3, claim([(0, 4), (1, 3), (2, 3)]), racing=True),
+    Scene("2 ranks, another rankSize", 3, claim([(0, 2), (1, 3)]), racing=True),
+    Scene("3 ranks, another rankSize", 4, claim([(0, 3), (1, 4), (2, 3)]), racing=True),
+    Scene("3 ranks, another rankSize of rank 0", 4, claim([(0, 4), (1, 3), (2, 3)]), racing=True),
+    Scene("2 ranks, more than were started", 2, claim([(0, 3), (1, 3)])),
     *(
         Scene(f"3 ranks, rank {leaver} closes during first contact", 3, leave_in_a_call(leaver))
         for leaver in (0, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,8 @@ def test_nothing_says_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         ((0, 0), "rank_size must be at least 1, got 0"),
         ((2, 2), "rank must be from 0 to 1, got 2"),
         ((-3, 2), "rank must be from 0 to 1, got -3"),
+        ((-1, 2), "rank must be from 0 to 1, got -1"),
+        ((0, -1), "rank_size must be at least 1, got -1"),
         ((0.5, 2), "rank must be a whole number, got 0.5"),
         ((0, "2"), "rank_size must be a whole number, got '2'"),
     ],
@@ -144,11 +147,42 @@ def test_a_rank_that_never_comes_is_named() -> None:
 
 def test_ranks_that_disagree_about_their_number() -> None:
     def work(rank: int) -> int:
+        if rank == 2:
+            return 102
         with pytest.raises(collops.Error) as caught:
             collops.init(rank, 2 + rank, timeout_s=10)
         return caught.value.code
 
-    assert run_ranks(work, 2) == [102, 102]
+    assert run_ranks(work, 3) == [102, 102, 102]
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_more_ranks_than_were_started(threads: bool) -> None:
+    def work(rank: int) -> tuple[int, bool]:
+        error = error_of(rank, 3, timeout_s=20)
+        return error.code, "3, but run_ranks has started 2 " in error.message
+
+    start = time.monotonic()
+    assert run_ranks(work, 2, threads=threads) == [(1, True)] * 2
+    assert time.monotonic() - start < 10
+
+
+def test_a_struct_for_more_ranks_than_were_started() -> None:
+    def work(rank: int) -> str:
+        with pytest.raises(collops.ArgumentError) as caught:
+            collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=3, backend="shm"))
+        return caught.value.message
+
+    for message in run_ranks(work, 2):
+        assert "rankSize is 3, but run_ranks has started 2 ranks: pass at most 2" in message
+
+
+def test_a_place_that_was_passed_is_not_blamed_on_the_launcher() -> None:
+    def work(rank: int) -> tuple[str, str]:
+        return error_of(-1, 2).message, error_of(0, -1).message
+
+    wrong = ("init: rank must be from 0 to 1, got -1", "init: rank_size must be at least 1, got -1")
+    assert run_ranks(work, 2) == [wrong] * 2
 
 
 def test_a_rank_claimed_twice() -> None:

@@ -17,6 +17,7 @@ Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control) {
   CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend ", spec.backend, ": at most ",
             kMaxRanks, " ranks, got rankSize ", spec.rank_size);
+  if (spec.comm_mode == COMM_MULTI_PROCESS) RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
   JobIdentity job;
   RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD, &job));
   *control = std::make_shared<Control>(spec, job, backend_bytes);

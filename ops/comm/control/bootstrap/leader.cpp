@@ -49,9 +49,10 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
       RETURN_IF_ERROR(Challenge(deadline));
       continue;
     }
-    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size),
-              " did not come in ", deadline.timeout_s(), " s: first contact of ",
-              Describe(spec_, job_),
+    const std::string missing = RanksMissing(present_, spec_.rank_size);
+    TellWaiting(WaitingLine(spec_, job_, missing));
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, missing, " did not come in ", deadline.timeout_s(),
+              " s: first contact of ", DescribePlace(spec_, job_),
               ". Ranks meet in the same job and network namespace, with the same comm_domain");
     RETURN_IF_ERROR(CheckWanted());
     RETURN_IF_ERROR(CheckComing());
@@ -79,11 +80,14 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
   MeetingMember rival(spec_, job_, name_, segment_bytes_);
   RETURN_IF_ERROR(rival.TryConnect());
   if (rival.connected()) {
-    silence_.reset();
-  } else if (!silence_) {
-    silence_ = Deadline::After(kSilenceS);
+    unanswered_.reset();
+  } else if (!unanswered_) {
+    unanswered_ = Deadline::After(kSilenceS);
   }
   while (!listener_.valid() && rival.connected()) {
+    TellWaiting(WaitingLine(
+        spec_, job_,
+        Concat("process ", rival.leader_pid(), ", which also claims rank 0 and has made no call")));
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "process ", rival.leader_pid(),
               " also claims rank 0 of ", Describe(spec_, job_), " and made no call in ",
               deadline.timeout_s(), " s");
@@ -92,7 +96,7 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
   }
   listener_ = control::Listen(name_);
   if (listener_.valid()) return Ok();
-  CHECK_ARG(!silence_ || !silence_->Passed(), ERROR_RT_FAIL, "first contact of ",
+  CHECK_ARG(!unanswered_ || !unanswered_->Passed(), ERROR_RT_FAIL, "first contact of ",
             Describe(spec_, job_),
             ": another process holds the name of this meeting and does not answer: end it, or set "
             "another COLLOPS_JOB_ID");
@@ -234,6 +238,9 @@ Status MeetingLeader::SendTo(Guest* guest, const MeetingMessage& message,
       case Transfer::kNoDescriptors:
         break;
     }
+    TellWaiting(WaitingLine(
+        spec_, job_,
+        Concat("rank ", guest->rank, " of ", spec_.rank_size, ", which has made no call")));
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", guest->rank, " made no call in ",
               deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
     RETURN_IF_ERROR(CheckWanted());

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/communicator_spec.h"
@@ -47,8 +48,13 @@ class Meeting {
     return status;
   }
   bool Wanted() const { return CheckWanted().ok(); }
+  // Asked again and again by a Complete() that waits: `line` goes to standard error once, when the
+  // first asking is ten seconds ago.
+  void TellWaiting(const std::string& line);
 
  private:
+  std::optional<Deadline> silence_;
+  bool told_waiting_ = false;
   std::function<Status()> watch_;
   std::atomic<bool> stopped_{false};
 };

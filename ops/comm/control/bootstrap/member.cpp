@@ -37,6 +37,7 @@ Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
   group->peers.resize(static_cast<size_t>(spec_.rank_size));
   while (!welcome_) {
     if (deadline.Passed()) return TimedOut(deadline);
+    TellWaiting(WaitingLine(spec_, job_, Missing()));
     RETURN_IF_ERROR(CheckWanted());
     const Status coming = CheckComing();
     // Rank 0 may have welcomed us, and then ended well.
@@ -122,19 +123,26 @@ Status MeetingMember::LeaderHungUp() {
   return Ok();
 }
 
+std::string MeetingMember::Missing() const {
+  const std::string rank_0 = Concat("rank 0 of ", spec_.rank_size);
+  if (!socket_.valid()) return rank_0;
+  if (present_.none()) return Concat(rank_0, ", pid ", leader_pid_, ", which has made no call");
+  return RanksMissing(present_, spec_.rank_size);
+}
+
 Status MeetingMember::TimedOut(const Deadline& deadline) const {
   const std::string where =
-      Concat(" in ", deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
+      Concat(" in ", deadline.timeout_s(), " s: first contact of ", DescribePlace(spec_, job_));
   if (!socket_.valid()) {
-    CHECK_ARG(!IsTaken(name_), ERROR_TIMEOUT, "rank 0 did not come", where,
+    CHECK_ARG(!IsTaken(name_), ERROR_TIMEOUT, Missing(), " did not come", where,
               ". Another process holds the name of this meeting and does not answer");
-    return Error(ERROR_TIMEOUT, "rank 0 did not come", where,
+    return Error(ERROR_TIMEOUT, Missing(), " did not come", where,
                  ". Does it run, in the same job and network namespace, with this comm_domain?");
   }
   if (present_.none()) {
     return Error(ERROR_TIMEOUT, "rank 0 (pid ", leader_pid_, ") has made no call", where);
   }
-  return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not come", where,
+  return Error(ERROR_TIMEOUT, Missing(), " did not come", where,
                ". Ranks meet in the same job and network namespace, with the same comm_domain");
 }
 

@@ -116,6 +116,18 @@ std::string Describe(const CommunicatorSpec& spec, const JobIdentity& job) {
   return Concat("comm_domain \"", spec.comm_domain, "\" of job ", job.id, " (", job.source, ")");
 }
 
+std::string DescribePlace(const CommunicatorSpec& spec, const JobIdentity& job) {
+  return Concat("comm_domain \"", spec.comm_domain, "\" (", DescribeJob(job), ")");
+}
+
+std::string WaitingLine(const CommunicatorSpec& spec, const JobIdentity& job,
+                        const std::string& whom) {
+  const std::string domain =
+      spec.comm_domain.empty() ? "" : Concat(" of comm_domain \"", spec.comm_domain, "\"");
+  return Concat("collops: rank ", spec.rank, domain, ": waiting for ", whom, " (", DescribeJob(job),
+                ")");
+}
+
 std::string RanksMissing(const std::bitset<kMaxRanks>& present, int rank_size) {
   std::string list;
   int missing = 0;
@@ -123,7 +135,7 @@ std::string RanksMissing(const std::bitset<kMaxRanks>& present, int rank_size) {
     if (present.test(static_cast<size_t>(r))) continue;
     list += (missing++ > 0 ? ", " : " ") + std::to_string(r);
   }
-  return (missing > 1 ? "ranks" : "rank") + list;
+  return Concat(missing > 1 ? "ranks" : "rank", list, " of ", rank_size);
 }
 
 void PollSockets(const std::vector<int>& sockets) {

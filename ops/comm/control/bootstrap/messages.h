@@ -80,7 +80,12 @@ Peer PeerFrom(const MeetingMessage& message, std::vector<UniqueFd> fds);
 
 // "comm_domain "dp" of job X (COLLOPS_JOB_ID)"
 std::string Describe(const CommunicatorSpec& spec, const JobIdentity& job);
-// "rank 2", "ranks 1, 3"
+// "comm_domain "dp" (job X, from Y; set COLLOPS_JOB_ID to meet other processes)"
+std::string DescribePlace(const CommunicatorSpec& spec, const JobIdentity& job);
+// "collops: rank 0: waiting for `whom` (job X, from Y; ...)", with the domain if it has a name.
+std::string WaitingLine(const CommunicatorSpec& spec, const JobIdentity& job,
+                        const std::string& whom);
+// "rank 2 of 3", "ranks 1, 3 of 4"
 std::string RanksMissing(const std::bitset<kMaxRanks>& present, int rank_size);
 
 // Sleeps until one of the sockets has something or kMeetingPollMs have gone by.

@@ -37,6 +37,8 @@ class MeetingMember : public Meeting {
   Status Wait(Group* group);
   Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
   Status LeaderHungUp();
+  // For whom this rank waits.
+  std::string Missing() const;
   Status TimedOut(const Deadline& deadline) const;
 
   CommunicatorSpec spec_;
@@ -95,8 +97,8 @@ class MeetingLeader : public Meeting {
   std::string name_;
   int64_t segment_bytes_;
   UniqueFd listener_;
-  UniqueFd spare_;                   // given up for guests when there is no other descriptor
-  std::optional<Deadline> silence_;  // while another process has our name and does not answer
+  UniqueFd spare_;                      // given up for guests when there is no other descriptor
+  std::optional<Deadline> unanswered_;  // while another process has our name and does not answer
   Peer self_;
   UniqueFd inbox_;
   std::vector<Guest> guests_;

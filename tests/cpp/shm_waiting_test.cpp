@@ -1,0 +1,78 @@
+// What a rank says on standard error when first contact takes long.
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "ranks.h"
+
+namespace {
+
+using collops::JobIdentity;
+using collops::Status;
+
+// Standard error of this process from now on, in memory that other processes can read.
+class SavedErrors {
+ public:
+  SavedErrors() : file_(memfd_create("stderr", MFD_CLOEXEC)) {}
+  void Begin() const { EXPECT_EQ(dup2(file_, STDERR_FILENO), STDERR_FILENO); }
+  std::string Text() const {
+    std::string text(4096, '\0');
+    const ssize_t bytes = pread(file_, text.data(), text.size(), 0);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+    return text;
+  }
+
+ private:
+  int file_;
+};
+
+// A rank that waits for 11 s in vain; `errors` then holds what it has said meanwhile.
+pid_t StartWaiter(const JobIdentity& job, int rank, int rank_size, const SavedErrors& errors,
+                  const std::string& missing) {
+  return ranks::Start([&, rank, rank_size, missing] {
+    errors.Begin();
+    const Status status = ranks::Make(job, rank, rank_size, 11)->Connect();
+    EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), missing);
+    EXPECT_CONTAINS(status.message(), "(job " + job.id + ", from " + job.source);
+  });
+}
+
+}  // namespace
+
+TEST(AfterTenSecondsAWaitingRankSaysForWhomOnce) {
+  JobIdentity alone = ranks::FreshJob();
+  alone.source = "multiprocessing";
+  const JobIdentity three = ranks::FreshJob();
+  const JobIdentity headless = ranks::FreshJob();
+  const JobIdentity silent = ranks::FreshJob();
+  const SavedErrors of_alone, of_leader, of_member, of_headless, of_silent;
+  const ranks::Event listens, done;
+  const pid_t passive = ranks::Start([&] {
+    const auto communicator = ranks::Make(silent, 0, 2, 20);
+    listens.Set();
+    done.Wait();
+  });
+  listens.Wait();
+  const std::vector<pid_t> pids = {
+      StartWaiter(alone, 0, 2, of_alone, "rank 1 of 2 did not come in 11 s"),
+      StartWaiter(three, 0, 4, of_leader, "rank"),
+      StartWaiter(three, 1, 4, of_member, "rank"),
+      StartWaiter(headless, 1, 2, of_headless, "rank 0 of 2 did not come in 11 s"),
+      StartWaiter(silent, 1, 2, of_silent, "has made no call in 11 s"),
+  };
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+  done.Set();
+  EXPECT_EQ(ranks::Wait(passive).code, 0);
+  EXPECT_EQ(of_alone.Text(),
+            "collops: rank 0: waiting for rank 1 of 2 (job " + alone.id +
+                ", from multiprocessing; set COLLOPS_JOB_ID to meet other processes)\n");
+  for (const SavedErrors* errors : {&of_leader, &of_member}) {
+    const std::string text = errors->Text();
+    EXPECT_CONTAINS(text, ": waiting for ranks 2, 3 of 4 (job " + three.id);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  }
+  EXPECT_CONTAINS(of_headless.Text(), "rank 1: waiting for rank 0 of 2 (job ");
+  EXPECT_CONTAINS(of_silent.Text(), "rank 1: waiting for rank 0 of 2, pid " +
+                                        std::to_string(passive) + ", which has made no call (job ");
+}
