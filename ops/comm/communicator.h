@@ -129,6 +129,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Memory that peers read in place. Local; an error where the backend has no windows.
   virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
 
+  // Whether somebody holds a window that AllocateWindow() made.
+  virtual bool HasWindows() const { return false; }
+
   // Ends every call of every rank with ERROR_ABORTED.
   void Abort(const std::string& reason);
 

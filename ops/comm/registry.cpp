@@ -37,20 +37,6 @@ std::string Key(const CommunicatorSpec& spec) {
   return Concat(spec.backend, "/", owner, "/", spec.comm_domain);
 }
 
-// Takes out what is never handed out again.
-std::vector<std::shared_ptr<Communicator>> TakeFailed(Communicators* communicators) {
-  std::vector<std::shared_ptr<Communicator>> failed;
-  for (auto it = communicators->begin(); it != communicators->end();) {
-    if (it->second->failed()) {
-      failed.push_back(std::move(it->second));
-      it = communicators->erase(it);
-    } else {
-      ++it;
-    }
-  }
-  return failed;
-}
-
 // Whether both can live in one process: the same group, or two groups that do not touch.
 Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& wanted) {
   if (live.backend != wanted.backend || live.comm_domain != wanted.comm_domain) return Ok();
@@ -67,6 +53,42 @@ Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& want
   }
   if (live.rank != wanted.rank && !Threads(live)) return disagree("rank", live.rank, wanted.rank);
   return Ok();
+}
+
+// Takes out those for which `taken` says so.
+template <typename Taken>
+std::vector<std::shared_ptr<Communicator>> Take(Communicators* communicators, Taken&& taken) {
+  std::vector<std::shared_ptr<Communicator>> out;
+  for (auto it = communicators->begin(); it != communicators->end();) {
+    if (taken(it->second)) {
+      out.push_back(std::move(it->second));
+      it = communicators->erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return out;
+}
+
+// Whether nothing in this process uses it: no operation, no communicator of the caller's, no
+// window. The registry holds it alone, so without the registry's lock nobody can begin to.
+bool IsFree(const std::shared_ptr<Communicator>& live) {
+  return live.use_count() == 1 && !live->HasWindows();
+}
+
+// Takes out what is never handed out again: what has failed, and what stands in the way of `wanted`
+// though nothing uses it. Ranks that are threads stay together.
+std::vector<std::shared_ptr<Communicator>> TakeEnded(Communicators* communicators,
+                                                     const CommunicatorSpec& wanted) {
+  auto ended = Take(communicators, [](const auto& live) { return live->failed(); });
+  const auto in_the_way = [&wanted](const auto& live) {
+    return !CheckAgreement(live->spec(), wanted).ok();
+  };
+  for (const auto& [key, live] : *communicators) {
+    if (in_the_way(live) && !IsFree(live)) return ended;
+  }
+  for (auto& live : Take(communicators, in_the_way)) ended.push_back(std::move(live));
+  return ended;
 }
 
 // Whether a handle still is what a communicator was made for.
@@ -110,12 +132,15 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
   RETURN_IF_ERROR(kernels::CheckIsa());
   std::unique_lock<std::mutex> lock(mutex_);
   // Let go before the new one is made, which may need the same address, and without the lock.
-  for (auto failed = TakeFailed(&communicators_); !failed.empty();
-       failed = TakeFailed(&communicators_)) {
+  for (auto ended = TakeEnded(&communicators_, spec); !ended.empty();
+       ended = TakeEnded(&communicators_, spec)) {
     lock.unlock();
-    // What was started holds the tensors, and in Python the communicator itself.
-    for (const auto& live : failed) live->EndStarted();
-    failed.clear();
+    for (const auto& live : ended) {
+      if (!live->failed()) live->Close("nothing in its process uses it any more");
+      // What was started holds the tensors, and in Python the communicator itself.
+      live->EndStarted();
+    }
+    ended.clear();
     lock.lock();
   }
   for (const auto& [key, live] : communicators_) {

@@ -17,7 +17,9 @@ class Registry {
   static Registry& Instance();
 
   // The live communicator of spec's domain, or a new one whose first contact has begun.
-  // ERROR_INVALID_PARAM when the domain is live with another rank, rankSize or commMode.
+  // ERROR_INVALID_PARAM when the domain is live with another rank, rankSize or commMode. Where
+  // nothing uses that any more (no operation, no communicator of the caller's, no window), it is
+  // closed instead, and the ranks meet anew.
   Status Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
   // The live communicator that a caller passed as `hcclComm`; an error for any other number.

@@ -58,6 +58,8 @@ class FakeCommunicator : public Communicator {
   Status DoAllGatherV(const AllGatherVCall&) override { return Ok(); }
   Status DoReduceScatterV(const ReduceScatterVCall&) override { return Ok(); }
   Status AllocateWindow(int64_t, std::shared_ptr<Window>*) override { return Ok(); }
+  bool HasWindows() const override { return has_windows; }
+  bool has_windows = false;
   void OnClose() override {
     AskTheRegistry();
     const std::string reason = control().CheckUsable().message();
@@ -176,6 +178,48 @@ TEST(ALiveDomainKeepsItsPlace) {
   EXPECT_TRUE(Get(Spec("dp", 1, 4)) == live);
   live->Close("left");
   EXPECT_TRUE(Get(Spec("dp", 2, 3)) != live);
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(ADomainThatNobodyHoldsIsGivenUp) {
+  Get(Spec("free", 1, 4));
+  Get(Spec("other", 1, 4));
+  CloseLog().clear();
+  const int destroyed = Shared().destroyed;
+  const auto second = Get(Spec("free", 1, 3));
+  EXPECT_EQ(second->size(), 3);
+  EXPECT_EQ(Shared().destroyed - destroyed, 1);
+  ASSERT_EQ(CloseLog().size(), size_t{1});
+  EXPECT_CONTAINS(CloseLog()[0], "free: nothing in its process uses it any more");
+  // Now it is held.
+  ExpectRefused(Spec("free", 1, 5), ERROR_INVALID_PARAM,
+                "commDomain \"free\" of backend fake is live in this process with rankSize 3, got "
+                "5: pass the same value, or another commDomain");
+  Registry::Instance().CloseAll("end of test");
+}
+
+TEST(ADomainWithAWindowStays) {
+  static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = true;
+  ExpectRefused(Spec("window", 0, 3), ERROR_INVALID_PARAM,
+                "commDomain \"window\" of backend fake is live in this process with rankSize 2, "
+                "got 3: pass the same value, or another commDomain");
+  static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = false;
+  EXPECT_EQ(Get(Spec("window", 0, 3))->size(), 3);
+  Registry::Instance().CloseAll("end of test");
+}
+
+// One thread holds its rank's: the group is alive, and the other rank's part of it stays too.
+TEST(AGroupOfThreadsIsGivenUpAsAWhole) {
+  auto first = Get(ThreadSpec("pair", 0));
+  Get(ThreadSpec("pair", 1));
+  CloseLog().clear();
+  ExpectRefused(ThreadSpec("pair", 1, 3), ERROR_INVALID_PARAM,
+                "commDomain \"pair\" of backend fake is live in this process with rankSize 2, got "
+                "3: pass the same value, or another commDomain");
+  EXPECT_TRUE(CloseLog().empty());
+  first.reset();
+  EXPECT_EQ(Get(ThreadSpec("pair", 1, 3))->size(), 3);
+  EXPECT_EQ(CloseLog().size(), size_t{2});
   Registry::Instance().CloseAll("end of test");
 }
 

@@ -139,6 +139,52 @@ def test_a_live_domain_keeps_its_size() -> None:
     assert "rankSize 1, got 2" in error.message
 
 
+def test_a_domain_that_nothing_uses_is_met_anew() -> None:
+    def param(rank: int, size: int, domain: str) -> collops.AllGatherVParam:
+        return collops.AllGatherVParam(rank=rank, rank_size=size, backend="shm", comm_domain=domain)
+
+    def gather(rank: int, size: int, domain: str) -> list[int]:
+        op = collops.Operation(param(rank, size, domain))
+        one = np.ones(size, np.int64)
+        ins = [np.array([rank]), one[:1], one, np.arange(size), np.empty(size, np.float16)]
+        return [int(x) for x in op.forward(ins)[0]]
+
+    def work(rank: int) -> list[list[int]]:
+        results, all_ranks = [], collops.init()
+        for i in range(10):
+            if rank < 2:
+                gather(rank, 2, f"met{i}")
+                collops.Operation(param(rank, 2, f"not met{i}"))
+            all_ranks.barrier()
+            results += [gather(rank, 3, f"met{i}"), gather(rank, 3, f"not met{i}")]
+        return results
+
+    assert run_ranks(work, 3, timeout=30) == [[[0, 1, 2]] * 20] * 3
+
+
+def test_a_domain_stays_while_something_uses_it() -> None:
+    def work(rank: int) -> list[str]:
+        comm = collops.init(comm_domain="d")
+        window = comm.empty(3, np.int64)
+        said = [error_of(0, 1, comm_domain="d").message]
+        del comm
+        said.append(error_of(0, 1, comm_domain="d").message)
+        comm = collops.init(comm_domain="d")
+        assert comm.all_gatherv(window[:1]).size == 2
+        del window
+        op = collops.Operation(collops.AllGatherVParam(hccl_comm=comm, rank_size=2, backend="shm"))
+        del comm
+        said.append(error_of(0, 1, comm_domain="d").message)
+        del op
+        with collops.init(0, 1, comm_domain="d" if rank == 0 else "e") as alone:
+            assert alone.size == 1
+        return said
+
+    live = 'commDomain "d" of backend shm is live in this process with rankSize 2, got 1: pass the '
+    wanted = [live + "same value, or another commDomain"] * 3
+    assert run_ranks(work, 2, timeout=30) == [wanted] * 2
+
+
 def test_a_rank_that_never_comes_is_named() -> None:
     error = error_of(0, 2, timeout_s=0.3)
     assert isinstance(error, TimeoutError)

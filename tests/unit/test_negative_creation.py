@@ -120,10 +120,11 @@ def test_the_environment_replaces_a_valid_backend_only(
 
 @both
 def test_a_live_domain_with_another_size(name: str) -> None:
-    create(name)
+    held = create(name)
     error = refusal(name, rank_size=3)
     assert error.code == 1
     assert "rankSize 2, got 3" in error.message
+    del held
 
 
 @both

@@ -34,7 +34,7 @@ Status ShmCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) 
 Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) {
   CHECK_ARG(bytes >= 0, ERROR_INVALID_PARAM, "a window must have 0 bytes or more, got ", bytes);
   RETURN_IF_ERROR(control().CheckUsable());
-  return windows_->Allocate(bytes, window);
+  return windows_->Allocate(bytes, window, WindowTable::User::kCaller);
 }
 
 void ShmCommunicator::Connected() {

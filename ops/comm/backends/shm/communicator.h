@@ -24,6 +24,7 @@ class ShmCommunicator : public Communicator {
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
   RankSet WindowPeers() const override { return windows_->peers(); }
+  bool HasWindows() const override { return windows_->HasCallers(); }
 
  protected:
   void Connected() override;

@@ -20,19 +20,25 @@ class WindowTable::OwnedWindow : public Window {
   control::Segment segment_;
 };
 
-Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window) {
+Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window, User user) {
   control::Segment segment;
   RETURN_IF_ERROR(control::Segment::Create(std::max<int64_t>(bytes, 1), &segment));
   std::shared_ptr<Window> made;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const uint32_t id = next_id_++;
-    entries_.push_back(
-        {id, static_cast<const std::byte*>(segment.data()), segment.bytes(), segment.fd(), false});
+    entries_.push_back({id, static_cast<const std::byte*>(segment.data()), segment.bytes(),
+                        segment.fd(), false, user});
     made = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
   }
   *window = std::move(made);  // the one that was there signs off
   return Ok();
+}
+
+bool WindowTable::HasCallers() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.user == User::kCaller; });
 }
 
 bool WindowTable::Find(const void* data, int64_t bytes, WindowSpot* spot) const {

@@ -26,7 +26,11 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
   explicit WindowTable(RankSet peers) : peers_(std::move(peers)) {}
 
   const RankSet& peers() const { return peers_; }
-  Status Allocate(int64_t bytes, std::shared_ptr<Window>* window);
+  // Makes a window: for the library's own use, or for the caller of a communicator.
+  enum class User { kLibrary, kCaller };
+  Status Allocate(int64_t bytes, std::shared_ptr<Window>* window, User user = User::kLibrary);
+  // Whether there is a window that a caller holds.
+  bool HasCallers() const;
 
   // Whether [data, data + bytes) lies in a window.
   bool Find(const void* data, int64_t bytes, WindowSpot* spot) const;
@@ -52,6 +56,7 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
     int64_t bytes;
     int fd;
     bool announced;
+    User user;
   };
 
   void Remove(uint32_t id);

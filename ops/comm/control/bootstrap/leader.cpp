@@ -111,7 +111,7 @@ Status MeetingLeader::AcceptGuests() {
     if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
     uid_t uid = 0;
-    if (SameUser(socket, &pid, &uid)) guests_.push_back({std::move(socket), -1, -1, {}, {}});
+    if (SameUser(socket, &pid, &uid)) guests_.push_back({std::move(socket), -1, -1, 0, {}, {}});
   }
 }
 
@@ -147,6 +147,7 @@ Status MeetingLeader::Greet(Guest* guest, const MeetingMessage& hello, std::vect
   }
   guest->peer = std::move(peer);
   guest->claim = hello.rank < kMaxRanks ? hello.rank : -1;
+  guest->rank_size = hello.rank_size;
   guest->origin = hello.origin;
   return Admit(guest, hello);
 }

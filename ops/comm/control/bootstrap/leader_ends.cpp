@@ -30,7 +30,7 @@ void MeetingLeader::Linger(const Status& reason) {
 
 // Tells a guest why the meeting ends, once it has said who it is.
 void MeetingLeader::Dismiss(Guest* guest, const Status& reason) {
-  if (!guest->socket.valid() || (guest->peer.pid == 0 && !HearWho(guest))) return;
+  if (!guest->socket.valid() || (guest->rank_size == 0 && !HearWho(guest))) return;
   // Who has been told and comes again wants a new meeting: it waits for this one to close.
   const auto is_told = [guest](const Origin& told) {
     return told.maker == guest->origin.maker && told.made < guest->origin.made;
@@ -48,20 +48,25 @@ bool MeetingLeader::HearWho(Guest* guest) {
   std::vector<UniqueFd> fds;
   const Transfer transfer = ReceiveMessage(guest->socket.get(), &message, &fds);
   if (transfer == Transfer::kWouldBlock) return false;
-  if (transfer == Transfer::kClosed || message.type != MessageType::kHello) {
+  if (transfer == Transfer::kClosed || message.type != MessageType::kHello ||
+      message.rank_size <= 0) {
     guest->socket.reset();
     return false;
   }
   guest->peer.pid = message.pid;
   guest->claim = message.rank >= 0 && message.rank < kMaxRanks ? message.rank : -1;
+  guest->rank_size = message.rank_size;
   guest->origin = message.origin;
   return true;
 }
 
 void MeetingLeader::Cancel(const Status& reason) {
   if (listener_.valid()) (void)AcceptGuests();
-  for (const Guest& guest : guests_) {
-    if (guest.socket.valid()) SendVerdict(guest.socket.get(), reason);
+  for (Guest& guest : guests_) {
+    if (guest.socket.valid() && guest.rank_size == 0) (void)HearWho(&guest);
+    // Who wants a group of another size waits for another meeting: it sees this one close.
+    const bool ours = guest.rank_size == 0 || guest.rank_size == spec_.rank_size;
+    if (guest.socket.valid() && ours) SendVerdict(guest.socket.get(), reason);
   }
   listener_.reset();
   spare_.reset();

@@ -71,8 +71,9 @@ class MeetingLeader : public Meeting {
  private:
   struct Guest {
     UniqueFd socket;
-    int rank = -1;   // -1: not admitted
-    int claim = -1;  // the rank it said it is
+    int rank = -1;      // -1: not admitted
+    int claim = -1;     // the rank it said it is
+    int rank_size = 0;  // and of how many; 0: it has said nothing yet
     Origin origin;
     Peer peer;
   };
