@@ -29,12 +29,13 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   if (status.ok()) status = Gather(deadline);
   if (status.ok()) status = Introduce(deadline, group);
   if (!status.ok()) {
-    const Status explained = Explained(status);
-    // What the one who watches says, the others hear there.
-    if (explained.code() != status.code()) return explained;
+    const Status seen = status;
+    status = Explained(seen);
+    // The others ask the one who watches, too.
+    const bool told = status.code() != seen.code();
     // Who was stopped, or whose own patience is at its end, waits for nobody.
     const bool stopped = status.code() == ERROR_ABORTED && left_.none();
-    if (!stopped && !deadline.Passed() && Wanted()) Linger(status);
+    if (!told && !stopped && !deadline.Passed() && Wanted()) Linger(status);
     return status;
   }
   listener_.reset();
