@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/per_process.h"
+
 namespace collops {
 namespace {
 
@@ -17,13 +19,18 @@ struct Captured {
   std::shared_ptr<const void> graph_lives;
 };
 
-// The list is never destroyed: the work may run until the process ends.
+// The work may run until the process ends.
+struct Held {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<const void>> list;
+};
+PerProcess<Held> held_here;
+
 void HoldForEver(std::shared_ptr<const void> kept) {
-  static auto* const mutex = new std::mutex;
-  static auto* const held = new std::vector<std::shared_ptr<const void>>;
   if (kept == nullptr) return;
-  const std::lock_guard<std::mutex> lock(*mutex);
-  held->push_back(std::move(kept));
+  Held& held = held_here.Get();
+  const std::lock_guard<std::mutex> lock(held.mutex);
+  held.list.push_back(std::move(kept));
 }
 
 }  // namespace

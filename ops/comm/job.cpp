@@ -2,14 +2,15 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <charconv>
-#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "comm/process_ancestor.h"
 #include "core/env.h"
+#include "core/per_process.h"
 
 namespace collops {
 namespace {
@@ -62,16 +63,31 @@ constexpr RankVariables kRankVariables[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", InSlurmStep},
 };
 
-struct ProcessFamily {
-  std::mutex mutex;
+// The process family. A child of fork() belongs to it as well, so there is no lock that a thread
+// of the parent could hold: names are kept for ever, in a list, and one is in force.
+struct FamilyName {
   std::string id;
+  FamilyName* before;
 };
+std::atomic<FamilyName*> family_names{nullptr};
+std::atomic<const FamilyName*> family{nullptr};
 
-// Never destroyed: communicators are still closed while static objects go.
-ProcessFamily& Family() {
-  static ProcessFamily* const family = new ProcessFamily;
-  return *family;
+const FamilyName* KeepFamilyName(const std::string& id) {
+  FamilyName* newest = family_names.load(std::memory_order_acquire);
+  for (const FamilyName* name = newest; name != nullptr; name = name->before) {
+    if (name->id == id) return name;
+  }
+  auto* const added = new FamilyName{id, newest};
+  while (!family_names.compare_exchange_weak(added->before, added)) {
+  }
+  return added;
 }
+
+// Tells this process from another one with its pid.
+struct Token {
+  const unsigned number = std::random_device()();
+};
+PerProcess<Token> token;
 
 // Parts that hold no slash come first, so two different lists never give the same text.
 std::string TorchrunId() {
@@ -104,9 +120,9 @@ constexpr const char* kJobIdSource = "COLLOPS_JOB_ID";
 constexpr const char* kThreadsSource = "COMM_MULTI_THREAD";
 
 bool FromFamily(JobIdentity* identity) {
-  const std::lock_guard<std::mutex> lock(Family().mutex);
-  if (Family().id.empty()) return false;
-  *identity = {"family/" + Family().id, "multiprocessing"};
+  const FamilyName* const name = family.load(std::memory_order_acquire);
+  if (name == nullptr || name->id.empty()) return false;
+  *identity = {"family/" + name->id, "multiprocessing"};
   return true;
 }
 
@@ -153,8 +169,7 @@ Status FindJobIdentity(JobIdentity* identity) {
 
 Status FindMeetingPlace(bool threads, JobIdentity* identity) {
   if (!threads) return FindJobIdentity(identity);
-  static const auto token = std::to_string(std::random_device()());
-  *identity = {Concat("threads/", getpid(), "/", token), kThreadsSource};
+  *identity = {Concat("threads/", getpid(), "/", token.Get().number), kThreadsSource};
   return Ok();
 }
 
@@ -176,8 +191,7 @@ Status CheckRankSize(int rank_size) {
 }
 
 void SetProcessFamily(const std::string& id) {
-  const std::lock_guard<std::mutex> lock(Family().mutex);
-  Family().id = id;
+  family.store(KeepFamilyName(id), std::memory_order_release);
 }
 
 }  // namespace collops

@@ -24,6 +24,10 @@ void ForgetInChild() {
   if (parents != nullptr) inherited.store(parents);
 }
 
+// Registered when the library is loaded: at first use another thread might fork meanwhile.
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, ForgetInChild);
+std::atomic<bool> closes_at_exit{false};
+
 bool Threads(const CommunicatorSpec& spec) {
   return spec.comm_mode == COMM_MULTI_THREAD;
 }
@@ -107,11 +111,9 @@ Status FindRunnable(const std::string& name, const Backend** backend) {
 
 Registry& Registry::Instance() {
   // Made at first use, so that at exit it goes before the static objects that were there already.
-  static const bool prepared = [] {
-    return pthread_atfork(nullptr, nullptr, ForgetInChild) == 0 &&
-           std::atexit([] { delete instance.exchange(nullptr); }) == 0;
-  }();
-  static_cast<void>(prepared);
+  if (!closes_at_exit.load() && !closes_at_exit.exchange(true)) {
+    static_cast<void>(std::atexit([] { delete instance.exchange(nullptr); }));
+  }
   Registry* registry = instance.load();
   if (registry != nullptr) return *registry;
   Registry* const fresh = new Registry;

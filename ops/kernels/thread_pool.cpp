@@ -141,15 +141,19 @@ void ForgetInChild() {
   ranks_here = 0;
 }
 
+// Registered when the library is loaded: at first use another thread might fork meanwhile.
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, ForgetInChild);
+std::atomic<bool> stops_at_exit{false};
+
 // Stopped but not freed at exit: a thread of the program may still come.
 void StopAtExit() {
   if (ThreadPool* const ours = pool.load()) ours->Stop();
 }
 
 ThreadPool& GetPool() {
-  static const bool prepared =
-      pthread_atfork(nullptr, nullptr, ForgetInChild) == 0 && std::atexit(StopAtExit) == 0;
-  static_cast<void>(prepared);
+  if (!stops_at_exit.load() && !stops_at_exit.exchange(true)) {
+    static_cast<void>(std::atexit(StopAtExit));
+  }
   ThreadPool* ours = pool.load();
   if (ours != nullptr) return *ours;
   ThreadPool* const fresh = new ThreadPool;

@@ -52,6 +52,7 @@ class Control {
   // Runs `body`, which makes no call, while no call runs.
   template <typename Body>
   Status Alone(const char* name, Body&& body) {
+    if (Inherited()) return CheckUsable();
     const Busy busy{&busy_};
     return busy.mine ? body() : SecondThread(name);
   }
@@ -156,9 +157,11 @@ class Control {
 
 template <typename Body>
 Status Control::Run(const char* name, Body&& body) {
+  // First: in a child of fork() a call of the parent's may seem to run for ever.
+  if (Inherited()) return CheckUsable();
   const Busy busy{&busy_};
   if (!busy.mine) return SecondThread(name);
-  if (Inherited() || failed()) return CheckUsable();
+  if (failed()) return CheckUsable();
   if (connection_ == nullptr && has_board()) RETURN_IF_ERROR(Connect(name));
   excused_ = false;
   if (connection_ != nullptr) connection_->step.ForgetRefusal();

@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "core/per_process.h"
+
 namespace collops::control {
 namespace {
 
@@ -82,6 +84,14 @@ class Segment::Mapping {
   int64_t bytes_;
 };
 
+// What this process has mapped.
+struct Segment::Mappings {
+  static PerProcess<Mappings> here;
+  std::mutex mutex;
+  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Mapping>> by_inode;
+};
+PerProcess<Segment::Mappings> Segment::Mappings::here;
+
 void* Segment::data() const {
   return mapping_ == nullptr ? nullptr : mapping_->data();
 }
@@ -112,16 +122,15 @@ Status Segment::Map(UniqueFd fd, int64_t bytes, Segment* segment) {
 // Finds this process's mapping of the file, or makes it. Only who hands the file on keeps it open.
 // An inode's number tells files of one device apart: huge pages have a device of their own.
 Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment) {
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const mappings = new std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Mapping>>;
+  Mappings& mappings = Mappings::here.Get();
   struct stat info = {};
   CHECK_ARG(fstat(fd.get(), &info) == 0, ERROR_RT_FAIL,
             "cannot look at shared memory: ", std::strerror(errno));
-  const std::lock_guard<std::mutex> lock(*mutex);
-  for (auto it = mappings->begin(); it != mappings->end();) {
-    it = it->second.expired() ? mappings->erase(it) : std::next(it);
+  const std::lock_guard<std::mutex> lock(mappings.mutex);
+  for (auto it = mappings.by_inode.begin(); it != mappings.by_inode.end();) {
+    it = it->second.expired() ? mappings.by_inode.erase(it) : std::next(it);
   }
-  std::weak_ptr<Mapping>& known = (*mappings)[{info.st_dev, info.st_ino}];
+  std::weak_ptr<Mapping>& known = mappings.by_inode[{info.st_dev, info.st_ino}];
   segment->mapping_ = known.lock();
   if (segment->mapping_ != nullptr) return Ok();
   void* data =

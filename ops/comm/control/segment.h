@@ -28,6 +28,7 @@ class Segment {
 
  private:
   class Mapping;
+  struct Mappings;
   static Status Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment);
 
   std::shared_ptr<Mapping> mapping_;

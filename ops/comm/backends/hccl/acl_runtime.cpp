@@ -6,26 +6,24 @@
 #include <vector>
 
 #include "comm/backends/hccl/error.h"
+#include "core/per_process.h"
 
 namespace collops::hccl {
 namespace {
 
 using Held = std::vector<std::shared_ptr<const void>>;
 
-// What each graph of this process holds. Never destroyed: a graph may outlive main().
+// What each graph of this process holds: a graph may outlive main().
 struct Graphs {
   std::mutex mutex;
   std::map<Graph, Held> held;
 };
 
-Graphs& GetGraphs() {
-  static auto* const graphs = new Graphs;
-  return *graphs;
-}
+PerProcess<Graphs> graphs_here;
 
 void LetGo(void* graph) {
   Held held;  // destroyed without the lock
-  Graphs& graphs = GetGraphs();
+  Graphs& graphs = graphs_here.Get();
   const std::lock_guard<std::mutex> lock(graphs.mutex);
   const auto found = graphs.held.find(graph);
   if (found == graphs.held.end()) return;
@@ -72,7 +70,7 @@ Status AclRuntime::FindGraph(Stream stream, Graph* graph) {
 void AclRuntime::KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) {
   bool is_first = false;
   {
-    Graphs& graphs = GetGraphs();
+    Graphs& graphs = graphs_here.Get();
     const std::lock_guard<std::mutex> lock(graphs.mutex);
     Held& held = graphs.held[graph];
     is_first = held.empty();

@@ -85,6 +85,8 @@ WindowTable::News WindowTable::TakeNews(uint32_t id) {
 }
 
 void WindowTable::Remove(uint32_t id) {
+  // In a child of fork() the table is the parent's, and its lock may be held for ever.
+  if (fork_generation_ != ForkGeneration()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto entry = std::find_if(entries_.begin(), entries_.end(),
                                   [id](const Entry& candidate) { return candidate.id == id; });

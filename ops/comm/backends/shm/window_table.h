@@ -9,6 +9,7 @@
 
 #include "comm/control/segment.h"
 #include "comm/window.h"
+#include "core/fork_generation.h"
 #include "core/status.h"
 
 namespace collops::shm {
@@ -62,6 +63,7 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
   void Remove(uint32_t id);
 
   const RankSet peers_;
+  const uint64_t fork_generation_ = ForkGeneration();
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<uint32_t> retired_;
