@@ -3,13 +3,24 @@
 #include "module.h"
 
 namespace collops::bindings {
+namespace {
+
+// A peer's words may be cut within a character, or be no text at all.
+py::str Readable(const std::string& text) {
+  PyObject* const decoded =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<py::ssize_t>(text.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
+}
+
+}  // namespace
 
 void ThrowIfError(const Status& status) {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   if (status.ok()) return;
   const py::object error =
       py::module_::import("collops.errors")
-          .attr("status_error")(static_cast<int>(status.code()), py::str(status.message()));
+          .attr("status_error")(static_cast<int>(status.code()), Readable(status.message()));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw py::error_already_set();
 }

@@ -158,7 +158,8 @@ std::string Agreement::EncodedOp(const int64_t* encoded) {
 
 std::vector<int64_t> Agreement::EncodedList(const int64_t* encoded, int number, int rank_size) {
   const int64_t* list = encoded + kFirstList + number * ListWords(rank_size);
-  const int64_t count = std::clamp<int64_t>(list[1], 0, rank_size);
+  const int64_t said = list[1];  // once: it may change meanwhile
+  const int64_t count = std::clamp<int64_t>(said, 0, rank_size);
   return std::vector<int64_t>(list + kListHead, list + kListHead + count);
 }
 

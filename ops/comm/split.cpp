@@ -36,6 +36,7 @@ Status Communicator::MakePart(int color, int key, bool kept, std::shared_ptr<Com
   const Choice own{color, key, std::random_device()()};
   std::vector<Choice> choices(static_cast<size_t>(size()));
   RETURN_IF_ERROR(control_->Share(Agreement("Split"), &own, sizeof(own), choices.data()));
+  choices[static_cast<size_t>(rank())] = own;  // whatever a peer has written there
   part->reset();
   if (color < 0) return Ok();
   const Status made = GetPart(Members(choices, color), color, choices[0].token, kept, part);

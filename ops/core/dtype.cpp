@@ -1,6 +1,7 @@
 #include "core/dtype.h"
 
 #include <cstring>
+#include <iterator>
 
 namespace collops {
 namespace {
@@ -76,7 +77,8 @@ const char* Name(Format format) {
 }
 
 const char* Name(ReduceOp op) {
-  return kReduceOps[static_cast<int>(op)];
+  const auto number = static_cast<size_t>(op);
+  return number < std::size(kReduceOps) ? kReduceOps[number] : "undefined";
 }
 
 bool ParseDType(const char* name, DType* dtype) {

@@ -10,6 +10,7 @@ import pytest
 import collops
 from collops.core import core
 from collops.errors import raise_status, status_error, status_of
+from collops.testing import run_ranks
 
 STANDARD = {
     1: ValueError,
@@ -69,3 +70,20 @@ def test_what_other_ranks_are_told_of_any_exception() -> None:
     assert status_of(status_error(8, "too long")) == (8, "too long")
     assert status_of(MemoryError("no room")) == (27, "MemoryError: no room")
     assert status_of(KeyError("k")) == (3, "KeyError: 'k'")
+
+
+def _told_of_an_abort(rank: int, pad: str) -> str:
+    comm = collops.init()
+    if rank == 1:
+        comm.abort(pad + "\u00e9" * 600)
+        return ""
+    with pytest.raises(collops.AbortedError) as raised:
+        comm.barrier()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("pad", ["", "x"])
+def test_a_peers_words_may_be_cut_within_a_character(pad: str) -> None:
+    told, _ = run_ranks(_told_of_an_abort, 2, pad)
+    assert told.startswith(f"rank 1 aborted: {pad}\u00e9\u00e9")
+    assert told.endswith(" (reported by rank 1) [ERROR_ABORTED]")

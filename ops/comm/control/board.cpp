@@ -5,6 +5,11 @@
 
 namespace collops::control {
 
+ErrorCode FailureCode(int32_t code) {
+  const bool known = code != NO_ERROR && std::strcmp(ErrorName(code), "ERROR_UNKNOWN") != 0;
+  return known ? static_cast<ErrorCode>(code) : ERROR_PEER_LOST;
+}
+
 std::string ReadReason(const char* text) {
   char copy[kReasonBytes];
   std::memcpy(copy, text, sizeof(copy));

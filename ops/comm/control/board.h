@@ -7,6 +7,7 @@
 
 #include "comm/agreement.h"
 #include "comm/control/signal_head.h"
+#include "core/status.h"
 
 namespace collops::control {
 
@@ -73,6 +74,8 @@ struct alignas(kLineBytes) Member {
   } heads[2];
 };
 
+// Of a peer that failed: its code, or ERROR_PEER_LOST for a number that says no failure of ours.
+ErrorCode FailureCode(int32_t code);
 // A peer's text, copied once and ended by us.
 std::string ReadReason(const char* text);
 // Cuts what is too long.

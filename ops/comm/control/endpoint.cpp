@@ -118,10 +118,7 @@ Status Endpoint::GroupFailure(uint64_t step) const {
   const int reporter = Reporter(failed);
   const Member& state = board_.member(reporter);
   const std::string by = reporter == rank_ ? "" : Concat(" (reported by rank ", reporter, ")");
-  // Of a rank that failed without a code, which none of ours does, the group has failed all the
-  // same.
-  const auto code = state.code == NO_ERROR ? ERROR_PEER_LOST : static_cast<ErrorCode>(state.code);
-  return Status(code, ReadReason(state.reason) + by);
+  return Status(FailureCode(state.code), ReadReason(state.reason) + by);
 }
 
 void Endpoint::PublishLeft(const std::string& reason) {
@@ -198,7 +195,7 @@ std::string Endpoint::DescribeLate(uint64_t step) const {
 
 int64_t Endpoint::SilentMs(int rank) const {
   const int64_t heard_ms = board_.member(rank).heard_ms.load(std::memory_order_relaxed);
-  return heard_ms == 0 ? 0 : MonotonicMs() - heard_ms;
+  return heard_ms <= 0 ? 0 : MonotonicMs() - heard_ms;
 }
 
 std::string Endpoint::DescribeState(int rank) const {

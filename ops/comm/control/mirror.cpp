@@ -56,11 +56,9 @@ bool Mirror::Apply(int host, const News& news) {
       if (!CanBe(news.step)) return false;
       ApplyFinished(news);
       return true;
-    case NewsKind::kFailed: {
-      const int code = news.code == NO_ERROR ? ERROR_PEER_LOST : news.code;
-      End(news.rank).PublishFailure(Status(static_cast<ErrorCode>(code), news.text), news.step);
+    case NewsKind::kFailed:
+      End(news.rank).PublishFailure(Status(FailureCode(news.code), news.text), news.step);
       return true;
-    }
     case NewsKind::kLeft:
       End(news.rank).PublishLeft(news.text);
       return true;

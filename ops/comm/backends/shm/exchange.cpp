@@ -95,7 +95,9 @@ Status Exchange::PeerPart(int rank, int64_t begin, int64_t bytes, const std::byt
   const PeerCall& peer = peers_[static_cast<size_t>(rank)];
   *data = nullptr;
   if (peer.source == Source::kStage) return Ok();
-  if (peer.source == Source::kWindow && begin >= 0 && begin <= INT64_MAX - peer.spot.offset) {
+  const bool adds_up =
+      begin >= 0 && peer.spot.offset >= 0 && begin <= INT64_MAX - peer.spot.offset;
+  if (peer.source == Source::kWindow && adds_up) {
     *data = mail_.Find(rank, peer.spot.id, peer.spot.offset + begin, bytes);
   }
   if (*data != nullptr) return Ok();

@@ -63,10 +63,7 @@ Status VerdictOf(const MeetingMessage& message) {
     return Error(ERROR_PEER_LOST, "it sent a message of type ", static_cast<int>(message.type),
                  ", which no rank sends");
   }
-  // Another program's number may be no code, or the one of success.
-  const bool error =
-      message.code != NO_ERROR && std::strcmp(ErrorName(message.code), ErrorName(-1)) != 0;
-  return Status(error ? static_cast<ErrorCode>(message.code) : ERROR_PEER_LOST, message.text);
+  return Status(FailureCode(message.code), message.text);
 }
 
 Status LastWord(int mailbox) {

@@ -1,0 +1,95 @@
+// Numbers that a hand-written peer wrote: none of them is used before it was checked.
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "comm/control/bootstrap/messages.h"
+#include "core/dtype.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::Communicator;
+using collops::Status;
+using collops::control::Board;
+using collops::control::Endpoint;
+
+// Waits until rank 0 is through with the steps before, which a failure outside all steps would end.
+const Board& BoardAfterItsStep(Communicator& communicator) {
+  const Endpoint& endpoint = communicator.control().endpoint();
+  while (!endpoint.HasFinished(0, communicator.control().step_number())) std::this_thread::yield();
+  return endpoint.board();
+}
+
+// Rank 0 meets a rank 1 that says it has failed with this code.
+void ExpectFailure(int32_t code, collops::ErrorCode want) {
+  const ranks::Event heard;
+  ranks::Run(2, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    if (rank == 0) {
+      const Status status = communicator.Barrier();
+      heard.Set();
+      EXPECT_EQ(status.code(), want);
+      EXPECT_CONTAINS(status.message(), "what it says (reported by rank 1)");
+      return;
+    }
+    const Board& board = BoardAfterItsStep(communicator);
+    board.member(1).code = code;
+    collops::control::WriteReason("what it says", board.member(1).reason);
+    board.group().failed_rank.store(2);
+    heard.Wait();
+  });
+}
+
+}  // namespace
+
+TEST(AFailureWithACodeThatIsNoneIsALoss) {
+  for (const int32_t code : {0, -1, 30, 99, 105, 12345, INT_MIN, INT_MAX}) {
+    ExpectFailure(code, collops::ERROR_PEER_LOST);
+  }
+  ExpectFailure(collops::ERROR_UNSUPPORTED, collops::ERROR_UNSUPPORTED);
+}
+
+TEST(AFailureOfARankThatCannotBeIsOneOfTheGroup) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    if (rank == 1) BoardAfterItsStep(communicator).group().failed_rank.store(UINT_MAX);
+    EXPECT_EQ(communicator.Barrier().code(), collops::ERROR_PEER_LOST);
+  });
+}
+
+TEST(AVerdictWithoutACodeIsALoss) {
+  for (const int32_t code : {0, 12345}) {
+    collops::control::MeetingMessage verdict;
+    verdict.type = collops::control::MessageType::kVerdict;
+    verdict.code = code;
+    EXPECT_EQ(collops::control::VerdictOf(verdict).code(), collops::ERROR_PEER_LOST);
+  }
+}
+
+TEST(AReductionThatIsNoneHasAName) {
+  EXPECT_EQ(std::string(collops::Name(static_cast<collops::ReduceOp>(77))), "undefined");
+  EXPECT_EQ(std::string(collops::Name(static_cast<collops::ReduceOp>(-1))), "undefined");
+}
+
+TEST(ARankKnowsItsOwnPartWhateverAPeerWroteThere) {
+  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    Endpoint& endpoint = communicator.control().endpoint();
+    const uint64_t step = communicator.control().step_number() + 1;
+    std::shared_ptr<Communicator> part;
+    if (rank == 1) {
+      while (!endpoint.HasBegun(0, step)) std::this_thread::yield();
+      const int64_t color = 7;
+      std::memcpy(endpoint.board().shared(0, step), &color, sizeof(color));
+    }
+    EXPECT_EQ(communicator.Split(3, 0, &part).message(), "");
+    ASSERT_TRUE(part != nullptr);
+    if (rank == 0) EXPECT_EQ(part->rank(), 0);
+    if (rank == 0) EXPECT_EQ(part->size(), 2);
+  });
+  unsetenv("COLLOPS_JOB_ID");
+}
