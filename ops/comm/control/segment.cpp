@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "comm/control/available_memory.h"
 #include "core/per_process.h"
 
 namespace collops::control {
@@ -33,29 +32,24 @@ Status CheckForeign(int fd, int64_t bytes) {
   return Ok();
 }
 
-// Memory that can still be had; shared memory has no limit of its own, and taking more than there
-// is ends in the kernel killing somebody.
-int64_t AvailableBytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("MemAvailable:", 0) == 0) return std::stoll(line.substr(13)) * 1024;
-  }
-  return std::numeric_limits<int64_t>::max();
-}
-
-Status CheckAvailable(int64_t bytes) {
-  constexpr int64_t kAlwaysTried = 16 << 20;
-  if (bytes <= kAlwaysTried) return Ok();
-  const int64_t available = AvailableBytes();
-  CHECK_ARG(bytes < available, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
-            " bytes of shared memory: ", available, " bytes are available");
+// Shared memory has no limit of its own, and taking more than there is ends in the kernel killing
+// somebody. `left` of the segment's bytes are still to come.
+Status CheckAvailable(int64_t bytes, int64_t left) {
+  constexpr int64_t kAlwaysTried = 1 << 20;
+  if (left <= kAlwaysTried) return Ok();
+  const AvailableMemory available = FindAvailableMemory();
+  CHECK_ARG(left < available.bytes, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
+            " bytes of shared memory: ", available.bytes + (bytes - left), " bytes are available ",
+            available.where);
   return Ok();
 }
 
-// Piece by piece: a signal makes some kernels undo the whole request that it interrupts.
+// Piece by piece: a signal makes some kernels undo the whole request that it interrupts, and other
+// ranks may be taking memory at the same time.
 Status Reserve(int fd, int64_t bytes) {
   constexpr int64_t kPiece = 8 << 20;
   for (int64_t begin = 0; begin < bytes; begin += kPiece) {
+    RETURN_IF_ERROR(CheckAvailable(bytes, bytes - begin));
     int error = EINTR;
     while (error == EINTR) error = posix_fallocate(fd, begin, std::min(kPiece, bytes - begin));
     CHECK_ARG(error == 0, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
@@ -103,7 +97,6 @@ int Segment::fd() const {
 }
 
 Status Segment::Create(int64_t bytes, Segment* segment) {
-  RETURN_IF_ERROR(CheckAvailable(bytes));
   UniqueFd fd(memfd_create("collops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   CHECK_ARG(fd.valid(), ERROR_OUT_OF_HOST_MEMORY,
             "cannot create shared memory (memfd_create): ", std::strerror(errno));
