@@ -129,7 +129,9 @@ Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segme
   void* data =
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   CHECK_ARG(data != MAP_FAILED, ERROR_OUT_OF_HOST_MEMORY, "cannot map ", bytes,
-            " bytes of shared memory: ", std::strerror(errno));
+            " bytes of shared memory: ", std::strerror(errno),
+            ": raise this process's limit of address space (ulimit -v) or of mappings "
+            "(vm.max_map_count)");
   if (!keep_open) fd.reset();
   segment->mapping_ = std::make_shared<Mapping>(std::move(fd), data, bytes);
   known = segment->mapping_;

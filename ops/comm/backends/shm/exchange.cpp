@@ -1,6 +1,5 @@
 #include "comm/backends/shm/exchange.h"
 
-#include "comm/control/bootstrap/socket.h"
 #include "kernels/copy/copy.h"
 
 namespace collops::shm {
@@ -88,33 +87,32 @@ Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) cons
     *data = mail_.Find(rank, peer.spot.id, peer.spot.offset, bytes);
   }
   if (*data != nullptr) return Ok();
-  return NotShared(rank, Concat(bytes, " bytes"), Concat(peer.spot.id, " at ", peer.spot.offset));
+  return NotShared(rank, Concat(bytes, " bytes"), peer.spot);
 }
 
 Status Exchange::PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const {
   const PeerCall& peer = peers_[static_cast<size_t>(rank)];
   *data = nullptr;
   if (peer.source == Source::kStage) return Ok();
-  const bool adds_up =
-      begin >= 0 && peer.spot.offset >= 0 && begin <= INT64_MAX - peer.spot.offset;
+  const bool adds_up = begin >= 0 && peer.spot.offset >= 0 && begin <= INT64_MAX - peer.spot.offset;
   if (peer.source == Source::kWindow && adds_up) {
     *data = mail_.Find(rank, peer.spot.id, peer.spot.offset + begin, bytes);
   }
   if (*data != nullptr) return Ok();
-  return NotShared(rank, Concat(bytes, " bytes"), Concat(peer.spot.id, " at ", begin));
+  return NotShared(rank, Concat(bytes, " bytes"), {peer.spot.id, begin});
 }
 
 Status Exchange::PeerTiles(int rank, int64_t bytes, const std::byte** data) const {
   const uint32_t window = peers_[static_cast<size_t>(rank)].tile_window;
   *data = mail_.Find(rank, window, 0, bytes);
   if (*data != nullptr) return Ok();
-  return NotShared(rank, Concat("tiles of ", bytes, " bytes"), Concat(window));
+  return NotShared(rank, Concat("tiles of ", bytes, " bytes"), {window, 0});
 }
 
-Status Exchange::NotShared(int rank, const std::string& what, const std::string& where) const {
-  if (mail_.lost_descriptors()) return control::TooManyFiles();
-  return Error(ERROR_PEER_LOST, endpoint_->Who(rank), " announced ", what, " in window ", where,
-               ", which it has not shared");
+Status Exchange::NotShared(int rank, const std::string& what, const WindowSpot& where) const {
+  RETURN_IF_ERROR(mail_.WhyNotMapped(rank, where.id));
+  return Error(ERROR_PEER_LOST, endpoint_->Who(rank), " announced ", what, " in window ", where.id,
+               " at ", where.offset, ", which it has not shared");
 }
 
 }  // namespace collops::shm

@@ -78,7 +78,7 @@ class Exchange {
   // The same of an input that does not fit into a record; an empty one is nowhere.
   Status PlaceLong(const Input& input, uint32_t tile_window, Record* mine);
   Status TakeRecord(int rank);
-  Status NotShared(int rank, const std::string& what, const std::string& where) const;
+  Status NotShared(int rank, const std::string& what, const WindowSpot& where) const;
 
   control::Control* control_;
   control::Endpoint* endpoint_;

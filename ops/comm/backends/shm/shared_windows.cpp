@@ -1,7 +1,5 @@
 #include "comm/backends/shm/shared_windows.h"
 
-#include "comm/control/bootstrap/socket.h"
-
 namespace collops::shm {
 
 bool SharedWindows::Find(const void* data, int64_t bytes, uint32_t* id, int64_t* offset) {
@@ -27,7 +25,7 @@ Status SharedWindows::Locate(int peer, uint32_t id, int64_t offset, int64_t byte
   if (!own && mail_->received(peer) < mails) return Ok();
   *data = own ? table_->Address({id, offset}, bytes) : mail_->Find(peer, id, offset, bytes);
   if (*data != nullptr) return Ok();
-  if (mail_->lost_descriptors()) return control::TooManyFiles();
+  if (!own) RETURN_IF_ERROR(mail_->WhyNotMapped(peer, id));
   return Error(ERROR_PEER_LOST, "Send and Recv: ", endpoint_->Who(peer), " announced ", bytes,
                " bytes in window ", id, " at ", offset, ", which it has not shared");
 }

@@ -105,12 +105,12 @@ bool WindowMail::TakeOne() {
   }
   if (bytes != sizeof(mail) || mail.rank < 0 || mail.rank >= endpoint_->size()) return true;
   auto& windows = mapped_[static_cast<size_t>(mail.rank)];
-  control::Segment segment;
   if (mail.bytes == 0) {
     windows.erase(mail.window_id);
-  } else if (fds.size() == 1 &&
-             control::Segment::Map(std::move(fds[0]), mail.bytes, &segment).ok()) {
-    windows[mail.window_id] = std::move(segment);
+  } else if (fds.size() == 1) {
+    Mapped& mapped = windows[mail.window_id];
+    mapped.segment = control::Segment();
+    mapped.status = control::Segment::Map(std::move(fds[0]), mail.bytes, &mapped.segment);
   }
   received_[static_cast<size_t>(mail.rank)].fetch_add(1, std::memory_order_release);
   return true;
@@ -122,9 +122,20 @@ const std::byte* WindowMail::Find(int rank, uint32_t window_id, int64_t offset,
   const auto& windows = mapped_[static_cast<size_t>(rank)];
   const auto found = windows.find(window_id);
   if (found == windows.end()) return nullptr;
-  const int64_t size = found->second.bytes();
+  const control::Segment& segment = found->second.segment;
+  const int64_t size = segment.bytes();
   if (offset < 0 || offset > size || bytes > size - offset) return nullptr;
-  return static_cast<const std::byte*>(found->second.data()) + offset;
+  return static_cast<const std::byte*>(segment.data()) + offset;
+}
+
+Status WindowMail::WhyNotMapped(int rank, uint32_t window_id) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (lost_descriptors_) return control::TooManyFiles();
+  const auto& windows = mapped_[static_cast<size_t>(rank)];
+  const auto found = windows.find(window_id);
+  if (found == windows.end() || found->second.status.ok()) return Ok();
+  const Status& status = found->second.status;
+  return Error(status.code(), "the window of ", endpoint_->Who(rank), ": ", status.message());
 }
 
 }  // namespace collops::shm

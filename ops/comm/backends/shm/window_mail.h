@@ -34,8 +34,6 @@ class WindowMail {
   uint64_t received(int rank) const {
     return received_[static_cast<size_t>(rank)].load(std::memory_order_acquire);
   }
-  // Whether a window's descriptor could not be taken because too many files are open.
-  bool lost_descriptors() const { return lost_descriptors_; }
   // Takes mail until `count` from `rank` have come.
   Status Expect(int rank, uint64_t count, control::Waiter* waiter);
   // Takes what is there.
@@ -43,12 +41,18 @@ class WindowMail {
 
   // The address of a range of a peer's window; null when there is no such window or range.
   const std::byte* Find(int rank, uint32_t window_id, int64_t offset, int64_t bytes) const;
+  // Why this rank has not mapped a window that the peer did share; Ok where the peer has not.
+  Status WhyNotMapped(int rank, uint32_t window_id) const;
 
  private:
   struct Mail {
     int32_t rank = 0;
     uint32_t window_id = 0;
     int64_t bytes = 0;  // 0: the window is gone
+  };
+  struct Mapped {
+    control::Segment segment;
+    Status status;  // of the attempt
   };
   // A mail that has not been sent to all; every peer gets all mails in one order.
   struct Outgoing {
@@ -67,9 +71,10 @@ class WindowMail {
   mutable std::mutex mutex_;
   std::deque<Outgoing> outgoing_;
   std::atomic<uint64_t> sent_{0};
-  std::atomic<bool> lost_descriptors_{false};
+  // A window's descriptor could not be taken because too many files are open.
+  bool lost_descriptors_ = false;
   std::unique_ptr<std::atomic<uint64_t>[]> received_;
-  std::vector<std::unordered_map<uint32_t, control::Segment>> mapped_;
+  std::vector<std::unordered_map<uint32_t, Mapped>> mapped_;
 };
 
 }  // namespace collops::shm
