@@ -168,18 +168,22 @@ class Agreement::Comparison {
  public:
   Comparison(const Agreement& own, const std::vector<std::vector<int64_t>>& all, uint64_t call,
              const std::function<std::string(int)>& who)
-      : own_(own), all_(all), size_(static_cast<int>(all.size())), call_(call), who_(who) {}
+      : own_(own), all_(all), size_(static_cast<int>(all.size())), call_(call), who_(who) {
+    while (first_ < size_ && !Has(first_)) ++first_;
+  }
 
   Status Run() const {
-    for (int r = 1; r < size_; ++r) {
-      if (Op(r) != Op(0)) return Differ("the operator", Op(0), 0, "the operator", Op(r), r);
+    if (first_ == size_) return Ok();
+    for (int r = first_ + 1; r < size_; ++r) {
+      if (!Has(r) || Op(r) == Op(first_)) continue;
+      return Differ("the operator", Op(first_), first_, "the operator", Op(r), r);
     }
     for (int i = 0; i < own_.num_terms_; ++i) RETURN_IF_ERROR(CompareTerm(own_.terms_[i]));
-    return Error(ERROR_RANK_MISMATCH, Op(0), ": the ranks disagree in call ", call_,
-                 ": their digests differ, but no field does");
+    return Ok();
   }
 
  private:
+  bool Has(int rank) const { return !all_[static_cast<size_t>(rank)].empty(); }
   const int64_t* Of(int rank) const { return all_[static_cast<size_t>(rank)].data(); }
   std::string Op(int rank) const { return Readable(Of(rank), kOpBytes); }
   const int64_t* Words(int rank, const Term& term) const {
@@ -193,6 +197,13 @@ class Agreement::Comparison {
   }
   int FirstMember(int rank, const Term& term) const {
     return static_cast<int>(std::clamp<int64_t>(List(rank, term)[0], 0, size_ - 1));
+  }
+  // The first that has come of those who share this list.
+  int FirstOfGroup(int rank, const Term& term) const {
+    for (int r = first_; r < rank; ++r) {
+      if (Has(r) && FirstMember(r, term) == FirstMember(rank, term)) return r;
+    }
+    return rank;
   }
   std::string Entry(int rank, const Term& term, int64_t i) const {
     return i < Length(rank, term) ? std::to_string(List(rank, term)[kListHead + i]) : "missing";
@@ -210,17 +221,17 @@ class Agreement::Comparison {
   Status CompareTerm(const Term& term) const {
     if (term.kind == Kind::kSends) return ComparePairs(term, (&term)[1]);
     if (term.kind == Kind::kReceives) return Ok();
-    for (int r = 1; r < size_; ++r) {
+    for (int r = first_ + 1; r < size_; ++r) {
+      if (!Has(r)) continue;
       if (term.kind == Kind::kList) {
-        RETURN_IF_ERROR(CompareLists(term, 0, r));
-      } else if (term.kind != Kind::kGroupList) {
-        const std::string first = Show(term, Words(0, term));
+        RETURN_IF_ERROR(CompareLists(term, first_, r));
+      } else if (term.kind == Kind::kGroupList) {
+        RETURN_IF_ERROR(CompareLists(term, FirstOfGroup(r, term), r));
+      } else {
+        const std::string first = Show(term, Words(first_, term));
         const std::string other = Show(term, Words(r, term));
-        if (first != other) return Differ(term.name, first, 0, term.name, other, r);
+        if (first != other) return Differ(term.name, first, first_, term.name, other, r);
       }
-    }
-    for (int r = 0; r < size_ && term.kind == Kind::kGroupList; ++r) {
-      RETURN_IF_ERROR(CompareLists(term, FirstMember(r, term), r));
     }
     return Ok();
   }
@@ -238,6 +249,7 @@ class Agreement::Comparison {
   Status ComparePairs(const Term& sends, const Term& receives) const {
     for (int a = 0; a < size_; ++a) {
       for (int b = 0; b < size_; ++b) {
+        if (!Has(a) || !Has(b)) continue;
         const std::string sent = Entry(a, sends, b);
         const std::string received = Entry(b, receives, a);
         if (sent == received) continue;
@@ -260,11 +272,19 @@ class Agreement::Comparison {
   int size_;
   uint64_t call_;
   const std::function<std::string(int)>& who_;
+  int first_ = 0;  // that has come
 };
+
+Status Agreement::FindDifference(const std::vector<std::vector<int64_t>>& all, uint64_t call,
+                                 const std::function<std::string(int)>& who) const {
+  return Comparison(*this, all, call, who).Run();
+}
 
 Status Agreement::Describe(const std::vector<std::vector<int64_t>>& all, uint64_t call,
                            const std::function<std::string(int)>& who) const {
-  return Comparison(*this, all, call, who).Run();
+  RETURN_IF_ERROR(FindDifference(all, call, who));
+  return Error(ERROR_RANK_MISMATCH, op_, ": the ranks disagree in call ", call,
+               ": their digests differ, but no field does");
 }
 
 }  // namespace collops

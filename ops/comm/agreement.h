@@ -53,10 +53,14 @@ class Agreement {
   static std::vector<int64_t> EncodedList(const int64_t* encoded, int number, int rank_size);
 
   // ERROR_RANK_MISMATCH with the first field in which two ranks differ, and both values; the same
-  // text on every rank. `all` are the ranks' encodings, copied: nothing in them is trusted. `call`
-  // is the number of the call; `who` names a rank ("rank 2 (pid 77)").
+  // text on every rank. `all` are the ranks' encodings, copied: nothing in them is trusted; those
+  // of ranks that have not come are empty. `call` is the number of the call; `who` names a rank
+  // ("rank 2 (pid 77)").
   Status Describe(const std::vector<std::vector<int64_t>>& all, uint64_t call,
                   const std::function<std::string(int)>& who) const;
+  // The same; Ok where no field differs among those who have come.
+  Status FindDifference(const std::vector<std::vector<int64_t>>& all, uint64_t call,
+                        const std::function<std::string(int)>& who) const;
 
   static constexpr int kTextBytes = 24;
   static constexpr int kMaxTerms = 16;

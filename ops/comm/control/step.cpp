@@ -102,17 +102,34 @@ Status Step::HearRest() {
   return Ok();
 }
 
-// A rank that has not come is taken to agree with this one.
-Status Step::Disagreement() const {
+std::vector<std::vector<int64_t>> Step::HeardAgreements() const {
   const int size = endpoint_->size();
   const auto words = static_cast<size_t>(Agreement::EncodedBytes(size)) / sizeof(int64_t);
-  std::vector<std::vector<int64_t>> all;
+  std::vector<std::vector<int64_t>> all(static_cast<size_t>(size));
   for (int r = 0; r < size; ++r) {
-    const int source = Heard(r) ? r : endpoint_->rank();
-    const int64_t* encoded = endpoint_->board().agreement(source, number());
-    all.emplace_back(encoded, encoded + words);
+    if (!Heard(r)) continue;
+    const int64_t* encoded = endpoint_->board().agreement(r, number());
+    all[static_cast<size_t>(r)].assign(encoded, encoded + words);
   }
-  return agreement_->Describe(all, number(), [this](int r) { return endpoint_->Who(r); });
+  return all;
+}
+
+std::string Step::WhoIsMissing() const {
+  return unheard_.empty() ? "" : Concat("; ", endpoint_->DescribeLate(number()));
+}
+
+Status Step::Disagreement() const {
+  const Status status = agreement_->Describe(HeardAgreements(), number(),
+                                             [this](int r) { return endpoint_->Who(r); });
+  return Status(status.code(), status.message() + WhoIsMissing());
+}
+
+Status Step::MissingOne(const Status& status) const {
+  if (status.code() != ERROR_TIMEOUT && status.code() != ERROR_PEER_LOST) return status;
+  const Status differs = agreement_->FindDifference(HeardAgreements(), number(),
+                                                    [this](int r) { return endpoint_->Who(r); });
+  if (differs.ok()) return status;
+  return Status(differs.code(), differs.message() + WhoIsMissing());
 }
 
 bool Step::PreviousFinished() const {

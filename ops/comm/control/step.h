@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/agreement.h"
@@ -92,6 +93,11 @@ class Step {
   Status Judge(bool agrees);
   Status HearRest();
   Status Disagreement() const;
+  // Of a wait for the others that has ended with `status`: what those who have come disagree about,
+  // if anything. A rank that stays away hides no disagreement of the others.
+  Status MissingOne(const Status& status) const;
+  std::vector<std::vector<int64_t>> HeardAgreements() const;
+  std::string WhoIsMissing() const;
 
   Endpoint* endpoint_;
   const WaitDuties* duties_;
@@ -110,7 +116,8 @@ Status Step::HearAll(OnHeard&& on_heard) {
   bool agrees = true;
   while (!unheard_.empty()) {
     int rank = 0;
-    RETURN_IF_ERROR(AwaitNext(&rank));
+    const Status came = AwaitNext(&rank);
+    if (!came.ok()) return MissingOne(came);
     RETURN_IF_ERROR(Hear(rank, &agrees));
     RETURN_IF_ERROR(on_heard(rank));
   }

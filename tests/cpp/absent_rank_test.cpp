@@ -1,0 +1,91 @@
+// Ranks that disagree say so, though another one never comes to the call.
+#include <string>
+#include <vector>
+
+#include "ranks.h"
+
+namespace {
+
+using collops::Agreement;
+using collops::Communicator;
+using collops::Status;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kTimeoutS = 1.0;
+
+// Every rank but `absent` makes `call`, which is to end as a disagreement that holds these texts.
+void ExpectTold(int absent, const std::vector<std::string>& texts,
+                const std::function<Status(int, Communicator&)>& call) {
+  const ranks::Event told;
+  ranks::Run(3, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    communicator.set_timeout_s(kTimeoutS);
+    if (rank == absent) return told.Wait(2);
+    const Clock::time_point start = Clock::now();
+    const Status status = call(rank, communicator);
+    told.Set();
+    EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+    for (const std::string& text : texts) EXPECT_CONTAINS(status.message(), text);
+    EXPECT_CONTAINS(status.message(), "; rank " + std::to_string(absent) + " (pid ");
+    EXPECT_CONTAINS(status.message(), "has not begun it");
+    // It is told when the time-out is over, not after another one.
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 2 * kTimeoutS);
+  });
+}
+
+std::string On(const std::string& value, int rank) {
+  return value + " on rank " + std::to_string(rank) + " (pid ";
+}
+
+}  // namespace
+
+TEST(AFieldThatDiffersIsToldWhoeverIsAbsent) {
+  for (const int absent : {0, 1, 2}) {
+    const int first = absent == 0 ? 1 : 0;
+    const int second = absent == 2 ? 1 : 2;
+    ExpectTold(absent,
+               {"rows is " + On(std::to_string(first), first), On(std::to_string(second), second)},
+               [](int rank, Communicator& communicator) {
+                 return communicator.Agree(Agreement("Toy").Equal("rows", rank));
+               });
+  }
+}
+
+TEST(AnOperatorThatDiffersIsToldThoughARankIsAbsent) {
+  ExpectTold(0, {"the operator is " + On("First", 1), On("Second", 2)},
+             [](int rank, Communicator& communicator) {
+               return communicator.Agree(Agreement(rank == 1 ? "First" : "Second"));
+             });
+}
+
+TEST(CountsOfAPairThatDifferAreToldThoughARankIsAbsent) {
+  ExpectTold(1, {"sendCounts[2] is " + On("4", 0), "recvCounts[0] is " + On("5", 2)},
+             [](int rank, Communicator& communicator) {
+               std::vector<int64_t> sends = {1, 1, 1};
+               std::vector<int64_t> receives = {1, 1, 1};
+               if (rank == 0) sends[2] = 4;
+               if (rank == 2) receives[0] = 5;
+               return communicator.Agree(Agreement("Toy").Pairwise(
+                   "sendCounts", sends.data(), "recvCounts", receives.data(), rank, 3));
+             });
+}
+
+TEST(AListOfAGroupThatDiffersIsToldThoughItsFirstMemberIsAbsent) {
+  ExpectTold(0, {"rows[1] is " + On("7", 1), On("8", 2)}, [](int rank, Communicator& communicator) {
+    const std::vector<int64_t> rows = {1, rank == 1 ? 7 : 8, 3};
+    return communicator.Agree(Agreement("Toy").EqualInGroup("rows", {0, 1, 2}, rank, rows));
+  });
+}
+
+TEST(AgreementLeavesATimeOutWhatItIs) {
+  const ranks::Event told;
+  ranks::Run(3, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    communicator.set_timeout_s(kTimeoutS);
+    if (rank == 2) return told.Wait(2);
+    const Status status = communicator.Barrier();
+    told.Set();
+    EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), "rank 2 (pid ");
+  });
+}
