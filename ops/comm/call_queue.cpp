@@ -180,10 +180,13 @@ void CallQueue::Work() {
       continue;
     }
     lock.unlock();
-    messenger->Attend([this] {
-      const std::lock_guard<std::mutex> again(mutex_);
-      return stopped_ || (!runs_ && !waiting_.empty());
-    });
+    static_cast<void>(control_->CatchAndEnd("Send and Recv", [&] {
+      messenger->Attend([this] {
+        const std::lock_guard<std::mutex> again(mutex_);
+        return stopped_ || (!runs_ && !waiting_.empty());
+      });
+      return Ok();
+    }));
     lock.lock();
   }
 }

@@ -100,9 +100,10 @@ Status Communicator::EnterPairs(const char* name, Body&& body) {
     });
   }
   RETURN_IF_ERROR(control_->CheckUsable());
-  if (queue->RunsHere()) return body();
+  if (queue->RunsHere()) return control_->CatchAndEnd(name, body);
   const CallQueue::Caller caller(queue);
-  return caller.alone() ? body() : control_->SecondThread(name);
+  if (!caller.alone()) return control_->SecondThread(name);
+  return control_->CatchAndEnd(name, body);
 }
 
 template <typename Sizes, typename Body>

@@ -94,13 +94,13 @@ void Messenger::Start(const std::shared_ptr<Batch>& batch) {
   baton.unlock();
 }
 
-Status Messenger::Wait(Batch* batch, double timeout_s) {
+Status Messenger::Wait(Batch* batch, const std::optional<Deadline>& deadline) {
   Baton baton = Claim();
   TakeStarted();
   Goal goal;
   goal.name = batch->name;
   goal.batch = batch;
-  goal.timeout_s = timeout_s;
+  goal.deadline = deadline;
   const Status outcome = Await(&goal, &baton);
   const auto ended = TakeEnded();
   baton.unlock();

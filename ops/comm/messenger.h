@@ -48,8 +48,9 @@ class Messenger : private PairGroup {
 
   // Begins a batch without waiting for anyone, also not for a thread that is in the lane.
   void Start(const std::shared_ptr<Batch>& batch);
-  // Waits for its end as Run() does; timeout_s of 0: the group's. Any thread, more than once.
-  Status Wait(Batch* batch, double timeout_s);
+  // Waits for its end as Run() does, until `deadline`; none: the group's time-out from here on. Any
+  // thread, more than once.
+  Status Wait(Batch* batch, const std::optional<Deadline>& deadline);
   // Whether it has ended, after a look at what has come.
   bool Test(Batch* batch);
   // Ends what is under way: this rank leaves.
@@ -71,9 +72,8 @@ class Messenger : private PairGroup {
     const char* name = "";
     Batch* batch = nullptr;
     const std::function<bool()>* enough = nullptr;
-    double timeout_s = 0;
-    std::optional<Deadline> deadline;
-    bool noted = false;  // on the board, for the messages of others
+    std::optional<Deadline> deadline;  // none: the group's time-out
+    bool noted = false;                // on the board, for the messages of others
   };
 
   bool Failed() const override { return endpoint_->GroupFailed(control::kAnyStep); }

@@ -166,8 +166,7 @@ Status Messenger::Look(Goal* goal, Baton* baton) {
   control_->Drain();
   FindLosses();
   if (goal->batch == nullptr) return Ok();
-  if (goal->timeout_s <= 0) goal->timeout_s = control_->timeout_s();
-  if (!goal->deadline) goal->deadline = Deadline::After(goal->timeout_s);
+  if (!goal->deadline) goal->deadline = Deadline::After(control_->timeout_s());
   return goal->deadline->Passed() ? DescribeTimeout(*goal) : Ok();
 }
 
@@ -186,8 +185,8 @@ Status Messenger::DescribeTimeout(const Goal& goal) {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r != endpoint_->rank() && lane_.WaitsFor(r)) peers += "; " + endpoint_->DescribeRank(r);
   }
-  return Error(ERROR_TIMEOUT, goal.name, ": no end in ", goal.timeout_s, " s: ", lane_.Describe(),
-               peers);
+  return Error(ERROR_TIMEOUT, goal.name, ": no end in ", goal.deadline->timeout_s(),
+               " s: ", lane_.Describe(), peers);
 }
 
 }  // namespace collops

@@ -64,10 +64,12 @@ Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<in
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   CHECK_ARG(queue != nullptr && handle != nullptr, ERROR_INVALID_PARAM,
             "Wait: this communicator has started no such call");
+  std::optional<Deadline> deadline;
+  if (timeout_s > 0) deadline = Deadline::After(timeout_s);
   RETURN_IF_ERROR(queue->Wait(handle.get(), timeout_s));
   Batch* const batch = handle->messages.get();
   if (batch == nullptr) return Ok();
-  const Status outcome = messenger_->Wait(batch, timeout_s);
+  const Status outcome = messenger_->Wait(batch, deadline);
   for (const Transfer& transfer : batch->list) {
     if (sources != nullptr) sources->push_back(transfer.source);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
 
 namespace collops::control {
 namespace {
@@ -76,9 +77,16 @@ Status Control::CheckBoard() const {
   return Ok();
 }
 
-Status Control::Connect(const char* name) {
+Status Control::Thrown(const char* name, const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return Error(ERROR_OUT_OF_HOST_MEMORY, name, ": this process can get no more memory");
+  }
+  return Error(ERROR_RT_FAIL, name, ": ", error.what());
+}
+
+Status Control::Connect(const char* name, const Deadline& deadline) {
   Group group;
-  const Status met = meeting_->Complete(Deadline::After(timeout_s()), &group);
+  const Status met = Catch(name, [&] { return meeting_->Complete(deadline, &group); });
   Status status = met;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -99,10 +107,11 @@ std::byte* Control::backend_memory() {
   return static_cast<std::byte*>(endpoint().group().segment.data()) + Board::Bytes(spec_.rank_size);
 }
 
-// Of a call that did not go well.
-Status Control::Finish(const Status& status) {
+// Of a call that did not go well, after the last step of the one before it, which stays whole.
+Status Control::Finish(const Status& status, uint64_t step_before) {
   const bool refused = connection_ != nullptr && connection_->step.refused();
-  return refused || excused_ ? status : Fail(status, step_number());
+  if (refused || excused_) return status;
+  return Fail(status, std::max(step_number(), step_before + 1));
 }
 
 Status Control::Agree(const Agreement& agreement) {

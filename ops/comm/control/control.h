@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "comm/control/endpoint.h"
 #include "comm/control/step.h"
 #include "comm/job.h"
+#include "core/deadline.h"
 #include "core/fork_generation.h"
 
 namespace collops::control {
@@ -45,9 +48,32 @@ class Control {
   bool has_board() const { return meeting_ != nullptr || connection_ != nullptr; }
 
   // Runs `body` as this rank's only call: checks that it may, completes first contact, and ends the
-  // group on an error that neither is a refusal nor was excused.
+  // group on an error, or an exception, that neither is a refusal nor was excused. All of its
+  // waits, first contact's too, end at one deadline.
   template <typename Body>
   Status Run(const char* name, Body&& body);
+
+  // What `body` returns, or what it throws, such as for want of memory.
+  template <typename Body>
+  static Status Catch(const char* name, Body&& body) {
+    try {
+      return body();
+    } catch (const std::exception& error) {
+      return Thrown(name, error);
+    }
+  }
+  // The same of what runs outside of Run(): what it throws ends the group.
+  template <typename Body>
+  Status CatchAndEnd(const char* name, Body&& body) {
+    bool whole = false;
+    const Status status = Catch(name, [&] {
+      const Status returned = body();
+      whole = true;
+      return returned;
+    });
+    if (!whole) EndAll(status);
+    return status;
+  }
 
   // Runs `body`, which makes no call, while no call runs.
   template <typename Body>
@@ -132,9 +158,10 @@ class Control {
     }
   };
 
-  Status Connect(const char* name);
+  Status Connect(const char* name, const Deadline& deadline);
+  static Status Thrown(const char* name, const std::exception& error);
   Status CheckBoard() const;
-  Status Finish(const Status& status);
+  Status Finish(const Status& status, uint64_t step_before);
   Status FamilyFailure() const;
   void ConnectTo(Group group);
   void FailLocked(const Status& status, uint64_t step);
@@ -162,11 +189,16 @@ Status Control::Run(const char* name, Body&& body) {
   const Busy busy{&busy_};
   if (!busy.mine) return SecondThread(name);
   if (failed()) return CheckUsable();
-  if (connection_ == nullptr && has_board()) RETURN_IF_ERROR(Connect(name));
+  std::optional<Deadline> deadline;
+  if (connection_ == nullptr && has_board()) {
+    deadline = Deadline::After(timeout_s());
+    RETURN_IF_ERROR(Connect(name, *deadline));
+  }
   excused_ = false;
-  if (connection_ != nullptr) connection_->step.ForgetRefusal();
-  const Status status = body();
-  return status.ok() ? Ok() : Finish(status);
+  const uint64_t step_before = step_number();
+  if (connection_ != nullptr) connection_->step.BeginCall(deadline);
+  const Status status = Catch(name, body);
+  return status.ok() ? Ok() : Finish(status, step_before);
 }
 
 }  // namespace collops::control

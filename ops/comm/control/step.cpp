@@ -7,13 +7,13 @@ namespace collops::control {
 void Step::Enter(const char* name, double timeout_s) {
   const uint64_t number = this->number() + 1;  // one thread at a time makes steps
   number_.store(number, std::memory_order_relaxed);
-  waiter_.emplace(endpoint_, duties_, timeout_s, number, name);
+  waiter_.emplace(endpoint_, duties_, timeout_s, number, name, &deadline_);
 }
 
 Status Step::CatchUp(double timeout_s) {
   refused_ = false;
   if (!behind_) return Ok();
-  waiter_.emplace(endpoint_, duties_, timeout_s, number(), "the call after a refusal");
+  waiter_.emplace(endpoint_, duties_, timeout_s, number(), "the call after a refusal", &deadline_);
   for (int r = 0; r < endpoint_->size(); ++r) {
     RETURN_IF_ERROR(Until([&] { return endpoint_->HasBegun(r, number()); }));
   }
@@ -90,7 +90,6 @@ Status Step::Judge(bool agrees) {
 // Whoever comes late may refuse, and a refusal goes before a disagreement, for it leaves the group
 // good. One that never comes changes nothing.
 Status Step::HearRest() {
-  waiter_->RestartDeadline();
   bool agrees = true;
   while (!unheard_.empty()) {
     int rank = 0;

@@ -51,7 +51,12 @@ class Step {
   }
 
   bool refused() const { return refused_; }
-  void ForgetRefusal() { refused_ = false; }
+  // Of a call, which may be several steps: its waits have one deadline. `deadline`: that of the
+  // first contact that the call has made; none: the first wait begins it.
+  void BeginCall(const std::optional<Deadline>& deadline) {
+    refused_ = false;
+    deadline_ = deadline;
+  }
   // Read by any thread.
   uint64_t number() const { return number_.load(std::memory_order_relaxed); }
   Endpoint& endpoint() const { return *endpoint_; }
@@ -102,6 +107,7 @@ class Step {
   Endpoint* endpoint_;
   const WaitDuties* duties_;
   std::vector<int> unheard_;
+  std::optional<Deadline> deadline_;
   std::optional<Waiter> waiter_;
   const Agreement* agreement_ = nullptr;
   std::atomic<uint64_t> number_;

@@ -46,13 +46,19 @@ constexpr int kSpins = 64;
 // happened for a while; then it also looks for failures, lost peers, Ctrl-C and the deadline.
 class Waiter {
  public:
-  // `name` is the call's, for messages.
+  // `name` is the call's, for messages; `deadline` is that of the whole call, made by its first
+  // wait that takes a while.
   Waiter(Endpoint* endpoint, const WaitDuties* duties, double timeout_s, uint64_t step,
-         const char* name)
-      : endpoint_(endpoint), duties_(duties), timeout_s_(timeout_s), step_(step), name_(name) {}
+         const char* name, std::optional<Deadline>* deadline)
+      : endpoint_(endpoint),
+        duties_(duties),
+        timeout_s_(timeout_s),
+        step_(step),
+        name_(name),
+        deadline_(deadline) {}
 
   // A call that computes between its waits gives each of them the whole time-out.
-  void RestartDeadline() { deadline_.reset(); }
+  void RestartDeadline() { deadline_->reset(); }
 
   // `ready` is asked again and again, and never once it has said true.
   template <typename Ready>
@@ -96,7 +102,7 @@ class Waiter {
   double timeout_s_;
   uint64_t step_;
   const char* name_;
-  std::optional<Deadline> deadline_;
+  std::optional<Deadline>* deadline_;
 };
 
 }  // namespace collops::control

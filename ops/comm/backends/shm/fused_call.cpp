@@ -42,6 +42,7 @@ Status ShmFusedCall::Begin() {
     }
   }
   RETURN_IF_ERROR(exchange_->Start(*spec_->agreement, input, window_.id()));
+  exchange_->step().waiter().RestartDeadline();  // it computes now, and after each wait
   num_staged_ = 0;
   num_to_stage_ = exchange_->own_source() == shm::Source::kStage ? own_cut_.num_parts() : 0;
   rows_known_[static_cast<size_t>(endpoint_->rank())] = true;
@@ -163,6 +164,7 @@ Status ShmFusedCall::Wait(const std::function<bool()>& ready) {
     progress = Progress();
     return !progress.ok() || ready();
   }));
+  exchange_->step().waiter().RestartDeadline();
   return progress;
 }
 

@@ -1,0 +1,70 @@
+// What is thrown inside a call is its error, and the others hear of it at once.
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include "comm/fused_call.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::Agreement;
+using collops::Communicator;
+using collops::FusedCall;
+using collops::Status;
+using Clock = std::chrono::steady_clock;
+
+// Rank 1 makes a call whose body throws; rank 0 waits for it in a call of its own.
+void ExpectTold(collops::ErrorCode code, const std::string& text,
+                const std::function<Status()>& body) {
+  ranks::Run(2, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    const Clock::time_point start = Clock::now();
+    const Status status =
+        rank == 1 ? communicator.control().Run("Toy", body) : communicator.Barrier();
+    EXPECT_EQ(status.code(), code);
+    EXPECT_CONTAINS(status.message(), "Toy: " + text);
+    if (rank == 0) EXPECT_CONTAINS(status.message(), "(reported by rank 1)");
+    EXPECT_TRUE(communicator.failed());
+    EXPECT_EQ(communicator.Barrier().code(), code);
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 10.0);
+  });
+}
+
+}  // namespace
+
+TEST(MissingMemoryIsToldAsSuch) {
+  ExpectTold(collops::ERROR_OUT_OF_HOST_MEMORY, "this process can get no more memory",
+             []() -> Status { throw std::bad_alloc(); });
+}
+
+TEST(AnythingElseIsToldWithItsOwnWords) {
+  ExpectTold(collops::ERROR_RT_FAIL, "what went wrong",
+             []() -> Status { throw std::runtime_error("what went wrong"); });
+}
+
+// Rank 1's body throws while rank 0 waits for its rows.
+TEST(AFusedCallThatThrowsEndsForAll) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    const std::vector<int> readers = {0, 1};
+    const std::vector<int64_t> rows = {4, 4};
+    const std::vector<char> x(4 * 64);
+    Agreement agreement("Toy");
+    agreement.EqualInGroup("rows", readers, rank, rows);
+    collops::FusedCallSpec spec;
+    spec.agreement = &agreement;
+    spec.dtype = collops::DType::kUInt8;
+    spec.readers = &readers;
+    spec.reader_rows = &rows;
+    spec.row_bytes = 64;
+    spec.row_unit = 1;
+    spec.x = x.data();
+    const Status status = communicator.RunFused(spec, [rank](FusedCall* call) -> Status {
+      if (rank == 1) throw std::bad_alloc();
+      return call->Wait([] { return false; });
+    });
+    EXPECT_EQ(status.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
+    EXPECT_CONTAINS(status.message(), "Toy: this process can get no more memory");
+  });
+}
