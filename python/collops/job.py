@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import operator
+import sys
 import threading
 from typing import TYPE_CHECKING, NoReturn
 from weakref import WeakValueDictionary
@@ -120,7 +120,7 @@ def _check_words(backend: str, comm_domain: str, timeout_s: float | None) -> Non
         _bad(f"comm_domain has {length} characters, the limit is {_MAX_DOMAIN}")
     if timeout_s is None:
         return
-    if not isinstance(timeout_s, (int, float)) or not (timeout_s > 0 and math.isfinite(timeout_s)):
+    if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= sys.float_info.max:
         _bad(f"timeout_s must be a number of seconds above 0, got {timeout_s!r}")
 
 

@@ -178,7 +178,10 @@ class Starts:
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and 0 < float(value) < math.inf
+    try:
+        return isinstance(value, numbers.Real) and 0 < float(value) < math.inf
+    except OverflowError:
+        return False
 
 
 class _AsksOthersError(Exception):

@@ -56,6 +56,11 @@ def with_output(change: Callable[[Any], Any]) -> Fault:
     return fault
 
 
+def test_a_timeout_beyond_what_a_poll_can_count_is_long(case_file: CaseFile) -> None:
+    found = outcomes(case_file({}, {}), lambda call, own, report: report, timeout=1e10)
+    assert [outcome.state for outcome in found] == [PASSED, PASSED]
+
+
 def test_without_a_fault_all_pass(case_file: CaseFile) -> None:
     found = outcomes(case_file({}, {}, {}), lambda call, own, report: report)
     assert [outcome.state for outcome in found] == [PASSED] * 3

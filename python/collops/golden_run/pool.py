@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Once a rank has failed, the others soon learn of it, or wait for nothing.
 GRACE_S = 3.0
+# Between two looks at the clock: a poll takes no more than 31 bits of milliseconds.
+_LOOK_S = 60.0
 
 
 class Pool:
@@ -66,7 +68,7 @@ class Pool:
         limit = f"no report within {timeout:g} s"
         hurried = False
         while waiting := [host for host in self._hosts if not host.reports]:
-            left = max(0.0, deadline - time.monotonic())
+            left = max(0.0, min(_LOOK_S, deadline - time.monotonic()))
             ready = connection.wait([host.end for host in waiting], left)
             for host in waiting:
                 if host.end in ready:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     # A rank, its result, or its error and where that was raised.
     Report = tuple[int, Any, "BaseException | None", str]
 
+# Between two looks at the clock: a queue takes no more than 63 bits of nanoseconds.
+_LOOK_S = 60.0
+
 
 def run_threads(
     process: int, fn: Callable[..., Any], n: int, args: tuple[Any, ...], timeout: float
@@ -85,8 +88,11 @@ def _collect(
     deadline = time.monotonic() + timeout
     while len(results) + len(errors) < n:
         try:
-            rank, result, error, text = reports.get(timeout=max(0.0, deadline - time.monotonic()))
+            left = max(0.0, min(_LOOK_S, deadline - time.monotonic()))
+            rank, result, error, text = reports.get(timeout=left)
         except queue.Empty:
+            if time.monotonic() < deadline:
+                continue
             break
         if error is None:
             results[rank] = result
