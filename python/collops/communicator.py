@@ -283,6 +283,9 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
     def empty(self, shape: int | Sequence[int], dtype: Any) -> Any:
         """Memory that the other ranks read in place, so a call on it copies each byte once.
 
+        In a child of fork() it stays the same memory: what the child writes, this rank and its
+        peers read. The child is to copy what it wants to change.
+
         Args:
             shape: sizes of the dimensions.
             dtype: element type; a torch dtype makes a torch tensor, any other a numpy array.
