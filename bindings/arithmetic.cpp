@@ -1,3 +1,4 @@
+#include "gil.h"
 #include "kernels/arithmetic_peak/arithmetic_peak.h"
 #include "module.h"
 
@@ -9,7 +10,7 @@ void BindArithmetic(py::module_& module) {
       [](int dtype, int64_t rounds) {
         return kernels::RunArithmetic(static_cast<DType>(dtype), rounds);
       },
-      py::arg("dtype"), py::arg("rounds"), py::call_guard<py::gil_scoped_release>());
+      py::arg("dtype"), py::arg("rounds"), py::call_guard<ReleasedGil>());
 }
 
 }  // namespace collops::bindings

@@ -127,10 +127,8 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
       .def("split", &Split, py::arg("color"), py::arg("key"))
       .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
       .def("refuse", &Refuse, py::arg("operation"), py::arg("code"), py::arg("message"))
-      .def("abort", &Communicator::Abort, py::arg("reason"),
-           py::call_guard<py::gil_scoped_release>())
-      .def("close", &Communicator::Close, py::arg("reason"),
-           py::call_guard<py::gil_scoped_release>());
+      .def("abort", &Communicator::Abort, py::arg("reason"), py::call_guard<ReleasedGil>())
+      .def("close", &Communicator::Close, py::arg("reason"), py::call_guard<ReleasedGil>());
 }
 
 // The same calls of a communicator that starts them.

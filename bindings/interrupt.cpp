@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "gil.h"
 #include "module.h"
 
 namespace collops::bindings {
@@ -17,7 +18,7 @@ bool InMainThread() {
 // ThrowIfError() finds it.
 bool CheckSignals() {
   if (!InMainThread()) return false;
-  const PyGILState_STATE state = PyGILState_Ensure();
+  const PyGILState_STATE state = NotUnwound([] { return PyGILState_Ensure(); });
   const bool interrupted = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
   PyGILState_Release(state);
   return interrupted;

@@ -105,7 +105,7 @@ void BindJob(py::module_& module) {
              py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS));
   module.def(
       "close_all", [](const std::string& reason) { Registry::Instance().CloseAll(reason); },
-      py::arg("reason"), py::call_guard<py::gil_scoped_release>());
+      py::arg("reason"), py::call_guard<ReleasedGil>());
   module.def("copied_bytes", &kernels::CopiedBytes);
 }
 

@@ -54,11 +54,12 @@ void Starter::AddPython(const std::string& name, const py::object& method) {
   const py::handle borrowed = method;
   Keep(method);
   Add(LastingName(name), [borrowed](Communicator&) -> Status {
-    const py::gil_scoped_acquire acquired;
+    CHECK_ARG(Py_IsInitialized() != 0, ERROR_ABORTED, "the interpreter has ended");
+    const HeldGil held;
     // This thread's own call ends with an interrupt, in which no Python may run.
     CHECK_ARG(PyErr_Occurred() == nullptr, ERROR_ABORTED, "a started call was interrupted");
     try {
-      borrowed();
+      NotUnwound([&] { borrowed(); });
     } catch (py::error_already_set& error) {
       error.restore();  // an interrupt, which ends the call that this thread itself is in
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "gil.h"
 
 namespace collops::bindings {
 
@@ -52,8 +53,8 @@ template <typename T>
 std::shared_ptr<T> DestroyedWithGil(std::unique_ptr<T> owned) {
   return std::shared_ptr<T>(owned.release(), [](T* object) {
     if (Py_IsInitialized() == 0) return;  // too late to give anything back
-    const pybind11::gil_scoped_acquire acquired;
-    delete object;
+    const HeldGil held;
+    NotUnwound([&] { delete object; });
   });
 }
 

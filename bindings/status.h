@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/status.h"
+#include "gil.h"
 
 namespace collops::bindings {
 
@@ -20,7 +21,7 @@ template <typename Call>
 void RunWithoutGil(const Call& call) {
   Status status;
   {
-    pybind11::gil_scoped_release released;
+    const ReleasedGil released;
     status = call();
   }
   ThrowIfError(status);
