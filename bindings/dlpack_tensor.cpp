@@ -1,5 +1,6 @@
 #include <pybind11/numpy.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "dlpack.h"
@@ -65,7 +66,10 @@ Status ReadCapsule(py::handle capsule, const TensorName& name, const dlpack::Ten
   return Ok();
 }
 
+// Of a tensor without elements any strides will do; numpy says 0.
 bool IsContiguous(const dlpack::Tensor& source) {
+  int64_t* const end = source.shape + source.num_dims;
+  if (std::find(source.shape, end, 0) != end) return true;
   int64_t step = 1;
   for (int i = source.num_dims - 1; source.strides != nullptr && i >= 0; --i) {
     if (source.shape[i] != 1 && source.strides[i] != step) return false;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -144,6 +145,23 @@ def test_inputs_of_the_atb_level() -> None:
 
     want = [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
     assert run_ranks(work, 2) == [[want, want]] * 2
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (0,), (0, 1, 3)])
+def test_a_tensor_without_rows_is_contiguous(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape, np.float32)
+    assert core().describe(Foreign(x))["contiguous"]  # numpy says strides of 0
+    assert core().describe(Unversioned(x[::2]))["contiguous"]
+
+    def work(rank: int) -> Any:
+        op = collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
+        mine = Foreign(x if rank else np.full((2, *shape[1:]), 5, np.float32))
+        counts = np.array([mine.tensor.size or math.prod((2, *shape[1:])), 0])
+        y = np.empty(2, np.float16)
+        [out] = op.forward([mine, counts[[rank]], counts, np.array([0, counts[0]]), y])
+        return out.shape, out.min()
+
+    assert run_ranks(work, 2) == [((2, *shape[1:]), 5.0)] * 2
 
 
 def test_an_output_of_forward_may_be_bfloat16() -> None:
