@@ -128,7 +128,15 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
       .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
       .def("refuse", &Refuse, py::arg("operation"), py::arg("code"), py::arg("message"))
       .def("abort", &Communicator::Abort, py::arg("reason"), py::call_guard<ReleasedGil>())
-      .def("close", &Communicator::Close, py::arg("reason"), py::call_guard<ReleasedGil>());
+      .def(
+          "close",
+          [](Communicator& self, const std::string& reason) {
+            RunWithoutGil([&] {
+              self.Close(reason);
+              return Ok();
+            });
+          },
+          py::arg("reason"));
 }
 
 // The same calls of a communicator that starts them.

@@ -104,8 +104,14 @@ void BindJob(py::module_& module) {
              py::arg("rank_size"), py::arg("timeout_s"),
              py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS));
   module.def(
-      "close_all", [](const std::string& reason) { Registry::Instance().CloseAll(reason); },
-      py::arg("reason"), py::call_guard<ReleasedGil>());
+      "close_all",
+      [](const std::string& reason) {
+        RunWithoutGil([&] {
+          Registry::Instance().CloseAll(reason);
+          return Ok();
+        });
+      },
+      py::arg("reason"));
   module.def("copied_bytes", &kernels::CopiedBytes);
 }
 

@@ -275,6 +275,7 @@ void Communicator::Abort(const std::string& reason) {
 }
 
 void Communicator::Close(const std::string& reason) {
+  OnLeave();
   control_->Close(reason);
   EndStarted();
   OnClose();

@@ -135,7 +135,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Ends every call of every rank with ERROR_ABORTED.
   void Abort(const std::string& reason);
 
-  // Leaves the group; the others learn `reason` when they next wait for this rank.
+  // Leaves the group, once its calls on a device have ended; the others learn `reason` when they
+  // next wait for this rank.
   void Close(const std::string& reason);
 
   // True after Close() or an error that ended the group; the registry then makes a new one.
@@ -157,6 +158,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual PairWire* pair_wire() { return nullptr; }
   // Tells the others why this rank does not come to what they wait for.
   virtual Status DoRefuse(const char* name, const Status& reason);
+  // Waits, while this rank is still there, for what it has put on a device. From any thread.
+  virtual void OnLeave() {}
   // Gives back what an engine holds, from any thread.
   virtual void OnClose() {}
 

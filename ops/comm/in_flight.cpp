@@ -54,7 +54,7 @@ Status InFlight::Keep(DeviceRuntime::Stream stream, std::shared_ptr<const void> 
   }
   DeviceRuntime::Event event = nullptr;
   if (status.ok()) {
-    Reap();
+    static_cast<void>(Reap());
     status = Mark(stream, &event);
   }
   if (!status.ok()) {
@@ -87,12 +87,7 @@ InFlight::Line* InFlight::FindLine(DeviceRuntime::Stream stream) {
   return &lines_.back();
 }
 
-void InFlight::Reap() {
-  static_cast<void>(TakePast());
-}
-
-// Takes away what is past. What the runtime says of the rest: kReached if there is none.
-Progress InFlight::TakePast() {
+Progress InFlight::Reap() {
   Progress rest = Progress::kReached;
   for (Line& line : lines_) {
     while (!line.works.empty()) {
@@ -111,7 +106,7 @@ Progress InFlight::TakePast() {
 }
 
 Status InFlight::WaitForAll(const Deadline& deadline) {
-  for (Progress rest = TakePast(); rest != Progress::kReached; rest = TakePast()) {
+  for (Progress rest = Reap(); rest != Progress::kReached; rest = Reap()) {
     CHECK_ARG(rest != Progress::kUnknown, ERROR_RT_FAIL,
               "the runtime does not tell whether a stream has come to its event");
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "work on ", lines_.size(),

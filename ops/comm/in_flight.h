@@ -29,8 +29,8 @@ class InFlight {
   // is held until the process ends.
   Status Keep(DeviceRuntime::Stream stream, std::shared_ptr<const void> kept);
 
-  // Lets go of what is past.
-  void Reap();
+  // Lets go of what is past. What the runtime says of the rest: kReached if there is none.
+  DeviceRuntime::Progress Reap();
 
   // Waits until all work is past, then destroys the events. An error where that cannot be told by
   // the deadline, or a captured graph can still be replayed; what is not past is held until the
@@ -53,7 +53,6 @@ class InFlight {
 
   Status Mark(DeviceRuntime::Stream stream, DeviceRuntime::Event* event);
   Line* FindLine(DeviceRuntime::Stream stream);
-  DeviceRuntime::Progress TakePast();
   Status WaitForAll(const Deadline& deadline);
 
   DeviceRuntime* const runtime_;

@@ -3,6 +3,7 @@
 #ifndef COLLOPS_TESTS_CPP_SLOW_CANN_H_
 #define COLLOPS_TESTS_CPP_SLOW_CANN_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -51,6 +52,8 @@ struct Read {
 inline int rank_size = 0;
 inline std::vector<Read> reads;
 inline std::list<SlowEvent> events;
+inline std::function<void()> on_query;     // of an event: what comes meanwhile
+inline std::atomic<int> num_destroyed{0};  // communicators
 inline collops::hccl::Result answer = collops::hccl::Result::kSuccess;
 
 inline void ReadLater(const void* counts, const void* displs, void* stream) {
@@ -80,6 +83,7 @@ inline void FillEvents(collops::hccl::Api* api) {
     return AclError{0};
   };
   api->query_event_status = [](Event event, EventStatus* status) {
+    if (on_query) on_query();
     const bool is_reached = static_cast<SlowEvent*>(event)->is_reached;
     *status = is_reached ? EventStatus::kComplete : EventStatus::kNotReady;
     return AclError{0};
@@ -101,7 +105,7 @@ inline void FillEvents(collops::hccl::Api* api) {
 inline const collops::hccl::Api& GetApi() {
   using namespace collops::hccl;
   static const Api* const api = [] {
-    auto* made = new Api{};
+    static auto* const made = new Api{};
     FillEvents(made);
     made->get_device = [](int32_t* device) {
       *device = 0;
@@ -110,6 +114,18 @@ inline const collops::hccl::Api& GetApi() {
     made->get_recent_error = []() -> const char* { return nullptr; };
     made->get_comm_async_error = [](Comm, Result* error) {
       *error = Result::kSuccess;
+      return Result::kSuccess;
+    };
+    made->get_root_info = [](RootInfo* root_info) {
+      *root_info = {};
+      return Result::kSuccess;
+    };
+    made->comm_init_root_info = [](uint32_t, const RootInfo*, uint32_t, Comm* comm) {
+      *comm = made;
+      return Result::kSuccess;
+    };
+    made->comm_destroy = [](Comm) {
+      ++num_destroyed;
       return Result::kSuccess;
     };
     made->memset_async = [](void*, size_t, int32_t, size_t, Stream) { return AclError{0}; };

@@ -1,5 +1,7 @@
 #include "comm/backends/hccl/communicator.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "comm/backends/hccl/all_gather_v.h"
@@ -7,11 +9,15 @@
 #include "comm/backends/hccl/error.h"
 #include "comm/backends/hccl/reduce_scatter_v.h"
 #include "comm/backends/hccl/types.h"
+#include "core/deadline.h"
+#include "core/interrupt.h"
 
 namespace collops::hccl {
 namespace {
 
 constexpr const char* kFirstContact = "first contact";
+// Whoever wants more of its calls than this closes the communicator itself.
+constexpr double kDestroyedS = 2.0;
 
 Status NotYet(const char* what) {
   return Error(ERROR_UNSUPPORTED, "backend hccl: ", what, " do not run on it yet");
@@ -31,6 +37,8 @@ HcclCommunicator::HcclCommunicator(std::shared_ptr<control::Control> control, co
 }
 
 HcclCommunicator::~HcclCommunicator() {
+  WaitForStreams(kDestroyedS);
+  control().Close("it closed its communicator");
   Close("it closed its communicator");
 }
 
@@ -162,9 +170,30 @@ Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
       call, [&](Kept* keep) { return hccl::ReduceScatterV(engine_, call, rank(), size(), keep); });
 }
 
+void HcclCommunicator::OnLeave() {
+  WaitForStreams(control().timeout_s());
+}
+
+// A slower rank asks whether all ranks are there before it comes to the calls that wait for it on
+// this rank's streams. It need not come any more once a rank has left or the group has ended.
+void HcclCommunicator::WaitForStreams(double limit_s) {
+  if (control().Inherited() || !control().has_board()) return;
+  const std::lock_guard<std::recursive_mutex> lock(closing_);
+  const Deadline deadline = Deadline::After(limit_s);
+  static_cast<void>(control().Alone("Close", [&] {
+    while (!control().failed() && !engine_.IsIdle(device_index_) && control().Peek("Close").ok() &&
+           !deadline.Passed() && !Interrupted()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return Ok();
+  }));
+}
+
 void HcclCommunicator::OnClose() {
+  if (control().Inherited()) return;
+  const std::lock_guard<std::recursive_mutex> lock(closing_);
   // A call that runs in another thread still needs the engine; the destructor comes here again.
-  if (!control().Inherited() && !control().in_call()) engine_.Release(device_index_);
+  if (!control().in_call()) engine_.Release(device_index_);
 }
 
 }  // namespace collops::hccl

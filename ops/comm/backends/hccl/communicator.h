@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "comm/backends/hccl/engine.h"
 #include "comm/communicator.h"
@@ -29,6 +30,7 @@ class HcclCommunicator : public Communicator {
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoRefuse(const char* name, const Status& reason) override;
+  void OnLeave() override;
   void OnClose() override;
 
  private:
@@ -43,10 +45,12 @@ class HcclCommunicator : public Communicator {
   Status ShareRootInfo(const char* name, RootInfo* root_info);
   Status Decline(const char* name, const Status& reason);
   Status CheckPeers(const char* name);
+  void WaitForStreams(double limit_s);
 
   const bool compares_;
   Engine engine_;
   std::atomic<int> device_index_{-1};  // -1: not known before first contact
+  std::recursive_mutex closing_;       // a signal's handler may close what its thread closes
 };
 
 }  // namespace collops::hccl

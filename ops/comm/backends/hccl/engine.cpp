@@ -39,6 +39,12 @@ Status Engine::Keep(Stream stream, Kept kept) {
   return in_flight_.Keep(stream, std::move(kept));
 }
 
+bool Engine::IsIdle(int device) {
+  if (in_flight_.empty()) return true;
+  const DeviceScope scope(api_, device);
+  return !scope.status().ok() || in_flight_.Reap() != DeviceRuntime::Progress::kAhead;
+}
+
 void Engine::Release(int device) {
   if (owned_ || !in_flight_.empty()) {
     const DeviceScope scope(api_, device);

@@ -31,6 +31,9 @@ class Engine {
   // failed half way. Lets go of what other calls needed that are past.
   Status Keep(Stream stream, Kept kept);
 
+  // Whether all calls have ended, or nobody can tell any more.
+  bool IsIdle(int device);
+
   // Lets go of the communicator, from any thread. One of our own is destroyed, on its NPU, once all
   // its calls are known to have ended; else it stays, and nothing is destroyed under them.
   void Release(int device);
