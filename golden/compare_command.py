@@ -144,8 +144,11 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> Layout:
     if options.counts is not None:
         counts = _counts(options.counts)
         for array in expected:
-            if sum(counts) > array.size:
-                raise ValueError(f"--counts are {sum(counts)} elements, B has {array.size}")
+            if sum(counts) != array.size:
+                raise ValueError(
+                    f"--counts make {sum(counts)} elements, B has {array.size}: give every "
+                    "rank's block, one after the other"
+                )
         return gather_layout(counts, packed(counts), outputs=len(expected))
     if options.expected.suffix != ".npz":
         return Layout()

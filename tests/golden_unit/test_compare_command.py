@@ -166,7 +166,8 @@ def test_a_picture_without_matplotlib(
         ("right.bin right.npy --op broadcast --dtype bf16 --tolerance x", "tolerance 'x' is unkno"),
         ("right.bin right.npy --op all_reduce --dtype bf16 --reduce x", "reduction 'x' is unknown"),
         ("right.bin right.npy --op broadcast --dtype bf16 --counts 1,x", "--counts are whole num"),
-        ("right.bin right.npy --op broadcast --dtype bf16 --counts 80,1", "--counts are 81 elemen"),
+        ("right.bin right.npy --op broadcast --dtype bf16 --counts 80,1", "--counts make 81 elem"),
+        ("right.bin right.npy --op broadcast --dtype bf16 --counts 40,39", "give every rank's"),
         ("two.npz right.npz --op broadcast --dtype bf16", "two.npz has a, b, "),
         ("damaged.bin right.npz --op broadcast --dtype bf16", "has no line $End=1"),
         (
