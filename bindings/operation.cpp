@@ -53,13 +53,14 @@ Status StructText(const ParamRow& row, const std::string& json, uintptr_t hccl_c
 }
 
 std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std::string& json,
-                                            uintptr_t hccl_comm, const std::string& engine) {
+                                            uintptr_t hccl_comm, const std::string& engine,
+                                            bool averages) {
   const ParamRow* row = FindParam(param);
   if (row == nullptr) throw py::value_error("no parameter struct is called " + param);
   std::string text;
   ThrowIfError(StructText(*row, json, hccl_comm, &text));
   std::unique_ptr<Operation> operation;
-  RunWithoutGil([&] { return row->create(json, hccl_comm, {engine}, &operation); });
+  RunWithoutGil([&] { return row->create(json, hccl_comm, {engine, averages}, &operation); });
   return std::make_unique<BoundOperation>(*row, std::move(text), std::move(operation));
 }
 
@@ -206,7 +207,7 @@ void BindOperation(py::module_& module) {
   module.def("linear_engines", &LinearEngines);
   py::class_<BoundOperation>(module, "Operation")
       .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"),
-           py::arg("engine"))
+           py::arg("engine"), py::arg("averages") = false)
       .def_property_readonly("name", &BoundOperation::Name)
       .def_property_readonly("num_inputs", &BoundOperation::NumInputs)
       .def_property_readonly("num_outputs", &BoundOperation::NumOutputs)

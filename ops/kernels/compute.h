@@ -78,12 +78,13 @@ class Product {
   virtual Status Multiply(const ProductTask* tasks, int num_tasks, const ProductWeight& weight,
                           const ProductStep& step, void* stream) const = 0;
 
-  // output[i, j] = ((partials[0][i, j] + partials[1][i, j]) + ...) + residual[j] for the columns of
-  // a strip, rounded once to the dtype. `residual` has n elements, or is null; `output` has rows of
-  // n elements; both begin at column 0. `ld_partial` is in floats. At least one partial.
+  // output[i, j] = ((partials[0][i, j] + partials[1][i, j]) + ...) / divisor + residual[j] for the
+  // columns of a strip, rounded once to the dtype. `residual` has n elements, or is null; `output`
+  // has rows of n elements; both begin at column 0. `ld_partial` is in floats. At least one
+  // partial.
   virtual Status StoreSum(const float* const* partials, int num_partials, int64_t ld_partial,
-                          const void* residual, int64_t rows, int64_t strip, void* output,
-                          void* stream) const = 0;
+                          float divisor, const void* residual, int64_t rows, int64_t strip,
+                          void* output, void* stream) const = 0;
 
   // A constant weight in the order in which this product reads it, for every product of this
   // weight; null if there is no memory for its packed_weight_bytes().

@@ -48,14 +48,14 @@ class CpuProduct final : public Product {
     return Ok();
   }
 
-  Status StoreSum(const float* const* partials, int num_partials, int64_t ld_partial,
+  Status StoreSum(const float* const* partials, int num_partials, int64_t ld_partial, float divisor,
                   const void* residual, int64_t rows, int64_t strip, void* output,
                   void* /*stream*/) const override {
     const int64_t offset = StripBegin(strip) * SizeOf(plan_.dtype);
     const auto* added = static_cast<const std::byte*>(residual);
     kernels::StoreSum(plan_.dtype, partials, num_partials, ld_partial,
                       added == nullptr ? nullptr : added + offset, rows, StripColumns(strip),
-                      static_cast<std::byte*>(output) + offset, n());
+                      static_cast<std::byte*>(output) + offset, n(), divisor);
     return Ok();
   }
 

@@ -25,9 +25,11 @@ struct OperationOptions {
   // How LinearParallel runs, equal on every rank: "local", "windows" or "pipeline"; empty: the
   // first of them that can. Known by a plan: one that cannot run is an error of GetWorkspaceSize.
   std::string engine;
+  // LinearParallel's sums are divided by the number of ranks that add up.
+  bool averages = false;
 };
 
-// ERROR_INVALID_PARAM for an engine that there is not, and for any where the operator has none.
+// ERROR_INVALID_PARAM for an engine that there is not, and for what the operator does not have.
 Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation);
 template <typename Param>
@@ -35,6 +37,8 @@ Status CreateOperation(const Param& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation) {
   CHECK_ARG(options.engine.empty(), ERROR_INVALID_PARAM, "Operation: engine \"", options.engine,
             "\" cannot be chosen: LinearParallel alone has engines");
+  CHECK_ARG(!options.averages, ERROR_INVALID_PARAM,
+            "Operation: averages is for LinearParallel alone; set the struct's reduceType");
   return CreateOperation(param, operation);
 }
 
@@ -51,7 +55,7 @@ Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation
   return Ok();
 }
 
-// Of LinearParallel: the engine stays, other rows cost no packing of the weight and no new
+// Of LinearParallel: the options stay, other rows cost no packing of the weight and no new
 // communicators.
 Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 

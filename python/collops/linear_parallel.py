@@ -56,17 +56,20 @@ class LinearParallel:
         trans_weight: bool,
         residual: Any,
         out: Any,
+        op: str = "sum",
     ) -> Any:
         """One call; `grid` is (ag_dim, rs_dim, inner_dim_is_ag), read by type 4 alone."""
         if self._level.core.failed:
             self._level.core.barrier()  # waits for no one: it raises what has ended the group
         try:
+            if op not in ("sum", "avg"):
+                bad_argument(f'{name}: op must be "sum" or "avg", got {op!r}')
             ins = [as_tensor(name, "x", x), as_tensor(name, "weight", weight)]
             if residual is not None:
                 ins.append(as_tensor(name, "residual", residual))
             grid = _whole_grid(name, grid)
             rows = self._rows(name, kind, ins[0], grid, gather_rows, scatter_rows)
-            key = (kind, grid, rows, bool(trans_weight), residual is not None)
+            key = (kind, grid, rows, bool(trans_weight), residual is not None, op)
             operation = self._operations.get(key) or self._operations.keep(key, self._create(*key))
             desc = operation.infer_shape(ins)[0]
             if out is None:
@@ -94,10 +97,10 @@ class LinearParallel:
         scatter: Sequence[int] | None,
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Both lists in full, so that every number of rows can be shared out."""
-        if x.ndim != 2:
+        if x.ndim not in (2, 3):
             raise_status(
                 ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                f"{name}: x must be a matrix [rows, k], got {x.ndim} dims: pass "
+                f"{name}: x must be [rows, k] or [matrices, rows, k], got {x.ndim} dims: pass "
                 "x.reshape(-1, x.shape[-1])",
             )
         if kind == _Type.LINEAR_ALL_REDUCE:
@@ -115,7 +118,9 @@ class LinearParallel:
             bad_argument(
                 f"{name}: ag_dim {num_gather} times rs_dim {num_scatter} is not the {size} ranks"
             )
-        gathered = [int(x.shape[0])] * num_gather
+        # As in ATB, the rows of one matrix are shared out; of several, the matrices.
+        is_one = x.ndim == 3 and x.shape[0] == 1 and kind == _Type.LINEAR_REDUCE_SCATTER
+        gathered = [int(x.shape[1 if is_one else 0])] * num_gather
         if gather is not None:
             gathered = _check_rows(name, "gather_rows", gather, num_gather)
         scattered = split_evenly(sum(gathered), num_scatter)
@@ -134,6 +139,7 @@ class LinearParallel:
         rows: tuple[tuple[int, ...], tuple[int, ...]],
         trans_weight: bool,
         has_residual: bool,
+        op: str,
     ) -> Operation:
         level = self._level
         ag_dim, rs_dim, inner_dim_is_ag = grid
@@ -150,7 +156,8 @@ class LinearParallel:
                 ),
                 gather_rows=list(rows[0]),
                 scatter_rows=list(rows[1]),
-            )
+            ),
+            averages=op == "avg",
         )
 
     def _scratch_of(self, num_bytes: int) -> Any:

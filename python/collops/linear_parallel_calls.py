@@ -21,6 +21,10 @@ class LinearCalls:
     residual, and round once. x and weight are float16, bfloat16 or float32, one type for all
     tensors, contiguous, and each rank's own. Rows may be 0; k and n are at least 1, while numpy
     takes 0 for them, too. Where x lies in memory of empty(), the others read it in place.
+
+    An x of three dims, [matrices, rows, k], gives a result of three: where a list says rows, it
+    counts matrices then, as ATB does. matmul_reduce_scatter alone shares out the rows where there
+    is one matrix. Other ranks' matrices have as many rows.
     """
 
     _linear: LinearParallel
@@ -155,6 +159,7 @@ class LinearCalls:
         x: Any,
         weight: Any,
         *,
+        op: str = "sum",
         scatter_rows: Sequence[int] | None = None,
         trans_weight: bool = False,
         residual: Any = None,
@@ -162,11 +167,13 @@ class LinearCalls:
     ) -> Any:
         """Adds up the ranks' products and leaves each rank its rows of the sum.
 
-        ``out_r = (x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1})[my rows] + residual_r``
+        ``out_r = (x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1})[my rows] + residual_r``; with
+        ``op="avg"`` the sum is divided by P first.
 
         Args:
             x: [rows, k] of the same shape on every rank.
             weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
+            op: ``"sum"`` or ``"avg"``, which divides in float32, before the one rounding.
             scatter_rows: rows that each rank receives; None: as numpy.array_split shares them out.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
@@ -178,7 +185,8 @@ class LinearCalls:
         Raises:
             Error: as all_gather_matmul_reduce_scatter().
 
-        Source of the semantics: ATB's LinearParallel, LINEAR_REDUCE_SCATTER.
+        Source of the semantics: ATB's LinearParallel, LINEAR_REDUCE_SCATTER; ``op`` as in torch's
+        fused_matmul_reduce_scatter.
 
         Example:
             >>> import collops, numpy as np
@@ -201,6 +209,7 @@ class LinearCalls:
             trans_weight,
             residual,
             out,
+            op,
         )
 
     def matmul_all_reduce(

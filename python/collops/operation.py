@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from collops.core import core
@@ -25,6 +26,8 @@ class Operation:
             sums move, "pipeline" does one after the other, "local" is for one rank. None: the first
             that can, in the order local, windows (unless COLLOPS_FUSED=0), pipeline. Results do
             not depend on it. get_workspace_size() refuses an engine that cannot run the call.
+        averages: LinearParallel divides its sums, in float32, by the number of ranks that add up,
+            before it adds the residual; the same on every rank.
 
     Raises:
         ArgumentError: the struct is wrong, or there is no such engine; creation is local, so no
@@ -48,8 +51,8 @@ class Operation:
         [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
     """
 
-    def __init__(self, param: Param, *, engine: str | None = None) -> None:
-        self._core = core().Operation(*_core_arguments(param), _engine_name(engine))
+    def __init__(self, param: Param, *, engine: str | None = None, averages: bool = False) -> None:
+        self._core = core().Operation(*_core_arguments(param), _engine_name(engine), bool(averages))
         self._packed: Any = None
 
     @property
@@ -224,4 +227,11 @@ def _engine_name(engine: Any) -> str:
 def _handle(hccl_comm: Any) -> int:
     if hccl_comm is None:
         return 0
-    return int(getattr(hccl_comm, "handle", hccl_comm))
+    try:
+        return operator.index(getattr(hccl_comm, "handle", hccl_comm))
+    except TypeError:
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"Operation: hccl_comm must be a communicator or its handle, a whole number, got "
+            f"{hccl_comm!r}",
+        )

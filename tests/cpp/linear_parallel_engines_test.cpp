@@ -179,13 +179,13 @@ class StreamProduct final : public kernels::Product {
     streams_->products.push_back(stream);
     return cpu_->Multiply(tasks, num_tasks, weight, step, nullptr);
   }
-  Status StoreSum(const float* const* partials, int num_partials, int64_t ld_partial,
+  Status StoreSum(const float* const* partials, int num_partials, int64_t ld_partial, float divisor,
                   const void* residual, int64_t rows, int64_t strip, void* output,
                   void* stream) const override {
     streams_->sums.push_back(stream);
     if (streams_->sums.size() > 1) return Error(ERROR_RT_FAIL, "the stream is gone");
-    return cpu_->StoreSum(partials, num_partials, ld_partial, residual, rows, strip, output,
-                          nullptr);
+    return cpu_->StoreSum(partials, num_partials, ld_partial, divisor, residual, rows, strip,
+                          output, nullptr);
   }
   int64_t packed_weight_bytes() const override { return cpu_->packed_weight_bytes(); }
   std::shared_ptr<const void> PackWeight(const void* weight) const override {

@@ -57,6 +57,7 @@ struct Case {
   int64_t columns;
   bool has_residual;
   int shift;  // bytes by which residual and output miss their alignment
+  float divisor = 1.0f;
 };
 
 // Numbers of every size, and now and then what is special.
@@ -104,6 +105,7 @@ std::vector<char> Expected(const Case& c, Data data) {
       for (size_t part = 1; part < data.partials.size(); ++part) {
         sum += data.partials[part][static_cast<size_t>(i * data.ld + j)];
       }
+      sum /= c.divisor;
       if (c.has_residual) sum += Read(c.dtype, data.Residual(j));
       Write(c.dtype, sum, data.Out(i, j));
     }
@@ -116,7 +118,7 @@ void Run(const Case& c, Data* data) {
   for (const std::vector<float>& partial : data->partials) partials.push_back(partial.data());
   StoreSum(c.dtype, partials.data(), c.num_partials, data->ld,
            c.has_residual ? data->Residual(0) : nullptr, c.rows, c.columns, data->Out(0, 0),
-           data->ld_out);
+           data->ld_out, c.divisor);
 }
 
 // Any NaN is as good as any other.
@@ -143,7 +145,7 @@ void Check(const Case& c, std::mt19937& random) {
     check::Fail(__FILE__, __LINE__,
                 collops::Concat(collops::Name(c.dtype), " ", Name(isa), ", ", c.num_partials,
                                 " of ", c.rows, " x ", c.columns, ", residual ", c.has_residual,
-                                ", shift ", c.shift, ": is wrong"));
+                                ", shift ", c.shift, ", divisor ", c.divisor, ": is wrong"));
   }
 }
 
@@ -157,6 +159,7 @@ TEST(SumsAreAddedInOrderAndRoundedOnce) {
         Check({dtype, num_partials, 3, columns, true, 0}, random);
         Check({dtype, num_partials, 2, columns, false, 1}, random);
         Check({dtype, num_partials, 1, columns, true, 3}, random);
+        Check({dtype, num_partials, 2, columns, true, 0, 3.0f}, random);
       }
       Check({dtype, num_partials, 0, 5, true, 0}, random);
     }

@@ -26,11 +26,12 @@ StoreSumKernel FindKernel(DType dtype) {
 }  // namespace
 
 void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,
-              const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out) {
+              const void* residual, int64_t rows, int64_t columns, void* out, int64_t ld_out,
+              float divisor) {
   const StoreSumKernel kernel = FindKernel(dtype);
   const auto store = [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      kernel(partials, num_partials, row * ld_partial, residual, columns,
+      kernel(partials, num_partials, row * ld_partial, divisor, residual, columns,
              static_cast<char*>(out) + row * ld_out * SizeOf(dtype));
     }
   };

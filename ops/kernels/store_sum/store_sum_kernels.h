@@ -6,9 +6,9 @@
 
 namespace collops::kernels {
 
-// One row of StoreSum(): its partials, `offset` floats into each.
+// One row of StoreSum(): its partials, `offset` floats into each. A divisor of 1 costs nothing.
 using StoreSumKernel = void (*)(const float* const* partials, int num_partials, int64_t offset,
-                                const void* residual, int64_t columns, void* out);
+                                float divisor, const void* residual, int64_t columns, void* out);
 
 // The kernel of one instruction set for float32, bfloat16 and float16; null for other dtypes. All
 // give the same bits. Avx2 and Avx512 exist on x86-64 alone, and run where CanRun() of isa.h says

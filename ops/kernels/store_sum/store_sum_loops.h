@@ -47,7 +47,7 @@ struct AsFloat16 {
 
 // One vector of the row; `access` and `stored_access` are Whole, or Part of the same elements.
 template <typename Machine, typename Element, typename Access>
-void StoreVector(const float* const* partials, int num_partials, int64_t offset,
+void StoreVector(const float* const* partials, int num_partials, int64_t offset, float divisor,
                  const char* residual, char* out, Access access, Access stored_access) {
   using Sum = SumVector<Machine>;
   const auto load = [&](int i) {
@@ -55,6 +55,7 @@ void StoreVector(const float* const* partials, int num_partials, int64_t offset,
   };
   Sum sum = load(0);
   for (int i = 1; i < num_partials; ++i) sum += load(i);
+  if (divisor != 1.0F) sum /= divisor;
   if (residual != nullptr) {
     sum += Element::Widen(stored_access.template Load<typename Element::Stored>(residual));
   }
@@ -62,15 +63,15 @@ void StoreVector(const float* const* partials, int num_partials, int64_t offset,
 }
 
 template <typename Machine, typename Element>
-void StoreRow(const float* const* partials, int num_partials, int64_t offset, const void* residual,
-              int64_t columns, void* out) {
+void StoreRow(const float* const* partials, int num_partials, int64_t offset, float divisor,
+              const void* residual, int64_t columns, void* out) {
   constexpr int64_t kLanes = Machine::kVectorBytes / 4;
   constexpr int64_t kElementBytes = sizeof(typename Element::Stored) / kLanes;
   int64_t column = 0;
   const auto store = [&](auto access, auto stored_access) {
     const char* const addend =
         residual == nullptr ? nullptr : static_cast<const char*>(residual) + column * kElementBytes;
-    StoreVector<Machine, Element>(partials, num_partials, offset + column, addend,
+    StoreVector<Machine, Element>(partials, num_partials, offset + column, divisor, addend,
                                   static_cast<char*>(out) + column * kElementBytes, access,
                                   stored_access);
   };

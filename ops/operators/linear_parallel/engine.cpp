@@ -70,6 +70,7 @@ void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
   agreement->EqualText("dtype", Name(plan.dtype))
       .Equal("rankRoot", param.rankRoot)
       .Equal("type", param.type)
+      .EqualText("op", plan.divisor == 1.0F ? "sum" : "avg")
       .Equal("agDim", grid.agDim)
       .Equal("rsDim", grid.rsDim)
       .Equal("innerDimIsAg", grid.innerDimIsAg)

@@ -36,6 +36,7 @@ struct LinearPlan {
   LinearLayout layout;
   int rank_size = 0;
   DType dtype = DType::kUndefined;
+  float divisor = 1.0F;  // of the sums: the ranks that add up where an average is wanted
   const kernels::Compute* compute = nullptr;
   std::shared_ptr<const kernels::Product> product;
   const Engine* engine = nullptr;

@@ -80,10 +80,12 @@ struct LinearParallel::PackedWeight {
 };
 
 LinearParallel::LinearParallel(std::shared_ptr<Communicator> communicator,
-                               const LinearParallelParam& param, const std::string& engine)
+                               const LinearParallelParam& param, const std::string& engine,
+                               bool averages)
     : CollectiveOperation(SignatureOf(param), std::move(communicator)),
       param_(param),
-      engine_(engine) {}
+      engine_(engine),
+      averages_(averages) {}
 
 LinearParallel::~LinearParallel() = default;
 
@@ -124,6 +126,7 @@ Status LinearParallel::Complete(Plan* plan) const {
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;
   linear.compute = communicator().compute();
+  if (averages_) linear.divisor = static_cast<float>(linear.layout.scatter.ranks.size());
   PlanLinear(&linear);
   plan->workspace_bytes = static_cast<uint64_t>(linear.memory.bytes);
   plan->details = std::move(details);
@@ -194,7 +197,8 @@ Status CreateOperation(const LinearParallelParam& param, const OperationOptions&
   if (!options.engine.empty()) RETURN_IF_ERROR(CheckEngineName(options.engine));
   std::shared_ptr<Communicator> communicator;
   RETURN_IF_ERROR(FindCommunicator("LinearParallel", param, operation, &communicator));
-  *operation = std::make_unique<LinearParallel>(std::move(communicator), param, options.engine);
+  *operation = std::make_unique<LinearParallel>(std::move(communicator), param, options.engine,
+                                                options.averages);
   return Ok();
 }
 
@@ -203,7 +207,8 @@ Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operati
   CHECK_ARG(before != nullptr, ERROR_INVALID_PARAM,
             "LinearParallel: cannot update an operation that is a ", (*operation)->Name());
   std::unique_ptr<Operation> updated;
-  RETURN_IF_ERROR(CreateOperation(param, OperationOptions{before->engine()}, &updated));
+  RETURN_IF_ERROR(
+      CreateOperation(param, OperationOptions{before->engine(), before->averages()}, &updated));
   dynamic_cast<LinearParallel&>(*updated).TakeWeight(*before);
   *operation = std::move(updated);
   return Ok();

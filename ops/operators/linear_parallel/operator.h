@@ -16,8 +16,9 @@ namespace collops {
 class LinearParallel : public CollectiveOperation, public Prepackable {
  public:
   // `engine` names how it runs (engine.h), equal on every rank; empty: the first engine that can.
+  // `averages`: sums are divided by the number of ranks that add up, before the residual.
   LinearParallel(std::shared_ptr<Communicator> communicator, const LinearParallelParam& param,
-                 const std::string& engine = "");
+                 const std::string& engine = "", bool averages = false);
   ~LinearParallel() override;
 
   Status Prepack(const TensorView& weight) override;
@@ -26,6 +27,7 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   Status Refuse(const Status& reason) override;
 
   const std::string& engine() const { return engine_; }
+  bool averages() const { return averages_; }
 
   // Takes over the weight that another operation has packed, if it serves this struct, too.
   void TakeWeight(const LinearParallel& from);
@@ -43,6 +45,7 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
 
   const LinearParallelParam param_;
   const std::string engine_;
+  const bool averages_;
   std::shared_ptr<const PackedWeight> packed_;
 };
 

@@ -89,8 +89,8 @@ Status LinearStrip::Store(const float* const* tiles, size_t num_tiles, int64_t l
   const LinearPlan& plan = run_.plan;
   std::byte* output = static_cast<std::byte*>(run_.tensors.output) +
                       output_row * plan.product->n() * SizeOf(plan.dtype);
-  return plan.product->StoreSum(tiles, static_cast<int>(num_tiles), ld_tile, run_.tensors.residual,
-                                rows, strip, output, run_.stream);
+  return plan.product->StoreSum(tiles, static_cast<int>(num_tiles), ld_tile, plan.divisor,
+                                run_.tensors.residual, rows, strip, output, run_.stream);
 }
 
 }  // namespace collops
