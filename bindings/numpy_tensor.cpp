@@ -1,5 +1,6 @@
 #include <pybind11/numpy.h>
 
+#include "status.h"
 #include "tensor.h"
 
 namespace collops::bindings {
@@ -36,15 +37,25 @@ DType NumpyType(const py::dtype& dtype) {
   return number >= kFirstUserType ? UserType(dtype) : DType::kUndefined;
 }
 
+// Whether it is a numpy.ma.MaskedArray, of which the memory alone says nothing about the mask.
+bool IsMasked(py::handle object) {
+  const py::dict modules = py::module_::import("sys").attr("modules");
+  return modules.contains("numpy.ma") &&
+         py::isinstance(object, modules["numpy.ma"].attr("MaskedArray"));
+}
+
 bool HasFlag(const py::array& array, int flag) {
   return (array.flags() & flag) != 0;
 }
 
 }  // namespace
 
-Status NumpyToTensor(py::handle object, Tensor* tensor, bool* recognised) {
+Status NumpyToTensor(py::handle object, const TensorName& name, Tensor* tensor, bool* recognised) {
   *recognised = py::isinstance<py::array>(object);
   if (!*recognised) return Ok();
+  static PyTypeObject* const plain = py::detail::npy_api::get().PyArray_Type_;
+  CHECK_ARG(Py_TYPE(object.ptr()) == plain || !IsMasked(object), ERROR_INVALID_PARAM,
+            ToString(name), " is a masked array, and its mask would be lost: pass .filled(value)");
   const py::array array = py::reinterpret_borrow<py::array>(object);
   const py::dtype dtype = array.dtype();
   const int num_dims = static_cast<int>(array.ndim());

@@ -49,6 +49,9 @@ void Blocks::AgreeOn(const char* counts_name, const char* displs_name, Collectiv
 
 Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {
   const TensorView& view = tensor.view;
+  CHECK_ARG(view.device.kind != DeviceKind::kMeta, ERROR_INVALID_TENSOR_ADDR, ToString(name),
+            " is a meta tensor, which has no values: make a real one, as by ",
+            "torch.empty_like(tensor, device=\"cpu\"), and fill it");
   CHECK_ARG(view.device.kind == DeviceKind::kCpu, ERROR_INVALID_TENSOR_ADDR, ToString(name),
             " is on ", ToString(view.device), "; this backend moves CPU tensors: .cpu()");
   CHECK_ARG(view.contiguous, ERROR_INVALID_TENSOR_ADDR, ToString(name),

@@ -44,7 +44,7 @@ std::string ToString(const TensorName& name) {
 Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   bool recognised = false;
   tensor->owner = py::object();
-  RETURN_IF_ERROR(NumpyToTensor(object, tensor, &recognised));
+  RETURN_IF_ERROR(NumpyToTensor(object, name, tensor, &recognised));
   if (recognised) return Ok();
   RETURN_IF_ERROR(TorchToTensor(object, name, tensor, &recognised));
   if (recognised) return Ok();

@@ -35,7 +35,8 @@ struct Tensor {
 Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor);
 
 // The kinds. Each returns false through `recognised` when the object is of another kind.
-Status NumpyToTensor(pybind11::handle object, Tensor* tensor, bool* recognised);
+Status NumpyToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
+                     bool* recognised);
 Status TorchToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                      bool* recognised);
 Status DescToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,

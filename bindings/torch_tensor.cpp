@@ -65,9 +65,10 @@ Device DeviceOf(py::handle object) {
   const std::string kind = py::str(device.attr("type"));
   const py::object index = device.attr("index");
   Device result;
-  result.kind = kind == "cuda"  ? DeviceKind::kCuda
-                : kind == "npu" ? DeviceKind::kNpu
-                                : DeviceKind::kOther;
+  result.kind = kind == "cuda"   ? DeviceKind::kCuda
+                : kind == "npu"  ? DeviceKind::kNpu
+                : kind == "meta" ? DeviceKind::kMeta
+                                 : DeviceKind::kOther;
   result.index = index.is_none() ? 0 : index.cast<int>();
   return result;
 }
@@ -98,11 +99,33 @@ void ReadShape(py::handle object, Tensor* tensor) {
   }
 }
 
+// torch.is_grad_enabled() of this thread: false under torch.no_grad() and inference_mode().
+bool RecordsGradients() {
+  const py::object torch = py::module_::import("sys").attr("modules")["torch"];
+  return py::cast<bool>(torch.attr("is_grad_enabled")());
+}
+
+// Whether torch negates the elements when it reads them, as those of x.conj().imag.
+bool IsNegated(py::handle object, DType dtype) {
+  static PyObject* const is_neg = Interned("is_neg");
+  const bool may_be = dtype == DType::kFloat32 || dtype == DType::kFloat64 ||
+                      dtype == DType::kFloat16 || dtype == DType::kComplex64 ||
+                      dtype == DType::kComplex128;
+  return may_be && CallMethod(object, is_neg).ptr() == Py_True;
+}
+
 // What torch would have to compute first: the memory alone does not hold the tensor's values.
 Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
   static PyObject* const requires_grad = Interned("requires_grad");
-  CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False, ERROR_INVALID_PARAM, ToString(name),
-            " requires grad, and gradients do not pass here: .detach()");
+  CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False || !RecordsGradients(),
+            ERROR_INVALID_PARAM, ToString(name),
+            " requires grad, and gradients do not pass here: .detach(), or call under ",
+            "torch.no_grad()");
+  CHECK_ARG(dtype != DType::kUndefined || !py::cast<bool>(object.attr("is_quantized")),
+            ERROR_INVALID_PARAM, ToString(name),
+            " is quantised, and its scale would be lost: pass .dequantize(), or .int_repr()");
+  CHECK_ARG(!IsNegated(object, dtype), ERROR_INVALID_PARAM, ToString(name),
+            " is negated only in name: .resolve_neg()");
   if (dtype == DType::kComplex64 || dtype == DType::kComplex128) {
     CHECK_ARG(!py::cast<bool>(object.attr("is_conj")()), ERROR_INVALID_PARAM, ToString(name),
               " is conjugated only in name: .resolve_conj()");

@@ -63,6 +63,8 @@ std::string ToString(const Device& device) {
       return "npu:" + std::to_string(device.index);
     case DeviceKind::kOther:
       return "device:" + std::to_string(device.index);
+    case DeviceKind::kMeta:
+      return "meta";
   }
   return "unknown device";
 }

@@ -45,7 +45,8 @@ int64_t NumBytes(const TensorDesc& desc);
 // Whether two ranges of memory share a byte; an empty or null one shares none.
 bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes);
 
-enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kNpu = 2, kOther = 3 };
+// A tensor on kMeta has a shape and no memory, as torch's "meta".
+enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kNpu = 2, kOther = 3, kMeta = 4 };
 
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
@@ -53,7 +54,7 @@ struct Device {
   bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
 };
 
-// "cpu", "cuda:1", "npu:0"
+// "cpu", "cuda:1", "npu:0", "meta"
 std::string ToString(const Device& device);
 
 // A tensor somebody else owns: what it is, where it lies, and what the checks need to know of it.

@@ -18,8 +18,19 @@ if TYPE_CHECKING:
 
 
 def as_tensor(name: str, label: str, value: Any) -> Any:
-    """`value` itself, a numpy array or torch tensor, or numpy's view of what has __dlpack__."""
-    if isinstance(value, np.ndarray) or is_torch(value):
+    """`value` itself, a numpy array or torch tensor, or numpy's view of what has __dlpack__.
+
+    Refuses here what a copy or a view of its bytes would hide from the core.
+    """
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ndarray):
+        if isinstance(value, np.ma.MaskedArray):
+            core().describe(value, name, label)  # says what is wrong with it
+        return value
+    if is_torch(value):
+        if value.is_quantized:
+            core().describe(value, name, label)
         return value
     if has_dlpack(value):
         return from_dlpack(name, label, value)
@@ -107,6 +118,11 @@ def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
 def as_bytes(label: str, x: Any) -> Any:
     """The bytes of a tensor whose element type the core has no name for; no copy."""
     is_numpy = isinstance(x, np.ndarray)
+    if not is_numpy and x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        bad_argument(
+            f"{label} requires grad, and gradients do not pass here: .detach(), or call under "
+            "torch.no_grad()"
+        )
     if is_numpy and x.dtype.hasobject:
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,

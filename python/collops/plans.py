@@ -49,6 +49,8 @@ def bad_argument(message: str) -> NoReturn:
 
 def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ...]:
     """`sizes`, a list, an array or a tensor, as whole numbers that can be compared."""
+    if isinstance(sizes, np.ma.MaskedArray):
+        bad_argument(f"{name}: {label} is a masked array: pass .filled(value)")
     try:
         if type(sizes) is not tuple:
             sizes = tuple(sizes if type(sizes) is list else np.asarray(sizes).tolist())

@@ -13,6 +13,7 @@ from collops.core import core
 from collops.errors import Error, ErrorCode, status_error
 from collops.plain_level import PlainLevel
 from collops.plans import bad_argument
+from collops.tensors import torch_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,12 +224,13 @@ class _StartingLevel(PlainLevel):
 
     def take(self, value: Any) -> Callable[[list[int]], Any]:
         """What makes the call's result, once it has ended."""
-        work, make = self._work, self._make
+        work, make, mode = self._work, self._make, torch_mode()
         self.begin()
 
         def finish(sources: list[int]) -> Any:
-            for piece in work:
-                piece()
+            with mode():  # as at the start, whoever waits
+                for piece in work:
+                    piece()
             return value if make is None else make(sources)
 
         return finish
@@ -243,6 +245,7 @@ class _Outcome:
         # Lists are as they were at the start.
         args = tuple([list(value) if type(value) is list else value for value in args])
         self._call: tuple[Any, ...] | None = (method, args, kwargs)
+        self._mode = torch_mode()
         self._value: Any = None
         self._error: BaseException | None = None
 
@@ -251,7 +254,8 @@ class _Outcome:
         assert self._call is not None
         (method, args, kwargs), self._call = self._call, None
         try:
-            self._value = method(*args, **kwargs)
+            with self._mode():  # as at the start, in whatever thread this is
+                self._value = method(*args, **kwargs)
         except BaseException as error:
             self._error = error
             if not isinstance(error, Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ from collops.core import core
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from types import ModuleType
 
 
@@ -29,6 +31,15 @@ def is_torch(value: object) -> bool:
         return False
     # torch's own isinstance() costs more than the rest of the checks together.
     return type(value) is torch.Tensor or isinstance(value, torch.Tensor)
+
+
+def torch_mode() -> Callable[[], AbstractContextManager[Any]]:
+    """What makes torch record gradients elsewhere as it does in this thread now, or not."""
+    torch = torch_module()
+    if torch is None or torch.is_grad_enabled():
+        return nullcontext
+    mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
+    return mode  # type: ignore[no-any-return]
 
 
 def is_torch_type(dtype: object) -> bool:

@@ -29,6 +29,8 @@ def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dty
         )
     if any(size < 0 for size in sizes):
         bad_argument(f"empty: sizes must be >= 0, got {list(sizes)}")
+    if wants_torch and str(dtype).startswith("torch.q"):
+        bad_argument(f"empty: elements of type {dtype} are quantised, and cannot be shared")
     if not wants_torch and (element.hasobject or element.itemsize == 0):
         bad_argument(f"empty: elements of type {element} cannot be shared")
     num_bytes = math.prod(sizes) * int(element.itemsize)
@@ -36,7 +38,9 @@ def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dty
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_SIZE, f"empty: {num_bytes} bytes are too many for memory"
         )
-    memory = allocate(num_bytes) if num_bytes else np.empty(0, np.uint8)
+    if num_bytes == 0:  # nothing to share
+        return (torch if torch is not None and wants_torch else np).empty(sizes, dtype=element)
+    memory = allocate(num_bytes)
     if torch is not None and wants_torch:
         memory = torch.from_numpy(memory)
     return memory.view(element).reshape(sizes)

@@ -41,6 +41,9 @@ class Tensor:
     def is_contiguous(self) -> bool:
         return True
 
+    def is_neg(self) -> bool:
+        return False
+
 
 @pytest.mark.parametrize(
     ("kind", "index", "name"),

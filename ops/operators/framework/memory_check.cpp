@@ -1,5 +1,6 @@
 #include "operators/framework/memory_check.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -16,12 +17,25 @@ const char* DeviceName(DeviceKind kind) {
       return "NPU";
     case DeviceKind::kOther:
       return "other";
+    case DeviceKind::kMeta:
+      return "meta";
   }
   return "unknown";
 }
 
+// `values`: how to make a tensor with some.
+Status MetaFault(const Signature& op, const char* name, const char* values) {
+  return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
+               " is a meta tensor, which has no values: ", values);
+}
+
 // Faults are looked for inline and worded here: every call looks, hardly one finds any.
 Status DeviceFault(const Signature& op, const char* name, const Device& got, const Device& want) {
+  if (got.kind == DeviceKind::kMeta) {
+    const std::string device = ToString(Device{want.kind, std::max(want.index, 0)});
+    const std::string make = Concat("torch.empty_like(tensor, device=\"", device, "\")");
+    return MetaFault(op, name, Concat("make a real one, as by ", make, ", and fill it").c_str());
+  }
   CHECK_ARG(got.kind == want.kind, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " is on ",
             ToString(got), "; this backend moves ", DeviceName(want.kind),
             " tensors: move it there or choose another backend");
@@ -57,6 +71,9 @@ bool ShareMemory(const TensorView& a, int64_t a_bytes, const TensorView& b, int6
 Status CheckCountsOnHost(const Signature& op, const std::vector<TensorView>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Device& where = inputs[i].device;
+    if (op.inputs[i].role == Role::kCounts && where.kind == DeviceKind::kMeta) {
+      return MetaFault(op, op.inputs[i].name, "pass torch.tensor(counts)");
+    }
     CHECK_ARG(op.inputs[i].role != Role::kCounts || where.kind == DeviceKind::kCpu,
               ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name, " is on ",
               ToString(where), "; counts are host tensors: .cpu()");
