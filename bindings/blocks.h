@@ -11,6 +11,10 @@ namespace collops::bindings {
 // An operator's name as a text that lives as long as the process, which is what calls take.
 const char* LastingName(const std::string& name);
 
+// The method of the plain level that makes calls of this name: "all_gatherv" of "AllGatherV". It
+// lives as long as the process.
+const char* MethodOf(const std::string& operation);
+
 // The ranks' blocks, in elements, one after the other, and what else the ranks compare of such a
 // call. Made once per set of sizes, used by every call that has them.
 class Blocks {
@@ -30,15 +34,20 @@ class Blocks {
   // What the ranks' shapes of x have in common, at most 3 dims; none: shapes are not compared.
   const Shape& shape() const { return shape_; }
 
-  // What the ranks agree on in a call with these blocks, which outlive it.
-  void AgreeOn(const char* counts_name, const char* displs_name, CollectiveTerms terms,
-               Agreement* agreement) const;
+  // Elements of one row, of which `sizes` count. Set before the first call.
+  int64_t row_elements() const { return row_elements_; }
+  void set_row_elements(int64_t elements) { row_elements_ = elements; }
+
+  // What the ranks agree on in a call of `method` with these blocks, which outlive it.
+  void AgreeOn(const char* method, const char* counts_name, const char* displs_name,
+               CollectiveTerms terms, Agreement* agreement) const;
 
  private:
   const char* operation_;
   std::vector<int64_t> counts_;
   std::vector<int64_t> displs_;
   int64_t total_ = 0;
+  int64_t row_elements_ = 1;
   int dim_;
   int num_tensors_;
   std::string type_;

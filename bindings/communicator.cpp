@@ -49,7 +49,7 @@ Status PrepareGather(const Communicator& communicator, py::handle x, py::handle 
   CollectiveTerms terms;
   terms.dtype = Name(call.dtype);
   terms.x_shape = IsEven(blocks) ? ComparedShape(tensors.x) : blocks.shape();
-  blocks.AgreeOn("recvCounts", "rdispls", terms, &agreement);
+  blocks.AgreeOn(name, "recvCounts", "rdispls", terms, &agreement);
   return communicator.Supports(Primitive::kGather, call.dtype, ReduceOp::kSum);
 }
 
@@ -87,7 +87,7 @@ Status PrepareReduce(const Communicator& communicator, py::handle x, py::handle 
   terms.dtype = Name(call.dtype);
   terms.reduction = Name(op);
   terms.x_shape = ComparedShape(tensors.x);
-  blocks.AgreeOn("sendCounts", "sdispls", terms, &agreement);
+  blocks.AgreeOn(name, "sendCounts", "sdispls", terms, &agreement);
   return communicator.Supports(Primitive::kReduce, call.dtype, op);
 }
 
@@ -103,14 +103,15 @@ void ReduceScatterV(Caller& caller, const py::object& x, const py::object& out,
 void Refuse(Communicator& communicator, const std::string& operation, int code,
             const std::string& message) {
   const char* name = LastingName(operation);
-  RunWithoutGil(
-      [&] { return communicator.Refuse(name, Status(static_cast<ErrorCode>(code), message)); });
+  RunNumbered(communicator, [&] {
+    return communicator.Refuse(name, Status(static_cast<ErrorCode>(code), message));
+  });
 }
 
 // None for a rank whose color is negative. Returns once every rank of the part is there.
 std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int key) {
   std::shared_ptr<Communicator> part;
-  RunWithoutGil([&] {
+  RunNumbered(communicator, [&] {
     RETURN_IF_ERROR(communicator.Split(color, key, &part));
     return part == nullptr ? Ok() : part->Connect();
   });
@@ -125,7 +126,10 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
       .def("reduce_scatterv", &ReduceScatterV<Communicator>, py::arg("x"), py::arg("out"),
            py::arg("blocks"), py::arg("op"))
       .def("split", &Split, py::arg("color"), py::arg("key"))
-      .def("barrier", [](Communicator& self) { RunWithoutGil([&] { return self.Barrier(); }); })
+      .def("barrier", [](Communicator& self) { RunNumbered(self, [&] { return self.Barrier(); }); })
+      .def(
+          "in_parts", [](Communicator& self, int parts) { BeginParts(self, parts); },
+          py::arg("parts"))
       .def("refuse", &Refuse, py::arg("operation"), py::arg("code"), py::arg("message"))
       .def("abort", &Communicator::Abort, py::arg("reason"), py::call_guard<ReleasedGil>())
       .def(
@@ -163,6 +167,9 @@ void BindStartedCalls(py::class_<Starter>& bound) {
             ReduceScatterV(self, x, out, blocks.cast<const Blocks&>(), op);
           },
           py::arg("x"), py::arg("out"), py::arg("blocks"), py::arg("op"))
+      .def(
+          "in_parts", [](Starter& self, int parts) { BeginParts(self.communicator(), parts); },
+          py::arg("parts"))
       .def("barrier",
            [](Starter& self) {
              self.Add("Barrier", [](Communicator& communicator) { return communicator.Barrier(); });
@@ -182,7 +189,8 @@ void BindCommunicator(py::module_& module) {
       .def(py::init<const std::string&, std::vector<int64_t>, int, int, std::string,
                     const std::vector<int64_t>&, int>(),
            py::arg("operation"), py::arg("counts"), py::arg("dim") = 0, py::arg("num_tensors") = 1,
-           py::arg("type") = "", py::arg("shape") = std::vector<int64_t>(), py::arg("root") = 0);
+           py::arg("type") = "", py::arg("shape") = std::vector<int64_t>(), py::arg("root") = 0)
+      .def_property("row_elements", &Blocks::row_elements, &Blocks::set_row_elements);
   py::class_<Communicator, std::shared_ptr<Communicator>> bound(module, "Communicator");
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)

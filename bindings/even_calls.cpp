@@ -33,6 +33,7 @@ Status PrepareAllReduce(const Communicator& communicator, py::handle x, py::hand
   terms.reduction = Name(op);
   terms.x_shape = ComparedShape(tensors.x);
   AddTerms(terms, &agreement);
+  agreement.InPlainWords(kAllReduce, 1);
   return communicator.Supports(Primitive::kReduce, call.dtype, op);
 }
 
@@ -63,6 +64,7 @@ Status PrepareBroadcast(const Communicator& communicator, py::handle x, int root
   terms.root = root;
   terms.x_shape = ComparedShape(*tensor);
   AddTerms(terms, &agreement);
+  agreement.InPlainWords(kBroadcast, 1);
   return communicator.Supports(Primitive::kGather, call.dtype, ReduceOp::kSum);
 }
 

@@ -71,6 +71,7 @@ class Slices {
     terms.root = root_;
     terms.x_shape = shape_;
     AddTerms(terms, agreement);
+    agreement->InPlainWords(method(), 1);
     if (sizes_.empty()) {
       agreement->Pairwise("send_sizes", send_rows_.data(), "recv_sizes", recv_rows_.data(), rank,
                           rank_size);
@@ -138,9 +139,12 @@ std::string ShareFromRoot(Communicator& communicator, const std::string& operati
   std::vector<char> all(kMost * size);
   RunOrRefuse(communicator, name, check, [&] {
     Agreement agreement(name);
-    agreement.Equal("rankRoot", root).EqualList("sizes", sizes.data(), communicator.size());
+    agreement.Equal("rankRoot", root)
+        .EqualList("sizes", sizes.data(), communicator.size())
+        .InPlainWords("scatterv", 1);
     return communicator.Share(agreement, mine.data(), kMost, all.data());
   });
+  ContinueCall(communicator);
   const char* told = all.data() + static_cast<size_t>(root) * kMost;
   return std::string(told, strnlen(told, kMost));
 }

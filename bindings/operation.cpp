@@ -5,7 +5,9 @@
 #include "core/env.h"
 #include "core/prepackable.h"
 #include "module.h"
+#include "operators/collective_operation.h"
 #include "operators/linear_parallel/engine.h"
+#include "plain_call.h"
 #include "status.h"
 #include "workspace.h"
 
@@ -31,6 +33,12 @@ class Use {
  private:
   std::atomic<bool>* busy_;
 };
+
+template <typename Call>
+void RunOfGroup(Communicator* group, const Call& call) {
+  if (group == nullptr) return RunWithoutGil(call);
+  RunNumbered(*group, call);
+}
 
 // A tuple of its own: it keeps the tensors alive when another thread changes the caller's list.
 py::tuple Hold(const py::object& tensors, const char* operation, const char* label) {
@@ -88,6 +96,11 @@ Status NameElementType(const Status& status, const py::tuple& tensors,
 }
 
 }  // namespace
+
+Communicator* BoundOperation::group() const {
+  auto* const collective = dynamic_cast<CollectiveOperation*>(operation_.get());
+  return collective == nullptr ? nullptr : &collective->communicator();
+}
 
 Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
                                const char* const* names, std::vector<TensorView>* views,
@@ -161,16 +174,20 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
   Scratch scratch;
   Status status = ToPack(in, out, &owners);
   if (status.ok()) status = ToScratch(workspace, stream, pack_, row_.operation, &scratch);
-  if (!status.ok()) {
-    RefuseAndThrow(status, [&](const Status& reason) { return operation_->Refuse(reason); });
-  }
-  RunWithoutGil(
-      [&] { return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream); });
+  RunOfGroup(group(), [&]() -> Status {
+    if (status.ok()) {
+      return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
+    }
+    const Status ignored = operation_->Refuse(status);
+    static_cast<void>(ignored);  // of less use than what is wrong with the call
+    return status;
+  });
 }
 
 void BoundOperation::Refuse(int code, const std::string& message) {
   const Use use(&busy_, row_.operation);
-  RunWithoutGil([&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
+  RunOfGroup(group(),
+             [&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
 }
 
 void BoundOperation::Prepack(const py::object& weight) {

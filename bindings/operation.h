@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "core/operation.h"
 #include "params.h"
 #include "tensor.h"
@@ -33,6 +34,9 @@ class BoundOperation {
   void Prepack(const pybind11::object& weight);
 
  private:
+  // The operation's group, or null: of messages between two ranks.
+  Communicator* group() const;
+
   // What owns the memory of tensors that were read through DLPack.
   using Owners = std::vector<pybind11::object>;
 

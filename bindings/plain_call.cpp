@@ -1,5 +1,6 @@
 #include "plain_call.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -22,6 +23,18 @@ const char* LastingName(const std::string& name) {
   return names->insert(name).first->c_str();
 }
 
+const char* MethodOf(const std::string& operation) {
+  const size_t end = std::min(operation.find(' '), operation.size());
+  std::string method;
+  for (size_t i = 0; i < end; ++i) {
+    const char c = operation[i];
+    const bool is_upper = c >= 'A' && c <= 'Z';
+    if (is_upper && i > 0 && c != 'V') method += '_';
+    method += is_upper ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return LastingName(method + operation.substr(end));
+}
+
 Blocks::Blocks(const std::string& operation, std::vector<int64_t> counts, int dim, int num_tensors,
                std::string type, const std::vector<int64_t>& shape, int root)
     : operation_(LastingName(operation)),
@@ -37,14 +50,16 @@ Blocks::Blocks(const std::string& operation, std::vector<int64_t> counts, int di
   shape_ = Shape::From(shape.data(), static_cast<int>(shape.size()));
 }
 
-void Blocks::AgreeOn(const char* counts_name, const char* displs_name, CollectiveTerms terms,
-                     Agreement* agreement) const {
+void Blocks::AgreeOn(const char* method, const char* counts_name, const char* displs_name,
+                     CollectiveTerms terms, Agreement* agreement) const {
   if (!type_.empty()) terms.dtype = type_.c_str();
   terms.num_tensors = num_tensors_;
   terms.dim = dim_;
   terms.root = root_;
   AddTerms(terms, agreement);
-  agreement->EqualList(counts_name, counts(), size()).EqualList(displs_name, displs(), size());
+  agreement->EqualList(counts_name, counts(), size())
+      .EqualList(displs_name, displs(), size())
+      .InPlainWords(method, row_elements_);
 }
 
 Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count) {

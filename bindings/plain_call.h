@@ -50,14 +50,42 @@ struct PlainCall {
   Call call;
 };
 
+// The number of a user's call that comes now. In a call that runs in its turn it is that one's.
+inline uint64_t NextCall(Communicator& communicator) {
+  const uint64_t own = UserCall::Number();
+  return own != 0 ? own : communicator.user_calls().Next();
+}
+
+// The call that was numbered last goes on: `parts` steps from here on are one, or one more step.
+inline void BeginParts(Communicator& communicator, int parts) {
+  if (UserCall::Number() == 0) communicator.user_calls().Begin(parts);
+}
+inline void ContinueCall(Communicator& communicator) {
+  if (UserCall::Number() == 0) communicator.user_calls().Continue();
+}
+
+// Runs a call of the user's, under its number.
+template <typename Call>
+void RunNumbered(Communicator& communicator, const Call& call) {
+  const UserCall number(NextCall(communicator));
+  try {
+    RunWithoutGil(call);
+  } catch (...) {
+    communicator.user_calls().Forget();
+    throw;
+  }
+}
+
 // Runs a call whose checks have passed; otherwise tells the waiting ranks why this one does not.
 template <typename Call>
 void RunOrRefuse(Communicator& communicator, const char* name, const Status& check,
                  const Call& call) {
-  if (!check.ok()) {
-    RefuseAndThrow(check, [&](const Status& reason) { return communicator.Refuse(name, reason); });
-  }
-  RunWithoutGil(call);
+  RunNumbered(communicator, [&]() -> Status {
+    if (check.ok()) return call();
+    const Status ignored = communicator.Refuse(name, check);
+    static_cast<void>(ignored);  // of less use than what is wrong with the call
+    return check;
+  });
 }
 
 // The same of a call by its method, which the second only starts.

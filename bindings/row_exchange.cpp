@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "blocks.h"
-#include "status.h"
+#include "plain_call.h"
 
 namespace collops::bindings {
 namespace {
@@ -31,6 +31,7 @@ class RowExchange {
         agreements_.emplace_back(name);
         agreements_.back().Equal("the number of tensors", static_cast<int64_t>(count));
         agreements_.back().Equal("dim", dim);
+        agreements_.back().InPlainWords(MethodOf(operation), 1);
       }
       const std::string label = count == 1 ? "x" : Concat("x[", i, "]");
       AddTensor(label, dim, tensors[i], &agreements_.back());
@@ -41,12 +42,13 @@ class RowExchange {
   std::vector<int64_t> Run(Communicator& communicator, const std::vector<int64_t>& mine) const {
     std::vector<int64_t> all(mine.size() * static_cast<size_t>(communicator.size()));
     const auto bytes = static_cast<int64_t>(mine.size() * sizeof(int64_t));
-    RunWithoutGil([&]() -> Status {
+    RunNumbered(communicator, [&]() -> Status {
       for (const Agreement& agreement : agreements_) {
         RETURN_IF_ERROR(communicator.Share(agreement, mine.data(), bytes, all.data()));
       }
       return Ok();
     });
+    ContinueCall(communicator);
     return all;
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "blocks.h"
+#include "plain_call.h"
 #include "status.h"
 
 namespace collops::bindings {
@@ -42,7 +43,12 @@ class BoundHandle {
 
 void Starter::Add(const char* name, std::function<Status(Communicator&)> call) {
   if (calls_.empty()) name_ = name;
-  calls_.push_back(std::move(call));
+  // Its number is that of the order in which calls are started.
+  const uint64_t number = NextCall(*communicator_);
+  calls_.push_back([number, call = std::move(call)](Communicator& communicator) {
+    const UserCall numbered(number);
+    return call(communicator);
+  });
 }
 
 void Starter::Refuse(const char* name, const Status& reason) {

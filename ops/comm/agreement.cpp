@@ -23,13 +23,18 @@ uint64_t Summand(uint64_t a, uint64_t b, uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
-// One encoding: the operator's name, how many words, the words, then the lists, each with its first
-// member, its length and a place for every rank.
+// One encoding: the operator's name, how many words, the words, the plain level's words and the
+// number of the user's call, then the lists, each with its first member, its length and a place for
+// every rank.
 constexpr int kOpWords = 6;
 constexpr int kOpBytes = kOpWords * static_cast<int>(sizeof(int64_t));
 constexpr int kCountWord = kOpWords;
 constexpr int kFirstWord = kOpWords + 1;
-constexpr int kFirstList = kFirstWord + Agreement::kMaxWords;
+constexpr int kMethodWord = kFirstWord + Agreement::kMaxWords;
+constexpr int kMethodBytes = 4 * static_cast<int>(sizeof(int64_t));
+constexpr int kRowWord = kMethodWord + 4;
+constexpr int kCallWord = kRowWord + 1;
+constexpr int kFirstList = kCallWord + 1;
 constexpr int kListHead = 2;
 
 int64_t ListWords(int64_t rank_size) {
@@ -127,6 +132,13 @@ Agreement& Agreement::Pairwise(const char* send_name, const int64_t* send, const
   return *this;
 }
 
+Agreement& Agreement::InPlainWords(const char* method, int64_t row_elements) {
+  method_ = method;
+  row_elements_ = row_elements;
+  plain_words_ = Mix(reinterpret_cast<uintptr_t>(method), static_cast<uint64_t>(row_elements));
+  return *this;
+}
+
 int64_t Agreement::Value(const char* name, int64_t missing) const {
   for (int i = 0; i < num_terms_; ++i) {
     const Term& term = terms_[i];
@@ -144,12 +156,24 @@ void Agreement::Encode(int64_t* to, int rank_size) const {
   std::memcpy(to, op_, strnlen(op_, kOpBytes));
   to[kCountWord] = num_words_;
   std::memcpy(to + kFirstWord, words_, static_cast<size_t>(num_words_) * sizeof(int64_t));
+  std::memset(to + kMethodWord, 0, kMethodBytes);
+  std::memcpy(to + kMethodWord, method_, strnlen(method_, kMethodBytes));
+  to[kRowWord] = row_elements_;
   for (int i = 0; i < num_lists_; ++i) {
     int64_t* list = to + kFirstList + i * ListWords(rank_size);
     list[0] = lists_[i].first_member;
     list[1] = lists_[i].count;
     std::copy_n(lists_[i].values, std::min<int64_t>(lists_[i].count, rank_size), list + kListHead);
   }
+}
+
+void Agreement::EncodeCall(int64_t* to, uint64_t call) {
+  // A rank that describes this one may read it meanwhile.
+  __atomic_store_n(to + kCallWord, static_cast<int64_t>(call), __ATOMIC_RELAXED);
+}
+
+uint64_t Agreement::EncodedCall(const int64_t* encoded) {
+  return static_cast<uint64_t>(__atomic_load_n(encoded + kCallWord, __ATOMIC_RELAXED));
 }
 
 std::string Agreement::EncodedOp(const int64_t* encoded) {
@@ -170,22 +194,56 @@ class Agreement::Comparison {
              const std::function<std::string(int)>& who)
       : own_(own), all_(all), size_(static_cast<int>(all.size())), call_(call), who_(who) {
     while (first_ < size_ && !Has(first_)) ++first_;
+    for (int r = first_; r < size_; ++r) {
+      in_plain_words_ = in_plain_words_ && (!Has(r) || !Method(r).empty());
+    }
   }
 
   Status Run() const {
     if (first_ == size_) return Ok();
     for (int r = first_ + 1; r < size_; ++r) {
       if (!Has(r) || Op(r) == Op(first_)) continue;
-      return Differ("the operator", Op(first_), first_, "the operator", Op(r), r);
+      const char* const field = in_plain_words_ ? "the call" : "the operator";
+      return Differ(field, Called(first_), first_, field, Called(r), r);
     }
     for (int i = 0; i < own_.num_terms_; ++i) RETURN_IF_ERROR(CompareTerm(own_.terms_[i]));
     return Ok();
+  }
+
+  // Where Run() finds nothing.
+  Status DifferByDigest() const {
+    return Error(ERROR_RANK_MISMATCH, Called(first_), ": the ranks disagree in ",
+                 Calls(first_, first_), ": their digests differ, but no field does");
   }
 
  private:
   bool Has(int rank) const { return !all_[static_cast<size_t>(rank)].empty(); }
   const int64_t* Of(int rank) const { return all_[static_cast<size_t>(rank)].data(); }
   std::string Op(int rank) const { return Readable(Of(rank), kOpBytes); }
+  std::string Method(int rank) const { return Readable(Of(rank) + kMethodWord, kMethodBytes); }
+  std::string Called(int rank) const { return in_plain_words_ ? Method(rank) : Op(rank); }
+  uint64_t CallOf(int rank) const {
+    const uint64_t call = EncodedCall(Of(rank));
+    return call == 0 ? call_ : call;
+  }
+  // "call 3", which is another one where a rank has made more calls than another.
+  std::string Calls(int a, int b) const {
+    if (CallOf(a) == CallOf(b)) return Concat("call ", CallOf(a));
+    return Concat("call ", CallOf(a), " of rank ", a, " and call ", CallOf(b), " of rank ", b);
+  }
+
+  // Counts of elements, which the plain level knows as rows.
+  static bool IsCounts(const Term& term) {
+    return std::strcmp(term.name, "recvCounts") == 0 || std::strcmp(term.name, "sendCounts") == 0;
+  }
+  std::string NameOf(const Term& term) const {
+    if (!in_plain_words_) return term.name;
+    if (IsCounts(term)) return "sizes";
+    if (std::strcmp(term.name, "reduceType") == 0) return "op";
+    if (std::strcmp(term.name, "rankRoot") == 0) return "root";
+    return term.name;
+  }
+
   const int64_t* Words(int rank, const Term& term) const {
     return Of(rank) + kFirstWord + term.begin;
   }
@@ -206,7 +264,9 @@ class Agreement::Comparison {
     return rank;
   }
   std::string Entry(int rank, const Term& term, int64_t i) const {
-    return i < Length(rank, term) ? std::to_string(List(rank, term)[kListHead + i]) : "missing";
+    if (i >= Length(rank, term)) return "missing";
+    const int64_t unit = in_plain_words_ && IsCounts(term) ? Of(rank)[kRowWord] : 1;
+    return std::to_string(List(rank, term)[kListHead + i] / std::max<int64_t>(unit, 1));
   }
 
   static std::string Show(const Term& term, const int64_t* words) {
@@ -230,7 +290,7 @@ class Agreement::Comparison {
       } else {
         const std::string first = Show(term, Words(first_, term));
         const std::string other = Show(term, Words(r, term));
-        if (first != other) return Differ(term.name, first, first_, term.name, other, r);
+        if (first != other) return Differ(NameOf(term), first, first_, NameOf(term), other, r);
       }
     }
     return Ok();
@@ -238,7 +298,7 @@ class Agreement::Comparison {
 
   Status CompareLists(const Term& term, int a, int b) const {
     for (int64_t i = 0; i < std::max(Length(a, term), Length(b, term)); ++i) {
-      const std::string field = Concat(term.name, "[", i, "]");
+      const std::string field = Concat(NameOf(term), "[", i, "]");
       const std::string first = Entry(a, term, i);
       const std::string other = Entry(b, term, i);
       if (first != other) return Differ(field, first, a, field, other, b);
@@ -263,8 +323,8 @@ class Agreement::Comparison {
   Status Differ(const std::string& field, const std::string& value, int a,
                 const std::string& other_field, const std::string& other, int b) const {
     const std::string named = other_field == field ? "" : Concat(other_field, " is ");
-    return Error(ERROR_RANK_MISMATCH, Op(a), ": the ranks disagree in call ", call_, ": ", field,
-                 " is ", value, " on ", who_(a), " and ", named, other, " on ", who_(b));
+    return Error(ERROR_RANK_MISMATCH, Called(a), ": the ranks disagree in ", Calls(a, b), ": ",
+                 field, " is ", value, " on ", who_(a), " and ", named, other, " on ", who_(b));
   }
 
   const Agreement& own_;
@@ -273,6 +333,7 @@ class Agreement::Comparison {
   uint64_t call_;
   const std::function<std::string(int)>& who_;
   int first_ = 0;  // that has come
+  bool in_plain_words_ = true;
 };
 
 Status Agreement::FindDifference(const std::vector<std::vector<int64_t>>& all, uint64_t call,
@@ -282,9 +343,9 @@ Status Agreement::FindDifference(const std::vector<std::vector<int64_t>>& all, u
 
 Status Agreement::Describe(const std::vector<std::vector<int64_t>>& all, uint64_t call,
                            const std::function<std::string(int)>& who) const {
-  RETURN_IF_ERROR(FindDifference(all, call, who));
-  return Error(ERROR_RANK_MISMATCH, op_, ": the ranks disagree in call ", call,
-               ": their digests differ, but no field does");
+  const Comparison comparison(*this, all, call, who);
+  RETURN_IF_ERROR(comparison.Run());
+  return comparison.DifferByDigest();
 }
 
 }  // namespace collops

@@ -36,16 +36,25 @@ class Agreement {
   Agreement& Pairwise(const char* send_name, const int64_t* send, const char* recv_name,
                       const int64_t* recv, int rank, int rank_size);
 
+  // By what a user of the plain level knows the call: its method, a text that lives as long as the
+  // call, and rows of so many elements. Only for messages, where every rank's call has such words.
+  Agreement& InPlainWords(const char* method, int64_t row_elements);
+
   uint64_t digest() const { return digest_; }
   uint64_t balance() const { return balance_; }
   // Tells this rank's agreements apart by all that Encode() writes.
-  uint64_t identity() const { return digest_ ^ (balance_ * 0x9e3779b97f4a7c15ULL) ^ group_lists_; }
+  uint64_t identity() const {
+    return digest_ ^ (balance_ * 0x9e3779b97f4a7c15ULL) ^ group_lists_ ^ plain_words_;
+  }
   // The value of a number that was added, for tests and traces; `missing` if there is none.
   int64_t Value(const char* name, int64_t missing = 0) const;
 
   // Everything that Describe() needs of one rank, as numbers in shared memory.
   static int64_t EncodedBytes(int rank_size);
   void Encode(int64_t* to, int rank_size) const;
+  // Adds the number of the user's call, 0: not known. It is in no identity.
+  static void EncodeCall(int64_t* to, uint64_t call);
+  static uint64_t EncodedCall(const int64_t* encoded);
   // The operator's name, from an encoding that a peer wrote.
   static std::string EncodedOp(const int64_t* encoded);
   // A list of a group, by the order in which they were added, from an encoding that a peer wrote:
@@ -54,8 +63,8 @@ class Agreement {
 
   // ERROR_RANK_MISMATCH with the first field in which two ranks differ, and both values; the same
   // text on every rank. `all` are the ranks' encodings, copied: nothing in them is trusted; those
-  // of ranks that have not come are empty. `call` is the number of the call; `who` names a rank
-  // ("rank 2 (pid 77)").
+  // of ranks that have not come are empty. `call` is the number of the call where no user's is
+  // known; `who` names a rank ("rank 2 (pid 77)").
   Status Describe(const std::vector<std::vector<int64_t>>& all, uint64_t call,
                   const std::function<std::string(int)>& who) const;
   // The same; Ok where no field differs among those who have come.
@@ -90,6 +99,9 @@ class Agreement {
   uint64_t digest_;
   uint64_t balance_ = 0;
   uint64_t group_lists_ = 0;
+  uint64_t plain_words_ = 0;
+  const char* method_ = "";
+  int64_t row_elements_ = 1;
   int num_terms_ = 0;
   int num_words_ = 0;
   int num_lists_ = 0;

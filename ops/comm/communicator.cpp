@@ -218,7 +218,7 @@ Status Communicator::ConnectAndPost(StartedCall* call) {
 }
 
 Status Communicator::Barrier() {
-  return Agree(Agreement("Barrier"));
+  return Agree(Agreement("Barrier").InPlainWords("barrier", 1));
 }
 
 Status Communicator::Agree(const Agreement& agreement) {

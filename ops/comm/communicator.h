@@ -13,6 +13,7 @@
 #include "comm/fused_call.h"
 #include "comm/pairs/transfer.h"
 #include "comm/rank_set.h"
+#include "comm/user_calls.h"
 #include "comm/window.h"
 #include "core/status.h"
 #include "core/tensor.h"
@@ -122,6 +123,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // is the operator's, a text that lives as long as the process.
   Status Refuse(const char* name, const Status& reason);
 
+  // Numbers the calls that a user makes; whoever takes calls from one does so.
+  UserCalls& user_calls() { return user_calls_; }
+
   // The ranks that address each other's windows directly, this one among them; of several hosts
   // those of one. None where the backend has no windows.
   virtual RankSet WindowPeers() const { return RankSet::None(size()); }
@@ -199,6 +203,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::unique_ptr<CallQueue> queue_owner_;
   std::atomic<CallQueue*> queue_{nullptr};  // once a call was started
   std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
+  UserCalls user_calls_;
   const bool traced_ = TraceEnabled();
   std::atomic<bool> connected_{false};
   // Of calls that were traced. Atomic because a second thread may come by before it gets its error.

@@ -35,7 +35,8 @@ std::vector<int> Members(const std::vector<Choice>& choices, int64_t color) {
 Status Communicator::MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part) {
   const Choice own{color, key, std::random_device()()};
   std::vector<Choice> choices(static_cast<size_t>(size()));
-  RETURN_IF_ERROR(control_->Share(Agreement("Split"), &own, sizeof(own), choices.data()));
+  RETURN_IF_ERROR(control_->Share(Agreement("Split").InPlainWords("split", 1), &own, sizeof(own),
+                                  choices.data()));
   choices[static_cast<size_t>(rank())] = own;  // whatever a peer has written there
   part->reset();
   if (color < 0) return Ok();

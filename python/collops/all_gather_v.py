@@ -98,6 +98,7 @@ class AllGatherV:
         except Exception as error:
             self._level.refuse(_OPERATION, error)
             raise
+        self._level.core.in_parts(len(steps))
         for step in steps:
             self._run(step)
         return [step[-1] for step in steps]

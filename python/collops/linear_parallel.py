@@ -34,6 +34,13 @@ _WORDS = {
     "innerDimIsAg": "inner_dim_is_ag",
 }
 _ANY_WORD = re.compile("|".join(map(re.escape, _WORDS)))
+_TYPES = re.compile(r": type is (\d) on (rank .*?) and (\d) on ")
+_METHODS = {
+    _Type.LINEAR_ALL_REDUCE: "matmul_all_reduce",
+    _Type.LINEAR_REDUCE_SCATTER: "matmul_reduce_scatter",
+    _Type.ALL_GATHER_LINEAR: "all_gather_matmul",
+    _Type.ALL_GATHER_LINEAR_REDUCE_SCATTER: "all_gather_matmul_reduce_scatter",
+}
 
 
 class LinearParallel:
@@ -183,10 +190,17 @@ def _in_plain_words(name: str, error: Exception, is_even: bool = False) -> Excep
     if not isinstance(error, Error):
         return error
     message = re.sub("^LinearParallel: ", f"{name}: ", error.message)
+    message = _TYPES.sub(_calls_of_types, message)
     message = _ANY_WORD.sub(lambda word: _WORDS[word[0]], message)
     if is_even and ": the sum of the rows is " in message:
         message += ": where x has other rows on other ranks, pass gather_rows on all of them"
     return error if message == error.message else status_error(error.code, message)
+
+
+def _calls_of_types(types: re.Match[str]) -> str:
+    """Two ranks' types by the methods that have them; the struct has one that no method has."""
+    first, other = (_METHODS.get(_Type(int(types[i])), f"type {types[i]}") for i in (1, 3))
+    return f": the call is {first} on {types[2]} and {other} on "
 
 
 def _check_rows(name: str, label: str, given: Any, members: int) -> list[int]:

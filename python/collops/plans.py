@@ -126,6 +126,7 @@ def make_plan(
     row_elements = math.prod(before) * math.prod(after) * unit
     check_volume(name, sum(rows), row_elements)
     blocks = make_blocks([size * row_elements for size in rows])
+    blocks.row_elements = row_elements
     in_order = math.prod(before) == 1 or len(rows) == 1
     return Plan((*before, out_rows, *after), blocks, rows, dim, in_order)
 

@@ -97,6 +97,44 @@ TEST(AnotherOperatorIsNamed) {
             "rank 2");
 }
 
+TEST(PlainWordsAreUsedWhereEveryRankHasThem) {
+  const List counts[] = {{6, 8}, {4, 8}};
+  const auto make = [&](size_t rank, bool plain) {
+    Agreement agreement("AllGatherV");
+    agreement.Equal("rankRoot", 0).EqualList("recvCounts", counts[rank].data(), 2);
+    if (plain) agreement.InPlainWords("all_gatherv", 2);
+    return agreement;
+  };
+  EXPECT_EQ(make(0, true).digest(), make(0, false).digest());
+  EXPECT_TRUE(make(0, true).identity() != make(0, false).identity());
+  EXPECT_EQ(Judge({make(0, true), make(1, true)}).text,
+            "all_gatherv: the ranks disagree in call 7: sizes[0] is 3 on rank 0 and 2 on rank 1");
+  for (const bool plain : {true, false}) {
+    EXPECT_EQ(
+        Judge({make(0, plain), make(1, !plain)}).text,
+        "AllGatherV: the ranks disagree in call 7: recvCounts[0] is 6 on rank 0 and 4 on rank 1");
+  }
+}
+
+TEST(EachRanksOwnNumberOfTheCallIsNamed) {
+  const auto text_of = [](uint64_t first, uint64_t other) {
+    std::vector<List> encoded;
+    for (const uint64_t call : {first, other}) {
+      Agreement agreement("Broadcast");
+      agreement.Equal("rankRoot", static_cast<int64_t>(encoded.size()));
+      encoded.emplace_back(static_cast<size_t>(Agreement::EncodedBytes(2)) / sizeof(int64_t));
+      agreement.Encode(encoded.back().data(), 2);
+      Agreement::EncodeCall(encoded.back().data(), call);
+    }
+    return Agreement("Broadcast").Equal("rankRoot", 0).Describe(encoded, 7, Who).message();
+  };
+  const std::string end = ": rankRoot is 0 on rank 0 and 1 on rank 1";
+  const std::string begin = "Broadcast: the ranks disagree in ";
+  EXPECT_EQ(text_of(3, 3), begin + "call 3" + end);
+  EXPECT_EQ(text_of(3, 4), begin + "call 3 of rank 0 and call 4 of rank 1" + end);
+  EXPECT_EQ(text_of(0, 0), begin + "call 7" + end);
+}
+
 TEST(AShapeIsShownWhole) {
   Agreement first("AllReduce");
   first.EqualShape("x's shape", {2, 3});

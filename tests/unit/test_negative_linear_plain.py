@@ -248,7 +248,7 @@ def test_a_wrong_torch_tensor_is_refused() -> None:
 
 # What rank 2 calls, what the others call, and what the message names besides the ranks.
 DISAGREEMENTS: dict[str, tuple[tuple[str, Changes], tuple[str, Changes], list[str]]] = {
-    "method": ((REDUCE, {}), (SCATTER, {}), ["type"]),
+    "method": ((REDUCE, {}), (SCATTER, {}), ["matmul_all_reduce", "matmul_reduce_scatter"]),
     "operator": (("all_reduce", {}), (BOTH, {}), ["operator", "AllReduce", "LinearParallel"]),
     "dtype": (
         (GATHER, {"x": floats(3, 4, dtype="f2"), "weight": floats(4, 5, dtype="f2")}),

@@ -182,7 +182,9 @@ std::string Endpoint::DescribeRank(int rank) const {
                                   NumberOf(head(rank, 1).step.load(std::memory_order_acquire)));
   std::string work = board_.member(rank).pair_call.Read();
   if (!HasFinished(rank, begun)) {
-    work = Concat("call ", begun, " (", Agreement::EncodedOp(board_.agreement(rank, begun)), ")");
+    const int64_t* const encoded = board_.agreement(rank, begun);
+    const uint64_t call = Agreement::EncodedCall(encoded);
+    work = Concat("call ", call == 0 ? begun : call, " (", Agreement::EncodedOp(encoded), ")");
   }
   return Concat(Who(rank), " is in ", work.empty() ? "no call" : work, ", ", DescribeState(rank));
 }

@@ -1,5 +1,6 @@
 #include "comm/control/step.h"
 
+#include "comm/user_calls.h"
 #include "core/fence.h"
 
 namespace collops::control {
@@ -42,6 +43,7 @@ void Step::Publish() {
     agreement_->Encode(endpoint_->board().agreement(rank, number()), endpoint_->size());
     written = agreement_->identity();
   }
+  Agreement::EncodeCall(endpoint_->board().agreement(rank, number()), UserCall::Number());
   SignalHead& mine = endpoint_->head(rank, number());
   mine.digest = agreement_->digest();
   mine.balance = agreement_->balance();
@@ -70,7 +72,7 @@ Status Step::Hear(int rank, bool* agrees) {
     behind_ = !unheard_.empty();
     endpoint_->Finish(number());
     return Error(ERROR_RANK_MISMATCH, agreement_->op(), ": ", endpoint_->Who(rank),
-                 " refused call ", number(), ": ",
+                 " refused call ", CallNumber(number()), ": ",
                  ReadReason(endpoint_->board().refusal_reason(rank, number())));
   }
   CHECK_ARG(word == StepWord(number(), HeadKind::kCall), ERROR_PEER_LOST, agreement_->op(), ": ",

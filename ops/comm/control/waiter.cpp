@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include "comm/user_calls.h"
 #include "core/interrupt.h"
 
 namespace collops::control {
@@ -33,11 +34,11 @@ Status Waiter::LookAround() const {
 Status Waiter::Look() {
   if (!*deadline_) *deadline_ = Deadline::After(timeout_s_);
   RETURN_IF_ERROR(LookAround());
-  CHECK_ARG(!(*deadline_)->Passed(), ERROR_TIMEOUT, name_, ": no end of call ", step_, " in ",
-            (*deadline_)->timeout_s(), " s: ", endpoint_->DescribeLate(step_));
+  CHECK_ARG(!(*deadline_)->Passed(), ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_),
+            " in ", (*deadline_)->timeout_s(), " s: ", endpoint_->DescribeLate(step_));
   const double outlived_s = duties_->overdue ? duties_->overdue() : 0;
-  CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, name_, ": no end of call ", step_, " in ", outlived_s,
-            " s: ", endpoint_->DescribeLate(step_));
+  CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_), " in ",
+            outlived_s, " s: ", endpoint_->DescribeLate(step_));
   return Ok();
 }
 

@@ -54,9 +54,9 @@ class CollectiveOperation : public Operation {
                  void* stream) override;
   Status Refuse(const Status& reason) override;
 
- protected:
   Communicator& communicator() const { return *communicator_; }
 
+ protected:
   // What a call of the plan carries as its `keep`: the plan on a device, and nothing on the CPU,
   // where the call is complete on return.
   Kept KeepOf(const Plan& plan) const {

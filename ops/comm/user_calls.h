@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace collops {
+
+// Numbers the calls of one communicator as its user counts them: a call that takes several steps,
+// as one that first exchanges sizes, has one number. One thread at a time.
+class UserCalls {
+ public:
+  // The number of the step that comes now.
+  uint64_t Next() {
+    if (parts_ > 0) {
+      --parts_;
+    } else {
+      ++last_;
+    }
+    parts_ += std::exchange(begun_, 0);
+    return last_;
+  }
+  // What comes next is the first of so many parts of one call.
+  void Begin(int parts) { begun_ = parts - 1; }
+  // One more step belongs to the call that was numbered last.
+  void Continue() { ++parts_; }
+  // The call has failed: what comes next is another one.
+  void Forget() { parts_ = begun_ = 0; }
+
+ private:
+  uint64_t last_ = 0;
+  int parts_ = 0;  // that are still to come
+  int begun_ = 0;
+};
+
+// The number of the user's call that this thread makes, as long as it lives; 0: nobody says.
+class UserCall {
+ public:
+  explicit UserCall(uint64_t number) : before_(current_) { current_ = number; }
+  UserCall(const UserCall&) = delete;
+  UserCall& operator=(const UserCall&) = delete;
+  ~UserCall() { current_ = before_; }
+
+  static uint64_t Number() { return current_; }
+
+ private:
+  static inline thread_local uint64_t current_ = 0;
+  const uint64_t before_;
+};
+
+// What messages call this thread's call, whose step has that number.
+inline uint64_t CallNumber(uint64_t step) {
+  return UserCall::Number() == 0 ? step : UserCall::Number();
+}
+
+}  // namespace collops
