@@ -173,23 +173,23 @@ def test_a_wrong_call_is_refused(refused: list[Any], name: str) -> None:
 
 # What rank 2 calls, what the others call, and what the message names besides the ranks.
 DISAGREEMENTS: dict[str, tuple[Call, Call, list[str]]] = {
-    "reduce or scatter": (REDUCE, SCATTER, ["operator", "AllReduce", "ReduceScatter "]),
+    "reduce or scatter": (REDUCE, SCATTER, ["the call", "all_reduce", "reduce_scatter "]),
     "reduce or scatter V": (
         REDUCE,
         plain("reduce_scatterv", X),
-        ["operator", "AllReduce", "ReduceScatterV"],
+        ["the call", "all_reduce", "reduce_scatterv"],
     ),
     "scatter or scatter V": (
         SCATTER,
         plain("reduce_scatterv", X, [2, 2, 2]),
-        ["operator", "ReduceScatter ", "ReduceScatterV"],
+        ["the call", "reduce_scatter ", "reduce_scatterv"],
     ),
     "gather or gather V": (
         GATHER,
         plain("all_gatherv", X, [6, 6, 6]),
-        ["operator", "AllGather ", "AllGatherV"],
+        ["the call", "all_gather ", "all_gatherv"],
     ),
-    "broadcast or gather": (BROADCAST, GATHER, ["operator", "Broadcast", "AllGather "]),
+    "broadcast or gather": (BROADCAST, GATHER, ["the call", "broadcast", "all_gather "]),
     "transpose": (
         forward("AllToAll", X.reshape(2, 6), transpose=True),
         forward("AllToAll", X.reshape(2, 6)),
@@ -227,9 +227,9 @@ DISAGREEMENTS: dict[str, tuple[Call, Call, list[str]]] = {
         BROADCAST,
         ["dtype", "|S4", "float32"],
     ),
-    "op of reduce": (plain("all_reduce", X, "max"), REDUCE, ["reduceType", "max", "sum"]),
-    "op of scatter": (plain("reduce_scatter", X, "avg"), SCATTER, ["reduceType", "avg", "sum"]),
-    "root": (plain("broadcast", X, 1), BROADCAST, ["rankRoot", "1", "0"]),
+    "op of reduce": (plain("all_reduce", X, "max"), REDUCE, ["op is", "max", "sum"]),
+    "op of scatter": (plain("reduce_scatter", X, "avg"), SCATTER, ["op is", "avg", "sum"]),
+    "root": (plain("broadcast", X, 1), BROADCAST, ["root is", "1", "0"]),
     "ATB's root": (atb("Broadcast", rank_root=2), atb("Broadcast"), ["rankRoot", "2", "0"]),
     "root of a gather": (atb("AllGather", rank_root=1), atb("AllGather"), ["rankRoot", "1", "0"]),
     "ATB's op": (
