@@ -59,6 +59,10 @@ Status ToScratch(py::handle workspace, py::handle stream, const VariantPack& pac
   CHECK_ARG(tensor.view.contiguous && !tensor.view.read_only, ERROR_INVALID_WORKSPACE_ADDR,
             operation,
             ": the workspace must be contiguous and writable: pass an empty uint8 array");
+  const bool on_host = pack.inputs.empty() || pack.inputs[0].device.kind == DeviceKind::kCpu;
+  CHECK_ARG(!on_host || tensor.view.device.kind == DeviceKind::kCpu, ERROR_INVALID_WORKSPACE_ADDR,
+            operation, ": the workspace is on ", ToString(tensor.view.device),
+            ", but the call's tensors are on the CPU: pass an empty uint8 array");
   scratch->workspace = tensor.view.data;
   scratch->bytes = static_cast<uint64_t>(tensor.numel * SizeOf(tensor.view.desc.dtype));
   return Ok();

@@ -77,6 +77,21 @@ def test_x_on_a_device_is_refused_by_a_cpu_backend() -> None:
     assert "x is on cuda:1" in error.message
 
 
+def test_a_workspace_elsewhere_is_refused() -> None:
+    param = collops.LinearParallelParam(rank=0, rank_size=2, type=3, backend="shm")
+    op = collops.Operation(param)
+    ins = [np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)]
+    outs = [np.empty((2, 4), np.float32)]
+    room = np.empty(op.get_workspace_size(ins, outs), np.uint8)
+    for kind, name in (("cuda", "cuda:0"), ("meta", "meta")):
+        with pytest.raises(collops.Error) as caught:
+            op.execute(ins, outs, Tensor(room, kind, None))
+        assert caught.value.name == "ERROR_INVALID_WORKSPACE_ADDR"
+        assert f"the workspace is on {name}, but" in caught.value.message
+    op.execute(ins, outs, room)
+    assert outs[0].tolist() == [[3.0] * 4] * 2
+
+
 def test_the_plain_level_knows_torch_itself_only() -> None:
     with collops.init(0, 1) as comm, pytest.raises(collops.Error, match="got a Tensor"):
         comm.all_gatherv(Tensor(np.zeros(2), "npu", 0))
