@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/pairs/transfer.h"
-#include "operators/collective_terms.h"
+#include "operators/framework/collective_terms.h"
 #include "ranks.h"
 
 namespace {
