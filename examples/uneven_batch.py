@@ -25,7 +25,7 @@ from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
-from collops.golden.tolerance import matmul_bound
+from collops.golden.data.bounds import matmul_bound
 
 import collops
 from collops.testing import RankErrors, run_ranks

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from . import compare_command
-from .case_files import write_cases
+from .case_files.csv_cases import scan_rows, selector
+from .case_files.csv_row import OPERATORS as CSV_OPERATORS
+from .case_files.csv_row import CsvRow, RowError
+from .case_files.manifest import write_cases
+from .case_files.nearest import nearest
+from .case_files.tables import case_table, row_table
 from .cases import OPERATORS, Case, all_cases
-from .csv_cases import scan_rows, selector
-from .csv_row import OPERATORS as CSV_OPERATORS
-from .csv_row import CsvRow, RowError
-from .nearest import nearest
-from .tables import case_table, row_table
+from .compare import command as compare_command
 
 
 class _Parser(argparse.ArgumentParser):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .all_gather_cases import all_gather_cases
-from .all_gather_v_cases import all_gather_v_cases
-from .all_reduce_cases import all_reduce_cases
-from .all_to_all_cases import all_to_all_cases
-from .all_to_all_v_cases import all_to_all_v_cases
-from .broadcast_cases import broadcast_cases
-from .case import Case, all_outputs, expected, inputs
-from .linear_parallel_cases import linear_parallel_cases
-from .reduce_scatter_cases import reduce_scatter_cases
-from .reduce_scatter_v_cases import reduce_scatter_v_cases
-from .reduction import ATB_REDUCE_OPS, REDUCE_OPS
-from .send_recv_cases import recv_cases, send_cases
+from .data.reduction import ATB_REDUCE_OPS, REDUCE_OPS
+from .operators.all_gather_cases import all_gather_cases
+from .operators.all_gather_v_cases import all_gather_v_cases
+from .operators.all_reduce_cases import all_reduce_cases
+from .operators.all_to_all_cases import all_to_all_cases
+from .operators.all_to_all_v_cases import all_to_all_v_cases
+from .operators.broadcast_cases import broadcast_cases
+from .operators.case import Case, all_outputs, expected, inputs
+from .operators.linear_parallel.cases import linear_parallel_cases
+from .operators.reduce_scatter_cases import reduce_scatter_cases
+from .operators.reduce_scatter_v_cases import reduce_scatter_v_cases
+from .operators.send_recv_cases import recv_cases, send_cases
 
 __all__ = [
     "ATB_REDUCE_OPS",

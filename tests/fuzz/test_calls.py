@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from collops.golden.cases import ATB_REDUCE_OPS, REDUCE_OPS, Case, expected, inputs
-from collops.golden.dtypes import DTYPES, differs
+from collops.golden.data.dtypes import DTYPES, differs
 from hypothesis import event, given
 from hypothesis import strategies as st
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from collops.golden.all_to_all_v import all_to_all_v_rows
 from collops.golden.data import fill
-from collops.golden.exchange import exchange
-from collops.golden.rooted_collectives import gatherv, reduce, scatterv
+from collops.golden.data.exchange import exchange
+from collops.golden.operators.all_to_all_v import all_to_all_v_rows
+from collops.golden.operators.rooted_collectives import gatherv, reduce, scatterv
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from collops.golden.case import Case, all_outputs, inputs
-from collops.golden.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, differs
-from collops.golden.even_case import even_case
-from collops.golden.linear_parallel import output_block, widened
-from collops.golden.linear_parallel_bound import case_bounds
-from collops.golden.linear_parallel_groups import LinearParallel, place
-from collops.golden.reduction import REDUCE_OPS
+from collops.golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, differs
+from collops.golden.data.reduction import REDUCE_OPS
+from collops.golden.operators.case import Case, all_outputs, inputs
+from collops.golden.operators.even_case import even_case
+from collops.golden.operators.linear_parallel.bounds import case_bounds
+from collops.golden.operators.linear_parallel.groups import LinearParallel, place
+from collops.golden.operators.linear_parallel.reference import output_block, widened
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 

@@ -19,7 +19,7 @@ from collops.golden.cases import (
     all_gather_v_cases,
     reduce_scatter_v_cases,
 )
-from collops.golden.dtypes import differs
+from collops.golden.data.dtypes import differs
 from once import compute, expected, inputs
 
 import collops

@@ -19,7 +19,7 @@ from collops.golden.cases import (
     broadcast_cases,
     reduce_scatter_cases,
 )
-from collops.golden.dtypes import DTYPES, REDUCE_DTYPES, differs
+from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES, differs
 from once import compute, expected, inputs
 
 import collops

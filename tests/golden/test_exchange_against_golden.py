@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from collops.golden.cases import Case, all_to_all_cases, all_to_all_v_cases
-from collops.golden.dtypes import DTYPES, differs
-from collops.golden.struct_fields import struct_fields
+from collops.golden.data.dtypes import DTYPES, differs
+from collops.golden.operators.struct_fields import struct_fields
 from once import compute, expected, inputs
 
 import collops

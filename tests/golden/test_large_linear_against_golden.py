@@ -16,17 +16,21 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.case import Case, inputs
-from collops.golden.dtypes import differs
-from collops.golden.linear_parallel import linear_parallel, output_block, widened
-from collops.golden.linear_parallel_bound import linear_parallel_bounds
-from collops.golden.linear_parallel_groups import (
+from collops.golden.data.dtypes import differs
+from collops.golden.operators.case import Case, inputs
+from collops.golden.operators.linear_parallel.bounds import linear_parallel_bounds
+from collops.golden.operators.linear_parallel.groups import (
     ALL_GATHER,
     ALL_GATHER_REDUCE_SCATTER,
     ALL_REDUCE,
     REDUCE_SCATTER,
     LinearParallel,
     place,
+)
+from collops.golden.operators.linear_parallel.reference import (
+    linear_parallel,
+    output_block,
+    widened,
 )
 
 import collops

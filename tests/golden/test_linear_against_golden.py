@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.case import Case
-from collops.golden.dtypes import differs
-from collops.golden.linear_parallel import widened
-from collops.golden.linear_parallel_cases import linear_parallel_cases
+from collops.golden.data.dtypes import differs
+from collops.golden.operators.case import Case
+from collops.golden.operators.linear_parallel.cases import linear_parallel_cases
+from collops.golden.operators.linear_parallel.reference import widened
 from once import all_outputs, bounds, compute, inputs
 
 import collops

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.all_to_all_v import all_to_all_v_rows
 from collops.golden.cases import all_reduce_cases
 from collops.golden.data import fill
-from collops.golden.dtypes import DTYPES, differs, storage
-from collops.golden.exchange import turned
-from collops.golden.rooted_collectives import gatherv, reduce, scatterv
-from collops.golden.shares import SHARES, shares
+from collops.golden.data.dtypes import DTYPES, differs, storage
+from collops.golden.data.exchange import turned
+from collops.golden.data.shares import SHARES, shares
+from collops.golden.operators.all_to_all_v import all_to_all_v_rows
+from collops.golden.operators.rooted_collectives import gatherv, reduce, scatterv
 from once import inputs
 
 import collops

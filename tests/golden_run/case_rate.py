@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from collops.golden.csv_cases import COLUMNS
+from collops.golden.case_files.csv_cases import COLUMNS
 
 from collops.golden_run.command import run_jobs
 from collops.golden_run.jobs import read_jobs

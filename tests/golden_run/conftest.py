@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collops.golden.csv_cases import COLUMNS
+from collops.golden.case_files.csv_cases import COLUMNS
 
 GATHER = "AllGatherVOperation"
 CaseFile = Callable[..., Path]

@@ -16,7 +16,7 @@ import forked_main
 import numpy as np
 import own_output
 import pytest
-from collops.golden.case_files import SCHEMA, write_cases
+from collops.golden.case_files.manifest import SCHEMA, write_cases
 from collops.golden.cases import all_cases
 
 from collops.cli import main
@@ -201,7 +201,7 @@ def test_what_differs_by_intent_is_run_as_collops_does_it(case_file: CaseFile) -
 
 def test_a_difference_that_is_none_any_more_fails(case_file: CaseFile) -> None:
     code = (
-        "from collops.golden import differences as d\n"
+        "from collops.golden.case_files import differences as d\n"
         "from dataclasses import replace\n"
         "d.DIFFERENCES = tuple(replace(k, instead=d._ACCEPTED) for k in d.DIFFERENCES)"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collops.golden.csv_cases import read_rows
+from collops.golden.case_files.csv_cases import read_rows
 
 from collops.golden_run.calls import Truth
 from collops.golden_run.rank import Report

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from each_of import each_case
-from golden.all_to_all_v import all_to_all_v, all_to_all_v_rows
-from golden.all_to_all_v_cases import all_to_all_v_cases
-from golden.case import EXCHANGES, exchange_of
 from golden.cases import Case, all_cases, expected, inputs
 from golden.data import fill
-from golden.dtypes import DTYPES, storage
-from golden.exchange import Exchange, exchange, square
-from golden.layout import case_layout
-from golden.shares import SHARES
-from golden.struct_fields import struct_fields
+from golden.data.dtypes import DTYPES, storage
+from golden.data.exchange import Exchange, exchange, square
+from golden.data.shares import SHARES
+from golden.operators.all_to_all_v import all_to_all_v, all_to_all_v_rows
+from golden.operators.all_to_all_v_cases import all_to_all_v_cases
+from golden.operators.case import EXCHANGES, exchange_of
+from golden.operators.layout import case_layout
+from golden.operators.struct_fields import struct_fields
 
 BY_STRUCT = all_cases("all_to_all_v")
 CASES = [*BY_STRUCT, *all_to_all_v_cases((1, 7))]

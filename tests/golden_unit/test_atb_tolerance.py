@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from golden.atb_tolerance import COMPUTING, EXACT, MOVING, SCATTERING, tolerance
 from golden.compare import compare
-from golden.dtypes import DTYPES, from_float32
+from golden.compare.atb_tolerance import COMPUTING, EXACT, MOVING, SCATTERING, tolerance
+from golden.data.dtypes import DTYPES, from_float32
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

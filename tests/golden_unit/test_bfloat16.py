@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from golden.dtypes import from_float32, to_float32
+from golden.data.dtypes import from_float32, to_float32
 
 ALL = np.arange(2**16, dtype=np.uint32).astype(np.uint16)
 NAN = (ALL & 0x7FFF) > 0x7F80

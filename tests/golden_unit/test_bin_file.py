@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden.acl_types import FORMATS, dtype_number
-from golden.bin_file import read_bin, write_bin
+from golden.case_files.bin_file import read_bin, write_bin
 from golden.data import fill
-from golden.dtypes import DTYPES
+from golden.data.acl_types import FORMATS, dtype_number
+from golden.data.dtypes import DTYPES
 
 HEAD = b"$Version=1.0\n$Object.Count=1\n$Object.Length=4\n"
 

@@ -19,9 +19,9 @@ from golden.cases import (
     inputs,
     reduce_scatter_v_cases,
 )
-from golden.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, is_float, same_bits, storage
-from golden.reduce_scatter_v import reduce_scatter_v
-from golden.shares import SHARES, packed
+from golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, is_float, same_bits, storage
+from golden.data.shares import SHARES, packed
+from golden.operators.reduce_scatter_v import reduce_scatter_v
 
 GATHER = all_cases("all_gather_v")
 SCATTER = all_cases("reduce_scatter_v")

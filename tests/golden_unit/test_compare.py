@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from golden.atb_tolerance import tolerance
 from golden.compare import compare
+from golden.compare.atb_tolerance import tolerance
+from golden.compare.report import first_rows, shown
 from golden.data import fill, poison
-from golden.deviation import absolute_error, relative_error, ulp_error
-from golden.dtypes import DTYPES, from_float32, storage
-from golden.report import first_rows, shown
+from golden.data.deviation import absolute_error, relative_error, ulp_error
+from golden.data.dtypes import DTYPES, from_float32, storage
 
 NAN, INF = float("nan"), float("inf")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden.__main__ import main
-from golden.bin_file import write_bin
 from golden.case_files import write_cases
+from golden.case_files.bin_file import write_bin
 from golden.cases import all_cases
 from golden.data import fill
-from golden.dtypes import Array
+from golden.data.dtypes import Array
 
 ROOT = Path(__file__).resolve().parents[2]
 MOVE = ("--op", "all_gather_v")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden.acl_types import FORMATS
-from golden.csv_cases import COLUMNS, read_rows, scan_rows, selector
-from golden.csv_row import CsvRow, Expectation, RowError, RowTensor
+from golden.case_files.csv_cases import COLUMNS, read_rows, scan_rows, selector
+from golden.case_files.csv_row import CsvRow, Expectation, RowError, RowTensor
+from golden.data.acl_types import FORMATS
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 GATHER = {

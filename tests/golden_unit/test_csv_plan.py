@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden.csv_cases import read_rows
-from golden.csv_plan import plan_row
-from golden.csv_row import OPERATORS, CsvRow, Expectation, RowTensor
-from golden.differences import DIFFERENCES
+from golden.case_files.csv_cases import read_rows
+from golden.case_files.csv_plan import plan_row
+from golden.case_files.csv_row import OPERATORS, CsvRow, Expectation, RowTensor
+from golden.case_files.differences import DIFFERENCES
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 COUNTS = (RowTensor("int64", (1,)), RowTensor("int64", (2,)), RowTensor("int64", (2,)))

@@ -7,10 +7,10 @@ import itertools
 
 import numpy as np
 import pytest
-from golden.bit_patterns import extremes
 from golden.data import KINDS, fill, poison
-from golden.dtypes import DTYPES, FLOAT_DTYPES, bits_of, is_float, is_nan, storage, to_float32
-from golden.reduction import reduce_ranks
+from golden.data.bit_patterns import extremes
+from golden.data.dtypes import DTYPES, FLOAT_DTYPES, bits_of, is_float, is_nan, storage, to_float32
+from golden.data.reduction import reduce_ranks
 
 NUMBERS = [dtype for dtype in DTYPES if dtype != "bool"]
 # Distinct numbers of kind "index".

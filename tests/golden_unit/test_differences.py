@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.csv_plan import plan_row
-from golden.csv_row import CsvRow, Expectation, RowTensor
-from golden.differences import DIFFERENCES
+from golden.case_files.csv_plan import plan_row
+from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
+from golden.case_files.differences import DIFFERENCES
 
 ACCEPTED = Expectation()
 BAD_PARAM = Expectation("setup", "ERROR_INVALID_PARAM")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from golden.dtypes import (
+from golden.data.dtypes import (
     DTYPES,
     FLOAT_DTYPES,
     Array,

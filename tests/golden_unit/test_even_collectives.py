@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 from each_of import each_case
-from golden.all_gather import all_gather
-from golden.all_gather_v import all_gather_v
-from golden.all_reduce import all_reduce
-from golden.all_to_all import all_to_all
-from golden.all_to_all_v import all_to_all_v
-from golden.broadcast import broadcast
+from golden.case_files.csv_row import CsvRow, RowTensor
+from golden.case_files.row_case import expected_outputs, rank_inputs, row_layout
 from golden.cases import Case, all_cases, expected, inputs
-from golden.csv_row import CsvRow, RowTensor
-from golden.dtypes import same_bits
-from golden.even_collectives import EVEN_OPERATORS, even_blocks, even_outputs
-from golden.exchange import exchange
-from golden.layout import case_layout
-from golden.reduce_scatter import reduce_scatter
-from golden.reduce_scatter_v import reduce_scatter_v
-from golden.row_case import expected_outputs, rank_inputs, row_layout
+from golden.data.dtypes import same_bits
+from golden.data.exchange import exchange
+from golden.operators.all_gather import all_gather
+from golden.operators.all_gather_v import all_gather_v
+from golden.operators.all_reduce import all_reduce
+from golden.operators.all_to_all import all_to_all
+from golden.operators.all_to_all_v import all_to_all_v
+from golden.operators.broadcast import broadcast
+from golden.operators.even_collectives import EVEN_OPERATORS, even_blocks, even_outputs
+from golden.operators.layout import case_layout
+from golden.operators.reduce_scatter import reduce_scatter
+from golden.operators.reduce_scatter_v import reduce_scatter_v
 
 CASES = [case for operator in EVEN_OPERATORS for case in all_cases(operator)]
 EACH_CASE = each_case(CASES)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden.case_files.csv_cases import read_rows
+from golden.case_files.csv_plan import plan_row
+from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
+from golden.case_files.message_row import rank_operator
+from golden.case_files.row_case import expected_outputs, rank_inputs, rank_params, row_layout
+from golden.case_files.row_lists import exchange_of_lists, rank_list
 from golden.compare import compare
-from golden.csv_cases import read_rows
-from golden.csv_plan import plan_row
-from golden.csv_row import CsvRow, Expectation, RowTensor
-from golden.message_row import rank_operator
-from golden.row_case import expected_outputs, rank_inputs, rank_params, row_layout
-from golden.row_lists import exchange_of_lists, rank_list
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 STEMS = ("all_to_all", "all_to_all_v", "all_to_all_v_v2", "send", "recv")

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from each_of import each_seed
-from golden.all_gather_v import all_gather_v
-from golden.atb_tolerance import tolerance
 from golden.compare import compare
+from golden.compare.atb_tolerance import tolerance
 from golden.data import fill, poison
-from golden.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, Array, is_float, storage
+from golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, Array, is_float, storage
+from golden.data.reduction import reduce_ranks
+from golden.data.shares import gapped, packed, reversed_order
 from golden.explain import KINDS
-from golden.layout import Layout, gather_layout, scatter_layout
-from golden.reduce_scatter_v import reduce_scatter_v
-from golden.reduction import reduce_ranks
-from golden.shares import gapped, packed, reversed_order
+from golden.operators.all_gather_v import all_gather_v
+from golden.operators.layout import Layout, gather_layout, scatter_layout
+from golden.operators.reduce_scatter_v import reduce_scatter_v
 
 Rng = np.random.Generator
 SEEDS = 40

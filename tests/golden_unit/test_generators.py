@@ -7,9 +7,9 @@ import itertools
 
 import numpy as np
 import pytest
-from golden.deviation import values_of
-from golden.dtypes import DTYPES, Array, is_float
-from golden.generators import even_split, generate
+from golden.data.deviation import values_of
+from golden.data.dtypes import DTYPES, Array, is_float
+from golden.data.generators import even_split, generate
 
 NUMBERS = [dtype for dtype in DTYPES if dtype != "bool"]
 

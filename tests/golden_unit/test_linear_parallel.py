@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from each_of import each_case
-from golden.case import Case
 from golden.cases import all_cases, all_outputs, expected, inputs, linear_parallel_cases
 from golden.compare import compare
-from golden.dtypes import float_format, from_float32, same_bits, storage
-from golden.layout import case_layout
-from golden.linear_parallel import linear_parallel, output_block, widened
-from golden.linear_parallel_bound import case_bounds, linear_parallel_bounds
-from golden.linear_parallel_groups import LinearParallel, block_of, place
+from golden.data.dtypes import float_format, from_float32, same_bits, storage
+from golden.operators.case import Case
+from golden.operators.layout import case_layout
+from golden.operators.linear_parallel.bounds import case_bounds, linear_parallel_bounds
+from golden.operators.linear_parallel.groups import LinearParallel, block_of, place
+from golden.operators.linear_parallel.reference import linear_parallel, output_block, widened
 
 CASES = all_cases("linear_parallel")
 EXACT = [case for case in CASES if case.kind == "exact"]

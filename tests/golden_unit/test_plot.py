@@ -9,10 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden.compare import compare
+from golden.compare.plot import (
+    NoMatplotlibError,
+    _labels,
+    error_grid,
+    require_matplotlib,
+    save_plot,
+)
 from golden.data import fill
-from golden.dtypes import DTYPES
-from golden.layout import Layout, packed_layout
-from golden.plot import NoMatplotlibError, _labels, error_grid, require_matplotlib, save_plot
+from golden.data.dtypes import DTYPES
+from golden.operators.layout import Layout, packed_layout
 
 
 def test_a_small_tensor_is_shown_as_it_is() -> None:

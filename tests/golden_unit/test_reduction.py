@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from golden.data import fill
-from golden.dtypes import FLOAT_DTYPES, Array, from_float32, same_bits, storage, to_float32
-from golden.reduction import ATB_REDUCE_OPS, REDUCE_OPS, check_reduction, reduce_ranks
+from golden.data.dtypes import FLOAT_DTYPES, Array, from_float32, same_bits, storage, to_float32
+from golden.data.reduction import ATB_REDUCE_OPS, REDUCE_OPS, check_reduction, reduce_ranks
 
 INTEGERS = ["int8", "uint8", "int16", "int32", "int64"]
 # Bits of the significand and exponent of the smallest subnormal.

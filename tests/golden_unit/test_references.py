@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.all_gather_v import all_gather_v
 from golden.data import fill
-from golden.dtypes import DTYPES
-from golden.reduce_scatter_v import reduce_scatter_v
+from golden.data.dtypes import DTYPES
+from golden.operators.all_gather_v import all_gather_v
+from golden.operators.reduce_scatter_v import reduce_scatter_v
 
 
 def worked_example() -> list[np.ndarray[Any, np.dtype[np.float16]]]:

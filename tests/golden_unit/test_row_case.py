@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden.all_gather_v import all_gather_v
-from golden.bin_file import write_bin
+from golden.case_files.bin_file import write_bin
+from golden.case_files.csv_cases import read_rows
+from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
+from golden.case_files.row_case import expected_outputs, rank_inputs, rank_params, row_layout
 from golden.compare import compare
-from golden.csv_cases import read_rows
-from golden.csv_row import CsvRow, Expectation, RowTensor
-from golden.dtypes import same_bits
-from golden.reduce_scatter_v import reduce_scatter_v
-from golden.row_case import expected_outputs, rank_inputs, rank_params, row_layout
+from golden.data.dtypes import same_bits
+from golden.operators.all_gather_v import all_gather_v
+from golden.operators.reduce_scatter_v import reduce_scatter_v
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 ROWS = [

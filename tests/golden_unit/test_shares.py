@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from golden.shares import SHARES, gapped, packed, reversed_order, shares
+from golden.data.shares import SHARES, gapped, packed, reversed_order, shares
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.bin_file import write_bin
 from golden.case_files import write_cases
+from golden.case_files.bin_file import write_bin
+from golden.case_files.tensor_files import read_outputs, read_tensor
 from golden.cases import all_cases, expected
 from golden.data import fill
-from golden.dtypes import DTYPES
-from golden.tensor_files import read_outputs, read_tensor
+from golden.data.dtypes import DTYPES
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden.data import fill
-from golden.dtypes import FLOAT_DTYPES, Array, float_format, from_float32, to_float32
-from golden.reduction import reduce_ranks
-from golden.tolerance import bound, matmul_bound, sum_bound
+from golden.data.bounds import bound, matmul_bound, sum_bound
+from golden.data.dtypes import FLOAT_DTYPES, Array, float_format, from_float32, to_float32
+from golden.data.reduction import reduce_ranks
 
 
 def values(tensor: Array, dtype: str) -> Array:

@@ -16,8 +16,8 @@ from collops.golden.cases import (
     reduce_scatter_v_cases,
 )
 from collops.golden.compare import compare
-from collops.golden.dtypes import is_float, to_float32
-from collops.golden.tolerance import bound
+from collops.golden.data.bounds import bound
+from collops.golden.data.dtypes import is_float, to_float32
 
 import collops
 from collops.testing import run_ranks

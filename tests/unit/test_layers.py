@@ -29,7 +29,7 @@ VENDOR_HEADERS = {
     "ucx": r"uc[pst]/",
 }
 # What golden may import inside a function, if it is there.
-OPTIONAL_OF_GOLDEN = {("golden/plot.py", "matplotlib")}
+OPTIONAL_OF_GOLDEN = {("golden/compare/plot.py", "matplotlib")}
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

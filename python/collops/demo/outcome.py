@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collops.golden.dtypes import differs, name_of
+from collops.golden.data.dtypes import differs, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,10 @@ import numpy as np
 import collops
 from collops.demo.outcome import Outcome
 from collops.examples import tensor_parallel_linear, uneven_batch
-from collops.golden.all_gather_v import all_gather_v
 from collops.golden.data import fill, poison
-from collops.golden.reduce_scatter_v import reduce_scatter_v
-from collops.golden.shares import packed
+from collops.golden.data.shares import packed
+from collops.golden.operators.all_gather_v import all_gather_v
+from collops.golden.operators.reduce_scatter_v import reduce_scatter_v
 from collops.testing import run_ranks
 
 if TYPE_CHECKING:

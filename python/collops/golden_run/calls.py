@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from collops.golden.layout import Layout
+from collops.golden.operators.layout import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.golden.csv_row import Expectation
-    from collops.golden.dtypes import Array
-    from collops.golden.tolerance import Bound
+    from collops.golden.case_files.csv_row import Expectation
+    from collops.golden.data.bounds import Bound
+    from collops.golden.data.dtypes import Array
 
 
 @dataclass(frozen=True)

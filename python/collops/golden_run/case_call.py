@@ -8,20 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.golden.case import EXCHANGES, MESSAGES, Case
-from collops.golden.case_files import MANIFEST, read_manifest
-from collops.golden.csv_row import OPERATORS, Expectation
-from collops.golden.dtypes import name_of
-from collops.golden.layout import case_layout
-from collops.golden.linear_parallel_bound import case_bounds
-from collops.golden.reduction import ATB_REDUCE_OPS
-from collops.golden.struct_fields import struct_fields, struct_operator
-from collops.golden.tensor_files import read_entries
+from collops.golden.case_files.csv_row import OPERATORS, Expectation
+from collops.golden.case_files.manifest import MANIFEST, read_manifest
+from collops.golden.case_files.tensor_files import read_entries
+from collops.golden.data.dtypes import name_of
+from collops.golden.data.reduction import ATB_REDUCE_OPS
+from collops.golden.operators.case import EXCHANGES, MESSAGES, Case
+from collops.golden.operators.layout import case_layout
+from collops.golden.operators.linear_parallel.bounds import case_bounds
+from collops.golden.operators.struct_fields import struct_fields, struct_operator
 from collops.golden_run.calls import Argument, Truth
 from collops.golden_run.row_call import struct_name
 
 if TYPE_CHECKING:
-    from collops.golden.dtypes import Array
+    from collops.golden.data.dtypes import Array
 
 # The reduction's key in the struct, and the operators of ATB that reduce by a product, too.
 _REDUCTION_KEYS = {"all_reduce": "allReduceType"}

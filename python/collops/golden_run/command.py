@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import Error
-from collops.golden.plot import require_matplotlib
+from collops.golden.compare.plot import require_matplotlib
 from collops.golden_run.backends import check_replacement
 from collops.golden_run.drawing import first_wrong_output
 from collops.golden_run.jobs import Job, read_jobs

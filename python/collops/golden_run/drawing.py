@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collops.golden.plot import save_plot
+from collops.golden.compare.plot import save_plot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from collops.golden.compare import Comparison
-    from collops.golden.dtypes import Array
-    from collops.golden.layout import Layout
+    from collops.golden.data.dtypes import Array
+    from collops.golden.operators.layout import Layout
     from collops.golden_run.verdict import Draw
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import collops
-from collops.golden.csv_cases import scan_rows, selector
-from collops.golden.csv_plan import plan_row
-from collops.golden.csv_row import CsvRow, RowError
+from collops.golden.case_files.csv_cases import scan_rows, selector
+from collops.golden.case_files.csv_plan import plan_row
+from collops.golden.case_files.csv_row import CsvRow, RowError
 from collops.golden_run.case_call import case_calls
 from collops.golden_run.row_call import RowCall
 

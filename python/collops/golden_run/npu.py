@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collops.golden.dtypes import Array
+    from collops.golden.data.dtypes import Array
 
 
 def load() -> None:

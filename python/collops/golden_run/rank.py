@@ -20,7 +20,7 @@ from collops.golden_run.tensors import Placed, place, poisoned
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.golden.dtypes import Array
+    from collops.golden.data.dtypes import Array
     from collops.golden_run.calls import Call
 
 # The last operation of every domain: while it lives, so does its communicator.

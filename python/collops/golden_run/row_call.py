@@ -8,11 +8,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from collops.golden.case import MESSAGES
-from collops.golden.csv_row import MOST_RANKS, OPERATORS
-from collops.golden.dtypes import storage
-from collops.golden.message_row import rank_operator
-from collops.golden.row_case import (
+from collops.golden.case_files.csv_row import MOST_RANKS, OPERATORS
+from collops.golden.case_files.message_row import rank_operator
+from collops.golden.case_files.row_case import (
     expected_outputs,
     rank_input,
     rank_inputs,
@@ -20,11 +18,13 @@ from collops.golden.row_case import (
     row_bounds,
     row_layout,
 )
-from collops.golden.row_reference import REFERENCES
+from collops.golden.case_files.row_reference import REFERENCES
+from collops.golden.data.dtypes import storage
+from collops.golden.operators.case import MESSAGES
 from collops.golden_run.calls import Argument, Truth
 
 if TYPE_CHECKING:
-    from collops.golden.csv_row import CsvRow, Expectation, RowTensor
+    from collops.golden.case_files.csv_row import CsvRow, Expectation, RowTensor
 
 # Where a call must fail, a tensor of more bytes than these is only described.
 MOST_BYTES = 1 << 30

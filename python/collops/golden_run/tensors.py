@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collops.golden.data import poison
-from collops.golden.dtypes import DTYPES
+from collops.golden.data.dtypes import DTYPES
 from collops.golden_run import npu
 from collops.tensors import TensorDesc, numpy_type, with_format
 
 if TYPE_CHECKING:
-    from collops.golden.dtypes import Array
+    from collops.golden.data.dtypes import Array
     from collops.golden_run.calls import Argument
 
 

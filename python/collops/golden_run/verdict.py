@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collops.golden.atb_tolerance import EXACT, Tolerance, tolerance
+from collops.golden.case_files.csv_row import STAGES
 from collops.golden.compare import Comparison, compare
-from collops.golden.csv_row import STAGES
-from collops.golden.deviation import values_of
-from collops.golden.dtypes import is_float
-from collops.golden.layout import Layout
-from collops.golden.tolerance import bound
+from collops.golden.compare.atb_tolerance import EXACT, Tolerance, tolerance
+from collops.golden.data.bounds import bound
+from collops.golden.data.deviation import values_of
+from collops.golden.data.dtypes import is_float
+from collops.golden.operators.layout import Layout
 from collops.golden_run.backends import UNORDERED
 
 if TYPE_CHECKING:
-    from collops.golden.dtypes import Array
-    from collops.golden.tolerance import Bound
+    from collops.golden.data.bounds import Bound
+    from collops.golden.data.dtypes import Array
     from collops.golden_run.calls import Call, Truth
     from collops.golden_run.rank import Report
 

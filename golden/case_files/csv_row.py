@@ -1,0 +1,139 @@
+"""One row of an ATB case file: the call it describes, and what it expects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..data.acl_types import ERRORS
+from ..data.formats import DTYPES
+from ..data.generators import DEFAULT_RANGE
+
+# The operators of case files that golden knows of, and the stem of their files here.
+OPERATORS = {
+    "AllGatherVOperation": "all_gather_v",
+    "ReduceScatterVOperation": "reduce_scatter_v",
+    "LinearParallelOperation": "linear_parallel",
+    "AllGatherOperation": "all_gather",
+    "ReduceScatterOperation": "reduce_scatter",
+    "AllReduceOperation": "all_reduce",
+    "BroadcastOperation": "broadcast",
+    "AllToAllOperation": "all_to_all",
+    "AllToAllVOperation": "all_to_all_v",
+    "AllToAllVV2Operation": "all_to_all_v_v2",
+    "SendOperation": "send",
+    "RecvOperation": "recv",
+}
+# The letter of ExpectedError, and the step of an operation that has to fail.
+STAGES = {"C": "create", "I": "infer_shape", "S": "setup", "E": "execute"}
+# What shm takes; nothing is made of more, which may be a typing error.
+MOST_RANKS = 128
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class RowTensor:
+    """A tensor as a row states it; outputs have no generator, range or file.
+
+    Example:
+        >>> RowTensor("float16", (10, 50), generator="random").generator
+        'random'
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    format: str = "nd"
+    generator: str = "customize"
+    range: tuple[float, float] = DEFAULT_RANGE
+    file: str = ""
+
+    @property
+    def can_be_made(self) -> bool:
+        """Whether an array can hold it; otherwise only its description can be given."""
+        return self.dtype in DTYPES and all(dim >= 0 for dim in self.shape)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a row expects: no error (stage ""), or a named error at one step of the operation.
+
+    Example:
+        >>> Expectation("infer_shape", "ERROR_INVALID_TENSOR_DIM").code
+        8
+        >>> str(Expectation())
+        'NO_ERROR'
+    """
+
+    stage: str = ""
+    name: str = "NO_ERROR"
+
+    @property
+    def code(self) -> int:
+        """The status code, 0 where no error is expected."""
+        return ERRORS[self.name]
+
+    def __str__(self) -> str:
+        letter = {stage: letter for letter, stage in STAGES.items()}.get(self.stage)
+        return f"{letter}:{self.name}" if letter else self.name
+
+
+@dataclass(frozen=True)
+class CsvRow:
+    """A row of a case file.
+
+    `place` is file:line, for messages; a relative file name of a tensor begins at the case file's
+    folder. Rows that expect an error at creation have no tensors here, since creation fails before
+    any is made; rows of an operator that is not in OPERATORS have a number and a name alone.
+    `result_file` is OutTensorFile of a row without outputs: what x is after the call.
+
+    Example:
+        >>> row = CsvRow("a.csv:2", 1, "two ranks", "AllGatherVOperation", {"rankSize": 2})
+        >>> row.rank_size, str(row.expected)
+        (2, 'NO_ERROR')
+    """
+
+    place: str
+    number: int
+    name: str
+    operator: str
+    params: Mapping[str, Any] = field(hash=False)
+    inputs: tuple[RowTensor, ...] = ()
+    outputs: tuple[RowTensor, ...] = ()
+    expected: Expectation = Expectation()
+    soc_versions: tuple[str, ...] = ()
+    result_file: str = ""
+
+    @property
+    def rank_size(self) -> int:
+        """Number of ranks by OpParam's rankSize; 0 where it has none."""
+        size = self.params.get("rankSize", 0)
+        return size if isinstance(size, int) else 0
+
+
+class RowError(ValueError):
+    """A row that cannot be read: where it stands, in which column, and what was got there.
+
+    `number`, `name` and `operator` are the row's, as far as they were read.
+
+    Example:
+        >>> print(RowError("a.csv:7", "InNum", "is no whole number", "two"))
+        a.csv:7: column InNum is no whole number, got 'two'
+    """
+
+    number: int | None = None
+    name: str = ""
+    operator: str = ""
+
+    def __init__(self, place: str, column: str, problem: str, got: str) -> None:
+        super().__init__(f"{place}: column {column} {problem}, got {_short(got)}")
+        self.place = place
+        self.column = column
+        self.got = got
+
+
+def _short(cell: str) -> str:
+    """Return a cell for a message; of a huge one the beginning, and how much there is."""
+    if len(cell) <= 2 * _SHOWN:
+        return repr(cell)
+    return f"{cell[:_SHOWN]!r} and {len(cell) - _SHOWN} characters more"

@@ -1,0 +1,161 @@
+"""Tensors from files: ATB's .bin, numpy's .npy, and .npz with one tensor per output.
+
+Nothing is unpickled. A bfloat16 tensor is uint16 bits, or the two-byte type that ml_dtypes saves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from ..data.dtypes import Array, name_of
+from .bin_file import read_bin
+
+_OUTPUT = re.compile(r"rank(\d+)/output")
+# Formats whose elements do not lie in the order of dims.
+_BLOCKED = ("nc1hwc0", "nc1hwc0_c04", "ndc1hwc0", "fractal_z", "fractal_z_3d", "fractal_nz")
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_tensor(path: Path, *, form: str = "nd") -> tuple[Array, str]:
+    """Read the one tensor of a .bin or .npy file, with the name of its dtype.
+
+    Args:
+        path: the file.
+        form: the format that the elements must lie in; a .bin states its own.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file's name ends otherwise, it is damaged, its dtype is none of ours, or
+            its elements lie in another order than `form` says.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(Path(folder) / "x.npy", np.array([0x3F80], np.uint16))
+        ...     read_tensor(Path(folder) / "x.npy")
+        (array([16256], dtype=uint16), 'bfloat16')
+    """
+    if path.suffix == ".bin":
+        array, dtype, found = read_bin(path)
+        if found in _BLOCKED and found != form:
+            raise ValueError(
+                f"{path}: its elements lie in format {found}, expected {form}: convert it first"
+            )
+        return array, dtype
+    if path.suffix != ".npy":
+        raise ValueError(f"{path}: a tensor's file ends in .bin or .npy")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        try:
+            array = _read_array(file, size)
+        except Exception as error:
+            raise _damaged(path, error) from None
+    return _ours(array, str(path))
+
+
+def read_outputs(path: Path) -> tuple[dict[str, Array], str]:
+    """Read the outputs of a file by name, with the name of their dtype.
+
+    The outputs of a .npz are its entries `rank{r}/output` where it has any (a case that
+    `python -m golden generate` wrote), and otherwise all its entries. A .bin or .npy file has one
+    output, whose name is empty.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: as read_tensor, or the .npz is empty or mixes dtypes.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(Path(folder) / "two.npz", a=np.zeros(1, np.int8), b=np.ones(2, np.int8))
+        ...     read_outputs(Path(folder) / "two.npz")
+        ({'a': array([0], dtype=int8), 'b': array([1, 1], dtype=int8)}, 'int8')
+    """
+    if path.suffix != ".npz":
+        array, dtype = read_tensor(path)
+        return {"": array}, dtype
+    everything = read_entries(path)
+    ranked = sorted((int(m[1]), name) for name in everything if (m := _OUTPUT.fullmatch(name)))
+    names = [name for _, name in ranked] or sorted(everything)
+    if not names:
+        raise ValueError(f"{path}: holds no tensor")
+    outputs, dtypes = {}, {}
+    for name in names:
+        outputs[name.removesuffix("/output")], dtypes[name] = _ours(
+            everything[name], f"{path}: {name}"
+        )
+    if len(set(dtypes.values())) > 1:
+        raise ValueError(f"{path}: its tensors are of several dtypes: {dtypes}")
+    return outputs, dtypes[names[0]]
+
+
+def read_entries(path: Path) -> dict[str, Array]:
+    """Return all arrays of a .npz file, as they are stored.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is damaged, or holds Python objects.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(Path(folder) / "one.npz", a=np.zeros(1, np.int8))
+        ...     read_entries(Path(folder) / "one.npz")
+        {'a': array([0], dtype=int8)}
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = {}
+            for entry in archive.infolist():
+                with archive.open(entry) as file:
+                    array = _read_array(file, entry.file_size)
+                entries[entry.filename.removesuffix(".npy")] = array
+            return entries
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise _damaged(path, error) from None
+
+
+def _read_array(file: IO[bytes], size: int) -> Array:
+    """Return the array of a .npy of `size` bytes; nothing is made of a header that claims more."""
+    read_header = _HEADERS.get(np.lib.format.read_magic(file))
+    if read_header is not None:
+        shape, _, dtype = read_header(file)
+        need, left = math.prod(shape) * dtype.itemsize, size - file.tell()
+        if not dtype.hasobject and need > left:
+            raise ValueError(f"shape {list(shape)} of {dtype} is {need} bytes, {left} are there")
+    file.seek(0)
+    array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    """Return the error of a file, in one line: numpy and zipfile raise nearly anything."""
+    text = str(error).partition("\n")[0] or type(error).__name__
+    if isinstance(error, SyntaxError) or " object at 0x" in text:
+        text = "its header is none that numpy writes"
+    if "password required" in text:
+        text = "it is encrypted"
+    return ValueError(f"{path}: {text}")
+
+
+def _ours(array: Array, where: str) -> tuple[Array, str]:
+    """Return an array in native byte order and the name of its dtype."""
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
+        array = array.view(np.uint16)
+    array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    try:
+        name = name_of(array)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return array, name

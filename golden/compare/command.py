@@ -1,0 +1,175 @@
+"""The command `compare`: two files of tensors that came from anywhere."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..case_files.tensor_files import read_entries, read_outputs
+from ..data.acl_types import dtype_from_word
+from ..data.dtypes import DTYPES, Array
+from ..data.reduction import REDUCE_OPS
+from ..data.shares import packed
+from ..explain.evidence import Diagnosis
+from ..operators.layout import Layout, exchange_layout, gather_layout, scatter_layout
+from .atb_tolerance import MOVING, OPERATORS, tolerance
+from .comparison import Comparison, compare
+from .plot import require_matplotlib, save_plot
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `compare` to its parser.
+
+    Example:
+        >>> parser = argparse.ArgumentParser()
+        >>> add_arguments(parser)
+        >>> parser.parse_args("a.npy b.npy --op broadcast --dtype int8".split()).tolerance
+        'exact'
+    """
+    parser.add_argument("got", metavar="A", type=Path, help="what came out: .bin, .npy or .npz")
+    parser.add_argument("expected", metavar="B", type=Path, help="what must come out")
+    parser.add_argument("--op", metavar="OP", required=True, help=f"one of {', '.join(OPERATORS)}")
+    parser.add_argument("--dtype", metavar="T", required=True, help=f"one of {', '.join(DTYPES)}")
+    parser.add_argument(
+        "--tolerance",
+        metavar="T",
+        default="exact",
+        help="exact (the default), atb, atb-percent, or a number: |error| <= T max(1, |expected|)",
+    )
+    parser.add_argument(
+        "--reduce", metavar="R", default="sum", help=f"one of {', '.join(REDUCE_OPS)} (default sum)"
+    )
+    parser.add_argument(
+        "--terms", metavar="K", type=_terms, default=1, help="products per element, for atb"
+    )
+    parser.add_argument(
+        "--counts", metavar="N,N,...", help="elements of each rank's block, one after the other"
+    )
+    parser.add_argument("--plot", metavar="FILE.png", type=Path, help="draw the error")
+
+
+def run(options: argparse.Namespace) -> tuple[Comparison, str]:
+    """Compare as the arguments say; return the result and the text to print.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: the arguments or the files do not fit together.
+
+    Example:
+        >>> import tempfile
+        >>> parser = argparse.ArgumentParser()
+        >>> add_arguments(parser)
+        >>> import numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/a.npy", np.arange(3, dtype=np.int8))
+        ...     words = f"{folder}/a.npy {folder}/a.npy --op broadcast --dtype int8"
+        ...     print(run(parser.parse_args(words.split()))[1])
+        equal: 3 elements of int8, bit for bit
+    """
+    dtype = _dtype(options.dtype)
+    allowed = tolerance(
+        options.tolerance, options.op, dtype, reduce=options.reduce, terms=options.terms
+    )
+    if options.plot:
+        require_matplotlib(options.plot)
+    got, expected = _read(options.got, dtype), _read(options.expected, dtype)
+    names = _common_names(got, expected, options)
+    left, right = list(got.values()), list(expected.values())
+    layout = _layout(options, right)
+    labels = [name.replace("rank", "rank ") for name in names]
+    result = compare(left, right, dtype, tolerance=allowed, layout=layout, labels=labels)
+    if result.diagnosis.kind == "rounding" and options.op in MOVING:
+        text = f"{result.diagnosis.text}, but {options.op} adds nothing up: something converted"
+        result = replace(result, diagnosis=Diagnosis("rounding", f"{text} the elements"))
+    text = result.text()
+    if options.plot and not result.problem:
+        pattern = result.diagnosis
+        words = pattern.kind if pattern.kind == "no pattern" else pattern.text or "equal"
+        title = f"{options.op} {dtype}: {words}"
+        drawn = (left, right, result.masks, dtype)
+        save_plot(options.plot, *drawn, layout=layout, names=labels, title=title)
+        text += f"\nplot: {options.plot}"
+    return result, text
+
+
+def _terms(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, got {text!r}")
+    return number
+
+
+def _dtype(word: str) -> str:
+    try:
+        dtype = dtype_from_word(word)
+    except ValueError:
+        dtype = ""
+    if dtype not in DTYPES:
+        known = f"{', '.join(DTYPES)}, or ATB's float, double, bf16"
+        raise ValueError(f"dtype {word!r} cannot be compared; use one of {known}")
+    return dtype
+
+
+def _read(path: Path, dtype: str) -> dict[str, Array]:
+    outputs, found = read_outputs(path)
+    if found != dtype:
+        raise ValueError(f"{path} holds {found}, --dtype says {dtype}")
+    return outputs
+
+
+def _common_names(
+    got: Mapping[str, Array], expected: Mapping[str, Array], options: argparse.Namespace
+) -> list[str]:
+    """Return the names of the outputs, which are the same in both files unless there is one."""
+    if len(got) == len(expected) == 1:
+        return [next(name for name in (*expected, *got))]
+    if list(got) != list(expected):
+        raise ValueError(
+            f"{options.got} has {_listed(got)}, {options.expected} has {_listed(expected)}"
+        )
+    return list(expected)
+
+
+def _listed(names: Mapping[str, Array]) -> str:
+    return ", ".join(names) if list(names) != [""] else "one tensor"
+
+
+def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> Layout:
+    """Return where the blocks lie: by --counts, or by the inputs of a case's .npz."""
+    if options.counts is not None:
+        counts = _counts(options.counts)
+        for array in expected:
+            if sum(counts) != array.size:
+                raise ValueError(
+                    f"--counts make {sum(counts)} elements, B has {array.size}: give every "
+                    "rank's block, one after the other"
+                )
+        return gather_layout(counts, packed(counts), outputs=len(expected))
+    if options.expected.suffix != ".npz":
+        return Layout()
+    entries = read_entries(options.expected)
+    ranks = range(len(expected))
+    names = ("recvCounts", "rdispls")
+    if all(f"rank{r}/{name}" in entries for r in ranks for name in names):
+        tables = ([entries[f"rank{r}/{name}"].tolist() for r in ranks] for name in names)
+        return exchange_layout(*tables)
+    if "rank0/sendCounts" in entries and all(f"rank{r}/x" in entries for r in ranks):
+        counts, displs = (entries[f"rank0/{name}"].tolist() for name in ("sendCounts", "sdispls"))
+        xs = [entries[f"rank{r}/x"] for r in ranks]
+        return scatter_layout(xs, counts, displs, options.reduce)
+    return Layout()
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = [-1]
+    if min(counts) < 0:
+        raise ValueError(f"--counts are whole numbers such as 24,40, got {text!r}")
+    return counts

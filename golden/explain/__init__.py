@@ -1,0 +1,55 @@
+"""Names the pattern of a difference: what went wrong, as far as the numbers themselves can say.
+
+A pattern is named only if it accounts for the wrong elements of every output and would hardly come
+about by chance (`evidence.ENOUGH_BITS`); everything else is "no pattern".
+"""
+
+from __future__ import annotations
+
+from .arithmetic import missing_contribution, rounding, sign_of_zero
+from .displacement import displaced_blocks
+from .evidence import Diagnosis, Evidence
+from .unwritten import missing_blocks, unwritten_gap
+
+KINDS = (
+    "swapped blocks",
+    "shifted block",
+    "repeated block",
+    "missing rank",
+    "unwritten gap",
+    "rounding",
+    "sign of zero",
+    "no pattern",
+)
+
+
+def explain(evidence: Evidence) -> Diagnosis:
+    """Return the first pattern that explains all wrong elements.
+
+    - missing rank: its block holds poison or zeros, or the reduction is right without it;
+    - unwritten gap: all wrong elements hold poison, or zeros;
+    - swapped, shifted, repeated block: the elements are right, but lie elsewhere;
+    - rounding: errors so small that another order of additions may have made them;
+    - sign of zero: zeros of the other sign, whose errors are all 0.
+
+    Example:
+        >>> import numpy as np
+        >>> from ..operators.layout import Layout
+        >>> b = np.arange(16, dtype=np.int32)
+        >>> a = b ^ np.int32(0x5A5A5A)
+        >>> explain(Evidence([a], [b], [a != b], "int32", [None], Layout(), [""])).kind
+        'no pattern'
+    """
+    hypotheses = (
+        sign_of_zero,
+        missing_blocks,
+        unwritten_gap,
+        missing_contribution,
+        displaced_blocks,
+        rounding,
+    )
+    for hypothesis in hypotheses:
+        diagnosis = hypothesis(evidence)
+        if diagnosis is not None:
+            return diagnosis
+    return Diagnosis("no pattern", "none that golden knows")

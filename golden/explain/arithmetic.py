@@ -1,0 +1,171 @@
+"""Errors of a reduction: a rank whose numbers were left out, or other roundings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..data.bounds import Bound, bound
+from ..data.deviation import absolute_error, ulp_error, values_of
+from ..data.dtypes import Array, bits_of, differs, float_format, is_float
+from ..data.reduction import reduce_ranks
+from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, counted
+
+_FEW = 4
+
+
+def missing_contribution(evidence: Evidence) -> Diagnosis | None:
+    """Explain wrong outputs by a reduction without one rank, or return None.
+
+    Example:
+        >>> from ..operators.layout import scatter_layout
+        >>> xs = [np.array([1.5, 2, 3, 4], np.float32) * 3**rank for rank in range(3)]
+        >>> layout = scatter_layout(xs, [4], [0], "sum")
+        >>> a, b = xs[0] + xs[2], xs[0] + xs[1] + xs[2]
+        >>> parts = Evidence([a], [b], [a != b], "float32", [None], layout, ["rank 0"])
+        >>> missing_contribution(parts).text
+        'missing rank 1: its elements were left out of the sum in rank 0'
+    """
+    layout, outputs = evidence.layout, evidence.bad_outputs()
+    if not layout.parts or len(layout.parts[0]) < 2:
+        return None
+    for rank in range(len(layout.parts[0])):
+        found = {output: _bits_without(evidence, output, rank) for output in outputs}
+        bits = sum(found[output] for output in evidence.distinct)
+        if min(found.values()) > 0 and bits >= ENOUGH_BITS + math.log2(len(layout.parts[0])):
+            where = evidence.where(outputs)
+            text = f"missing rank {rank}: its elements were left out of the {layout.op} in {where}"
+            return Diagnosis("missing rank", text)
+    return None
+
+
+def rounding(evidence: Evidence) -> Diagnosis | None:
+    """Explain small errors by other roundings than golden's, or return None.
+
+    Where the reduced numbers are known, errors up to golden's bound for any order of additions;
+    where the elements were only moved, 4 units in the last place; where nothing is known, those or
+    4 roundings of the output's largest number.
+
+    Example:
+        >>> from ..operators.layout import Layout
+        >>> b = np.linspace(1, 2, 9, dtype=np.float16)
+        >>> a = np.nextafter(b, np.float16(3))
+        >>> rounding(Evidence([a], [b], [a != b], "float16", [None], Layout(), [""])).text
+        'rounding: 9 errors of at most 1 ULP'
+    """
+    if not is_float(evidence.dtype):
+        return None
+    count, worst, bits = 0, 0.0, 0.0
+    for output in evidence.bad_outputs():
+        got, expected = (a[output].reshape(-1) for a in (evidence.got, evidence.expected))
+        wrong = evidence.wrong(output)
+        error = absolute_error(got[wrong], expected[wrong], evidence.dtype)
+        ulps = ulp_error(got[wrong], expected[wrong], evidence.dtype)
+        if ulps is None:
+            return None
+        allowed = _rounding_bound(evidence, output)[wrong]
+        few = (ulps <= _FEW) & (not evidence.layout.parts)
+        # An error of 0 is the sign of a zero, which no rounding turns.
+        if not ((error > 0) & ((error <= allowed) | few)).all():
+            return None
+        share = _share_as_close(values_of(expected, evidence.dtype), wrong, allowed)
+        # Random numbers of many exponents seldom agree in nearly all their digits.
+        near = 2 * float_format(evidence.dtype).unit_roundoff
+        share = np.where(ulps <= _FEW, np.minimum(share, near + share / 16), share)
+        if output in evidence.distinct:
+            bits -= float(np.sum(np.log2(share)))
+        count += wrong.size
+        worst = max(worst, float(ulps.max()))
+    if bits < ENOUGH_BITS:
+        return None
+    return Diagnosis("rounding", f"rounding: {counted(count, 'error')} of at most {worst:.0f} ULP")
+
+
+def sign_of_zero(evidence: Evidence) -> Diagnosis | None:
+    """Explain wrong elements by zeros of the other sign, or return None.
+
+    Example:
+        >>> from ..operators.layout import Layout
+        >>> a, b = np.array([-0.0, 1]), np.array([0.0, 1])
+        >>> parts = Evidence([a], [b], [np.array([True, False])], "float64", [None], Layout(), [""])
+        >>> sign_of_zero(parts).text
+        'sign of zero: 1 element is a zero of the other sign'
+    """
+    if not is_float(evidence.dtype):
+        return None
+    count, magnitude = 0, float_format(evidence.dtype).sign - 1
+    for output in evidence.bad_outputs():
+        wrong = evidence.wrong(output)
+        for arrays in (evidence.got, evidence.expected):
+            bits = bits_of(arrays[output].reshape(-1)[wrong], evidence.dtype)
+            if (bits & bits.dtype.type(magnitude)).any():
+                return None
+        count += wrong.size
+    what = "is a zero" if count == 1 else "are zeros"
+    text = f"sign of zero: {counted(count, 'element')} {what} of the other sign"
+    return Diagnosis("sign of zero", text)
+
+
+def _bits_without(evidence: Evidence, output: int, rank: int) -> float:
+    """Return the evidence that an output was reduced without a rank; 0 if it was not."""
+    parts = evidence.layout.parts[output]
+    wrong = evidence.wrong(output)
+    if not wrong.size or wrong[-1] >= parts[0].size:
+        return 0.0
+    dtype, op, limit = evidence.dtype, evidence.layout.op, evidence.limits[output]
+    got = evidence.got[output].reshape(-1)
+    for chosen in (wrong[:256], np.arange(parts[0].size)):
+        if not any(
+            _equal(
+                got[chosen], candidate, dtype, None if limit is None else limit.reshape(-1)[chosen]
+            )
+            for candidate in _without([part[chosen] for part in parts], rank, op, dtype)
+        ):
+            return 0.0
+    return wrong.size * bits_per_match(evidence.expected[output], dtype, limit)
+
+
+def _without(parts: list[Array], rank: int, op: str, dtype: str) -> Iterator[Array]:
+    """Yield what the reduction is without a rank; an average also if it still divides by all."""
+    yield reduce_ranks(parts[:rank] + parts[rank + 1 :], op, dtype)
+    if op == "avg":
+        nothing = np.zeros_like(parts[rank])
+        yield reduce_ranks([*parts[:rank], nothing, *parts[rank + 1 :]], op, dtype)
+
+
+def _equal(got: Array, expected: Array, dtype: str, limit: Array | None) -> bool:
+    unequal = differs(got, expected, dtype)
+    if limit is not None:
+        unequal &= ~(absolute_error(got, expected, dtype) <= limit)
+    return not unequal.any()
+
+
+def _share_as_close(values: Array, wrong: Array, allowed: Array) -> Bound:
+    """Return which share of an output's numbers is as close to each wrong element's own."""
+    ordered = np.sort(values[np.isfinite(values)])
+    below = np.searchsorted(ordered, values[wrong] - allowed, "left")
+    above = np.searchsorted(ordered, values[wrong] + allowed, "right")
+    return np.asarray(np.clip(np.maximum(above - below, 1) / max(ordered.size, 1), 0.0, 1.0))
+
+
+def _rounding_bound(evidence: Evidence, output: int) -> Bound:
+    """Return how large an error another rounding may make, element by element, flat."""
+    dtype, expected = evidence.dtype, evidence.expected[output].reshape(-1)
+    values = np.abs(values_of(expected, dtype))
+    parts = evidence.layout.parts[output] if evidence.layout.parts else ()
+    if not parts and evidence.layout.blocks:
+        # Nothing was added up: no cancellation makes a small error large.
+        return np.zeros(values.shape)
+    if not parts:
+        largest = float(np.max(values, initial=0.0, where=np.isfinite(values)))
+        return np.full(values.shape, _FEW * float_format(dtype).unit_roundoff * largest)
+    with np.errstate(all="ignore"):
+        magnitudes = [np.abs(values_of(part, dtype)) for part in parts]
+        product = evidence.layout.op == "prod"
+        total = np.prod(magnitudes, axis=0) if product else np.sum(magnitudes, axis=0)
+        allowed = bound(dtype, evidence.layout.op, len(parts), total)
+    result = np.zeros(values.shape)
+    result[: allowed.size] = np.where(np.isfinite(allowed), allowed, 0.0)
+    return result

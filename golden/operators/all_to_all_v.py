@@ -1,0 +1,162 @@
+"""Reference of AllToAllV and AllToAllVV2: every rank sends a slice of its own to every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from ..data.dtypes import Array
+from ..data.exchange import Exchange, Table
+
+
+def all_to_all_v(xs: Sequence[Array], call: Exchange) -> list[Array]:
+    """Return the outputs of AllToAllV and of AllToAllVV2, one per rank.
+
+    `output_r.flat[rdispls_r[q] : rdispls_r[q] + recvCounts_r[q]] =
+    x_q.flat[sdispls_q[r] : sdispls_q[r] + sendCounts_q[r]]`, for all ranks q and r, where
+    `recvCounts_r[q] = sendCounts_q[r]`
+
+    Counts and displacements are elements; slices and blocks may cut rows. output_r is [1, n_r],
+    n_r = the sum of recvCounts_r. Its blocks lie in any order and share no element; since they
+    end within n_r elements, they cover all of them, and an output has no gaps. Slices of x are
+    only read: they may overlap, and need not cover x. An empty slice or block may begin anywhere
+    from 0 to the end. x may have any shape of 1 to 8 dims, another one on every rank.
+
+    dtypes: all of DTYPES, the same on every rank.
+
+    Errors of the operators, in the order of their checks. Both have before infer_shape's lines
+    what all operators have (number of inputs: 5; dims: 8; sizes: 9; dtypes, formats: 13). AllToAllV
+    has the four lists in its struct and one input, x:
+
+    - creation: a list has not P numbers, in the order sendCounts, sdispls, recvCounts, rdispls:
+      1; then a number below 0, in the same order: 1
+    - infer_shape: a slice ends past x: 1; the sum of recvCounts does not fit into 64 bits: 1, or
+      is 0: 1; a block ends past that sum: 1; two blocks overlap: 1; the output is over 256 GB: 9
+
+    AllToAllVV2 has the inputs x, sendCounts, sdispls, recvCounts, rdispls [P] int64 on the host,
+    and y [n] int8, of which only the length is read (without it nobody who has only descriptions
+    could know the output's shape):
+
+    - infer_shape: a list or y is not 1-D: 16; a list has not P numbers: 8; the output [1, n] is
+      over 256 GB, or n is 0: 9
+    - get_workspace_size, after the output's checks (number: 5; dims: 16; shape: 8; dtype: 13): a
+      slice ends past x: 8; a block ends past the output: 8; the sum of recvCounts is not n: 8; a
+      count or displacement below 0: 1; two blocks overlap: 1; a list has no host data: 1
+
+    Both, together: a rank's sendCounts[r] is not recvCounts[q] of the rank r that it goes to, or
+    other dtypes or rankRoot: 102, which names both ranks, both fields and both values.
+
+    Args:
+        xs: x of every rank, of one dtype; bfloat16 as uint16 bits.
+        call: counts and displacements of every rank.
+
+    Returns:
+        One fresh array [1, n_r] per rank, of x's dtype; [1, 0] where a rank gets nothing, which
+        the operators refuse and the plain level allows.
+
+    Raises:
+        ValueError: tables of other sizes than xs, dtypes that differ, a slice outside its x, a
+            block that is negative, past the output's end or over another block.
+
+    Example:
+        >>> from ..data.exchange import exchange
+        >>> xs = [np.array([[0, 1], [2, 3]]), np.array([10, 11, 12])]
+        >>> call = exchange([[1, 3], [2, 1]], rdispls=[[2, 0], [0, 3]])
+        >>> [output.tolist() for output in all_to_all_v(xs, call)]
+        [[[10, 11, 0]], [[1, 2, 3, 12]]]
+    """
+    _check_tables(xs, call)
+    for q, x in enumerate(xs):
+        _check_slices(call.send_counts[q], call.sdispls[q], x.size, q)
+    outputs = []
+    for r, length in enumerate(call.lengths):
+        counts, starts = call.recv_counts[r], call.rdispls[r]
+        _check_blocks(counts, starts, length, r)
+        output = np.zeros((1, length), xs[0].dtype)
+        for x, sent, count, start in zip(xs, call.sdispls, counts, starts, strict=True):
+            output[0, start : start + count] = x.reshape(-1)[sent[r] : sent[r] + count]
+        outputs.append(output)
+    return outputs
+
+
+def all_to_all_v_rows(xs: Sequence[Array], send_sizes: Sequence[Sequence[int]]) -> list[Array]:
+    """Return what the plain level's all_to_allv gives every rank: whole rows, packed.
+
+    `output_r = rows of every x_q that q sends to r, one rank after the other`: x_q is
+    `send_sizes[q][0]` rows for rank 0, then `send_sizes[q][1]` rows for rank 1, and so on.
+
+    `recv_sizes_r[q] = send_sizes_q[r]`. One rank, and ranks that send or receive nothing, are
+    legal. Any dtype.
+
+    Args:
+        xs: x of every rank, [rows, d1, ...]; rows may differ, the other dims not.
+        send_sizes: rows that each rank sends to each; their sum is the rows of its x.
+
+    Returns:
+        One fresh array [sum of rows received, d1, ...] per rank.
+
+    Raises:
+        ValueError: rows or dtypes that differ, or sizes that are not those of xs.
+
+    Example:
+        >>> xs = [np.array([[0], [1], [2]]), np.array([[10]])]
+        >>> [output.tolist() for output in all_to_all_v_rows(xs, [[1, 2], [1, 0]])]
+        [[[0], [10]], [[1], [2]]]
+    """
+    if any(len(sizes) != len(xs) for sizes in (send_sizes, *send_sizes)):
+        raise ValueError(f"all_to_all_v_rows: send_sizes must be {len(xs)} x {len(xs)} numbers")
+    parts = []
+    for q, (x, sizes) in enumerate(zip(xs, send_sizes, strict=True)):
+        if x.shape[1:] != xs[0].shape[1:] or x.dtype != xs[0].dtype:
+            raise ValueError(
+                f"all_to_all_v_rows: rows of xs[{q}] are {x.shape[1:]} {x.dtype}, "
+                f"of xs[0] {xs[0].shape[1:]} {xs[0].dtype}"
+            )
+        if min(sizes) < 0 or sum(sizes) != len(x):
+            raise ValueError(
+                f"all_to_all_v_rows: send_sizes[{q}] are {list(sizes)}, xs[{q}] has {len(x)} rows"
+            )
+        parts.append(np.split(x, np.cumsum(sizes)[:-1]))
+    return [np.concatenate([part[r] for part in parts]) for r in range(len(xs))]
+
+
+def _check_tables(xs: Sequence[Array], call: Exchange) -> None:
+    """Raise ValueError where the tables are not P x P, or the dtypes differ."""
+    tables: dict[str, Table] = {
+        "send_counts": call.send_counts,
+        "sdispls": call.sdispls,
+        "rdispls": call.rdispls,
+    }
+    for name, table in tables.items():
+        if len(table) != len(xs) or any(len(line) != len(xs) for line in table):
+            raise ValueError(f"all_to_all_v: {name} must be {len(xs)} x {len(xs)} numbers")
+    for q, x in enumerate(xs):
+        if x.dtype != xs[0].dtype:
+            raise ValueError(f"all_to_all_v: xs[{q}] is {x.dtype}, xs[0] is {xs[0].dtype}")
+
+
+def _check_slices(counts: Sequence[int], starts: Sequence[int], size: int, rank: int) -> None:
+    for r, (count, start) in enumerate(zip(counts, starts, strict=True)):
+        if count < 0 or start < 0 or count > size - start:
+            raise ValueError(
+                f"all_to_all_v: slice {r} of rank {rank} (sdispls {start} + send_counts {count}) "
+                f"is outside x's {size} elements"
+            )
+
+
+def _check_blocks(counts: Sequence[int], starts: Sequence[int], size: int, rank: int) -> None:
+    for q, (count, start) in enumerate(zip(counts, starts, strict=True)):
+        if start < 0 or count > size - start:
+            raise ValueError(
+                f"all_to_all_v: block {q} of rank {rank} (rdispls {start} + recv_counts {count}) "
+                f"exceeds the output's {size} elements"
+            )
+    places = enumerate(zip(starts, counts, strict=True))
+    blocks = sorted((start, start + count, q) for q, (start, count) in places if count)
+    for (_, end, p), (start, _, q) in pairwise(blocks):
+        if start < end:
+            raise ValueError(
+                f"all_to_all_v: blocks {p} and {q} of rank {rank} overlap at element {start}"
+            )

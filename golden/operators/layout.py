@@ -1,0 +1,175 @@
+"""Where each rank's elements lie in the outputs of a call, and what was reduced into them.
+
+This is what lets a difference be named: block 2 in block 0's place, rank 3 left out of a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from ..data.dtypes import Array
+from .case import EXCHANGES, MESSAGES, Case, exchange_of, inputs
+from .even_collectives import gathers
+from .linear_parallel.groups import LinearParallel, place
+from .linear_parallel.reference import output_block
+
+
+@dataclass(frozen=True)
+class Block:
+    """Elements [start, start + count) of an output, flat, that came from or belong to a rank.
+
+    Example:
+        >>> Block(24, 40, rank=1).stop
+        64
+    """
+
+    start: int
+    count: int
+    rank: int
+
+    @property
+    def stop(self) -> int:
+        """The element after the last one."""
+        return self.start + self.count
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is known about the outputs of a call, one entry per output.
+
+    `blocks` are the blocks of each output; nothing is known where it is empty. `parts` are, for a
+    reduction `op`, the arrays that were reduced into the head of each output, one per rank.
+
+    Example:
+        >>> Layout().blocks
+        ()
+    """
+
+    blocks: tuple[tuple[Block, ...], ...] = ()
+    op: str = ""
+    parts: tuple[tuple[Array, ...], ...] = field(default=(), compare=False)
+
+    def of(self, output: int) -> tuple[Block, ...]:
+        """Return the blocks of one output, none where nothing is known."""
+        return self.blocks[output] if output < len(self.blocks) else ()
+
+
+def gather_layout(counts: Sequence[int], displs: Sequence[int], *, outputs: int) -> Layout:
+    """Return the layout of a gather: rank r's block at displs[r], in every output.
+
+    Example:
+        >>> gather_layout([4, 2], [0, 4], outputs=2).blocks[1]
+        (Block(start=0, count=4, rank=0), Block(start=4, count=2, rank=1))
+    """
+    places = enumerate(zip(counts, displs, strict=True))
+    blocks = tuple(Block(int(start), int(count), rank) for rank, (count, start) in places)
+    return Layout(blocks=(blocks,) * outputs)
+
+
+def exchange_layout(
+    recv_counts: Sequence[Sequence[int]], rdispls: Sequence[Sequence[int]]
+) -> Layout:
+    """Return the layout of an all-to-all: in output r rank q's block is at rdispls[r][q].
+
+    Example:
+        >>> exchange_layout(((1, 2), (4, 3)), ((2, 0), (0, 4))).of(1)
+        (Block(start=0, count=4, rank=0), Block(start=4, count=3, rank=1))
+    """
+    outputs = zip(recv_counts, rdispls, strict=True)
+    return Layout(blocks=tuple(gather_layout(*lists, outputs=1).of(0) for lists in outputs))
+
+
+def message_layout(sizes: Sequence[int], source: int, destination: int) -> Layout:
+    """Return the layout of a message: all that a rank holds is its own, but the receiver's.
+
+    Example:
+        >>> message_layout([3, 3, 3], 0, 1).blocks[1]
+        (Block(start=0, count=3, rank=0),)
+    """
+    owners = [source if rank == destination else rank for rank in range(len(sizes))]
+    blocks = ((Block(0, int(n), rank),) for n, rank in zip(sizes, owners, strict=True))
+    return Layout(blocks=tuple(blocks))
+
+
+def scatter_layout(
+    xs: Sequence[Array], counts: Sequence[int], displs: Sequence[int], op: str
+) -> Layout:
+    """Return the layout of a reduce-scatter: output r is a reduction of its slice of every x.
+
+    Example:
+        >>> import numpy as np
+        >>> layout = scatter_layout([np.arange(3), np.arange(3)], [2, 1], [0, 2], "sum")
+        >>> layout.blocks[1], layout.parts[1][0].tolist()
+        ((Block(start=0, count=1, rank=1),), [2])
+    """
+    flat = [x.reshape(-1) for x in xs]
+    places = list(zip(counts, displs, strict=True))
+    return Layout(
+        blocks=tuple((Block(0, int(count), rank),) for rank, count in enumerate(counts)),
+        op=op,
+        parts=tuple(tuple(x[start : start + n] for x in flat) for n, start in places),
+    )
+
+
+def packed_layout(counts: Sequence[int]) -> Layout:
+    """Return the layout of one output whose blocks lie one after the other.
+
+    Example:
+        >>> packed_layout([3, 5]).of(0)[1]
+        Block(start=3, count=5, rank=1)
+    """
+    return gather_layout(counts, list(accumulate(counts, initial=0))[:-1], outputs=1)
+
+
+def product_layout(
+    call: LinearParallel, x_shapes: Sequence[tuple[int, ...]], columns: int
+) -> Layout:
+    """Return the layout of linear_parallel: which rows of each output come from which rank's x.
+
+    Raises:
+        ValueError: the rows do not fit together.
+
+    Example:
+        >>> product_layout(LinearParallel(2, 2), [(1, 4), (2, 4)], 10).of(1)[1]
+        Block(start=10, count=20, rank=1)
+    """
+    outputs = []
+    for rank in range(call.rank_size):
+        first, end, _ = output_block(call, rank, x_shapes)
+        blocks, start = [], 0
+        for q in place(call, rank).gathered:
+            stop = start + math.prod(x_shapes[q][:-1])
+            low, high = max(start, first), min(stop, end)
+            if low < high:
+                blocks.append(Block((low - first) * columns, (high - low) * columns, q))
+            start = stop
+        outputs.append(tuple(blocks))
+    return Layout(blocks=tuple(outputs))
+
+
+def case_layout(case: Case) -> Layout:
+    """Return the layout of a case's outputs.
+
+    Raises:
+        ValueError: the case's operator is unknown.
+
+    Example:
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> case_layout(case).of(1)[1]
+        Block(start=2, count=1, rank=1)
+    """
+    if gathers(case.operator):
+        return gather_layout(case.counts, case.displs, outputs=case.rank_size)
+    if case.operator in EXCHANGES:
+        call = exchange_of(case)
+        return exchange_layout(call.recv_counts, call.rdispls)
+    if case.operator in MESSAGES:
+        sizes = [math.prod(shape) for shape in case.x_shapes]
+        return message_layout(sizes, case.root, case.peer)
+    if case.linear is not None:
+        return product_layout(case.linear, case.x_shapes, case.columns)
+    xs = [tensors["x"] for tensors in inputs(case)]
+    return scatter_layout(xs, case.counts, case.displs, case.op)

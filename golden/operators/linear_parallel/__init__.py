@@ -1,0 +1,1 @@
+"""LinearParallel: rows gathered, multiplied by a weight, added up and scattered."""

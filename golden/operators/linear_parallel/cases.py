@@ -1,0 +1,207 @@
+"""The cases of LinearParallel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...data.shares import shares
+from ..case import Case
+from .groups import (
+    ALL_GATHER,
+    ALL_GATHER_REDUCE_SCATTER,
+    ALL_REDUCE,
+    PURE,
+    REDUCE_SCATTER,
+    LinearParallel,
+    place,
+)
+from .reference import output_block
+
+DTYPES = ("float16", "bfloat16", "float32")
+_TYPES = {
+    ALL_REDUCE: "all_reduce",
+    REDUCE_SCATTER: "reduce_scatter",
+    ALL_GATHER: "all_gather",
+    PURE: "pure",
+    ALL_GATHER_REDUCE_SCATTER: "both",
+}
+
+
+def linear_parallel_cases(rank_sizes: Sequence[int] = (2, 3, 4), *, seed: int = 0) -> list[Case]:
+    """Return the cases of LinearParallel: types, groups, dtypes, rows, shapes, each in full.
+
+    Names begin with exact where the outputs are compared bit for bit, and with random where
+    `case_bounds` says how far they may be off.
+
+    Args:
+        rank_sizes: numbers of ranks, >= 1.
+        seed: seed of the cases' data.
+
+    Returns:
+        Cases with unique ids, the same list on every call.
+
+    Example:
+        >>> [case.name for case in linear_parallel_cases((2,))][:2]
+        ['exact-all_reduce-float16', 'random-all_reduce-float16']
+    """
+    cases = (case for size in rank_sizes for case in _cases(size))
+    return [replace(case, seed=seed) for case in cases]
+
+
+def _cases(size: int) -> Iterator[Case]:
+    for number, kind in enumerate(_TYPES):
+        for at, dtype in enumerate(DTYPES):
+            call = _call(kind, size, trans_weight=(number + at) % 2 == 0)
+            rows = (3 + 2 * at) * size
+            yield _case(f"exact-{_TYPES[kind]}-{dtype}", call, rows, 17 + 16 * at, 21, dtype)
+            yield _case(f"random-{_TYPES[kind]}-{dtype}", call, rows, 130, 33, dtype, data="random")
+    yield from _groups(size)
+    yield from _uneven(size)
+    yield from _shapes(size)
+
+
+def _groups(size: int) -> Iterator[Case]:
+    """Yield every pair of agDim and rsDim, both ways round, even and uneven."""
+    pairs = [(a, size // a) for a in range(1, size + 1) if size % a == 0]
+    for at, (ag, rs) in enumerate(pairs):
+        for inner in (True, False):
+            call = _call(ALL_GATHER_REDUCE_SCATTER, size, ag, rs, inner_dim_is_ag=inner)
+            name = f"groups-{ag}x{rs}-{'ag' if inner else 'rs'}_inner"
+            dtype = DTYPES[(at + inner) % 3]
+            yield _case(f"exact-{name}", call, 2 * rs, 19, 10, dtype)
+            yield _case(f"random-{name}", call, 2 * rs, 70, 10, DTYPES[at % 3], data="random")
+            call = replace(call, has_residual=True, trans_weight=not inner)
+            for share in ("3:5", "zeros", "one_owner"):
+                yield _uneven_case(f"exact-{name}-{share.replace(':', '-')}", call, share, dtype)
+
+
+def _uneven(size: int) -> Iterator[Case]:
+    """Yield types 1 and 2 with lists of rows, and no rows at all."""
+    for at, share in enumerate(("3:5", "1:2:3:4", "zeros", "primes", "one_owner")):
+        word, dtype = share.replace(":", "-"), DTYPES[at % 3]
+        scatter = _call(REDUCE_SCATTER, size, has_residual=at % 2 == 0, trans_weight=at > 2)
+        yield _uneven_case(f"exact-scatter_rows-{word}", scatter, share, dtype)
+        gather = _call(ALL_GATHER, size, keep_intermediate=at % 2 == 0, trans_weight=at < 2)
+        yield _uneven_case(f"exact-gather_rows-{word}", gather, share, dtype)
+    for kind in (REDUCE_SCATTER, ALL_GATHER, ALL_GATHER_REDUCE_SCATTER):
+        none = _call(kind, size, keep_intermediate=kind == ALL_GATHER)
+        yield _uneven_case(f"exact-no_rows-{_TYPES[kind]}", none, "none", "float16")
+
+
+def _shapes(size: int) -> Iterator[Case]:
+    """Yield three dims, residuals, the gathered x, single rows and columns, and large ones."""
+    for kind in _TYPES:
+        call = _call(kind, size, has_residual=True, keep_intermediate=kind == ALL_GATHER)
+        word = _TYPES[kind]
+        yield _case(f"exact-batches-{word}", call, size, 12, 9, "float32", batch=3)
+        yield _case(f"exact-wide-{word}", call, size, 600, 65, "bfloat16")
+        yield _case(
+            f"random-long-{word}",
+            replace(call, trans_weight=False),
+            size,
+            1030,
+            40,
+            "float16",
+            data="random",
+        )
+        yield _case(f"exact-one_column-{word}", call, 5 * size, 1, 1, "float16")
+    single = replace(_call(REDUCE_SCATTER, size), has_residual=True)
+    yield _case("exact-one_batch", single, 1, 12, 9, "float32", batch=2 * size)
+    yield _case("exact-one_row", _call(ALL_REDUCE, size), 1, 40, 257, "float16")
+    yield _case("exact-many_rows", _call(ALL_REDUCE, size), 261, 5, 6, "bfloat16")
+
+
+def _call(
+    kind: int,
+    size: int,
+    ag_dim: int = 0,
+    rs_dim: int = 0,
+    *,
+    inner_dim_is_ag: bool = True,
+    trans_weight: bool = True,
+    has_residual: bool = False,
+    keep_intermediate: bool = False,
+) -> LinearParallel:
+    """Return parameters; type 4 gets two dims if the number of ranks has them."""
+    if kind == ALL_GATHER_REDUCE_SCATTER and not ag_dim:
+        ag_dim = 2 if size % 2 == 0 else size
+        rs_dim = size // ag_dim
+    return LinearParallel(
+        kind, size, ag_dim, rs_dim, inner_dim_is_ag, trans_weight, has_residual, keep_intermediate
+    )
+
+
+def _case(
+    name: str,
+    call: LinearParallel,
+    rows: int,
+    k: int,
+    columns: int,
+    dtype: str,
+    *,
+    batch: int = 0,
+    data: str = "exact",
+) -> Case:
+    """Return a case in which every rank's x has `rows` in dim 0 (and `batch` in dim 1)."""
+    shape = (rows, batch, k) if batch else (rows, k)
+    return _with_rows(name, call, (shape,) * call.rank_size, columns, dtype, data)
+
+
+def _uneven_case(name: str, call: LinearParallel, share: str, dtype: str) -> Case:
+    """Return a case whose lists follow `share`, turned by one place in the next group."""
+    ranks = range(call.rank_size)
+    own = [place(call, rank) for rank in ranks]
+    gathers = call.type != REDUCE_SCATTER
+    heights = [_turned(share, len(p.gathered), p.rs_index if gathers else 0) for p in own]
+    rows = sum(heights[0]) if gathers else 3 * call.rank_size
+    if share == "none":
+        rows = 0
+    gather_rows = tuple(tuple(h) for h in heights) if gathers else ()
+    x_rows = [heights[r][own[r].ag_index] if gathers else rows for r in ranks]
+    if call.type == ALL_GATHER:
+        scatter_rows: tuple[tuple[int, ...], ...] = ()
+    else:
+        scatter_rows = tuple(tuple(_split(rows, len(p.reduced), p.ag_index)) for p in own)
+    lists = replace(call, gather_rows=gather_rows, scatter_rows=scatter_rows)
+    return _with_rows(name, lists, tuple((n, 13) for n in x_rows), 11, dtype, "exact")
+
+
+def _turned(share: str, members: int, turn: int) -> list[int]:
+    heights = [0] * members if share == "none" else shares(share, members, 2)
+    return heights[turn % members :] + heights[: turn % members]
+
+
+def _split(rows: int, members: int, turn: int) -> list[int]:
+    """Return how many rows each member gets: unequal, and other ones in the next group."""
+    weights = [(3 * (i + turn)) % 4 for i in range(members)]
+    if not sum(weights):
+        weights[turn % members] = 1
+    heights = [rows * w // sum(weights) for w in weights]
+    heights[-1] += rows - sum(heights)
+    return heights
+
+
+def _with_rows(
+    name: str,
+    call: LinearParallel,
+    x_shapes: tuple[tuple[int, ...], ...],
+    columns: int,
+    dtype: str,
+    data: str,
+) -> Case:
+    case = Case(
+        operator="linear_parallel",
+        name=name,
+        rank_size=call.rank_size,
+        dtype=dtype,
+        counts=(),
+        displs=(),
+        x_shapes=x_shapes,
+        rows=(),
+        kind=data,
+        linear=call,
+        columns=columns,
+    )
+    heights = [output_block(call, r, x_shapes)[2] for r in range(call.rank_size)]
+    return replace(case, rows=tuple(shape[0] for shape in heights))

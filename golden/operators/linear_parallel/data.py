@@ -1,0 +1,95 @@
+"""The tensors of LinearParallel's cases: sums that are exact in any order, or that are rounded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...data.bit_patterns import mix
+from ...data.dtypes import Array, float_format, from_float32, storage
+from ...data.generators import generate
+from .groups import LinearParallel, place
+
+# Largest magnitude of a residual of exact data.
+_RESIDUAL = 8
+
+
+def linear_inputs(
+    call: LinearParallel,
+    rank: int,
+    x_shape: tuple[int, ...],
+    columns: int,
+    dtype: str,
+    kind: str,
+    seed: int,
+) -> dict[str, Array]:
+    """Return x, weight and, where there is one, residual of a rank.
+
+    - exact: small whole numbers; whatever is added up in whatever order, every partial and final
+      sum is exact in `dtype`. Where K is large, part of the weight is zero.
+    - random: floats in [-1, 1).
+
+    Both differ in every rank, tensor and position.
+
+    Args:
+        call: the parameters.
+        rank: whose tensors.
+        x_shape: shape of its x, [m, k] or [b, m, k].
+        columns: n.
+        dtype: float16, bfloat16 or float32.
+        kind: exact or random.
+        seed: another seed is other data of the same kind.
+
+    Raises:
+        ValueError: another kind.
+
+    Example:
+        >>> call = LinearParallel(3, 2, trans_weight=False)
+        >>> own = linear_inputs(call, 1, (2, 3), 4, "float16", "exact", 0)
+        >>> own["x"].shape, own["weight"].shape, bool((own["x"] == own["x"].round()).all())
+        ((2, 3), (3, 4), True)
+    """
+    k = x_shape[-1]
+    shapes = {"x": x_shape, "weight": (columns, k) if call.trans_weight else (k, columns)}
+    if call.has_residual:
+        shapes["residual"] = (columns,) if rank % 2 else (1, columns)
+    if kind == "random":
+        return {
+            name: generate(
+                "random", shape, dtype, value_range=(-1, 1), rank=rank, position=at, seed=seed
+            )
+            for at, (name, shape) in enumerate(shapes.items())
+        }
+    if kind != "exact":
+        raise ValueError(f"linear_parallel has data of kind exact or random, got {kind!r}")
+    terms = max(1, k * len(place(call, rank).reduced))
+    limit = 2 ** (float_format(dtype).mantissa + 1) - _RESIDUAL
+    amplitude = max(1, min(7, int((limit / terms) ** 0.5)))
+    tensors = {
+        name: _whole(shape, amplitude if name != "residual" else _RESIDUAL, rank, at, seed)
+        for at, (name, shape) in enumerate(shapes.items())
+    }
+    stride = -(-terms * amplitude**2 // limit)
+    if stride > 1:
+        tensors["weight"] = tensors["weight"] * _pattern(call, k, columns, stride, rank)
+    return {name: _encoded(values, dtype) for name, values in tensors.items()}
+
+
+def _whole(shape: tuple[int, ...], amplitude: int, rank: int, position: int, seed: int) -> Array:
+    """Return whole numbers in [-amplitude, amplitude], never 0."""
+    size = int(np.prod(shape, dtype=np.int64))
+    words = mix(np.arange(size, dtype=np.uint64), seed * 1009 + position, rank)
+    values = (words >> np.uint64(1)).astype(np.int64) % amplitude + 1
+    signs = 1 - 2 * (words & np.uint64(1)).astype(np.int64)
+    return np.asarray(values * signs, np.float32).reshape(shape)
+
+
+def _pattern(call: LinearParallel, k: int, columns: int, stride: int, rank: int) -> Array:
+    """Return 1 at every stride-th k of each column, another one in the next column, and 0."""
+    keep = (np.arange(k)[:, None] + 7 * np.arange(columns)[None, :] + rank) % stride == 0
+    # A column gets at most k // stride places, so that R of them stay below the limit.
+    keep &= np.cumsum(keep, axis=0) <= max(1, k // stride)
+    return np.asarray(keep.T if call.trans_weight else keep, np.float32)
+
+
+def _encoded(values: Array, dtype: str) -> Array:
+    return from_float32(values) if dtype == "bfloat16" else values.astype(storage(dtype))

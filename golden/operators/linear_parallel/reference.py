@@ -1,0 +1,176 @@
+"""Reference of LinearParallel: rows gathered, multiplied by a weight, added up and scattered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...data.dtypes import Array, from_float32, name_of, storage, to_float32
+from .groups import REDUCE_SCATTER, LinearParallel, block_of, place
+
+_Single = npt.NDArray[np.float32]
+# From here on the order of additions is left to numpy's matmul, which is much faster.
+_LARGE = 2**26
+
+
+def linear_parallel(
+    call: LinearParallel,
+    xs: Sequence[Array],
+    weights: Sequence[Array],
+    residuals: Sequence[Array] = (),
+    dtype: str | None = None,
+) -> list[list[Array]]:
+    """Return the outputs of LinearParallel, per rank.
+
+    `G_r = rows of x over the gather group; T_r = G_r @ W_r; S_r = sum of T over the reduce group;
+    output_r = own row block of S_r + residual_r`. Partial products are float32, their sum goes in
+    rank order and is rounded to the dtype once, at the end.
+
+    Args:
+        call: the parameters.
+        xs: x of every rank, [m, k] or [b, m, k]; bfloat16 as uint16 bits.
+        weights: weight of every rank, [n, k] if trans_weight, otherwise [k, n].
+        residuals: residual of every rank, [n] or [1, n]; none without a residual.
+        dtype: name of the tensors' dtype; None reads it from the arrays.
+
+    Returns:
+        Per rank the output, and with keep_intermediate the gathered x after it.
+
+    Raises:
+        ValueError: the tensors or rows do not fit together.
+
+    Example:
+        >>> from .groups import ALL_GATHER
+        >>> xs = [np.array([[1, 2]], np.float32), np.array([[3, 4]], np.float32)]
+        >>> weights = [np.array([[1, 0]], np.float32), np.array([[0, 1]], np.float32)]
+        >>> [y.tolist() for [y] in linear_parallel(LinearParallel(ALL_GATHER, 2), xs, weights)]
+        [[[1.0], [3.0]], [[2.0], [4.0]]]
+    """
+    dtype = dtype or name_of(xs[0])
+    check_tensors(call, xs, weights, residuals)
+    wide = [widened(x, dtype) for x in xs]
+    factors = [_factor(call, weight, dtype) for weight in weights]
+    ranks = range(call.rank_size)
+    gathered = [_stack([wide[q] for q in place(call, r).gathered]) for r in ranks]
+    products = [_product(gathered[r], factors[r]) for r in ranks]
+    outputs = []
+    for r in ranks:
+        total = products[place(call, r).reduced[0]].copy()
+        with np.errstate(all="ignore"):
+            for q in place(call, r).reduced[1:]:
+                total += products[q]
+        first, end, shape = output_block(call, r, [x.shape for x in xs])
+        own = total[first:end]
+        if residuals:
+            own = own + widened(residuals[r], dtype).reshape(1, -1)
+        outputs.append([_narrowed(own, dtype).reshape(*shape, own.shape[1])])
+        if call.keep_intermediate:
+            outputs[r].append(_stack([xs[q] for q in place(call, r).gathered], xs[r].shape))
+    return outputs
+
+
+def output_block(
+    call: LinearParallel, rank: int, x_shapes: Sequence[tuple[int, ...]]
+) -> tuple[int, int, tuple[int, ...]]:
+    """Return the rows [first, end) of the product that a rank gets, and the output's shape but n.
+
+    Dim 0 is what is gathered and scattered; type 1 scatters dim 1 of an x [1, m, k].
+
+    Raises:
+        ValueError: the rows do not divide, or do not fit the lists.
+
+    Example:
+        >>> output_block(LinearParallel(REDUCE_SCATTER, 2), 1, [(1, 6, 4)] * 2)
+        (3, 6, (1, 3))
+    """
+    shape = x_shapes[rank]
+    ahead: tuple[int, ...] = ()
+    if call.type == REDUCE_SCATTER and len(shape) == 3 and shape[0] == 1:
+        ahead, shape = (1,), shape[1:]
+    inner = shape[1:-1]
+    members = place(call, rank).gathered
+    rows = shape[0] if len(members) == 1 else sum(x_shapes[q][0] for q in members)
+    first, end = block_of(call, rank, rows)
+    size = int(np.prod(inner, dtype=np.int64))
+    return first * size, end * size, (*ahead, end - first, *inner)
+
+
+def widened(array: Array, dtype: str) -> _Single:
+    """Return the values of a tensor in float32, where every one of them is exact.
+
+    Example:
+        >>> widened(np.array([0x3F80], np.uint16), "bfloat16").tolist()
+        [1.0]
+    """
+    return to_float32(array) if dtype == "bfloat16" else array.astype(np.float32)
+
+
+def check_tensors(
+    call: LinearParallel, xs: Sequence[Array], weights: Sequence[Array], residuals: Sequence[Array]
+) -> None:
+    """Raise ValueError where broadcasting would quietly do something else.
+
+    Example:
+        >>> x, w = np.zeros((2, 3), np.float32), np.zeros((4, 5), np.float32)
+        >>> check_tensors(LinearParallel(0, 1), [x], [w], [])
+        Traceback (most recent call last):
+        ...
+        ValueError: linear_parallel: weight of rank 0 is [4, 5], expected [n, 3]
+    """
+    k, n = xs[0].shape[-1], _columns(call, weights[0])
+    for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
+        if x.ndim not in (2, 3) or x.shape[1:] != xs[0].shape[1:]:
+            raise ValueError(f"linear_parallel: x of rank {r} is {list(x.shape)}")
+        wanted = (n, k) if call.trans_weight else (k, n)
+        if weight.shape[-2:] != wanted or weight.size != n * k:
+            words = f"[n, {k}]" if call.trans_weight else f"[{k}, n]"
+            got = list(weight.shape)
+            raise ValueError(f"linear_parallel: weight of rank {r} is {got}, expected {words}")
+        if call.gather_rows:
+            own = place(call, r)
+            heights = [xs[q].shape[0] for q in own.gathered]
+            if list(call.gather_rows[r]) != heights:
+                given = list(call.gather_rows[r])
+                raise ValueError(f"linear_parallel: gatherRows {given} of rank {r} are {heights}")
+    for r, residual in enumerate(residuals):
+        if residual.shape not in ((n,), (1, n)):
+            raise ValueError(f"linear_parallel: residual of rank {r} is {list(residual.shape)}")
+
+
+def _columns(call: LinearParallel, weight: Array) -> int:
+    return int(weight.shape[-2 if call.trans_weight else -1])
+
+
+def _factor(call: LinearParallel, weight: Array, dtype: str) -> _Single:
+    """Return a weight as [k, n] in float32."""
+    wide = widened(weight.reshape(weight.shape[-2:]), dtype)
+    return wide.T if call.trans_weight else wide
+
+
+def _stack(parts: Sequence[Array], shape: Sequence[int] | None = None) -> Array:
+    """Return x of several ranks as [rows, k], or joined in dim 0 where a shape is given."""
+    if shape is None:
+        parts = [part.reshape(-1, part.shape[-1]) for part in parts]
+    return np.concatenate(parts)
+
+
+def _product(left: _Single, right: _Single) -> _Single:
+    """Return left @ right, computed in float64; small ones give the same bits on every machine."""
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if left.size * right.shape[1] >= _LARGE:
+            return np.asarray((a @ b).astype(np.float32))
+        total = np.zeros((left.shape[0], right.shape[1]))
+        for i in range(left.shape[1]):
+            total += a[:, i : i + 1] * b[i]
+        return total.astype(np.float32)
+
+
+def _narrowed(total: _Single, dtype: str) -> Array:
+    """Return float32 values as `dtype`, rounded once to nearest even."""
+    if dtype == "bfloat16":
+        return from_float32(np.ascontiguousarray(total))
+    with np.errstate(over="ignore"):
+        return total.astype(storage(dtype))

@@ -1,0 +1,42 @@
+"""Reference of ReduceScatter: each rank gets one of P equal parts of the reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..data.dtypes import Array, name_of
+from ..data.reduction import reduce_ranks
+from .all_gather import check_alike
+
+
+def reduce_scatter(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> list[Array]:
+    """Return the outputs of ReduceScatter, one per rank.
+
+    `output_r = (xs[0] op ... op xs[P-1])[r * d0 / P : (r + 1) * d0 / P]`, in rank order
+
+    The arithmetic is that of `reduction.reduce_ranks`, exact to the bit.
+
+    Args:
+        xs: x of every rank, [d0, ...] of one shape and dtype, P divides d0; bfloat16 as uint16
+            bits.
+        op: sum, max, min, prod or avg (floating dtypes only).
+        dtype: name of x's dtype; None reads it from the arrays.
+
+    Returns:
+        One fresh array [d0 / P, ...] per rank, of x's dtype.
+
+    Raises:
+        ValueError: shapes or dtypes differ, P does not divide d0, or the dtype has no such `op`.
+
+    Example:
+        >>> xs = [np.array([1, 2, 3, 4], np.int32) * s for s in (1, 10)]
+        >>> [y.tolist() for y in reduce_scatter(xs)]
+        [[11, 22], [33, 44]]
+    """
+    check_alike("reduce_scatter", xs)
+    if len(xs[0]) % len(xs):
+        raise ValueError(f"reduce_scatter: {len(xs)} ranks cannot share {len(xs[0])} rows evenly")
+    whole = reduce_ranks(xs, op, dtype or name_of(xs[0]))
+    return [part.copy() for part in np.split(whole, len(xs))]
