@@ -1,8 +1,8 @@
 """What the operators of collops must compute, written plainly in numpy.
 
-One module per operator holds its reference; `cases` names test cases, `data` fills tensors that
-differ in every rank and position, `tolerance` says how far a result may be off where bits are not
-promised.  `csv_cases` reads ATB's case files, `row_case` makes their tensors; `compare` says what
-differs, and `explain` why.  Nothing here loads the library: `python -m golden` works on any machine
-that has numpy.
+`data` has dtypes, tensors that differ in every rank and position, reductions, and bounds where bits
+are not promised.  `operators` has one module per operator, found through `operators.table`; `cases`
+has their cases.  `case_files` reads and writes cases, and reads ATB's; `compare` says what differs,
+and `explain` why.  Nothing here loads the library: `python -m golden` works on any machine that has
+numpy.
 """

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from .case_files.csv_cases import scan_rows, selector
-from .case_files.csv_row import OPERATORS as CSV_OPERATORS
+from .case_files.csv_cases import meant_operation, scan_rows, selector
 from .case_files.csv_row import CsvRow, RowError
 from .case_files.manifest import write_cases
-from .case_files.nearest import nearest
 from .case_files.tables import case_table, row_table
 from .cases import OPERATORS, Case, all_cases
 from .compare import command as compare_command
+from .operators.table import OPERATIONS, operator_of
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,14 +83,12 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 def _rows(options: argparse.Namespace) -> list[CsvRow | RowError]:
     """Return the rows of case files that the filter and the operator choose."""
     chosen = selector(options.filter)
-    if options.op is not None and options.op not in OPERATORS:
-        raise ValueError(f"operator {options.op!r} is unknown; use one of {', '.join(OPERATORS)}")
+    operation = operator_of(options.op).operation if options.op is not None else ""
     rows = [
         row
         for file in options.files
         for row in scan_rows(Path(file))
-        if chosen(row.number, row.name)
-        and (options.op is None or CSV_OPERATORS.get(_operator(row)) == options.op)
+        if chosen(row.number, row.name) and (not operation or _operator(row) == operation)
     ]
     if not rows:
         of = f"of {options.op} " if options.op else ""
@@ -104,11 +101,7 @@ def _rows(options: argparse.Namespace) -> list[CsvRow | RowError]:
 
 def _operator(row: CsvRow | RowError) -> str:
     """Return a row's operator, or the one that a misspelt row means."""
-    return (
-        row.operator
-        if row.operator in CSV_OPERATORS
-        else nearest(row.operator, CSV_OPERATORS) or ""
-    )
+    return row.operator if row.operator in OPERATIONS else meant_operation(row.operator) or ""
 
 
 def _parser(program: str) -> _Parser:

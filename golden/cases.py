@@ -1,21 +1,21 @@
-"""The operators and their lists of cases, and all that a test needs to run one."""
+"""Golden's own cases of all operators, and all that a test needs to run one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from .data.bounds import Bound
+from .data.dtypes import Array
+from .data.kinds import fill
 from .data.reduction import ATB_REDUCE_OPS, REDUCE_OPS
-from .operators.all_gather_cases import all_gather_cases
-from .operators.all_gather_v_cases import all_gather_v_cases
-from .operators.all_reduce_cases import all_reduce_cases
-from .operators.all_to_all_cases import all_to_all_cases
-from .operators.all_to_all_v_cases import all_to_all_v_cases
-from .operators.broadcast_cases import broadcast_cases
-from .operators.case import Case, all_outputs, expected, inputs
-from .operators.linear_parallel.cases import linear_parallel_cases
-from .operators.reduce_scatter_cases import reduce_scatter_cases
-from .operators.reduce_scatter_v_cases import reduce_scatter_v_cases
-from .operators.send_recv_cases import recv_cases, send_cases
+from .operators.case import Case
+from .operators.layout import Layout
+from .operators.operator import is_per_rank
+from .operators.table import OPERATORS, operator_of
 
 __all__ = [
     "ATB_REDUCE_OPS",
@@ -23,49 +23,33 @@ __all__ = [
     "REDUCE_OPS",
     "Case",
     "all_cases",
-    "all_gather_cases",
-    "all_gather_v_cases",
     "all_outputs",
-    "all_reduce_cases",
-    "all_to_all_cases",
-    "all_to_all_v_cases",
-    "broadcast_cases",
+    "case_bounds",
+    "case_layout",
     "expected",
     "inputs",
-    "linear_parallel_cases",
-    "recv_cases",
-    "reduce_scatter_cases",
-    "reduce_scatter_v_cases",
-    "send_cases",
+    "struct_fields",
+    "struct_operator",
 ]
 
-# One row per operator: its name and the list of its cases for a seed.
-OPERATORS: dict[str, Callable[[int], list[Case]]] = {
-    "all_gather_v": lambda seed: all_gather_v_cases(seed=seed),
-    "reduce_scatter_v": lambda seed: reduce_scatter_v_cases(seed=seed),
-    "linear_parallel": lambda seed: linear_parallel_cases(seed=seed),
-    "all_gather": lambda seed: all_gather_cases(seed=seed),
-    "reduce_scatter": lambda seed: reduce_scatter_cases(seed=seed),
-    "all_reduce": lambda seed: all_reduce_cases(seed=seed),
-    "broadcast": lambda seed: broadcast_cases(seed=seed),
-    "all_to_all": lambda seed: all_to_all_cases(seed=seed),
-    "all_to_all_v": lambda seed: all_to_all_v_cases(seed=seed),
-    "all_to_all_v_v2": lambda seed: all_to_all_v_cases(operator="all_to_all_v_v2", seed=seed),
-    "send": lambda seed: send_cases(seed=seed),
-    "recv": lambda seed: recv_cases(seed=seed),
-}
 
-
-def all_cases(operator: str | None = None, *, text: str = "", seed: int = 0) -> list[Case]:
+def all_cases(
+    operator: str | None = None,
+    *,
+    text: str = "",
+    seed: int = 0,
+    rank_sizes: Sequence[int] = (2, 3, 4),
+) -> list[Case]:
     """Return the cases of one operator, or of all, whose id contains `text`.
 
     Args:
         operator: a key of OPERATORS; None for all of them.
         text: part of Case.id; empty keeps every case.
         seed: seed of the cases' data.
+        rank_sizes: numbers of ranks, >= 1; of send and recv >= 2.
 
     Returns:
-        Cases with unique ids; none where nothing matches.
+        Cases with unique ids, the same list on every call; none where nothing matches.
 
     Raises:
         ValueError: `operator` is unknown.
@@ -74,7 +58,141 @@ def all_cases(operator: str | None = None, *, text: str = "", seed: int = 0) -> 
         >>> [case.id for case in all_cases("all_gather_v", text="p2.layout-tail")]
         ['all_gather_v.p2.layout-tail']
     """
-    if operator is not None and operator not in OPERATORS:
-        raise ValueError(f"operator {operator!r} is unknown; use one of {', '.join(OPERATORS)}")
-    chosen = [operator] if operator is not None else list(OPERATORS)
-    return [case for name in chosen for case in OPERATORS[name](seed) if text in case.id]
+    chosen = OPERATORS.values() if operator is None else [operator_of(operator)]
+    cases = (case for one in chosen for size in rank_sizes for case in one.cases(size))
+    return [replace(case, seed=seed) for case in cases if text in case.id]
+
+
+def inputs(case: Case) -> list[dict[str, Array]]:
+    """Return the input tensors of every rank, in the operator's order of inputs.
+
+    x, and what Operator.inputs of its operator name: counts and displacements are int64; of y only
+    the length matters; a bfloat16 x is np.uint16 bit patterns. Where the counts are in the struct
+    (see struct_fields) there is x alone; of a message x is the sender's data, and only a shape and
+    a dtype on the receiver.
+
+    Raises:
+        ValueError: the case's operator is unknown.
+
+    Example:
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> {name: tensor.tolist() for name, tensor in inputs(case)[0].items() if name != "y"}
+        {'x': [-125, -124], 'sendCount': [2], 'recvCounts': [2, 1], 'rdispls': [0, 2]}
+    """
+    return [_rank_inputs(case, rank) for rank in range(case.rank_size)]
+
+
+def expected(case: Case) -> list[Array]:
+    """Return the first output that every rank must get; of broadcast, what its x must become.
+
+    Of a message: what the receiver's output must be, and the x that all others still have.
+
+    Raises:
+        ValueError: the case's operator is unknown, or its numbers do not fit together.
+
+    Example:
+        >>> case = Case("reduce_scatter_v", "tiny", 2, "int8", (2, 1), (0, 2), ((3, 1),) * 2,
+        ...             (2, 1), "max")
+        >>> [output.tolist() for output in expected(case)]
+        [[[32], [33]], [[34]]]
+    """
+    return [outputs[0] for outputs in all_outputs(case)]
+
+
+def all_outputs(case: Case) -> list[list[Array]]:
+    """Return all outputs that every rank must get; linear_parallel may have two.
+
+    Raises:
+        ValueError: the case's operator is unknown, or its numbers do not fit together.
+
+    Example:
+        >>> [case] = all_cases("linear_parallel", text="p2.exact-gather_rows-3-5")
+        >>> [output.shape for output in all_outputs(case)[1]]
+        [(16, 11), (16, 13)]
+    """
+    return operator_of(case.operator).outputs(_params(case), _listed(case))
+
+
+def case_layout(case: Case) -> Layout:
+    """Return where each rank's elements lie in a case's outputs.
+
+    Raises:
+        ValueError: the case's operator is unknown.
+
+    Example:
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> case_layout(case).of(1)[1]
+        Block(start=2, count=1, rank=1)
+    """
+    return operator_of(case.operator).layout(_params(case), _listed(case))
+
+
+def case_bounds(case: Case) -> list[Bound] | None:
+    """Return how far each rank's first output may be off; None: not at all, bit for bit.
+
+    Example:
+        >>> case_bounds(Case("all_gather_v", "tiny", 1, "int8", (1,), (0,), ((1,),), (1,))) is None
+        True
+    """
+    bounds = operator_of(case.operator).bounds
+    if bounds is None or case.kind == "exact":
+        return None
+    return bounds(_params(case), _listed(case))
+
+
+def struct_operator(case: Case, rank: int) -> str:
+    """Return the operator that a rank calls in a case; empty where it takes no part.
+
+    That is the case's own, but of a message: its sender calls send and its receiver recv.
+
+    Example:
+        >>> case = Case("send", "tiny", 3, "int8", (), (), ((2,),) * 3, (2,) * 3, root=2, peer=0)
+        >>> [struct_operator(case, rank) for rank in range(3)]
+        ['recv', '', 'send']
+    """
+    role = operator_of(case.operator).role
+    return case.operator if role is None else role(_params(case), rank)
+
+
+def struct_fields(case: Case, rank: int) -> dict[str, Any]:
+    """Return what a case says in a rank's struct, beside rank and rankSize, by its JSON keys.
+
+    Empty for a rank that takes no part in a message.
+
+    Example:
+        >>> case = Case("send", "tiny", 3, "int8", (), (), ((2,),) * 3, (2,) * 3, root=2, peer=0)
+        >>> [struct_fields(case, rank) for rank in range(3)]
+        [{'srcRank': 2}, {}, {'destRank': 0}]
+    """
+    own_params, params = operator_of(case.operator).rank_params, _params(case)
+    if not struct_operator(case, rank):
+        return {}
+    if own_params is not None:
+        params = own_params(params, rank)
+    return {
+        key: value[rank] if is_per_rank(value) else value
+        for key, value in params.items()
+        if key not in ("rank", "rankSize")
+    }
+
+
+def _params(case: Case) -> dict[str, Any]:
+    """Return a case as OpParam of a case file states it."""
+    return {"rankSize": case.rank_size, **operator_of(case.operator).params(case)}
+
+
+def _listed(case: Case) -> list[list[Array]]:
+    return [list(own.values()) for own in inputs(case)]
+
+
+def _rank_inputs(case: Case, rank: int) -> dict[str, Array]:
+    operator = operator_of(case.operator)
+    if operator.tensors is not None:
+        return operator.tensors(case, rank)
+    tensors = {"x": fill(case.x_shapes[rank], case.dtype, rank, case.seed, case.kind)}
+    numbers = operator.numbers(case, rank)
+    for one in operator.inputs:
+        is_length = one.holds == "length"
+        values = np.zeros(case.rows[rank]) if is_length else np.array(numbers[one.holds])
+        tensors[one.name] = values.astype(one.dtype)
+    return tensors

@@ -8,12 +8,12 @@ Example:
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
+from ..data.exchange import COUNT_LISTS
+from ..data.shares import first_overlap
 from .csv_row import CsvRow, Expectation
 from .difference import Difference
-from .row_case import rank_input
-from .row_lists import COUNT_LISTS, rank_list
+from .row_case import rank_input, rank_list
 
 _BAD_STRUCT = Expectation("create", "ERROR_INVALID_PARAM")
 _BAD_SHAPE = Expectation("infer_shape", "ERROR_INVALID_TENSOR_DIM")
@@ -46,9 +46,7 @@ def _accepts_overlap(row: CsvRow) -> bool:
     lists = None if row.expected.stage else _lists(row)
     if lists is None:
         return False
-    places = zip(lists["rdispls"], lists["recvCounts"], strict=True)
-    blocks = sorted((start, start + count) for start, count in places if count)
-    return any(end > start for (_, end), (start, _) in pairwise(blocks))
+    return first_overlap(lists["rdispls"], lists["recvCounts"]) is not None
 
 
 def _refuses_outside_as_param(row: CsvRow) -> bool:

@@ -7,24 +7,24 @@ TestLevel and FromModel are not used.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..data.acl_types import ERRORS, FORMATS, dtype_from_word
 from ..data.generators import DEFAULT_RANGE
+from ..operators.table import OPERATIONS
 from .csv_row import (
-    OPERATORS,
     STAGES,
     CsvRow,
     Expectation,
     RowError,
     RowTensor,
 )
-from .nearest import nearest
 
 COLUMNS = (
     "CaseNum CaseName OpName OpParam InNum InDType InFormat InShape OutNum OutDType OutFormat "
@@ -34,6 +34,9 @@ COLUMNS = (
 _OPTIONAL = set("DataGenType DataGenRange InTensorFile OutTensorFile TestType TestLevel".split())
 _OPTIONAL |= {"FromModel", "SocVersion"}
 GENERATORS = ("one", "zero", "random", "customize")
+# How much a misspelt word must have in common with the right one (difflib's ratio). ATB has other
+# operators that are close to ours: ReduceOperation and AllReduceOperation have 0.91.
+_ALIKE_COLUMNS, _ALIKE_OPERATIONS = 0.85, 0.92
 # A number with more digits may not fit into 64 bits.
 _MOST_DIGITS = 18
 _TOO_LARGE = 2**63
@@ -137,12 +140,28 @@ def selector(text: str) -> Callable[[int | None, str], bool]:
     return lambda number, _: number is not None and any(a <= number <= b for a, b in ranges)
 
 
+def meant_operation(word: str) -> str | None:
+    """Return the operator that a word which is none probably means, upper or lower case, or None.
+
+    Example:
+        >>> meant_operation("AllReduceOpration"), meant_operation("ReduceOperation")
+        ('AllReduceOperation', None)
+    """
+    return _nearest(word, OPERATIONS, _ALIKE_OPERATIONS)
+
+
+def _nearest(word: str, known: Iterable[str], alike: float) -> str | None:
+    lower = {other.lower(): other for other in known}
+    found = difflib.get_close_matches(word.lower(), lower, 1, alike)
+    return lower[found[0]] if found else None
+
+
 def _column_names(cells: list[str], place: str) -> list[str]:
     for name in COLUMNS:
         if cells.count(name) > 1:
             raise RowError(place, name, "is named twice", "|".join(cells))
     for cell in cells:
-        meant = nearest(cell, COLUMNS) if cell not in COLUMNS else None
+        meant = _nearest(cell, COLUMNS, _ALIKE_COLUMNS) if cell not in COLUMNS else None
         if meant is not None:
             raise RowError(place, meant, f"is not spelt so: did you mean {meant}", cell)
     for name in COLUMNS:
@@ -173,7 +192,7 @@ def _by_name(names: list[str], cells: list[str], place: str) -> dict[str, str]:
 def _read_row(cells: Mapping[str, str], place: str) -> CsvRow:
     number = _whole_number(cells, "CaseNum", place)
     operator = _operator(cells, place)
-    known = operator in OPERATORS
+    known = operator in OPERATIONS
     expected = _expectation(cells, place)
     has_tensors = known and expected.stage != "create"
     return CsvRow(
@@ -195,7 +214,7 @@ def _operator(cells: Mapping[str, str], place: str) -> str:
     operator = cells["OpName"].partition("_")[0]
     if not operator:
         raise RowError(place, "OpName", "is empty: name an operator", "")
-    meant = nearest(operator, OPERATORS) if operator not in OPERATORS else None
+    meant = meant_operation(operator) if operator not in OPERATIONS else None
     if meant is not None:
         problem = f"is no operator: did you mean {meant}"
         raise RowError(place, "OpName", problem, cells["OpName"])

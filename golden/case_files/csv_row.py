@@ -7,24 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..data.acl_types import ERRORS
-from ..data.formats import DTYPES
+from ..data.dtypes import DTYPES
 from ..data.generators import DEFAULT_RANGE
+from ..operators.operator import rank_size_of
 
-# The operators of case files that golden knows of, and the stem of their files here.
-OPERATORS = {
-    "AllGatherVOperation": "all_gather_v",
-    "ReduceScatterVOperation": "reduce_scatter_v",
-    "LinearParallelOperation": "linear_parallel",
-    "AllGatherOperation": "all_gather",
-    "ReduceScatterOperation": "reduce_scatter",
-    "AllReduceOperation": "all_reduce",
-    "BroadcastOperation": "broadcast",
-    "AllToAllOperation": "all_to_all",
-    "AllToAllVOperation": "all_to_all_v",
-    "AllToAllVV2Operation": "all_to_all_v_v2",
-    "SendOperation": "send",
-    "RecvOperation": "recv",
-}
 # The letter of ExpectedError, and the step of an operation that has to fail.
 STAGES = {"C": "create", "I": "infer_shape", "S": "setup", "E": "execute"}
 # What shm takes; nothing is made of more, which may be a typing error.
@@ -84,7 +70,7 @@ class CsvRow:
 
     `place` is file:line, for messages; a relative file name of a tensor begins at the case file's
     folder. Rows that expect an error at creation have no tensors here, since creation fails before
-    any is made; rows of an operator that is not in OPERATORS have a number and a name alone.
+    any is made; rows of an operator that golden does not know have a number and a name alone.
     `result_file` is OutTensorFile of a row without outputs: what x is after the call.
 
     Example:
@@ -107,8 +93,7 @@ class CsvRow:
     @property
     def rank_size(self) -> int:
         """Number of ranks by OpParam's rankSize; 0 where it has none."""
-        size = self.params.get("rankSize", 0)
-        return size if isinstance(size, int) else 0
+        return rank_size_of(self.params)
 
 
 class RowError(ValueError):

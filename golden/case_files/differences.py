@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
-from ..data.formats import DTYPES
+from ..data.shares import first_overlap
+from ..operators.table import OPERATIONS
 from .all_to_all_differences import ALL_TO_ALL_DIFFERENCES
 from .csv_row import CsvRow, Expectation
 from .difference import Difference
@@ -18,21 +19,6 @@ _BY_STRUCT, _BY_TENSORS = "AllToAllVOperation", "AllToAllVV2Operation"
 # Of a gather the output would have a dim of 0 behind its first one, so it is none of these.
 _EVEN = ("ReduceScatterOperation", "AllReduceOperation", "BroadcastOperation", _ALL_TO_ALL)
 
-# What collops accepts as x beside ATB's dtypes (docs/operators).
-_MORE_DTYPES = {
-    _GATHER: {"float64", "uint8", "bool"},
-    _SCATTER: {"float32", "float64", "uint8", "int16", "int32", "int64"},
-    _LINEAR: {"float32"},
-    "AllGatherOperation": {"float64", "uint8", "bool"},
-    "ReduceScatterOperation": {"float64", "uint8"},
-    "AllReduceOperation": {"float64", "uint8"},
-    "BroadcastOperation": {"float64", "uint8", "bool"},
-    _ALL_TO_ALL: {"float64", "uint8", "bool"},
-    _BY_STRUCT: {"float64", "uint8", "bool"},
-    _BY_TENSORS: {"float64", "uint8", "bool"},
-    **{operator: {"float64", "uint8", "bool"} for operator in _MESSAGES},
-}
-_MORE_TO_TRANSPOSE = set(DTYPES) - {"float16", "bfloat16", "int8"}
 _ACCEPTED = Expectation()
 _BAD_COUNTS = Expectation("setup", "ERROR_INVALID_PARAM")
 
@@ -54,18 +40,13 @@ def _refuses_dtype_of_x(row: CsvRow) -> bool:
     """Whether the row expects that x's dtype is refused, which collops accepts."""
     if row.expected.name != "ERROR_INVALID_TENSOR_INI_MATCH" or not row.inputs:
         return False
-    dtype = row.inputs[0].dtype
+    dtype, operator = row.inputs[0].dtype, OPERATIONS[row.operator]
     others = [tensor.dtype for tensor in row.inputs[1:]]
-    expected = [dtype] * len(others) if row.operator == _LINEAR else []
-    if row.operator in (_GATHER, _SCATTER):
-        expected = ["int64", "int64", "int64", "float16"]
-    if row.operator == _BY_TENSORS:
-        expected = ["int64", "int64", "int64", "int64", "int8"]
-    transposes = row.operator == _ALL_TO_ALL and bool(row.params.get("transpose"))
     return (
-        dtype in (_MORE_TO_TRANSPOSE if transposes else _MORE_DTYPES[row.operator])
+        dtype in operator.more_dtypes(row.params)
         and all(tensor.format == "nd" for tensor in (*row.inputs, *row.outputs))
-        and others == expected
+        and len(row.inputs) in operator.input_numbers
+        and others == [one.dtype or dtype for one in operator.inputs[: len(others)]]
         and all(tensor.dtype == dtype for tensor in row.outputs)
     )
 
@@ -93,38 +74,31 @@ def _values(row: CsvRow, position: int, length: int) -> list[int] | None:
     return [int(value) for value in values] if values.shape == (length,) else None
 
 
-def _blocks(row: CsvRow) -> list[tuple[int, int]]:
-    """Return offset and end of an AllGatherV row's blocks; none where they cannot be known."""
+def _numbers(row: CsvRow) -> tuple[list[int], list[int]]:
+    """Return counts and displacements of an AllGatherV row; none where they cannot be known."""
     counts, displs = _values(row, 2, row.rank_size), _values(row, 3, row.rank_size)
-    if counts is None or displs is None:
-        return []
-    return [(start, start + count) for count, start in zip(counts, displs, strict=True)]
-
-
-def _overlap(blocks: list[tuple[int, int]]) -> bool:
-    filled = sorted(block for block in blocks if block[0] < block[1])
-    return any(end > start for (_, end), (start, _) in pairwise(filled))
+    return ([], []) if counts is None or displs is None else (counts, displs)
 
 
 def _has_overlap(row: CsvRow) -> bool:
-    return not row.expected.stage and _overlap(_blocks(row))
+    counts, displs = _numbers(row)
+    return not row.expected.stage and first_overlap(displs, counts) is not None
 
 
 def _refuses_a_layout(row: CsvRow) -> bool:
     """Whether ATB refuses blocks only because one begins later than the ones before it end."""
     if row.expected != _BAD_COUNTS:
         return False
-    blocks, own, counts = _blocks(row), _values(row, 1, 1), _values(row, 2, row.rank_size)
-    if not blocks or not row.outputs or counts is None or own is None or own[0] != counts[0]:
+    (counts, displs), own = _numbers(row), _values(row, 1, 1)
+    if not counts or not row.outputs or own is None or own[0] != counts[0]:
         return False
-    if not sum(counts) or min(counts) < 0 or min(start for start, _ in blocks) < 0:
+    if not sum(counts) or min(counts) < 0 or min(displs) < 0:
         return False
-    ends = list(accumulate(counts))
-    late = any(
-        start + count > end for (start, _), count, end in zip(blocks, counts, ends, strict=True)
-    )
-    inside = max(end for _, end in blocks) <= math.prod(row.outputs[0].shape)
-    return late and inside and not _overlap(blocks) and own[0] <= math.prod(row.inputs[0].shape)
+    ends = [start + count for start, count in zip(displs, counts, strict=True)]
+    late = any(end > most for end, most in zip(ends, accumulate(counts), strict=True))
+    inside = max(ends) <= math.prod(row.outputs[0].shape)
+    fits = inside and own[0] <= math.prod(row.inputs[0].shape)
+    return late and fits and first_overlap(displs, counts) is None
 
 
 def _counts_contradict(row: CsvRow) -> bool:
@@ -160,7 +134,7 @@ def _ignores_type(row: CsvRow) -> bool:
 
 DIFFERENCES = (
     Difference(
-        tuple(_MORE_DTYPES),
+        tuple(OPERATIONS),
         _refuses_dtype_of_x,
         "collops takes more dtypes than ATB",
         pattern="an error for x's dtype",

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ..cases import all_outputs, inputs
 from ..data.dtypes import Array
-from ..operators.case import Case, all_outputs, inputs
+from ..operators.case import Case
+from .case_fields import case_of, fields_of
 from .tensor_files import read_entries
 
 SCHEMA = 1
@@ -58,7 +60,9 @@ def write_cases(cases: Sequence[Case], directory: Path) -> Path:
                 tensors[f"rank{r}/output{number or ''}"] = output
         file = f"{case.id}.npz"
         _write_npz(directory / file, tensors)
-        entries.append({"id": case.id, "file": file, "inputs": list(per_rank[0]), **case.to_dict()})
+        entries.append(
+            {"id": case.id, "file": file, "inputs": list(per_rank[0]), **fields_of(case)}
+        )
     manifest = directory / MANIFEST
     text = json.dumps({"schema": SCHEMA, "bfloat16": "uint16 bits", "cases": entries}, indent=1)
     manifest.write_text(text + "\n", encoding="utf-8")
@@ -110,7 +114,7 @@ def read_manifest(manifest: Path) -> list[tuple[Case, tuple[str, ...], Path]]:
         for entry in content["cases"]:
             fields = {k: v for k, v in entry.items() if k not in ("id", "file", "inputs")}
             file = manifest.parent / entry["file"]
-            cases.append((Case.from_dict(fields), tuple(map(str, entry["inputs"])), file))
+            cases.append((case_of(fields), tuple(map(str, entry["inputs"])), file))
     except KeyError as missing:
         text = f"case {len(cases) + 1} has no field {missing}"
         raise ValueError(f"{manifest}: {text}") from None

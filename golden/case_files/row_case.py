@@ -6,44 +6,90 @@ A runner needs nothing else: `rank_params` and `rank_inputs` for a call, `expect
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..data.bounds import Bound
 from ..data.dtypes import Array, storage
-from ..data.generators import even_split, generate
+from ..data.generators import generate
 from ..operators.layout import Layout
+from ..operators.operator import (
+    Inputs,
+    NoListError,
+    Operator,
+    Params,
+    is_per_rank,
+    own_list,
+)
+from ..operators.table import OPERATIONS, OPERATORS
 from .csv_row import CsvRow, RowTensor
-from .message_row import message_params
-from .row_lists import COUNT_LISTS, is_per_rank, rank_list
-from .row_reference import REFERENCES
 from .tensor_files import read_tensor
+
+_Answer = TypeVar("_Answer")
 
 
 def rank_params(row: CsvRow, rank: int) -> dict[str, Any]:
     """Return OpParam for a rank: `rank` is its own.
 
     A rank outside [0, rankSize) stays where the row expects an error at creation: that is what
-    such a row tests. Of Send and Recv the rank that the row names gets the other side's (see
-    message_row.py), of AllToAllV each rank its own of a list of lists.
+    such a row tests. Of Send and Recv the rank that the row names gets the other side's, of
+    AllToAllV each rank its own of a list of lists.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rank": 0, "rankSize": 2})
         >>> rank_params(row, 1)
         {'rank': 1, 'rankSize': 2}
     """
-    if row.operator in ("SendOperation", "RecvOperation"):
-        return message_params(row, rank)
+    operator = OPERATIONS.get(row.operator)
+    if operator is not None and operator.rank_params is not None:
+        return operator.rank_params(row.params, rank)
     given = row.params.get("rank", 0)
     inside = isinstance(given, int) and 0 <= given < row.rank_size
     if row.expected.stage == "create" and not inside:
         return dict(row.params)
-    lists = [name for name in COUNT_LISTS if is_per_rank(row.params.get(name))]
+    known = operator.lists if operator is not None else ()
+    lists = [name for name in known if is_per_rank(row.params.get(name))]
     return {**row.params, **{name: rank_list(row, name, rank) for name in lists}, "rank": rank}
+
+
+def rank_list(row: CsvRow, name: str, rank: int) -> list[int]:
+    """Return a rank's own list of OpParam.
+
+    Raises:
+        ValueError: the row has no such list, or none for this rank.
+
+    Example:
+        >>> params = {"rankSize": 2, "sendCounts": [[1, 2], [3, 4]]}
+        >>> rank_list(CsvRow("a.csv:2", 1, "x", "AllToAllVOperation", params), "sendCounts", 1)
+        [3, 4]
+    """
+    try:
+        return own_list(row.params, name, rank)
+    except NoListError as error:
+        raise ValueError(f"{row.place}: {error}") from None
+
+
+def rank_operator(row: CsvRow, rank: int) -> str:
+    """Return the operator that a rank runs of a row; empty where it takes no part.
+
+    Of most rows that is the row's own, on every rank. Who must fail before a message is moved
+    fails alone.
+
+    Example:
+        >>> row = CsvRow("a.csv:2", 1, "x", "SendOperation", {"rankSize": 3, "destRank": 2})
+        >>> [rank_operator(row, rank) for rank in range(3)]
+        ['SendOperation', '', 'RecvOperation']
+    """
+    own = OPERATIONS.get(row.operator)
+    if own is None or own.role is None:
+        return row.operator
+    role = own.role(row.params, rank)
+    moves = row.expected.stage in ("", "execute")
+    return OPERATORS[role].operation if role == own.name or (role and moves) else ""
 
 
 def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = False) -> list[Array]:
@@ -118,14 +164,14 @@ def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[lis
     files = {at: [_from_file(row, t, r) for r in ranks] for at, t in stated if t.file}
     if stated and len(files) == len(stated):
         return [[files[at][rank] for at, _ in stated] for rank in ranks]
-    reference = REFERENCES.get(row.operator)
-    if reference is None:
+    operator = OPERATIONS.get(row.operator)
+    if operator is None:
         raise ValueError(f"{row.place}: golden has no reference of {row.operator}")
-    if len(inputs[0]) not in reference.inputs:
-        wanted = " or ".join(map(str, reference.inputs))
+    if len(inputs[0]) not in operator.input_numbers:
+        wanted = " or ".join(map(str, operator.input_numbers))
         given = len(inputs[0])
         raise ValueError(f"{row.place}: {row.operator} has {wanted} inputs, the row {given}")
-    outputs = reference.outputs(row, inputs)
+    outputs = _of_row(row, operator.outputs, inputs)
     return [
         [files[at][rank] if at in files else array for at, array in enumerate(own)]
         for rank, own in enumerate(outputs)
@@ -140,10 +186,10 @@ def row_bounds(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[Bound] | 
         >>> row_bounds(row, []) is None
         True
     """
-    reference = REFERENCES.get(row.operator)
-    if reference is None or reference.bounds is None:
+    operator = OPERATIONS.get(row.operator)
+    if operator is None or operator.bounds is None:
         return None
-    return reference.bounds(row, inputs)
+    return operator.bounds(row.params, inputs)
 
 
 def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
@@ -160,15 +206,23 @@ def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
         >>> [(block.start, block.count) for block in layout.blocks[1]]
         [(0, 6), (6, 6)]
     """
-    if row.operator not in REFERENCES:
+    if row.operator not in OPERATIONS:
         raise ValueError(f"{row.place}: golden does not know the layout of {row.operator}")
-    return REFERENCES[row.operator].layout(row, inputs)
+    return _of_row(row, OPERATIONS[row.operator].layout, inputs)
+
+
+def _of_row(row: CsvRow, ask: Callable[[Params, Inputs], _Answer], inputs: Inputs) -> _Answer:
+    """Return what an operator answers; an error that a list is missing names the row."""
+    try:
+        return ask(row.params, inputs)
+    except NoListError as error:
+        raise ValueError(f"{row.place}: {error}") from None
 
 
 def _file_outputs(row: CsvRow) -> list[tuple[int, RowTensor]]:
     """Return what OutTensorFile may name: the outputs, or x where it is what comes out."""
-    reference = REFERENCES.get(row.operator)
-    if row.result_file and row.inputs and reference is not None and reference.in_place:
+    operator = OPERATIONS.get(row.operator)
+    if row.result_file and row.inputs and operator is not None and operator.in_place:
         return [(0, replace(row.inputs[0], file=row.result_file))]
     return list(enumerate(row.outputs))
 
@@ -197,11 +251,11 @@ def _from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
 
 def _generated(row: CsvRow, position: int, rank: int, seed: int, same_data: bool) -> Array:
     tensor = row.inputs[position]
-    reference = REFERENCES.get(row.operator)
-    meanings = reference.customized if reference else ()
-    meaning = meanings[position] if position < len(meanings) else "x"
-    if tensor.generator == "customize" and meaning != "x":
-        return _customized(row, tensor, meaning, rank)
+    operator = OPERATIONS.get(row.operator)
+    if operator and tensor.generator == "customize" and 0 < position <= len(operator.inputs):
+        holds = operator.inputs[position - 1].holds
+        if holds != "data":
+            return _customized(row, tensor, holds, operator, rank)
     return generate(
         tensor.generator,
         tensor.shape,
@@ -214,9 +268,9 @@ def _generated(row: CsvRow, position: int, rank: int, seed: int, same_data: bool
     )
 
 
-def _customized(row: CsvRow, tensor: RowTensor, meaning: str, rank: int) -> Array:
+def _customized(row: CsvRow, tensor: RowTensor, holds: str, operator: Operator, rank: int) -> Array:
     """Return counts, displacements or the y of an even split, in the shape that the row says."""
-    if meaning == "zero":
+    if holds == "length":
         return np.zeros(tensor.shape, storage(tensor.dtype))
     x = row.inputs[0]
     ranks = range(max(row.rank_size, 1))
@@ -224,22 +278,6 @@ def _customized(row: CsvRow, tensor: RowTensor, meaning: str, rank: int) -> Arra
         sizes = [_from_file(row, x, r).size for r in ranks]
     else:
         sizes = [int(np.prod(x.shape, dtype=np.int64))] * len(ranks)
-    values = _even_numbers(row.operator, sizes, rank)
+    values = operator.split(sizes, rank)
     # A wrong length is filled up: what the row tests then is the length.
-    return np.resize(np.array(values[meaning]), tensor.shape).astype(storage(tensor.dtype))
-
-
-def _even_numbers(operator: str, sizes: Sequence[int], rank: int) -> dict[str, list[int]]:
-    """Return what customized count tensors hold, by the words of RowReference.customized."""
-    if operator == "AllToAllVV2Operation":
-        # A rank's own x in equal parts, and such a part of every rank's.
-        sent = even_split([sizes[rank]] * len(sizes), divide=True)
-        received = even_split(sizes, divide=True)
-        return {
-            "counts": sent[0],
-            "displacements": sent[1],
-            "counts received": received[0],
-            "displacements received": received[1],
-        }
-    counts, displs = even_split(sizes, divide=operator == "ReduceScatterVOperation")
-    return {"own count": counts[rank : rank + 1], "counts": counts, "displacements": displs}
+    return np.resize(np.array(values[holds]), tensor.shape).astype(storage(tensor.dtype))

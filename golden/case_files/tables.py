@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..cases import Case
+from ..operators.case import Case
 from .csv_plan import plan_row
 from .csv_row import CsvRow, RowError
 

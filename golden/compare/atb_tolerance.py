@@ -21,22 +21,17 @@ import numpy.typing as npt
 
 from ..data.dtypes import is_float
 from ..data.reduction import REDUCE_OPS
+from ..operators.operator import COMPUTES, MOVES, SCATTERS
+from ..operators.table import OPERATORS as TABLE
 
 Values = npt.NDArray[np.float64]
 Measure = tuple[str, float, float]
 
-MOVING = (
-    "all_gather_v",
-    "all_gather",
-    "broadcast",
-    "all_to_all",
-    "all_to_all_v",
-    "all_to_all_v_v2",
-    "send",
-    "recv",
-)
-SCATTERING = ("reduce_scatter_v", "reduce_scatter")
-COMPUTING = ("linear_parallel", "all_reduce")
+_BY_ACCURACY = [
+    tuple(one.name for one in TABLE.values() if one.accuracy == accuracy)
+    for accuracy in (MOVES, SCATTERS, COMPUTES)
+]
+MOVING, SCATTERING, COMPUTING = _BY_ACCURACY
 OPERATORS = (*MOVING, *SCATTERING, *COMPUTING)
 
 # t of |error| <= t max(1, |expected|) below 2048 products, from there, and from 16384.

@@ -6,7 +6,7 @@ without a numpy type of ours (complex64, float8_e5m2, ...) can be read in a row,
 
 from __future__ import annotations
 
-from .formats import DTYPES
+from .dtypes import DTYPES
 
 # aclDataType, by ATB's word.
 _DTYPE_NUMBERS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .dtypes import Array, bits_of, is_float, is_nan, to_float32, ulp_distance
+from .dtypes import Array, bits_of, float_format, is_float, is_nan, to_float32
 
 
 def values_of(array: Array, dtype: str) -> npt.NDArray[np.float64]:
@@ -77,3 +77,43 @@ def ulp_error(got: Array, expected: Array, dtype: str) -> npt.NDArray[np.float64
         return None
     distance = ulp_distance(got, expected, dtype)
     return np.where(distance == np.uint64(2**64 - 1), np.inf, distance.astype(np.float64))
+
+
+def ulp_distance(a: Array, b: Array, dtype: str) -> npt.NDArray[np.uint64]:
+    """Return how many representable numbers lie between two floating tensors, element by element.
+
+    `distance = |order(a) - order(b)|`, where order counts upwards from -infinity and both zeros
+    count the same; 0 where both are NaN, 2^64 - 1 where one is.
+
+    Args:
+        a, b: arrays that carry `dtype`, of one shape.
+        dtype: name of a floating dtype.
+
+    Returns:
+        np.uint64 of that shape.
+
+    Raises:
+        ValueError: the shapes differ, or `dtype` is not floating.
+
+    Example:
+        >>> a = np.array([1.0, 0.0, 2.0], np.float32)
+        >>> b = np.array([np.nextafter(np.float32(1), np.float32(2)), -0.0, 2.0], np.float32)
+        >>> ulp_distance(a, b, "float32").tolist()
+        [1, 0, 0]
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"shapes differ: {a.shape} and {b.shape}")
+    left, right = _order(a, dtype), _order(b, dtype)
+    distance = np.maximum(left, right) - np.minimum(left, right)
+    nan_a, nan_b = is_nan(a, dtype), is_nan(b, dtype)
+    distance = np.where(nan_a ^ nan_b, np.uint64(2**64 - 1), distance)
+    return np.where(nan_a & nan_b, np.uint64(0), distance)
+
+
+def _order(array: Array, dtype: str) -> npt.NDArray[np.uint64]:
+    """Map floats to integers of the same order, with both zeros at 2^63."""
+    sign = np.uint64(float_format(dtype).sign)
+    bits = bits_of(array, dtype).astype(np.uint64)
+    magnitude = bits & (sign - np.uint64(1))
+    zero = np.uint64(2**63)
+    return np.asarray(np.where(bits & sign != 0, zero - magnitude, zero + magnitude))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .shares import packed
 
 Table = tuple[tuple[int, ...], ...]
+# What one rank states of a call, by ATB's names of struct fields and inputs.
+COUNT_LISTS = ("sendCounts", "sdispls", "recvCounts", "rdispls")
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,9 @@ class Exchange:
         return tuple(sum(counts) for counts in self.recv_counts)
 
     def lists(self, rank: int) -> dict[str, list[int]]:
-        """Return what one rank states of the call, by ATB's names of struct fields and inputs."""
-        return {
-            "sendCounts": list(self.send_counts[rank]),
-            "sdispls": list(self.sdispls[rank]),
-            "recvCounts": list(self.recv_counts[rank]),
-            "rdispls": list(self.rdispls[rank]),
-        }
+        """Return what one rank states of the call, by the names of COUNT_LISTS."""
+        tables = (self.send_counts, self.sdispls, self.recv_counts, self.rdispls)
+        return {name: list(table[rank]) for name, table in zip(COUNT_LISTS, tables, strict=True)}
 
 
 def exchange(
@@ -67,6 +65,27 @@ def exchange(
         sdispls=_frozen(sdispls if sdispls is not None else map(packed, send_counts)),
         rdispls=_frozen(rdispls if rdispls is not None else map(packed, received)),
     )
+
+
+def exchange_of_lists(lists: Mapping[str, Sequence[Sequence[int]]]) -> Exchange:
+    """Return the exchange that the four lists of every rank state.
+
+    Raises:
+        ValueError: a rank receives another number than is sent to it.
+
+    Example:
+        >>> exchange_of_lists({"sendCounts": [[1, 2], [0, 1]], "sdispls": [[0, 1], [0, 0]],
+        ...                    "recvCounts": [[1, 0], [2, 1]], "rdispls": [[0, 1], [0, 2]]}).lengths
+        (1, 3)
+    """
+    sent, received = lists["sendCounts"], lists["recvCounts"]
+    for q, counts in enumerate(sent):
+        for r, count in enumerate(counts):
+            if r >= len(received) or q >= len(received[r]) or received[r][q] != count:
+                raise ValueError(
+                    f"rank {q}'s sendCounts[{r}] is {count}, rank {r} has other recvCounts[{q}]"
+                )
+    return exchange(sent, sdispls=lists["sdispls"], rdispls=lists["rdispls"])
 
 
 def turned(table: Sequence[Sequence[int]]) -> Table:

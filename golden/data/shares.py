@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, count, islice
+from itertools import accumulate, count, islice, pairwise
 
 
 def shares(name: str, rank_size: int, unit: int) -> list[int]:
@@ -67,6 +67,21 @@ def reversed_order(counts: Sequence[int]) -> list[int]:
         [5, 5, 0]
     """
     return packed(list(reversed(counts)))[::-1]
+
+
+def first_overlap(starts: Sequence[int], counts: Sequence[int]) -> tuple[int, int, int] | None:
+    """Return the first two blocks that share an element, and the element; None if none do.
+
+    Example:
+        >>> first_overlap([0, 5, 2], [3, 1, 4]), first_overlap([3, 0], [1, 3])
+        ((0, 2, 2), None)
+    """
+    places = enumerate(zip(starts, counts, strict=True))
+    blocks = sorted((start, start + count, q) for q, (start, count) in places if count)
+    for (_, end, p), (start, _, q) in pairwise(blocks):
+        if start < end:
+            return p, q, start
+    return None
 
 
 def _primes(rank_size: int, unit: int) -> list[int]:

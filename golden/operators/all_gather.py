@@ -1,12 +1,17 @@
-"""Reference of AllGather: every rank's x, one after the other."""
+"""AllGather: every rank's x, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from ..data.dtypes import Array
+from .case import Case
+from .case_lists import HUGE, every_dim, every_dtype, special_data
+from .even import Even, check_alike, equal_blocks
+from .operator import Operator, each, xs_of
 
 
 def all_gather(xs: Sequence[Array]) -> Array:
@@ -32,14 +37,24 @@ def all_gather(xs: Sequence[Array]) -> Array:
     return np.stack(xs)
 
 
-def check_alike(operator: str, xs: Sequence[Array]) -> None:
-    """Raise ValueError unless every rank's x has the same shape and dtype.
+_EVEN = Even("all_gather", equal_blocks, rows=lambda size, shape: size)
 
-    Example:
-        >>> check_alike("all_gather", [np.zeros(2), np.ones(2)])
-    """
-    for r, x in enumerate(xs):
-        if x.shape != xs[0].shape or x.dtype != xs[0].dtype:
-            raise ValueError(
-                f"{operator}: xs[{r}] is {x.shape} {x.dtype}, xs[0] is {xs[0].shape} {xs[0].dtype}"
-            )
+
+def _cases(size: int) -> Iterator[Case]:
+    """Yield every dtype, kind of data and number of dims once."""
+    case = partial(_EVEN.case, size)
+    yield from every_dtype(case, (3, 4))
+    yield from special_data(case, (37, 5))
+    yield from every_dim(case, 3, 7)
+    yield case("shape-one", (1,), "uint8")
+    yield case("shape-huge", (HUGE,), "int64")
+
+
+ALL_GATHER = Operator(
+    name=_EVEN.name,
+    operation="AllGatherOperation",
+    cases=_cases,
+    outputs=lambda params, inputs: each(all_gather(xs_of(inputs)) for _ in inputs),
+    layout=_EVEN.layout,
+    even_case=_EVEN.case,
+)

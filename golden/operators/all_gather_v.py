@@ -1,14 +1,29 @@
-"""Reference of AllGatherV: blocks of every rank, placed by element counts and displacements."""
+"""AllGatherV: blocks of every rank, placed by element counts and displacements."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from ..data.dtypes import Array
+from ..data.generators import even_split
+from ..data.shares import SHARES, first_overlap, shares
+from .case import Case, rows_of
+from .case_lists import (
+    HUGE,
+    block_numbers,
+    blocks_case,
+    every_dtype,
+    every_share,
+    moved_data,
+    unusual_places,
+)
+from .layout import Layout, gather_layout
+from .operator import Input, Inputs, Operator, Outputs, Params, xs_of
 
 
 def all_gather_v(
@@ -71,8 +86,63 @@ def _check(
                 f"all_gather_v: block {r} (rdispls {start} + recv_counts {count}) "
                 f"exceeds the output's {size} elements"
             )
-    places = enumerate(zip(rdispls, recv_counts, strict=True))
-    blocks = sorted((start, start + count, r) for r, (start, count) in places if count)
-    for (_, end, r), (start, _, q) in pairwise(blocks):
-        if start < end:
-            raise ValueError(f"all_gather_v: blocks {r} and {q} overlap at element {start}")
+    overlap = first_overlap(rdispls, recv_counts)
+    if overlap is not None:
+        r, q, start = overlap
+        raise ValueError(f"all_gather_v: blocks {r} and {q} overlap at element {start}")
+
+
+def _cases(size: int) -> Iterator[Case]:
+    """Yield every dtype, share, kind of data, layout and shape: each axis, not their product."""
+    case = partial(blocks_case, "all_gather_v", gathers=True)
+    yield from every_dtype(case, shares("1:2:3:4", size, 12))
+    yield from every_share(case, size, SHARES)
+    yield from moved_data(case, shares("3:5", size, 20))
+    yield from unusual_places(case, size)
+    cut = [5 + 2 * r for r in range(size)]
+    yield case("layout-tail", shares("3:5", size, 4), "int64", tail=3)
+    yield case("layout-cut-rows-tail", cut, "int8", tail=2)
+    yield case("layout-part-of-x", cut, "int32", extra=2)
+    yield case("layout-zero-of-x", shares("zeros", size, 4), "bool", extra=1)
+    yield case("layout-huge", [7 + r for r in range(size - 1)] + [HUGE], "int64")
+    counts = shares("1:2:3:4", size, 12)
+    for row in ((), (6,), (2, 3), (2, 1, 2), (1, 2, 1, 2, 1, 2, 1)):
+        yield case(f"shape-{len(row) + 1}d", counts, row=row)
+    longer = case("shape-lengths-differ", counts, "float32")
+    yield replace(longer, rows=tuple(rows + r for r, rows in enumerate(longer.rows)))
+    row_lengths = range(1, size + 1)
+    yield replace(
+        case("shape-rows-differ", counts, "int16"),
+        x_shapes=tuple((rows_of(c, (n,)), n) for c, n in zip(counts, row_lengths, strict=True)),
+        rows=tuple(rows_of(sum(counts), (n,)) for n in row_lengths),
+    )
+
+
+def _numbers(inputs: Inputs) -> tuple[list[int], list[int]]:
+    return inputs[0][2].tolist(), inputs[0][3].tolist()
+
+
+def _outputs(params: Params, inputs: Inputs) -> Outputs:
+    xs, (counts, displs) = xs_of(inputs), _numbers(inputs)
+    return [[all_gather_v(xs, counts, displs, len(own[4]), rank=r)] for r, own in enumerate(inputs)]
+
+
+def _layout(params: Params, inputs: Inputs) -> Layout:
+    return gather_layout(*_numbers(inputs), outputs=len(inputs))
+
+
+ALL_GATHER_V = Operator(
+    name="all_gather_v",
+    operation="AllGatherVOperation",
+    cases=_cases,
+    outputs=_outputs,
+    layout=_layout,
+    inputs=(
+        Input("sendCount", "int64", "own count"),
+        Input("recvCounts", "int64", "counts"),
+        Input("rdispls", "int64", "displacements"),
+        Input("y", "float16", "length"),
+    ),
+    numbers=lambda case, rank: block_numbers(case.counts, case.displs, rank),
+    split=lambda sizes, rank: block_numbers(*even_split(sizes, divide=False), rank),
+)

@@ -1,13 +1,22 @@
-"""Reference of AllToAll: rank r gets part r of every rank's x, in rank order."""
+"""AllToAll: rank r gets part r of every rank's x, in rank order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
-from ..data.dtypes import Array
-from .all_gather import check_alike
+from ..data.dtypes import DTYPES, Array
+from .case import Case
+from .case_lists import every_dim, every_dtype, special_data
+from .even import Even, check_alike, equal_parts
+from .operator import Inputs, Operator, Outputs, Params, each, xs_of
+
+# A prime number of elements, times the ranks longer than one chunk of a pipeline may be.
+_HUGE = 65_537
+# What ATB takes with transpose.
+_TRANSPOSED = {"float16", "bfloat16", "int8"}
 
 
 def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
@@ -70,3 +79,51 @@ def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
 def _check_divides(ranks: int, count: int, what: str) -> None:
     if count % ranks:
         raise ValueError(f"all_to_all: {ranks} ranks cannot share {count} {what} evenly")
+
+
+_EVEN = Even("all_to_all", equal_parts, rows=lambda size, shape: shape[0])
+
+
+def _cases(size: int) -> Iterator[Case]:
+    """Yield every dtype with and without transpose, and every kind of shape."""
+    case = partial(_EVEN.case, size)
+    yield from every_dtype(case, (size, 6))
+    yield from special_data(case, (37, size))
+    yield case("shape-cut-rows", (5, 3 * size), "float32")
+    yield from every_dim(case, 3 * size)
+    yield case("shape-one-each", (size,), "uint8")
+    yield case("shape-no-rows", (0, 4), "int32")
+    yield case("shape-huge", (size, _HUGE), "int64")
+
+    def columns(name: str, shape: tuple[int, int], dtype: str, kind: str = "index") -> Case:
+        name = f"transpose-{name.removeprefix('data-')}"
+        return _EVEN.case(size, name, shape, dtype, kind=kind, transpose=True)
+
+    yield from every_dtype(columns, (3, 5 * size))
+    yield from special_data(columns, (37, 2 * size))
+    yield columns("one-row", (1, 7 * size), "float32")
+    yield columns("one-column-each", (11, size), "int16")
+    yield columns("one-element-each", (1, size), "uint8")
+    yield columns("no-rows", (0, 2 * size), "int32")
+    yield columns("tall", (4099, 3 * size), "float16")
+    yield columns("huge", (2, _HUGE * size), "int64")
+
+
+def _outputs(params: Params, inputs: Inputs) -> Outputs:
+    return each(all_to_all(xs_of(inputs), transpose=bool(params.get("transpose", False))))
+
+
+def _more_dtypes(params: Params) -> set[str]:
+    return set(DTYPES) - _TRANSPOSED if params.get("transpose") else {"float64", "uint8", "bool"}
+
+
+ALL_TO_ALL = Operator(
+    name=_EVEN.name,
+    operation="AllToAllOperation",
+    cases=_cases,
+    outputs=_outputs,
+    layout=_EVEN.layout,
+    even_case=_EVEN.case,
+    params=lambda case: {"transpose": case.transpose},
+    more_dtypes=_more_dtypes,
+)

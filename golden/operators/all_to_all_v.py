@@ -1,14 +1,20 @@
-"""Reference of AllToAllV and AllToAllVV2: every rank sends a slice of its own to every rank."""
+"""AllToAllV and AllToAllVV2: every rank sends a slice of its own to every rank."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..data.dtypes import Array
-from ..data.exchange import Exchange, Table
+from ..data.exchange import COUNT_LISTS, Exchange, Table, exchange_of_lists, square
+from ..data.generators import even_split
+from ..data.shares import first_overlap
+from .all_to_all_v_cases import all_to_all_v_cases
+from .case import Case
+from .layout import Layout, exchange_layout
+from .operator import Input, Inputs, Numbers, Operator, Params, each, own_list, xs_of
 
 
 def all_to_all_v(xs: Sequence[Array], call: Exchange) -> list[Array]:
@@ -153,10 +159,91 @@ def _check_blocks(counts: Sequence[int], starts: Sequence[int], size: int, rank:
                 f"all_to_all_v: block {q} of rank {rank} (rdispls {start} + recv_counts {count}) "
                 f"exceeds the output's {size} elements"
             )
-    places = enumerate(zip(starts, counts, strict=True))
-    blocks = sorted((start, start + count, q) for q, (start, count) in places if count)
-    for (_, end, p), (start, _, q) in pairwise(blocks):
-        if start < end:
-            raise ValueError(
-                f"all_to_all_v: blocks {p} and {q} of rank {rank} overlap at element {start}"
-            )
+    overlap = first_overlap(starts, counts)
+    if overlap is not None:
+        p, q, at = overlap
+        raise ValueError(f"all_to_all_v: blocks {p} and {q} of rank {rank} overlap at element {at}")
+
+
+def exchange_of(case: Case) -> Exchange:
+    """Return the tables of a case of AllToAllV or AllToAllVV2.
+
+    Raises:
+        ValueError: its lists are not P x P numbers.
+
+    Example:
+        >>> case = Case("all_to_all_v", "tiny", 2, "int8", (1, 2, 1, 0), (0, 1, 0, 1),
+        ...             ((3,), (1,)), (2, 2), rdispls=(0, 1, 0, 2))
+        >>> exchange_of(case).recv_counts
+        ((1, 1), (2, 0))
+    """
+    lists = (case.counts, case.displs, case.rdispls)
+    return Exchange(*(square(numbers, case.rank_size) for numbers in lists))
+
+
+def _params(case: Case) -> dict[str, Any]:
+    call = exchange_of(case)
+    own = [call.lists(rank) for rank in range(case.rank_size)]
+    return {name: [lists[name] for lists in own] for name in COUNT_LISTS}
+
+
+def _by_struct(params: Params, inputs: Inputs) -> Exchange:
+    ranks = range(len(inputs))
+    lists = {name: [own_list(params, name, rank) for rank in ranks] for name in COUNT_LISTS}
+    return exchange_of_lists(lists)
+
+
+def _by_tensors(params: Params, inputs: Inputs) -> Exchange:
+    positions = enumerate(COUNT_LISTS, start=1)
+    return exchange_of_lists({name: [own[at].tolist() for own in inputs] for at, name in positions})
+
+
+def _operator(name: str, call: Callable[[Params, Inputs], Exchange], **facts: Any) -> Operator:
+    """Return AllToAllV or AllToAllVV2, which differ in where the lists stand."""
+
+    def layout(params: Params, inputs: Inputs) -> Layout:
+        lists = call(params, inputs)
+        return exchange_layout(lists.recv_counts, lists.rdispls)
+
+    return Operator(
+        name=name,
+        cases=lambda size: all_to_all_v_cases(size, name),
+        outputs=lambda params, inputs: each(all_to_all_v(xs_of(inputs), call(params, inputs))),
+        layout=layout,
+        must_receive=True,
+        **facts,
+    )
+
+
+_HOLDS = ("counts", "displacements", "counts received", "displacements received")
+
+
+def _numbers(case: Case, rank: int) -> Numbers:
+    lists = exchange_of(case).lists(rank)
+    return dict(zip(_HOLDS, (lists[name] for name in COUNT_LISTS), strict=True))
+
+
+def _split(sizes: Sequence[int], rank: int) -> Numbers:
+    # A rank's own x in equal parts, and such a part of every rank's.
+    sent = even_split([sizes[rank]] * len(sizes), divide=True)
+    return dict(zip(_HOLDS, (*sent, *even_split(sizes, divide=True)), strict=True))
+
+
+ALL_TO_ALL_V = _operator(
+    "all_to_all_v",
+    _by_struct,
+    operation="AllToAllVOperation",
+    params=_params,
+    lists=COUNT_LISTS,
+)
+ALL_TO_ALL_V_V2 = _operator(
+    "all_to_all_v_v2",
+    _by_tensors,
+    operation="AllToAllVV2Operation",
+    inputs=(
+        *(Input(name, "int64", holds) for name, holds in zip(COUNT_LISTS, _HOLDS, strict=True)),
+        Input("y", "int8", "length"),
+    ),
+    numbers=_numbers,
+    split=_split,
+)

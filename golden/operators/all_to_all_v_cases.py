@@ -1,48 +1,35 @@
-"""The cases of AllToAllV (counts in the struct) and of AllToAllVV2 (counts as tensors)."""
+"""The cases of AllToAllV (counts in the struct) and of AllToAllVV2 (counts as tensors).
+
+In the cases called nothing-... a rank receives nothing: ATB's structs refuse that, the plain level
+does it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..data.dtypes import DTYPES
 from ..data.exchange import Exchange, exchange, flat, square
 from ..data.shares import SHARES, gapped, reversed_order, shares
 from .case import Case, rows_of
+from .case_lists import HUGE, every_dtype, moved_data
 
-# A prime number of elements that is longer than one chunk of a pipeline may be.
-_HUGE = 131_101
 _Counts = Sequence[Sequence[int]]
 
 
-def all_to_all_v_cases(
-    rank_sizes: Sequence[int] = (2, 3, 4), *, operator: str = "all_to_all_v", seed: int = 0
-) -> list[Case]:
-    """Return the cases of AllToAllV: every dtype, share, kind of data, layout and shape once.
-
-    Each axis is covered in full, not the product of the axes. In the cases called nothing-... a
-    rank receives nothing: ATB's structs refuse that, the plain level does it.
-
-    Args:
-        rank_sizes: numbers of ranks, >= 1.
-        operator: all_to_all_v, or all_to_all_v_v2 for the same calls with counts as tensors.
-        seed: seed of the cases' data.
-
-    Returns:
-        Cases with unique ids, the same list on every call.
+def all_to_all_v_cases(size: int, operator: str = "all_to_all_v") -> Iterator[Case]:
+    """Yield every dtype, share, kind of data, layout and shape: each axis, not their product.
 
     Example:
-        >>> cases = all_to_all_v_cases((3,))
+        >>> cases = list(all_to_all_v_cases(3))
         >>> all(0 in case.rows for case in cases if case.name.startswith("nothing-"))
         True
     """
-    cases = (case for size in rank_sizes for case in _cases(size))
-    return [replace(case, operator=operator, seed=seed) for case in cases]
+    yield from (replace(case, operator=operator) for case in _cases(size))
 
 
 def _cases(size: int) -> Iterator[Case]:
-    for dtype in DTYPES:
-        yield _case(f"dtype-{dtype}", _turning("1:2:3:4", size, 3), dtype=dtype)
+    yield from every_dtype(_case, _turning("1:2:3:4", size, 3))
     for pattern in SHARES:
         # Rank q's counts are rank 0's, q places on: all ranks receive the same number in all.
         counts = _turning(pattern, size, 8)
@@ -50,15 +37,7 @@ def _cases(size: int) -> Iterator[Case]:
         yield _case(f"{nothing}shares-{pattern.replace(':', '-')}", counts)
     yield _case("shares-all-other", square(shares("primes", size * size, 4), size))
     yield _case("shares-by-destination", [shares("1:2:3:4", size, 5)] * size, dtype="int64")
-    for kind, dtype in (
-        ("random", "float32"),
-        ("random", "int32"),
-        ("special", "float16"),
-        ("special", "bfloat16"),
-        ("special", "float64"),
-    ):
-        counts = _turning("3:5", size, 20)
-        yield _case(f"data-{kind}-{dtype}", counts, dtype=dtype, kind=kind)
+    yield from moved_data(_case, _turning("3:5", size, 20))
     yield from _layouts(size)
     yield from _empty(size)
     yield from _shapes(size)
@@ -82,7 +61,7 @@ def _layouts(size: int) -> Iterator[Case]:
     yield _case("layout-part-of-x", counts, dtype="int8", extra=2)
     yield _case("layout-cut-rows", counts, dtype="float64", row=(5, 3))
     huge = [list(line) for line in counts]
-    huge[0][size - 1] = _HUGE
+    huge[0][size - 1] = HUGE
     yield _case("layout-huge-block", huge, dtype="int64", row=(1,))
 
 
@@ -125,10 +104,10 @@ def _turning(pattern: str, size: int, unit: int) -> list[list[int]]:
 def _case(
     name: str,
     counts: _Counts,
+    dtype: str = "float16",
     *,
     sdispls: _Counts | None = None,
     rdispls: _Counts | None = None,
-    dtype: str = "float16",
     row: tuple[int, ...] = (4,),
     kind: str = "index",
     extra: int = 0,

@@ -5,16 +5,11 @@ This is what lets a difference be named: block 2 in block 0's place, rank 3 left
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from ..data.dtypes import Array
-from .case import EXCHANGES, MESSAGES, Case, exchange_of, inputs
-from .even_collectives import gathers
-from .linear_parallel.groups import LinearParallel, place
-from .linear_parallel.reference import output_block
 
 
 @dataclass(frozen=True)
@@ -122,54 +117,3 @@ def packed_layout(counts: Sequence[int]) -> Layout:
         Block(start=3, count=5, rank=1)
     """
     return gather_layout(counts, list(accumulate(counts, initial=0))[:-1], outputs=1)
-
-
-def product_layout(
-    call: LinearParallel, x_shapes: Sequence[tuple[int, ...]], columns: int
-) -> Layout:
-    """Return the layout of linear_parallel: which rows of each output come from which rank's x.
-
-    Raises:
-        ValueError: the rows do not fit together.
-
-    Example:
-        >>> product_layout(LinearParallel(2, 2), [(1, 4), (2, 4)], 10).of(1)[1]
-        Block(start=10, count=20, rank=1)
-    """
-    outputs = []
-    for rank in range(call.rank_size):
-        first, end, _ = output_block(call, rank, x_shapes)
-        blocks, start = [], 0
-        for q in place(call, rank).gathered:
-            stop = start + math.prod(x_shapes[q][:-1])
-            low, high = max(start, first), min(stop, end)
-            if low < high:
-                blocks.append(Block((low - first) * columns, (high - low) * columns, q))
-            start = stop
-        outputs.append(tuple(blocks))
-    return Layout(blocks=tuple(outputs))
-
-
-def case_layout(case: Case) -> Layout:
-    """Return the layout of a case's outputs.
-
-    Raises:
-        ValueError: the case's operator is unknown.
-
-    Example:
-        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
-        >>> case_layout(case).of(1)[1]
-        Block(start=2, count=1, rank=1)
-    """
-    if gathers(case.operator):
-        return gather_layout(case.counts, case.displs, outputs=case.rank_size)
-    if case.operator in EXCHANGES:
-        call = exchange_of(case)
-        return exchange_layout(call.recv_counts, call.rdispls)
-    if case.operator in MESSAGES:
-        sizes = [math.prod(shape) for shape in case.x_shapes]
-        return message_layout(sizes, case.root, case.peer)
-    if case.linear is not None:
-        return product_layout(case.linear, case.x_shapes, case.columns)
-    xs = [tensors["x"] for tensors in inputs(case)]
-    return scatter_layout(xs, case.counts, case.displs, case.op)

@@ -1,14 +1,18 @@
-"""Reference of ReduceScatter: each rank gets one of P equal parts of the reduction."""
+"""ReduceScatter: each rank gets one of P equal parts of the reduction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from ..data.dtypes import Array, name_of
-from ..data.reduction import reduce_ranks
-from .all_gather import check_alike
+from ..data.reduction import ATB_REDUCE_OPS, reduce_ranks
+from .case import Case
+from .case_lists import ALL_PAIRS, HUGE, every_dim, every_reduction, reduced_data
+from .even import Even, check_alike, equal_parts
+from .operator import SCATTERS, Operator, each, xs_of
 
 
 def reduce_scatter(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> list[Array]:
@@ -40,3 +44,36 @@ def reduce_scatter(xs: Sequence[Array], op: str = "sum", dtype: str | None = Non
         raise ValueError(f"reduce_scatter: {len(xs)} ranks cannot share {len(xs[0])} rows evenly")
     whole = reduce_ranks(xs, op, dtype or name_of(xs[0]))
     return [part.copy() for part in np.split(whole, len(xs))]
+
+
+_EVEN = Even(
+    "reduce_scatter",
+    equal_parts,
+    rows=lambda size, shape: shape[0] // size,
+    reduction="reduceType",
+)
+
+
+def _cases(size: int) -> Iterator[Case]:
+    """Yield every dtype with every op, kind of data and shape once."""
+    case = partial(_EVEN.case, size)
+    yield from every_reduction(case, (size * -(-ALL_PAIRS // size), 1))
+    yield from reduced_data(case, (5 * size, 4))
+    yield from every_dim(case, 2 * size, op="sum")
+    yield case("shape-row-each", (size, 3), "uint8", op="max")
+    yield case("shape-no-rows", (0, 4), "float16", op="sum")
+    yield case("shape-huge", (size * (HUGE // size),), "float64", op="sum")
+
+
+REDUCE_SCATTER = Operator(
+    name=_EVEN.name,
+    operation="ReduceScatterOperation",
+    cases=_cases,
+    outputs=lambda params, inputs: each(reduce_scatter(xs_of(inputs), _EVEN.op(params))),
+    layout=_EVEN.layout,
+    even_case=_EVEN.case,
+    params=_EVEN.op_param,
+    accuracy=SCATTERS,
+    reductions=(*ATB_REDUCE_OPS, "prod"),
+    more_dtypes=lambda params: {"float64", "uint8"},
+)

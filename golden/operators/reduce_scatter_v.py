@@ -1,14 +1,30 @@
-"""Reference of ReduceScatterV: each rank gets the reduction of its own slice of every x."""
+"""ReduceScatterV: each rank gets the reduction of its own slice of every x."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from ..data.dtypes import Array, name_of, storage
+from ..data.generators import even_split
 from ..data.reduction import check_reduction, reduce_ranks
+from ..data.shares import SHARES, shares
+from .case import Case, rows_of
+from .case_lists import (
+    ALL_PAIRS,
+    HUGE,
+    block_numbers,
+    blocks_case,
+    every_reduction,
+    every_share,
+    reduced_data,
+    unusual_places,
+)
+from .layout import Layout, scatter_layout
+from .operator import SCATTERS, Input, Inputs, Operator, Outputs, Params, each, xs_of
 
 
 def reduce_scatter_v(
@@ -89,3 +105,62 @@ def _check(
                 f"reduce_scatter_v: send_counts[{r}] is {count}, "
                 f"output {r} has {height * width} elements"
             )
+
+
+def _cases(size: int) -> Iterator[Case]:
+    """Yield every dtype with every op; of share, data and layout each once, not their product."""
+    case = partial(blocks_case, "reduce_scatter_v", gathers=False, op="sum")
+    steps = size * (size + 1) // 2
+    yield from every_reduction(case, shares("1:2:3:4", size, rows_of(ALL_PAIRS, (steps,))))
+    yield from every_share(case, size, SHARES)
+    yield from reduced_data(case, shares("3:5", size, 20))
+    yield case("data-cancel-avg", shares("3:5", size, 20), op="avg", kind="cancel")
+    yield from unusual_places(case, size, gaps_op="max", cut_op="min")
+    counts, cut = shares("3:5", size, 4), [5 + 2 * r for r in range(size)]
+    yield case("layout-overlap", counts, "int32", displs=[3 * r for r in range(size)])
+    yield case("layout-same-slice", [21] * size, displs=[6] * size)
+    yield case("layout-part-of-x", counts, "int8", extra=3)
+    yield case("layout-tail", counts, "int64", tail=3)
+    yield case("layout-cut-rows-tail", cut, "bfloat16", op="max", tail=2)
+    yield case("layout-zeros-tail", shares("zeros", size, 4), "float32", tail=1)
+    yield case("layout-narrow", cut, row=(1,))
+    yield case("layout-wide", [300 + r for r in range(size)], row=(257,), tail=1)
+    huge = [7 + r for r in range(size - 1)] + [HUGE]
+    yield case("layout-huge", huge, "float64", kind="random")
+
+
+def _numbers(inputs: Inputs) -> tuple[list[int], list[int]]:
+    return inputs[0][1].tolist(), inputs[0][2].tolist()
+
+
+def _op(params: Params) -> str:
+    return str(params.get("reduceType", "sum"))
+
+
+def _outputs(params: Params, inputs: Inputs) -> Outputs:
+    rows = [len(own[4]) for own in inputs]
+    return each(reduce_scatter_v(xs_of(inputs), *_numbers(inputs), rows, _op(params)))
+
+
+def _layout(params: Params, inputs: Inputs) -> Layout:
+    return scatter_layout(xs_of(inputs), *_numbers(inputs), _op(params))
+
+
+REDUCE_SCATTER_V = Operator(
+    name="reduce_scatter_v",
+    operation="ReduceScatterVOperation",
+    cases=_cases,
+    outputs=_outputs,
+    layout=_layout,
+    params=lambda case: {"reduceType": case.op},
+    inputs=(
+        Input("sendCounts", "int64", "counts"),
+        Input("sdispls", "int64", "displacements"),
+        Input("recvCount", "int64", "own count"),
+        Input("y", "float16", "length"),
+    ),
+    numbers=lambda case, rank: block_numbers(case.counts, case.displs, rank),
+    split=lambda sizes, rank: block_numbers(*even_split(sizes, divide=True), rank),
+    accuracy=SCATTERS,
+    more_dtypes=lambda params: {"float32", "float64", "uint8", "int16", "int32", "int64"},
+)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data.dtypes import Array, name_of
 from ..data.reduction import reduce_ranks
-from .all_gather import check_alike
+from .even import check_alike
 
 
 def reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> Array:

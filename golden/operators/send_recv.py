@@ -1,12 +1,28 @@
-"""Reference of Send and Recv: one message, from one rank to another."""
+"""Send and Recv: one message, from one rank to another.
+
+Both operators take part in every case. What varies is what Send sees (who, how much, which data) in
+the cases of send, and what Recv sees (the shape it asks for) in those of recv.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations
+from typing import Any
 
 import numpy as np
 
-from ..data.dtypes import Array
+from ..data.dtypes import DTYPES, Array
+from .case import Case
+from .case_lists import HUGE
+from .layout import Layout, message_layout
+from .operator import Inputs, Operator, Outputs, Params, each, rank_size_of, xs_of
+
+_Shape = tuple[int, ...]
+_PEERS = {"send": "destRank", "recv": "srcRank"}
+_OTHERS = {"send": "recv", "recv": "send"}
+_PEER_BY_DEFAULT = 1
 
 
 def send_recv(xs: Sequence[Array], source: int, destination: int) -> list[Array]:
@@ -62,3 +78,121 @@ def send_recv(xs: Sequence[Array], source: int, destination: int) -> list[Array]
     outputs = [np.array(x) for x in xs]
     outputs[destination] = sent.reshape(held.shape).copy()
     return outputs
+
+
+def _sent(size: int) -> Iterator[Case]:
+    """Yield every dtype, kind of data, length and ordered pair of ranks; size is 2 or more."""
+    pairs = list(permutations(range(size), 2))
+    for number, dtype in enumerate(DTYPES):
+        yield _case("send", f"dtype-{dtype}", size, pairs[number % len(pairs)], (3, 5), dtype)
+    for pair in pairs:
+        yield _case("send", f"pair-{pair[0]}-to-{pair[1]}", size, pair, (7,), "float32")
+    for dtype in ("float16", "bfloat16", "float64"):
+        name = f"data-special-{dtype}"
+        yield _case("send", name, size, (0, size - 1), (37, 5), dtype, kind="special")
+    for name, shape in (("no-rows", (0, 4)), ("one", (1,)), ("prime", (8191,)), ("huge", (HUGE,))):
+        yield _case("send", f"length-{name}", size, (size - 1, 0), shape, "int64")
+
+
+def _received(size: int) -> Iterator[Case]:
+    """Yield every dtype and number of dims, also other ones than are sent; size is 2 or more."""
+    pair = (size - 1, 0)
+    for dtype in DTYPES:
+        yield _case("recv", f"dtype-{dtype}", size, pair, (4, 3), dtype)
+    for dims in range(1, 9):
+        shape = (3, 2, 1, 2, 1, 2, 2, 1)[:dims]
+        yield _case("recv", f"shape-{dims}d", size, pair, shape, "int16")
+        flat = (math.prod(shape),)
+        if dims > 1:
+            yield _case("recv", f"shape-{dims}d-of-1d", size, pair, flat, "int8", held=shape)
+    held = (10, 3)
+    yield _case("recv", "shape-rows-of-columns", size, pair, (3, 10), "float16", held=held)
+    yield _case("recv", "shape-no-rows", size, pair, (0, 4), "int32", held=(0,))
+    yield _case("recv", "shape-huge", size, pair, (HUGE, 1), "bfloat16", held=(HUGE,))
+
+
+def _case(
+    operator: str,
+    name: str,
+    size: int,
+    pair: tuple[int, int],
+    shape: _Shape,
+    dtype: str,
+    *,
+    kind: str = "index",
+    held: _Shape | None = None,
+) -> Case:
+    """Return a message of `shape`; its receiver asks for the shape `held`, if that is another."""
+    source, destination = pair
+    held = shape if held is None else held
+    shapes = [held if rank == destination else shape for rank in range(size)]
+    return Case(
+        operator=operator,
+        name=name,
+        rank_size=size,
+        dtype=dtype,
+        counts=tuple(math.prod(shape) if rank == source else 0 for rank in range(size)),
+        displs=(0,) * size,
+        x_shapes=tuple(shapes),
+        rows=tuple(own[0] for own in shapes),
+        kind=kind,
+        root=source,
+        peer=destination,
+    )
+
+
+def _acting_rank(params: Params) -> int:
+    """Return the rank that OpParam is about; 0 where its own is none."""
+    given = params.get("rank", 0)
+    return given if isinstance(given, int) and 0 <= given < rank_size_of(params) else 0
+
+
+def _side(name: str, cases: Callable[[int], Iterator[Case]]) -> Operator:
+    """Return Send or Recv.
+
+    OpParam says what one rank does, the one called `rank`. The rank that it names, destRank or
+    srcRank, does the other side; all others take no part.
+    """
+    peer, other = _PEERS[name], _OTHERS[name]
+
+    def message(params: Params) -> tuple[int, int]:
+        """Return sender and receiver."""
+        ends = _acting_rank(params), int(params.get(peer, _PEER_BY_DEFAULT))
+        return ends if name == "send" else (ends[1], ends[0])
+
+    def role(params: Params, rank: int) -> str:
+        if rank == _acting_rank(params):
+            return name
+        return other if rank in message(params) else ""
+
+    def rank_params(params: Params, rank: int) -> dict[str, Any]:
+        actor = _acting_rank(params)
+        if rank == actor:
+            return dict(params)
+        common = {key: value for key, value in params.items() if key not in ("rank", peer)}
+        return {**common, "rank": rank, _PEERS[other]: actor}
+
+    def params_of(case: Case) -> dict[str, Any]:
+        ends = (case.root, case.peer) if name == "send" else (case.peer, case.root)
+        return {"rank": ends[0], peer: ends[1]}
+
+    # What each rank's tensor holds after the message: the receiver's output, all others' own x.
+    def outputs(params: Params, inputs: Inputs) -> Outputs:
+        return each(send_recv(xs_of(inputs), *message(params)))
+
+    def layout(params: Params, inputs: Inputs) -> Layout:
+        return message_layout([x.size for x in xs_of(inputs)], *message(params))
+
+    return Operator(
+        name=name,
+        operation=f"{name.capitalize()}Operation",
+        cases=cases,
+        outputs=outputs,
+        layout=layout,
+        params=params_of,
+        role=role,
+        rank_params=rank_params,
+    )
+
+
+SEND, RECV = _side("send", _sent), _side("recv", _received)

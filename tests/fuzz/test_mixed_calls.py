@@ -15,13 +15,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from collops.golden.cases import Case, all_outputs, case_bounds, inputs
 from collops.golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, differs
 from collops.golden.data.reduction import REDUCE_OPS
-from collops.golden.operators.case import Case, all_outputs, inputs
-from collops.golden.operators.even_case import even_case
-from collops.golden.operators.linear_parallel.bounds import case_bounds
 from collops.golden.operators.linear_parallel.groups import LinearParallel, place
 from collops.golden.operators.linear_parallel.reference import output_block, widened
+from collops.golden.operators.table import OPERATORS
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -87,10 +86,11 @@ def even(draw: st.DrawFn, ranks: int, level: str, operator: str) -> Case:
     dtype = draw(st.sampled_from(REDUCE_DTYPES if reduces else DTYPES))
     rows = draw(ROWS) * (ranks if operator == "reduce_scatter" else 1)
     shape = (max(rows, int(operator == "all_gather")), draw(WIDTHS))
-    return even_case(
-        operator,
-        "fuzz",
+    make = OPERATORS[operator].even_case
+    assert make is not None
+    return make(
         ranks,
+        "fuzz",
         shape,
         dtype,
         op=draw(st.sampled_from(ops_of(dtype, level))) if reduces else "",

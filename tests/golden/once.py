@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from collops.golden.operators import case as golden
-from collops.golden.operators.case import Case
-from collops.golden.operators.linear_parallel.bounds import case_bounds
+from collops.golden import cases as golden
+from collops.golden.cases import Case, case_bounds
 
 inputs = lru_cache(maxsize=None)(golden.inputs)
 expected = lru_cache(maxsize=None)(golden.expected)

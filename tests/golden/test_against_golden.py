@@ -16,8 +16,7 @@ import pytest
 from collops.golden.cases import (
     ATB_REDUCE_OPS,
     Case,
-    all_gather_v_cases,
-    reduce_scatter_v_cases,
+    all_cases,
 )
 from collops.golden.data.dtypes import differs
 from once import compute, expected, inputs
@@ -28,7 +27,6 @@ from collops.testing import run_ranks
 
 POISON = 0xA5
 ISAS = core().kernels()[1]  # all that this CPU can run
-CASES = {"all_gather_v": all_gather_v_cases, "reduce_scatter_v": reduce_scatter_v_cases}
 
 
 class Run(NamedTuple):
@@ -74,7 +72,7 @@ RUNS = [
 @lru_cache
 def cases_of(operator: str, ranks: int, level: str) -> tuple[Case, ...]:
     """The cases that a level can state: ATB has three reductions, the plain level no gaps."""
-    cases = CASES[operator]((ranks,))
+    cases = all_cases(operator, rank_sizes=(ranks,))
     if level == "atb":
         return tuple(case for case in cases if case.op in ("", *ATB_REDUCE_OPS))
     return tuple(case for case in cases if is_packed(case))
@@ -226,7 +224,7 @@ def problem_of(case: Case, level: str, rank: int, got: Any) -> str | None:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(map(str, run)))
-@pytest.mark.parametrize("operator", CASES)
+@pytest.mark.parametrize("operator", ["all_gather_v", "reduce_scatter_v"])
 def test_every_case_bit_for_bit(operator: str, run: Run) -> None:
     cases = cases_of(operator, run.ranks, run.level)
     assert len(cases) > 20

@@ -12,13 +12,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import (
-    Case,
-    all_gather_cases,
-    all_reduce_cases,
-    broadcast_cases,
-    reduce_scatter_cases,
-)
+from collops.golden.cases import Case, all_cases
 from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES, differs
 from once import compute, expected, inputs
 
@@ -26,12 +20,6 @@ import collops
 from collops.testing import run_ranks
 
 POISON = 0xA5
-CASES = {
-    "all_gather": all_gather_cases,
-    "reduce_scatter": reduce_scatter_cases,
-    "all_reduce": all_reduce_cases,
-    "broadcast": broadcast_cases,
-}
 STRUCTS = {
     "all_gather": collops.AllGatherParam,
     "reduce_scatter": collops.ReduceScatterParam,
@@ -70,7 +58,7 @@ RUNS = [
 @lru_cache
 def cases_of(operator: str, run: Run) -> tuple[Case, ...]:
     """The cases that a level can state: ATB has no avg, and an output of at least one row."""
-    cases = CASES[operator]((run.ranks,))
+    cases = all_cases(operator, rank_sizes=(run.ranks,))
     return tuple(case for case in cases if run.level == "plain" or case.op in ATB_OPS)
 
 
@@ -177,7 +165,7 @@ def problem_of(case: Case, rank: int, got: Any) -> str | None:
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(map(str, run)))
-@pytest.mark.parametrize("operator", CASES)
+@pytest.mark.parametrize("operator", STRUCTS)
 def test_every_case_bit_for_bit(operator: str, run: Run) -> None:
     cases = cases_of(operator, run)
     assert len(cases) > 20
@@ -193,7 +181,7 @@ def test_every_case_bit_for_bit(operator: str, run: Run) -> None:
 
 
 def test_the_cases_cover_what_they_should() -> None:
-    for operator in CASES:
+    for operator in STRUCTS:
         cases = cases_of(operator, Run("plain", 4))
         reduces = operator in ("reduce_scatter", "all_reduce")
         assert {case.dtype for case in cases} == set(REDUCE_DTYPES if reduces else DTYPES)

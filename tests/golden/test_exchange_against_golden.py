@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import Case, all_to_all_cases, all_to_all_v_cases
+from collops.golden.cases import Case, all_cases, struct_fields
 from collops.golden.data.dtypes import DTYPES, differs
-from collops.golden.operators.struct_fields import struct_fields
 from once import compute, expected, inputs
 
 import collops
@@ -46,16 +45,10 @@ RUNS = [
 ]
 
 
-def all_cases(operator: str, ranks: int) -> list[Case]:
-    if operator == "all_to_all":
-        return all_to_all_cases((ranks,))
-    return all_to_all_v_cases((ranks,), operator=operator)
-
-
 @lru_cache
 def cases_of(operator: str, ranks: int) -> tuple[Case, ...]:
     """The cases that ATB can state: of the V operators those in which every rank receives."""
-    return tuple(case for case in all_cases(operator, ranks) if is_stated(case))
+    return tuple(case for case in all_cases(operator, rank_sizes=(ranks,)) if is_stated(case))
 
 
 def is_stated(case: Case) -> bool:
@@ -151,7 +144,7 @@ def test_the_cases_cover_what_they_should() -> None:
         assert {case.dtype for case in cases} == set(DTYPES)
         assert {len(case.x_shapes[0]) for case in cases} == set(range(1, 9))
         assert any(np.prod(case.x_shapes[0]) > 50_000 for case in cases)
-    v_cases = all_cases("all_to_all_v", 4)
+    v_cases = all_cases("all_to_all_v", rank_sizes=(4,))
     assert any(0 in case.counts and is_stated(case) for case in v_cases)
     assert any(not is_stated(case) for case in v_cases)
 

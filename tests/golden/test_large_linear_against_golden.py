@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+from collops.golden.cases import Case, inputs
 from collops.golden.data.dtypes import differs
-from collops.golden.operators.case import Case, inputs
 from collops.golden.operators.linear_parallel.bounds import linear_parallel_bounds
 from collops.golden.operators.linear_parallel.groups import (
     ALL_GATHER,

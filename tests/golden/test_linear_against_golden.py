@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+from collops.golden.cases import Case, all_cases
 from collops.golden.data.dtypes import differs
-from collops.golden.operators.case import Case
-from collops.golden.operators.linear_parallel.cases import linear_parallel_cases
 from collops.golden.operators.linear_parallel.reference import widened
 from once import all_outputs, bounds, compute, inputs
 
@@ -51,7 +50,7 @@ RUNS = [
 
 @lru_cache
 def cases_of(ranks: int) -> tuple[Case, ...]:
-    return tuple(linear_parallel_cases((ranks,)))
+    return tuple(all_cases("linear_parallel", rank_sizes=(ranks,)))
 
 
 def array_of(comm: collops.Communicator, memory: str, shape: Any, dtype: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import Case, recv_cases, send_cases
+from collops.golden.cases import Case, all_cases
 from once import compute, expected, inputs
 
 import collops
@@ -37,7 +37,7 @@ def call_plainly(comm: collops.Communicator, case: Case, rank: int, x: Any) -> A
 
 
 def cases_of(ranks: int) -> list[Case]:
-    return [*send_cases((ranks,)), *recv_cases((ranks,))]
+    return [case for name in ("send", "recv") for case in all_cases(name, rank_sizes=(ranks,))]
 
 
 def work(rank: int, ranks: int, level: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from collops.golden.cases import all_reduce_cases
+from collops.golden.cases import all_cases
 from collops.golden.data import fill
 from collops.golden.data.dtypes import DTYPES, differs, storage
 from collops.golden.data.exchange import turned
@@ -186,7 +186,7 @@ def test_gatherv_and_scatterv(run: Run) -> None:
 def all_reductions(rank: int, run: Run) -> list[Any]:
     comm = collops.init()
     results = []
-    for number, case in enumerate(all_reduce_cases((run.ranks,))):
+    for number, case in enumerate(all_cases("all_reduce", rank_sizes=(run.ranks,))):
         root = number % comm.size
         x = place(comm, run, inputs(case)[rank]["x"], case.dtype)
         got = comm.reduce(x, case.op, root)
@@ -197,7 +197,7 @@ def all_reductions(rank: int, run: Run) -> list[Any]:
 
 @each_run
 def test_reduce(run: Run) -> None:
-    cases = all_reduce_cases((run.ranks,))
+    cases = all_cases("all_reduce", rank_sizes=(run.ranks,))
     for case in cases:
         inputs(case)
     results = run_ranks(all_reductions, run.ranks, run, threads=run.threads)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from golden.operators.case import Case
+from golden.cases import Case
 
 
 def each_case(cases: Iterable[Case]) -> Callable[[Callable[[Case], None]], Callable[..., None]]:

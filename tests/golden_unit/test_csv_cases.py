@@ -230,6 +230,17 @@ def test_misspelt_and_repeated_columns(tmp_path: Path) -> None:
             read_rows(path)
 
 
+@pytest.mark.parametrize("name", ["ReduceOperation", "GatherOperation", "ScatterOperation"])
+def test_another_operator_of_atb_is_no_misspelling_of_ours(tmp_path: Path, name: str) -> None:
+    assert one(tmp_path, OpName=name).operator == name
+
+
+def test_a_column_of_one_s_own_is_no_misspelling(tmp_path: Path) -> None:
+    for name in ("InTensor", "Remark", "InNums2"):
+        path = write(tmp_path, {}, columns=[name if c == "TestType" else c for c in COLUMNS])
+        assert len(read_rows(path)) == 1
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

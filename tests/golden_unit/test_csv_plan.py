@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from golden.case_files.csv_cases import read_rows
 from golden.case_files.csv_plan import plan_row
-from golden.case_files.csv_row import OPERATORS, CsvRow, Expectation, RowTensor
+from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
 from golden.case_files.differences import DIFFERENCES
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
@@ -79,11 +79,6 @@ def test_rows_whose_error_is_another_chip_s_run_with_an_excuse(
     assert plan.excuse == ("the expected error exists on another SoC alone" if excused else "")
 
 
-def test_rows_of_an_operator_that_is_not_built() -> None:
-    plan = plan_row(row("BroadcastOperation"), built=("AllGatherVOperation",))
-    assert (plan.action, plan.reason) == ("skip", "BroadcastOperation is not built yet")
-
-
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
@@ -99,8 +94,8 @@ def test_rows_of_an_operator_that_is_not_built() -> None:
         (row("AllReduceOperation", quantType="x"), ""),
     ],
 )
-def test_quantised_and_moe_rows_once_their_operator_is_built(case: CsvRow, reason: str) -> None:
-    assert plan_row(case, built=OPERATORS).reason == reason
+def test_quantised_and_moe_rows(case: CsvRow, reason: str) -> None:
+    assert plan_row(case).reason == reason
 
 
 @pytest.mark.parametrize("form", ["nhwc", "fractal_nz"])

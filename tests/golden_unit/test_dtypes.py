@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from golden.data.deviation import ulp_distance
 from golden.data.dtypes import (
     DTYPES,
     FLOAT_DTYPES,
@@ -16,7 +17,6 @@ from golden.data.dtypes import (
     name_of,
     same_bits,
     storage,
-    ulp_distance,
 )
 
 NUMPY_FLOATS = ["float16", "float32", "float64"]

@@ -9,7 +9,7 @@ import pytest
 from each_of import each_case
 from golden.case_files.csv_row import CsvRow, RowTensor
 from golden.case_files.row_case import expected_outputs, rank_inputs, row_layout
-from golden.cases import Case, all_cases, expected, inputs
+from golden.cases import Case, all_cases, case_layout, expected, inputs
 from golden.data.dtypes import same_bits
 from golden.data.exchange import exchange
 from golden.operators.all_gather import all_gather
@@ -18,11 +18,11 @@ from golden.operators.all_reduce import all_reduce
 from golden.operators.all_to_all import all_to_all
 from golden.operators.all_to_all_v import all_to_all_v
 from golden.operators.broadcast import broadcast
-from golden.operators.even_collectives import EVEN_OPERATORS, even_blocks, even_outputs
-from golden.operators.layout import case_layout
 from golden.operators.reduce_scatter import reduce_scatter
 from golden.operators.reduce_scatter_v import reduce_scatter_v
+from golden.operators.table import OPERATORS
 
+EVEN_OPERATORS = [name for name, one in OPERATORS.items() if one.even_case is not None]
 CASES = [case for operator in EVEN_OPERATORS for case in all_cases(operator)]
 EACH_CASE = each_case(CASES)
 XS = [np.array([[1, 2], [3, 4]], np.int32) * s for s in (1, 10)]
@@ -82,7 +82,7 @@ def test_references_by_hand() -> None:
 def test_shapes_and_dtypes_must_agree(operator: str) -> None:
     for other in (XS[1][:1], XS[1].astype("i8")):
         with pytest.raises(ValueError, match=rf"{operator}: xs\[1\] is"):
-            even_outputs(operator, [XS[0], other])
+            OPERATORS[operator].outputs({}, [[XS[0]], [other]])
 
 
 def test_what_is_refused() -> None:
@@ -96,9 +96,6 @@ def test_what_is_refused() -> None:
         all_to_all([np.zeros((2, 3)), np.zeros((2, 3))], transpose=True)
     with pytest.raises(ValueError, match="with transpose x must have 2 dims, got 3"):
         all_to_all([np.zeros((2, 2, 2))] * 2, transpose=True)
-    for call in (lambda: even_outputs("split", XS), lambda: even_blocks("split", 2, 4)):
-        with pytest.raises(ValueError, match="operator 'split' is none of all_gather, reduce_"):
-            call()
 
 
 @pytest.mark.parametrize("operator", EVEN_OPERATORS)

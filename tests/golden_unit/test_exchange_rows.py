@@ -11,10 +11,16 @@ import pytest
 from golden.case_files.csv_cases import read_rows
 from golden.case_files.csv_plan import plan_row
 from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
-from golden.case_files.message_row import rank_operator
-from golden.case_files.row_case import expected_outputs, rank_inputs, rank_params, row_layout
-from golden.case_files.row_lists import exchange_of_lists, rank_list
+from golden.case_files.row_case import (
+    expected_outputs,
+    rank_inputs,
+    rank_list,
+    rank_operator,
+    rank_params,
+    row_layout,
+)
 from golden.compare import compare
+from golden.data.exchange import exchange_of_lists
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 STEMS = ("all_to_all", "all_to_all_v", "all_to_all_v_v2", "send", "recv")

@@ -8,12 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from each_of import each_case
-from golden.cases import all_cases, all_outputs, expected, inputs, linear_parallel_cases
+from golden.cases import Case, all_cases, all_outputs, case_bounds, case_layout, expected, inputs
 from golden.compare import compare
 from golden.data.dtypes import float_format, from_float32, same_bits, storage
-from golden.operators.case import Case
-from golden.operators.layout import case_layout
-from golden.operators.linear_parallel.bounds import case_bounds, linear_parallel_bounds
+from golden.operators.linear_parallel.bounds import linear_parallel_bounds
 from golden.operators.linear_parallel.groups import LinearParallel, block_of, place
 from golden.operators.linear_parallel.reference import linear_parallel, output_block, widened
 
@@ -263,7 +261,7 @@ def test_tensors_that_do_not_fit() -> None:
 
 
 def test_large_products_are_the_same_within_the_bound() -> None:
-    case = next(c for c in linear_parallel_cases((2,)) if c.name == "random-long-pure")
+    [case] = all_cases("linear_parallel", text="p2.random-long-pure")
     tensors = inputs(case)
     x, weight = tensors[0]["x"], tensors[0]["weight"]
     many = np.repeat(x, 1000, axis=0)

@@ -7,17 +7,22 @@ from itertools import permutations
 import numpy as np
 import pytest
 from each_of import each_case
-from golden.cases import Case, all_cases, expected, inputs
+from golden.cases import (
+    Case,
+    all_cases,
+    case_layout,
+    expected,
+    inputs,
+    struct_fields,
+    struct_operator,
+)
 from golden.data import fill
 from golden.data.dtypes import DTYPES
 from golden.operators.all_reduce import all_reduce
-from golden.operators.layout import case_layout
 from golden.operators.rooted_collectives import gatherv, reduce, scatterv
 from golden.operators.send_recv import send_recv
-from golden.operators.send_recv_cases import recv_cases, send_cases
-from golden.operators.struct_fields import struct_fields, struct_operator
 
-SENT, RECEIVED = send_cases((2, 3, 4, 7)), recv_cases((2, 3, 4, 7))
+SENT, RECEIVED = (all_cases(name, rank_sizes=(2, 3, 4, 7)) for name in ("send", "recv"))
 EACH_CASE = each_case(SENT + RECEIVED)
 
 

@@ -10,10 +10,9 @@ import pytest
 from collops.golden.cases import (
     ATB_REDUCE_OPS,
     Case,
-    all_gather_v_cases,
+    all_cases,
     expected,
     inputs,
-    reduce_scatter_v_cases,
 )
 from collops.golden.compare import compare
 from collops.golden.data.bounds import bound
@@ -29,12 +28,12 @@ NOT_REDUCED = {"uint8", "int64", "float64"}
 
 @lru_cache
 def gathers(ranks: int) -> tuple[Case, ...]:
-    return tuple(all_gather_v_cases((ranks,)))
+    return tuple(all_cases("all_gather_v", rank_sizes=(ranks,)))
 
 
 @lru_cache
 def reductions(ranks: int) -> tuple[Case, ...]:
-    cases = reduce_scatter_v_cases((ranks,))
+    cases = all_cases("reduce_scatter_v", rank_sizes=(ranks,))
     return tuple(case for case in cases if case.op in ATB_REDUCE_OPS)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from ...data.bounds import Bound, matmul_bound
 from ...data.dtypes import Array
-from ..case import Case, inputs
 from .groups import LinearParallel, place
 from .reference import output_block, widened
 
@@ -62,21 +61,6 @@ def linear_parallel_bounds(
         limit = matmul_bound(total, terms, dtype) + lost
         bounds.append(limit.reshape(*shape, limit.shape[1]))
     return bounds
-
-
-def case_bounds(case: Case) -> list[Bound] | None:
-    """Return linear_parallel_bounds of a case, or None where it is compared bit for bit.
-
-    Example:
-        >>> case_bounds(Case("all_gather_v", "tiny", 1, "int8", (1,), (0,), ((1,),), (1,))) is None
-        True
-    """
-    if case.linear is None or case.kind == "exact":
-        return None
-    tensors = inputs(case)
-    xs, weights = ([own[name] for own in tensors] for name in ("x", "weight"))
-    residuals = [own["residual"] for own in tensors if "residual" in own]
-    return linear_parallel_bounds(case.linear, xs, weights, residuals, case.dtype)
 
 
 def _magnitudes(

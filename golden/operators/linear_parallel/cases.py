@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ...data.shares import shares
@@ -28,28 +28,16 @@ _TYPES = {
 }
 
 
-def linear_parallel_cases(rank_sizes: Sequence[int] = (2, 3, 4), *, seed: int = 0) -> list[Case]:
-    """Return the cases of LinearParallel: types, groups, dtypes, rows, shapes, each in full.
+def linear_parallel_cases(size: int) -> Iterator[Case]:
+    """Yield types, groups, dtypes, rows and shapes, each in full, for a number of ranks.
 
     Names begin with exact where the outputs are compared bit for bit, and with random where
-    `case_bounds` says how far they may be off.
-
-    Args:
-        rank_sizes: numbers of ranks, >= 1.
-        seed: seed of the cases' data.
-
-    Returns:
-        Cases with unique ids, the same list on every call.
+    `linear_parallel_bounds` says how far they may be off.
 
     Example:
-        >>> [case.name for case in linear_parallel_cases((2,))][:2]
+        >>> [case.name for case in linear_parallel_cases(2)][:2]
         ['exact-all_reduce-float16', 'random-all_reduce-float16']
     """
-    cases = (case for size in rank_sizes for case in _cases(size))
-    return [replace(case, seed=seed) for case in cases]
-
-
-def _cases(size: int) -> Iterator[Case]:
     for number, kind in enumerate(_TYPES):
         for at, dtype in enumerate(DTYPES):
             call = _call(kind, size, trans_weight=(number + at) % 2 == 0)

@@ -8,25 +8,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.golden.case_files.csv_row import OPERATORS, Expectation
+from collops.golden.case_files.csv_row import Expectation
 from collops.golden.case_files.manifest import MANIFEST, read_manifest
 from collops.golden.case_files.tensor_files import read_entries
+from collops.golden.cases import (
+    OPERATORS,
+    Case,
+    case_bounds,
+    case_layout,
+    struct_fields,
+    struct_operator,
+)
 from collops.golden.data.dtypes import name_of
-from collops.golden.data.reduction import ATB_REDUCE_OPS
-from collops.golden.operators.case import EXCHANGES, MESSAGES, Case
-from collops.golden.operators.layout import case_layout
-from collops.golden.operators.linear_parallel.bounds import case_bounds
-from collops.golden.operators.struct_fields import struct_fields, struct_operator
 from collops.golden_run.calls import Argument, Truth
-from collops.golden_run.row_call import struct_name
+from collops.golden_run.row_call import shows_input, struct_name
 
 if TYPE_CHECKING:
     from collops.golden.data.dtypes import Array
-
-# The reduction's key in the struct, and the operators of ATB that reduce by a product, too.
-_REDUCTION_KEYS = {"all_reduce": "allReduceType"}
-_WITH_PROD = ("reduce_scatter", "all_reduce")
-_STRUCTS = {stem: struct_name(operator) for operator, stem in OPERATORS.items()}
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,12 @@ class CaseCall:
     @property
     def struct(self) -> str:
         """Name of the operator's parameter struct."""
-        return _STRUCTS[self.operator]
+        return struct_name(OPERATORS[self.operator].operation)
 
     def rank_struct(self, rank: int) -> str:
         """The struct of the operator that a rank runs; empty where it takes no part."""
         operator = struct_operator(self.case, rank)
-        return _STRUCTS[operator] if operator else ""
+        return struct_name(OPERATORS[operator].operation) if operator else ""
 
     @property
     def rank_size(self) -> int:
@@ -65,11 +63,11 @@ class CaseCall:
     @property
     def in_place(self) -> bool:
         """Whether the first input is what comes out."""
-        return self.case.operator == "broadcast"
+        return OPERATORS[self.operator].in_place
 
     def shows_input(self, rank: int) -> bool:
         """Whether what a rank must hold afterwards is its first input."""
-        return self.in_place or (self.case.operator in MESSAGES and rank != self.case.peer)
+        return shows_input(OPERATORS[self.operator], struct_operator(self.case, rank))
 
     @property
     def expected(self) -> Expectation:
@@ -90,9 +88,10 @@ class CaseCall:
     def outside_atb(self) -> str:
         """Why ATB's structs cannot state the case; empty if they can."""
         op = self.case.op
-        if self.operator in EXCHANGES and 0 in self.case.rows:
+        operator = OPERATORS[self.operator]
+        if operator.must_receive and 0 in self.case.rows:
             return f"a rank of {self.operator} that receives nothing is refused"
-        has_it = not op or op in ATB_REDUCE_OPS or (op == "prod" and self.operator in _WITH_PROD)
+        has_it = not op or op in operator.reductions
         return "" if has_it else f"{self.operator} has no {op} in ATB"
 
     @cached_property
@@ -107,24 +106,6 @@ class CaseCall:
         """A rank's parameter struct as JSON."""
         fields: dict[str, Any] = {"rank": rank, "rankSize": self.rank_size, "backend": "shm"}
         fields["rankRoot"] = self.case.root
-        fields |= struct_fields(self.case, rank)
-        if self.case.op:
-            fields[_REDUCTION_KEYS.get(self.operator, "reduceType")] = self.case.op
-        linear = self.case.linear
-        if linear is not None:
-            fields |= {
-                "type": linear.type,
-                "transWeight": linear.trans_weight,
-                "hasResidual": linear.has_residual,
-                "keepIntermediate": linear.keep_intermediate,
-                "twoDimTPInfo": {
-                    "agDim": linear.ag_dim,
-                    "rsDim": linear.rs_dim,
-                    "innerDimIsAg": int(linear.inner_dim_is_ag),
-                },
-            }
-            lists = {"gatherRows": linear.gather_rows, "scatterRows": linear.scatter_rows}
-            fields |= {key: rows[rank] for key, rows in lists.items() if rows}
         fields |= struct_fields(self.case, rank)
         return json.dumps(fields)
 

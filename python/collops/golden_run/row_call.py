@@ -8,34 +8,38 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from collops.golden.case_files.csv_row import MOST_RANKS, OPERATORS
-from collops.golden.case_files.message_row import rank_operator
+from collops.golden.case_files.csv_row import MOST_RANKS
 from collops.golden.case_files.row_case import (
     expected_outputs,
     rank_input,
     rank_inputs,
+    rank_operator,
     rank_params,
     row_bounds,
     row_layout,
 )
-from collops.golden.case_files.row_reference import REFERENCES
 from collops.golden.data.dtypes import storage
-from collops.golden.operators.case import MESSAGES
+from collops.golden.operators.table import OPERATIONS
 from collops.golden_run.calls import Argument, Truth
 
 if TYPE_CHECKING:
     from collops.golden.case_files.csv_row import CsvRow, Expectation, RowTensor
+    from collops.golden.operators.operator import Operator
 
 # Where a call must fail, a tensor of more bytes than these is only described.
 MOST_BYTES = 1 << 30
 _REDUCTIONS = ("reduceType", "allReduceType")
 _THREADS = 1
-_RECV = "RecvOperation"
 
 
 def struct_name(operator: str) -> str:
     """The parameter struct of an operator of case files."""
     return re.sub(r"Operation$", "Param", operator)
+
+
+def shows_input(operator: Operator, role: str) -> bool:
+    """Whether what a rank of this role must hold after a call is its first input."""
+    return operator.in_place if operator.role is None else role != "recv"
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class RowCall:
     @property
     def operator(self) -> str:
         """The operator's stem, such as ``all_gather_v``."""
-        return OPERATORS[self.row.operator]
+        return OPERATIONS[self.row.operator].name
 
     @property
     def struct(self) -> str:
@@ -78,13 +82,12 @@ class RowCall:
     @property
     def in_place(self) -> bool:
         """Whether the first input is what comes out."""
-        return REFERENCES[self.row.operator].in_place
+        return OPERATIONS[self.row.operator].in_place
 
     def shows_input(self, rank: int) -> bool:
         """Whether what a rank must hold afterwards is its first input."""
-        if self.operator not in MESSAGES:
-            return self.in_place
-        return rank_operator(self.row, rank) != _RECV
+        role = OPERATIONS.get(rank_operator(self.row, rank))
+        return shows_input(OPERATIONS[self.row.operator], role.name if role else "")
 
     @property
     def expected(self) -> Expectation:
@@ -133,7 +136,7 @@ class RowCall:
 
     def outputs(self, rank: int) -> list[Argument]:
         """The outputs as the row states them; dim 0 is open where the ranks' rows differ."""
-        if self.operator in MESSAGES and rank_operator(self.row, rank) != self.row.operator:
+        if rank_operator(self.row, rank) != self.row.operator:
             return [] if self.shows_input(rank) else [_described(self.row.inputs[0])]
         own_rows = any("{rank}" in tensor.file for tensor in self.row.inputs)
         own_rows = own_rows or any(self.row.params.get(k) for k in ("gatherRows", "scatterRows"))

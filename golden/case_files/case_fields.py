@@ -1,0 +1,84 @@
+"""A case as JSON has it: its fields, which values they can have, and lists for tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ..data.dtypes import DTYPES
+from ..operators.case import Case
+from ..operators.linear_parallel.groups import LinearParallel
+from ..operators.table import OPERATORS
+
+# Fields that most cases do without: they are written where they say something.
+_RARE = {"root": 0, "peer": 0, "transpose": False, "rdispls": ()}
+
+
+def fields_of(case: Case) -> dict[str, Any]:
+    """Return the fields of a case as plain JSON values; `linear` and `columns` where they are set.
+
+    Example:
+        >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
+        >>> list(fields_of(case))[-3:], case_of(fields_of(case)) == case
+        (['op', 'kind', 'seed'], True)
+    """
+    fields = asdict(case)
+    if case.linear is None:
+        del fields["linear"], fields["columns"]
+    for name, usual in _RARE.items():
+        if fields[name] == usual:
+            del fields[name]
+    return fields
+
+
+def case_of(fields: Mapping[str, Any]) -> Case:
+    """Return the case that fields_of described.
+
+    Raises:
+        TypeError: a field is missing or unknown, or cannot have such a value.
+
+    Example:
+        >>> case_of({"rank_size": None})
+        Traceback (most recent call last):
+        ...
+        TypeError: rank_size is no whole number from 1, got None
+    """
+    _check(fields)
+    values = {key: _frozen(value) for key, value in fields.items()}
+    if values.get("linear") is not None:
+        linear = {key: _frozen(value) for key, value in values["linear"].items()}
+        values["linear"] = LinearParallel(**linear)
+    return Case(**values)
+
+
+def _check(fields: Mapping[str, Any]) -> None:
+    """Raise TypeError for the first field that no case can have, such as a rank_size of null."""
+    known = {"operator": tuple(OPERATORS), "dtype": DTYPES}
+    for name, words in known.items():
+        if name in fields and fields[name] not in words:
+            raise TypeError(f"{name} is none of {', '.join(words)}, got {fields[name]!r}")
+    for name in ("rank_size", "seed", "columns", "root", "peer"):
+        least = 1 if name == "rank_size" else 0
+        if name in fields and not _is_count(fields[name], least):
+            raise TypeError(f"{name} is no whole number from {least}, got {fields[name]!r}")
+    if not isinstance(fields.get("transpose", False), bool):
+        raise TypeError(f"transpose is neither true nor false, got {fields['transpose']!r}")
+    for name in ("counts", "displs", "rdispls", "rows", "x_shapes"):
+        if name in fields and not _are_counts(fields[name], nested=name == "x_shapes"):
+            raise TypeError(f"{name} is no list of whole numbers, got {fields[name]!r}")
+
+
+def _frozen(value: Any) -> Any:
+    """Return lists as tuples, which JSON does not have."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _is_count(value: Any, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _are_counts(value: Any, *, nested: bool) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    return all(_are_counts(part, nested=False) if nested else _is_count(part) for part in value)

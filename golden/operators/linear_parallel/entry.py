@@ -1,0 +1,144 @@
+"""LinearParallel's entry of the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...data.bounds import Bound
+from ...data.dtypes import Array, name_of
+from ..case import Case
+from ..layout import Block, Layout
+from ..operator import COMPUTES, Input, Inputs, Operator, Outputs, Params, is_per_rank
+from .bounds import linear_parallel_bounds
+from .cases import linear_parallel_cases
+from .data import linear_inputs
+from .groups import LinearParallel, place
+from .reference import linear_parallel, output_block
+
+
+def linear_call(params: Params, rank_size: int) -> LinearParallel:
+    """Return the parameters that OpParam states.
+
+    gatherRows and scatterRows are those of every rank, or one list per rank.
+
+    Example:
+        >>> linear_call({"type": 1, "scatterRows": [1, 3]}, 2).scatter_rows
+        ((1, 3), (1, 3))
+    """
+    dims: dict[str, Any] = params.get("twoDimTPInfo", {})
+
+    def lists(name: str) -> tuple[tuple[int, ...], ...]:
+        rows = params.get(name, ())
+        if is_per_rank(rows):
+            return tuple(tuple(own) for own in rows)
+        return (tuple(rows),) * rank_size if rows else ()
+
+    return LinearParallel(
+        type=int(params.get("type", 0)),
+        rank_size=rank_size,
+        ag_dim=int(dims.get("agDim", 0)),
+        rs_dim=int(dims.get("rsDim", 0)),
+        inner_dim_is_ag=bool(dims.get("innerDimIsAg", 1)),
+        trans_weight=bool(params.get("transWeight", True)),
+        has_residual=bool(params.get("hasResidual", False)),
+        keep_intermediate=bool(params.get("keepIntermediate", False)),
+        gather_rows=lists("gatherRows"),
+        scatter_rows=lists("scatterRows"),
+    )
+
+
+def product_layout(
+    call: LinearParallel, x_shapes: Sequence[tuple[int, ...]], columns: int
+) -> Layout:
+    """Return the layout of linear_parallel: which rows of each output come from which rank's x.
+
+    Raises:
+        ValueError: the rows do not fit together.
+
+    Example:
+        >>> product_layout(LinearParallel(2, 2), [(1, 4), (2, 4)], 10).of(1)[1]
+        Block(start=10, count=20, rank=1)
+    """
+    outputs = []
+    for rank in range(call.rank_size):
+        first, end, _ = output_block(call, rank, x_shapes)
+        blocks, start = [], 0
+        for q in place(call, rank).gathered:
+            stop = start + math.prod(x_shapes[q][:-1])
+            low, high = max(start, first), min(stop, end)
+            if low < high:
+                blocks.append(Block((low - first) * columns, (high - low) * columns, q))
+            start = stop
+        outputs.append(tuple(blocks))
+    return Layout(blocks=tuple(outputs))
+
+
+def _params(case: Case) -> dict[str, Any]:
+    call = case.linear
+    if call is None:
+        raise ValueError(f"{case.id}: a case of linear_parallel has its parameters in `linear`")
+    fields = {
+        "type": call.type,
+        "transWeight": call.trans_weight,
+        "hasResidual": call.has_residual,
+        "keepIntermediate": call.keep_intermediate,
+        "twoDimTPInfo": {
+            "agDim": call.ag_dim,
+            "rsDim": call.rs_dim,
+            "innerDimIsAg": int(call.inner_dim_is_ag),
+        },
+    }
+    lists = {"gatherRows": call.gather_rows, "scatterRows": call.scatter_rows}
+    return fields | {name: [list(own) for own in rows] for name, rows in lists.items() if rows}
+
+
+def _tensors(case: Case, rank: int) -> dict[str, Array]:
+    call = linear_call(_params(case), case.rank_size)
+    how = (case.dtype, case.kind, case.seed)
+    return linear_inputs(call, rank, case.x_shapes[rank], case.columns, *how)
+
+
+def _factors(inputs: Inputs) -> tuple[list[Array], list[Array], list[Array]]:
+    xs, weights = ([own[at] for own in inputs] for at in (0, 1))
+    return xs, weights, [own[2] for own in inputs if len(own) > 2]
+
+
+def _outputs(params: Params, inputs: Inputs) -> Outputs:
+    return linear_parallel(linear_call(params, len(inputs)), *_factors(inputs))
+
+
+def _bounds(params: Params, inputs: Inputs) -> list[Bound]:
+    call = linear_call(params, len(inputs))
+    return linear_parallel_bounds(call, *_factors(inputs), name_of(inputs[0][0]))
+
+
+def _layout(params: Params, inputs: Inputs) -> Layout:
+    call = linear_call(params, len(inputs))
+    columns = inputs[0][1].shape[-2 if call.trans_weight else -1]
+    return product_layout(call, [own[0].shape for own in inputs], columns)
+
+
+def _outside(params: Params) -> str:
+    if params.get("type", 0) in (5, 6):
+        return "MoE"
+    # Other modes than these are no mode at all, and such a row runs.
+    mode = params.get("quantType")
+    return "quantised" if isinstance(mode, int) and mode in range(4) else ""
+
+
+LINEAR_PARALLEL = Operator(
+    name="linear_parallel",
+    operation="LinearParallelOperation",
+    cases=linear_parallel_cases,
+    outputs=_outputs,
+    layout=_layout,
+    bounds=_bounds,
+    params=_params,
+    inputs=(Input("weight"), Input("residual", optional=True)),
+    tensors=_tensors,
+    accuracy=COMPUTES,
+    more_dtypes=lambda params: {"float32"},
+    outside=_outside,
+)
