@@ -30,6 +30,15 @@ VENDOR_HEADERS = {
 }
 # What golden may import inside a function, if it is there.
 OPTIONAL_OF_GOLDEN = {("golden/compare/plot.py", "matplotlib")}
+# The rooms of golden, and which others each may import; golden/__main__.py may import all.
+GOLDEN_ROOMS: dict[str, set[str]] = {
+    "data": set(),
+    "operators": {"data"},
+    "cases": {"data", "operators"},
+    "case_files": {"data", "operators", "cases"},
+    "explain": {"data", "operators"},
+    "compare": {"data", "operators", "case_files", "explain"},
+}
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -110,6 +119,27 @@ def imports(node: ast.AST) -> Iterator[tuple[str, int]]:
             yield from imports(child)
 
 
+def golden_imports(path: str, text: str) -> Iterator[tuple[str, str]]:
+    """Module and name of every import of golden by one of its files, such as data.dtypes, Array."""
+    package = path.removeprefix("golden/").split("/")[:-1]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and 0 < node.level <= len(package) + 1:
+            base = package[: len(package) + 1 - node.level] + (node.module or "").split(".")
+            yield from ((".".join(filter(None, base)), alias.name) for alias in node.names)
+
+
+def check_golden_room(path: str, text: str) -> list[str]:
+    """Every import of a room of golden by one that stands below it or does not know it."""
+    own = path.removeprefix("golden/").removesuffix(".py").partition("/")[0]
+    if own in ("__init__", "__main__"):
+        return []
+    if own not in GOLDEN_ROOMS:
+        return [f"{path} stands in no room of golden: {', '.join(GOLDEN_ROOMS)}"]
+    rooms = {(module or name).partition(".")[0] for module, name in golden_imports(path, text)}
+    unknown = (rooms & {*GOLDEN_ROOMS, "__main__"}) - GOLDEN_ROOMS[own] - {own}
+    return [f"{path} imports golden/{room}: {own} does not know it" for room in sorted(unknown)]
+
+
 def check_imports(path: str, text: str) -> list[str]:
     """Every forbidden import of one Python file, with the reason."""
     problems = []
@@ -141,12 +171,19 @@ def repository_problems(root: Path) -> list[str]:
                 problems += check_includes(str(path.relative_to(root)), path.read_text())
     for folder in ("golden", "python/collops"):
         for path in sorted((root / folder).rglob("*.py")):
-            problems += check_imports(str(path.relative_to(root)), path.read_text())
+            name, text = str(path.relative_to(root)), path.read_text()
+            problems += check_imports(name, text)
+            problems += check_golden_room(name, text) if folder == "golden" else []
     return problems
 
 
 def include_circle(root: Path, folder: str) -> list[str]:
     """The first circle of stems below a folder, each of which includes the next; empty if none."""
+    return circle_in(include_graph(root, folder))
+
+
+def include_graph(root: Path, folder: str) -> dict[str, set[str]]:
+    """The stems that each stem below a folder includes."""
     graph: dict[str, set[str]] = {}
     for path in sorted((root / folder).rglob("*")):
         if path.suffix in {".h", ".cpp"}:
@@ -155,6 +192,25 @@ def include_circle(root: Path, folder: str) -> list[str]:
                 f"ops/{Path(name).with_suffix('')}" for _, name in INCLUDE.findall(path.read_text())
             }
             graph.setdefault(stem, set()).update(found - {stem})
+    return graph
+
+
+def golden_graph(root: Path) -> dict[str, set[str]]:
+    """The modules that each module of golden imports; a package is its __init__."""
+    texts = {}
+    for path in sorted((root / "golden").rglob("*.py")):
+        name = str(path.relative_to(root))
+        module = name.removeprefix("golden/").removesuffix(".py").removesuffix("__init__")
+        texts[module.strip("/").replace("/", ".")] = golden_imports(name, path.read_text())
+    graph = {}
+    for module, found in texts.items():
+        names = {(f"{base}.{name}".lstrip("."), base) for base, name in found}
+        graph[module] = {full if full in texts else base for full, base in names}
+    return graph
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    """The first circle of a graph; empty if it has none."""
     done: set[str] = set()
 
     def walk(stem: str, way: list[str]) -> list[str]:
@@ -173,6 +229,52 @@ def include_circle(root: Path, folder: str) -> list[str]:
 def test_no_file_stands_in_a_circle() -> None:
     for folder in ("ops/core", "ops/kernels", "ops/comm", "ops/operators"):
         assert include_circle(ROOT, folder) == []
+    assert circle_in(golden_graph(ROOT)) == []
+
+
+def test_a_planted_circle_of_golden_is_found(tmp_path: Path) -> None:
+    room = tmp_path / "golden" / "data"
+    room.mkdir(parents=True)
+    (room / "__init__.py").write_text("from .a import x\n")
+    (room / "a.py").write_text("from .b import y\n")
+    (room / "b.py").write_text("def f():\n    from . import a\n")
+    assert circle_in(golden_graph(tmp_path)) == ["data.a", "data.b", "data.a"]
+    (room / "b.py").write_text("from . import x\n")
+    assert circle_in(golden_graph(tmp_path)) == ["data", "data.a", "data.b", "data"]
+    (room / "b.py").write_text("import math\n")
+    assert circle_in(golden_graph(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("golden/data/a.py", "from ..operators.case import Case"),
+        ("golden/operators/a.py", "from ..cases import inputs"),
+        ("golden/operators/linear_parallel/a.py", "from ...case_files import manifest"),
+        ("golden/operators/a.py", "def f():\n    from .. import explain"),
+        ("golden/case_files/a.py", "from ..compare import compare"),
+        ("golden/case_files/a.py", "from ..explain.evidence import Evidence"),
+        ("golden/explain/a.py", "from ..compare.report import shown"),
+        ("golden/compare/a.py", "from ..__main__ import main"),
+        ("golden/tables/a.py", "import numpy"),
+        ("golden/tables.py", "import numpy"),
+    ],
+)
+def test_a_room_of_golden_that_imports_what_it_must_not_know_is_found(path: str, text: str) -> None:
+    [problem] = check_golden_room(path, text)
+    assert problem.startswith(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("golden/__main__.py", "from .compare import command\nfrom .cases import all_cases"),
+        ("golden/operators/linear_parallel/a.py", "from ..case import Case\nfrom . import b"),
+        ("golden/compare/a.py", "from ..case_files.tensor_files import read_tensor"),
+    ],
+)
+def test_a_room_of_golden_may_import_what_it_knows(path: str, text: str) -> None:
+    assert check_golden_room(path, text) == []
 
 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:
@@ -228,14 +330,14 @@ def test_a_forbidden_include_is_found(path: str, text: str, reason: str) -> None
 @pytest.mark.parametrize(
     ("path", "text", "reason"),
     [
-        ("golden/a.py", "import collops", "numpy and the standard library"),
+        ("golden/data/a.py", "import collops", "numpy and the standard library"),
         (
-            "golden/a.py",
+            "golden/data/a.py",
             "def f():\n    from collops import _core",
             "numpy and the standard library",
         ),
-        ("golden/a.py", "import ml_dtypes", "numpy and the standard library"),
-        ("golden/a.py", "from .. import comm", "stays inside"),
+        ("golden/data/a.py", "import ml_dtypes", "numpy and the standard library"),
+        ("golden/data/a.py", "from ... import comm", "stays inside"),
         ("python/collops/a.py", "import torch.distributed", "only python/collops/torch/"),
         ("python/collops/a.py", "def f():\n    import torch", "only python/collops/torch/"),
         ("python/collops/a.py", "try:\n    from torch import nn\nexcept E: pass", "only python/"),
@@ -264,7 +366,7 @@ def test_an_allowed_include_passes(path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("golden/a.py", "from . import dtypes\nfrom .data import fill"),
+        ("golden/data/a.py", "from . import dtypes\nfrom .kinds import fill"),
         ("python/collops/torch/a.py", "import torch"),
         ("python/collops/a.py", "if TYPE_CHECKING:\n    import torch"),
         ("python/collops/a.py", "torch = sys.modules.get('torch')"),
@@ -277,9 +379,9 @@ def test_an_allowed_import_passes(path: str, text: str) -> None:
 def test_a_planted_violation_is_found_in_a_tree(tmp_path: Path) -> None:
     (tmp_path / "ops" / "core").mkdir(parents=True)
     (tmp_path / "ops" / "core" / "bad.h").write_text('#include "operators/params.h"\n')
-    (tmp_path / "golden").mkdir()
-    (tmp_path / "golden" / "bad.py").write_text("import collops\n")
-    assert len(repository_problems(tmp_path)) == 2
+    (tmp_path / "golden" / "data").mkdir(parents=True)
+    (tmp_path / "golden" / "data" / "bad.py").write_text("import collops\nfrom ..cases import x\n")
+    assert len(repository_problems(tmp_path)) == 3
 
 
 def test_the_package_imports_nothing_heavy() -> None:
