@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from .case_files.csv_cases import meant_operation, scan_rows, selector
+from .case_files.csv_cases import scan_rows, selector
+from .case_files.csv_cells import meant_operation
 from .case_files.csv_row import CsvRow, RowError
 from .case_files.manifest import write_cases
 from .case_files.tables import case_table, row_table

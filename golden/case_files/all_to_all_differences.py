@@ -8,12 +8,13 @@ Example:
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..data.exchange import COUNT_LISTS
 from ..data.shares import first_overlap
+from ..operators.operator import is_per_rank
 from .csv_row import CsvRow, Expectation
-from .difference import Difference
-from .row_case import rank_input, rank_list
+from .difference import Difference, passed_numbers
 
 _BAD_STRUCT = Expectation("create", "ERROR_INVALID_PARAM")
 _BAD_SHAPE = Expectation("infer_shape", "ERROR_INVALID_TENSOR_DIM")
@@ -76,19 +77,17 @@ def _refuses_length_as_param(row: CsvRow) -> bool:
 
 def _lists(row: CsvRow) -> dict[str, list[int]] | None:
     """Return the four lists that rank 0 passes, None where they cannot be known or do not fit."""
-    try:
-        if row.operator == "AllToAllVOperation":
-            lists = {name: rank_list(row, name, 0) for name in COUNT_LISTS}
-        elif len(row.inputs) == 6 and len(row.inputs[5].shape) == 1:
-            positions = enumerate(COUNT_LISTS, start=1)
-            lists = {name: rank_input(row, 0, at).tolist() for at, name in positions}
-        else:
-            return None
-    except (OSError, ValueError):
-        return None
-    plain = all(isinstance(n, int) for numbers in lists.values() for n in numbers)
-    fit = all(len(numbers) == row.rank_size for numbers in lists.values())
-    return lists if plain and fit else None
+    ranks = row.rank_size
+    lists: dict[str, Any] = {}
+    if row.operator == "AllToAllVOperation":
+        lists = {name: row.params.get(name) for name in COUNT_LISTS}
+        lists = {name: given[0] if is_per_rank(given) else given for name, given in lists.items()}
+    elif len(row.inputs) == 6 and len(row.inputs[5].shape) == 1:
+        positions = enumerate(COUNT_LISTS, start=1)
+        lists = {name: passed_numbers(row, at, ranks) for at, name in positions}
+    fit = all(isinstance(numbers, list) and len(numbers) == ranks for numbers in lists.values())
+    plain = fit and all(isinstance(n, int) for numbers in lists.values() for n in numbers)
+    return lists if plain and lists else None
 
 
 ALL_TO_ALL_DIFFERENCES = (

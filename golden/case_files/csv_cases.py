@@ -7,24 +7,12 @@ TestLevel and FromModel are not used.
 
 from __future__ import annotations
 
-import difflib
-import json
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from ..data.acl_types import ERRORS, FORMATS, dtype_from_word
-from ..data.generators import DEFAULT_RANGE
-from ..operators.table import OPERATIONS
-from .csv_row import (
-    STAGES,
-    CsvRow,
-    Expectation,
-    RowError,
-    RowTensor,
-)
+from .csv_cells import NUMBER, nearest, read_row
+from .csv_row import CsvRow, RowError
 
 COLUMNS = (
     "CaseNum CaseName OpName OpParam InNum InDType InFormat InShape OutNum OutDType OutFormat "
@@ -33,15 +21,9 @@ COLUMNS = (
 ).split()
 _OPTIONAL = set("DataGenType DataGenRange InTensorFile OutTensorFile TestType TestLevel".split())
 _OPTIONAL |= {"FromModel", "SocVersion"}
-GENERATORS = ("one", "zero", "random", "customize")
-# How much a misspelt word must have in common with the right one (difflib's ratio). ATB has other
-# operators that are close to ours: ReduceOperation and AllReduceOperation have 0.91.
-_ALIKE_COLUMNS, _ALIKE_OPERATIONS = 0.85, 0.92
-# A number with more digits may not fit into 64 bits.
-_MOST_DIGITS = 18
-_TOO_LARGE = 2**63
-_NUMBER = rf"\d{{1,{_MOST_DIGITS}}}"
-_NUMBERS = rf"{_NUMBER}(-{_NUMBER})?"
+# How much a misspelt column must have in common with the right one.
+_ALIKE = 0.85
+_NUMBERS = rf"{NUMBER}(-{NUMBER})?"
 
 
 def read_rows(path: Path) -> list[CsvRow]:
@@ -102,7 +84,7 @@ def scan_rows(path: Path) -> Iterator[CsvRow | RowError]:
             continue
         rows += 1
         try:
-            yield _read_row(_by_name(names, cells, place), place)
+            yield read_row(_by_name(names, cells, place), place)
         except RowError as problem:
             yield _identified(problem, dict(zip(names, cells, strict=False)))
     if names is None:
@@ -140,28 +122,12 @@ def selector(text: str) -> Callable[[int | None, str], bool]:
     return lambda number, _: number is not None and any(a <= number <= b for a, b in ranges)
 
 
-def meant_operation(word: str) -> str | None:
-    """Return the operator that a word which is none probably means, upper or lower case, or None.
-
-    Example:
-        >>> meant_operation("AllReduceOpration"), meant_operation("ReduceOperation")
-        ('AllReduceOperation', None)
-    """
-    return _nearest(word, OPERATIONS, _ALIKE_OPERATIONS)
-
-
-def _nearest(word: str, known: Iterable[str], alike: float) -> str | None:
-    lower = {other.lower(): other for other in known}
-    found = difflib.get_close_matches(word.lower(), lower, 1, alike)
-    return lower[found[0]] if found else None
-
-
 def _column_names(cells: list[str], place: str) -> list[str]:
     for name in COLUMNS:
         if cells.count(name) > 1:
             raise RowError(place, name, "is named twice", "|".join(cells))
     for cell in cells:
-        meant = _nearest(cell, COLUMNS, _ALIKE_COLUMNS) if cell not in COLUMNS else None
+        meant = nearest(cell, COLUMNS, _ALIKE) if cell not in COLUMNS else None
         if meant is not None:
             raise RowError(place, meant, f"is not spelt so: did you mean {meant}", cell)
     for name in COLUMNS:
@@ -173,7 +139,7 @@ def _column_names(cells: list[str], place: str) -> list[str]:
 def _identified(problem: RowError, cells: Mapping[str, str]) -> RowError:
     """Return a problem with what can be read of its row's number, name and operator."""
     number = cells.get("CaseNum", "")
-    problem.number = int(number) if re.fullmatch(_NUMBER, number) else None
+    problem.number = int(number) if re.fullmatch(NUMBER, number) else None
     problem.name = cells.get("CaseName", "")
     problem.operator = cells.get("OpName", "").partition("_")[0]
     return problem
@@ -187,163 +153,3 @@ def _by_name(names: list[str], cells: list[str], place: str) -> dict[str, str]:
         problem = f"{state}: the row has {len(cells)} cells, the line of names {len(names)}"
         raise RowError(place, names[min(len(cells), len(names) - 1)], problem, cells[-1])
     return {**dict.fromkeys(COLUMNS, ""), **dict(zip(names, cells, strict=True))}
-
-
-def _read_row(cells: Mapping[str, str], place: str) -> CsvRow:
-    number = _whole_number(cells, "CaseNum", place)
-    operator = _operator(cells, place)
-    known = operator in OPERATIONS
-    expected = _expectation(cells, place)
-    has_tensors = known and expected.stage != "create"
-    return CsvRow(
-        place=place,
-        number=number,
-        name=cells["CaseName"],
-        operator=operator,
-        params=_params(cells, place) if known else {},
-        inputs=_tensors(cells, "In", place) if has_tensors else (),
-        outputs=_tensors(cells, "Out", place) if has_tensors else (),
-        expected=expected,
-        soc_versions=tuple(s.strip() for s in cells["SocVersion"].split(",") if s.strip()),
-        result_file=_result_file(cells, place) if has_tensors else "",
-    )
-
-
-def _operator(cells: Mapping[str, str], place: str) -> str:
-    # A suffix _0_1 tells cases of one operator apart in ATB's tool.
-    operator = cells["OpName"].partition("_")[0]
-    if not operator:
-        raise RowError(place, "OpName", "is empty: name an operator", "")
-    meant = meant_operation(operator) if operator not in OPERATIONS else None
-    if meant is not None:
-        problem = f"is no operator: did you mean {meant}"
-        raise RowError(place, "OpName", problem, cells["OpName"])
-    return operator
-
-
-def _whole_number(cells: Mapping[str, str], column: str, place: str) -> int:
-    if not re.fullmatch(_NUMBER, cells[column]):
-        long = re.fullmatch(r"\d+", cells[column])
-        problem = f"has more than {_MOST_DIGITS} digits" if long else "is no whole number"
-        raise RowError(place, column, problem, cells[column])
-    return int(cells[column])
-
-
-def _expectation(cells: Mapping[str, str], place: str) -> Expectation:
-    text = cells["ExpectedError"]
-    if text == "NO_ERROR":
-        return Expectation()
-    letter, colon, name = (part.strip() for part in text.partition(":"))
-    if letter not in STAGES or not colon or name not in ERRORS or name == "NO_ERROR":
-        problem = f"is neither NO_ERROR nor one of {', '.join(f'{c}:' for c in STAGES)} and a code"
-        raise RowError(place, "ExpectedError", problem, text)
-    return Expectation(STAGES[letter], name)
-
-
-def _params(cells: Mapping[str, str], place: str) -> dict[str, Any]:
-    try:
-        params = json.loads(cells["OpParam"], parse_int=_json_number)
-    except RecursionError:
-        raise RowError(place, "OpParam", "is nested too deeply", cells["OpParam"]) from None
-    except ValueError as error:
-        raise RowError(place, "OpParam", f"is no JSON ({error})", cells["OpParam"]) from None
-    if not isinstance(params, dict):
-        raise RowError(place, "OpParam", "is no JSON object", cells["OpParam"])
-    return params
-
-
-def _json_number(text: str) -> int:
-    # Room for the largest number of 64 bits without a sign: rows test what is refused beyond.
-    if len(text) > _MOST_DIGITS + 3:
-        raise ValueError(f"a number of {len(text)} digits does not fit into 64 bits")
-    return int(text)
-
-
-def _tensors(cells: Mapping[str, str], side: str, place: str) -> tuple[RowTensor, ...]:
-    """Return the inputs (side In) or outputs (side Out) of a row."""
-    count = _whole_number(cells, f"{side}Num", place)
-    dtypes = _entries(cells, f"{side}DType", count, place)
-    forms = _entries(cells, f"{side}Format", count, place)
-    shapes = _entries(cells, f"{side}Shape", count, place)
-    files = _files(cells, side, max(count, 1), place)
-    # A row may name fewer generators than inputs, and ATB's own rows name more.
-    generators = _padded(cells["DataGenType"] if side == "In" else "", count)
-    ranges = _padded(cells["DataGenRange"] if side == "In" else "", count)
-    return tuple(
-        RowTensor(
-            dtype=_dtype(dtypes[i], f"{side}DType", place),
-            shape=_shape(shapes[i], f"{side}Shape", place),
-            format=_one_of(forms[i].lower(), FORMATS, f"{side}Format", place),
-            generator=_one_of(generators[i] or "customize", GENERATORS, "DataGenType", place),
-            range=_range(ranges[i], place),
-            file=files[i],
-        )
-        for i in range(count)
-    )
-
-
-def _entries(cells: Mapping[str, str], column: str, count: int, place: str) -> list[str]:
-    parts = [part.strip() for part in cells[column].split(";")]
-    while parts and not parts[-1]:
-        parts.pop()
-    if len(parts) != count:
-        problem = f"names {len(parts)} tensors where the row has {count}"
-        raise RowError(place, column, problem, cells[column])
-    return parts
-
-
-def _files(cells: Mapping[str, str], side: str, count: int, place: str) -> list[str]:
-    column = f"{side}TensorFile"
-    names = [name.strip() for name in cells[column].split(";")]
-    if any(names[count:]):
-        raise RowError(place, column, f"names more files than {count}", cells[column])
-    return _padded(cells[column], count)
-
-
-def _result_file(cells: Mapping[str, str], place: str) -> str:
-    """Return the file of OutTensorFile that belongs to no output, because there is none."""
-    has_outputs = _whole_number(cells, "OutNum", place) > 0
-    return "" if has_outputs else _files(cells, "Out", 1, place)[0]
-
-
-def _padded(cell: str, count: int) -> list[str]:
-    parts = [part.strip() for part in cell.split(";")]
-    return (parts + [""] * count)[:count]
-
-
-def _one_of(word: str, known: Any, column: str, place: str) -> str:
-    if word not in known:
-        raise RowError(place, column, f"has a word that is none of {', '.join(known)}", word)
-    return word
-
-
-def _dtype(word: str, column: str, place: str) -> str:
-    try:
-        return dtype_from_word(word)
-    except ValueError as error:
-        raise RowError(place, column, f"is wrong: {error}", word) from None
-
-
-def _shape(text: str, column: str, place: str) -> tuple[int, ...]:
-    dims = [part.strip() for part in text.split(",")]
-    if not all(re.fullmatch(r"-?\d+", dim) for dim in dims):
-        raise RowError(place, column, "has a dim that is no whole number", text)
-    # Of thousands of digits Python makes no number.
-    shape = tuple(int(dim) if len(dim) <= _MOST_DIGITS + 2 else _TOO_LARGE for dim in dims)
-    if not all(abs(dim) < _TOO_LARGE for dim in shape):
-        raise RowError(place, column, "has a dim that does not fit into 64 bits", text)
-    return shape
-
-
-def _range(text: str, place: str) -> tuple[float, float]:
-    if not text:
-        return DEFAULT_RANGE
-    parts = text.split(",")
-    try:
-        low, high = (float(part) for part in parts)
-    except ValueError:
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise RowError(place, "DataGenRange", "is no range LOW,HIGH", text)
-    # ATB's own rows have ranges written backwards.
-    return min(low, high), max(low, high)

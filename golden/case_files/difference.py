@@ -1,4 +1,4 @@
-"""A pattern of rows of case files in which collops differs from ATB by intent."""
+"""A pattern of rows of case files in which collops differs from ATB by intent, and its numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .csv_row import CsvRow, Expectation
+from .row_case import rank_input
 
 _ACCEPTED = Expectation()
 
@@ -28,3 +29,23 @@ class Difference:
     reason: str
     instead: Expectation | None = _ACCEPTED
     pattern: str = ""
+
+
+def passed_numbers(row: CsvRow, position: int, length: int) -> list[int] | None:
+    """Return the counts that rank 0 passes, None where they cannot be known or are not `length`.
+
+    Example:
+        >>> from .csv_row import RowTensor
+        >>> counts = RowTensor("int64", (2,), generator="one")
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllToAllVV2Operation", {}, (counts,))
+        >>> passed_numbers(row, 0, 2), passed_numbers(row, 0, 3)
+        ([1, 1], None)
+    """
+    tensor = row.inputs[position]
+    if not tensor.can_be_made or (not tensor.file and tensor.shape != (length,)):
+        return None
+    try:
+        values = rank_input(row, 0, position)
+    except (OSError, ValueError):
+        return None
+    return [int(value) for value in values] if values.shape == (length,) else None

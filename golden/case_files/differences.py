@@ -9,8 +9,7 @@ from ..data.shares import first_overlap
 from ..operators.table import OPERATIONS
 from .all_to_all_differences import ALL_TO_ALL_DIFFERENCES
 from .csv_row import CsvRow, Expectation
-from .difference import Difference
-from .row_case import rank_input
+from .difference import Difference, passed_numbers
 
 _GATHER, _SCATTER = "AllGatherVOperation", "ReduceScatterVOperation"
 _LINEAR = "LinearParallelOperation"
@@ -62,16 +61,7 @@ def _refuses_no_rows(row: CsvRow) -> bool:
 
 
 def _values(row: CsvRow, position: int, length: int) -> list[int] | None:
-    """Return the counts that rank 0 passes, None where they cannot be known or do not fit."""
-    if len(row.inputs) != 5 or not row.inputs[position].can_be_made:
-        return None
-    if not row.inputs[position].file and row.inputs[position].shape != (length,):
-        return None
-    try:
-        values = rank_input(row, 0, position)
-    except (OSError, ValueError):
-        return None
-    return [int(value) for value in values] if values.shape == (length,) else None
+    return passed_numbers(row, position, length) if len(row.inputs) == 5 else None
 
 
 def _numbers(row: CsvRow) -> tuple[list[int], list[int]]:

@@ -27,7 +27,8 @@ def every_dtype(make: Make, what: Any) -> Iterator[Case]:
     """Yield a case of every dtype.
 
     Example:
-        >>> [case.dtype for case in every_dtype(_tiny, (1,))][:2]
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> [case.dtype for case in every_dtype(make, [1])][:2]
         ['float16', 'bfloat16']
     """
     for dtype in DTYPES:
@@ -38,7 +39,8 @@ def special_data(make: Make, what: Any) -> Iterator[Case]:
     """Yield NaNs, infinities, zeros and subnormals.
 
     Example:
-        >>> [case.name for case in special_data(_tiny, (1,))][0]
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> [case.name for case in special_data(make, [1])][0]
         'data-special-float16'
     """
     for dtype in ("float16", "bfloat16", "float64"):
@@ -49,7 +51,8 @@ def moved_data(make: Make, what: Any) -> Iterator[Case]:
     """Yield the data beside kind "index" that an operator which adds nothing up has.
 
     Example:
-        >>> len(list(moved_data(_tiny, (1,))))
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> len(list(moved_data(make, [1])))
         5
     """
     for dtype in ("float32", "int32"):
@@ -61,7 +64,8 @@ def every_reduction(make: Make, what: Any) -> Iterator[Case]:
     """Yield every dtype with every op: a kernel is chosen by both together.
 
     Example:
-        >>> sorted({case.op for case in every_reduction(_tiny, (1,))})
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> sorted({case.op for case in every_reduction(make, [1])})
         ['avg', 'max', 'min', 'prod', 'sum']
     """
     for dtype in REDUCE_DTYPES:
@@ -74,7 +78,8 @@ def reduced_data(make: Make, what: Any) -> Iterator[Case]:
     """Yield sums of every kind of data; `cancel` shows the order of a sum in every float.
 
     Example:
-        >>> sorted({case.kind for case in reduced_data(_tiny, (1,))})
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> sorted({case.kind for case in reduced_data(make, [1])})
         ['cancel', 'exact', 'index', 'random']
     """
     pairs = [("cancel", dtype) for dtype in FLOAT_DTYPES]
@@ -88,7 +93,8 @@ def every_dim(make: Make, first: int, most: int = 8, **more: Any) -> Iterator[Ca
     """Yield shapes of 1 to `most` dims whose dim 0 is `first`.
 
     Example:
-        >>> [case.x_shapes[0] for case in every_dim(_tiny, 5, 2)]
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> [case.counts for case in every_dim(make, 5, 2)]
         [(5,), (5, 2)]
     """
     for dims in range(1, most + 1):
@@ -99,7 +105,8 @@ def every_share(make: Make, size: int, patterns: Sequence[str]) -> Iterator[Case
     """Yield every pattern of counts.
 
     Example:
-        >>> [case.counts for case in every_share(_tiny, 2, ["3:5"])]
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> [case.counts for case in every_share(make, 2, ["3:5"])]
         [(24, 40)]
     """
     for pattern in patterns:
@@ -110,7 +117,8 @@ def unusual_places(make: Make, size: int, *, gaps_op: str = "", cut_op: str = ""
     """Yield blocks with gaps between them, in reversed order, and that cut rows.
 
     Example:
-        >>> [case.displs for case in unusual_places(_tiny, 2)][0]
+        >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
+        >>> [case.displs for case in unusual_places(make, 2)][0]
         (3, 11)
     """
     counts, cut = shares("3:5", size, 4), [5 + 2 * r for r in range(size)]
@@ -170,9 +178,3 @@ def block_numbers(counts: Sequence[int], displs: Sequence[int], rank: int) -> Nu
         [8]
     """
     return {"own count": [counts[rank]], "counts": counts, "displacements": displs}
-
-
-def _tiny(name: str, what: Any, dtype: str = "int8", **more: Any) -> Case:
-    """Return a case as the examples above need it."""
-    more["displs"] = tuple(more.get("displs", ()))
-    return Case("tiny", name, 1, dtype, tuple(what), x_shapes=(what,), rows=(), **more)

@@ -75,10 +75,14 @@ def product_layout(
     return Layout(blocks=tuple(outputs))
 
 
-def _params(case: Case) -> dict[str, Any]:
-    call = case.linear
-    if call is None:
+def _call_of(case: Case) -> LinearParallel:
+    if case.linear is None:
         raise ValueError(f"{case.id}: a case of linear_parallel has its parameters in `linear`")
+    return case.linear
+
+
+def _params(case: Case) -> dict[str, Any]:
+    call = _call_of(case)
     fields = {
         "type": call.type,
         "transWeight": call.trans_weight,
@@ -95,9 +99,8 @@ def _params(case: Case) -> dict[str, Any]:
 
 
 def _tensors(case: Case, rank: int) -> dict[str, Array]:
-    call = linear_call(_params(case), case.rank_size)
-    how = (case.dtype, case.kind, case.seed)
-    return linear_inputs(call, rank, case.x_shapes[rank], case.columns, *how)
+    how = (case.columns, case.dtype, case.kind, case.seed)
+    return linear_inputs(_call_of(case), rank, case.x_shapes[rank], *how)
 
 
 def _factors(inputs: Inputs) -> tuple[list[Array], list[Array], list[Array]]:
