@@ -37,7 +37,7 @@ GOLDEN_ROOMS: dict[str, set[str]] = {
     "cases": {"data", "operators"},
     "case_files": {"data", "operators", "cases"},
     "explain": {"data", "operators"},
-    "compare": {"data", "operators", "case_files", "explain"},
+    "compare": {"data", "operators", "cases", "case_files", "explain"},
 }
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"
@@ -137,7 +137,10 @@ def check_golden_room(path: str, text: str) -> list[str]:
         return [f"{path} stands in no room of golden: {', '.join(GOLDEN_ROOMS)}"]
     rooms = {(module or name).partition(".")[0] for module, name in golden_imports(path, text)}
     unknown = (rooms & {*GOLDEN_ROOMS, "__main__"}) - GOLDEN_ROOMS[own] - {own}
-    return [f"{path} imports golden/{room}: {own} does not know it" for room in sorted(unknown)]
+    problems = [f"{path} imports golden/{room}: {own} does not know it" for room in sorted(unknown)]
+    hidden = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    hidden &= {"__import__", "importlib"}
+    return problems + [f"{path} uses {name}: golden's imports are statements" for name in hidden]
 
 
 def check_imports(path: str, text: str) -> list[str]:
@@ -258,6 +261,7 @@ def test_a_planted_circle_of_golden_is_found(tmp_path: Path) -> None:
         ("golden/compare/a.py", "from ..__main__ import main"),
         ("golden/tables/a.py", "import numpy"),
         ("golden/tables.py", "import numpy"),
+        ("golden/data/a.py", "import importlib\nimportlib.import_module('collops')"),
     ],
 )
 def test_a_room_of_golden_that_imports_what_it_must_not_know_is_found(path: str, text: str) -> None:

@@ -11,7 +11,7 @@ from golden.case_files.csv_plan import plan_row
 from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
 from golden.case_files.differences import DIFFERENCES
 
-SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+SAMPLES = Path(__file__).resolve().parents[3] / "examples" / "golden"
 COUNTS = (RowTensor("int64", (1,)), RowTensor("int64", (2,)), RowTensor("int64", (2,)))
 Y = RowTensor("float16", (8,))
 INI = Expectation("infer_shape", "ERROR_INVALID_TENSOR_INI_MATCH")

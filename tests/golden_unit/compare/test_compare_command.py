@@ -15,7 +15,7 @@ from golden.cases import all_cases
 from golden.data import fill
 from golden.data.dtypes import Array
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MOVE = ("--op", "all_gather_v")
 
 

@@ -22,7 +22,7 @@ from golden.case_files.row_case import (
 from golden.compare import compare
 from golden.data.exchange import exchange_of_lists
 
-SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+SAMPLES = Path(__file__).resolve().parents[3] / "examples" / "golden"
 STEMS = ("all_to_all", "all_to_all_v", "all_to_all_v_v2", "send", "recv")
 ROWS = {stem: read_rows(SAMPLES / f"{stem}.csv") for stem in STEMS}
 POSITIVE = [row for rows in ROWS.values() for row in rows if not row.expected.stage]

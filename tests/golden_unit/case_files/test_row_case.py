@@ -16,7 +16,7 @@ from golden.data.dtypes import same_bits
 from golden.operators.all_gather_v import all_gather_v
 from golden.operators.reduce_scatter_v import reduce_scatter_v
 
-SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+SAMPLES = Path(__file__).resolve().parents[3] / "examples" / "golden"
 ROWS = [
     row
     for name in ("all_gather_v", "reduce_scatter_v")

@@ -9,7 +9,7 @@ from golden.case_files.csv_cases import COLUMNS, read_rows, scan_rows, selector
 from golden.case_files.csv_row import CsvRow, Expectation, RowError, RowTensor
 from golden.data.acl_types import FORMATS
 
-SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
+SAMPLES = Path(__file__).resolve().parents[3] / "examples" / "golden"
 GATHER = {
     "CaseNum": "4",
     "CaseName": "gather",
