@@ -14,7 +14,7 @@ from .data.kinds import fill
 from .data.reduction import ATB_REDUCE_OPS, REDUCE_OPS
 from .operators.case import Case
 from .operators.layout import Layout
-from .operators.operator import is_per_rank
+from .operators.operator import Inputs, is_per_rank
 from .operators.table import OPERATORS, operator_of
 
 __all__ = [
@@ -113,8 +113,12 @@ def all_outputs(case: Case) -> list[list[Array]]:
     return operator_of(case.operator).outputs(_params(case), _listed(case))
 
 
-def case_layout(case: Case) -> Layout:
+def case_layout(case: Case, given: Inputs | None = None) -> Layout:
     """Return where each rank's elements lie in a case's outputs.
+
+    Args:
+        case: the case.
+        given: its inputs, where they are at hand; None: they are made.
 
     Raises:
         ValueError: the case's operator is unknown.
@@ -124,11 +128,13 @@ def case_layout(case: Case) -> Layout:
         >>> case_layout(case).of(1)[1]
         Block(start=2, count=1, rank=1)
     """
-    return operator_of(case.operator).layout(_params(case), _listed(case))
+    return operator_of(case.operator).layout(_params(case), _listed(case, given))
 
 
-def case_bounds(case: Case) -> list[Bound] | None:
+def case_bounds(case: Case, given: Inputs | None = None) -> list[Bound] | None:
     """Return how far each rank's first output may be off; None: not at all, bit for bit.
+
+    `given` is as for case_layout.
 
     Example:
         >>> case_bounds(Case("all_gather_v", "tiny", 1, "int8", (1,), (0,), ((1,),), (1,))) is None
@@ -137,7 +143,7 @@ def case_bounds(case: Case) -> list[Bound] | None:
     bounds = operator_of(case.operator).bounds
     if bounds is None or case.kind == "exact":
         return None
-    return bounds(_params(case), _listed(case))
+    return bounds(_params(case), _listed(case, given))
 
 
 def struct_operator(case: Case, rank: int) -> str:
@@ -151,7 +157,7 @@ def struct_operator(case: Case, rank: int) -> str:
         ['recv', '', 'send']
     """
     role = operator_of(case.operator).role
-    return case.operator if role is None else role(_params(case), rank)
+    return case.operator if role is None else role(_params(case), rank, True)
 
 
 def struct_fields(case: Case, rank: int) -> dict[str, Any]:
@@ -181,8 +187,8 @@ def _params(case: Case) -> dict[str, Any]:
     return {"rankSize": case.rank_size, **operator_of(case.operator).params(case)}
 
 
-def _listed(case: Case) -> list[list[Array]]:
-    return [list(own.values()) for own in inputs(case)]
+def _listed(case: Case, given: Inputs | None = None) -> Inputs:
+    return given if given is not None else [list(own.values()) for own in inputs(case)]
 
 
 def _rank_inputs(case: Case, rank: int) -> dict[str, Array]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .csv_row import CsvRow, Expectation
-from .row_case import rank_input
+from .row_inputs import rank_input
 
 _ACCEPTED = Expectation()
 

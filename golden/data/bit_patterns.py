@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .dtypes import Array, float_format, is_float, storage
+from .dtypes import Array, bits_of, float_format, is_float, is_nan, storage
 
 _MASK = 2**64 - 1
 
@@ -83,3 +83,19 @@ def extremes(dtype: str) -> npt.NDArray[Any]:
     nans = [form.infinity | normal >> 1, form.infinity | form.sign | 1]
     bits = [b | s for b in magnitudes for s in (0, form.sign)] + nans + [one + 1]
     return np.array(bits, unsigned).view(carrier)
+
+
+def plain_bits(array: Array, dtype: str) -> Array:
+    """Return an array's bit patterns, flat, with one pattern for every NaN.
+
+    Example:
+        >>> nans = np.array([np.nan, -np.nan], np.float16)
+        >>> np.unique(plain_bits(nans, "float16")).size
+        1
+    """
+    bits = bits_of(array, dtype).reshape(-1)
+    if not is_float(dtype):
+        return bits
+    form = float_format(dtype)
+    quiet_nan = bits.dtype.type(form.infinity | 1 << (form.mantissa - 1))
+    return np.where(is_nan(array, dtype).reshape(-1), quiet_nan, bits)

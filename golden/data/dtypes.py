@@ -218,6 +218,21 @@ def from_float32(values: Array) -> npt.NDArray[np.uint16]:
     return np.asarray(np.where(nan, top | np.uint32(0x40), rounded)).astype(np.uint16)
 
 
+def rounded(values: Array, name: str) -> Array:
+    """Return numbers as dtype `name`, rounded to nearest even; bfloat16 by way of float32.
+
+    What is too large becomes infinite.
+
+    Example:
+        >>> rounded(np.array([1.0, 2.0]), "bfloat16").tolist(), rounded(np.array([1e9]), "float16")
+        ([16256, 16384], array([inf], dtype=float16))
+    """
+    with np.errstate(over="ignore"):
+        if name == "bfloat16":
+            return from_float32(values.astype(np.float32))
+        return values.astype(storage(name))
+
+
 def differs(a: Array, b: Array, dtype: str) -> npt.NDArray[np.bool_]:
     """Return where two tensors of one shape differ.
 

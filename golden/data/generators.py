@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from .bit_patterns import mix
-from .dtypes import Array, from_float32, is_float, storage
+from .dtypes import Array, is_float, rounded, storage
 
 # ATB's, of a row that says none.
 DEFAULT_RANGE = (-5.0, 5.0)
@@ -64,8 +64,7 @@ def generate(
     if generator == "zero":
         return np.zeros(tuple(shape), carrier)
     if generator == "one":
-        one = np.ones(tuple(shape), np.float32)
-        return from_float32(one) if dtype == "bfloat16" else one.astype(carrier)
+        return rounded(np.ones(tuple(shape)), dtype)
     if generator not in ("random", "customize"):
         raise ValueError(f"generator {generator!r} is unknown; use one, zero, random or customize")
     stream = 0 if same_data else rank
@@ -104,11 +103,7 @@ def even_split(sizes: Sequence[int], *, divide: bool) -> tuple[list[int], list[i
 def _uniform(words: Array, low: float, high: float, dtype: str) -> Array:
     """Return floats in [low, high], from 53 random bits each."""
     unit = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    values = low + (high - low) * unit
-    if dtype == "bfloat16":
-        return from_float32(values.astype(np.float32))
-    with np.errstate(over="ignore"):
-        return np.asarray(values.astype(storage(dtype)))
+    return rounded(low + (high - low) * unit, dtype)
 
 
 def _whole_numbers(words: Array, low: float, high: float, dtype: str) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .bit_patterns import assemble, extremes, mix, random_bits
-from .dtypes import Array, bits_of, float_format, from_float32, is_float, storage
+from .dtypes import Array, bits_of, float_format, is_float, rounded, storage
 
 # Number of distinct values of kind "index", a prime: all of them and their negatives are exact.
 _PERIODS = {
@@ -98,12 +98,12 @@ def poison(shape: Sequence[int], dtype: str) -> Array:
 
 def _index(positions: Array, dtype: str, rank: int, seed: int) -> Array:
     whole = _whole_numbers(positions, _PERIODS[dtype], rank, seed, signed=dtype != "uint8")
-    return _encode(whole * _SCALES.get(dtype, 1), dtype)
+    return rounded(whole * _SCALES.get(dtype, 1), dtype)
 
 
 def _exact(positions: Array, dtype: str, rank: int, seed: int) -> Array:
     whole = _whole_numbers(positions, _EXACT_PERIOD, rank, seed, signed=dtype != "uint8")
-    return _encode(whole, dtype)
+    return rounded(whole, dtype)
 
 
 def _whole_numbers(
@@ -117,12 +117,6 @@ def _whole_numbers(
         return np.asarray(step + 1)
     half = period // 2
     return np.asarray(np.where(step < half, step - half, step - half + 1))
-
-
-def _encode(whole: npt.NDArray[np.int64], dtype: str) -> Array:
-    if dtype == "bfloat16":
-        return from_float32(whole.astype(np.float32))
-    return whole.astype(storage(dtype))
 
 
 def _random(positions: Array, dtype: str, rank: int, seed: int) -> Array:

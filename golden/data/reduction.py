@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .bit_patterns import plain_bits
 from .dtypes import (
     REDUCE_DTYPES,
     Array,
     bits_of,
     float_format,
-    from_float32,
     is_float,
     is_nan,
+    rounded,
     storage,
     to_float32,
 )
@@ -62,7 +63,8 @@ def reduce_ranks(values: Sequence[Array], op: str, dtype: str) -> Array:
     reducer = _extreme if op in ("max", "min") else _accumulate
     with np.errstate(all="ignore"):
         result: Array = reducer(flat, op, dtype)
-    return _one_nan(result, dtype).reshape(shape)
+    # Every NaN gets the same bits: machines differ in sign and payload.
+    return plain_bits(result, dtype).view(storage(dtype)).reshape(shape)
 
 
 def check_reduction(op: str, dtype: str) -> None:
@@ -103,10 +105,7 @@ def _widen(array: Array, dtype: str) -> Array:
 
 def _narrow(total: Array, dtype: str) -> Array:
     """Return an accumulator as `dtype`, rounded once to nearest even."""
-    if dtype == "bfloat16":
-        return from_float32(total)
-    result: Array = total if is_float(dtype) else total.view(storage(dtype))
-    return result.astype(storage(dtype))
+    return rounded(total, dtype) if is_float(dtype) else np.array(total).view(storage(dtype))
 
 
 def _extreme(values: Sequence[Array], op: str, dtype: str) -> Array:
@@ -118,16 +117,6 @@ def _extreme(values: Sequence[Array], op: str, dtype: str) -> Array:
         better = (better | is_nan(value, dtype)) & ~is_nan(best, dtype)
         best = np.where(better, value, best)
     return np.array(best)
-
-
-def _one_nan(array: Array, dtype: str) -> Array:
-    """Return an array whose every NaN has the same bits: machines differ in sign and payload."""
-    if not is_float(dtype):
-        return array
-    form = float_format(dtype)
-    bits = bits_of(array, dtype)
-    quiet_nan = bits.dtype.type(form.infinity | 1 << (form.mantissa - 1))
-    return np.asarray(np.where(is_nan(array, dtype), quiet_nan, bits)).view(storage(dtype))
 
 
 def _order(array: Array, dtype: str) -> Array:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ..data.bit_patterns import plain_bits
 from ..data.deviation import values_of
 from ..data.dtypes import Array
-from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, counted, listed, plain_bits
+from .evidence import ENOUGH_BITS, Diagnosis, Evidence, bits_per_match, counted, listed
 from .moves import Material, Move, Moves, Positions, exact, find_moves
 from .unwritten import blanks
 
@@ -44,10 +45,10 @@ def displaced_blocks(evidence: Evidence) -> Diagnosis | None:
     Each output is searched alone; if that does not explain all of them, all together.
 
     Example:
-        >>> from ..operators.layout import packed_layout
+        >>> from ..operators.layout import gather_layout
         >>> b = np.arange(12, dtype=np.float32)
         >>> a = np.concatenate([b[6:], b[:6]])
-        >>> parts = Evidence([a], [b], [a != b], "float32", [None], packed_layout([6, 6]), [""])
+        >>> parts = Evidence([a], [b], [a != b], "float32", [None], gather_layout([6, 6]), [""])
         >>> displaced_blocks(parts).text.partition(" and")[0]
         "swapped blocks: rank 0's block holds rank 1's block"
     """

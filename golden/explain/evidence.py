@@ -10,9 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..data.bit_patterns import plain_bits
 from ..data.bounds import Bound
 from ..data.deviation import values_of
-from ..data.dtypes import Array, bits_of, float_format, is_float, is_nan, storage
+from ..data.dtypes import Array, bits_of, storage
 from ..operators.layout import Layout
 
 # An explanation that fits by chance once in 2^16 random tensors is none.
@@ -78,22 +79,6 @@ class Evidence:
         if len(outputs) == len(self.got) > 1:
             return "all outputs"
         return listed([self.name(output) for output in outputs])
-
-
-def plain_bits(array: Array, dtype: str) -> Array:
-    """Return an array's bit patterns, flat, with one pattern for every NaN.
-
-    Example:
-        >>> nans = np.array([np.nan, -np.nan], np.float16)
-        >>> np.unique(plain_bits(nans, "float16")).size
-        1
-    """
-    bits = bits_of(array, dtype).reshape(-1)
-    if not is_float(dtype):
-        return bits
-    form = float_format(dtype)
-    quiet_nan = bits.dtype.type(form.infinity | 1 << (form.mantissa - 1))
-    return np.where(is_nan(array, dtype).reshape(-1), quiet_nan, bits)
 
 
 def is_poison(array: Array, dtype: str) -> npt.NDArray[np.bool_]:

@@ -41,9 +41,9 @@ def missing_blocks(evidence: Evidence) -> Diagnosis | None:
     Every wrong element lies in a block that holds poison or zeros from end to end.
 
     Example:
-        >>> from ..operators.layout import packed_layout
+        >>> from ..operators.layout import gather_layout
         >>> a, b = np.array([1, 2, 0, 0, 0], np.int32), np.arange(1, 6, dtype=np.int32)
-        >>> parts = Evidence([a], [b], [a != b], "int32", [None], packed_layout([2, 3]), [""])
+        >>> parts = Evidence([a], [b], [a != b], "int32", [None], gather_layout([2, 3]), [""])
         >>> missing_blocks(parts).text
         'missing rank 1: its block (elements 2..4) was left zero in the output'
     """

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from ..data.dtypes import Array
+from ..data.shares import packed
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,16 @@ class Layout:
         return self.blocks[output] if output < len(self.blocks) else ()
 
 
-def gather_layout(counts: Sequence[int], displs: Sequence[int], *, outputs: int) -> Layout:
-    """Return the layout of a gather: rank r's block at displs[r], in every output.
+def gather_layout(
+    counts: Sequence[int], displs: Sequence[int] | None = None, *, outputs: int = 1
+) -> Layout:
+    """Return the layout of a gather: rank r's block at displs[r] (None: packed), in every output.
 
     Example:
-        >>> gather_layout([4, 2], [0, 4], outputs=2).blocks[1]
+        >>> gather_layout([4, 2], outputs=2).blocks[1]
         (Block(start=0, count=4, rank=0), Block(start=4, count=2, rank=1))
     """
+    displs = packed(counts) if displs is None else displs
     places = enumerate(zip(counts, displs, strict=True))
     blocks = tuple(Block(int(start), int(count), rank) for rank, (count, start) in places)
     return Layout(blocks=(blocks,) * outputs)
@@ -74,7 +77,7 @@ def exchange_layout(
         (Block(start=0, count=4, rank=0), Block(start=4, count=3, rank=1))
     """
     outputs = zip(recv_counts, rdispls, strict=True)
-    return Layout(blocks=tuple(gather_layout(*lists, outputs=1).of(0) for lists in outputs))
+    return Layout(blocks=tuple(gather_layout(*lists).of(0) for lists in outputs))
 
 
 def message_layout(sizes: Sequence[int], source: int, destination: int) -> Layout:
@@ -107,13 +110,3 @@ def scatter_layout(
         op=op,
         parts=tuple(tuple(x[start : start + n] for x in flat) for n, start in places),
     )
-
-
-def packed_layout(counts: Sequence[int]) -> Layout:
-    """Return the layout of one output whose blocks lie one after the other.
-
-    Example:
-        >>> packed_layout([3, 5]).of(0)[1]
-        Block(start=3, count=5, rank=1)
-    """
-    return gather_layout(counts, list(accumulate(counts, initial=0))[:-1], outputs=1)

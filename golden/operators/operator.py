@@ -60,8 +60,9 @@ class Operator:
       shape (see even.Even.case);
     - `in_place`: there is no output, and x changes; `must_receive`: ATB refuses a rank that gets
       nothing; `lists`: the lists of OpParam of which each rank may have one of its own;
-    - `role` names the operator that a rank runs, "" where it takes no part, and `rank_params` is
-      its OpParam, where ranks differ in more than their number;
+    - `role` names the operator that a rank runs, "" where it takes no part, in a call that moves
+      data or must fail before it does; `rank_params` is the rank's OpParam, where ranks differ in
+      more than their number;
     - `accuracy` is MOVES, SCATTERS or COMPUTES; `reductions` are ATB's; `more_dtypes` are those of
       x that collops takes beside ATB's; `outside` says why collops has no such call, "" if it has.
 
@@ -86,7 +87,7 @@ class Operator:
     in_place: bool = False
     must_receive: bool = False
     lists: tuple[str, ...] = ()
-    role: Callable[[Params, int], str] | None = None
+    role: Callable[[Params, int, bool], str] | None = None
     rank_params: Callable[[Params, int], dict[str, Any]] | None = None
     accuracy: str = MOVES
     reductions: tuple[str, ...] = ATB_REDUCE_OPS

@@ -160,10 +160,10 @@ def _side(name: str, cases: Callable[[int], Iterator[Case]]) -> Operator:
         ends = _acting_rank(params), int(params.get(peer, _PEER_BY_DEFAULT))
         return ends if name == "send" else (ends[1], ends[0])
 
-    def role(params: Params, rank: int) -> str:
+    def role(params: Params, rank: int, moves: bool) -> str:
         if rank == _acting_rank(params):
             return name
-        return other if rank in message(params) else ""
+        return other if moves and rank in message(params) else ""
 
     def rank_params(params: Params, rank: int) -> dict[str, Any]:
         actor = _acting_rank(params)

@@ -48,6 +48,14 @@ def test_a_case_without_what_must_come_out_fails_alone(tmp_path: Path) -> None:
     assert (tmp_path / "out.xml").exists()
 
 
+def test_data_of_a_kind_that_golden_does_not_make_is_taken_from_the_file(tmp_path: Path) -> None:
+    cases = [case for name in ("all_gather", "all_reduce") for case in all_cases(name, text="p2.s")]
+    manifest = write_cases(cases[:2] + cases[-2:-1], tmp_path)
+    manifest.write_text(re.sub(r'"kind": "\w+"', '"kind": "measured"', manifest.read_text()))
+    done = golden("run", manifest)
+    assert closing_line(done) == f"3 passed, 0 failed, {NONE_SKIPPED}", done.stdout + done.stderr
+
+
 def test_a_case_that_the_manifest_states_in_part(tmp_path: Path) -> None:
     manifest = write_cases(all_cases("all_gather_v", text="p2.shares-3-5"), tmp_path)
     content = json.loads(manifest.read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...data.bit_patterns import mix
-from ...data.dtypes import Array, float_format, from_float32, storage
+from ...data.dtypes import Array, float_format, rounded
 from ...data.generators import generate
 from .groups import LinearParallel, place
 
@@ -71,7 +71,7 @@ def linear_inputs(
     stride = -(-terms * amplitude**2 // limit)
     if stride > 1:
         tensors["weight"] = tensors["weight"] * _pattern(call, k, columns, stride, rank)
-    return {name: _encoded(values, dtype) for name, values in tensors.items()}
+    return {name: rounded(values, dtype) for name, values in tensors.items()}
 
 
 def _whole(shape: tuple[int, ...], amplitude: int, rank: int, position: int, seed: int) -> Array:
@@ -89,7 +89,3 @@ def _pattern(call: LinearParallel, k: int, columns: int, stride: int, rank: int)
     # A column gets at most k // stride places, so that R of them stay below the limit.
     keep &= np.cumsum(keep, axis=0) <= max(1, k // stride)
     return np.asarray(keep.T if call.trans_weight else keep, np.float32)
-
-
-def _encoded(values: Array, dtype: str) -> Array:
-    return from_float32(values) if dtype == "bfloat16" else values.astype(storage(dtype))

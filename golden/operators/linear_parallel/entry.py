@@ -1,9 +1,13 @@
-"""LinearParallel's entry of the table."""
+"""LinearParallel's entry of the table.
+
+Example:
+    >>> list(LINEAR_PARALLEL.input_numbers)
+    [2, 3]
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from ...data.bounds import Bound
@@ -18,15 +22,8 @@ from .groups import LinearParallel, place
 from .reference import linear_parallel, output_block
 
 
-def linear_call(params: Params, rank_size: int) -> LinearParallel:
-    """Return the parameters that OpParam states.
-
-    gatherRows and scatterRows are those of every rank, or one list per rank.
-
-    Example:
-        >>> linear_call({"type": 1, "scatterRows": [1, 3]}, 2).scatter_rows
-        ((1, 3), (1, 3))
-    """
+def _linear_call(params: Params, rank_size: int) -> LinearParallel:
+    """Return what OpParam states; gatherRows and scatterRows are every rank's, or one list each."""
     dims: dict[str, Any] = params.get("twoDimTPInfo", {})
 
     def lists(name: str) -> tuple[tuple[int, ...], ...]:
@@ -47,32 +44,6 @@ def linear_call(params: Params, rank_size: int) -> LinearParallel:
         gather_rows=lists("gatherRows"),
         scatter_rows=lists("scatterRows"),
     )
-
-
-def product_layout(
-    call: LinearParallel, x_shapes: Sequence[tuple[int, ...]], columns: int
-) -> Layout:
-    """Return the layout of linear_parallel: which rows of each output come from which rank's x.
-
-    Raises:
-        ValueError: the rows do not fit together.
-
-    Example:
-        >>> product_layout(LinearParallel(2, 2), [(1, 4), (2, 4)], 10).of(1)[1]
-        Block(start=10, count=20, rank=1)
-    """
-    outputs = []
-    for rank in range(call.rank_size):
-        first, end, _ = output_block(call, rank, x_shapes)
-        blocks, start = [], 0
-        for q in place(call, rank).gathered:
-            stop = start + math.prod(x_shapes[q][:-1])
-            low, high = max(start, first), min(stop, end)
-            if low < high:
-                blocks.append(Block((low - first) * columns, (high - low) * columns, q))
-            start = stop
-        outputs.append(tuple(blocks))
-    return Layout(blocks=tuple(outputs))
 
 
 def _call_of(case: Case) -> LinearParallel:
@@ -109,18 +80,31 @@ def _factors(inputs: Inputs) -> tuple[list[Array], list[Array], list[Array]]:
 
 
 def _outputs(params: Params, inputs: Inputs) -> Outputs:
-    return linear_parallel(linear_call(params, len(inputs)), *_factors(inputs))
+    return linear_parallel(_linear_call(params, len(inputs)), *_factors(inputs))
 
 
 def _bounds(params: Params, inputs: Inputs) -> list[Bound]:
-    call = linear_call(params, len(inputs))
+    call = _linear_call(params, len(inputs))
     return linear_parallel_bounds(call, *_factors(inputs), name_of(inputs[0][0]))
 
 
 def _layout(params: Params, inputs: Inputs) -> Layout:
-    call = linear_call(params, len(inputs))
+    """Return which rows of each output come from which rank's x."""
+    call = _linear_call(params, len(inputs))
+    x_shapes = [own[0].shape for own in inputs]
     columns = inputs[0][1].shape[-2 if call.trans_weight else -1]
-    return product_layout(call, [own[0].shape for own in inputs], columns)
+    outputs = []
+    for rank in range(call.rank_size):
+        first, end, _ = output_block(call, rank, x_shapes)
+        blocks, start = [], 0
+        for q in place(call, rank).gathered:
+            stop = start + math.prod(x_shapes[q][:-1])
+            low, high = max(start, first), min(stop, end)
+            if low < high:
+                blocks.append(Block((low - first) * columns, (high - low) * columns, q))
+            start = stop
+        outputs.append(tuple(blocks))
+    return Layout(blocks=tuple(outputs))
 
 
 def _outside(params: Params) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ...data.dtypes import Array, from_float32, name_of, storage, to_float32
+from ...data.dtypes import Array, name_of, rounded, to_float32
 from .groups import REDUCE_SCATTER, LinearParallel, block_of, place
 
 _Single = npt.NDArray[np.float32]
@@ -49,7 +49,7 @@ def linear_parallel(
         [[[1.0], [3.0]], [[2.0], [4.0]]]
     """
     dtype = dtype or name_of(xs[0])
-    check_tensors(call, xs, weights, residuals)
+    _check_tensors(call, xs, weights, residuals)
     wide = [widened(x, dtype) for x in xs]
     factors = [_factor(call, weight, dtype) for weight in weights]
     ranks = range(call.rank_size)
@@ -65,7 +65,7 @@ def linear_parallel(
         own = total[first:end]
         if residuals:
             own = own + widened(residuals[r], dtype).reshape(1, -1)
-        outputs.append([_narrowed(own, dtype).reshape(*shape, own.shape[1])])
+        outputs.append([rounded(own, dtype).reshape(*shape, own.shape[1])])
         if call.keep_intermediate:
             outputs[r].append(_stack([xs[q] for q in place(call, r).gathered], xs[r].shape))
     return outputs
@@ -107,18 +107,10 @@ def widened(array: Array, dtype: str) -> _Single:
     return to_float32(array) if dtype == "bfloat16" else array.astype(np.float32)
 
 
-def check_tensors(
+def _check_tensors(
     call: LinearParallel, xs: Sequence[Array], weights: Sequence[Array], residuals: Sequence[Array]
 ) -> None:
-    """Raise ValueError where broadcasting would quietly do something else.
-
-    Example:
-        >>> x, w = np.zeros((2, 3), np.float32), np.zeros((4, 5), np.float32)
-        >>> check_tensors(LinearParallel(0, 1), [x], [w], [])
-        Traceback (most recent call last):
-        ...
-        ValueError: linear_parallel: weight of rank 0 is [4, 5], expected [n, 3]
-    """
+    """Raise ValueError where broadcasting would quietly do something else."""
     k, n = xs[0].shape[-1], _columns(call, weights[0])
     for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
         if x.ndim not in (2, 3) or x.shape[1:] != xs[0].shape[1:]:
@@ -166,11 +158,3 @@ def _product(left: _Single, right: _Single) -> _Single:
         for i in range(left.shape[1]):
             total += a[:, i : i + 1] * b[i]
         return total.astype(np.float32)
-
-
-def _narrowed(total: _Single, dtype: str) -> Array:
-    """Return float32 values as `dtype`, rounded once to nearest even."""
-    if dtype == "bfloat16":
-        return from_float32(np.ascontiguousarray(total))
-    with np.errstate(over="ignore"):
-        return total.astype(storage(dtype))

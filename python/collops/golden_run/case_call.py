@@ -126,12 +126,14 @@ class CaseCall:
 
     def truth(self) -> Truth:
         """What must come out, by the file."""
-        per_rank = [self._expected(rank) for rank in range(self.rank_size)]
+        ranks = range(self.rank_size)
+        per_rank = [self._expected(rank) for rank in ranks]
+        inputs = [[self._entries[f"rank{r}/{name}"] for name in self.input_names] for r in ranks]
         return Truth(
             outputs=list(zip(*per_rank, strict=True)),
             dtype=self.case.dtype,
-            layout=case_layout(self.case),
-            bounds=case_bounds(self.case),
+            layout=case_layout(self.case, inputs),
+            bounds=case_bounds(self.case, inputs),
             reduce=self.case.op or "sum",
             terms=self.case.x_shapes[0][-1] if self.case.linear is not None else 1,
         )

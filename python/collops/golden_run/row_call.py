@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from collops.golden.case_files.csv_row import MOST_RANKS
 from collops.golden.case_files.row_case import (
     expected_outputs,
-    rank_input,
-    rank_inputs,
     rank_operator,
     rank_params,
     row_bounds,
     row_layout,
 )
+from collops.golden.case_files.row_inputs import rank_input, rank_inputs
 from collops.golden.data.dtypes import storage
 from collops.golden.operators.table import OPERATIONS
 from collops.golden_run.calls import Argument, Truth

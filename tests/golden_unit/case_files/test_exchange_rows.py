@@ -13,12 +13,11 @@ from golden.case_files.csv_plan import plan_row
 from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
 from golden.case_files.row_case import (
     expected_outputs,
-    rank_inputs,
-    rank_list,
     rank_operator,
     rank_params,
     row_layout,
 )
+from golden.case_files.row_inputs import rank_inputs
 from golden.compare import compare
 from golden.data.exchange import exchange_of_lists
 
@@ -136,9 +135,10 @@ def test_each_rank_has_its_own_of_a_list_of_lists() -> None:
     }
     assert params["rank"] == 1
     with pytest.raises(ValueError, match="a.csv:2: OpParam has no list sendCounts for rank 2"):
-        rank_list(row, "sendCounts", 2)
+        rank_params(row, 2)
+    without = exchange_row(BY_STRUCT, sendCounts=[6, 6])
     with pytest.raises(ValueError, match="a.csv:2: OpParam has no list sdispls for rank 0"):
-        rank_list(exchange_row(BY_STRUCT), "sdispls", 0)
+        expected_outputs(without, [rank_inputs(without, rank) for rank in range(2)])
 
 
 def test_counts_that_do_not_fit_together() -> None:
@@ -185,6 +185,7 @@ def test_who_must_fail_before_execute_is_alone(expected: Expectation) -> None:
     assert [rank_operator(row, rank) for rank in range(3)] == ["", "SendOperation", ""]
     late = replace(row, expected=Expectation("execute", "ERROR_RANK_MISMATCH"))
     assert rank_operator(late, 0) == "RecvOperation"
+    assert rank_operator(message("SendOperation", CREATE, destRank="x"), 1) == ""
     outside = message("SendOperation", CREATE, rank=5)
     assert rank_operator(outside, 0) == "SendOperation"
     assert rank_params(outside, 0)["rank"] == 5

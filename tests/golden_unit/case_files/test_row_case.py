@@ -10,7 +10,8 @@ import pytest
 from golden.case_files.bin_file import write_bin
 from golden.case_files.csv_cases import read_rows
 from golden.case_files.csv_row import CsvRow, Expectation, RowTensor
-from golden.case_files.row_case import expected_outputs, rank_inputs, rank_params, row_layout
+from golden.case_files.row_case import expected_outputs, rank_params, row_layout
+from golden.case_files.row_inputs import rank_inputs
 from golden.compare import compare
 from golden.data.dtypes import same_bits
 from golden.operators.all_gather_v import all_gather_v

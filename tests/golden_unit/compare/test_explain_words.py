@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from golden.compare import compare
 from golden.data import fill
-from golden.operators.layout import packed_layout
+from golden.operators.layout import gather_layout
 
 RIGHT = fill((30, 7), "float32", 0, kind="random")
 FLAT = RIGHT.reshape(-1)
@@ -42,7 +42,7 @@ UNEVEN, EVEN = (70, 35, 105), (70, 70, 70)
 )
 def test_moved_blocks(counts: tuple[int, ...], parts: list[np.ndarray], text: str) -> None:
     got = np.concatenate(parts).reshape(RIGHT.shape)
-    layout = packed_layout(counts)
+    layout = gather_layout(counts)
     result = compare([got], [RIGHT], "float32", layout=layout, labels=[""])
     assert text in result.diagnosis.text
 

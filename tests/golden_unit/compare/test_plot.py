@@ -18,7 +18,7 @@ from golden.compare.plot import (
 )
 from golden.data import fill
 from golden.data.dtypes import DTYPES
-from golden.operators.layout import Layout, packed_layout
+from golden.operators.layout import Layout, gather_layout
 
 
 def test_a_small_tensor_is_shown_as_it_is() -> None:
@@ -61,7 +61,7 @@ def test_a_picture_of_every_dtype(tmp_path: Path, dtype: str) -> None:
     got = [right[1], right[1]]
     result = compare(got, right, dtype)
     file = tmp_path / "error.png"
-    layout = packed_layout([13, 20])
+    layout = gather_layout([13, 20])
     names = ["rank 0", "rank 1"]
     save_plot(file, got, right, result.masks, dtype, layout=layout, names=names, title="x" * 300)
     width, height = picture(file)
@@ -90,7 +90,7 @@ def test_the_scale_is_drawn_only_where_something_is_wrong(tmp_path: Path) -> Non
     for wrong in (0.0, 1.0, np.inf):
         got = right.copy()
         got[3, 2] = wrong
-        how = {"layout": packed_layout([70, 35, 105]), "names": [""], "title": titles["long"]}
+        how = {"layout": gather_layout([70, 35, 105]), "names": [""], "title": titles["long"]}
         save_plot(tmp_path / "e.png", [got], [right], [got != right], "float32", **how)
         image = pixels(tmp_path / "e.png")
         pink = (image == np.array([255, 20, 147])).all(axis=2)
@@ -110,7 +110,7 @@ def pixels(path: Path) -> np.ndarray:
 
 
 def test_labels_of_blocks_share_a_line_where_they_would_touch() -> None:
-    blocks = packed_layout([1, 1, 1, 1, 96]).of(0)
+    blocks = gather_layout([1, 1, 1, 1, 96]).of(0)
     assert [ranks for _, ranks in _labels(100, 1, blocks)] == [[0, 1, 2, 3], [4]]
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from each_of import each_case
 from golden.case_files.csv_row import CsvRow, RowTensor
-from golden.case_files.row_case import expected_outputs, rank_inputs, row_layout
+from golden.case_files.row_case import expected_outputs, row_layout
+from golden.case_files.row_inputs import rank_inputs
 from golden.cases import Case, all_cases, case_layout, expected, inputs
 from golden.data.dtypes import same_bits
 from golden.data.exchange import exchange

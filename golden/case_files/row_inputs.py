@@ -1,0 +1,133 @@
+"""The input tensors of a row of a case file, from files or generators as the row says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..data.dtypes import Array, storage
+from ..data.generators import generate
+from ..operators.operator import Operator
+from ..operators.table import OPERATIONS
+from .csv_row import CsvRow, RowTensor
+from .tensor_files import read_tensor
+
+
+def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = False) -> list[Array]:
+    """Return the input tensors of one rank, from files or generators as the row says.
+
+    `{rank}` in a file's name stands for the rank.
+
+    Args:
+        row: a row whose tensors can all be made (RowTensor.can_be_made).
+        rank: whose tensors.
+        seed: seed of generated data.
+        same_data: give every rank the data of rank 0.
+
+    Returns:
+        The tensors in the row's order; bfloat16 as np.uint16 bits.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file contradicts the row, or a tensor cannot be made.
+
+    Example:
+        >>> counts = [RowTensor("int64", (n,)) for n in (1, 2, 2)]
+        >>> tensors = (RowTensor("int8", (3, 2)), *counts, RowTensor("float16", (6,)))
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rankSize": 2}, tensors)
+        >>> [tensor.tolist() for tensor in rank_inputs(row, 1)[1:4]]
+        [[6], [6, 6], [0, 6]]
+    """
+    return [
+        rank_input(row, rank, position, seed=seed, same_data=same_data)
+        for position in range(len(row.inputs))
+    ]
+
+
+def rank_input(
+    row: CsvRow, rank: int, position: int, *, seed: int = 0, same_data: bool = False
+) -> Array:
+    """Return one input tensor of one rank, as rank_inputs does.
+
+    Example:
+        >>> row = CsvRow("a.csv:2", 1, "x", "AllReduceOperation", {"rankSize": 2},
+        ...              (RowTensor("int8", (3,), generator="one"),))
+        >>> rank_input(row, 1, 0).tolist()
+        [1, 1, 1]
+    """
+    tensor = row.inputs[position]
+    if tensor.file:
+        return from_file(row, tensor, rank)
+    return _generated(row, position, rank, seed, same_data)
+
+
+def _path(row: CsvRow, file: str, rank: int) -> Path:
+    folder = Path(row.place.rpartition(":")[0]).parent
+    return folder / file.replace("{rank}", str(rank))
+
+
+def from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
+    """Return a tensor of one rank from the file that the row names.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it contradicts the row.
+
+    Example:
+        >>> import tempfile
+        >>> tensor = RowTensor("int8", (2,), file="x{rank}.npy")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/x1.npy", np.array([3, 4], np.int8))
+        ...     row = CsvRow(f"{folder}/a.csv:2", 1, "x", "AllReduceOperation", {"rankSize": 2})
+        ...     from_file(row, tensor, 1).tolist()
+        [3, 4]
+    """
+    path = _path(row, tensor.file, rank)
+    try:
+        array, dtype = read_tensor(path, form=tensor.format)
+    except ValueError as error:
+        raise ValueError(f"{row.place}: {error}") from None
+    if dtype != tensor.dtype:
+        raise ValueError(f"{row.place}: {path} holds {dtype}, the row says {tensor.dtype}")
+    # With a file per rank, the first dim is the rank's own.
+    own = slice(1 if "{rank}" in tensor.file else 0, None)
+    if array.ndim != len(tensor.shape) or array.shape[own] != tensor.shape[own]:
+        raise ValueError(
+            f"{row.place}: {path} has shape {list(array.shape)}, the row says {list(tensor.shape)}"
+        )
+    return array
+
+
+def _generated(row: CsvRow, position: int, rank: int, seed: int, same_data: bool) -> Array:
+    tensor = row.inputs[position]
+    operator = OPERATIONS.get(row.operator)
+    if operator and tensor.generator == "customize" and 0 < position <= len(operator.inputs):
+        holds = operator.inputs[position - 1].holds
+        if holds != "data":
+            return _customized(row, tensor, holds, operator, rank)
+    return generate(
+        tensor.generator,
+        tensor.shape,
+        tensor.dtype,
+        value_range=tensor.range,
+        rank=rank,
+        position=position,
+        seed=seed,
+        same_data=same_data,
+    )
+
+
+def _customized(row: CsvRow, tensor: RowTensor, holds: str, operator: Operator, rank: int) -> Array:
+    """Return counts, displacements or the y of an even split, in the shape that the row says."""
+    if holds == "length":
+        return np.zeros(tensor.shape, storage(tensor.dtype))
+    x = row.inputs[0]
+    ranks = range(max(row.rank_size, 1))
+    if "{rank}" in x.file:
+        sizes = [from_file(row, x, r).size for r in ranks]
+    else:
+        sizes = [int(np.prod(x.shape, dtype=np.int64))] * len(ranks)
+    values = operator.split(sizes, rank)
+    # A wrong length is filled up: what the row tests then is the length.
+    return np.resize(np.array(values[holds]), tensor.shape).astype(storage(tensor.dtype))
