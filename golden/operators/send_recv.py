@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
@@ -20,8 +21,6 @@ from .layout import Layout, message_layout
 from .operator import Inputs, Operator, Outputs, Params, each, rank_size_of, xs_of
 
 _Shape = tuple[int, ...]
-_PEERS = {"send": "destRank", "recv": "srcRank"}
-_OTHERS = {"send": "recv", "recv": "send"}
 _PEER_BY_DEFAULT = 1
 
 
@@ -147,52 +146,59 @@ def _acting_rank(params: Params) -> int:
     return given if isinstance(given, int) and 0 <= given < rank_size_of(params) else 0
 
 
-def _side(name: str, cases: Callable[[int], Iterator[Case]]) -> Operator:
-    """Return Send or Recv.
+@dataclass(frozen=True)
+class _Side:
+    """Send or Recv.
 
     OpParam says what one rank does, the one called `rank`. The rank that it names, destRank or
     srcRank, does the other side; all others take no part.
     """
-    peer, other = _PEERS[name], _OTHERS[name]
 
-    def message(params: Params) -> tuple[int, int]:
+    name: str
+    peer: str
+    other: str
+    other_peer: str
+
+    def message(self, params: Params) -> tuple[int, int]:
         """Return sender and receiver."""
-        ends = _acting_rank(params), int(params.get(peer, _PEER_BY_DEFAULT))
-        return ends if name == "send" else (ends[1], ends[0])
+        ends = _acting_rank(params), int(params.get(self.peer, _PEER_BY_DEFAULT))
+        return ends if self.name == "send" else (ends[1], ends[0])
 
-    def role(params: Params, rank: int, moves: bool) -> str:
+    def role(self, params: Params, rank: int, moves: bool) -> str:
         if rank == _acting_rank(params):
-            return name
-        return other if moves and rank in message(params) else ""
+            return self.name
+        return self.other if moves and rank in self.message(params) else ""
 
-    def rank_params(params: Params, rank: int) -> dict[str, Any]:
+    def rank_params(self, params: Params, rank: int) -> dict[str, Any]:
         actor = _acting_rank(params)
         if rank == actor:
             return dict(params)
-        common = {key: value for key, value in params.items() if key not in ("rank", peer)}
-        return {**common, "rank": rank, _PEERS[other]: actor}
+        common = {key: value for key, value in params.items() if key not in ("rank", self.peer)}
+        return {**common, "rank": rank, self.other_peer: actor}
 
-    def params_of(case: Case) -> dict[str, Any]:
-        ends = (case.root, case.peer) if name == "send" else (case.peer, case.root)
-        return {"rank": ends[0], peer: ends[1]}
+    def params(self, case: Case) -> dict[str, Any]:
+        ends = (case.root, case.peer) if self.name == "send" else (case.peer, case.root)
+        return {"rank": ends[0], self.peer: ends[1]}
 
-    # What each rank's tensor holds after the message: the receiver's output, all others' own x.
-    def outputs(params: Params, inputs: Inputs) -> Outputs:
-        return each(send_recv(xs_of(inputs), *message(params)))
+    def outputs(self, params: Params, inputs: Inputs) -> Outputs:
+        """Return what each rank's tensor holds: the receiver's output, all others' own x."""
+        return each(send_recv(xs_of(inputs), *self.message(params)))
 
-    def layout(params: Params, inputs: Inputs) -> Layout:
-        return message_layout([x.size for x in xs_of(inputs)], *message(params))
+    def layout(self, params: Params, inputs: Inputs) -> Layout:
+        return message_layout([x.size for x in xs_of(inputs)], *self.message(params))
 
-    return Operator(
-        name=name,
-        operation=f"{name.capitalize()}Operation",
-        cases=cases,
-        outputs=outputs,
-        layout=layout,
-        params=params_of,
-        role=role,
-        rank_params=rank_params,
-    )
+    def operator(self, cases: Callable[[int], Iterator[Case]]) -> Operator:
+        return Operator(
+            name=self.name,
+            operation=f"{self.name.capitalize()}Operation",
+            cases=cases,
+            outputs=self.outputs,
+            layout=self.layout,
+            params=self.params,
+            role=self.role,
+            rank_params=self.rank_params,
+        )
 
 
-SEND, RECV = _side("send", _sent), _side("recv", _received)
+SEND = _Side("send", "destRank", "recv", "srcRank").operator(_sent)
+RECV = _Side("recv", "srcRank", "send", "destRank").operator(_received)
