@@ -5,7 +5,7 @@
 #include "core/env.h"
 #include "core/prepackable.h"
 #include "module.h"
-#include "operators/collective_operation.h"
+#include "operators/framework/collective_operation.h"
 #include "operators/linear_parallel/engine.h"
 #include "plain_call.h"
 #include "status.h"
