@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "plain_call.h"
+#include "started.h"
+#include "tensor.h"
 
 namespace collops::bindings {
 namespace {
@@ -34,8 +36,8 @@ Status FillIn(const Item& item, const char* name, Tensor* tensor, Transfer* tran
   const auto& [sends, peer, tag, object, label, type, unit] = item;
   const TensorName tensor_name{name, label.c_str(), -1, nullptr};
   RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor));
-  RETURN_IF_ERROR(CheckWhole(*tensor, tensor_name, tensor->numel));
-  if (!sends) RETURN_IF_ERROR(CheckWritable(*tensor, tensor_name));
+  RETURN_IF_ERROR(CheckWhole(*tensor, name, label.c_str(), tensor->numel));
+  if (!sends) RETURN_IF_ERROR(CheckWritable(*tensor, name, label.c_str()));
   transfer->dtype = tensor->view.desc.dtype;
   transfer->elements = unit == 0 ? tensor->numel : tensor->numel / unit;
   type.copy(transfer->type, sizeof(transfer->type) - 1);

@@ -2,53 +2,19 @@
 
 #include <pybind11/pybind11.h>
 
-#include <memory>
-#include <utility>
+#include <string>
 
-#include "blocks.h"
 #include "comm/communicator.h"
-#include "started.h"
 #include "status.h"
-#include "tensor.h"
 
 namespace collops::bindings {
 
-// The two tensors of a call of the plain level, as they lie in memory.
-struct PlainTensors {
-  Tensor x;
-  Tensor out;
-};
+// A name as a text that lives as long as the process, which is what calls take.
+const char* LastingName(const std::string& name);
 
-// The tensor is contiguous, on the CPU, in this machine's byte order, and has `count` elements.
-Status CheckWhole(const Tensor& tensor, const TensorName& name, int64_t count);
-
-Status CheckWritable(const Tensor& tensor, const TensorName& name);
-
-// What the operators of the plain level have in common: both tensors are whole, on the CPU and
-// of one dtype, `out` may be written, and they have exactly x_count and out_count elements.
-Status ToPlainTensors(pybind11::handle x, pybind11::handle out, const char* operation,
-                      int64_t x_count, int64_t out_count, PlainTensors* tensors);
-
-// `out` must not share memory with `x`, except that x may be `out`'s elements from `own_begin` on
-// (-1: nowhere). `exception` says so at the end of the message, where there is one.
-Status CheckApart(const PlainTensors& tensors, const char* operation, int64_t own_begin,
-                  const char* exception);
-
-// x's shape as the ranks compare it: of more than eight dimensions the last ones count as one.
-Shape ComparedShape(const Tensor& x);
-
-// There is such a reduction of such elements.
-Status CheckReducible(DType dtype, ReduceOp op, const char* operation);
-
-// One call of the communicator, and what it points at.
-template <typename Call>
-struct PlainCall {
-  explicit PlainCall(const char* operation) : agreement(operation) {}
-
-  PlainTensors tensors;
-  Agreement agreement;
-  Call call;
-};
+// The method of the plain level that makes calls of this name: "all_gatherv" of "AllGatherV". It
+// lives as long as the process.
+const char* MethodOf(const std::string& operation);
 
 // The number of a user's call that comes now. In a call that runs in its turn it is that one's.
 inline uint64_t NextCall(Communicator& communicator) {
@@ -86,37 +52,6 @@ void RunOrRefuse(Communicator& communicator, const char* name, const Status& che
     static_cast<void>(ignored);  // of less use than what is wrong with the call
     return check;
   });
-}
-
-// The same of a call by its method, which the second only starts.
-template <typename Call>
-void MakeOrRefuse(Communicator& communicator, const char* name, const Status& check,
-                  PlainCall<Call>* prepared, Status (Communicator::*method)(const Call&)) {
-  RunOrRefuse(communicator, name, check, [&] {
-    prepared->call.agreement = &prepared->agreement;
-    return (communicator.*method)(prepared->call);
-  });
-}
-template <typename Call>
-void MakeOrRefuse(Starter& starter, const char* name, const Status& check,
-                  PlainCall<Call>* prepared, Status (Communicator::*method)(const Call&)) {
-  if (!check.ok()) {
-    starter.Refuse(name, check);
-    ThrowIfError(check);
-  }
-  const auto kept = std::make_shared<PlainCall<Call>>(std::move(*prepared));
-  starter.Add(name, [kept, method](Communicator& communicator) {
-    kept->call.agreement = &kept->agreement;
-    return (communicator.*method)(kept->call);
-  });
-}
-
-// What a function for both is about.
-inline Communicator& CommunicatorOf(Communicator& communicator) {
-  return communicator;
-}
-inline Communicator& CommunicatorOf(Starter& starter) {
-  return starter.communicator();
 }
 
 }  // namespace collops::bindings

@@ -3,12 +3,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "blocks.h"
+#include "operators/plain/row_blocks.h"
 #include "plain_call.h"
 
 namespace collops::bindings {
@@ -80,6 +81,34 @@ class RowExchange {
   std::deque<std::string> names_;  // which the agreements point at
 };
 
+// The root's text on every rank; ranks that pass other roots or sizes disagree.
+std::string ShareFromRoot(Communicator& communicator, const std::string& operation, int root,
+                          const Rows& sizes, const std::string& text) {
+  constexpr size_t kMost = 1024;
+  const auto size = static_cast<size_t>(communicator.size());
+  const Status check = [&]() -> Status {
+    RETURN_IF_ERROR(CheckRoot(operation.c_str(), root, communicator.size()));
+    RETURN_IF_ERROR(CheckSizes(operation.c_str(), "sizes", sizes, communicator.size()));
+    CHECK_ARG(text.size() < kMost, ERROR_INVALID_PARAM, operation,
+              ": what the root says of its elements is longer than ", kMost, " bytes");
+    return Ok();
+  }();
+  const char* name = LastingName(operation);
+  std::vector<char> mine(kMost);
+  std::memcpy(mine.data(), text.data(), std::min(text.size(), kMost));
+  std::vector<char> all(kMost * size);
+  RunOrRefuse(communicator, name, check, [&] {
+    Agreement agreement(name);
+    agreement.Equal("rankRoot", root)
+        .EqualList("sizes", sizes.data(), communicator.size())
+        .InPlainWords("scatterv", 1);
+    return communicator.Share(agreement, mine.data(), kMost, all.data());
+  });
+  ContinueCall(communicator);
+  const char* told = all.data() + static_cast<size_t>(root) * kMost;
+  return std::string(told, strnlen(told, kMost));
+}
+
 }  // namespace
 
 void BindRowExchange(py::module_& module,
@@ -99,6 +128,8 @@ void BindRowExchange(py::module_& module,
         return exchange.Run(self, rows);
       },
       py::arg("exchange"), py::arg("rows"));
+  communicator.def("share_from_root", &ShareFromRoot, py::arg("operation"), py::arg("root"),
+                   py::arg("sizes"), py::arg("text"));
 }
 
 }  // namespace collops::bindings

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "blocks.h"
 #include "plain_call.h"
 #include "status.h"
 

@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "core/tensor.h"
+#include "operators/plain/plain_tensors.h"
 
 namespace collops::bindings {
 
@@ -22,9 +23,7 @@ std::string ToString(const TensorName& name);
 
 // A Python tensor as the core sees it. The Python object owns the memory; of one that was read
 // through DLPack, `owner` does.
-struct Tensor {
-  TensorView view;
-  int64_t numel = 0;  // of all dimensions, also when there are more than the view can hold
+struct Tensor : PlainTensor {
   pybind11::object owner;
 };
 

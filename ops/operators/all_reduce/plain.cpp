@@ -1,0 +1,44 @@
+#include "operators/all_reduce/plain.h"
+
+#include "operators/framework/collective_terms.h"
+
+namespace collops {
+namespace {
+
+class AllReducePlan : public PlanOf<AllReduceCall> {
+ public:
+  explicit AllReducePlan(ReduceOp op)
+      : PlanOf("all_reduce", "AllReduce", &Communicator::AllReduce), op_(op) {}
+
+ protected:
+  Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
+                 Agreement* agreement, AllReduceCall* call) const override {
+    const PlainTensor& x = tensors.x;
+    RETURN_IF_ERROR(CheckPair(tensors, method(), x.numel, x.numel));
+    RETURN_IF_ERROR(CheckApart(tensors, method(), 0, ", or pass x itself as out"));
+    call->dtype = x.view.desc.dtype;
+    RETURN_IF_ERROR(CheckReducible(call->dtype, op_, method()));
+    call->op = op_;
+    call->x = x.view.data;
+    call->count = x.numel;
+    call->output = tensors.out.view.data;
+    CollectiveTerms terms;
+    terms.dtype = Name(call->dtype);
+    terms.reduction = Name(op_);
+    terms.x_shape = ComparedShape(x);
+    AddTerms(terms, agreement);
+    agreement->InPlainWords(method(), 1);
+    return communicator.Supports(Primitive::kReduce, call->dtype, op_);
+  }
+
+ private:
+  const ReduceOp op_;
+};
+
+}  // namespace
+
+std::shared_ptr<const PlainPlan> PlanAllReduce(ReduceOp op) {
+  return std::make_shared<AllReducePlan>(op);
+}
+
+}  // namespace collops

@@ -1,0 +1,76 @@
+#pragma once
+
+#include "comm/agreement.h"
+#include "comm/communicator.h"
+#include "core/status.h"
+#include "operators/plain/plain_tensors.h"
+#include "operators/plain/row_blocks.h"
+
+namespace collops {
+
+// All that is known of a call of the plain level before its tensors are: made once per set of
+// sizes, and used by every call that has them. Does not change; waits in Run() alone.
+class PlainPlan {
+ public:
+  // `method` is for messages, `operation` the name by which the ranks know the call; both live as
+  // long as the process.
+  PlainPlan(const char* method, const char* operation) : method_(method), operation_(operation) {}
+  PlainPlan(const PlainPlan&) = delete;
+  PlainPlan& operator=(const PlainPlan&) = delete;
+  virtual ~PlainPlan() = default;
+
+  const char* method() const { return method_; }
+  const char* operation() const { return operation_; }
+
+  // Rows of every rank, where the call has any.
+  virtual Rows rows() const { return {}; }
+
+  // Whether the tensors are what the call takes. Asks no other rank.
+  virtual Status Check(const Communicator& communicator, const PlainTensors& tensors) const = 0;
+
+  // The call. What Check() refuses is told to the ranks that wait in it, too.
+  virtual Status Run(Communicator* communicator, const PlainTensors& tensors) const = 0;
+
+ private:
+  const char* method_;
+  const char* operation_;
+};
+
+// A plan whose call is one of the communicator's.
+template <typename Call>
+class PlanOf : public PlainPlan {
+ public:
+  using Method = Status (Communicator::*)(const Call&);
+
+  PlanOf(const char* method, const char* operation, Method call)
+      : PlainPlan(method, operation), call_(call) {}
+
+  Status Check(const Communicator& communicator, const PlainTensors& tensors) const final {
+    Agreement agreement(operation());
+    Call call;
+    return Prepare(communicator, tensors, &agreement, &call);
+  }
+
+  Status Run(Communicator* communicator, const PlainTensors& tensors) const final {
+    Agreement agreement(operation());
+    Call call;
+    const Status status = Prepare(*communicator, tensors, &agreement, &call);
+    if (!status.ok()) {
+      // The caller's own fault is what it hears of, whatever becomes of the refusal.
+      static_cast<void>(communicator->Refuse(operation(), status));
+      return status;
+    }
+    call.agreement = &agreement;
+    return (communicator->*call_)(call);
+  }
+
+ protected:
+  // Checks the tensors, and fills in the call and what the ranks agree on.
+  virtual Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
+                         Agreement* agreement, Call* call) const = 0;
+
+ private:
+  Method call_;
+};
+
+}  // namespace collops

@@ -1,0 +1,78 @@
+#include "operators/plain/plain_tensors.h"
+
+#include "kernels/reduce/reduce.h"
+
+namespace collops {
+namespace {
+
+int64_t Bytes(const PlainTensor& tensor) {
+  return tensor.numel * SizeOf(tensor.view.desc.dtype);
+}
+
+}  // namespace
+
+Status CheckWhole(const PlainTensor& tensor, const char* method, const char* label, int64_t count) {
+  const TensorView& view = tensor.view;
+  CHECK_ARG(view.device.kind != DeviceKind::kMeta, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+            " is a meta tensor, which has no values: make a real one, as by ",
+            "torch.empty_like(tensor, device=\"cpu\"), and fill it");
+  CHECK_ARG(view.device.kind == DeviceKind::kCpu, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+            " is on ", ToString(view.device), "; this backend moves CPU tensors: .cpu()");
+  CHECK_ARG(view.contiguous, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+            " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
+  CHECK_ARG(!view.foreign_endian, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+            " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
+  CHECK_ARG(tensor.numel == count, ERROR_INVALID_TENSOR_DIM, method, ": ", label, " has ",
+            tensor.numel, " elements, the call's sizes make ", count);
+  CHECK_ARG(view.data != nullptr || count == 0, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+            " has no address: pass an array, not a description");
+  return Ok();
+}
+
+Status CheckWritable(const PlainTensor& tensor, const char* method, const char* label) {
+  CHECK_ARG(!tensor.view.read_only, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+            " is read-only: pass a writable one");
+  return Ok();
+}
+
+Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_count,
+                 int64_t out_count) {
+  RETURN_IF_ERROR(CheckWhole(tensors.x, method, "x", x_count));
+  RETURN_IF_ERROR(CheckWhole(tensors.out, method, "out", out_count));
+  const DType want = tensors.x.view.desc.dtype;
+  const DType got = tensors.out.view.desc.dtype;
+  CHECK_ARG(got == want, ERROR_INVALID_TENSOR_INI_MATCH, method, ": out must be ", Name(want),
+            " as x, got ", Name(got));
+  return CheckWritable(tensors.out, method, "out");
+}
+
+Status CheckApart(const PlainTensors& tensors, const char* method, int64_t own_begin,
+                  const char* exception) {
+  const int64_t element = SizeOf(tensors.x.view.desc.dtype);
+  const auto* own = static_cast<const char*>(tensors.out.view.data) + own_begin * element;
+  if (own_begin >= 0 && tensors.x.view.data == own) return Ok();
+  CHECK_ARG(
+      !Overlap(tensors.x.view.data, Bytes(tensors.x), tensors.out.view.data, Bytes(tensors.out)),
+      ERROR_INVALID_TENSOR_ADDR, method, ": out overlaps x in memory: give it memory of its own",
+      exception);
+  return Ok();
+}
+
+Shape ComparedShape(const PlainTensor& x) {
+  Shape shape = x.view.desc.shape;
+  if (shape.num_dims <= kMaxDims) return shape;
+  shape.num_dims = kMaxDims;
+  int64_t others = 1;
+  for (int i = 0; i < kMaxDims - 1; ++i) others *= shape.dims[i];
+  shape.dims[kMaxDims - 1] = others == 0 ? 0 : x.numel / others;
+  return shape;
+}
+
+Status CheckReducible(DType dtype, ReduceOp op, const char* method) {
+  CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_INVALID_TENSOR_INI_MATCH, method, ": there is no ",
+            Name(op), " of ", Name(dtype), ": convert x to ",
+            op == ReduceOp::kAvg ? "a floating type" : "a type of real numbers");
+  return Ok();
+}
+
+}  // namespace collops

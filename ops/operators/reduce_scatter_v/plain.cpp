@@ -1,0 +1,85 @@
+#include "operators/reduce_scatter_v/plain.h"
+
+#include <utility>
+
+namespace collops {
+namespace {
+
+class ScatterPlan : public PlanOf<ReduceScatterVCall> {
+ public:
+  ScatterPlan(const ScatterSpec& spec, RowBlocks blocks)
+      : PlanOf(spec.method, spec.operation, &Communicator::ReduceScatterV),
+        blocks_(std::move(blocks)),
+        dim_(spec.x.dim),
+        root_(spec.root),
+        op_(spec.op) {}
+
+  Rows rows() const override { return blocks_.rows(); }
+
+ protected:
+  Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
+                 Agreement* agreement, ReduceScatterVCall* call) const override {
+    const int64_t own = blocks_.count(communicator.rank());
+    RETURN_IF_ERROR(CheckPair(tensors, method(), blocks_.total(), own));
+    RETURN_IF_ERROR(CheckApart(tensors, method(), -1, ""));
+    call->dtype = tensors.x.view.desc.dtype;
+    RETURN_IF_ERROR(CheckReducible(call->dtype, op_, method()));
+    call->op = op_;
+    call->x = tensors.x.view.data;
+    call->output = tensors.out.view.data;
+    call->output_count = own;
+    call->send_counts = blocks_.counts();
+    call->sdispls = blocks_.displs();
+    CollectiveTerms terms;
+    terms.dtype = Name(call->dtype);
+    terms.reduction = Name(op_);
+    terms.root = root_;
+    terms.dim = dim_;
+    terms.x_shape = ComparedShape(tensors.x);
+    AddTerms(terms, agreement);
+    agreement->EqualList("sendCounts", blocks_.counts(), blocks_.size())
+        .EqualList("sdispls", blocks_.displs(), blocks_.size())
+        .InPlainWords(method(), blocks_.row_elements());
+    return communicator.Supports(Primitive::kReduce, call->dtype, op_);
+  }
+
+ private:
+  const RowBlocks blocks_;
+  const int dim_;
+  const int root_;
+  const ReduceOp op_;
+};
+
+Status ShareOut(const ScatterSpec& spec, int rank_size, Rows* rows) {
+  const int64_t have = spec.x.rows();
+  if (spec.share == ScatterSpec::kRoot) {
+    RETURN_IF_ERROR(CheckRoot(spec.method, spec.root, rank_size));
+    rows->assign(static_cast<size_t>(rank_size), 0);
+    (*rows)[static_cast<size_t>(spec.root)] = have;
+    return Ok();
+  }
+  if (spec.share == ScatterSpec::kEqual) {
+    const int64_t more = have % rank_size;
+    CHECK_ARG(more == 0, ERROR_INVALID_TENSOR_DIM, spec.method, ": x has ", have, " rows, which ",
+              rank_size, " ranks cannot share out evenly: pad x to ", have + rank_size - more,
+              " rows, or use reduce_scatterv");
+  }
+  *rows = spec.sizes.empty() ? SplitEvenly(have, rank_size) : spec.sizes;
+  return CheckSizes(spec.method, "sizes", *rows, rank_size);
+}
+
+}  // namespace
+
+Status PlanScatter(const ScatterSpec& spec, int rank_size, std::shared_ptr<const PlainPlan>* plan) {
+  Rows rows;
+  RETURN_IF_ERROR(ShareOut(spec, rank_size, &rows));
+  const RowShape& x = spec.x;
+  CHECK_ARG(SumOf(rows) == x.rows(), ERROR_INVALID_PARAM, spec.method, ": sizes make ", SumOf(rows),
+            " rows, but x has ", x.rows(), x.dim == 0 ? "" : Concat(" along dim ", x.dim));
+  RowBlocks blocks;
+  RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, rows, &blocks));
+  *plan = std::make_shared<ScatterPlan>(spec, std::move(blocks));
+  return Ok();
+}
+
+}  // namespace collops
