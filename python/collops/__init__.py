@@ -11,7 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collops import testing
-    from collops.communicator import Communicator
+    from collops.atb.all_to_all_v import AllToAllVParam, AllToAllVV2Param
+    from collops.atb.even_params import (
+        AllGatherParam,
+        AllReduceParam,
+        AllToAllParam,
+        BroadcastParam,
+        ReduceScatterParam,
+    )
+    from collops.atb.linear_parallel import (
+        LinearParallelParam,
+        MoeInfo,
+        ParallelType,
+        TwoDimTPInfo,
+    )
+    from collops.atb.message_params import RecvParam, SendParam
+    from collops.atb.operation import Operation
+    from collops.atb.param import (
+        COMM_MULTI_PROCESS,
+        COMM_MULTI_THREAD,
+        COMM_UNDEFINED,
+        AllGatherVParam,
+        CommMode,
+        ReduceScatterVParam,
+    )
+    from collops.collectives.communicator import Communicator
+    from collops.collectives.messages import RecvFrom, SendTo
+    from collops.collectives.started import StartedCall
     from collops.errors import (
         AbortedError,
         ArgumentError,
@@ -22,33 +48,7 @@ if TYPE_CHECKING:
         RankTimeoutError,
         UnsupportedError,
     )
-    from collops.even_params import (
-        AllGatherParam,
-        AllReduceParam,
-        AllToAllParam,
-        BroadcastParam,
-        ReduceScatterParam,
-    )
-    from collops.exchange_params import AllToAllVParam, AllToAllVV2Param
-    from collops.job import init
-    from collops.linear_parallel_param import (
-        LinearParallelParam,
-        MoeInfo,
-        ParallelType,
-        TwoDimTPInfo,
-    )
-    from collops.message_params import RecvParam, SendParam
-    from collops.messages import RecvFrom, SendTo
-    from collops.operation import Operation
-    from collops.params import (
-        COMM_MULTI_PROCESS,
-        COMM_MULTI_THREAD,
-        COMM_UNDEFINED,
-        AllGatherVParam,
-        CommMode,
-        ReduceScatterVParam,
-    )
-    from collops.started import StartedCall
+    from collops.launch.init import init
     from collops.tensors import TensorDesc, with_format
 
     __version__: str
@@ -96,40 +96,40 @@ __all__ = [
 
 # Where each name lives.
 _MODULES = {
-    "COMM_MULTI_PROCESS": "params",
-    "COMM_MULTI_THREAD": "params",
-    "COMM_UNDEFINED": "params",
+    "COMM_MULTI_PROCESS": "atb.param",
+    "COMM_MULTI_THREAD": "atb.param",
+    "COMM_UNDEFINED": "atb.param",
     "AbortedError": "errors",
-    "AllGatherParam": "even_params",
-    "AllGatherVParam": "params",
-    "AllReduceParam": "even_params",
-    "AllToAllParam": "even_params",
-    "AllToAllVParam": "exchange_params",
-    "AllToAllVV2Param": "exchange_params",
+    "AllGatherParam": "atb.even_params",
+    "AllGatherVParam": "atb.param",
+    "AllReduceParam": "atb.even_params",
+    "AllToAllParam": "atb.even_params",
+    "AllToAllVParam": "atb.all_to_all_v",
+    "AllToAllVV2Param": "atb.all_to_all_v",
     "ArgumentError": "errors",
-    "BroadcastParam": "even_params",
-    "CommMode": "params",
-    "Communicator": "communicator",
+    "BroadcastParam": "atb.even_params",
+    "CommMode": "atb.param",
+    "Communicator": "collectives.communicator",
     "Error": "errors",
     "ErrorCode": "errors",
-    "LinearParallelParam": "linear_parallel_param",
-    "MoeInfo": "linear_parallel_param",
-    "Operation": "operation",
-    "ParallelType": "linear_parallel_param",
+    "LinearParallelParam": "atb.linear_parallel",
+    "MoeInfo": "atb.linear_parallel",
+    "Operation": "atb.operation",
+    "ParallelType": "atb.linear_parallel",
     "PeerLostError": "errors",
     "RankMismatchError": "errors",
     "RankTimeoutError": "errors",
-    "RecvFrom": "messages",
-    "RecvParam": "message_params",
-    "ReduceScatterParam": "even_params",
-    "ReduceScatterVParam": "params",
-    "SendParam": "message_params",
-    "SendTo": "messages",
-    "StartedCall": "started",
+    "RecvFrom": "collectives.messages",
+    "RecvParam": "atb.message_params",
+    "ReduceScatterParam": "atb.even_params",
+    "ReduceScatterVParam": "atb.param",
+    "SendParam": "atb.message_params",
+    "SendTo": "collectives.messages",
+    "StartedCall": "collectives.started",
     "TensorDesc": "tensors",
-    "TwoDimTPInfo": "linear_parallel_param",
+    "TwoDimTPInfo": "atb.linear_parallel",
     "UnsupportedError": "errors",
-    "init": "job",
+    "init": "launch.init",
     "with_format": "tensors",
 }
 _SUBMODULES = ("golden", "testing")

@@ -17,11 +17,11 @@ import numpy as np
 import own_output
 import pytest
 
-from collops.golden_run import mail
 from collops.golden_run.jobs import read_jobs
 from collops.golden_run.outcome import FAILED, PASSED, SKIPPED, Outcome
 from collops.golden_run.rank import Report, execute
 from collops.golden_run.runner import Runner
+from collops.launch import mail
 
 CaseFile = Callable[..., Path]
 Fault = Callable[[Any, int, Report], Report]

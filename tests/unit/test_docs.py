@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import collops
-from collops.params import Param
+from collops.atb.param import Param
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -46,7 +46,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_init_is_the_function_whatever_was_imported_first() -> None:
-    assert run("import collops.job, collops; print(collops.init.__name__)") == "init"
+    assert run("import collops.launch.init, collops; print(collops.init.__name__)") == "init"
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 import collops
 
 MODULES = (
-    "communicator",
+    "collectives.communicator",
     "errors",
-    "job",
-    "operation",
-    "params",
+    "launch.init",
+    "atb.operation",
+    "atb.param",
     "tensors",
     "testing.marks",
     "testing.run",

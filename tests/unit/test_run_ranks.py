@@ -150,7 +150,7 @@ def test_a_rank_that_ignores_the_request_is_killed() -> None:
 
 
 def test_the_others_are_ended_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collops.testing.processes.GRACE_S", 0.5)
+    monkeypatch.setattr("collops.launch.processes.GRACE_S", 0.5)
 
     def fail_or_hang(rank: int) -> None:
         if rank == 0:

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from collops.golden_run.mail import Inbox, post
 from collops.golden_run.rank import Report, execute
+from collops.launch.mail import Inbox, post
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from collops.params import CommMode
+from collops.atb.param import CommMode
 from collops.testing.errors import RankErrors
 from collops.testing.run import run_ranks
 
@@ -110,7 +110,7 @@ def _body(rank: int, test: Callable[..., None]) -> tuple[str, str] | None:
     """Runs the test on one rank; says how and why it was skipped, for that is no error."""
     import pytest
 
-    from collops.job import init
+    from collops.launch.init import init
 
     try:
         with init() as communicator:

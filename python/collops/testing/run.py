@@ -9,11 +9,11 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from collops.testing.child import run_child
+from collops.launch.child import run_child
+from collops.launch.interrupts import interrupts_deferred
+from collops.launch.processes import GRACE_S, Rank, collect, end_all, forget_all
+from collops.launch.threads import run_threads
 from collops.testing.errors import RankErrors
-from collops.testing.interrupts import interrupts_deferred
-from collops.testing.processes import GRACE_S, Rank, collect, end_all, forget_all
-from collops.testing.threads import run_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

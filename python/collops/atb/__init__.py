@@ -1,0 +1,1 @@
+"""The structs of ATB and the operation that they configure."""

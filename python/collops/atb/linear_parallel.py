@@ -1,0 +1,159 @@
+"""ATB's parameter struct of LinearParallel, as a dataclass."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from collops.atb.param import CommMode, Param, member_of, struct_of
+from collops.atb.spellings import known_names
+
+_RSV = bytes(52)
+
+
+@known_names(two_dim_TP_info="two_dim_tp_info")
+@dataclass(kw_only=True)
+class LinearParallelParam(Param):
+    """Configures LinearParallel: which ranks gather x, which add up, and how rows are shared out.
+
+    Args:
+        trans_weight: whether the weight is [n, k]; otherwise it is [k, n].
+        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
+        rank_size: number of ranks, at least 2.
+        rank_root: the rank that the others meet at.
+        has_residual: whether there is a third input, [n] or [1, n], added once at the end.
+        backend: what the program was written for; lccl, lcoc and mc2 run where hccl does.
+        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
+        comm_mode: whether ranks are processes or threads.
+        rank_table_file: path of an HCCL rank table.
+        type: what happens besides the product, a `ParallelType` of 0 to 4.
+        keep_intermediate: whether type 2 also returns the gathered x.
+        quant_type: how the product is quantised; anything but -1 is refused.
+        quant_group_size: not read without quantisation.
+        out_data_type: the element type of the output, as an aclDataType; -1 or x's.
+        comm_domain: the group's name, at most 128 characters.
+        two_dim_tp_info: the grid of type 4; `two_dim_TP_info` is the same.
+        moe_info: not read without experts.
+        rsv: reserved bytes, all zero.
+        gather_rows: rows of x on each member of this rank's gather group; empty: even.
+        scatter_rows: rows of the output on each member of its scatter group; empty: even.
+
+    Source of the semantics: ``atb::infer::LinearParallelParam``; the two lists are ours.
+
+    Example:
+        >>> import collops
+        >>> grid = collops.TwoDimTPInfo(ag_dim=2, rs_dim=2)
+        >>> kind = collops.ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER
+        >>> collops.LinearParallelParam(rank_size=4, type=kind, two_dim_tp_info=grid).type.value
+        4
+    """
+
+    class ParallelType(enum.IntEnum):
+        """What happens besides the product; MAX and the two with experts are refused.
+
+        Example:
+            >>> import collops
+            >>> collops.ParallelType(2).name
+            'ALL_GATHER_LINEAR'
+        """
+
+        UNDEFINED = -1
+        LINEAR_ALL_REDUCE = 0
+        LINEAR_REDUCE_SCATTER = 1
+        ALL_GATHER_LINEAR = 2
+        PURE_LINEAR = 3
+        ALL_GATHER_LINEAR_REDUCE_SCATTER = 4
+        ALLTOALLVC_ALL_GATHER_GMM = 5
+        GMM_REDUCE_SCATTER_ALLTOALLVC = 6
+        MAX = 7
+
+    class QuantType(enum.IntEnum):
+        """How the product is quantised, with ATB's numbers; only QUANT_TYPE_UNQUANT runs here."""
+
+        QUANT_TYPE_UNQUANT = -1
+        QUANT_TYPE_UNDEFINED = -1
+        QUANT_TYPE_PER_TENSOR = 0
+        QUANT_TYPE_PER_CHANNEL = 1
+        QUANT_TYPE_PER_GROUP = 2
+        QUANT_TYPE_PER_TOKEN = 3
+        QUANT_TYPE_MAX = 4
+
+    @known_names()
+    @dataclass(kw_only=True)
+    class TwoDimTPInfo:
+        """The grid of type 4: `ag_dim * rs_dim` ranks.
+
+        Args:
+            ag_dim: ranks that gather from each other.
+            rs_dim: ranks that add up with each other.
+            inner_dim_is_ag: 1: the ranks of a gather group are neighbours; 0: those that add up.
+
+        Example:
+            >>> import collops
+            >>> collops.TwoDimTPInfo(ag_dim=4, rs_dim=2).inner_dim_is_ag
+            1
+        """
+
+        ag_dim: int = 0
+        rs_dim: int = 0
+        inner_dim_is_ag: int = 1
+
+    @known_names(localExpertNums="local_expert_nums", epSize="ep_size", tpSize="tp_size")
+    @dataclass(kw_only=True)
+    class MoeInfo:
+        """What ATB asks of the two types with experts.
+
+        Args:
+            local_expert_nums: experts of a rank; `localExpertNums` is the same.
+            ep_size: ranks that share the experts out; `epSize` is the same.
+            tp_size: ranks that share an expert; `tpSize` is the same.
+
+        Example:
+            >>> import collops
+            >>> collops.MoeInfo(epSize=4).ep_size
+            4
+        """
+
+        local_expert_nums: int = 1
+        ep_size: int = 1
+        tp_size: int = 1
+
+    _readers: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        **Param._readers,
+        "type": member_of(ParallelType),
+        "quant_type": member_of(QuantType),
+        "two_dim_tp_info": struct_of(TwoDimTPInfo),
+        "moe_info": struct_of(MoeInfo),
+    }
+
+    trans_weight: bool = True
+    rank: int = 0
+    rank_size: int = 0
+    rank_root: int = 0
+    has_residual: bool = False
+    backend: str = "hccl"
+    hccl_comm: Any = None
+    comm_mode: int = CommMode.COMM_MULTI_PROCESS
+    rank_table_file: str = ""
+    type: int = ParallelType.LINEAR_ALL_REDUCE
+    keep_intermediate: bool = False
+    quant_type: int = QuantType.QUANT_TYPE_UNQUANT
+    quant_group_size: int = 0
+    out_data_type: int = -1
+    comm_domain: str = ""
+    two_dim_tp_info: TwoDimTPInfo = field(default_factory=TwoDimTPInfo)
+    moe_info: MoeInfo = field(default_factory=MoeInfo)
+    rsv: bytes = field(default=_RSV, repr=False)
+    gather_rows: list[int] = field(default_factory=list)
+    scatter_rows: list[int] = field(default_factory=list)
+
+
+ParallelType = LinearParallelParam.ParallelType
+TwoDimTPInfo = LinearParallelParam.TwoDimTPInfo
+MoeInfo = LinearParallelParam.MoeInfo
+
+# torch_atb has the numbers beside their class, too.
+for _number in (*LinearParallelParam.ParallelType, *LinearParallelParam.QuantType):
+    setattr(LinearParallelParam, _number.name, _number)

@@ -1,0 +1,237 @@
+"""The two-phase operation of the ATB level."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from collops.atb.param import Param
+from collops.core import core
+from collops.errors import Error, ErrorCode, raise_status, status_of
+from collops.tensors import TensorDesc, empty_like_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Operation:
+    """One operator of one rank, configured by a parameter struct and run in two phases.
+
+    get_workspace_size() checks and plans a call and is local; execute() moves the data together
+    with the other ranks. forward() does both and allocates the outputs.
+
+    Args:
+        param: the operator's struct, such as AllGatherVParam.
+        engine: how LinearParallel runs, the same on every rank: "windows" computes while rows and
+            sums move, "pipeline" does one after the other, "local" is for one rank. None: the first
+            that can, in the order local, windows (unless COLLOPS_FUSED=0), pipeline. Results do
+            not depend on it. get_workspace_size() refuses an engine that cannot run the call.
+        averages: LinearParallel divides its sums, in float32, by the number of ranks that add up,
+            before it adds the residual; the same on every rank.
+
+    Raises:
+        ArgumentError: the struct is wrong, or there is no such engine; creation is local, so no
+            other rank hears of it.
+        UnsupportedError: its backend cannot run here.
+
+    Source of the semantics: ``atb::Operation``; AllGatherV as MPI_Allgatherv, ReduceScatterV as
+    MPI_Reduce_scatter with displacements.
+
+    Example:
+        >>> import collops, numpy as np
+        >>> from collops.testing import run_ranks
+        >>> def gather(rank):
+        ...     param = collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm")
+        ...     x = np.full((rank + 1, 2), rank, np.float32)
+        ...     counts, displs = np.array([2, 4]), np.array([0, 2])
+        ...     y = np.empty(3, np.float16)
+        ...     [out] = collops.Operation(param).forward([x, counts[[rank]], counts, displs, y])
+        ...     return out.tolist()
+        >>> run_ranks(gather, 2)[0]
+        [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
+    """
+
+    def __init__(self, param: Param, *, engine: str | None = None, averages: bool = False) -> None:
+        self._core = core().Operation(*_core_arguments(param), _engine_name(engine), bool(averages))
+        self._packed: Any = None
+
+    @property
+    def name(self) -> str:
+        """The operator's name, such as ``"AllGatherV"``."""
+        return str(self._core.name)
+
+    @property
+    def input_num(self) -> int:
+        """The number of input tensors; torch_atb's spelling."""
+        return int(self._core.num_inputs)
+
+    @property
+    def output_num(self) -> int:
+        """The number of output tensors; torch_atb's spelling."""
+        return int(self._core.num_outputs)
+
+    def __repr__(self) -> str:
+        tensors = f"{_count(self.input_num, 'input')}, {_count(self.output_num, 'output')}"
+        return f"<collops.Operation {self.name}: {tensors}>"
+
+    def update(self, param: Param) -> None:
+        """Gives the operation another struct of its own kind; local.
+
+        An equal struct changes nothing and keeps the plans. Any other one starts without plans; a
+        `comm_domain` that lives keeps its communicator, without a new first contact.
+
+        Args:
+            param: a struct of the class that the operation was made with.
+
+        Raises:
+            ArgumentError: the struct is wrong or of another class; the operation stays as it was.
+            UnsupportedError: its backend cannot run here; the operation stays as it was.
+
+        Source of the semantics: ``atb::UpdateOperationParam``.
+
+        Example:
+            >>> import collops
+            >>> param = collops.AllGatherVParam(rank=0, rank_size=2, backend="shm")
+            >>> op = collops.Operation(param)
+            >>> param.comm_domain = "tp"
+            >>> op.update(param)
+        """
+        self._core.update(*_core_arguments(param))
+
+    def infer_shape(self, ins: Sequence[Any]) -> list[TensorDesc]:
+        """Describes the outputs for these inputs; local.
+
+        Args:
+            ins: tensors or TensorDesc, in the operator's order.
+
+        Returns:
+            One TensorDesc per output.
+
+        Raises:
+            ArgumentError: the inputs do not fit, with ATB's code.
+        """
+        return list(self._core.infer_shape(ins))
+
+    def get_workspace_size(self, ins: Sequence[Any], outs: Sequence[Any]) -> int:
+        """Checks and plans a call, and copies the counts; local.
+
+        Args:
+            ins: the input tensors, in the operator's order.
+            outs: the output tensors.
+
+        Returns:
+            Bytes of scratch memory that execute() needs; 0 is fine.
+
+        Raises:
+            ArgumentError: a tensor or a count is wrong, with ATB's code.
+        """
+        return int(self._core.get_workspace_size(ins, outs))
+
+    def execute(
+        self, ins: Sequence[Any], outs: Sequence[Any], workspace: Any = None, stream: Any = None
+    ) -> None:
+        """Runs a planned call together with the other ranks; complete on return on the CPU.
+
+        On an NPU the call is put on a stream, and runs when the stream comes to it.
+
+        Args:
+            ins: the input tensors; shapes, dtypes and counts of a planned call.
+            outs: the output tensors.
+            workspace: scratch memory of at least get_workspace_size() bytes, None if that was 0.
+            stream: of an NPU: a torch.npu.Stream or its number; None: torch's current one, or no
+                stream on the CPU.
+
+        Raises:
+            ArgumentError: the call fails its own checks; the other ranks are told.
+            RankMismatchError: the ranks disagree, or one of them refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+        """
+        self._core.execute(ins, outs, workspace, stream)
+
+    def forward(self, ins: Sequence[Any]) -> list[Any]:
+        """Allocates the outputs and runs both phases.
+
+        Args:
+            ins: the input tensors, in the operator's order.
+
+        Returns:
+            The outputs, of the first input's kind: torch for torch, numpy for all others.
+
+        Raises:
+            Error: as get_workspace_size() and execute(); the other ranks are told.
+        """
+        try:
+            descs, name = self.infer_shape(ins), self.name
+            outs = [empty_like_kind(name, ins[0], desc.shape, desc.dtype) for desc in descs]
+            size = self.get_workspace_size(ins, outs)
+            workspace = empty_like_kind(name, ins[0], (size,), "uint8") if size else None
+        except Exception as error:
+            self._refuse(error)
+            raise
+        self._core.execute(ins, outs, workspace, None)
+        return outs
+
+    def prepack(self, weight: Any) -> None:
+        """Packs a constant weight once, so that no call has to; local, and for LinearParallel.
+
+        Calls that pass this very tensor (the same memory, shape and dtype) take the packed copy,
+        which lasts until another weight is packed; update() keeps it unless `trans_weight` changes.
+        Results do not depend on it. Whoever changes the weight's values packs it again.
+
+        Args:
+            weight: the weight as execute() takes it; it is kept alive.
+
+        Raises:
+            ArgumentError: the weight is wrong, with ATB's code, or the operator has none.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> param = collops.LinearParallelParam(rank=0, rank_size=2, backend="shm")
+            >>> collops.Operation(param).prepack(np.ones((8, 4), np.float32))
+        """
+        self._core.prepack(weight)
+        self._packed = weight
+
+    def _refuse(self, error: Exception) -> None:
+        try:
+            self._core.refuse(*status_of(error))
+        except Error:
+            return  # the communicator is gone; the first error says more
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
+def _core_arguments(param: Param) -> tuple[str, str, int]:
+    if not isinstance(param, Param):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"Operation: a parameter struct such as AllGatherVParam is needed, got "
+            f"{type(param).__name__}",
+        )
+    return type(param).__name__, param._raw_json(), _handle(param.hccl_comm)
+
+
+def _engine_name(engine: Any) -> str:
+    """The engine as the core takes it: empty is none."""
+    if engine is not None and not isinstance(engine, str):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f'Operation: engine must be a name such as "pipeline" or None, got '
+            f"{type(engine).__name__}",
+        )
+    return engine or ""
+
+
+def _handle(hccl_comm: Any) -> int:
+    if hccl_comm is None:
+        return 0
+    try:
+        return operator.index(getattr(hccl_comm, "handle", hccl_comm))
+    except TypeError:
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"Operation: hccl_comm must be a communicator or its handle, a whole number, got "
+            f"{hccl_comm!r}",
+        )

@@ -1,0 +1,197 @@
+"""The parameter structs of ATB, as dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from collops.atb.spellings import known_names
+from collops.core import core
+from collops.errors import ErrorCode, raise_status
+
+
+class CommMode(enum.IntEnum):
+    """Whether the ranks are processes, or threads of one process."""
+
+    COMM_UNDEFINED = -1
+    COMM_MULTI_PROCESS = 0
+    COMM_MULTI_THREAD = 1
+
+
+# torch_atb has them beside the class, too.
+COMM_UNDEFINED = CommMode.COMM_UNDEFINED
+COMM_MULTI_PROCESS = CommMode.COMM_MULTI_PROCESS
+COMM_MULTI_THREAD = CommMode.COMM_MULTI_THREAD
+
+_P = TypeVar("_P", bound="Param")
+# Where ATB's spelling is not the one that follows from the name.
+_KEYS = {"two_dim_tp_info": "twoDimTPInfo"}
+_RSV = bytes(64)
+
+
+def member_of(kind: type[enum.IntEnum]) -> Callable[[Any], Any]:
+    """How a field of `kind` is read from JSON; a number that is no member stays a number."""
+    return lambda number: kind(number) if number in set(kind) else number
+
+
+def struct_of(kind: type[Any]) -> Callable[[Any], Any]:
+    """How a field that is a struct of its own is read from JSON."""
+    names = {_camel(f.name): f.name for f in dataclasses.fields(kind)}
+    return lambda values: kind(**{names[key]: value for key, value in values.items()})
+
+
+class Param:
+    """What the structs have in common. The dataclass is the table of a struct's fields."""
+
+    hccl_comm: Any
+    rsv: bytes
+
+    # Fields that are more in Python than their JSON value.
+    _readers: ClassVar[dict[str, Callable[[Any], Any]]] = {"comm_mode": member_of(CommMode)}
+
+    def to_json(self) -> str:
+        """The struct as JSON with ATB's camelCase keys and numbers for enums; no `hcclComm`."""
+        return str(core().normal_json(type(self).__name__, self._raw_json()))
+
+    @classmethod
+    def from_json(cls: type[_P], text: str) -> _P:
+        """The struct of a JSON text; every key is optional.
+
+        Raises:
+            ArgumentError: ERROR_INVALID_PARAM for a key that is unknown, a value of a wrong type,
+                `rsv` bytes that are not zero, a text that is no JSON, or no text.
+        """
+        if not isinstance(text, (str, bytes)):
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"{cls.__name__}.from_json: a JSON text is needed, got {type(text).__name__}: "
+                f"pass json.dumps() of it, or {cls.__name__}(**fields)",
+            )
+        values = json.loads(core().normal_json(cls.__name__, text))
+        names = {_camel(f.name): f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        known = {names[key]: value for key, value in values.items() if key != "rsv"}
+        for name in cls._readers.keys() & known.keys():
+            known[name] = cls._readers[name](known[name])
+        return cls(**known)
+
+    def _raw_json(self) -> str:
+        values = {}
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.name == "hccl_comm" or (f.name == "rsv" and bytes(value) == f.default):
+                continue
+            values[_camel(f.name)] = list(value) if f.name == "rsv" else value
+        return json.dumps(values, default=_plain)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.hccl_comm:
+            raise TypeError(
+                f"{type(self).__name__} with hccl_comm does not pickle: "
+                "the communicator belongs to this process"
+            )
+        names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        return _rebuild, (type(self), {name: getattr(self, name) for name in names})
+
+
+def _rebuild(cls: type[_P], values: dict[str, Any]) -> _P:
+    return cls(**values)
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return _KEYS.get(name) or first + "".join(part.capitalize() for part in others)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        values = {_camel(f.name): getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {key: int(v) if isinstance(v, bool) else v for key, v in values.items()}
+    # numpy's arrays and numbers, and whatever else says how it is written as a Python object.
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise_status(
+        ErrorCode.ERROR_INVALID_PARAM,
+        f"a {type(value).__name__} is no value for a field of a parameter struct",
+    )
+
+
+@known_names()
+@dataclass(kw_only=True)
+class AllGatherVParam(Param):
+    """Configures AllGatherV.
+
+    Args:
+        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
+        rank_size: number of ranks, at least 2.
+        rank_root: the rank that the others meet at.
+        backend: what the program was written for; COLLOPS_BACKEND may replace it.
+        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
+        comm_mode: whether ranks are processes or threads.
+        rank_table_file: path of an HCCL rank table.
+        comm_domain: the group's name, at most 128 characters.
+        rsv: reserved bytes, all zero.
+
+    Source of the semantics: ``atb::infer::AllGatherVParam``.
+
+    Example:
+        >>> import collops
+        >>> collops.AllGatherVParam(rank=1, rank_size=4, backend="shm", comm_domain="dp").rank_size
+        4
+    """
+
+    rank: int = -1
+    rank_size: int = 0
+    rank_root: int = 0
+    backend: str = "hccl"
+    hccl_comm: Any = None
+    comm_mode: int = CommMode.COMM_MULTI_PROCESS
+    rank_table_file: str = ""
+    comm_domain: str = ""
+    rsv: bytes = field(default=_RSV, repr=False)
+
+
+@known_names()
+@dataclass(kw_only=True)
+class ReduceScatterVParam(Param):
+    """Configures ReduceScatterV.
+
+    Args:
+        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
+        rank_size: number of ranks, at least 2.
+        rank_root: the rank that the others meet at.
+        send_counts: not read, as in ATB; the input tensor of that name is.
+        sdispls: not read, as in ATB.
+        recv_count: not read, as in ATB.
+        reduce_type: ``"sum"``, ``"max"`` or ``"min"``.
+        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
+        comm_mode: whether ranks are processes or threads.
+        backend: what the program was written for; COLLOPS_BACKEND may replace it.
+        rank_table_file: path of an HCCL rank table.
+        comm_domain: the group's name, at most 128 characters.
+        rsv: reserved bytes, all zero.
+
+    Source of the semantics: ``atb::infer::ReduceScatterVParam``.
+
+    Example:
+        >>> import collops
+        >>> collops.ReduceScatterVParam(rank=0, rank_size=2, reduce_type="max").reduce_type
+        'max'
+    """
+
+    rank: int = 0
+    rank_size: int = 0
+    rank_root: int = 0
+    send_counts: list[int] = field(default_factory=list)
+    sdispls: list[int] = field(default_factory=list)
+    recv_count: int = 0
+    reduce_type: str = "sum"
+    hccl_comm: Any = None
+    comm_mode: int = CommMode.COMM_MULTI_PROCESS
+    backend: str = "hccl"
+    rank_table_file: str = ""
+    comm_domain: str = ""
+    rsv: bytes = field(default=_RSV, repr=False)

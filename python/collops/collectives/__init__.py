@@ -1,0 +1,1 @@
+"""The plain level: collectives on whole arrays, a file per collective."""

@@ -1,0 +1,198 @@
+"""all_gatherv of the plain level: from a user's call to calls of the core."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from collops.collectives.plain_tensors import (
+    as_tensor,
+    as_tensors,
+    both_as_bytes,
+    contiguous,
+    is_contiguous,
+    normal_dim,
+    resolve_out,
+    staging_for,
+)
+from collops.collectives.plans import (
+    Kept,
+    Plan,
+    bad_argument,
+    check_sizes,
+    make_plan,
+    sizes_as_tuple,
+    unpack_blocks,
+)
+from collops.core import core
+from collops.errors import Error, raise_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.collectives.level import Element, PlainLevel
+
+_NAME = "all_gatherv"
+# By which the ranks know the call, and the exchange of rows before it.
+_OPERATION = "AllGatherV"
+_EXCHANGE = "AllGatherV without sizes"
+
+
+# One call of the core: its plan, what it reads and writes (tensors or their bytes), the tensor that
+# it fills, and the result, into which that one is unpacked unless it is the same.
+_Step: TypeAlias = "tuple[Plan, Any, Any, Any, Any]"
+
+
+class AllGatherV:
+    """all_gatherv of one communicator. One thread at a time, as the communicator."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        self._level = level
+        self._plans: Kept[Plan] = Kept()
+        self._exchanges: Kept[Any] = Kept()  # collops._core.RowExchange
+
+    def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, out: Any) -> Any:
+        """The gathered tensor, or the list of them."""
+        if isinstance(x, (list, tuple)):
+            return self._gather_list(x, sizes, dim, out)
+        asks = sizes is None
+        try:
+            x = as_tensor(_NAME, "x", x)
+            dim = normal_dim(_NAME, "x", x, dim)
+            question = self._question([x], [dim]) if asks else None
+        except Exception as error:
+            self._level.refuse(_EXCHANGE if asks else _OPERATION, error)
+            raise
+        if question is not None:
+            sizes = self._level.core.exchange_rows(question, x.shape[dim])
+        try:
+            step = self._prepare(x, sizes_as_tuple(_NAME, sizes), dim, out)
+        except Exception as error:
+            self._level.refuse(_OPERATION, error)
+            raise
+        self._run(step)
+        return step[-1]
+
+    def _gather_list(
+        self, x: Sequence[Any], sizes: Sequence[int] | None, dim: int, out: Any
+    ) -> list[Any]:
+        asks = sizes is None
+        try:
+            tensors = as_tensors(_NAME, x)
+            dims = _normal_dims(tensors, dim)
+            outs = _as_outs(out, len(tensors))
+            question = self._question(tensors, dims) if asks else None
+        except Exception as error:
+            self._level.refuse(_EXCHANGE if asks else _OPERATION, error)
+            raise
+        if question is not None:
+            sizes = self._level.core.exchange_rows(question, tensors[0].shape[dims[0]])
+        try:
+            sizes = sizes_as_tuple(_NAME, sizes)
+            steps = [
+                self._prepare(tensor, sizes, dim, out, len(tensors), f"out[{i}]")
+                for i, (tensor, dim, out) in enumerate(zip(tensors, dims, outs, strict=True))
+            ]
+            self._check_all(steps)
+        except Exception as error:
+            self._level.refuse(_OPERATION, error)
+            raise
+        self._level.core.in_parts(len(steps))
+        for step in steps:
+            self._run(step)
+        return [step[-1] for step in steps]
+
+    def _question(self, tensors: list[Any], dims: list[int]) -> Any:
+        """What the ranks agree on before they tell each other the rows of such tensors."""
+        key = tuple([(x.shape, dim, x.dtype) for x, dim in zip(tensors, dims, strict=True)])
+        known = self._exchanges.get(key)
+        if known is None:
+            terms = [
+                (self._level.type_name(dtype), [*shape[:dim], *shape[dim + 1 :]])
+                for shape, dim, dtype in key
+            ]
+            exchange = core().RowExchange(_EXCHANGE, dims[0], terms)
+            known = self._exchanges.keep(key, exchange)
+        return known
+
+    def _prepare(
+        self,
+        x: Any,
+        sizes: tuple[int, ...],
+        dim: int,
+        out: Any,
+        count: int = 1,
+        label: str = "out",
+    ) -> _Step:
+        element = self._level.element(x.dtype)
+        key = x.shape, sizes, dim, element.unit, element.name, count
+        plan = self._plans.get(key) or self._plans.keep(
+            key, self._plan(x.shape, sizes, dim, element, count)
+        )
+        received = out = resolve_out(_NAME, label, x, plan.out_shape, out)
+        # With dim 0 nothing is copied here. Otherwise any layout goes, at the price of one copy.
+        if dim != 0 and not (plan.in_order and is_contiguous(x) and is_contiguous(out)):
+            received, x = staging_for(_NAME, label, out), contiguous(x)
+        if element.number is not None:
+            return plan, x, received, received, out
+        return plan, *both_as_bytes(_NAME, x, received), received, out
+
+    def _run(self, step: _Step) -> None:
+        plan, source, target, received, out = step
+        self._level.core.all_gatherv(source, target, plan.blocks)
+        if received is not out:
+            self._level.afterwards(partial(unpack_blocks, received, out, plan.rows, plan.dim))
+
+    def _plan(
+        self, shape: Sequence[int], sizes: tuple[int, ...], dim: int, element: Element, count: int
+    ) -> Plan:
+        level = self._level
+        rows = check_sizes(_NAME, sizes, level.size)
+        if rows[level.rank] != shape[dim]:
+            bad_argument(
+                f"{_NAME}: sizes[{level.rank}] is {rows[level.rank]}, but x has {shape[dim]} "
+                f"{'rows' if dim == 0 else f'rows along dim {dim}'} on rank {level.rank}"
+            )
+
+        def make_blocks(counts: list[int]) -> Any:
+            return level.make_blocks(
+                _OPERATION, counts, dim, count, element.name, _common_shape(shape, dim)
+            )
+
+        return make_plan(_NAME, make_blocks, shape, dim, rows, sum(rows), element.unit)
+
+    def _check_all(self, steps: list[_Step]) -> None:
+        """Of several tensors none moves before the core has checked the last one."""
+        for number, (plan, source, target, _, _) in enumerate(steps):
+            try:
+                self._level.core.check_all_gatherv(source, target, plan.blocks)
+            except Error as error:
+                raise_status(error.code, f"{error.message} (tensor {number} of the list)")
+
+
+def _common_shape(shape: Sequence[int], dim: int) -> list[int]:
+    """What the ranks compare: -1 along `dim`; dims on one side of it may be cut up differently."""
+    before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    return ([before] if dim > 0 else []) + [-1] + ([after] if after != 1 else [])
+
+
+def _normal_dims(tensors: list[Any], dim: int) -> list[int]:
+    dims = [normal_dim(_NAME, f"x[{i}]", x, dim) for i, x in enumerate(tensors)]
+    rows = [x.shape[d] for x, d in zip(tensors, dims, strict=True)]
+    for i, count in enumerate(rows):
+        if count != rows[0]:
+            bad_argument(
+                f"{_NAME}: x[{i}] has {count} rows along dim {dims[i]}, but x[0] has {rows[0]}: "
+                "the tensors of a list share their sizes"
+            )
+    return dims
+
+
+def _as_outs(out: Any, count: int) -> list[Any]:
+    if out is None:
+        return [None] * count
+    if not isinstance(out, (list, tuple)) or len(out) != count:
+        got = f"{len(out)}" if isinstance(out, (list, tuple)) else f"a {type(out).__name__}"
+        bad_argument(f"{_NAME}: out must be a list of {count} tensors as x, got {got}")
+    return list(out)

@@ -1,0 +1,99 @@
+"""What the operators of the plain level share: their communicator, its numbers, and refusals."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from collops.collectives.plans import bad_argument
+from collops.core import core
+from collops.errors import Error, ErrorCode, raise_status, status_of
+from collops.tensors import is_torch_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LONGEST_NAME = 23  # what the ranks' first signal has room for
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element type as the ranks compare it."""
+
+    number: int | None  # the core's; None: elements travel as bytes
+    name: str  # of a type without a number, else ""
+    unit: int  # elements of the core that one element counts as
+
+
+class PlainLevel:
+    """One communicator of the core, and what is looked up in every call. Waits only in refuse()."""
+
+    def __init__(self, communicator: Any) -> None:
+        module = core()
+        self.core = communicator
+        self.rank = int(communicator.rank)
+        self.size = int(communicator.size)
+        self.make_blocks = module.Blocks
+        self.dtypes: dict[str, int] = module.DTYPES
+        self.ops: dict[str, int] = module.REDUCE_OPS
+        self._dtype_names: dict[int | None, str] = {
+            number: name for name, number in self.dtypes.items()
+        }
+        self._elements: dict[Any, Element] = {}
+
+    def element(self, dtype: Any) -> Element:
+        """The element type of a numpy array or a torch tensor."""
+        try:
+            return self._elements[dtype]
+        except KeyError:
+            element = self._elements[dtype] = self._describe(dtype)
+            return element
+
+    def type_name(self, dtype: Any) -> str:
+        """The name by which the ranks compare an element type."""
+        element = self.element(dtype)
+        return element.name or self._dtype_names[element.number]
+
+    def op_number(self, name: str, op: Any) -> int:
+        """The core's number of a reduction; `name` is the operator, for messages."""
+        number = self.ops.get(op, -1) if isinstance(op, str) else -1
+        if number < 0:
+            bad_argument(f"{name}: op must be one of {list(self.ops)}, got {op!r}")
+        return number
+
+    def check_reducible(self, name: str, x: Any) -> None:
+        """Elements that travel as bytes are no numbers."""
+        if self.element(x.dtype).number is None:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
+                f"{name}: elements of type {x.dtype} cannot be reduced",
+            )
+
+    def afterwards(self, work: Callable[[], None]) -> None:
+        """Does what is left to do here once a call of the core has ended."""
+        work()
+
+    def result(self, sources: list[int], make: Callable[[list[int]], Any]) -> Any:
+        """What messages come to once they have ended; `sources`: whose message each was."""
+        return make(sources)
+
+    def refuse(self, operation: str, error: Exception) -> None:
+        """Tells the ranks that wait in this call why this one does not take part."""
+        try:
+            self.core.refuse(operation, *status_of(error))
+        except Error:
+            return  # the communicator is gone; the first error says more
+
+    def _describe(self, dtype: Any) -> Element:
+        if is_torch_type(dtype):
+            name = str(dtype).removeprefix("torch.")
+            number = self.dtypes.get(name)
+        else:
+            name = str(dtype)  # tells the fields of a structured type apart, and byte orders
+            number = self.dtypes.get(dtype.name)
+        if number is not None:
+            return Element(number, "", 1)
+        if len(name) > _LONGEST_NAME:
+            name = f"{name[:12]}.. {zlib.crc32(name.encode()):08x}"
+        return Element(None, name, int(dtype.itemsize))

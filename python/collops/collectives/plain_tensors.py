@@ -1,0 +1,136 @@
+"""The tensors of a call of the plain level: what they may be, and the memory of the result."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collops.collectives.plans import bad_argument
+from collops.core import core
+from collops.errors import ErrorCode, raise_status
+from collops.tensors import empty_like_kind, from_dlpack, has_dlpack, is_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def as_tensor(name: str, label: str, value: Any) -> Any:
+    """`value` itself, a numpy array or torch tensor, or numpy's view of what has __dlpack__.
+
+    Refuses here what a copy or a view of its bytes would hide from the core.
+    """
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ndarray):
+        if isinstance(value, np.ma.MaskedArray):
+            core().describe(value, name, label)  # says what is wrong with it
+        return value
+    if is_torch(value):
+        if value.is_quantized:
+            core().describe(value, name, label)
+        return value
+    if has_dlpack(value):
+        return from_dlpack(name, label, value)
+    bad_argument(
+        f"{name}: {label} must be a numpy array, a torch tensor or an object with __dlpack__, "
+        f"got a {type(value).__name__}"
+    )
+
+
+def as_tensors(name: str, values: Sequence[Any]) -> list[Any]:
+    """The tensors of a list; an empty list is an error."""
+    if not values:
+        bad_argument(f"{name}: x is an empty list: pass at least one tensor")
+    return [as_tensor(name, f"x[{i}]", value) for i, value in enumerate(values)]
+
+
+def normal_dim(name: str, label: str, x: Any, dim: int) -> int:
+    """`dim` as a number from 0; negative ones count from the end."""
+    if dim == 0 and x.ndim > 0:
+        return 0
+    if x.ndim == 0:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_DIM_NUM,
+            f"{name}: {label} has 0 dims, it needs at least 1: pass {label}.reshape(1)",
+        )
+    try:
+        number = operator.index(dim)
+    except TypeError:
+        bad_argument(f"{name}: dim must be a whole number, got {dim!r}")
+    if not -x.ndim <= number < x.ndim:
+        bad_argument(
+            f"{name}: dim must be from {-x.ndim} to {x.ndim - 1} for the {x.ndim} dims of "
+            f"{label}, got {dim}"
+        )
+    return number % int(x.ndim)
+
+
+def resolve_out(name: str, label: str, x: Any, shape: tuple[int, ...], out: Any) -> Any:
+    """The memory of a result of that shape: `out`, or new memory of x's kind."""
+    if out is None:
+        return empty_like_kind(name, x, shape)
+    if not isinstance(out, np.ndarray) and not is_torch(out):
+        bad_argument(
+            f"{name}: {label} must be a numpy array or a torch tensor, got a {type(out).__name__}"
+        )
+    if out.shape != shape:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_DIM,
+            f"{name}: {label} must have shape {list(shape)}, got {list(out.shape)}",
+        )
+    return out
+
+
+def staging_for(name: str, label: str, out: Any) -> Any:
+    """New memory of out's kind, type and number of elements, flat; `out` can take its values."""
+    seen = core().describe(out, name, label)  # says what keeps torch from writing there
+    if seen["read_only"]:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_ADDR,
+            f"{name}: {label} is read-only: pass a writable one",
+        )
+    return empty_like_kind(name, out, (seen["numel"],))
+
+
+def is_contiguous(x: Any) -> bool:
+    """Whether the elements lie one after the other in row-major order."""
+    return bool(x.flags.c_contiguous if isinstance(x, np.ndarray) else x.is_contiguous())
+
+
+def contiguous(x: Any) -> Any:
+    """`x`, or a copy of it in row-major order."""
+    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
+
+
+def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
+    """The bytes of two tensors of one element type that the core has no name for; no copies."""
+    if x.dtype != out.dtype:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
+            f"{name}: out must be {x.dtype} as x, got {out.dtype}",
+        )
+    return as_bytes(f"{name}: x", x), as_bytes(f"{name}: out", out)
+
+
+def as_bytes(label: str, x: Any) -> Any:
+    """The bytes of a tensor whose element type the core has no name for; no copy."""
+    is_numpy = isinstance(x, np.ndarray)
+    if not is_numpy and x.requires_grad and sys.modules["torch"].is_grad_enabled():
+        bad_argument(
+            f"{label} requires grad, and gradients do not pass here: .detach(), or call under "
+            "torch.no_grad()"
+        )
+    if is_numpy and x.dtype.hasobject:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
+            f"{label}: elements of type {x.dtype} are references and cannot travel",
+        )
+    if not is_contiguous(x):
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_ADDR,
+            f"{label} is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)",
+        )
+    return x.reshape(-1).view(np.uint8 if is_numpy else sys.modules["torch"].uint8)

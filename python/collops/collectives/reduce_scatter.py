@@ -1,0 +1,55 @@
+"""reduce_scatter of the plain level: from a user's call to a call of the core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from collops.collectives.plain_tensors import as_tensor, normal_dim, resolve_out
+from collops.collectives.plans import Kept, Plan, make_plan
+from collops.errors import ErrorCode, raise_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.collectives.level import PlainLevel
+
+_NAME = "reduce_scatter"
+_OPERATION = "ReduceScatter"  # by which the ranks know the call
+
+
+class ReduceScatter:
+    """reduce_scatter of one communicator. One thread at a time, as the communicator."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        self._level = level
+        self._plans: Kept[Plan] = Kept()
+
+    def __call__(self, x: Any, op: str, out: Any) -> Any:
+        """This rank's block of the reduction."""
+        try:
+            number = self._level.op_number(_NAME, op)
+            x = as_tensor(_NAME, "x", x)
+            normal_dim(_NAME, "x", x, 0)
+            self._level.check_reducible(_NAME, x)
+            plan = self._plans.get(x.shape) or self._plans.keep(x.shape, self._plan(x.shape))
+            out = resolve_out(_NAME, "out", x, plan.out_shape, out)
+        except Exception as error:
+            self._level.refuse(_OPERATION, error)
+            raise
+        self._level.core.reduce_scatterv(x, out, plan.blocks, number)
+        return out
+
+    def _plan(self, shape: Sequence[int]) -> Plan:
+        size = self._level.size
+        each, more = divmod(int(shape[0]), size)
+        if more:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                f"{_NAME}: x has {shape[0]} rows, which {size} ranks cannot share out evenly: "
+                f"pad x to {shape[0] + size - more} rows, or use reduce_scatterv",
+            )
+
+        def make_blocks(counts: list[int]) -> Any:
+            return self._level.make_blocks(_OPERATION, counts)
+
+        return make_plan(_NAME, make_blocks, shape, 0, [each] * size, each)

@@ -1,0 +1,134 @@
+"""reduce_scatterv of the plain level: from a user's call to a call of the core."""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from collops.collectives.plain_tensors import (
+    as_tensor,
+    as_tensors,
+    is_contiguous,
+    normal_dim,
+    resolve_out,
+    staging_for,
+)
+from collops.collectives.plans import (
+    Kept,
+    Plan,
+    bad_argument,
+    block_slices,
+    check_sizes,
+    make_plan,
+    pack_blocks,
+    sizes_as_tuple,
+    split_evenly,
+)
+from collops.errors import ErrorCode, raise_status
+from collops.tensors import empty_like_kind, is_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.collectives.level import PlainLevel
+
+_NAME = "reduce_scatterv"
+_OPERATION = "ReduceScatterV"  # by which the ranks know the call
+
+
+class ReduceScatterV:
+    """reduce_scatterv of one communicator. One thread at a time, as the communicator."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        self._level = level
+        self._plans: Kept[Plan] = Kept()
+
+    def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, op: str, out: Any) -> Any:
+        """This rank's block of the reduction."""
+        try:
+            number = self._level.op_number(_NAME, op)
+            if isinstance(x, (list, tuple)):
+                parts = as_tensors(_NAME, x)
+                dim = normal_dim(_NAME, "x[0]", parts[0], dim)
+                shape, sizes = self._shape_of_blocks(parts, dim, sizes)
+                like = parts[0]
+            else:
+                like = as_tensor(_NAME, "x", x)
+                dim = normal_dim(_NAME, "x", like, dim)
+                shape, parts = like.shape, None
+            self._level.check_reducible(_NAME, like)
+            plan = self._plan(shape, sizes, dim)
+            source = self._source(like, parts, shape, plan)
+            out = resolve_out(_NAME, "out", like, plan.out_shape, out)
+            target = out
+            if dim != 0 and not is_contiguous(out):
+                target = staging_for(_NAME, "out", out).reshape(plan.out_shape)
+        except Exception as error:
+            self._level.refuse(_OPERATION, error)
+            raise
+        self._level.core.reduce_scatterv(source, target, plan.blocks, number)
+        if target is not out:
+            self._level.afterwards(partial(operator.setitem, out, ..., target))
+        return out
+
+    def _shape_of_blocks(
+        self, parts: list[Any], dim: int, sizes: Sequence[int] | None
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shape of the whole that the blocks make, and their rows."""
+        first, size = parts[0], self._level.size
+        if len(parts) != size:
+            bad_argument(f"{_NAME}: x has {len(parts)} blocks, there are {size} ranks")
+        before, after = tuple(first.shape[:dim]), tuple(first.shape[dim + 1 :])
+        for i, part in enumerate(parts):
+            if is_torch(part) is not is_torch(first) or part.dtype != first.dtype:
+                raise_status(
+                    ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
+                    f"{_NAME}: x[{i}] must be {_kind(first)} as x[0], got {_kind(part)}",
+                )
+            if (tuple(part.shape[:dim]), tuple(part.shape[dim + 1 :])) != (before, after):
+                raise_status(
+                    ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                    f"{_NAME}: x[{i}] has shape {list(part.shape)}, x[0] {list(first.shape)}: "
+                    f"blocks may differ in dim {dim} alone",
+                )
+        rows = tuple(int(part.shape[dim]) for part in parts)
+        if sizes is not None and sizes_as_tuple(_NAME, sizes) != rows:
+            bad_argument(f"{_NAME}: sizes {list(sizes)} are not the blocks' {list(rows)}")
+        return (*before, sum(rows), *after), rows
+
+    def _plan(self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int) -> Plan:
+        if sizes is not None:
+            sizes = sizes_as_tuple(_NAME, sizes)
+        key = shape, sizes, dim
+        return self._plans.get(key) or self._plans.keep(key, self._make_plan(*key))
+
+    def _make_plan(self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int) -> Plan:
+        level = self._level
+        if sizes is None:
+            rows = split_evenly(shape[dim], level.size)
+        else:
+            rows = check_sizes(_NAME, sizes, level.size)
+        if sum(rows) != shape[dim]:
+            where = "" if dim == 0 else f" along dim {dim}"
+            bad_argument(f"{_NAME}: sizes make {sum(rows)} rows, but x has {shape[dim]}{where}")
+
+        def make_blocks(counts: list[int]) -> Any:
+            return level.make_blocks(_OPERATION, counts, dim=dim)
+
+        return make_plan(_NAME, make_blocks, shape, dim, rows, rows[level.rank])
+
+    def _source(self, like: Any, parts: list[Any] | None, shape: Sequence[int], plan: Plan) -> Any:
+        """What the core reads: x itself, or one copy in which the blocks lie in order."""
+        if parts is None:
+            if plan.dim == 0 or (plan.in_order and is_contiguous(like)):
+                return like
+            parts = [like[where] for where in block_slices(plan.rows, plan.dim)]
+        packed = empty_like_kind(_NAME, like, (math.prod(shape),))
+        pack_blocks(parts, packed)
+        return packed.reshape(shape)
+
+
+def _kind(x: Any) -> str:
+    return str(x.dtype) if is_torch(x) else f"numpy's {x.dtype}"

@@ -1,0 +1,101 @@
+"""scatterv of the plain level: from a user's call to calls of the core."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collops.collectives.plain_tensors import as_tensor, normal_dim
+from collops.collectives.plans import bad_argument, check_root, check_sizes, sizes_as_tuple
+from collops.collectives.row_slices import as_moved, make_slices, only_at
+from collops.errors import ErrorCode, raise_status
+from collops.tensors import empty_like_kind, is_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.collectives.level import PlainLevel
+
+_NAME = "scatterv"
+# By which the ranks know the call, and what the root tells them before it.
+_OPERATION = "ScatterV"
+_TELLING = "ScatterV's rows"
+
+
+class ScatterV:
+    """scatterv of one communicator. One thread at a time, as the communicator."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        self._level = level
+
+    def __call__(self, x: Any, sizes: Sequence[int], root: int) -> Any:
+        """This rank's rows of the root's x."""
+        level = self._level
+        try:
+            root = check_root(_NAME, root, level.size)
+            rows = check_sizes(_NAME, sizes_as_tuple(_NAME, sizes), level.size)
+            text = ""
+            if level.rank == root:
+                x = _whole(x, rows)
+                text = _describe(x)
+        except Exception as error:
+            level.refuse(_TELLING, error)
+            raise
+        told = level.core.share_from_root(_TELLING, root, rows, text)
+        try:
+            out = _empty(told, rows[level.rank])
+            if level.rank != root:
+                x = out[:0]
+            sends = rows if level.rank == root else [0] * level.size
+            receives = only_at(root, rows[level.rank], level.size)
+            element = level.element(out.dtype)
+            slices = make_slices(
+                _NAME, _OPERATION, out.shape[1:], element, sends, receives, root, rows
+            )
+            source, target = as_moved(level, _NAME, x, out)
+        except Exception as error:
+            level.refuse(_OPERATION, error)
+            raise
+        level.core.exchange_v(source, target, slices)
+        return out
+
+
+def _whole(x: Any, rows: Sequence[int]) -> Any:
+    """The root's x, which has all rows."""
+    x = as_tensor(_NAME, "x", x)
+    normal_dim(_NAME, "x", x, 0)
+    if sum(rows) != x.shape[0]:
+        bad_argument(f"{_NAME}: sizes make {sum(rows)} rows, but x has {x.shape[0]}")
+    return x
+
+
+def _describe(x: Any) -> str:
+    """Kind, element type and row of the root's x, as a text that _empty() reads."""
+    if is_torch(x):
+        said: tuple[Any, ...] = "torch", str(x.dtype).removeprefix("torch.")
+    elif x.dtype.type.__module__ in ("numpy", "builtins"):
+        if x.dtype.hasobject:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
+                f"{_NAME}: x: elements of type {x.dtype} are references and cannot travel",
+            )
+        said = "numpy", np.lib.format.dtype_to_descr(x.dtype)
+    else:
+        said = x.dtype.type.__module__, x.dtype.name  # ml_dtypes
+    return repr((*said, tuple(int(size) for size in x.shape[1:])))
+
+
+def _empty(text: str, rows: int) -> Any:
+    """New memory for rows of the kind that _describe() told of."""
+    kind, name, row = ast.literal_eval(text)
+    if kind == "torch":
+        torch = importlib.import_module("torch")
+        return empty_like_kind(_NAME, torch.empty(0), (rows, *row), name)
+    if kind == "numpy":
+        dtype = np.lib.format.descr_to_dtype(name)
+    else:
+        dtype = np.dtype(getattr(importlib.import_module(kind), name))
+    return empty_like_kind(_NAME, np.empty(0, dtype), (rows, *row))

@@ -1,0 +1,46 @@
+"""Arrays on windows: memory that the other ranks read in place."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collops.collectives.plans import bad_argument
+from collops.errors import ErrorCode, raise_status
+from collops.tensors import torch_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
+    """An array on a window, which `allocate` makes from a number of bytes."""
+    torch = torch_module()
+    wants_torch = torch is not None and isinstance(dtype, torch.dtype)
+    try:
+        sizes = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
+        element = dtype if wants_torch else np.dtype(dtype)
+    except (TypeError, ValueError) as problem:
+        bad_argument(
+            f"empty: a shape and a dtype are needed, got {shape!r} and {dtype!r}: {problem}"
+        )
+    if any(size < 0 for size in sizes):
+        bad_argument(f"empty: sizes must be >= 0, got {list(sizes)}")
+    if wants_torch and str(dtype).startswith("torch.q"):
+        bad_argument(f"empty: elements of type {dtype} are quantised, and cannot be shared")
+    if not wants_torch and (element.hasobject or element.itemsize == 0):
+        bad_argument(f"empty: elements of type {element} cannot be shared")
+    num_bytes = math.prod(sizes) * int(element.itemsize)
+    if num_bytes >= 2**63:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_SIZE, f"empty: {num_bytes} bytes are too many for memory"
+        )
+    if num_bytes == 0:  # nothing to share
+        return (torch if torch is not None and wants_torch else np).empty(sizes, dtype=element)
+    memory = allocate(num_bytes)
+    if torch is not None and wants_torch:
+        memory = torch.from_numpy(memory)
+    return memory.view(element).reshape(sizes)

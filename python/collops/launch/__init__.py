@@ -1,0 +1,1 @@
+"""Ranks: who this process is among them, and starting, watching and ending them."""

@@ -1,0 +1,150 @@
+"""Who this process is among the ranks, and the communicators it is part of."""
+
+from __future__ import annotations
+
+import operator
+import sys
+import threading
+from typing import TYPE_CHECKING, NoReturn
+from weakref import WeakValueDictionary
+
+from collops.atb.param import CommMode
+from collops.collectives.communicator import Communicator
+from collops.core import core
+from collops.errors import ErrorCode, raise_status
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_MAX_DOMAIN = 128
+_live: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
+
+
+class ThreadRank(threading.local):
+    """Which rank this thread is, where run_ranks made the ranks threads; size 0: it is none."""
+
+    rank = -1
+    size = 0
+
+    def __init__(self) -> None:
+        self.communicators: list[Communicator] = []
+
+
+thread_rank = ThreadRank()
+
+
+def init(
+    rank: int | None = None,
+    rank_size: int | None = None,
+    *,
+    backend: str = "shm",
+    comm_domain: str = "",
+    timeout_s: float | None = None,
+    comm_mode: int | None = None,
+) -> Communicator:
+    """Returns the communicator of a domain, once every rank is there.
+
+    Args:
+        rank: this process's number; None: as the launcher says (run_ranks, torchrun, mpirun, srun,
+            or COLLOPS_RANK).
+        rank_size: number of ranks, at least 1; None: as the launcher says.
+        backend: what moves the data; COLLOPS_BACKEND may replace it.
+        comm_domain: the group's name; the same name is the same communicator while it lives.
+        timeout_s: seconds that a call waits for other ranks; None: COLLOPS_TIMEOUT_S, or 300.
+        comm_mode: COMM_MULTI_THREAD where the ranks are threads of this process, which then meet
+            nobody else; each passes its rank. None: as run_ranks says, or COMM_MULTI_PROCESS.
+
+    Returns:
+        The communicator that structs with this `comm_domain` use, too.
+
+    Raises:
+        ArgumentError: rank, rank_size, backend or the job's identity is missing or wrong, or
+            rank_size is more than the launcher has started.
+        RankMismatchError: a rank was claimed twice, or the ranks disagree on rank_size.
+        RankTimeoutError: a rank did not come within `timeout_s`; the message names it.
+        UnsupportedError: the backend cannot run here; the message says why.
+
+    Source of the semantics: torch.distributed.init_process_group, MPI_Init.
+
+    Example:
+        >>> import collops
+        >>> from collops.testing import run_ranks
+        >>> run_ranks(lambda rank: collops.init(comm_domain="tp").size, 3)
+        [3, 3, 3]
+    """
+    _check_words(backend, comm_domain, timeout_s)
+    module = core()
+    name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
+    _check_said(name, {"rank": (rank, launched_rank), "rank_size": (rank_size, launched_size)})
+    rank = launched_rank if rank is None else _whole("rank", rank)
+    rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
+    comm_mode = launched_mode if comm_mode is None else _mode(comm_mode)
+    _check_place(rank, rank_size, comm_mode)
+    found = module.connect(backend, comm_domain, rank, rank_size, timeout_s or 0.0, comm_mode)
+    communicator = _live.get(found.handle)
+    if communicator is None:
+        communicator = _live[found.handle] = Communicator(found)
+        if thread_rank.size:
+            thread_rank.communicators.append(communicator)
+    return communicator
+
+
+def _launched(module: ModuleType, comm_mode: int | None) -> tuple[str, int, int, int]:
+    """Who started this rank, which one it is, of how many, in which mode; -1: nobody says."""
+    if thread_rank.size and comm_mode != CommMode.COMM_MULTI_PROCESS:
+        return "run_ranks", thread_rank.rank, thread_rank.size, CommMode.COMM_MULTI_THREAD
+    return *module.launcher(), CommMode.COMM_MULTI_PROCESS
+
+
+def _mode(comm_mode: int) -> int:
+    if comm_mode not in (CommMode.COMM_MULTI_PROCESS, CommMode.COMM_MULTI_THREAD):
+        _bad(
+            f"comm_mode must be 0 (COMM_MULTI_PROCESS) or 1 (COMM_MULTI_THREAD), got {comm_mode!r}"
+        )
+    return int(comm_mode)
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        _bad(f"{name} must be a whole number, got {value!r}")
+
+
+def _check_words(backend: str, comm_domain: str, timeout_s: float | None) -> None:
+    for name, text in (("backend", backend), ("comm_domain", comm_domain)):
+        if not isinstance(text, str):
+            _bad(f"{name} must be a str, got {text!r}")
+    length = len(comm_domain.encode())
+    if length > _MAX_DOMAIN:
+        _bad(f"comm_domain has {length} characters, the limit is {_MAX_DOMAIN}")
+    if timeout_s is None:
+        return
+    if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= sys.float_info.max:
+        _bad(f"timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+
+
+def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> None:
+    """Refuses what is neither passed nor launched; `places`: both, by name."""
+    missing = [name for name, (passed, said) in places.items() if passed is None and said == -1]
+    if missing:
+        started = f"{launcher} does not say" if launcher else "nothing says"
+        _bad(
+            f"{started} this process's {' and '.join(missing)}: pass rank and rank_size, start it "
+            "with collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_RANK and "
+            "COLLOPS_RANK_SIZE"
+        )
+
+
+def _check_place(rank: int, rank_size: int, comm_mode: int) -> None:
+    if rank_size < 1:
+        _bad(f"rank_size must be at least 1, got {rank_size}")
+    if not 0 <= rank < rank_size:
+        _bad(f"rank must be from 0 to {rank_size - 1}, got {rank}")
+    # Of processes the core knows how many were started.
+    if comm_mode == CommMode.COMM_MULTI_THREAD and 0 < thread_rank.size < rank_size:
+        _bad(f"rank_size is {rank_size}, but run_ranks has started {thread_rank.size} threads")
+
+
+def _bad(message: str) -> NoReturn:
+    raise_status(ErrorCode.ERROR_INVALID_PARAM, f"init: {message}")
