@@ -10,129 +10,72 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collops import testing
-    from collops.atb.all_to_all_v import AllToAllVParam, AllToAllVV2Param
-    from collops.atb.even_params import (
-        AllGatherParam,
-        AllReduceParam,
-        AllToAllParam,
-        BroadcastParam,
-        ReduceScatterParam,
-    )
-    from collops.atb.linear_parallel import (
-        LinearParallelParam,
-        MoeInfo,
-        ParallelType,
-        TwoDimTPInfo,
-    )
-    from collops.atb.message_params import RecvParam, SendParam
-    from collops.atb.operation import Operation
-    from collops.atb.param import (
-        COMM_MULTI_PROCESS,
-        COMM_MULTI_THREAD,
-        COMM_UNDEFINED,
-        AllGatherVParam,
-        CommMode,
-        ReduceScatterVParam,
-    )
-    from collops.collectives.communicator import Communicator
-    from collops.collectives.messages import RecvFrom, SendTo
-    from collops.collectives.started import StartedCall
-    from collops.errors import (
-        AbortedError,
-        ArgumentError,
-        Error,
-        ErrorCode,
-        PeerLostError,
-        RankMismatchError,
-        RankTimeoutError,
-        UnsupportedError,
-    )
-    from collops.launch.init import init
-    from collops.tensors import TensorDesc, with_format
+    from collops import testing as testing
+    from collops.atb.all_gather import AllGatherParam as AllGatherParam
+    from collops.atb.all_gather_v import AllGatherVParam as AllGatherVParam
+    from collops.atb.all_reduce import AllReduceParam as AllReduceParam
+    from collops.atb.all_to_all import AllToAllParam as AllToAllParam
+    from collops.atb.all_to_all_v import AllToAllVParam as AllToAllVParam
+    from collops.atb.all_to_all_v import AllToAllVV2Param as AllToAllVV2Param
+    from collops.atb.broadcast import BroadcastParam as BroadcastParam
+    from collops.atb.linear_parallel import LinearParallelParam as LinearParallelParam
+    from collops.atb.linear_parallel import MoeInfo as MoeInfo
+    from collops.atb.linear_parallel import ParallelType as ParallelType
+    from collops.atb.linear_parallel import TwoDimTPInfo as TwoDimTPInfo
+    from collops.atb.operation import Operation as Operation
+    from collops.atb.param import COMM_MULTI_PROCESS as COMM_MULTI_PROCESS
+    from collops.atb.param import COMM_MULTI_THREAD as COMM_MULTI_THREAD
+    from collops.atb.param import COMM_UNDEFINED as COMM_UNDEFINED
+    from collops.atb.param import CommMode as CommMode
+    from collops.atb.recv import RecvParam as RecvParam
+    from collops.atb.reduce_scatter import ReduceScatterParam as ReduceScatterParam
+    from collops.atb.reduce_scatter_v import ReduceScatterVParam as ReduceScatterVParam
+    from collops.atb.send import SendParam as SendParam
+    from collops.collectives.communicator import Communicator as Communicator
+    from collops.collectives.messages import RecvFrom as RecvFrom
+    from collops.collectives.messages import SendTo as SendTo
+    from collops.collectives.started import StartedCall as StartedCall
+    from collops.errors import AbortedError as AbortedError
+    from collops.errors import ArgumentError as ArgumentError
+    from collops.errors import Error as Error
+    from collops.errors import ErrorCode as ErrorCode
+    from collops.errors import PeerLostError as PeerLostError
+    from collops.errors import RankMismatchError as RankMismatchError
+    from collops.errors import RankTimeoutError as RankTimeoutError
+    from collops.errors import UnsupportedError as UnsupportedError
+    from collops.launch.init import init as init
+    from collops.tensors import TensorDesc as TensorDesc
+    from collops.tensors import with_format as with_format
 
     __version__: str
 
-__all__ = [
-    "COMM_MULTI_PROCESS",
-    "COMM_MULTI_THREAD",
-    "COMM_UNDEFINED",
-    "AbortedError",
-    "AllGatherParam",
-    "AllGatherVParam",
-    "AllReduceParam",
-    "AllToAllParam",
-    "AllToAllVParam",
-    "AllToAllVV2Param",
-    "ArgumentError",
-    "BroadcastParam",
-    "CommMode",
-    "Communicator",
-    "Error",
-    "ErrorCode",
-    "LinearParallelParam",
-    "MoeInfo",
-    "Operation",
-    "ParallelType",
-    "PeerLostError",
-    "RankMismatchError",
-    "RankTimeoutError",
-    "RecvFrom",
-    "RecvParam",
-    "ReduceScatterParam",
-    "ReduceScatterVParam",
-    "SendParam",
-    "SendTo",
-    "StartedCall",
-    "TensorDesc",
-    "TwoDimTPInfo",
-    "UnsupportedError",
-    "__version__",
-    "golden",
-    "init",
-    "testing",
-    "with_format",
-]
-
 # Where each name lives.
-_MODULES = {
-    "COMM_MULTI_PROCESS": "atb.param",
-    "COMM_MULTI_THREAD": "atb.param",
-    "COMM_UNDEFINED": "atb.param",
-    "AbortedError": "errors",
-    "AllGatherParam": "atb.even_params",
-    "AllGatherVParam": "atb.param",
-    "AllReduceParam": "atb.even_params",
-    "AllToAllParam": "atb.even_params",
-    "AllToAllVParam": "atb.all_to_all_v",
-    "AllToAllVV2Param": "atb.all_to_all_v",
-    "ArgumentError": "errors",
-    "BroadcastParam": "atb.even_params",
-    "CommMode": "atb.param",
-    "Communicator": "collectives.communicator",
-    "Error": "errors",
-    "ErrorCode": "errors",
-    "LinearParallelParam": "atb.linear_parallel",
-    "MoeInfo": "atb.linear_parallel",
-    "Operation": "atb.operation",
-    "ParallelType": "atb.linear_parallel",
-    "PeerLostError": "errors",
-    "RankMismatchError": "errors",
-    "RankTimeoutError": "errors",
-    "RecvFrom": "collectives.messages",
-    "RecvParam": "atb.message_params",
-    "ReduceScatterParam": "atb.even_params",
-    "ReduceScatterVParam": "atb.param",
-    "SendParam": "atb.message_params",
-    "SendTo": "collectives.messages",
-    "StartedCall": "collectives.started",
-    "TensorDesc": "tensors",
-    "TwoDimTPInfo": "atb.linear_parallel",
-    "UnsupportedError": "errors",
-    "init": "launch.init",
-    "with_format": "tensors",
+_NAMES = {
+    "atb.all_gather": "AllGatherParam",
+    "atb.all_gather_v": "AllGatherVParam",
+    "atb.all_reduce": "AllReduceParam",
+    "atb.all_to_all": "AllToAllParam",
+    "atb.all_to_all_v": "AllToAllVParam AllToAllVV2Param",
+    "atb.broadcast": "BroadcastParam",
+    "atb.linear_parallel": "LinearParallelParam MoeInfo ParallelType TwoDimTPInfo",
+    "atb.operation": "Operation",
+    "atb.param": "COMM_MULTI_PROCESS COMM_MULTI_THREAD COMM_UNDEFINED CommMode",
+    "atb.recv": "RecvParam",
+    "atb.reduce_scatter": "ReduceScatterParam",
+    "atb.reduce_scatter_v": "ReduceScatterVParam",
+    "atb.send": "SendParam",
+    "collectives.communicator": "Communicator",
+    "collectives.messages": "RecvFrom SendTo",
+    "collectives.started": "StartedCall",
+    "errors": "AbortedError ArgumentError Error ErrorCode PeerLostError RankMismatchError "
+    "RankTimeoutError UnsupportedError",
+    "launch.init": "init",
+    "tensors": "TensorDesc with_format",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = ("golden", "testing")
+
+__all__ = sorted([*_MODULES, *_SUBMODULES, "__version__"])
 
 
 def _version() -> str:
@@ -159,4 +102,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

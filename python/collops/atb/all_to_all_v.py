@@ -1,11 +1,11 @@
-"""ATB's parameter structs of the calls in which every rank sends every rank a slice of its own."""
+"""ATB's parameter structs of AllToAllV, with counts as fields and with counts as tensors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from collops.atb.param import _RSV, CommMode, Param
+from collops.atb.param import RSV, CommMode, Param
 from collops.atb.spellings import known_names
 
 
@@ -50,7 +50,7 @@ class AllToAllVParam(Param):
     comm_mode: int = CommMode.COMM_MULTI_PROCESS
     rank_table_file: str = ""
     comm_domain: str = ""
-    rsv: bytes = field(default=_RSV, repr=False)
+    rsv: bytes = field(default=RSV, repr=False)
 
 
 @known_names()
@@ -85,4 +85,4 @@ class AllToAllVV2Param(Param):
     comm_mode: int = CommMode.COMM_MULTI_PROCESS
     rank_table_file: str = ""
     comm_domain: str = ""
-    rsv: bytes = field(default=_RSV, repr=False)
+    rsv: bytes = field(default=RSV, repr=False)

@@ -1,4 +1,4 @@
-"""The parameter structs of ATB, as dataclasses."""
+"""What ATB's parameter structs have in common; each is a dataclass in its operator's module."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import dataclasses
 import enum
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from collops.atb.spellings import known_names
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
 
@@ -30,7 +28,8 @@ COMM_MULTI_THREAD = CommMode.COMM_MULTI_THREAD
 _P = TypeVar("_P", bound="Param")
 # Where ATB's spelling is not the one that follows from the name.
 _KEYS = {"two_dim_tp_info": "twoDimTPInfo"}
-_RSV = bytes(64)
+# Reserved bytes of most structs.
+RSV = bytes(64)
 
 
 def member_of(kind: type[enum.IntEnum]) -> Callable[[Any], Any]:
@@ -117,81 +116,3 @@ def _plain(value: Any) -> Any:
         ErrorCode.ERROR_INVALID_PARAM,
         f"a {type(value).__name__} is no value for a field of a parameter struct",
     )
-
-
-@known_names()
-@dataclass(kw_only=True)
-class AllGatherVParam(Param):
-    """Configures AllGatherV.
-
-    Args:
-        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: the rank that the others meet at.
-        backend: what the program was written for; COLLOPS_BACKEND may replace it.
-        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
-        comm_mode: whether ranks are processes or threads.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
-
-    Source of the semantics: ``atb::infer::AllGatherVParam``.
-
-    Example:
-        >>> import collops
-        >>> collops.AllGatherVParam(rank=1, rank_size=4, backend="shm", comm_domain="dp").rank_size
-        4
-    """
-
-    rank: int = -1
-    rank_size: int = 0
-    rank_root: int = 0
-    backend: str = "hccl"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=_RSV, repr=False)
-
-
-@known_names()
-@dataclass(kw_only=True)
-class ReduceScatterVParam(Param):
-    """Configures ReduceScatterV.
-
-    Args:
-        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
-        rank_size: number of ranks, at least 2.
-        rank_root: the rank that the others meet at.
-        send_counts: not read, as in ATB; the input tensor of that name is.
-        sdispls: not read, as in ATB.
-        recv_count: not read, as in ATB.
-        reduce_type: ``"sum"``, ``"max"`` or ``"min"``.
-        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
-        comm_mode: whether ranks are processes or threads.
-        backend: what the program was written for; COLLOPS_BACKEND may replace it.
-        rank_table_file: path of an HCCL rank table.
-        comm_domain: the group's name, at most 128 characters.
-        rsv: reserved bytes, all zero.
-
-    Source of the semantics: ``atb::infer::ReduceScatterVParam``.
-
-    Example:
-        >>> import collops
-        >>> collops.ReduceScatterVParam(rank=0, rank_size=2, reduce_type="max").reduce_type
-        'max'
-    """
-
-    rank: int = 0
-    rank_size: int = 0
-    rank_root: int = 0
-    send_counts: list[int] = field(default_factory=list)
-    sdispls: list[int] = field(default_factory=list)
-    recv_count: int = 0
-    reduce_type: str = "sum"
-    hccl_comm: Any = None
-    comm_mode: int = CommMode.COMM_MULTI_PROCESS
-    backend: str = "hccl"
-    rank_table_file: str = ""
-    comm_domain: str = ""
-    rsv: bytes = field(default=_RSV, repr=False)

@@ -1,0 +1,44 @@
+"""ATB's parameter struct of AllGatherV."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from collops.atb.param import RSV, CommMode, Param
+from collops.atb.spellings import known_names
+
+
+@known_names()
+@dataclass(kw_only=True)
+class AllGatherVParam(Param):
+    """Configures AllGatherV.
+
+    Args:
+        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
+        rank_size: number of ranks, at least 2.
+        rank_root: the rank that the others meet at.
+        backend: what the program was written for; COLLOPS_BACKEND may replace it.
+        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
+        comm_mode: whether ranks are processes or threads.
+        rank_table_file: path of an HCCL rank table.
+        comm_domain: the group's name, at most 128 characters.
+        rsv: reserved bytes, all zero.
+
+    Source of the semantics: ``atb::infer::AllGatherVParam``.
+
+    Example:
+        >>> import collops
+        >>> collops.AllGatherVParam(rank=1, rank_size=4, backend="shm", comm_domain="dp").rank_size
+        4
+    """
+
+    rank: int = -1
+    rank_size: int = 0
+    rank_root: int = 0
+    backend: str = "hccl"
+    hccl_comm: Any = None
+    comm_mode: int = CommMode.COMM_MULTI_PROCESS
+    rank_table_file: str = ""
+    comm_domain: str = ""
+    rsv: bytes = field(default=RSV, repr=False)

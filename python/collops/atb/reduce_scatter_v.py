@@ -1,0 +1,52 @@
+"""ATB's parameter struct of ReduceScatterV."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from collops.atb.param import RSV, CommMode, Param
+from collops.atb.spellings import known_names
+
+
+@known_names()
+@dataclass(kw_only=True)
+class ReduceScatterVParam(Param):
+    """Configures ReduceScatterV.
+
+    Args:
+        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
+        rank_size: number of ranks, at least 2.
+        rank_root: the rank that the others meet at.
+        send_counts: not read, as in ATB; the input tensor of that name is.
+        sdispls: not read, as in ATB.
+        recv_count: not read, as in ATB.
+        reduce_type: ``"sum"``, ``"max"`` or ``"min"``.
+        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
+        comm_mode: whether ranks are processes or threads.
+        backend: what the program was written for; COLLOPS_BACKEND may replace it.
+        rank_table_file: path of an HCCL rank table.
+        comm_domain: the group's name, at most 128 characters.
+        rsv: reserved bytes, all zero.
+
+    Source of the semantics: ``atb::infer::ReduceScatterVParam``.
+
+    Example:
+        >>> import collops
+        >>> collops.ReduceScatterVParam(rank=0, rank_size=2, reduce_type="max").reduce_type
+        'max'
+    """
+
+    rank: int = 0
+    rank_size: int = 0
+    rank_root: int = 0
+    send_counts: list[int] = field(default_factory=list)
+    sdispls: list[int] = field(default_factory=list)
+    recv_count: int = 0
+    reduce_type: str = "sum"
+    hccl_comm: Any = None
+    comm_mode: int = CommMode.COMM_MULTI_PROCESS
+    backend: str = "hccl"
+    rank_table_file: str = ""
+    comm_domain: str = ""
+    rsv: bytes = field(default=RSV, repr=False)
