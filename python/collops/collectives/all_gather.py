@@ -24,7 +24,38 @@ class AllGather:
         self._plans: Kept[Plan] = Kept()
 
     def __call__(self, x: Any, out: Any) -> Any:
-        """The gathered tensor."""
+        """Gathers every rank's x on every rank, in rank order.
+
+        ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=0)``
+
+        Any element type of a fixed size travels, and its bits stay as they are. No array is copied
+        here: x and out must be contiguous, and x may be this rank's own block of out.
+
+        Args:
+            x: [rows, ...] of one shape on every rank; any number of dims from 1, rows may be 0. A
+                numpy array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
+            out: [P * rows, ...] the result's memory; None: new memory of x's kind (numpy for
+                ``__dlpack__``).
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on shape or dtype, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: torch.distributed.all_gather_into_tensor; ncclAllGather.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def gather(rank):
+            ...     with collops.init() as comm:
+            ...         return comm.all_gather(np.array([rank, 10 * rank])).tolist()
+            >>> run_ranks(gather, 3)[0]
+            [0, 0, 1, 10, 2, 20]
+        """
         try:
             x = as_tensor(_NAME, "x", x)
             normal_dim(_NAME, "x", x, 0)

@@ -53,7 +53,48 @@ class AllGatherV:
         self._exchanges: Kept[Any] = Kept()  # collops._core.RowExchange
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, out: Any) -> Any:
-        """The gathered tensor, or the list of them."""
+        """Gathers every rank's rows on every rank, in rank order.
+
+        ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=dim)``
+
+        Any element type of a fixed size travels, and its bits stay as they are. With dim 0 no
+        array is copied here: x and out must be contiguous, and x may be this rank's own block of
+        out. With another dim any layout goes. If the blocks do not lie one after the other in the
+        result (some dimension before dim is not 1), they arrive in memory of their own and are
+        copied to their places; x is copied only if it is not contiguous. x and out may overlap
+        where something is copied.
+
+        Args:
+            x: [..., rows, ...] this rank's rows along `dim`; any number of dims from 1, rows may
+                be 0. A numpy array, a torch tensor, or an object with ``__dlpack__`` in memory of
+                the CPU. Or a list of them: several tensors in one call. They share rows and sizes;
+                types and other dimensions may differ. They are all checked before the first one
+                moves.
+            sizes: rows of each rank, the same list on every rank; None: the ranks tell each other,
+                which costs one more exchange, for a list too.
+            dim: the dimension that is gathered; negative ones count from the end.
+            out: [..., sum of sizes, ...] the result's memory; None: new memory of x's kind (numpy
+                for ``__dlpack__``). A list of tensors where x is a list.
+
+        Returns:
+            `out`; for a list, the list of the results.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on sizes, dim, shape or dtype, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: MPI_Allgatherv; ncclAllGather for equal sizes.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def gather(rank):
+            ...     with collops.init() as comm:
+            ...         return comm.all_gatherv(np.full(rank + 1, rank)).tolist()
+            >>> run_ranks(gather, 3)[0]
+            [0, 1, 1, 2, 2, 2]
+        """
         if isinstance(x, (list, tuple)):
             return self._gather_list(x, sizes, dim, out)
         asks = sizes is None

@@ -20,7 +20,37 @@ class AllReduce:
         self._level = level
 
     def __call__(self, x: Any, op: str, out: Any) -> Any:
-        """The reduction, the same on every rank."""
+        """Reduces over the ranks and leaves every rank the whole result.
+
+        ``out = x_0 op x_1 op ... op x_{P-1}``, in rank order
+
+        Args:
+            x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
+                array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
+            out: [...] the result's memory, which may be x itself; None: new memory of x's kind
+                (numpy for ``__dlpack__``).
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on shape, dtype or op, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: ncclAllReduce; torch.distributed.all_reduce where out is x.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def add(rank):
+            ...     with collops.init() as comm:
+            ...         x = np.array([rank, 1.5])
+            ...         return comm.all_reduce(x, out=x).tolist()
+            >>> run_ranks(add, 3)[0]
+            [3.0, 4.5]
+        """
         try:
             number = self._level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)

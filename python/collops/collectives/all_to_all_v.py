@@ -30,7 +30,45 @@ class AllToAllV:
     def __call__(
         self, x: Any, send_sizes: Sequence[int], recv_sizes: Sequence[int] | None, out: Any
     ) -> Any:
-        """The rows that this rank receives."""
+        """Hands every rank rows of its own, from every rank.
+
+        ``out_r = concatenate([rows of x_0 for r, rows of x_1 for r, ..., rows of x_{P-1} for r])``
+
+        Any element type of a fixed size travels, and its bits stay as they are. No array is copied
+        here: x and out must be contiguous. One rank, and ranks that send or receive nothing, are
+        fine.
+
+        Args:
+            x: [rows, ...] `send_sizes[0]` rows for rank 0, then `send_sizes[1]` for rank 1, and so
+                on; a row has the same shape on every rank. A numpy array, a torch tensor, or an
+                object with ``__dlpack__`` in the CPU's memory.
+            send_sizes: rows for each rank, 0 included; their sum is the rows of x.
+            recv_sizes: rows from each rank; recv_sizes[q] is rank q's send_sizes for this rank.
+                None: the ranks tell each other, which costs one more exchange.
+            out: [sum of recv_sizes, ...] the result's memory; None: new memory of x's kind (numpy
+                for ``__dlpack__``).
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on a pair's rows, the shape of a row or dtype, or
+                one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: MPI_Alltoallv; torch.distributed.all_to_all_single.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def swap(rank):
+            ...     with collops.init() as comm:
+            ...         mine = np.full(3, rank)
+            ...         return comm.all_to_allv(mine, [[1, 2], [3, 0]][rank]).tolist()
+            >>> run_ranks(swap, 2)
+            [[0, 1, 1, 1], [0, 0]]
+        """
         level = self._level
         asks = recv_sizes is None
         try:

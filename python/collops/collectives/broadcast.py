@@ -21,7 +21,36 @@ class Broadcast:
         self._level = level
 
     def __call__(self, x: Any, root: int) -> Any:
-        """x, which holds the root's elements now."""
+        """Gives every rank the root's x, in place.
+
+        ``x_r = x_root``, for every rank r
+
+        Any element type of a fixed size travels, and its bits stay as they are.
+
+        Args:
+            x: [...] of one shape on every rank, contiguous and writable; any number of dims, also
+                none. A numpy array or a torch tensor in the CPU's memory.
+            root: the rank whose elements the others get, the same on every rank.
+
+        Returns:
+            `x`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on root, shape or dtype, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: torch.distributed.broadcast; ncclBroadcast in place.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def tell(rank):
+            ...     with collops.init() as comm:
+            ...         return comm.broadcast(np.full(2, rank), root=1).tolist()
+            >>> run_ranks(tell, 3)
+            [[1, 1], [1, 1], [1, 1]]
+        """
         try:
             root = check_root(_NAME, root, self._level.size)
             data = as_tensor(_NAME, "x", x)

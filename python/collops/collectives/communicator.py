@@ -1,20 +1,24 @@
-"""The plain level: collectives on whole arrays that are shared out unevenly."""
+"""A group of ranks and all its calls; what a call does is said and done in a module of its own."""
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
+from collops.collectives import products
+from collops.collectives.all_gather import AllGather
 from collops.collectives.all_gather_v import AllGatherV
-from collops.collectives.even_collectives import EvenCollectives
-from collops.collectives.level import PlainLevel
+from collops.collectives.all_reduce import AllReduce
+from collops.collectives.all_to_all_v import AllToAllV
+from collops.collectives.broadcast import Broadcast
+from collops.collectives.gather_v import GatherV
+from collops.collectives.level import PlainLevel, documented_by
 from collops.collectives.linear_parallel import LinearParallel
 from collops.collectives.message_calls import MessageCalls
-from collops.collectives.messages import Messages
-from collops.collectives.plans import bad_argument
-from collops.collectives.products import LinearCalls
+from collops.collectives.reduce import Reduce
+from collops.collectives.reduce_scatter import ReduceScatter
 from collops.collectives.reduce_scatter_v import ReduceScatterV
-from collops.collectives.row_collectives import RowCollectives
+from collops.collectives.scatter_v import ScatterV
+from collops.collectives.split import split
 from collops.collectives.started import StartedCall, Starts
 from collops.collectives.windows import window_array
 from collops.core import core
@@ -24,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-_INT_MAX = 2**31 - 1
+    from collops.collectives.messages import RecvFrom, SendTo
 
 
-class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
+class Communicator:
     """A group of ranks, as collops.init() returns it.
 
     One thread at a time may be inside a call. Every call waits for all ranks, at most the
@@ -46,14 +50,20 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
 
     def __init__(self, core_communicator: Any, level: PlainLevel | None = None) -> None:
         self._core = core_communicator
-        self._level = level or PlainLevel(core_communicator)
+        self._level = level = level or PlainLevel(core_communicator)
         self._starts: Starts | None = None
-        EvenCollectives.__init__(self, self._level)
-        RowCollectives.__init__(self, self._level)
-        self._all_gather_v = AllGatherV(self._level)
-        self._reduce_scatter_v = ReduceScatterV(self._level)
-        self._linear = LinearParallel(self._level)
-        self._messages = MessageCalls(self._level)
+        self._all_gather = AllGather(level)
+        self._all_gather_v = AllGatherV(level)
+        self._all_reduce = AllReduce(level)
+        self._all_to_all_v = AllToAllV(level)
+        self._broadcast = Broadcast(level)
+        self._gather_v = GatherV(level)
+        self._linear = LinearParallel(level)
+        self._messages = MessageCalls(level)
+        self._reduce = Reduce(level)
+        self._reduce_scatter = ReduceScatter(level)
+        self._reduce_scatter_v = ReduceScatterV(level)
+        self._scatter_v = ScatterV(level)
 
     @property
     def rank(self) -> int:
@@ -76,57 +86,47 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
             f"domain {self._core.comm_domain!r}, backend {self._core.backend}>"
         )
 
+    @documented_by(AllGather)
+    def all_gather(self, x: Any, out: Any = None) -> Any:
+        return self._all_gather(x, out)
+
+    @documented_by(AllGatherV)
     def all_gatherv(
-        self,
-        x: Any,
-        sizes: Sequence[int] | None = None,
-        dim: int = 0,
-        out: Any = None,
+        self, x: Any, sizes: Sequence[int] | None = None, dim: int = 0, out: Any = None
     ) -> Any:
-        """Gathers every rank's rows on every rank, in rank order.
-
-        ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=dim)``
-
-        Any element type of a fixed size travels, and its bits stay as they are. With dim 0 no
-        array is copied here: x and out must be contiguous, and x may be this rank's own block of
-        out. With another dim any layout goes. If the blocks do not lie one after the other in the
-        result (some dimension before dim is not 1), they arrive in memory of their own and are
-        copied to their places; x is copied only if it is not contiguous. x and out may overlap
-        where something is copied.
-
-        Args:
-            x: [..., rows, ...] this rank's rows along `dim`; any number of dims from 1, rows may
-                be 0. A numpy array, a torch tensor, or an object with ``__dlpack__`` in memory of
-                the CPU. Or a list of them: several tensors in one call. They share rows and sizes;
-                types and other dimensions may differ. They are all checked before the first one
-                moves.
-            sizes: rows of each rank, the same list on every rank; None: the ranks tell each other,
-                which costs one more exchange, for a list too.
-            dim: the dimension that is gathered; negative ones count from the end.
-            out: [..., sum of sizes, ...] the result's memory; None: new memory of x's kind (numpy
-                for ``__dlpack__``). A list of tensors where x is a list.
-
-        Returns:
-            `out`; for a list, the list of the results.
-
-        Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
-            RankMismatchError: the ranks disagree on sizes, dim, shape or dtype, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
-
-        Source of the semantics: MPI_Allgatherv; ncclAllGather for equal sizes.
-
-        Example:
-            >>> import collops, numpy as np
-            >>> from collops.testing import run_ranks
-            >>> def gather(rank):
-            ...     with collops.init() as comm:
-            ...         return comm.all_gatherv(np.full(rank + 1, rank)).tolist()
-            >>> run_ranks(gather, 3)[0]
-            [0, 1, 1, 2, 2, 2]
-        """
         return self._all_gather_v(x, sizes, dim, out)
 
+    @documented_by(AllReduce)
+    def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> Any:
+        return self._all_reduce(x, op, out)
+
+    @documented_by(AllToAllV)
+    def all_to_allv(
+        self,
+        x: Any,
+        send_sizes: Sequence[int],
+        recv_sizes: Sequence[int] | None = None,
+        out: Any = None,
+    ) -> Any:
+        return self._all_to_all_v(x, send_sizes, recv_sizes, out)
+
+    @documented_by(Broadcast)
+    def broadcast(self, x: Any, root: int = 0) -> Any:
+        return self._broadcast(x, root)
+
+    @documented_by(GatherV)
+    def gatherv(self, x: Any, sizes: Sequence[int] | None = None, root: int = 0) -> Any:
+        return self._gather_v(x, sizes, root)
+
+    @documented_by(Reduce)
+    def reduce(self, x: Any, op: str = "sum", root: int = 0) -> Any:
+        return self._reduce(x, op, root)
+
+    @documented_by(ReduceScatter)
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Any:
+        return self._reduce_scatter(x, op, out)
+
+    @documented_by(ReduceScatterV)
     def reduce_scatterv(
         self,
         x: Any,
@@ -135,90 +135,110 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
         op: str = "sum",
         out: Any = None,
     ) -> Any:
-        """Reduces over the ranks and leaves each rank its rows of the result.
-
-        ``out_r = (x_0 op x_1 op ... op x_{P-1})[rows of rank r along dim]``, in rank order
-
-        With dim 0 no array is copied here, and x and out must be contiguous. With another dim any
-        layout goes; if the blocks do not lie one after the other in x (some dimension before dim is
-        not 1), x is copied once into that order, and so are the blocks of a list.
-
-        Args:
-            x: [..., rows, ...] of the same shape on every rank; any number of dims from 1. A numpy
-                array, a torch tensor, or an object with ``__dlpack__`` in memory of the CPU. Or a
-                list of one block per destination rank, which may differ in `dim` alone.
-            sizes: rows that each rank receives, the same list on every rank; None: as
-                numpy.array_split shares the rows out, or as the blocks of a list have them.
-            dim: the dimension that is scattered; negative ones count from the end.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
-            out: [..., sizes[rank], ...] the result's memory; None: new memory of x's kind (numpy
-                for ``__dlpack__``).
-
-        Returns:
-            `out`.
-
-        Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
-            RankMismatchError: the ranks disagree on shape, sizes, dim, dtype or op, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
-
-        Source of the semantics: MPI_Reduce_scatter; ncclReduceScatter for equal sizes;
-        torch.distributed.reduce_scatter for a list.
-
-        Example:
-            >>> import collops, numpy as np
-            >>> from collops.testing import run_ranks
-            >>> def scatter(rank):
-            ...     with collops.init() as comm:
-            ...         return comm.reduce_scatterv(np.arange(5.0) + rank).tolist()
-            >>> run_ranks(scatter, 2)
-            [[1.0, 3.0, 5.0], [7.0, 9.0]]
-        """
         return self._reduce_scatter_v(x, sizes, dim, op, out)
 
-    def split(self, color: int | None, key: int = 0) -> Communicator | None:
-        """Makes a communicator of the ranks that gave the same color; every rank calls it.
+    @documented_by(ScatterV)
+    def scatterv(self, x: Any, sizes: Sequence[int], root: int = 0) -> Any:
+        return self._scatter_v(x, sizes, root)
 
-        ``part = the ranks with my color, numbered by key and then by their rank here``
+    @documented_by(products.all_gather_matmul_reduce_scatter)
+    def all_gather_matmul_reduce_scatter(
+        self,
+        x: Any,
+        weight: Any,
+        *,
+        ag_dim: int,
+        rs_dim: int,
+        inner_dim_is_ag: bool = True,
+        gather_rows: Sequence[int] | None = None,
+        scatter_rows: Sequence[int] | None = None,
+        trans_weight: bool = False,
+        residual: Any = None,
+        out: Any = None,
+    ) -> Any:
+        return products.all_gather_matmul_reduce_scatter(
+            self._linear,
+            x,
+            weight,
+            (ag_dim, rs_dim, bool(inner_dim_is_ag)),
+            gather_rows=gather_rows,
+            scatter_rows=scatter_rows,
+            trans_weight=trans_weight,
+            residual=residual,
+            out=out,
+        )
 
-        Parts live side by side with this communicator and with each other, and can be split again.
-        Closing one leaves the others open. Its `handle` serves structs as `hccl_comm`.
+    @documented_by(products.all_gather_matmul)
+    def all_gather_matmul(
+        self,
+        x: Any,
+        weight: Any,
+        *,
+        gather_rows: Sequence[int] | None = None,
+        trans_weight: bool = False,
+        residual: Any = None,
+        out: Any = None,
+    ) -> Any:
+        return products.all_gather_matmul(
+            self._linear,
+            x,
+            weight,
+            gather_rows=gather_rows,
+            trans_weight=trans_weight,
+            residual=residual,
+            out=out,
+        )
 
-        Args:
-            color: which part this rank joins, at least 0; None or a negative number: none of them.
-            key: order within the part; equal keys keep the order of ranks.
+    @documented_by(products.matmul_reduce_scatter)
+    def matmul_reduce_scatter(
+        self,
+        x: Any,
+        weight: Any,
+        *,
+        op: str = "sum",
+        scatter_rows: Sequence[int] | None = None,
+        trans_weight: bool = False,
+        residual: Any = None,
+        out: Any = None,
+    ) -> Any:
+        return products.matmul_reduce_scatter(
+            self._linear,
+            x,
+            weight,
+            op=op,
+            scatter_rows=scatter_rows,
+            trans_weight=trans_weight,
+            residual=residual,
+            out=out,
+        )
 
-        Returns:
-            This rank's part, once all its ranks are there; None for a rank that joins none.
+    @documented_by(products.matmul_all_reduce)
+    def matmul_all_reduce(
+        self,
+        x: Any,
+        weight: Any,
+        *,
+        trans_weight: bool = False,
+        residual: Any = None,
+        out: Any = None,
+    ) -> Any:
+        return products.matmul_all_reduce(
+            self._linear, x, weight, trans_weight=trans_weight, residual=residual, out=out
+        )
 
-        Raises:
-            ArgumentError: color or key is no whole number; the other ranks are told.
-            RankMismatchError: another rank refused, or called something else.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+    @documented_by(MessageCalls.send)
+    def send(self, x: Any, to: int, tag: int = 0) -> None:
+        self._messages.send(x, to, tag)
 
-        Source of the semantics: MPI_Comm_split.
+    @documented_by(MessageCalls.recv)
+    def recv(
+        self, out: Any, from_: int | None = None, tag: int = 0, *, return_source: bool = False
+    ) -> Any:
+        return self._messages.recv(out, from_, tag, return_source)
 
-        Example:
-            >>> import collops, numpy as np
-            >>> from collops.testing import run_ranks
-            >>> def work(rank):
-            ...     with collops.init() as comm, comm.split(color=rank % 2) as part:
-            ...         return part.rank, part.all_gatherv(np.array([rank])).tolist()
-            >>> run_ranks(work, 3)
-            [(0, [0, 2]), (0, [1]), (1, [0, 2])]
-        """
-        try:
-            color = -1 if color is None else max(_whole("color", color), -1)
-            key = _whole("key", key)
-            if color > _INT_MAX:
-                bad_argument(f"split: color must be from 0 to {_INT_MAX}, got {color}")
-            if abs(key) > _INT_MAX:
-                bad_argument(f"split: key must be from {-_INT_MAX} to {_INT_MAX}, got {key}")
-        except Exception as error:
-            self._level.refuse("Split", error)
-            raise
-        part = self._core.split(color, key)
-        return None if part is None else Communicator(part)
+    @documented_by(MessageCalls.exchange)
+    def exchange(self, messages: Sequence[SendTo | RecvFrom]) -> list[Any]:
+        return self._messages.exchange(messages)
 
     def barrier(self) -> None:
         """Waits until every rank has called it.
@@ -234,44 +254,13 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
         """
         self._core.barrier()
 
+    @documented_by(split)
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        part = split(self._level, color, key)
+        return None if part is None else Communicator(part)
+
+    @documented_by(Starts)
     def start(self, name: str, *args: Any, **kwargs: Any) -> StartedCall:
-        """Starts a call and returns at once; its wait() gives what the call returns.
-
-        ``comm.start("all_gatherv", x, sizes).wait() = comm.all_gatherv(x, sizes)``
-
-        Calls of the group run in the order of their starts, which is the same on every rank; a call
-        that is not started runs after those that were. Messages (send, recv, exchange) go on beside
-        them. The first start() adds a thread to this communicator, which makes the calls that
-        nobody waits for; close() ends it. Python runs in it only for calls that make something of
-        what the other ranks tell them: those without sizes, scatterv, products, and split.
-
-        Args:
-            name: of a method that waits for other ranks: ``"all_gatherv"``, ``"recv"``, ...
-            args, kwargs: as the method takes them. Tensors must not be changed, and `out` not be
-                read, until the call has ended. They are kept until then.
-
-        Returns:
-            The call. The communicator's time-out counts from when those before it have ended.
-
-        Raises:
-            ArgumentError: there is no such call; or its arguments are wrong, and the other ranks
-                are told in its place. What can be checked in its turn alone is raised by wait().
-            AbortedError and others: the communicator has ended. A failure ends all that were
-                started and have not ended.
-
-        Source of the semantics: torch.distributed with async_op=True; MPI_Iallgatherv.
-
-        Example:
-            >>> import collops, numpy as np
-            >>> from collops.testing import run_ranks
-            >>> def overlap(rank):
-            ...     with collops.init() as comm:
-            ...         gathered = comm.start("all_gatherv", np.full(rank + 1, rank), [1, 2])
-            ...         total = comm.start("all_reduce", np.array([rank + 0.5]))
-            ...         return gathered.wait().tolist(), total.wait().tolist()
-            >>> run_ranks(overlap, 2)
-            [([0, 1, 1], [2.0]), ([0, 1, 1], [2.0])]
-        """
         if self._starts is None:
             self._starts = Starts(self._core, self._calls_of)
         return self._starts(name, args, kwargs)
@@ -280,33 +269,8 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
         """The same methods on another level."""
         return Communicator(level.core, level)
 
+    @documented_by(window_array)
     def empty(self, shape: int | Sequence[int], dtype: Any) -> Any:
-        """Memory that the other ranks read in place, so a call on it copies each byte once.
-
-        In a child of fork() it stays the same memory: what the child writes, this rank and its
-        peers read. The child is to copy what it wants to change.
-
-        Args:
-            shape: sizes of the dimensions.
-            dtype: element type; a torch dtype makes a torch tensor, any other a numpy array.
-
-        Returns:
-            An uninitialised array. It lives as long as something refers to it, also after close().
-
-        Raises:
-            Error: there is no memory left, or the backend has no windows.
-
-        Example:
-            >>> import collops, numpy as np
-            >>> from collops.testing import run_ranks
-            >>> def gather(rank):
-            ...     comm = collops.init()
-            ...     x = comm.empty((2, 3), np.float32)
-            ...     x[:] = rank
-            ...     return comm.all_gatherv(x).sum()
-            >>> float(run_ranks(gather, 2)[0])
-            6.0
-        """
         window = core().window
         return window_array(lambda num_bytes: window(self._core, num_bytes), shape, dtype)
 
@@ -331,17 +295,3 @@ class Communicator(EvenCollectives, RowCollectives, LinearCalls, Messages):
             self.close()
         else:
             self._core.close(status_of(error)[1])
-
-
-# A TypeError of Python's own names a method by this; users know no other class.
-for _part in (EvenCollectives, RowCollectives, LinearCalls, Messages):
-    for _name, _method in vars(_part).items():
-        if not _name.startswith("_"):
-            _method.__qualname__ = f"{Communicator.__name__}.{_name}"
-
-
-def _whole(name: str, value: int) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        bad_argument(f"split: {name} must be a whole number, got {value!r}")

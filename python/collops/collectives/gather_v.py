@@ -28,7 +28,41 @@ class GatherV:
         self._questions: Kept[Any] = Kept()  # collops._core.RowExchange
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, root: int) -> Any:
-        """All rows on the root, None elsewhere."""
+        """Gathers every rank's rows on one rank, in rank order.
+
+        ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=0)`` on the root
+
+        Any element type of a fixed size travels, and its bits stay as they are.
+
+        Args:
+            x: [rows, ...] this rank's rows, contiguous; rows may be 0, and a row has the same shape
+                on every rank. A numpy array, a torch tensor, or an object with ``__dlpack__`` in
+                the CPU's memory.
+            sizes: rows of each rank, the same list on every rank; None: the ranks tell each other,
+                which costs one more exchange.
+            root: the rank that gets the rows, the same on every rank.
+
+        Returns:
+            [sum of sizes, ...] in new memory of x's kind on the root; None on the other ranks.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on root, sizes, the shape of a row or dtype, or
+                one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: MPI_Gatherv.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def gather(rank):
+            ...     with collops.init() as comm:
+            ...         rows = comm.gatherv(np.full(rank, rank), root=1)
+            ...         return None if rows is None else rows.tolist()
+            >>> run_ranks(gather, 3)
+            [None, [1, 2, 2], None]
+        """
         level = self._level
         asks = sizes is None
         try:

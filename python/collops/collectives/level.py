@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from collops.collectives.plans import bad_argument
 from collops.core import core
@@ -14,7 +14,19 @@ from collops.tensors import is_torch_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
 _LONGEST_NAME = 23  # what the ranks' first signal has room for
+
+
+def documented_by(source: Any) -> Callable[[_F], _F]:
+    """Gives a method of the communicator the docstring of what it calls, a function or a class."""
+
+    def decorate(method: _F) -> _F:
+        method.__doc__ = (source.__call__ if isinstance(source, type) else source).__doc__
+        return method
+
+    return decorate
 
 
 @dataclass(frozen=True)

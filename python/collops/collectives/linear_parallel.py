@@ -53,19 +53,20 @@ class LinearParallel:
 
     def __call__(
         self,
-        name: str,
         kind: _Type,
         x: Any,
         weight: Any,
         grid: tuple[int, int, bool],
-        gather_rows: Sequence[int] | None,
-        scatter_rows: Sequence[int] | None,
+        *,
+        gather_rows: Sequence[int] | None = None,
+        scatter_rows: Sequence[int] | None = None,
         trans_weight: bool,
         residual: Any,
         out: Any,
         op: str = "sum",
     ) -> Any:
         """One call; `grid` is (ag_dim, rs_dim, inner_dim_is_ag), read by type 4 alone."""
+        name = _METHODS[kind]
         if self._level.core.failed:
             self._level.core.barrier()  # waits for no one: it raises what has ended the group
         try:

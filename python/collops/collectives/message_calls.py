@@ -27,18 +27,97 @@ _Address = tuple[bool, int, int]
 
 
 class MessageCalls:
-    """send, recv and exchange of one communicator. One thread at a time, as the communicator."""
+    """send, recv and exchange of one communicator. One thread at a time, as the communicator.
+
+    Once all ranks of the group have met, only those that are named take part. Messages of one pair
+    are matched in order per tag; they and the group's calls do not mix.
+    """
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
 
     def send(self, x: Any, to: int, tag: int) -> None:
-        """Sends one message."""
+        """Sends x to another rank, and returns when that has taken it.
+
+        ``out of rank `to` = x``
+
+        Any element type of a fixed size travels, and its bits stay as they are. Two ranks that both
+        send first wait for each other until the time-out, as with NCCL: exchange() does not. Where
+        x lies in memory of empty(), the receiver reads it in place.
+
+        Args:
+            x: [...] contiguous; any number of dims, also none. A numpy array, a torch tensor, or an
+                object with ``__dlpack__`` in the CPU's memory.
+            to: the rank that receives, another one than this.
+            tag: from 0 to 2**31 - 1; the receiver names the same.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the receiver is told, unless it is `to`
+                or `tag` that is wrong.
+            RankMismatchError: the receiver asks for another dtype or number of elements, and the
+                communicator ends; or it refused, and the communicator stays good.
+            RankTimeoutError, PeerLostError, AbortedError: the receiver did not come, died or left.
+
+        Source of the semantics: ncclSend; MPI_Ssend; torch.distributed.send.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def pass_on(rank):
+            ...     with collops.init() as comm:
+            ...         x = np.full(2, rank)
+            ...         if rank == 0:
+            ...             comm.send(x, 1)
+            ...         elif rank == 1:
+            ...             comm.recv(x, 0)
+            ...         return x.tolist()
+            >>> run_ranks(pass_on, 3)
+            [[0, 0], [0, 0], [2, 2]]
+        """
         self._other("send", "to", to)
         self._run("send", [self._address("send", SendTo(x, to, tag), "")], [("x", x)])
 
     def recv(self, out: Any, from_: int | None, tag: int, return_source: bool) -> Any:
-        """Receives one message; returns `out`, and perhaps whose it was."""
+        """Receives what another rank sends into out.
+
+        ``out = x of rank `from_` ``
+
+        The sender's x has out's dtype and number of elements; shapes may differ.
+
+        Args:
+            out: [...] contiguous and writable; any number of dims, also none. A numpy array or a
+                torch tensor in the CPU's memory.
+            from_: the rank that sends, another one than this; None: any rank, and the oldest
+                message that has come is taken.
+            tag: from 0 to 2**31 - 1; the sender names the same.
+            return_source: whether the sender's rank is returned, too.
+
+        Returns:
+            `out`; with `return_source` the pair of `out` and the rank that sent.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the sender is told, unless it is `from_`
+                or `tag` that is wrong, or any rank may send.
+            RankMismatchError: the sender has another dtype or number of elements, and the
+                communicator ends; or it refused, and the communicator stays good.
+            RankTimeoutError, PeerLostError, AbortedError: the sender did not come, died or left.
+
+        Source of the semantics: ncclRecv; MPI_Recv; torch.distributed.recv.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def take(rank):
+            ...     with collops.init() as comm:
+            ...         if rank == 1:
+            ...             comm.send(np.array([0.5]), 0, tag=3)
+            ...         if rank > 0:
+            ...             return None
+            ...         out, source = comm.recv(np.empty(1), tag=3, return_source=True)
+            ...         return out.tolist(), source
+            >>> run_ranks(take, 3)[0]
+            ([0.5], 1)
+        """
         if from_ is not None:
             self._other("recv", "from_", from_)
         address = self._address("recv", RecvFrom(out, from_, tag), "")
@@ -49,7 +128,39 @@ class MessageCalls:
         return self._level.result(self._run("recv", [address], [("out", out)]), received)
 
     def exchange(self, messages: Sequence[SendTo | RecvFrom]) -> list[Any]:
-        """Runs all messages; returns what was received."""
+        """Runs several sends and receives at once; their order does not matter.
+
+        Messages of one pair and tag are matched in the order of the list. All end before it
+        returns. A rank may send to itself here.
+
+        Args:
+            messages: collops.SendTo and collops.RecvFrom; may be empty. What is received goes into
+                memory that no other message of the list uses.
+
+        Returns:
+            The `out` of every RecvFrom, in the order of the list; their `source` is set.
+
+        Raises:
+            ArgumentError: a message is wrong, and none of them moves; the peers are told.
+            RankMismatchError: a peer disagrees, and the communicator ends; or it refused one
+                message, the others are whole, and the communicator stays good.
+            RankTimeoutError, PeerLostError, AbortedError: a peer did not come, died or left.
+
+        Source of the semantics: ncclGroupStart; torch.distributed.batch_isend_irecv.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops import RecvFrom, SendTo
+            >>> from collops.testing import run_ranks
+            >>> def shift(rank):
+            ...     with collops.init() as comm:
+            ...         left, right = (rank - 1) % comm.size, (rank + 1) % comm.size
+            ...         x, out = np.array([rank]), np.empty(1, int)
+            ...         comm.exchange([SendTo(x, right), RecvFrom(out, left)])
+            ...         return out.tolist()
+            >>> run_ranks(shift, 3)
+            [[2], [0], [1]]
+        """
         if not isinstance(messages, (list, tuple)):
             bad_argument(f"exchange: messages must be a list, got a {type(messages).__name__}")
         messages = list(messages)  # as they are now, also where the call is started

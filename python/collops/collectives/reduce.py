@@ -26,7 +26,37 @@ class Reduce:
         self._level = level
 
     def __call__(self, x: Any, op: str, root: int) -> Any:
-        """The reduction on the root, None elsewhere."""
+        """Reduces over the ranks and leaves the result on one of them.
+
+        ``out = x_0 op x_1 op ... op x_{P-1}`` on the root, in rank order
+
+        Args:
+            x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
+                array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
+            root: the rank that gets the result, the same on every rank.
+
+        Returns:
+            [...] in new memory of x's kind (numpy for ``__dlpack__``) on the root; None on the
+            other ranks.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on root, shape, dtype or op, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: MPI_Reduce; ncclReduce.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def add(rank):
+            ...     with collops.init() as comm:
+            ...         total = comm.reduce(np.array([rank, 1.5]), root=2)
+            ...         return None if total is None else total.tolist()
+            >>> run_ranks(add, 3)
+            [None, None, [3.0, 4.5]]
+        """
         level = self._level
         try:
             root = check_root(_NAME, root, level.size)

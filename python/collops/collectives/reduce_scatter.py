@@ -25,7 +25,36 @@ class ReduceScatter:
         self._plans: Kept[Plan] = Kept()
 
     def __call__(self, x: Any, op: str, out: Any) -> Any:
-        """This rank's block of the reduction."""
+        """Reduces over the ranks and leaves each rank one of P equal parts of the result.
+
+        ``out_r = (x_0 op x_1 op ... op x_{P-1})[r * rows / P : (r + 1) * rows / P]``, in rank order
+
+        Args:
+            x: [rows, ...] of one shape on every rank, contiguous; P divides rows. A numpy array, a
+                torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
+            out: [rows / P, ...] the result's memory; None: new memory of x's kind (numpy for
+                ``__dlpack__``).
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on shape, dtype or op, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: torch.distributed.reduce_scatter_tensor; ncclReduceScatter.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def scatter(rank):
+            ...     with collops.init() as comm:
+            ...         return comm.reduce_scatter(np.arange(4.0) + rank).tolist()
+            >>> run_ranks(scatter, 2)
+            [[1.0, 3.0], [5.0, 7.0]]
+        """
         try:
             number = self._level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)

@@ -32,7 +32,41 @@ class ScatterV:
         self._level = level
 
     def __call__(self, x: Any, sizes: Sequence[int], root: int) -> Any:
-        """This rank's rows of the root's x."""
+        """Hands every rank its rows of one rank's x.
+
+        ``out_r = x_root[s_r : s_r + sizes[r]]``, ``s_r = sizes[0] + ... + sizes[r - 1]``
+
+        Any element type of a fixed size travels, and its bits stay as they are. The root first
+        tells the others what its rows are, in one more exchange.
+
+        Args:
+            x: [rows, ...] on the root, contiguous: a numpy array, a torch tensor, or an object with
+                ``__dlpack__`` in the CPU's memory. Not read on the other ranks, which pass None.
+            sizes: rows for each rank, 0 included, the same list on every rank; their sum is the
+                rows of x.
+            root: the rank whose rows are handed out, the same on every rank.
+
+        Returns:
+            [sizes[rank], ...] in new memory of the kind of the root's x (numpy for
+            ``__dlpack__``), on the root too.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on root or sizes, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: MPI_Scatterv.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def scatter(rank):
+            ...     with collops.init() as comm:
+            ...         x = np.arange(4) if rank == 0 else None
+            ...         return comm.scatterv(x, [1, 0, 3]).tolist()
+            >>> run_ranks(scatter, 3)
+            [[0], [], [1, 2, 3]]
+        """
         level = self._level
         try:
             root = check_root(_NAME, root, level.size)

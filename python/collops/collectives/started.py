@@ -138,7 +138,43 @@ class Starts:
         self._lock = threading.Lock()
 
     def __call__(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartedCall:
-        """Starts the method of that name."""
+        """Starts a call and returns at once; its wait() gives what the call returns.
+
+        ``comm.start("all_gatherv", x, sizes).wait() = comm.all_gatherv(x, sizes)``
+
+        Calls of the group run in the order of their starts, which is the same on every rank; a call
+        that is not started runs after those that were. Messages (send, recv, exchange) go on beside
+        them. The first start() adds a thread to this communicator, which makes the calls that
+        nobody waits for; close() ends it. Python runs in it only for calls that make something of
+        what the other ranks tell them: those without sizes, scatterv, products, and split.
+
+        Args:
+            name: of a method that waits for other ranks: ``"all_gatherv"``, ``"recv"``, ...
+            args, kwargs: as the method takes them. Tensors must not be changed, and `out` not be
+                read, until the call has ended. They are kept until then.
+
+        Returns:
+            The call. The communicator's time-out counts from when those before it have ended.
+
+        Raises:
+            ArgumentError: there is no such call; or its arguments are wrong, and the other ranks
+                are told in its place. What can be checked in its turn alone is raised by wait().
+            AbortedError and others: the communicator has ended. A failure ends all that were
+                started and have not ended.
+
+        Source of the semantics: torch.distributed with async_op=True; MPI_Iallgatherv.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def overlap(rank):
+            ...     with collops.init() as comm:
+            ...         gathered = comm.start("all_gatherv", np.full(rank + 1, rank), [1, 2])
+            ...         total = comm.start("all_reduce", np.array([rank + 0.5]))
+            ...         return gathered.wait().tolist(), total.wait().tolist()
+            >>> run_ranks(overlap, 2)
+            [([0, 1, 1], [2.0]), ([0, 1, 1], [2.0])]
+        """
         if not self._lock.acquire(blocking=False):
             bad_argument(f"{name}: another thread starts a call; one thread at a time")
         try:

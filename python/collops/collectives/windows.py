@@ -17,7 +17,32 @@ if TYPE_CHECKING:
 
 
 def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
-    """An array on a window, which `allocate` makes from a number of bytes."""
+    """Memory that the other ranks read in place, so a call on it copies each byte once.
+
+    In a child of fork() it stays the same memory: what the child writes, this rank and its
+    peers read. The child is to copy what it wants to change.
+
+    Args:
+        shape: sizes of the dimensions.
+        dtype: element type; a torch dtype makes a torch tensor, any other a numpy array.
+
+    Returns:
+        An uninitialised array. It lives as long as something refers to it, also after close().
+
+    Raises:
+        Error: there is no memory left, or the backend has no windows.
+
+    Example:
+        >>> import collops, numpy as np
+        >>> from collops.testing import run_ranks
+        >>> def gather(rank):
+        ...     comm = collops.init()
+        ...     x = comm.empty((2, 3), np.float32)
+        ...     x[:] = rank
+        ...     return comm.all_gatherv(x).sum()
+        >>> float(run_ranks(gather, 2)[0])
+        6.0
+    """
     torch = torch_module()
     wants_torch = torch is not None and isinstance(dtype, torch.dtype)
     try:

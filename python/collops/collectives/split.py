@@ -1,0 +1,64 @@
+"""split of the plain level: the parts that a communicator's ranks make among themselves."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from collops.collectives.plans import bad_argument
+
+if TYPE_CHECKING:
+    from collops.collectives.level import PlainLevel
+
+_INT_MAX = 2**31 - 1
+
+
+def split(level: PlainLevel, color: int | None, key: int) -> Any:
+    """Makes a communicator of the ranks that gave the same color; every rank calls it.
+
+    ``part = the ranks with my color, numbered by key and then by their rank here``
+
+    Parts live side by side with this communicator and with each other, and can be split again.
+    Closing one leaves the others open. Its `handle` serves structs as `hccl_comm`.
+
+    Args:
+        color: which part this rank joins, at least 0; None or a negative number: none of them.
+        key: order within the part; equal keys keep the order of ranks.
+
+    Returns:
+        This rank's part, once all its ranks are there; None for a rank that joins none.
+
+    Raises:
+        ArgumentError: color or key is no whole number; the other ranks are told.
+        RankMismatchError: another rank refused, or called something else.
+        RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+    Source of the semantics: MPI_Comm_split.
+
+    Example:
+        >>> import collops, numpy as np
+        >>> from collops.testing import run_ranks
+        >>> def work(rank):
+        ...     with collops.init() as comm, comm.split(color=rank % 2) as part:
+        ...         return part.rank, part.all_gatherv(np.array([rank])).tolist()
+        >>> run_ranks(work, 3)
+        [(0, [0, 2]), (0, [1]), (1, [0, 2])]
+    """
+    try:
+        color = -1 if color is None else max(_whole("color", color), -1)
+        key = _whole("key", key)
+        if color > _INT_MAX:
+            bad_argument(f"split: color must be from 0 to {_INT_MAX}, got {color}")
+        if abs(key) > _INT_MAX:
+            bad_argument(f"split: key must be from {-_INT_MAX} to {_INT_MAX}, got {key}")
+    except Exception as error:
+        level.refuse("Split", error)
+        raise
+    return level.core.split(color, key)
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        bad_argument(f"split: {name} must be a whole number, got {value!r}")
