@@ -11,6 +11,7 @@
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
 #include "module.h"
+#include "operators/framework/backend_names.h"
 #include "status.h"
 
 namespace collops::bindings {
@@ -50,6 +51,14 @@ std::tuple<std::string, std::vector<std::string>, int> Kernels() {
   for (const kernels::Isa isa : kernels::RunnableIsas()) runnable.emplace_back(kernels::Name(isa));
   ThrowIfError(kernels::CheckIsa());
   return {kernels::Name(kernels::ActiveIsa()), runnable, kernels::NumThreads()};
+}
+
+std::string Resolved(const std::string& operation, const std::string& name) {
+  Env env;
+  ThrowIfError(Env::Read(&env));
+  std::string backend;
+  ThrowIfError(ResolveBackend(operation.c_str(), env, name, &backend));
+  return backend;
 }
 
 Status CheckBackendName(const std::string& name) {
@@ -94,6 +103,8 @@ void BindJob(py::module_& module) {
   module.def("set_process_family", &SetProcessFamily, py::arg("id"));
   module.def("launcher", &Launched);
   module.def("backends", &Backends);
+  module.def("backend_names", &KnownBackendNames);
+  module.def("resolve_backend", &Resolved, py::arg("operation"), py::arg("name"));
   module.def("job_identity", &Identity);
   module.def("env_variables", &Variables);
   module.def("kernels", &Kernels);

@@ -21,15 +21,20 @@ bool Has(unsigned allowed, const std::string& name) {
   return false;
 }
 
-// hccl, nccl, cuda, shm or ucx; each with `quote` around it.
-std::string List(unsigned allowed, const char* quote) {
+std::vector<std::string> Names(unsigned allowed) {
   std::vector<std::string> names;
   for (const NameRow& row : kTable) {
-    if ((row.kind & allowed) != 0) names.push_back(Concat(quote, row.name, quote));
+    if ((row.kind & allowed) != 0) names.emplace_back(row.name);
   }
+  return names;
+}
+
+// hccl, nccl, cuda, shm or ucx; each with `quote` around it.
+std::string List(unsigned allowed, const char* quote) {
+  const std::vector<std::string> names = Names(allowed);
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
-    text += Concat(i == 0 ? "" : i + 1 < names.size() ? ", " : " or ", names[i]);
+    text += Concat(i == 0 ? "" : i + 1 < names.size() ? ", " : " or ", quote, names[i], quote);
   }
   return text;
 }
@@ -56,6 +61,10 @@ Status CheckBackendName(const char* op, const std::string& name, unsigned allowe
             "\" does not run this operator (nor does it in ATB); pass ", List(allowed, "\""));
   return Error(ERROR_INVALID_PARAM, op, ": unknown backend \"", name, "\"; pass ",
                List(allowed, "\""));
+}
+
+std::vector<std::string> KnownBackendNames() {
+  return Names(kAllNames);
 }
 
 Status ResolveBackend(const char* op, const Env& env, const std::string& name,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/env.h"
 #include "core/status.h"
@@ -18,6 +19,9 @@ enum BackendNames : unsigned {
 
 // ERROR_INVALID_PARAM for a name that is none of `allowed`; the message lists them.
 Status CheckBackendName(const char* operation, const std::string& name, unsigned allowed);
+
+// All that a struct's `backend` may be, of any operator.
+std::vector<std::string> KnownBackendNames();
 
 // The engine that runs what asks for `name`: COLLOPS_BACKEND may replace it, and what ATB runs on
 // kernels of its own runs on what "hccl" runs on. ERROR_INVALID_PARAM for a COLLOPS_BACKEND that

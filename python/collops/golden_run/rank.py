@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import collops
+from collops.core import core
 from collops.errors import Error
 from collops.golden_run import npu
-from collops.golden_run.backends import NPU, engine_of
+from collops.golden_run.backends import NPU
 from collops.golden_run.calls import Argument
 from collops.golden_run.tensors import Placed, place, poisoned
 
@@ -95,7 +95,7 @@ class _Steps:
         param = getattr(collops, self.call.rank_struct(self.rank)).from_json(
             self.call.param(self.rank)
         )
-        self.backend = engine_of(param.backend, os.environ.get("COLLOPS_BACKEND", ""))
+        self.backend = core().resolve_backend(self.call.operator, param.backend)
         if self.backend == NPU:
             npu.choose_device(self.rank)  # the communicator will be of this device
         self.operation = collops.Operation(param)
@@ -125,7 +125,7 @@ class _Steps:
     def _stand_by(self) -> Report:
         """Of a rank that takes no part: it meets the others, and its tensor stays as it is."""
         fields = json.loads(self.call.param(self.rank))
-        self.backend = engine_of(fields.get("backend", NPU), os.environ.get("COLLOPS_BACKEND", ""))
+        self.backend = core().resolve_backend(self.call.operator, fields.get("backend", NPU))
         if self.call.stops_at or self.call.expected.stage:
             return Report(backend=self.backend, took_part=False)
         self.stage = "data"

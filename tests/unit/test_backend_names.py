@@ -1,0 +1,33 @@
+"""core().resolve_backend() says which backend runs what was written for another."""
+
+from __future__ import annotations
+
+import pytest
+
+import collops
+from collops.core import core
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement", "engine"),
+    [
+        ("hccl", "", "hccl"),
+        ("lccl", "", "hccl"),
+        ("mc2", "shm", "shm"),
+        ("lcoc", "hccl=shm", "shm"),
+        ("lccl", "lccl=ucx,hccl=shm", "ucx"),
+        ("nccl", "hccl=shm", "nccl"),
+    ],
+)
+def test_the_environment_and_atbs_own_kernels_are_followed(
+    name: str, replacement: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLLOPS_BACKEND", replacement)
+    assert core().resolve_backend("AllGather", name) == engine
+    assert {name, engine} <= set(core().backend_names())
+
+
+def test_a_mistyped_replacement_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLLOPS_BACKEND", "hcl=shm")
+    with pytest.raises(collops.ArgumentError, match='^AllGather: .* the unknown backend "hcl"'):
+        core().resolve_backend("AllGather", "hccl")
