@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from collops.collectives.plain_tensors import as_tensor, both_as_bytes, normal_dim, resolve_out
-from collops.collectives.plans import Kept, Plan, make_plan
+from collops.collectives.plans import Kept, Plan, plan_rows
+from collops.core import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,14 +70,14 @@ class AllGather:
         except Exception as error:
             self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.all_gatherv(source, target, plan.blocks)
+        self._level.core.run(plan.core, source, target)
         return out
 
     def _plan(self, shape: Sequence[int], element: Element) -> Plan:
         level = self._level
-
-        def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(_OPERATION, counts, type=element.name)
-
+        whole = list(shape), 0, element.unit, element.name
         rows = [int(shape[0])] * level.size
-        return make_plan(_NAME, make_blocks, shape, 0, rows, sum(rows), element.unit)
+        plan = core().plan_gather(
+            _NAME, _OPERATION, level.rank, level.size, whole, rows, one_shape=True
+        )
+        return plan_rows(plan, shape, 0, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,10 +19,10 @@ from collops.collectives.plans import (
     Kept,
     Plan,
     bad_argument,
-    check_sizes,
-    make_plan,
+    plan_rows,
     sizes_as_tuple,
     unpack_blocks,
+    whole_sizes,
 )
 from collops.core import core
 from collops.errors import Error, raise_status
@@ -181,7 +180,7 @@ class AllGatherV:
 
     def _run(self, step: _Step) -> None:
         plan, source, target, received, out = step
-        self._level.core.all_gatherv(source, target, plan.blocks)
+        self._level.core.run(plan.core, source, target)
         if received is not out:
             self._level.afterwards(partial(unpack_blocks, received, out, plan.rows, plan.dim))
 
@@ -189,33 +188,18 @@ class AllGatherV:
         self, shape: Sequence[int], sizes: tuple[int, ...], dim: int, element: Element, count: int
     ) -> Plan:
         level = self._level
-        rows = check_sizes(_NAME, sizes, level.size)
-        if rows[level.rank] != shape[dim]:
-            bad_argument(
-                f"{_NAME}: sizes[{level.rank}] is {rows[level.rank]}, but x has {shape[dim]} "
-                f"{'rows' if dim == 0 else f'rows along dim {dim}'} on rank {level.rank}"
-            )
-
-        def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(
-                _OPERATION, counts, dim, count, element.name, _common_shape(shape, dim)
-            )
-
-        return make_plan(_NAME, make_blocks, shape, dim, rows, sum(rows), element.unit)
+        whole = list(shape), dim, element.unit, element.name
+        rows = whole_sizes(_NAME, sizes)
+        plan = core().plan_gather(_NAME, _OPERATION, level.rank, level.size, whole, rows, count)
+        return plan_rows(plan, shape, dim, None)
 
     def _check_all(self, steps: list[_Step]) -> None:
         """Of several tensors none moves before the core has checked the last one."""
         for number, (plan, source, target, _, _) in enumerate(steps):
             try:
-                self._level.core.check_all_gatherv(source, target, plan.blocks)
+                self._level.core.check(plan.core, source, target)
             except Error as error:
                 raise_status(error.code, f"{error.message} (tensor {number} of the list)")
-
-
-def _common_shape(shape: Sequence[int], dim: int) -> list[int]:
-    """What the ranks compare: -1 along `dim`; dims on one side of it may be cut up differently."""
-    before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
-    return ([before] if dim > 0 else []) + [-1] + ([after] if after != 1 else [])
 
 
 def _normal_dims(tensors: list[Any], dim: int) -> list[int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from collops.collectives.plain_tensors import as_tensor, resolve_out
+from collops.collectives.plans import Kept
+from collops.core import core
 
 if TYPE_CHECKING:
     from collops.collectives.level import PlainLevel
@@ -18,6 +20,7 @@ class AllReduce:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
+        self._plans: Kept[Any] = Kept()  # collops._core.PlainPlan
 
     def __call__(self, x: Any, op: str, out: Any) -> Any:
         """Reduces over the ranks and leaves every rank the whole result.
@@ -56,8 +59,11 @@ class AllReduce:
             x = as_tensor(_NAME, "x", x)
             self._level.check_reducible(_NAME, x)
             out = resolve_out(_NAME, "out", x, x.shape, out)
+            plan = self._plans.get(number) or self._plans.keep(
+                number, core().plan_all_reduce(number)
+            )
         except Exception as error:
             self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.all_reduce(x, out, number)
+        self._level.core.run(plan, x, out)
         return out

@@ -92,7 +92,7 @@ class AllToAllV:
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise
-        level.core.exchange_v(source, target, slices)
+        level.core.run(slices, source, target)
         return out
 
     def _sizes(self, label: str, sizes: Any) -> tuple[int, ...]:

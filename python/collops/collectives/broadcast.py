@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from collops.collectives.plain_tensors import as_bytes, as_tensor
-from collops.collectives.plans import check_root
+from collops.collectives.plans import Kept, whole_root
+from collops.core import core
 
 if TYPE_CHECKING:
     from collops.collectives.level import PlainLevel
@@ -19,6 +20,7 @@ class Broadcast:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
+        self._plans: Kept[Any] = Kept()  # collops._core.PlainPlan
 
     def __call__(self, x: Any, root: int) -> Any:
         """Gives every rank the root's x, in place.
@@ -52,13 +54,17 @@ class Broadcast:
             [[1, 1], [1, 1], [1, 1]]
         """
         try:
-            root = check_root(_NAME, root, self._level.size)
+            root = whole_root(_NAME, root)
             data = as_tensor(_NAME, "x", x)
             element = self._level.element(data.dtype)
             if element.number is None:
                 data = as_bytes(f"{_NAME}: x", data)
+            key = root, element.name
+            plan = self._plans.get(key) or self._plans.keep(
+                key, core().plan_broadcast(*key, self._level.size)
+            )
         except Exception as error:
             self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.broadcast(data, root, element.name)
+        self._level.core.run(plan, data)
         return x

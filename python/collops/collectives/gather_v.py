@@ -89,7 +89,7 @@ class GatherV:
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise
-        level.core.exchange_v(source, target, slices)
+        level.core.run(slices, source, target)
         return out if level.rank == root else None
 
     def _question(self, x: Any) -> Any:

@@ -46,7 +46,6 @@ class PlainLevel:
         self.core = communicator
         self.rank = int(communicator.rank)
         self.size = int(communicator.size)
-        self.make_blocks = module.Blocks
         self.dtypes: dict[str, int] = module.DTYPES
         self.ops: dict[str, int] = module.REDUCE_OPS
         self._dtype_names: dict[int | None, str] = {

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
+from collops.core import core
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Hashable, Sequence
 
-_MAX_ELEMENTS = 2**63 - 1
+_INT64_MAX = 2**63 - 1
 _MAX_KEPT = 64
 
 _V = TypeVar("_V")
@@ -25,7 +26,7 @@ class Plan:
     """One set of shapes and sizes, ready for the core."""
 
     out_shape: tuple[int, ...]
-    blocks: Any  # collops._core.Blocks
+    core: Any  # collops._core.PlainPlan
     rows: list[int]  # of each rank's block along `dim`
     dim: int
     in_order: bool  # blocks along `dim` lie one after the other in row-major memory
@@ -63,37 +64,40 @@ def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ..
 
 
 def check_sizes(name: str, sizes: Sequence[int], rank_size: int, label: str = "sizes") -> list[int]:
-    """`sizes` as numbers of rows, one per rank."""
+    """`sizes` as numbers of rows, one per rank; the core says what is wrong with them."""
+    rows = whole_sizes(name, sizes, label)
+    core().check_sizes(name, label, rows, rank_size)
+    return rows
+
+
+def whole_sizes(name: str, sizes: Sequence[int], label: str = "sizes") -> list[int]:
+    """`sizes` as numbers that the core takes."""
     try:
         rows = [operator.index(size) for size in sizes]
     except TypeError:
         bad_argument(f"{name}: {label} must be whole numbers of rows, one per rank, got {sizes!r}")
-    if len(rows) != rank_size:
-        bad_argument(f"{name}: {label} has {len(rows)} entries, there are {rank_size} ranks")
     for rank, size in enumerate(rows):
-        if size < 0:
-            bad_argument(f"{name}: {label}[{rank}] must be >= 0, got {size}")
+        if abs(size) > _INT64_MAX:
+            bad_argument(f"{name}: {label}[{rank}] must be an int64, got {size}")
     return rows
 
 
-def check_root(name: str, root: int, rank_size: int) -> int:
-    """`root` as the number of a rank."""
+def whole_root(name: str, root: int) -> int:
+    """`root` as a number that the core takes."""
     try:
         number = operator.index(root)
     except TypeError:
         bad_argument(f"{name}: root must be a whole number, got {root!r}")
-    if not 0 <= number < rank_size:
-        bad_argument(f"{name}: root must be in [0, {rank_size}), got {number}")
+    if abs(number) > _INT64_MAX:
+        bad_argument(f"{name}: root must be the number of a rank, got {number}")
     return number
 
 
-def check_volume(name: str, rows: int, row_elements: int) -> None:
-    """Of any type, an offset in bytes fits into 64 bits."""
-    if rows * row_elements * 16 > _MAX_ELEMENTS:
-        raise_status(
-            ErrorCode.ERROR_INVALID_TENSOR_SIZE,
-            f"{name}: {rows} rows of {row_elements} elements are more than memory can hold",
-        )
+def check_root(name: str, root: int, rank_size: int) -> int:
+    """`root` as the number of a rank; the core says what is wrong with it."""
+    number = whole_root(name, root)
+    core().check_root(name, number, rank_size)
+    return number
 
 
 def split_evenly(rows: int, rank_size: int) -> list[int]:
@@ -102,33 +106,20 @@ def split_evenly(rows: int, rank_size: int) -> list[int]:
     return [each + (rank < more) for rank in range(rank_size)]
 
 
-def make_plan(
-    name: str,
-    make_blocks: Callable[[list[int]], Any],
-    shape: Sequence[int],
-    dim: int,
-    rows: list[int],
-    out_rows: int,
-    unit: int = 1,
-) -> Plan:
-    """Plans a call on blocks of rows[r] rows along `dim` of `shape`.
+def plan_rows(core_plan: Any, shape: Sequence[int], dim: int, out_rows: int | None) -> Plan:
+    """What this side needs of a plan of the core.
 
     Args:
-        name: the operator, for messages.
-        make_blocks: makes the core's blocks of counts in elements.
+        core_plan: of blocks of rows along `dim` of `shape`.
         shape: of x; the size of `dim` does not matter.
         dim: the dimension that is gathered or scattered.
-        rows: of each rank's block.
-        out_rows: of the result.
-        unit: elements of the core that one element counts as.
+        out_rows: of the result; None: those of all ranks.
     """
     before, after = shape[:dim], shape[dim + 1 :]
-    row_elements = math.prod(before) * math.prod(after) * unit
-    check_volume(name, sum(rows), row_elements)
-    blocks = make_blocks([size * row_elements for size in rows])
-    blocks.row_elements = row_elements
+    rows = core_plan.rows
     in_order = math.prod(before) == 1 or len(rows) == 1
-    return Plan((*before, out_rows, *after), blocks, rows, dim, in_order)
+    out_shape = (*before, sum(rows) if out_rows is None else out_rows, *after)
+    return Plan(out_shape, core_plan, rows, dim, in_order)
 
 
 def block_slices(rows: Sequence[int], dim: int) -> list[tuple[slice, ...]]:

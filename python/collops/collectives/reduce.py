@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from collops.collectives.plain_tensors import as_tensor, resolve_out
 from collops.collectives.plans import check_root
-from collops.collectives.row_slices import only_at
+from collops.core import core
 
 if TYPE_CHECKING:
     from collops.collectives.level import PlainLevel
@@ -63,12 +63,19 @@ class Reduce:
             number = level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)
             level.check_reducible(_NAME, x)
-            counts = only_at(root, math.prod(x.shape), level.size)
-            blocks = level.make_blocks(_OPERATION, counts, root=root)
+            plan = core().plan_scatter(
+                _NAME,
+                _OPERATION,
+                level.size,
+                ([math.prod(x.shape)], 0, 1, ""),
+                share="root",
+                root=root,
+                op=number,
+            )
             shape = tuple(x.shape) if level.rank == root else (0,)
             out = resolve_out(_NAME, "out", x, shape, None)
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise
-        level.core.reduce_scatterv(x, out, blocks, number)
+        level.core.run(plan, x, out)
         return out if level.rank == root else None

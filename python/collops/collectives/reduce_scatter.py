@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from collops.collectives.plain_tensors import as_tensor, normal_dim, resolve_out
-from collops.collectives.plans import Kept, Plan, make_plan
-from collops.errors import ErrorCode, raise_status
+from collops.collectives.plans import Kept, Plan, plan_rows
+from collops.core import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,25 +60,17 @@ class ReduceScatter:
             x = as_tensor(_NAME, "x", x)
             normal_dim(_NAME, "x", x, 0)
             self._level.check_reducible(_NAME, x)
-            plan = self._plans.get(x.shape) or self._plans.keep(x.shape, self._plan(x.shape))
+            key = x.shape, number
+            plan = self._plans.get(key) or self._plans.keep(key, self._plan(*key))
             out = resolve_out(_NAME, "out", x, plan.out_shape, out)
         except Exception as error:
             self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.reduce_scatterv(x, out, plan.blocks, number)
+        self._level.core.run(plan.core, x, out)
         return out
 
-    def _plan(self, shape: Sequence[int]) -> Plan:
-        size = self._level.size
-        each, more = divmod(int(shape[0]), size)
-        if more:
-            raise_status(
-                ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                f"{_NAME}: x has {shape[0]} rows, which {size} ranks cannot share out evenly: "
-                f"pad x to {shape[0] + size - more} rows, or use reduce_scatterv",
-            )
-
-        def make_blocks(counts: list[int]) -> Any:
-            return self._level.make_blocks(_OPERATION, counts)
-
-        return make_plan(_NAME, make_blocks, shape, 0, [each] * size, each)
+    def _plan(self, shape: Sequence[int], op: int) -> Plan:
+        level = self._level
+        whole = list(shape), 0, 1, ""
+        plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, share="equal", op=op)
+        return plan_rows(plan, shape, 0, plan.rows[level.rank])

@@ -21,11 +21,11 @@ from collops.collectives.plans import (
     bad_argument,
     block_slices,
     check_sizes,
-    make_plan,
     pack_blocks,
+    plan_rows,
     sizes_as_tuple,
-    split_evenly,
 )
+from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.tensors import empty_like_kind, is_torch
 
@@ -97,7 +97,7 @@ class ReduceScatterV:
                 dim = normal_dim(_NAME, "x", like, dim)
                 shape, parts = like.shape, None
             self._level.check_reducible(_NAME, like)
-            plan = self._plan(shape, sizes, dim)
+            plan = self._plan(shape, sizes, dim, number)
             source = self._source(like, parts, shape, plan)
             out = resolve_out(_NAME, "out", like, plan.out_shape, out)
             target = out
@@ -106,7 +106,7 @@ class ReduceScatterV:
         except Exception as error:
             self._level.refuse(_OPERATION, error)
             raise
-        self._level.core.reduce_scatterv(source, target, plan.blocks, number)
+        self._level.core.run(plan.core, source, target)
         if target is not out:
             self._level.afterwards(partial(operator.setitem, out, ..., target))
         return out
@@ -136,26 +136,23 @@ class ReduceScatterV:
             bad_argument(f"{_NAME}: sizes {list(sizes)} are not the blocks' {list(rows)}")
         return (*before, sum(rows), *after), rows
 
-    def _plan(self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int) -> Plan:
+    def _plan(self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int, op: int) -> Plan:
         if sizes is not None:
             sizes = sizes_as_tuple(_NAME, sizes)
-        key = shape, sizes, dim
+        key = shape, sizes, dim, op
         return self._plans.get(key) or self._plans.keep(key, self._make_plan(*key))
 
-    def _make_plan(self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int) -> Plan:
+    def _make_plan(
+        self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int, op: int
+    ) -> Plan:
         level = self._level
+        whole = list(shape), dim, 1, ""
         if sizes is None:
-            rows = split_evenly(shape[dim], level.size)
+            plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, op=op)
         else:
             rows = check_sizes(_NAME, sizes, level.size)
-        if sum(rows) != shape[dim]:
-            where = "" if dim == 0 else f" along dim {dim}"
-            bad_argument(f"{_NAME}: sizes make {sum(rows)} rows, but x has {shape[dim]}{where}")
-
-        def make_blocks(counts: list[int]) -> Any:
-            return level.make_blocks(_OPERATION, counts, dim=dim)
-
-        return make_plan(_NAME, make_blocks, shape, dim, rows, rows[level.rank])
+            plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, rows, op=op)
+        return plan_rows(plan, shape, dim, plan.rows[level.rank])
 
     def _source(self, like: Any, parts: list[Any] | None, shape: Sequence[int], plan: Plan) -> Any:
         """What the core reads: x itself, or one copy in which the blocks lie in order."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from collops.collectives.plain_tensors import both_as_bytes
-from collops.collectives.plans import check_volume
 from collops.core import core
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ def make_slices(
     root: int = 0,
     sizes: Sequence[int] = (),
 ) -> Any:
-    """The core's Slices: rows for each rank and from each, one after the other.
+    """The core's plan: rows for each rank and from each, one after the other.
 
     Args:
         name: the method, for messages.
@@ -38,12 +36,9 @@ def make_slices(
         sizes: the list that says all of it, where every rank passes the same one; without it the
             ranks compare what each sends with what the other expects.
     """
-    length = math.prod(row)
-    for rows in (sum(sends), sum(receives)):
-        check_volume(name, rows, length * element.unit)
-    shape = [-1] + ([length] if length != 1 else [])
-    return core().Slices(
-        name, operation, sends, receives, length * element.unit, element.name, shape, root, sizes
+    whole = [1, *row], 0, element.unit, element.name
+    return core().plan_exchange(
+        name, operation, len(sends), whole, sends, receives, root, list(sizes)
     )
 
 

@@ -93,7 +93,7 @@ class ScatterV:
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise
-        level.core.exchange_v(source, target, slices)
+        level.core.run(slices, source, target)
         return out
 
 
