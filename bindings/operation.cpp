@@ -7,7 +7,7 @@
 #include "module.h"
 #include "operators/framework/collective_operation.h"
 #include "operators/linear_parallel/engine.h"
-#include "plain_call.h"
+#include "plain/plain_call.h"
 #include "status.h"
 #include "workspace.h"
 

@@ -11,7 +11,7 @@
 #include "comm/communicator.h"
 #include "core/operation.h"
 #include "params.h"
-#include "tensor.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 

@@ -1,7 +1,7 @@
 #include "workspace.h"
 
 #include "status.h"
-#include "tensor.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "comm/messenger.h"
+#include "comm/pairs/messenger.h"
 #include "core/interrupt.h"
 
 namespace collops {

@@ -6,7 +6,7 @@
 
 #include "comm/call_queue.h"
 #include "comm/control/control.h"
-#include "comm/messenger.h"
+#include "comm/pairs/messenger.h"
 
 namespace collops {
 namespace {

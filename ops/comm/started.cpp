@@ -4,7 +4,7 @@
 
 #include "comm/call_queue.h"
 #include "comm/communicator.h"
-#include "comm/messenger.h"
+#include "comm/pairs/messenger.h"
 
 namespace collops {
 

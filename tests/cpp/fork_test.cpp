@@ -9,7 +9,7 @@
 
 #include "comm/backends/shm/window_table.h"
 #include "comm/control/segment.h"
-#include "comm/job.h"
+#include "comm/placement/job.h"
 #include "core/per_process.h"
 #include "ranks.h"
 

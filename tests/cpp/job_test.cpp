@@ -1,4 +1,4 @@
-#include "comm/job.h"
+#include "comm/placement/job.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -13,7 +13,7 @@
 #include "comm/control/bootstrap/meeting.h"
 #include "comm/control/endpoint.h"
 #include "comm/control/step.h"
-#include "comm/job.h"
+#include "comm/placement/job.h"
 #include "core/deadline.h"
 #include "core/fork_generation.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "operators/all_to_all/param.h"
+#include "operators/all_to_all_v/exchange_operation.h"
 #include "operators/framework/even_blocks.h"
-#include "operators/framework/exchange_operation.h"
 #include "operators/framework/find_communicator.h"
 #include "operators/framework/infer_shape.h"
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "operators/all_to_all_v/exchange_operation.h"
 #include "operators/all_to_all_v/param.h"
-#include "operators/framework/exchange_operation.h"
 
 namespace collops {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "operators/framework/exchange_operation.h"
+#include "operators/all_to_all_v/exchange_operation.h"
 
 namespace collops {
 

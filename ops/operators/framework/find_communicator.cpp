@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "comm/job.h"
+#include "comm/placement/job.h"
 #include "comm/registry.h"
 #include "core/env.h"
 #include "operators/framework/backend_names.h"

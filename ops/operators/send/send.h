@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "operators/framework/message_operation.h"
+#include "operators/send/message_operation.h"
 
 namespace collops {
 

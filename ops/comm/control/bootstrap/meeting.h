@@ -8,7 +8,7 @@
 
 #include "comm/communicator_spec.h"
 #include "comm/control/bootstrap/group.h"
-#include "comm/job.h"
+#include "comm/placement/job.h"
 #include "core/deadline.h"
 #include "core/status.h"
 

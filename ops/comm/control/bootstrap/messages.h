@@ -10,7 +10,7 @@
 #include "comm/control/board.h"
 #include "comm/control/bootstrap/group.h"
 #include "comm/control/bootstrap/socket.h"
-#include "comm/job.h"
+#include "comm/placement/job.h"
 
 namespace collops::control {
 

@@ -1,4 +1,4 @@
-#include "comm/messenger.h"
+#include "comm/pairs/messenger.h"
 
 #include <algorithm>
 #include <cstring>

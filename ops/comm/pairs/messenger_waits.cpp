@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "comm/messenger.h"
+#include "comm/pairs/messenger.h"
 #include "comm/pairs/pair_messages.h"
 #include "core/interrupt.h"
 

@@ -1,7 +1,7 @@
 #include <pybind11/numpy.h>
 
 #include "status.h"
-#include "tensor.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {

@@ -1,4 +1,4 @@
-#include "operators/framework/exchange_operation.h"
+#include "operators/all_to_all_v/exchange_operation.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "comm/process_ancestor.h"
+#include "comm/placement/process_ancestor.h"
 
 #include <unistd.h>
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dlpack.h"
 #include "module.h"
 #include "status.h"
-#include "tensor.h"
+#include "tensors/dlpack.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {

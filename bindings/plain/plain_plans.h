@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
-#include "started.h"
+#include "plain/started.h"
 
 namespace collops::bindings {
 

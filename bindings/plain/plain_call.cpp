@@ -1,4 +1,4 @@
-#include "plain_call.h"
+#include "plain/plain_call.h"
 
 #include <algorithm>
 #include <set>

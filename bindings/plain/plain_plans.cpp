@@ -1,4 +1,4 @@
-#include "plain_plans.h"
+#include "plain/plain_plans.h"
 
 #include <pybind11/stl.h>
 
@@ -11,8 +11,8 @@
 #include "operators/all_to_all_v/plain.h"
 #include "operators/broadcast/plain.h"
 #include "operators/reduce_scatter_v/plain.h"
-#include "plain_call.h"
-#include "tensor.h"
+#include "plain/plain_call.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {

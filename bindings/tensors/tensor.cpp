@@ -1,4 +1,4 @@
-#include "tensor.h"
+#include "tensors/tensor.h"
 
 #include "core/dtype.h"
 #include "module.h"

@@ -2,7 +2,7 @@
 #include <unordered_map>
 
 #include "status.h"
-#include "tensor.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {

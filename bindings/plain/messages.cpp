@@ -1,4 +1,4 @@
-#include "messages.h"
+#include "plain/messages.h"
 
 #include <pybind11/stl.h>
 
@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "plain_call.h"
-#include "started.h"
-#include "tensor.h"
+#include "plain/plain_call.h"
+#include "plain/started.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {

@@ -1,4 +1,4 @@
-#include "operators/framework/message_operation.h"
+#include "operators/send/message_operation.h"
 
 #include <utility>
 

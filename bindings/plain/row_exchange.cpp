@@ -1,4 +1,4 @@
-#include "row_exchange.h"
+#include "plain/row_exchange.h"
 
 #include <pybind11/stl.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "operators/plain/row_blocks.h"
-#include "plain_call.h"
+#include "plain/plain_call.h"
 
 namespace collops::bindings {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/job.h"
+#include "comm/placement/job.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/process_ancestor.h"
+#include "comm/placement/process_ancestor.h"
 #include "core/env.h"
 #include "core/per_process.h"
 

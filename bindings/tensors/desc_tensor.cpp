@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor.h"
+#include "tensors/tensor.h"
 
 namespace collops::bindings {
 namespace {

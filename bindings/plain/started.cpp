@@ -1,10 +1,10 @@
-#include "started.h"
+#include "plain/started.h"
 
 #include <pybind11/stl.h>
 
 #include <utility>
 
-#include "plain_call.h"
+#include "plain/plain_call.h"
 #include "status.h"
 
 namespace collops::bindings {

@@ -2,11 +2,11 @@
 
 #include <pybind11/stl.h>
 
-#include "messages.h"
 #include "module.h"
-#include "plain_call.h"
-#include "plain_plans.h"
-#include "row_exchange.h"
+#include "plain/messages.h"
+#include "plain/plain_call.h"
+#include "plain/plain_plans.h"
+#include "plain/row_exchange.h"
 #include "status.h"
 
 namespace collops::bindings {
