@@ -150,7 +150,7 @@ def test_a_rank_that_ignores_the_request_is_killed() -> None:
 
 
 def test_the_others_are_ended_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collops.launch.processes.GRACE_S", 0.5)
+    monkeypatch.setattr("collops.testing.run.GRACE_S", 0.5)
 
     def fail_or_hang(rank: int) -> None:
         if rank == 0:
@@ -242,19 +242,19 @@ def test_ctrl_c_ends_the_ranks(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_between_two_starts_loses_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    from collops.testing import run
+    from collops.launch import processes
 
     started: list[int] = []
-    start = run._start
+    start = processes.RankProcess
 
-    def start_and_interrupt(*args: Any) -> Any:
-        rank = start(*args)
+    def start_and_interrupt(*args: Any, **kwargs: Any) -> Any:
+        rank = start(*args, **kwargs)
         started.append(rank.process.pid or 0)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)  # here the handler would run
         return rank
 
-    monkeypatch.setattr(run, "_start", start_and_interrupt)
+    monkeypatch.setattr(processes, "RankProcess", start_and_interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_ranks(lambda rank: time.sleep(600), 3)
     [pid] = started

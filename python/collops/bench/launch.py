@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collops.launch.processes import new_job_id
+from collops.launch.programs import Programs
+
 if TYPE_CHECKING:
     from collops.bench.mpi_launcher import Mpi
     from collops.bench.request import Request
 
 _PROGRAM = [sys.executable, "-m", "collops.bench.rank_program"]
 _LOOK_S = 0.1
-_GRACE_S = 5.0
 _LAST_LINES = 8
 # What a surrounding job says of this process holds for no rank.
 _DROPPED = (
@@ -51,20 +49,10 @@ def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, 
         records = folder / "records"
         records.touch()
         program = [*_PROGRAM, str(folder / "request"), str(folder / "store"), str(records)]
-        with (folder / "said").open("w") as said:
-            processes = [
-                subprocess.Popen(
-                    [*words, *program], env=env, stdout=said, stderr=said, start_new_session=True
-                )
-                for words, env in _commands(request, ranks, mpi)
-            ]
-        try:
-            yield from _follow(records, processes)
-        except BaseException:
-            _end(processes, patience_s=0.0)
-            raise
-        _end(processes)
-        if any(process.returncode for process in processes):
+        commands = [([*words, *program], env) for words, env in _commands(request, ranks, mpi)]
+        with (folder / "said").open("w") as said, Programs(commands, said) as programs:
+            yield from _follow(records, programs)
+        if programs.failed:
             lines = [line for line in (folder / "said").read_text().splitlines() if line.strip()]
             raise RanksFailedError("\n".join(lines[-_LAST_LINES:]))
 
@@ -78,34 +66,21 @@ def _commands(
     env.update({"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"})
     if mpi is not None:
         return [(mpi.command(ranks), {**env, **mpi.variables(ranks)})]
-    env.update({"COLLOPS_JOB_ID": f"bench-{secrets.token_hex(16)}"})
+    env.update({"COLLOPS_JOB_ID": new_job_id("bench")})
     env["COLLOPS_RANK_SIZE"] = str(ranks)
     return [([], {**env, "COLLOPS_RANK": str(rank)}) for rank in range(ranks)]
 
 
-def _follow(records: Path, processes: list[subprocess.Popen[bytes]]) -> Iterator[dict[str, Any]]:
+def _follow(records: Path, programs: Programs) -> Iterator[dict[str, Any]]:
     """The records until all processes have ended, or one of them has failed."""
     with records.open() as lines:
         rest = ""
         while True:
-            states = [process.poll() for process in processes]
+            running = programs.running()
             rest += lines.read()
             *whole, rest = rest.split("\n")
             for line in whole:
                 yield json.loads(line)
-            if None not in states or any(states):
+            if not running:
                 return
             time.sleep(_LOOK_S)
-
-
-def _end(processes: list[subprocess.Popen[bytes]], patience_s: float = _GRACE_S) -> None:
-    """Waits a while for those that are ending, and then ends them with all they started."""
-    for sent in (None, signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + (_GRACE_S if sent else patience_s)
-        for process in processes:
-            if sent is not None and process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, sent)
-        for process in processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(deadline - time.monotonic(), 0.0))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
-import secrets
 import signal
-import time
-import warnings
-from multiprocessing import connection, get_context
+from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from collops.golden_run.rank import Report, execute
-from collops.launch.mail import Inbox, post
+from collops.launch.mail import post
+from collops.launch.processes import RankProcess, end_all, new_job_id, start, watch
+from collops.launch.threads import run_on_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 # Once a rank has failed, the others soon learn of it, or wait for nothing.
 GRACE_S = 3.0
-# Between two looks at the clock: a poll takes no more than 31 bits of milliseconds.
-_LOOK_S = 60.0
 
 
 class Pool:
@@ -43,20 +40,19 @@ class Pool:
         threads: bool = False,
         work: Work = execute,
     ) -> None:
-        self.rank_size = rank_size
         self.broken = False
         self._stage = ""
-        self._hosts: list[_Host] = []
-        own = {**environment, "COLLOPS_JOB_ID": f"golden-{secrets.token_hex(16)}"}
+        self._processes: list[RankProcess] = []
+        own = {**environment, "COLLOPS_JOB_ID": new_job_id("golden")}
         groups = [list(range(rank_size))] if threads else [[rank] for rank in range(rank_size)]
         for ranks in groups:
-            self._hosts.append(_Host(ranks, own, work, [host.end for host in self._hosts]))
+            start(self._processes, ranks, _serve, (ranks, own, work), daemon=True, apart=True)
 
     def submit(self, call: Call) -> None:
         """Gives every rank the call; returns at once."""
         self._stage = call.expected.stage
-        for host in self._hosts:
-            host.submit(call)
+        for process in self._processes:
+            process.ask(call)
 
     def collect(self, timeout: float) -> list[Report]:
         """Returns every rank's report; those that died or hung have one that says so.
@@ -64,106 +60,50 @@ class Pool:
         Args:
             timeout: seconds from now on.
         """
-        deadline = time.monotonic() + timeout
+        late, first = watch(self._processes, timeout, GRACE_S, self._failed)
         limit = f"no report within {timeout:g} s"
-        hurried = False
-        while waiting := [host for host in self._hosts if not host.reports]:
-            left = max(0.0, min(_LOOK_S, deadline - time.monotonic()))
-            ready = connection.wait([host.end for host in waiting], left)
-            for host in waiting:
-                if host.end in ready:
-                    host.read()
-            if time.monotonic() >= deadline:
-                for host in waiting:
-                    if not host.reports:
-                        host.give_up(limit)
-            lost = self._lost()
-            if lost is not None and not hurried:
-                hurried = True
-                deadline = min(deadline, time.monotonic() + GRACE_S)
-                limit = f"no report {GRACE_S:g} s after rank {lost} had failed"
-        self.broken = self.broken or any(host.died for host in self._hosts)
-        return [report for host in self._hosts for report in host.take()]
+        if first is not None:
+            limit = f"no report {GRACE_S:g} s after rank {first} had failed"
+        given_up = {process.ranks[0]: _give_up(process, limit) for process in late}
+        reports: list[Report] = []
+        for process in self._processes:
+            report = given_up.get(process.ranks[0]) or _fault(process)
+            self.broken = self.broken or report is not None
+            reports += [report for _ in process.ranks] if report else process.report
+        return reports
 
-    def _lost(self) -> int | None:
-        """A rank that did not do its part, for which others may wait in vain."""
-        for host in self._hosts:
-            if host.died or any(r.stage not in ("", self._stage) for r in host.reports):
-                return host.ranks[0]
-        return None
+    def _failed(self, process: RankProcess) -> bool:
+        """Whether a rank did not do its part, for which others may wait in vain."""
+        if process.silent:
+            return False
+        return bool(_fault(process)) or any(
+            report.stage not in ("", self._stage) for report in process.report
+        )
 
     def close(self) -> None:
         """Ends every rank: they may end by themselves, and are killed if they do not."""
-        for host in self._hosts:
-            host.submit(None)
-            host.end.close()
-        deadline = time.monotonic() + (0.0 if self.broken else GRACE_S)
-        for host in self._hosts:
-            host.process.join(max(0.0, deadline - time.monotonic()))
-            if host.process.is_alive():
-                host.process.kill()
-            host.process.join()
-            host.process.close()
+        for process in self._processes:
+            process.ask(None)
+        end_all(self._processes, 0.0 if self.broken else GRACE_S)
 
 
-class _Host:
-    """One process with one rank, or with all of them as threads, and the pipe to it."""
+def _fault(process: RankProcess) -> Report | None:
+    """The report on a process that has none of its own."""
+    if process.problem is not None:
+        return Report("execute", -1, "died", f"the rank's report is unreadable: {process.problem}")
+    if process.lost:
+        said = f"the rank's process ended without a report: {process.lost}"
+        return Report("execute", -1, "died", said)
+    return None
 
-    def __init__(
-        self, ranks: list[int], environment: Mapping[str, str], work: Work, others: list[Connection]
-    ) -> None:
-        context = get_context("fork")
-        self.ranks = ranks
-        self.reports: list[Report] = []
-        self.died = False
-        self.end, far = context.Pipe()
-        self._inbox = Inbox(self.end.fileno())
-        self.process = context.Process(
-            target=_serve,
-            args=(far, [*others, self.end], ranks, dict(environment), work),
-            name=f"rank {ranks[0]}",
-            daemon=True,
-        )
-        with warnings.catch_warnings():
-            # Python warns of fork() beside threads; numpy's own survive it.
-            warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
-            self.process.start()
-        far.close()
 
-    def submit(self, call: Call | None) -> None:
-        """Sends a call, or None to end the process."""
-        self.reports = []
-        try:
-            self.end.send(call)
-        except OSError:
-            return  # it has ended, which read() will say
-
-    def read(self) -> None:
-        """Takes what has come of the reports; there must be something."""
-        try:
-            self.reports = self._inbox.read() or []
-        except (EOFError, OSError):
-            self.process.join(GRACE_S)
-            code = self.process.exitcode
-            how = "still running" if code is None else f"exit code {code}"
-            if code is not None and code < 0:
-                how = f"killed by {_signal_name(-code)}"
-            self._fail("died", f"the rank's process ended without a report: {how}")
-
-    def give_up(self, limit: str) -> None:
-        if _is_stopped(self.process.pid):
-            self._fail("stopped", f"{limit}: a signal or a debugger had stopped it; it was ended")
-        else:
-            self._fail("hung", f"{limit}; the rank was ended")
-        self.process.kill()
-
-    def take(self) -> list[Report]:
-        reports, self.reports = self.reports, []
-        return reports
-
-    def _fail(self, name: str, message: str) -> None:
-        self.died = True
-        self.reports = [Report("execute", -1, name, message) for _ in self.ranks]
+def _give_up(process: RankProcess, limit: str) -> Report:
+    name, message = "hung", f"{limit}; the rank was ended"
+    if _is_stopped(process.process.pid):
+        name = "stopped"
+        message = f"{limit}: a signal or a debugger had stopped it; it was ended"
+    process.process.kill()
+    return Report("execute", -1, name, message)
 
 
 def _is_stopped(pid: int | None) -> bool:
@@ -175,24 +115,10 @@ def _is_stopped(pid: int | None) -> bool:
         return False
 
 
-def _signal_name(number: int) -> str:
-    """The signal's name; real-time signals but the first and the last have a number only."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def _serve(
-    end: Connection,
-    others: Sequence[Connection],
-    ranks: Sequence[int],
-    environment: Mapping[str, str],
-    work: Work,
+    end: Connection, ranks: Sequence[int], environment: Mapping[str, str], work: Work
 ) -> None:
     """Answers calls until there are no more."""
-    for other in others:
-        other.close()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who reads the reports is told
     while True:
@@ -210,18 +136,9 @@ def _serve(
 
 
 def _on_threads(call: Call, ranks: Sequence[int], work: Work) -> list[Report]:
-    reports: dict[int, Report] = {}
-
-    def run(rank: int) -> None:
-        reports[rank] = work(call, rank)
-
-    threads: list[Any] = [Thread(target=run, args=(rank,), daemon=True) for rank in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    reports, _ = run_on_threads(ranks, partial(work, call), math.inf)
     missing = Report("execute", -1, "died", "the rank's thread ended without a report")
-    return [reports.get(rank, missing) for rank in ranks]
+    return [reports[rank] or missing for rank in ranks]
 
 
 class Pools:

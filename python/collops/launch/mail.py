@@ -17,8 +17,13 @@ def post(descriptor: int, content: object) -> None:
     Raises:
         OSError: the other end was closed.
     """
+    write(descriptor, packed(content))
+
+
+def packed(content: object) -> bytes:
+    """One thing as post() writes it."""
     data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
-    write(descriptor, _HEAD.pack(len(data)) + data)
+    return _HEAD.pack(len(data)) + data
 
 
 def write(descriptor: int, data: bytes) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    # A rank's result, or its error and where that was raised.
+    Report = tuple[Any, "BaseException | None", str]
 
 
 class RankErrors(Exception):  # noqa: N818 - the errors of several ranks
@@ -41,3 +47,12 @@ class RankDiedError(RuntimeError):
 
 class RankEndedError(RuntimeError):
     """run_ranks ended a rank: its time was up, or another rank had failed."""
+
+
+def results_of(reports: Mapping[int, Report]) -> list[Any]:
+    """The results of all ranks in their order, or RankErrors with what went wrong."""
+    by_rank = sorted(reports.items())
+    errors = {rank: error for rank, (_, error, _) in by_rank if error is not None}
+    if errors:
+        raise RankErrors(errors, {rank: reports[rank][2] for rank in errors})
+    return [result for _, (result, _, _) in by_rank]

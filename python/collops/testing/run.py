@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import secrets
-import threading
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from collops.launch.child import run_child
 from collops.launch.interrupts import interrupts_deferred
-from collops.launch.processes import GRACE_S, Rank, collect, end_all, forget_all
-from collops.launch.threads import run_threads
-from collops.testing.errors import RankErrors
+from collops.launch.processes import end_all, new_job_id, start, watch
+from collops.testing.child import Ended, run_child, run_threads
+from collops.testing.errors import RankDiedError, RankEndedError, RankErrors, results_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-# While one rank is started, no other process may be forked: it would keep a copy of the rank's
-# pipes, and their end would never be seen. Nor may one be forgotten: start() looks at them all.
-_starting = threading.Lock()
+    from collops.launch.processes import RankProcess
+    from collops.testing.errors import Report
 
-
-def _renew_lock() -> None:
-    # A rank was forked while its parent held the lock, and may run ranks of its own.
-    global _starting
-    _starting = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
+GRACE_S = 5.0  # for ranks to end by themselves once one has failed
+TERMINATE_S = 2.0  # for them to end once asked
 
 
 def run_ranks(
@@ -76,22 +63,21 @@ def run_ranks(
     if threads:
         return _run_as_threads(fn, n, args, timeout, start_method, env)
     environment = {
-        "COLLOPS_JOB_ID": f"run_ranks-{secrets.token_hex(16)}",
+        "COLLOPS_JOB_ID": new_job_id("run_ranks"),
         "COLLOPS_RANK_SIZE": str(n),
         **(env or {}),
     }
-    context = multiprocessing.get_context(start_method or "fork")
-    ranks: list[Rank] = []
+    method = start_method or "fork"
+    processes: list[RankProcess] = []
     try:
         for rank in range(n):
-            with _starting, interrupts_deferred():
-                ranks.append(_start(context, environment, fn, rank, args))
-        return collect(ranks, timeout)
+            own = {**environment, "COLLOPS_RANK": str(rank)}
+            start(processes, [rank], run_child, (own, fn, rank, args), start_method=method)
+        return _collect(processes, timeout)
     finally:
         with interrupts_deferred():
-            end_all(ranks)
-            with _starting:
-                forget_all(ranks)
+            _terminate([process for process in processes if process.silent])
+            end_all(processes, TERMINATE_S)
 
 
 def _run_as_threads(
@@ -103,17 +89,11 @@ def _run_as_threads(
     env: Mapping[str, str] | None,
 ) -> list[Any]:
     """The ranks in a process of their own: it can be ended, and what it changes ends with it."""
+    given = (fn, n, args, timeout, GRACE_S)
+    limit = timeout + GRACE_S
     try:
         [results] = run_ranks(
-            run_threads,
-            1,
-            fn,
-            n,
-            args,
-            timeout,
-            timeout=timeout + GRACE_S,
-            start_method=start_method,
-            env=env,
+            run_threads, 1, *given, timeout=limit, start_method=start_method, env=env
         )
     except RankErrors as error:
         if isinstance(error.errors[0], RankErrors):
@@ -122,23 +102,42 @@ def _run_as_threads(
     return list(results)
 
 
-def _start(
-    context: Any, environment: dict[str, str], fn: Callable[..., Any], rank: int, args: Any
-) -> Rank:
-    receiving, sending = context.Pipe(duplex=False)
-    own = {**environment, "COLLOPS_RANK": str(rank)}
-    process = context.Process(
-        target=run_child, args=(sending, own, fn, rank, args), name=f"rank {rank}", daemon=False
-    )
-    try:
-        with warnings.catch_warnings():
-            # Python warns of fork() beside threads. The ranks are this process's own business, and
-            # only fork() can run functions that do not pickle.
-            warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
-            process.start()
-    except BaseException:
-        receiving.close()
-        raise
-    finally:
-        sending.close()
-    return Rank(rank, process, receiving)
+def _collect(processes: Sequence[RankProcess], timeout: float) -> list[Any]:
+    """Waits for every rank and returns the results, or raises RankErrors."""
+    late, first = watch(processes, timeout, GRACE_S, _failed)
+    why = f"after {timeout:g} s"
+    if first is not None:
+        why = f"{GRACE_S:g} s after rank {first} had failed"
+    if late:
+        # Who is asked reports where it was; who does not is killed.
+        _terminate(late)
+        for process in watch(late, TERMINATE_S)[0]:
+            process.kill()
+    reports = {process.ranks[0]: _report_of(process) for process in processes}
+    for process in late:
+        rank = process.ranks[0]
+        _, error, where = reports[rank]
+        if isinstance(error, (Ended, RankDiedError)):
+            ended = RankEndedError(f"rank {rank} was ended: it was still running {why}")
+            reports[rank] = None, ended, where
+    return results_of(reports)
+
+
+def _failed(process: RankProcess) -> bool:
+    return not process.silent and _report_of(process)[1] is not None
+
+
+def _report_of(process: RankProcess) -> Report:
+    [rank] = process.ranks
+    if process.lost:
+        return None, RankDiedError(f"rank {rank} ended without a result: {process.lost}"), ""
+    if process.problem is not None:
+        said = f"the report of rank {rank} cannot be read: {process.problem}"
+        return None, RuntimeError(said), ""
+    report: Report = process.report or (None, Ended(), "")
+    return report
+
+
+def _terminate(processes: Sequence[RankProcess]) -> None:
+    for process in processes:
+        process.process.terminate()

@@ -1,0 +1,124 @@
+"""What the processes of run_ranks do: each runs one rank, or all of them as threads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from collops.errors import status_of
+from collops.launch import mail
+from collops.launch.init import thread_rank
+from collops.launch.threads import run_on_threads
+from collops.testing.errors import RankEndedError, results_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from types import FrameType
+
+    from collops.testing.errors import Report
+
+
+class Ended(BaseException):
+    """Raised in the rank's main thread when run_ranks asks the process to end."""
+
+
+def run_child(
+    end: Connection,
+    environment: dict[str, str],
+    fn: Callable[..., Any],
+    rank: int,
+    args: tuple[Any, ...],
+) -> None:
+    """Calls ``fn(rank, *args)`` and posts (result, None, "") or (None, exception, traceback)."""
+    os.environ.update(environment)
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        report = _packed(fn(rank, *args))
+    except BaseException as error:
+        _leave(error)
+        report = mail.packed((None, _portable(error), traceback.format_exc()))
+    mail.write(end.fileno(), report)
+    end.close()
+
+
+def _end(signal_number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    raise Ended
+
+
+def _leave(error: BaseException) -> None:
+    # At once, so that ranks that wait for this one need not wait for its process to end.
+    if "collops._core" in sys.modules:
+        from collops.core import leave
+
+        leave(error)
+
+
+def _packed(result: Any) -> bytes:
+    try:
+        return mail.packed((result, None, ""))
+    except Exception as problem:
+        error = TypeError(f"the result of a rank must pickle: {problem}")
+        return mail.packed((None, error, ""))
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The exception, or one that says the same where it cannot pass to another process."""
+    try:
+        pickle.loads(pickle.dumps(error))  # it may pickle and still not be made again
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def run_threads(
+    process: int,
+    fn: Callable[..., Any],
+    n: int,
+    args: tuple[Any, ...],
+    timeout: float,
+    grace_s: float,
+) -> list[Any]:
+    """What the one process of ranks that are threads does: calls ``fn(rank, *args)`` in each.
+
+    Raises:
+        RankErrors: a rank raised, or took too long. It cannot be ended: the process must.
+    """
+    for name in ("COLLOPS_RANK", "COLLOPS_RANK_SIZE"):
+        os.environ.pop(name, None)  # they speak of the process
+
+    def work(rank: int) -> Report:
+        thread_rank.rank, thread_rank.size = rank, n
+        try:
+            result = fn(rank, *args)
+        except BaseException as error:
+            # At once, so that ranks that wait for this one need not wait for the process to end.
+            _close_all(status_of(error)[1])
+            return None, _portable(error), traceback.format_exc()
+        _close_all(f"rank {rank} has returned")
+        return result, None, ""
+
+    reports, running = run_on_threads(
+        range(n), work, timeout, grace_s, failed=lambda report: report[1] is not None
+    )
+    for rank, thread in running.items():
+        error = RankEndedError(f"rank {rank} was still running when its time was up")
+        reports[rank] = None, error, _stack(thread)
+    return results_of(reports)
+
+
+def _close_all(reason: str) -> None:
+    for communicator in thread_rank.communicators:
+        communicator._core.close(reason)
+
+
+def _stack(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -1,0 +1,130 @@
+"""The process manager by itself: what is heard of processes, threads, programs, and their end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collops.launch import mail
+from collops.launch.processes import RankProcess, end_all, start, watch
+from collops.launch.programs import Programs
+from collops.launch.threads import run_on_threads
+
+
+@contextmanager
+def processes_of(work: Any, ranks: int) -> Iterator[list[RankProcess]]:
+    """Processes that answer what they are asked with ``work(rank, question)``, until it is None."""
+
+    def main(end: Any, rank: int) -> None:
+        while (question := end.recv()) is not None:
+            mail.post(end.fileno(), work(rank, question))
+
+    processes: list[RankProcess] = []
+    try:
+        for rank in range(ranks):
+            start(processes, [rank], main, (rank,), daemon=True, apart=True)
+        yield processes
+    finally:
+        for process in processes:
+            process.ask(None)
+        end_all(processes, 5.0)
+
+
+def test_processes_are_asked_and_heard_again_and_again() -> None:
+    with processes_of(lambda rank, question: [rank] * question, 3) as processes:
+        for question in (1, 200_000, 0):
+            for process in processes:
+                process.ask(question)
+            assert watch(processes, 30.0) == ([], None)
+            assert [process.report for process in processes] == [[r] * question for r in range(3)]
+
+
+def test_how_a_process_ended_is_told_and_the_others_are_waited_for_less_long() -> None:
+    def work(rank: int, question: str) -> str:
+        if rank == 1:
+            os._exit(7)
+        time.sleep(600)
+        return question
+
+    begin = time.monotonic()
+    with processes_of(work, 2) as processes:
+        for process in processes:
+            process.ask("?")
+        late, first = watch(processes, 60.0, 0.3, lambda process: bool(process.lost))
+        assert ([process.ranks for process in late], first) == ([[0]], 1)
+        assert processes[1].lost == "exit code 7"
+        processes[0].kill()
+    assert time.monotonic() - begin < 20
+
+
+class Unreadable:
+    """Pickles, and cannot be made again."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+def test_a_report_that_cannot_be_read_is_no_end_of_the_others() -> None:
+    def work(rank: int, question: int) -> Any:
+        return Unreadable() if rank == 0 else question
+
+    with processes_of(work, 2) as processes:
+        for process in processes:
+            process.ask(5)
+        assert watch(processes, 30.0) == ([], None)
+        assert "no number" in str(processes[0].problem)
+        assert processes[1].report == 5
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_threads_that_raise_or_hang_are_told_from_those_that_report() -> None:
+    over = threading.Event()
+
+    def work(rank: int) -> Any:
+        if rank == 1:
+            raise ValueError("on purpose")
+        if rank == 2:
+            over.wait(60)
+        return rank + 10
+
+    reports, running = run_on_threads(range(3), work, 60.0, 0.1, lambda report: report is None)
+    assert (reports, list(running)) == ({0: 10, 1: None}, [2])
+    over.set()
+    running[2].join()
+
+
+def test_programs_are_ended_with_all_they_started(tmp_path: Path) -> None:
+    sleeper = f"{sys.executable} -c 'import time; time.sleep(600)'"
+    words = ["sh", "-c", f"{sleeper} & echo $!; wait"]
+    with (tmp_path / "said").open("w") as said, Programs([(words, dict(os.environ))], said) as own:
+        while not (text := (tmp_path / "said").read_text()).endswith("\n"):
+            assert own.running()
+            time.sleep(0.01)
+        with pytest.raises(RuntimeError, match="on purpose"), own:
+            raise RuntimeError("on purpose")
+    assert own.failed
+    assert is_gone(int(text))
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; nobody may have taken its status yet."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_a_program_that_does_not_start_ends_those_before_it(tmp_path: Path) -> None:
+    env = dict(os.environ)
+    commands = [(["sleep", "600"], env), ([str(tmp_path / "none")], env)]
+    with (tmp_path / "said").open("w") as said, pytest.raises(FileNotFoundError):
+        Programs(commands, said)
