@@ -39,6 +39,22 @@ GOLDEN_ROOMS: dict[str, set[str]] = {
     "explain": {"data", "operators"},
     "compare": {"data", "operators", "cases", "case_files", "explain"},
 }
+# The rooms of the package, and which others each may import while it runs; its top (what all rooms
+# share) is a room for each of its modules.
+TOP = {"core", "errors", "tensors"}
+PACKAGE_ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "core": {"errors", "_core"},
+    "tensors": {"errors", "core"},
+    "atb": TOP,
+    "collectives": TOP | {"atb"},
+    "launch": TOP | {"atb", "collectives"},
+    "testing": TOP | {"atb", "launch"},
+    "golden_run": TOP | {"launch", "golden", ""},
+    "bench": TOP | {"launch", "golden", ""},
+    "demo": TOP | {"testing", "golden", "examples", ""},
+    "cli": TOP | {"launch", "golden_run", "bench", "demo", "golden", "examples", ""},
+}
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -143,6 +159,57 @@ def check_golden_room(path: str, text: str) -> list[str]:
     return problems + [f"{path} uses {name}: golden's imports are statements" for name in hidden]
 
 
+def package_imports(node: ast.AST) -> Iterator[str]:
+    """What a file of the package imports of it while it runs, such as launch.mail.post; "" is all.
+
+    A name's module may be the name without its last part.
+    """
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            names = [alias.name for alias in child.names]
+        elif isinstance(child, ast.ImportFrom):
+            names = [f"{'.' * child.level}{child.module}.{alias.name}" for alias in child.names]
+        else:
+            names = []
+        yield from (
+            name.removeprefix("collops").removeprefix(".")
+            for name in names
+            if name.startswith(".") or name.partition(".")[0] == "collops"
+        )
+        if isinstance(child, ast.If) and is_typing_guard(child):
+            yield from (found for other in child.orelse for found in package_imports(other))
+        else:
+            yield from package_imports(child)
+
+
+def check_package_room(path: str, text: str) -> list[str]:
+    """Every import of a room of the package by one that does not know it."""
+    own = path.removeprefix("python/collops/").removesuffix(".py").partition("/")[0]
+    if own == "__init__":
+        return []
+    if own not in PACKAGE_ROOMS:
+        return [f"{path} stands in no room of the package: {', '.join(PACKAGE_ROOMS)}"]
+    rooms = {name.partition(".")[0] for name in package_imports(ast.parse(text))}
+    unknown = rooms - PACKAGE_ROOMS[own] - {own}
+    return [f"{path} imports collops.{room}: {own} does not know it" for room in sorted(unknown)]
+
+
+def package_graph(root: Path) -> dict[str, set[str]]:
+    """The modules that each module of the package imports while it runs."""
+    folder = root / "python" / "collops"
+    texts = {
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path.read_text()
+        for path in sorted(folder.rglob("*.py"))
+    }
+    graph = {}
+    for module, text in texts.items():
+        names = set(package_imports(ast.parse(text)))
+        graph[module] = {name if name in texts else name.rpartition(".")[0] for name in names}
+    return graph
+
+
 def check_imports(path: str, text: str) -> list[str]:
     """Every forbidden import of one Python file, with the reason."""
     problems = []
@@ -176,7 +243,8 @@ def repository_problems(root: Path) -> list[str]:
         for path in sorted((root / folder).rglob("*.py")):
             name, text = str(path.relative_to(root)), path.read_text()
             problems += check_imports(name, text)
-            problems += check_golden_room(name, text) if folder == "golden" else []
+            room = check_golden_room if folder == "golden" else check_package_room
+            problems += room(name, text)
     return problems
 
 
@@ -233,6 +301,8 @@ def test_no_file_stands_in_a_circle() -> None:
     for folder in ("ops/core", "ops/kernels", "ops/comm", "ops/operators"):
         assert include_circle(ROOT, folder) == []
     assert circle_in(golden_graph(ROOT)) == []
+    assert len(package_graph(ROOT)) > 50
+    assert circle_in(package_graph(ROOT)) == []
 
 
 def test_a_planted_circle_of_golden_is_found(tmp_path: Path) -> None:
@@ -279,6 +349,52 @@ def test_a_room_of_golden_that_imports_what_it_must_not_know_is_found(path: str,
 )
 def test_a_room_of_golden_may_import_what_it_knows(path: str, text: str) -> None:
     assert check_golden_room(path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("errors.py", "from collops.core import core"),
+        ("atb/a.py", "from collops.collectives.plans import Kept"),
+        ("collectives/a.py", "def f():\n    from collops.launch.init import init"),
+        ("collectives/a.py", "import collops"),
+        ("launch/a.py", "from collops.testing import run_ranks"),
+        ("launch/a.py", "from collops import testing"),
+        ("testing/a.py", "import collops.golden_run.pool"),
+        ("golden_run/a.py", "from collops.bench import BENCHES"),
+        ("bench/a.py", "from collops.golden_run import npu"),
+        ("atb/a.py", "from ..collectives import plans"),
+        ("words/a.py", "import math"),
+        ("words.py", "import math"),
+    ],
+)
+def test_a_room_that_imports_what_it_must_not_know_is_found(path: str, text: str) -> None:
+    [problem] = check_package_room(f"python/collops/{path}", text)
+    assert problem.startswith(f"python/collops/{path}")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("__init__.py", "from collops.cli import main"),
+        ("atb/a.py", "if TYPE_CHECKING:\n    from collops.collectives.level import PlainLevel"),
+        ("collectives/a.py", "from collops.atb.operation import Operation\nimport numpy"),
+        ("golden_run/a.py", "import collops\nfrom collops.golden.data import fill"),
+        ("launch/a.py", "from collops.launch import mail"),
+    ],
+)
+def test_a_room_may_import_what_it_knows(path: str, text: str) -> None:
+    assert check_package_room(f"python/collops/{path}", text) == []
+
+
+def test_a_planted_circle_of_the_package_is_found(tmp_path: Path) -> None:
+    room = tmp_path / "python" / "collops" / "launch"
+    room.mkdir(parents=True)
+    (room / "a.py").write_text("from collops.launch.b import x\n")
+    (room / "b.py").write_text("def f():\n    from collops.launch import a\n")
+    assert circle_in(package_graph(tmp_path)) == ["launch.a", "launch.b", "launch.a"]
+    (room / "b.py").write_text("import math\n")
+    assert circle_in(package_graph(tmp_path)) == []
 
 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:
