@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collops.bench.column import Column
 from collops.bench.elements import Element, exact_density, fresh_memory
-from collops.bench.linear_rows import best, points_of, rows_of
-from collops.bench.linear_table import point_table, summary_table, table
+from collops.bench.groups import Groups, share_rows
 from collops.bench.measure import interleave, own_slowest, together, typical_parts
 from collops.bench.memory import added_bytes
-from collops.bench.mpi_launcher import find_mpis
-from collops.bench.peers import PointPeers
+from collops.bench.operators.linear_parallel.report import best, points_of, rows_of
+from collops.bench.peers.installed import PointPeers
+from collops.bench.peers.mpi_launcher import find_mpis
 from collops.bench.request import Point, Request
-from collops.bench.row_groups import Groups, share_rows
+from collops.bench.tables import point_table, summary_table, table
+from collops.bench.variant import Column
 from collops.core import core
 
 _MIB = 1 << 20

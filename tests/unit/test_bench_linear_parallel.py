@@ -16,11 +16,11 @@ import pytest
 
 import collops
 from collops.bench import BENCHES
-from collops.bench.linear_options import SHAPES, make_parser, make_points
-from collops.bench.linear_plot import PARTS, parts_of, require_matplotlib
-from collops.bench.linear_point import LinearPoint
-from collops.bench.own_columns import OwnColumns
-from collops.bench.peers import Peers
+from collops.bench.measured_point import LinearPoint
+from collops.bench.operators.linear_parallel.options import SHAPES, make_parser, make_points
+from collops.bench.operators.linear_parallel.variants import OwnColumns
+from collops.bench.peers.installed import Peers
+from collops.bench.plot import PARTS, parts_of, require_matplotlib
 from collops.bench.request import OWN, Point, Request
 from collops.cli import main
 from collops.testing import run_ranks

@@ -20,7 +20,7 @@ CONTROL = "ops/comm/control/"
 NOT_FOR_CONTROL = r"ops/comm/(backends/|(communicator|call|registry)\.h|(call_)?window|fused_call)"
 TORCH_FOLDER = "python/collops/torch/"
 # torch is also what the benchmarks compare with.
-TORCH_PEER = "python/collops/bench/torch_peer.py"
+TORCH_PEER = "python/collops/bench/peers/torch_calls.py"
 # Headers of vendors, by the one backend that may see them.
 VENDOR_HEADERS = {
     "cuda": r"cuda|cublas|cooperative_groups",

@@ -15,7 +15,7 @@ from collops.launch.processes import new_job_id
 from collops.launch.programs import Programs
 
 if TYPE_CHECKING:
-    from collops.bench.mpi_launcher import Mpi
+    from collops.bench.peers.mpi_launcher import Mpi
     from collops.bench.request import Request
 
 _PROGRAM = [sys.executable, "-m", "collops.bench.rank_program"]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collops.bench.column import Column
+    from collops.bench.variant import Column
 
 Times = npt.NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import collops
-from collops.bench.linear_point import LinearPoint
-from collops.bench.peers import Peers
+from collops.bench.measured_point import LinearPoint
+from collops.bench.peers.installed import Peers
 from collops.bench.request import Request
 from collops.core import core
 

@@ -18,4 +18,4 @@ def run(arguments: Sequence[str]) -> int:
     name = Choice("collops bench", summary, "BENCH", BENCHES).word(arguments)
     if name is None:
         return 2
-    return int(importlib.import_module(f"collops.bench.{name}").main(arguments[1:]))
+    return int(importlib.import_module("collops.bench.command").main(arguments[1:]))

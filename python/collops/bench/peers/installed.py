@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from collops.bench.column import Column
-from collops.bench.numpy_peer import numpy_alone
+from collops.bench.peers.numpy_calls import numpy_alone
+from collops.bench.variant import Column
 
 if TYPE_CHECKING:
-    from collops.bench.own_columns import OwnColumns
-    from collops.bench.peer_columns import PeerColumns
+    from collops.bench.operators.linear_parallel.baselines import PeerColumns
+    from collops.bench.operators.linear_parallel.variants import OwnColumns
     from collops.bench.request import Request
 
 _NO_TORCH = "torch is not installed (pip install torch): no columns of torch.matmul, MPI and gloo"
@@ -45,12 +45,12 @@ class Peers:
         if not {"mpi", "gloo", "torch"} & set(request.peers):
             return None
         try:
-            from collops.bench import torch_peer
+            from collops.bench.peers import torch_calls
         except ModuleNotFoundError:
             self.notes.append(_NO_TORCH)
             return None
-        torch_peer.set_threads(request.threads)
-        return torch_peer
+        torch_calls.set_threads(request.threads)
+        return torch_calls
 
     def _load_mpi(self, request: Request, rank: int, size: int) -> Any:
         if "mpi" not in request.peers:
@@ -59,26 +59,26 @@ class Peers:
             self.notes.append("no MPI started the ranks (--mpi PREFIX): no columns of MPI")
             return None
         try:
-            from collops.bench import mpi_peer
+            from collops.bench.peers import mpi_calls
         except (ImportError, RuntimeError) as error:
             self.notes.append(
                 f"{request.mpi}: no columns of MPI: mpi4py (pip install mpi4py) cannot "
                 f"be used: {error}"
             )
             return None
-        if mpi_peer.rank_and_size() != (rank, size):
+        if mpi_calls.rank_and_size() != (rank, size):
             self.notes.append(
                 f"{request.mpi}: no columns of MPI: mpi4py has loaded another MPI than the one "
-                f"that started the ranks ({mpi_peer.loaded_name()})"
+                f"that started the ranks ({mpi_calls.loaded_name()})"
             )
             return None
-        return mpi_peer
+        return mpi_calls
 
     def columns(self, own: OwnColumns) -> PointPeers:
         """What there is for one point."""
         if self.torch is None:
             return PointPeers(own, None, self._wanted)
-        from collops.bench.peer_columns import PeerColumns
+        from collops.bench.operators.linear_parallel.baselines import PeerColumns
 
         return PointPeers(own, PeerColumns(own, self.gloo, self.mpi), self._wanted)
 

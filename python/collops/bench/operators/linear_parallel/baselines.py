@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from collops.bench import torch_peer
-from collops.bench.column import Column
+from collops.bench.peers import torch_calls
+from collops.bench.variant import Column
 
 if TYPE_CHECKING:
     from collops.bench.elements import Bits
-    from collops.bench.own_columns import OwnColumns
-    from collops.bench.torch_peer import Gloo
+    from collops.bench.operators.linear_parallel.variants import OwnColumns
+    from collops.bench.peers.torch_calls import Gloo
 
 LABELS = {
     "mpi": "torch.matmul + MPI Allgatherv",
@@ -31,7 +31,7 @@ class PeerColumns:
     Args:
         own: the same point's own columns, whose weight and data they share.
         gloo: torch.distributed, or None.
-        mpi: the module collops.bench.mpi_peer, or None.
+        mpi: the module collops.bench.peers.mpi_calls, or None.
     """
 
     def __init__(self, own: OwnColumns, gloo: Gloo | None, mpi: Any) -> None:
@@ -87,7 +87,7 @@ class PeerColumns:
 
     def _matmul(self, rows: Bits, product: Bits) -> Callable[[], object]:
         tensor = self._own.element.tensor
-        return torch_peer.matmul(tensor(rows), self._weight, tensor(product))
+        return torch_calls.matmul(tensor(rows), self._weight, tensor(product))
 
     def _gather(self, key: str, x: Bits, rows: Bits) -> Callable[[], object]:
         kind, _, way = key.partition("_")
@@ -114,7 +114,7 @@ class PeerColumns:
             tensors = [tensor(part) for part in parts]
         else:
             step, tensors = self._gloo.scatter(way, tensor(product), group, handle)
-        return [("scatter", step), ("reduce", torch_peer.add(tensors[0], tensors[1:], out))]
+        return [("scatter", step), ("reduce", torch_calls.add(tensors[0], tensors[1:], out))]
 
     def torch_alone(self) -> Column:
         """The product by torch, on all ranks at once."""

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from collops.bench.linear_rows import Row, best, points_of
+from collops.bench.operators.linear_parallel.report import Row, best, points_of
 
 _POINT = ("", "ms", "p10 .. p90", "of peak", "/ GEMM alone", "/ fused", "adds MiB", "result")
 _SUMMARY = (

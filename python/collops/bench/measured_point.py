@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collops.bench.groups import Groups
 from collops.bench.measure import interleave, own_slowest, place_us, together, typical_parts
 from collops.bench.memory import added_bytes
-from collops.bench.own_columns import OwnColumns
-from collops.bench.row_groups import Groups
+from collops.bench.operators.linear_parallel.variants import OwnColumns
 
 if TYPE_CHECKING:
-    from collops.bench.column import Column
-    from collops.bench.peers import Peers
+    from collops.bench.peers.installed import Peers
     from collops.bench.request import Point, Request
+    from collops.bench.variant import Column
 
 REFERENCE = "fused_window"
 

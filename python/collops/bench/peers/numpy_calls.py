@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collops.bench.column import Column
+from collops.bench.variant import Column
 
 if TYPE_CHECKING:
-    from collops.bench.own_columns import OwnColumns
+    from collops.bench.operators.linear_parallel.variants import OwnColumns
 
 
 def numpy_alone(own: OwnColumns) -> Column:

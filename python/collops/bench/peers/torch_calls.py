@@ -11,7 +11,7 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from collops.bench.row_groups import Group
+    from collops.bench.groups import Group
 
 
 def torch_tensor(bits: Any, name: str) -> Any:

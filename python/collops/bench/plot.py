@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from collops.bench.linear_rows import Row, points_of
-from collops.bench.linear_table import title
+from collops.bench.operators.linear_parallel.report import Row, points_of
+from collops.bench.tables import title
 
 # Part -> how the legend calls it, and its color; in the order in which they are stacked.
 PARTS = {

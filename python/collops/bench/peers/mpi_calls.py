@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from collops.bench.elements import Bits
-    from collops.bench.row_groups import Group
+    from collops.bench.groups import Group
 
 WAYS = ("reduce_scatter", "alltoallv")
 

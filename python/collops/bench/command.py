@@ -9,17 +9,23 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from collops.bench.launch import RanksFailedError, launch
-from collops.bench.linear_options import PROGRAM, iterations, make_parser, make_points, threads
-from collops.bench.linear_rows import rows_of
-from collops.bench.linear_table import point_table, summary_table, sweep_table
-from collops.bench.mpi_launcher import find_mpis
+from collops.bench.operators.linear_parallel.options import (
+    PROGRAM,
+    iterations,
+    make_parser,
+    make_points,
+    threads,
+)
+from collops.bench.operators.linear_parallel.report import rows_of
+from collops.bench.peers.mpi_launcher import find_mpis
 from collops.bench.request import OWN, Request
+from collops.bench.tables import point_table, summary_table, sweep_table
 from collops.core import core
 
 if TYPE_CHECKING:
     import argparse
 
-    from collops.bench.mpi_launcher import Mpi
+    from collops.bench.peers.mpi_launcher import Mpi
     from collops.bench.request import Point
 
 Row = dict[str, Any]
@@ -50,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     points, peers = make_points(options), () if options.sweep else options.peers
     mpis: list[Mpi | None] = [*find_mpis(options.mpi)] if "mpi" in peers else []
     if options.plot:
-        from collops.bench.linear_plot import require_matplotlib
+        from collops.bench.plot import require_matplotlib
 
         require_matplotlib(options.plot)
     core()  # says at once where there is none
@@ -65,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if rows:
         print(sweep_table(rows) if options.sweep else summary_table(rows))
         if options.plot:
-            from collops.bench.linear_plot import save_plot
+            from collops.bench.plot import save_plot
 
             save_plot(options.plot, rows)
     wrong = any(row["wrong_ranks"] for row in rows)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import collops
-from collops.bench.column import Column
 from collops.bench.elements import Element, exact_density, fresh_memory
+from collops.bench.variant import Column
 from collops.core import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from collops.bench.elements import Bits
+    from collops.bench.groups import Groups
     from collops.bench.request import Point
-    from collops.bench.row_groups import Groups
 
 LABELS = {
     "fused_window": "fused, x in a window",

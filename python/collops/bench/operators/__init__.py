@@ -1,0 +1,1 @@
+"""The operators that are measured: a module or a folder for each."""

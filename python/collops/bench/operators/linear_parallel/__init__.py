@@ -1,0 +1,1 @@
+"""LinearParallel: what is measured of it, and beside what."""

@@ -1,0 +1,1 @@
+"""The other libraries: MPI, torch with gloo, and numpy."""
