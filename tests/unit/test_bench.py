@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import pickle
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,23 +14,26 @@ import numpy as np
 import pytest
 
 from collops.bench.elements import Element, exact_density, fresh_memory
-from collops.bench.groups import Groups, share_rows
+from collops.bench.groups import share_rows
 from collops.bench.measure import interleave, own_slowest, together, typical_parts
 from collops.bench.memory import added_bytes
-from collops.bench.operators.linear_parallel.report import best, points_of, rows_of
-from collops.bench.peers.installed import PointPeers
+from collops.bench.operators import load
+from collops.bench.operators.linear_parallel.points import Groups, LinearPoint
+from collops.bench.operators.linear_parallel.report import best, summary
+from collops.bench.operators.linear_parallel.variants import LinearVariants
 from collops.bench.peers.mpi_launcher import find_mpis
-from collops.bench.request import Point, Request
-from collops.bench.tables import point_table, summary_table, table
-from collops.bench.variant import Column
+from collops.bench.request import Request
+from collops.bench.tables import compared, point_table, table
+from collops.bench.variant import Variant
 from collops.core import core
 
 _MIB = 1 << 20
+LINEAR = load("linear_parallel")
 
 
-def point(**fields: Any) -> Point:
+def point(**fields: Any) -> LinearPoint:
     common = {"type": 4, "grid": (2, 2), "dtype": "f32", "shape": (8, 4, 2), "shares": (3, 5)}
-    return Point(**{**common, **fields})
+    return LinearPoint(**{**common, **fields})
 
 
 @pytest.mark.parametrize(
@@ -58,8 +62,10 @@ def test_groups_of_a_grid_are_the_operators() -> None:
 
 
 def test_a_request_survives_the_way_to_the_ranks() -> None:
-    request = Request(points=(point(), point(type=1, grid=(1, 2))), iterations=3, threads=2)
-    assert Request.from_json(request.to_json()) == request
+    points = (point(), point(type=1, grid=(1, 2)))
+    given = {"own": LINEAR.own, "peers": ("mpi",), "iterations": 3, "threads": 2}
+    request = Request(operator="linear_parallel", points=points, **given)  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(request)) == request
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
@@ -137,13 +143,13 @@ def test_times_are_those_of_all_ranks_together() -> None:
     assert typical_parts(times)[:2].tolist() == [1, 2]  # the third round, rank 0
 
 
-def test_columns_run_in_turn_and_their_input_is_written_anew() -> None:
+def test_variants_run_in_turn_and_their_input_is_written_anew() -> None:
     seen: list[str] = []
-    columns = [
-        Column(key, key, [("gather", partial(seen.append, key))], x=np.zeros(1)) for key in "abc"
+    variants = [
+        Variant(key, key, [("gather", partial(seen.append, key))], x=np.zeros(1)) for key in "abc"
     ]
     written: list[Any] = []
-    times = interleave(columns, 4, written.append, lambda: seen.append("meet"))
+    times = interleave(variants, 4, written.append, lambda: seen.append("meet"))
     assert times.shape[:2] == (3, 4)
     assert len(written) == 18
     assert seen[::2] == ["meet"] * 18
@@ -176,47 +182,45 @@ def record(**changes: float) -> dict[str, Any]:
 
 
 def test_ratios_are_to_the_product_alone_to_the_peak_and_to_the_fused_call() -> None:
-    rows = {row["column"]: row for row in rows_of(record(mpi_alltoallv=33.0))}
+    rows = {row["column"]: row for row in compared(LINEAR, record(mpi_alltoallv=33.0))}
     assert rows["fused_window"]["to_gemm"] == 1.1
     assert rows["mpi_alltoallv"]["to_fused"] == 3.0
     assert rows["gemm"]["peak_fraction"] == 0.8
     assert rows["peak"]["to_gemm"] is None
     assert rows["fused_window"]["parts_ms"] == {"gemm": 10.0, "exposed": 1.0}
-    assert rows_of(record(fused=9.0))[1]["parts_ms"] == {"gemm": 9.0, "exposed": 0.0}
+    assert compared(LINEAR, record(fused=9.0))[1]["parts_ms"] == {"gemm": 9.0, "exposed": 0.0}
     assert rows["unfused"]["parts_ms"] == {"all": 20.0}
 
 
 def test_the_fastest_way_of_a_library_counts() -> None:
-    rows = rows_of(record(gloo_isend_irecv=50.0, gloo_all_to_all=44.0))
+    rows = compared(LINEAR, record(gloo_isend_irecv=50.0, gloo_all_to_all=44.0))
     assert best(rows, "gloo")["column"] == "gloo_all_to_all"  # type: ignore[index]
     assert best(rows, "mpi") is None
-    assert [len(found) for found in points_of(rows)] == [7]
-    assert "4.000" in summary_table(rows)
+    head, [line] = summary([rows])
+    assert line[head.index("gloo / fused")] == "4.000"
 
 
 def test_a_wrong_result_is_printed_as_wrong() -> None:
-    rows = rows_of(record())
-    assert "WRONG" not in point_table(rows)
+    rows = compared(LINEAR, record())
+    assert "WRONG" not in point_table(LINEAR, rows)
     rows[2]["wrong_ranks"] = 2
-    [line] = [line for line in point_table(rows).splitlines() if "WRONG" in line]
+    [line] = [line for line in point_table(LINEAR, rows).splitlines() if "WRONG" in line]
     assert line.startswith("| unfused")
     assert "WRONG on 2 rank(s)" in line
 
 
-@pytest.mark.parametrize(("seconds", "names"), [(0.15, ["slow"]), (0.5, ["slow"]), (0.7, [])])
+@pytest.mark.parametrize(("seconds", "names"), [(0.15, ["torch"]), (0.5, ["torch"]), (0.7, [])])
 def test_a_product_without_a_kernel_is_left_out_with_a_note(
     seconds: float, names: list[str]
 ) -> None:
-    own = SimpleNamespace(point=point(), least_s=lambda: 0.1)
-    columns = SimpleNamespace(names=lambda: ["slow"], expected_s=lambda: seconds, make=str)
-    peers = PointPeers(own, columns, ())  # type: ignore[arg-type]
     notes: list[str] = []
-    found = [name for name, _ in peers.makers("a point", notes, float)]
-    assert found == names
+    peers = SimpleNamespace(torch="torch", mpi=None, gloo=None, wanted=("torch",))
+    own: Any = SimpleNamespace(point=point(), peers=peers, notes=notes, most=float)
+    own._least_s, own._expected_s, own._alone, own.by_torch = lambda: 0.1, lambda: seconds, str, 0
+    assert [name for name, _ in LinearVariants.others(own)] == names
     assert len(notes) == 1 - len(names)
-    assert (
-        not notes or "a point: no columns of torch: its product would take about 0.7 s" in notes[0]
-    )
+    said = "type 4, 2x2 ranks, f32, 8,4,2: no columns of torch: its product would take about 0.7 s"
+    assert not notes or said in notes[0]
 
 
 def test_tables_are_aligned() -> None:

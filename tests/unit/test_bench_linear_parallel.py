@@ -15,15 +15,18 @@ import own_output
 import pytest
 
 import collops
-from collops.bench import BENCHES
-from collops.bench.measured_point import LinearPoint
-from collops.bench.operators.linear_parallel.options import SHAPES, make_parser, make_points
-from collops.bench.operators.linear_parallel.variants import OwnColumns
+from collops.bench.arguments import parse
+from collops.bench.measured_point import MeasuredPoint
+from collops.bench.operators import OPERATORS, load
+from collops.bench.operators.linear_parallel.points import SHAPES, LinearPoint, make_points
+from collops.bench.operators.linear_parallel.variants import LinearVariants
 from collops.bench.peers.installed import Peers
-from collops.bench.plot import PARTS, parts_of, require_matplotlib
-from collops.bench.request import OWN, Point, Request
+from collops.bench.plot import parts_of, require_matplotlib
+from collops.bench.request import Request
 from collops.cli import main
 from collops.testing import run_ranks
+
+LINEAR = load("linear_parallel")
 
 # Starts ranks as an MPI does, and says who they are in variables of ours.
 LAUNCHER = """
@@ -49,8 +52,9 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_benches_are_listed() -> None:
     done = bench()
     assert (done.returncode, done.stdout) == (2, "")
-    assert all(name in done.stderr for name in BENCHES)
+    assert all(name in done.stderr for name in OPERATORS)
     assert bench("linear").returncode == 2
+    assert [load(name).name for name in OPERATORS] == list(OPERATORS)
 
 
 def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
         compared = row["column"] in ("fused_window", "fused", "pipeline", "unfused")
         assert row["wrong_ranks"] == (0 if compared else None), named
     keys = {row["column"] for row in rows if row["dtype"] == "f32"}
-    assert keys == {*OWN, "numpy"}
+    assert keys == {*LINEAR.own, "numpy"}
 
 
 def test_a_sweep_compares_fused_with_unfused_for_each_m(tmp_path: Path) -> None:
@@ -139,7 +143,7 @@ def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
 
 
 def test_without_arguments_the_products_are_those_of_the_page() -> None:
-    points = make_points(make_parser().parse_args([]))
+    points: list[Any] = make_points(parse(LINEAR, []))
     assert {point.shape for point in points} == set(SHAPES)
     assert {(point.type, point.grid) for point in points} == {(1, (1, 2)), (2, (2, 1)), (4, (2, 2))}
     assert {point.dtype for point in points} == {"f32", "bf16", "f16"}
@@ -155,35 +159,37 @@ def test_without_matplotlib_a_plot_says_what_to_install(
 
 
 def test_parts_of_a_bar_add_up_to_the_whole() -> None:
-    parts = parts_of({"ms": 10.0, "parts_ms": {"gather": 2.0, "gemm": 5.0, "scatter": 1.0}})
+    parts = parts_of(LINEAR, {"ms": 10.0, "parts_ms": {"gather": 2.0, "gemm": 5.0, "scatter": 1.0}})
     assert sum(parts.values()) == 10.0
-    assert set(parts) <= set(PARTS)
-    assert parts_of({"ms": 10.0, "parts_ms": {"all": 10.0}}) == {"rest": 10.0}
+    assert set(parts) <= {*LINEAR.parts, "rest"}
+    assert parts_of(LINEAR, {"ms": 10.0, "parts_ms": {"all": 10.0}}) == {"rest": 10.0}
 
 
 def measure_spoiled(rank: int, spoiled: str) -> Any:
     """One point; on rank 1 the column `spoiled` writes one element wrongly."""
-    point = Point(type=4, grid=(2, 1), dtype="f32", shape=(8, 12, 20), shares=(3, 5))
-    request = Request(points=(point,), iterations=1, threads=1, peers=())
-    plain = OwnColumns.make
+    point = LinearPoint(type=4, grid=(2, 1), dtype="f32", shape=(8, 12, 20), shares=(3, 5))
+    request = Request(
+        operator=LINEAR.name, points=(point,), iterations=1, threads=1, own=LINEAR.own, peers=()
+    )
+    plain = LinearVariants.own
 
-    def make(self: OwnColumns, key: str) -> Any:
-        column = plain(self, key)
+    def own(self: LinearVariants, key: str) -> Any:
+        variant = plain(self, key)
         if key == spoiled and rank == 1:
-            result = column.result
+            result = variant.result
             assert result is not None
-            column.steps.append(("reduce", lambda: np.add(result[0, :1], 7, out=result[0, :1])))
-        return column
+            variant.steps.append(("reduce", lambda: np.add(result[0, :1], 7, out=result[0, :1])))
+        return variant
 
-    OwnColumns.make = make  # type: ignore[method-assign]
+    LinearVariants.own = own  # type: ignore[method-assign]
     with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
-        peers = Peers(request, "", rank, work.size)
-        measured = LinearPoint(point, request, work, meeting.barrier, peers)
+        peers = Peers(request, LINEAR, "", rank, work.size)
+        measured = MeasuredPoint(LINEAR, point, request, work, meeting.barrier, peers)
         return measured.run()
 
 
 def test_a_wrong_result_is_found() -> None:
-    [record, _] = run_ranks(measure_spoiled, 2, "unfused")
+    [[record], _] = run_ranks(measure_spoiled, 2, "unfused")
     wrong = {column["column"]: column["wrong_ranks"] for column in record["columns"]}
     assert wrong == {
         **{"fused_window": 0, "fused": 0, "pipeline": 0, "unfused": 1},

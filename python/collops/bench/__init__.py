@@ -1,6 +1,5 @@
-"""Benchmarks on the ranks of this host: ``collops bench``."""
+"""Benchmarks on the ranks of this host: ``collops bench``.
 
-# name -> what it measures.
-BENCHES = {
-    "linear_parallel": "LinearParallel against its parts, its pipeline, and torch with MPI or gloo",
-}
+This folder measures, launches, and writes tables, plots and JSON; it knows no operator. What is
+measured of each is a module of ``operators/``, other libraries are in ``peers/``.
+"""

@@ -1,9 +1,22 @@
-"""What the command lines of the benchmarks share."""
+"""The command line of a benchmark: what all of them take, and how an operator reads its own."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
+
+from collops.bench.elements import NAMES
+from collops.bench.operator import Operator
+from collops.bench.peers import PEERS
+
+_ITERATIONS, _QUICK_ITERATIONS = 15, 3
+_STATUS = """
+Every way runs in turn on the same ranks in one run; docs/bench.md says how a number is made.
+Status: 0 all is well, 1 ranks failed or a result was wrong, 2 a wrong request.
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -12,6 +25,72 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Ends the program with status 2."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options, with what is measured where none is given; ends the program if one is wrong."""
+    options = _parser(operator).parse_args(arguments)
+    options.dtype = options.dtype or (("f32",) if options.quick else tuple(NAMES))
+    options.iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)
+    if options.sweep:
+        options.peers = ()
+    return options
+
+
+def _parser(operator: Operator) -> Parser:
+    parser = Parser(
+        prog=f"collops bench {operator.name}",
+        description=operator.description,
+        epilog=operator.epilog + _STATUS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(sweep=False)
+    operator.add_options(parser)
+    add = parser.add_argument
+    add("--dtype", type=lambda text: words(text, tuple(NAMES)), metavar=",".join(NAMES))
+    add(
+        "--rows-share",
+        type=lambda text: counts(text, ":"),
+        default=(3, 5),
+        metavar="3:5",
+        help="rows of the members of a group (3:5)",
+    )
+    add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
+    add(
+        "--peers",
+        type=lambda text: () if text == "none" else words(text, PEERS),
+        default=PEERS,
+        metavar="LIST",
+        help=f"of {','.join(PEERS)}, or none (all that are installed)",
+    )
+    add(
+        "--mpi",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help="where bin/mpiexec is; repeatable, one launch each (the mpirun on PATH)",
+    )
+    if operator.sweep:
+        add("--sweep", action="store_true", help=operator.sweep.help)
+    add("--quick", action="store_true", help=f"{operator.quick}: shows that all of it works here")
+    add("--json", type=Path, metavar="FILE", help="write one JSON object per row")
+    add("--plot", type=Path, metavar="FILE.png", help="draw the time as stacked parts")
+    return parser
+
+
+def threads() -> int:
+    """Threads of a rank: COLLOPS_NUM_THREADS, or 1.
+
+    Raises:
+        ValueError: the variable is no whole number of 1 or more.
+    """
+    text = os.environ.get("COLLOPS_NUM_THREADS") or "1"
+    try:
+        return count(text)
+    except argparse.ArgumentTypeError as problem:
+        raise ValueError(f"COLLOPS_NUM_THREADS: {problem}") from None
 
 
 def count(text: str) -> int:

@@ -1,120 +1,105 @@
-"""``collops bench linear_parallel``: LinearParallel beside other ways to do the same."""
+"""``collops bench NAME``: an operator beside other ways to do the same."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
+from collops.bench.arguments import parse, threads
 from collops.bench.launch import RanksFailedError, launch
-from collops.bench.operators.linear_parallel.options import (
-    PROGRAM,
-    iterations,
-    make_parser,
-    make_points,
-    threads,
-)
-from collops.bench.operators.linear_parallel.report import rows_of
-from collops.bench.peers.mpi_launcher import find_mpis
-from collops.bench.request import OWN, Request
-from collops.bench.tables import point_table, summary_table, sweep_table
+from collops.bench.operator import Operator, Row
+from collops.bench.operators import load
+from collops.bench.peers.mpi_launcher import Mpi, find_mpis
+from collops.bench.request import Request
+from collops.bench.tables import compared, point_table, table
 from collops.core import core
 
-if TYPE_CHECKING:
-    import argparse
 
-    from collops.bench.peers.mpi_launcher import Mpi
-    from collops.bench.request import Point
-
-Row = dict[str, Any]
-
-_SWEPT = ("fused_window", "fused", "unfused", "gemm", "peak")
-
-
-def main(arguments: Sequence[str]) -> int:
+def main(name: str, arguments: Sequence[str]) -> int:
     """Measures and prints: 0 all is well, 1 ranks failed or a result is wrong, 2 misuse."""
-    options = make_parser().parse_args(arguments)
+    operator = load(name)
+    options = parse(operator, arguments)
     try:
-        return run(options)
+        return run(operator, options)
     except (ValueError, OSError) as problem:
-        print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        print(f"collops bench {name}: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: interrupted", file=sys.stderr)
+        print(f"collops bench {name}: interrupted", file=sys.stderr)
         return 130
 
 
-def run(options: argparse.Namespace) -> int:
+def run(operator: Operator, options: argparse.Namespace) -> int:
     """Runs what the arguments say and returns the exit status.
 
     Raises:
         OSError: a file cannot be written.
         ValueError: the arguments do not fit together.
     """
-    points, peers = make_points(options), () if options.sweep else options.peers
-    mpis: list[Mpi | None] = [*find_mpis(options.mpi)] if "mpi" in peers else []
+    points = operator.points(options)
+    mpis: list[Mpi | None] = [*find_mpis(options.mpi)] if "mpi" in options.peers else []
     if options.plot:
         from collops.bench.plot import require_matplotlib
 
         require_matplotlib(options.plot)
     core()  # says at once where there is none
+    sweep = operator.sweep if options.sweep else None
     request = Request(
+        operator=operator.name,
         points=tuple(points),
-        iterations=iterations(options),
+        iterations=options.iterations,
         threads=threads(),
-        own=_SWEPT if options.sweep else OWN,
-        peers=peers,
+        own=sweep.own if sweep else operator.own,
+        peers=options.peers,
     )
-    rows, failed = _measure(request, mpis or [None], options)
-    if rows:
-        print(sweep_table(rows) if options.sweep else summary_table(rows))
+    measured, failed = _measure(operator, request, mpis or [None], options)
+    if measured:
+        title, lines = ("Sweep", sweep.lines) if sweep else ("Summary", operator.summary)
+        print(f"### {title}\n\n{table(*lines(measured))}")
         if options.plot:
             from collops.bench.plot import save_plot
 
-            save_plot(options.plot, rows)
-    wrong = any(row["wrong_ranks"] for row in rows)
-    return 1 if failed or wrong or not rows else 0
+            save_plot(options.plot, operator, measured)
+    wrong = any(row["wrong_ranks"] for rows in measured for row in rows)
+    return 1 if failed or wrong or not measured else 0
 
 
 def _measure(
-    request: Request, mpis: Sequence[Mpi | None], options: argparse.Namespace
-) -> tuple[list[Row], bool]:
-    """The rows of all launches, printed and written as they come; whether a launch failed."""
-    rows: list[Row] = []
+    operator: Operator, request: Request, mpis: Sequence[Mpi | None], options: argparse.Namespace
+) -> tuple[list[list[Row]], bool]:
+    """The rows of each point of all launches, as they were shown; whether a launch failed."""
+    measured: list[list[Row]] = []
     failed = False
     if options.json:
         options.json.write_text("")
-    for mpi in mpis:
-        for part in _by_ranks(request, mpi):
-            try:
-                for record in launch(part, part.points[0].ranks, mpi):
-                    rows += _show(record, options)
-            except RanksFailedError as problem:
-                failed = True
-                where = f" under {mpi.name}" if mpi else ""
-                print(f"{PROGRAM}: the ranks failed{where}:\n{problem}", file=sys.stderr)
-    return rows, failed
+    numbers = dict.fromkeys(point.ranks for point in request.points)
+    for mpi, ranks in itertools.product(mpis, numbers):
+        points = tuple(point for point in request.points if point.ranks == ranks)
+        part = dataclasses.replace(request, points=points, mpi=mpi.name if mpi else "")
+        try:
+            for record in launch(part, ranks, mpi):
+                if rows := _show(operator, record, options):
+                    measured.append(rows)
+        except RanksFailedError as problem:
+            failed = True
+            where = f" under {mpi.name}" if mpi else ""
+            said = f"collops bench {operator.name}: the ranks failed{where}:\n{problem}"
+            print(said, file=sys.stderr)
+    return measured, failed
 
 
-def _show(record: Row, options: argparse.Namespace) -> list[Row]:
+def _show(operator: Operator, record: Row, options: argparse.Namespace) -> list[Row]:
     """Prints a record and writes its rows."""
     if record["record"] == "note":
         print(f"Note: {record['text']}.\n", flush=True)
         return []
-    rows = rows_of(record)
+    rows = compared(operator, record)
     if options.json:
         with options.json.open("a") as lines:
             lines.writelines(json.dumps(row) + "\n" for row in rows)
-    print(point_table(rows), flush=True)
+    print(point_table(operator, rows), flush=True)
     return rows
-
-
-def _by_ranks(request: Request, mpi: Mpi | None) -> Iterator[Request]:
-    """One request for each number of ranks, in the order in which they come."""
-    numbers: dict[int, list[Point]] = {}
-    for point in request.points:
-        numbers.setdefault(point.ranks, []).append(point)
-    for points in numbers.values():
-        yield dataclasses.replace(request, points=tuple(points), mpi=mpi.name if mpi else "")

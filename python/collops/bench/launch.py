@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
 import tempfile
 import time
@@ -45,7 +46,7 @@ def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, 
     """
     with tempfile.TemporaryDirectory(prefix="collops-bench-") as name:
         folder = Path(name)
-        (folder / "request").write_text(request.to_json())
+        (folder / "request").write_bytes(pickle.dumps(request))
         records = folder / "records"
         records.touch()
         program = [*_PROGRAM, str(folder / "request"), str(folder / "store"), str(records)]

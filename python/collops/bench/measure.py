@@ -1,17 +1,16 @@
-"""Times columns turn by turn on all ranks, and says what the ranks together took."""
+"""Times variants turn by turn on all ranks, and says what the ranks together took."""
 
 from __future__ import annotations
 
 import gc
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collops.bench.variant import Column
+from collops.bench.variant import Variant
 
 Times = npt.NDArray[np.float64]
 
@@ -23,45 +22,45 @@ _PLACE_BARRIERS = 200
 
 
 def interleave(
-    columns: Sequence[Column],
+    variants: Sequence[Variant],
     iterations: int,
     rewrite: Callable[[Any], None],
     meet: Callable[[], None],
 ) -> Times:
-    """Runs one call of each column in each round, in another order each time.
+    """Runs one call of each variant in each round, in another order each time.
 
     Args:
-        columns: what is run.
+        variants: what is run.
         iterations: rounds that count; two more come before.
-        rewrite: writes a column's x anew.
+        rewrite: writes a variant's x anew.
         meet: waits for all ranks.
 
     Returns:
-        [columns, iterations, 2 + parts] seconds of this rank.
+        [variants, iterations, 2 + parts] seconds of this rank.
     """
-    times = np.zeros((len(columns), iterations, _PARTS + _MOST_PARTS))
+    times = np.zeros((len(variants), iterations, _PARTS + _MOST_PARTS))
     unused = np.zeros(_PARTS + _MOST_PARTS)
     gc.collect()
     gc.disable()
     try:
         for i in range(-_WARM_UP, iterations):
-            # The same order on every rank; no column always follows the same other one.
-            for number in np.random.default_rng(i + _WARM_UP).permutation(len(columns)):
-                column = columns[number]
-                if column.x is not None:
-                    rewrite(column.x)
+            # The same order on every rank; no variant always follows the same other one.
+            for number in np.random.default_rng(i + _WARM_UP).permutation(len(variants)):
+                variant = variants[number]
+                if variant.x is not None:
+                    rewrite(variant.x)
                 row = times[number, i] if i >= 0 else unused
                 meet()
-                _time(column, row)
+                _time(variant, row)
     finally:
         gc.enable()
     return times
 
 
-def _time(column: Column, row: Times) -> None:
+def _time(variant: Variant, row: Times) -> None:
     now = time.perf_counter
     begin = last = now()
-    for part, (_, step) in enumerate(column.steps, _PARTS):
+    for part, (_, step) in enumerate(variant.steps, _PARTS):
         step()
         end = now()
         row[part] = end - last

@@ -29,13 +29,12 @@ def added_bytes(call: Callable[[], object], meet: Callable[[], None]) -> tuple[i
         _CLEAR.write_text(_RESET_PEAK)
         before, shared_before = read(_STATUS), read(_ROLLUP)["Pss_Shmem"]
     except (OSError, KeyError):
-        meet()
-        call()
-        meet()
-        return None
+        before, shared_before = {}, 0
     meet()
     call()
     meet()
+    if not before:
+        return None
     after, shared_after = read(_STATUS), read(_ROLLUP)["Pss_Shmem"]
     grown = sum(after[name] - before[name] for name in ("RssFile", "RssShmem"))
     alone = after["VmHWM"] - before["VmRSS"] - grown

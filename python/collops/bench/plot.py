@@ -1,23 +1,17 @@
-"""Draws where the time goes: a bar per column, stacked from its parts."""
+"""Draws where the time goes: a bar per variant, stacked from its parts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from collops.bench.operators.linear_parallel.report import Row, points_of
-from collops.bench.tables import title
+from collops.bench.operator import Operator, Row
+from collops.bench.tables import full_title
 
-# Part -> how the legend calls it, and its color; in the order in which they are stacked.
-PARTS = {
-    "gather": ("gather", "#4c78a8"),
-    "gemm": ("GEMM", "#bab0ac"),
-    "scatter": ("scatter", "#f58518"),
-    "reduce": ("reduce", "#e45756"),
-    "exposed": ("communication that shows", "#b279a2"),
-    "rest": ("rest", "#54a24b"),
-}
-_COLUMNS = 3
+# Of an operator's parts, in their order, and of what is left of a call.
+_COLORS = ("#4c78a8", "#bab0ac", "#f58518", "#e45756", "#b279a2")
+_REST = "#54a24b"
+_ACROSS = 3
 _WIDTH, _BAR, _MARGIN = 6.2, 0.3, 1.0
 
 
@@ -35,54 +29,50 @@ def require_matplotlib(path: Path) -> None:
         ) from None
 
 
-def save_plot(path: Path, rows: list[Row]) -> None:
+def save_plot(path: Path, operator: Operator, points: list[list[Row]]) -> None:
     """Writes one picture with a panel for each point of each launch."""
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
-    points = points_of([row for row in rows if row["column"] != "peak"])
-    across = min(_COLUMNS, len(points))
-    down = -(-len(points) // across)
-    most = max(len(point) for point in points)
+    drawn = [[row for row in rows if row["column"] not in operator.unplotted] for rows in points]
+    across = min(_ACROSS, len(drawn))
+    down = -(-len(drawn) // across)
+    most = max(map(len, drawn))
     figure = Figure(figsize=(_WIDTH * across, (_BAR * most + _MARGIN) * down + 0.5))
     panels = figure.subplots(down, across, squeeze=False).ravel()
-    for panel, point in zip(panels, points, strict=False):
-        _draw(panel, point)
-    for panel in panels[len(points) :]:
+    for panel, rows in zip(panels, drawn, strict=False):
+        _draw(panel, operator, rows)
+    for panel in panels[len(drawn) :]:
         panel.axis("off")
-    names = [name for name, _ in PARTS.values()]
-    handles = [_patch(color) for _, color in PARTS.values()]
+    names = [*operator.parts.values(), "rest"]
+    handles = [Patch(color=color) for color in _colors(operator).values()]
     figure.legend(handles, names, loc="upper center", ncols=len(names), frameon=False)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.45 / figure.get_figheight()))
     figure.savefig(path, dpi=110)
 
 
-def _patch(color: str) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(color=color)
-
-
-def parts_of(row: Row) -> dict[str, float]:
+def parts_of(operator: Operator, row: Row) -> dict[str, float]:
     """Milliseconds of each part, and what is left of the whole."""
-    parts = {name: ms for name, ms in row["parts_ms"].items() if name in PARTS}
-    rest = row["ms"] - sum(parts.values())
-    return {**parts, "rest": max(rest, 0.0)}
+    parts = {name: ms for name, ms in row["parts_ms"].items() if name in operator.parts}
+    return {**parts, "rest": max(row["ms"] - sum(parts.values()), 0.0)}
 
 
-def _draw(panel: Any, point: list[Row]) -> None:
-    """One panel: the first column on top."""
-    labels = [row["label"] for row in point]
-    for y, row in enumerate(point):
+def _colors(operator: Operator) -> dict[str, str]:
+    return {**dict(zip(operator.parts, _COLORS, strict=False)), "rest": _REST}
+
+
+def _draw(panel: Any, operator: Operator, rows: list[Row]) -> None:
+    """One panel: the first variant on top."""
+    for y, row in enumerate(rows):
         left = 0.0
-        parts = parts_of(row)
-        for name, (_, color) in PARTS.items():
+        parts = parts_of(operator, row)
+        for name, color in _colors(operator).items():
             width = parts.get(name, 0.0)
             panel.barh(y, width, left=left, color=color, height=0.72)
             left += width
         panel.text(left, y, f" {row['ms']:.2f}", va="center", fontsize=7)
-    first = point[0]
-    panel.set_title(title(first) + (f", {first['mpi']}" if first["mpi"] else ""), fontsize=9)
-    panel.set_yticks(range(len(labels)), labels, fontsize=7)
+    panel.set_title(full_title(operator, rows[0]), fontsize=9)
+    panel.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
     panel.invert_yaxis()
     panel.margins(x=0.12)
     panel.set_xlabel("ms until the last rank is done, median", fontsize=7)

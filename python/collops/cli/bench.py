@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
-from collops.bench import BENCHES
+from collops.bench.operators import OPERATORS
 from collops.cli.choice import Choice
 
 if TYPE_CHECKING:
@@ -15,7 +14,9 @@ if TYPE_CHECKING:
 def run(arguments: Sequence[str]) -> int:
     """Runs one benchmark; without a name, lists them and returns 2."""
     summary = "What the operators cost here, beside other ways to do the same."
-    name = Choice("collops bench", summary, "BENCH", BENCHES).word(arguments)
+    name = Choice("collops bench", summary, "BENCH", OPERATORS).word(arguments)
     if name is None:
         return 2
-    return int(importlib.import_module("collops.bench.command").main(arguments[1:]))
+    from collops.bench.command import main
+
+    return main(name, arguments[1:])

@@ -1,1 +1,20 @@
-"""The operators that are measured: a module or a folder for each."""
+"""The operators that ``collops bench`` measures: a module or a folder for each, and a row here."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collops.bench.operator import Operator
+
+# name -> what is measured. The module of that name beside this file has OPERATOR.
+OPERATORS = {
+    "linear_parallel": "LinearParallel against its parts, its pipeline, and torch with MPI or gloo",
+}
+
+
+def load(name: str) -> Operator:
+    """The operator of that name, whose module is imported now."""
+    operator: Operator = importlib.import_module(f"{__name__}.{name}").OPERATOR
+    return operator

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from mpi4py import MPI
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collops.bench.elements import Bits, fresh_memory
+from collops.bench.groups import Group
 
-    from collops.bench.elements import Bits
-    from collops.bench.groups import Group
-
-WAYS = ("reduce_scatter", "alltoallv")
+Run = Callable[[], object]
 
 
 def loaded_name() -> str:
@@ -20,41 +18,44 @@ def loaded_name() -> str:
     return str(MPI.Get_library_version()).strip("\0 \n").splitlines()[0].split(",")[0].strip()
 
 
-def communicator(color: int, own: Group) -> Any:
-    """The communicator of a group; every rank calls it."""
-    return MPI.COMM_WORLD.Split(color, own.index)
-
-
 def rank_and_size() -> tuple[int, int]:
     """Who this process is for MPI."""
     return int(MPI.COMM_WORLD.Get_rank()), int(MPI.COMM_WORLD.Get_size())
 
 
-def gather(x: Bits, out: Bits, own: Group, handle: Any) -> Callable[[], object]:
-    """MPI_Allgatherv."""
-    kind, k = _type(x), out.shape[1]
-    given = [x, x.size, kind]
-    got = [out, (own.counts(k), own.displs(k)), kind]
-    return lambda: handle.Allgatherv(given, got)
+class Members:
+    """The communicator of a group, which every rank makes: those of one color are one group."""
 
+    def __init__(self, color: int, own: Group) -> None:
+        self._own, self._handle = own, MPI.COMM_WORLD.Split(color, own.index)
 
-def reduce_scatter(product: Bits, out: Bits, own: Group, handle: Any) -> Callable[[], object]:
-    """MPI_Reduce_scatter of float32."""
-    given = [product, product.size, MPI.FLOAT]
-    got = [out, out.size, MPI.FLOAT]
-    counts = own.counts(product.shape[1])
-    return lambda: handle.Reduce_scatter(given, got, counts, MPI.SUM)
+    def gather(self, x: Bits, out: Bits) -> Run:
+        """MPI_Allgatherv."""
+        kind, k = _type(x), out.shape[1]
+        given = [x, x.size, kind]
+        got = [out, (self._own.counts(k), self._own.displs(k)), kind]
+        return lambda: self._handle.Allgatherv(given, got)
 
+    def reduce_scatter(self, product: Bits, out: Bits) -> Run:
+        """MPI_Reduce_scatter of float32."""
+        given, got = [product, product.size, MPI.FLOAT], [out, out.size, MPI.FLOAT]
+        counts = self._own.counts(product.shape[1])
+        return lambda: self._handle.Reduce_scatter(given, got, counts, MPI.SUM)
 
-def exchange(product: Bits, got: Bits, own: Group, handle: Any) -> Callable[[], object]:
-    """MPI_Alltoallv of what the others add up; got[q] is member q's, the own part stays away."""
-    kind, n = _type(product), product.shape[1]
-    block = own.own_rows * n
-    sent, taken = own.counts(n), [block] * own.size
-    sent[own.index] = taken[own.index] = 0
-    given = [product, (sent, own.displs(n)), kind]
-    into = [got, (taken, [q * block for q in range(own.size)]), kind]
-    return lambda: handle.Alltoallv(given, into)
+    def exchange(self, product: Bits) -> tuple[Run, list[Bits]]:
+        """MPI_Alltoallv of what others add up, and the parts: the own rows, which stay, first."""
+        own, kind, n = self._own, _type(product), product.shape[1]
+        block = own.own_rows * n
+        got = fresh_memory(own.size * block * product.itemsize).view(product.dtype)
+        parts = got.reshape(own.size, own.own_rows, n)
+        sent, taken = own.counts(n), [block] * own.size
+        sent[own.index] = taken[own.index] = 0
+        given = [product, (sent, own.displs(n)), kind]
+        into = [parts, (taken, [q * block for q in range(own.size)]), kind]
+        begin = own.displs(1)[own.index]
+        mine = product[begin : begin + own.own_rows]
+        others = [parts[q] for q in range(own.size) if q != own.index]
+        return lambda: self._handle.Alltoallv(given, into), [mine, *others]
 
 
 def _type(bits: Bits) -> Any:

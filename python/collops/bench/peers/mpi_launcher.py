@@ -70,10 +70,8 @@ def _with(program: str, prefix: Path) -> Mpi:
     if libraries:
         library = max(libraries, key=lambda path: (path.name != "libmpi.so", -len(path.name)))
         environment["MPI4PY_LIBMPI"] = str(library)
-        known = os.environ.get("LD_LIBRARY_PATH")
-        environment["LD_LIBRARY_PATH"] = ":".join(
-            [str(library.parent), *([known] if known else [])]
-        )
+        folders = str(library.parent), os.environ.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, folders))
     if name == "Intel MPI":
         environment["I_MPI_ROOT"] = str(prefix)
     return Mpi(name, program, environment)

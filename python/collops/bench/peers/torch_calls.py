@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from collops.bench.groups import Group
+from collops.bench.groups import Group
 
 
 def torch_tensor(bits: Any, name: str) -> Any:
@@ -76,7 +75,7 @@ class Gloo:
         k = x.shape[1]
         parts = torch.split(out, list(own.rows))
         if way == "isend_irecv":
-            return lambda: _exchange(own, handle, [x] * own.size, parts, x)
+            return partial(_exchange, own, handle, [x] * own.size, parts, x)
         copies = x.new_empty((own.size, *x.shape))
         given = [x.numel()] * own.size
 
@@ -94,14 +93,11 @@ class Gloo:
         parts = torch.split(product, list(own.rows))
         got = product.new_empty((own.size, own.own_rows, n))
         if way == "isend_irecv":
-            step: Any = lambda: _exchange(own, handle, parts, got, None)  # noqa: E731
-            mine = parts[own.index]
-            return step, [mine, *(got[q] for q in range(own.size) if q != own.index)]
+            others = [got[q] for q in range(own.size) if q != own.index]
+            return partial(_exchange, own, handle, parts, got, None), [parts[own.index], *others]
         taken = [own.own_rows * n] * own.size
-        step = lambda: dist.all_to_all_single(  # noqa: E731
-            got.view(-1), product.view(-1), taken, own.counts(n), group=handle
-        )
-        return step, list(got)
+        flat = got.view(-1), product.view(-1), taken, own.counts(n)
+        return partial(dist.all_to_all_single, *flat, group=handle), list(got)
 
 
 def _exchange(own: Group, handle: Any, given: Any, got: Any, kept: Any) -> None:

@@ -1,34 +1,34 @@
-"""The rows that one point's record becomes: every figure beside those it is compared with."""
+"""What rows and tables of LinearParallel say beyond times: ratios, all formed inside one run."""
 
 from __future__ import annotations
 
-from typing import Any
+import statistics
 
-Row = dict[str, Any]
+from collops.bench.operator import Lines, Row
+from collops.bench.tables import number
+
+FUSED = ("fused_window", "fused", "pipeline")
+_POINT = "type, ranks, dtype, M,K,N"
+_BESIDE = "GEMM of peak|fused / GEMM|plain x / GEMM|fused / unfused|MPI / fused|gloo / fused"
+_SWEEP = "fused ms|plain x ms|unfused ms|fused / unfused|plain x / unfused"
 
 
-def rows_of(record: Row) -> list[Row]:
-    """One row per column, with its ratios, which are all formed inside this one run.
+def compare(row: Row, others: dict[str, Row]) -> Row:
+    """The row with its ratios to other variants of its point.
 
     - `peak_fraction`: the product's multiplications and additions, by its time, by the peak.
     - `to_gemm`: its time by that of the product alone.
     - `to_fused`: its time by that of the fused call with x in a window.
     """
-    point = {key: value for key, value in record.items() if key not in ("record", "columns")}
-    columns = {column["column"]: column for column in record["columns"]}
-    peak = columns.get("peak", {}).get("gflops")
-    rows = []
-    for key, column in columns.items():
-        row = {**point, **column, "peak_gflops": peak}
-        row["peak_fraction"] = _ratio(column["gflops"], peak)
-        for name, other in (("to_gemm", "gemm"), ("to_fused", "fused_window")):
-            row[name] = None
-            if key != "peak" and other in columns:
-                row[name] = _ratio(column["ms"], columns[other]["ms"])
-        if key in ("fused_window", "fused", "pipeline") and "gemm" in columns:
-            row["parts_ms"] = _exposed(column["ms"], columns["gemm"]["ms"])
-        rows.append(row)
-    return rows
+    key, peak = row["column"], others.get("peak", {}).get("gflops")
+    row = {**row, "peak_gflops": peak, "peak_fraction": _ratio(row["gflops"], peak)}
+    for name, other in (("to_gemm", "gemm"), ("to_fused", "fused_window")):
+        row[name] = None
+        if key != "peak" and other in others:
+            row[name] = _ratio(row["ms"], others[other]["ms"])
+    if key in FUSED and "gemm" in others:
+        row["parts_ms"] = _exposed(row["ms"], others["gemm"]["ms"])
+    return row
 
 
 def _exposed(ms: float, gemm_ms: float) -> dict[str, float]:
@@ -40,16 +40,63 @@ def _ratio(value: float, by: float | None) -> float | None:
     return round(value / by, 4) if by else None
 
 
+def title(row: Row) -> str:
+    """How tables and plots call the point of a row."""
+    gather, scatter = row["grid"]
+    shape = f"{row['m']},{row['k']},{row['n']}"
+    return f"type {row['type']}, {gather}x{scatter}, {row['dtype']}, {shape}"
+
+
+def headline(row: Row, text: str) -> str:
+    """What stands above the table of a row's point."""
+    return (
+        f"Rows {row['gather_rows']} gathered, {row['scatter_rows']} scattered; {text}; "
+        f"peak {number(row['peak_gflops'], '.1f')} GFLOP/s a rank."
+    )
+
+
 def best(rows: list[Row], start: str) -> Row | None:
-    """The fastest of the columns whose name begins so."""
+    """The fastest of the variants whose name begins so."""
     found = [row for row in rows if row["column"].startswith(start)]
     return min(found, key=lambda row: float(row["ms"])) if found else None
 
 
-def points_of(rows: list[Row]) -> list[list[Row]]:
-    """The rows of each point of each launch, in their order."""
-    points: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        key = (row["mpi"], row["type"], *row["grid"], row["dtype"], row["m"], row["k"], row["n"])
-        points.setdefault(key, []).append(row)
-    return list(points.values())
+def summary(points: list[list[Row]]) -> Lines:
+    """One line per point of a launch: the ratios that matter, all from inside one run."""
+    lines = []
+    for rows in points:
+        variants = {row["column"]: row for row in rows}
+        fused, gemm = variants["fused_window"], variants["gemm"]
+        lines.append(
+            [
+                title(fused),
+                fused["mpi"] or "-",
+                number(gemm["peak_fraction"], ".3f"),
+                number(fused["to_gemm"], ".3f"),
+                number(variants["fused"]["to_gemm"], ".3f"),
+                _by(fused, variants.get("unfused")),
+                _by(best(rows, "mpi"), fused),
+                _by(best(rows, "gloo"), fused),
+            ]
+        )
+    return (_POINT, "MPI", *_BESIDE.split("|")), lines
+
+
+def _by(row: Row | None, other: Row | None) -> str:
+    return f"{row['ms'] / other['ms']:.3f}" if row and other else "-"
+
+
+def sweep(points: list[list[Row]]) -> Lines:
+    """Fused against unfused for each M, and the medians of each type and dtype."""
+    lines, ratios = [], dict[str, list[tuple[float, float]]]()
+    for rows in points:
+        variants = {row["column"]: row for row in rows}
+        fused, plain, unfused = (variants[key] for key in ("fused_window", "fused", "unfused"))
+        pair = fused["ms"] / unfused["ms"], plain["ms"] / unfused["ms"]
+        ratios.setdefault(title(fused).rpartition(", ")[0], []).append(pair)
+        times = [f"{row['ms']:.3f}" for row in (fused, plain, unfused)]
+        lines.append([title(fused), *times, *(f"{ratio:.3f}" for ratio in pair)])
+    for group, pairs in ratios.items():
+        medians = [f"{statistics.median(values):.3f}" for values in zip(*pairs, strict=True)]
+        lines.append([f"{group}: median", "", "", "", *medians])
+    return (_POINT, *_SWEEP.split("|")), lines

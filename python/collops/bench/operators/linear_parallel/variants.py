@@ -1,25 +1,22 @@
-"""The ways of collops: fused, as a pipeline, unfused, the product alone, and plain arithmetic."""
+"""The ways of LinearParallel: fused, as a pipeline, by single calls, and its product alone."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 import collops
-from collops.bench.elements import Element, exact_density, fresh_memory
-from collops.bench.variant import Column
+from collops.bench.elements import Bits, exact_density, fresh_memory
+from collops.bench.operators.linear_parallel import calls
+from collops.bench.operators.linear_parallel.points import Groups, LinearPoint
+from collops.bench.variant import Maker, Run, Variant, Variants
 from collops.core import core
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from collops.bench.elements import Bits
-    from collops.bench.groups import Groups
-    from collops.bench.request import Point
-
-LABELS = {
+OWN = {
     "fused_window": "fused, x in a window",
     "fused": "fused, plain x",
     "pipeline": "pipeline",
@@ -27,90 +24,85 @@ LABELS = {
     "gemm": "GEMM alone",
     "peak": "arithmetic peak",
 }
+_LABELS = {
+    **OWN,
+    "mpi": "torch.matmul + MPI Allgatherv",
+    "mpi_reduce_scatter": "torch.matmul + MPI Reduce_scatter",
+    "mpi_alltoallv": "torch.matmul + MPI Alltoallv, add",
+    "gloo_isend_irecv": "torch.matmul + gloo isend/irecv",
+    "gloo_all_to_all": "torch.matmul + gloo all_to_all_single",
+    "torch": "torch.matmul alone",
+    "numpy": "numpy.matmul alone",
+}
 _X, _WEIGHT = 0, 1
 _PEAK_S = 0.02
 _FIRST_ROUNDS = 20_000
+_PROBE_ROWS = 64
+# A product that takes longer than this, and so much longer than the arithmetic, has no kernel here.
+_ALWAYS_S = 0.2
+_MOST_TIMES = 6
 
 
-class OwnColumns:
-    """Makes the columns of one point on one rank. They share the weight; x and results they do not.
+class LinearVariants(Variants):
+    """Makes the variants of one point. They share the weight; x and results they do not."""
 
-    Args:
-        point: what is measured.
-        groups: this rank's groups.
-        work: a communicator of all ranks, for what is not measured.
-        seed: of the data.
-    """
+    point: LinearPoint
 
-    def __init__(self, point: Point, groups: Groups, work: Any, seed: int) -> None:
-        self.point, self.groups, self.work = point, groups, work
-        self._communicators: list[Any] = []
-        self.element = Element(point.dtype)
-        self._seed = (seed, work.rank)
-        m, k, n = point.shape
-        self._density = exact_density(point.dtype, k, groups.scatter.size)
-        self.weight = self.element.matrix(n, k)
-        self.element.fill(self.weight, (*self._seed, _WEIGHT), 2 / 3)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.groups = Groups.of(self.point, self.work.rank)
+        m, k, n = self.point.shape
         self.operations = 2 * m * k * n
+        self._density = exact_density(self.point.dtype, k, self.groups.scatter.size)
+        self.weight = self.element.matrix(n, k)
+        self.element.fill(self.weight, (self.seed, self.work.rank, _WEIGHT), 2 / 3)
 
-    def _connect(self) -> Any:
-        """A communicator of one column alone, so that its memory is not there before its call."""
-        number = len(self._communicators)
-        self._communicators.append(collops.init(comm_domain=f"bench column {number}"))
-        return self._communicators[-1]
+    def own(self, key: str) -> Variant:
+        """The variant of collops of that name, planned and not yet run."""
+        if key == "unfused":
+            return self.by_calls(key, calls.of_plain_level(self))
+        return {"gemm": self._gemm, "peak": self._peak}.get(key, partial(self._operator, key))()
 
-    def _split(self, comm: Any) -> tuple[Any, Any]:
-        """The communicators of the gather and the scatter group."""
-        gather, scatter = self.groups.gather, self.groups.scatter
-        if self.point.type != 4:
-            return comm, comm
-        parts = comm.split(scatter.index, gather.index), comm.split(gather.index, scatter.index)
-        self._communicators += parts
-        return parts
+    def others(self) -> Iterator[tuple[str, Maker]]:
+        """The name of each variant of another library, and what makes it."""
+        if self.peers.torch is not None:
+            slow = too_slow(self.most(self._expected_s()), self.most(self._least_s()))
+            if slow:
+                self.notes.append(f"{self.point.title}: no columns of torch: {slow}")
+            else:
+                for key, each in (*calls.of_mpi(self), *calls.of_gloo(self)):
+                    yield key, partial(self.by_calls, key, each)
+                if "torch" in self.peers.wanted:
+                    yield "torch", partial(self._alone, "torch", self.by_torch)
+        if "numpy" in self.peers.wanted and self.point.dtype == "f32":
+            yield "numpy", partial(self._alone, "numpy", self._by_numpy)
 
-    def close(self) -> None:
-        """Closes the communicators of the columns."""
-        while self._communicators:
-            self._communicators.pop().close()
-
-    def own_x(self, comm: Any = None) -> Bits:
-        """This rank's rows of x, equal for every column; in a window, where `comm` is given."""
-        rows, k = self.groups.gather.own_rows, self.point.shape[1]
-        x = comm.empty((rows, k), self.element.bits) if comm else self.element.matrix(rows, k)
-        self.element.fill(x, (*self._seed, _X), self._density)
+    def _filled(self, x: Bits) -> Bits:
+        self.element.fill(x, (self.seed, self.work.rank, _X), self._density)
         return x
 
-    def own_result(self) -> Bits:
-        """Memory for this rank's rows of the result."""
+    def _own_x(self, comm: Any = None) -> Bits:
+        """This rank's rows of x, equal for every variant; in a window, where `comm` is given."""
+        rows, k = self.groups.gather.own_rows, self.point.shape[1]
+        x = comm.empty((rows, k), self.element.bits) if comm else self.element.matrix(rows, k)
+        return self._filled(x)
+
+    def _own_result(self) -> Bits:
         return self.element.poisoned(self.groups.scatter.own_rows, self.point.shape[2])
 
-    def make(self, key: str) -> Column:
-        """The column of that name, planned and not yet run."""
-        if key in ("fused_window", "fused", "pipeline"):
-            return self._operator(key)
-        return {"unfused": self._unfused, "gemm": self._gemm, "peak": self._peak}[key]()
-
-    def _operator(self, key: str) -> Column:
-        comm = self._connect()
-        x = self.own_x(comm if key == "fused_window" else None)
-        result, kind = self.own_result(), collops.ParallelType(self.point.type)
-        engine = "pipeline" if key == "pipeline" else "windows"
-        run, scratch_bytes = self._planned(comm, kind, x, result, engine)
-        return Column(key, LABELS[key], [("all", run)], x, result, scratch_bytes)
-
-    def _planned(
+    def planned(
         self, comm: Any, kind: Any, x: Bits, result: Bits, engine: str = "local"
-    ) -> tuple[Callable[[], object], int]:
+    ) -> tuple[Run, int]:
         """A call of LinearParallel, and the bytes of its scratch memory, which is not there yet."""
-        gather, scatter = self.groups.gather, self.groups.scatter
+        gather, scatter = self.groups
         param = collops.LinearParallelParam(
             rank=comm.rank, rank_size=comm.size, type=kind, backend="shm", hccl_comm=comm
         )
+        grid = kind == collops.ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER
         if kind != collops.ParallelType.PURE_LINEAR:
-            param.gather_rows = list(gather.rows) if gather.size > 1 else []
-            param.scatter_rows = list(scatter.rows) if scatter.size > 1 else []
-        if kind == collops.ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER:
-            param.gather_rows, param.scatter_rows = list(gather.rows), list(scatter.rows)
+            param.gather_rows = list(gather.rows) if gather.size > 1 or grid else []
+            param.scatter_rows = list(scatter.rows) if scatter.size > 1 or grid else []
+        if grid:
             param.two_dim_tp_info.ag_dim = gather.size
             param.two_dim_tp_info.rs_dim = scatter.size
         operation = collops.Operation(param, engine=engine)
@@ -119,52 +111,78 @@ class OwnColumns:
         scratch = fresh_memory(operation.get_workspace_size(ins, outs))
         return lambda: operation.execute(ins, outs, scratch), scratch.nbytes
 
-    def _unfused(self) -> Column:
-        """As a user of the plain level writes it."""
-        x, result = self.own_x(), self.own_result()
+    def _operator(self, key: str) -> Variant:
+        comm, kind = self.connect(), collops.ParallelType(self.point.type)
+        x, result = self._own_x(comm if key == "fused_window" else None), self._own_result()
+        engine = "pipeline" if key == "pipeline" else "windows"
+        run, scratch_bytes = self.planned(comm, kind, x, result, engine)
+        return Variant(key, _LABELS[key], [("all", run)], x, result, scratch_bytes)
+
+    def by_calls(self, key: str, each: calls.Calls) -> Variant:
+        """The gather, the product and the scatter, one after the other."""
         m, k, n = self.point.shape
-        gather, scatter = self.groups.gather, self.groups.scatter
-        element, numbers = self.element, self.element.numbers
-        column = Column("unfused", LABELS["unfused"], [], x, result)
-        comm = self._connect()
-        part, other = self._split(comm)
+        x, result = self._own_x(), self._own_result()
+        variant = Variant(key, _LABELS[key], [], x, result)
         rows = x
-        if gather.size > 1:
-            rows = element.matrix(m, k)
-            from_all, to_all = numbers(x), numbers(rows)
-            column.steps.append(
-                ("gather", lambda: part.all_gatherv(from_all, gather.rows, out=to_all))
-            )
-        product = result if scatter.size == 1 else element.matrix(m, n)
-        multiply, column.scratch_bytes = self._planned(
-            comm, collops.ParallelType.PURE_LINEAR, rows, product
-        )
-        column.steps.append(("gemm", multiply))
-        if scatter.size > 1:
-            sums, own = numbers(product), numbers(result)
-            column.steps.append(
-                ("scatter", lambda: other.reduce_scatterv(sums, scatter.rows, out=own))
-            )
-        return column
+        if self.groups.gather.size > 1:
+            rows = self.element.matrix(m, k)
+            variant.steps.append(("gather", each.gather(x, rows)))
+        product = result if self.groups.scatter.size == 1 else self.element.matrix(m, n)
+        multiply, variant.scratch_bytes = each.multiply(rows, product)
+        variant.steps.append(("gemm", multiply))
+        if self.groups.scatter.size > 1:
+            variant.steps += each.scatter(product, result)
+        return variant
 
-    def _gemm(self) -> Column:
+    def _alone(self, key: str, multiply: calls.Multiply) -> Variant:
+        """The product by another library, on all ranks at once."""
         m, k, n = self.point.shape
-        x = self.element.matrix(m, k)
-        self.element.fill(x, (*self._seed, _X), self._density)
-        result = self.element.poisoned(m, n)
-        run, scratch_bytes = self._planned(self.work, collops.ParallelType.PURE_LINEAR, x, result)
-        step = ("gemm", run)
-        return Column("gemm", LABELS["gemm"], [step], x, scratch_bytes=scratch_bytes)
+        x, product = self.element.matrix(m, k), self.element.matrix(m, n)
+        self.element.fill(x, (1, self.work.rank), 2 / 3)
+        return Variant(key, _LABELS[key], [("gemm", multiply(x, product)[0])], x)
 
-    def least_s(self) -> float:
+    def by_torch(self, x: Bits, product: Bits) -> tuple[Run, int]:
+        """The product by torch; it takes no scratch memory."""
+        tensors = map(self.element.tensor, (x, self.weight, product))
+        return self.peers.torch.matmul(*tensors), 0
+
+    def _by_numpy(self, x: Bits, product: Bits) -> tuple[Run, int]:
+        """By numpy and its BLAS; float32 alone is worth it."""
+        a, b, out = (bits.view(np.float32) for bits in (x, self.weight, product))
+        return lambda: np.matmul(a, b.T, out=out), 0
+
+    def _gemm(self) -> Variant:
+        m, k, n = self.point.shape
+        x, result = self._filled(self.element.matrix(m, k)), self.element.poisoned(m, n)
+        run, scratch_bytes = self.planned(self.work, collops.ParallelType.PURE_LINEAR, x, result)
+        return Variant("gemm", _LABELS["gemm"], [("gemm", run)], x, None, scratch_bytes)
+
+    def _peak(self) -> Variant:
+        run, number = core().run_arithmetic, core().DTYPES[self.element.name]
+        rounds = int(self.most(self.operations / run(number, 1) * _PEAK_S / self._least_s()))
+        step = ("gemm", lambda: run(number, rounds))
+        return Variant("peak", _LABELS["peak"], [step], operations=run(number, 1) * rounds)
+
+    def _least_s(self) -> float:
         """About the seconds that the arithmetic alone takes."""
         begin = time.perf_counter()
         operations = int(core().run_arithmetic(core().DTYPES[self.element.name], _FIRST_ROUNDS))
         return (time.perf_counter() - begin) * self.operations / operations
 
-    def _peak(self) -> Column:
-        run, number = core().run_arithmetic, core().DTYPES[self.element.name]
-        rounds = self.operations / run(number, 1) * _PEAK_S / self.least_s()
-        most = int(self.work.all_reduce(np.array([rounds]), op="max")[0])
-        step = ("gemm", lambda: run(number, most))
-        return Column("peak", LABELS["peak"], [step], operations=run(number, 1) * most)
+    def _expected_s(self) -> float:
+        """Seconds that a product takes here, by that of a few rows."""
+        m, k, n = self.point.shape
+        rows = min(m, _PROBE_ROWS)
+        run, _ = self.by_torch(self.element.matrix(rows, k), self.element.matrix(rows, n))
+        run()
+        begin = time.perf_counter()
+        run()
+        return (time.perf_counter() - begin) * m / rows
+
+
+def too_slow(seconds: float, least_s: float) -> str:
+    """Why a product is left out, or nothing; `least_s` is what the arithmetic alone takes."""
+    if seconds <= max(_ALWAYS_S, _MOST_TIMES * least_s):
+        return ""
+    times = f"{seconds / least_s:.0f} times what the arithmetic takes"
+    return f"its product would take about {seconds:.1f} s, {times}"

@@ -1,0 +1,99 @@
+"""The parts of LinearParallel by single calls: of collops, or of torch with MPI or gloo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import collops
+from collops.bench.elements import Bits
+from collops.bench.variant import Run, Step
+
+if TYPE_CHECKING:
+    from collops.bench.operators.linear_parallel.variants import LinearVariants
+
+# Takes a matrix and the memory of the product with the weight; what it runs, and its scratch bytes.
+Multiply = Callable[[Bits, Bits], tuple[Run, int]]
+
+
+class Calls(NamedTuple):
+    """Each takes a matrix to read and one to write."""
+
+    gather: Callable[[Bits, Bits], Run]
+    multiply: Multiply
+    scatter: Callable[[Bits, Bits], list[Step]]
+
+
+def of_plain_level(own: LinearVariants) -> Calls:
+    """The plain level, as a user of it writes the parts."""
+    (gather, scatter), numbers = own.groups, own.element.numbers
+    comm = gather_comm = scatter_comm = own.connect()
+    if own.point.type == 4:
+        gather_comm = own.kept.enter_context(comm.split(scatter.index, gather.index))
+        scatter_comm = own.kept.enter_context(comm.split(gather.index, scatter.index))
+
+    def gathered(x: Bits, rows: Bits) -> Run:
+        given, got = numbers(x), numbers(rows)
+        return lambda: gather_comm.all_gatherv(given, gather.rows, out=got)
+
+    def scattered(product: Bits, result: Bits) -> list[Step]:
+        given, got = numbers(product), numbers(result)
+        return [("scatter", lambda: scatter_comm.reduce_scatterv(given, scatter.rows, out=got))]
+
+    product = partial(own.planned, comm, collops.ParallelType.PURE_LINEAR)
+    return Calls(gathered, product, scattered)
+
+
+def of_mpi(own: LinearVariants) -> Iterator[tuple[str, Calls]]:
+    """The variants of MPI that there are for this point."""
+    mpi = own.peers.mpi
+    if mpi is None:
+        return
+    (gather, scatter), tensor = own.groups, own.element.tensor
+    rows, sums = mpi.Members(scatter.index, gather), mpi.Members(gather.index, scatter)
+
+    def exchange(given: Bits) -> tuple[Run, list[Any]]:
+        step, parts = sums.exchange(given)
+        return step, [tensor(part) for part in parts]
+
+    def native(given: Bits, result: Bits) -> list[Step]:
+        return [("scatter", sums.reduce_scatter(given, result))]
+
+    if scatter.size > 1 and own.point.dtype == "f32":
+        yield "mpi_reduce_scatter", Calls(rows.gather, own.by_torch, native)
+    key = "mpi_alltoallv" if scatter.size > 1 else "mpi"
+    yield key, Calls(rows.gather, own.by_torch, partial(_summed, own, exchange))
+
+
+def of_gloo(own: LinearVariants) -> Iterator[tuple[str, Calls]]:
+    """The variants of gloo that there are for this point."""
+    gloo = own.peers.gloo
+    if gloo is None:
+        return
+    (gather, scatter), tensor, across = own.groups, own.element.tensor, own.point.grid[0]
+    rows = [tuple(range(first, first + across)) for first in range(0, own.point.ranks, across)]
+    columns = list(zip(*rows, strict=True))
+    handles = gloo.group(rows, gather), gloo.group(columns, scatter)
+
+    def gathered(way: str, x: Bits, out: Bits) -> Any:
+        return gloo.gather(way, tensor(x), tensor(out), gather, handles[0])
+
+    def exchange(way: str, given: Bits) -> Any:
+        return gloo.scatter(way, tensor(given), scatter, handles[1])
+
+    for way in gloo.WAYS:
+        summed = partial(_summed, own, partial(exchange, way))
+        yield f"gloo_{way}", Calls(partial(gathered, way), own.by_torch, summed)
+
+
+def _summed(
+    own: LinearVariants,
+    exchange: Callable[[Bits], tuple[Run, list[Any]]],
+    product: Bits,
+    result: Bits,
+) -> list[Step]:
+    """An exchange that brings this rank all parts of its rows, and their sum by torch."""
+    step, (first, *others) = exchange(product)
+    added = own.peers.torch.add(first, others, own.element.tensor(result))
+    return [("scatter", step), ("reduce", added)]
