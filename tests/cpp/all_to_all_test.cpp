@@ -113,7 +113,8 @@ TEST(TheStruct) {
 TEST(CreationChecks) {
   ExpectStatus(CheckParam(Right()), NO_ERROR, "");
   Refused("rsv[61] is reserved", [](AllToAllParam& p) { p.rsv[61] = 1; });
-  Refused("backend \"lcoc\" does not run this operator", [](AllToAllParam& p) { p.backend = "lcoc"; });
+  Refused("backend \"lcoc\" does not run this operator",
+          [](AllToAllParam& p) { p.backend = "lcoc"; });
   Refused("AllToAll: rankSize must be >= 2, got 1", [](AllToAllParam& p) {
     p.rankSize = 1;
     p.backend = "hccl";

@@ -62,7 +62,8 @@ void CommonChecks() {
   Refused<Param>("rank must be in [0, 2), got 2", [](Param& p) { p.rank = 2; });
   Refused<Param>("rankRoot must be in [0, 2), got -1", [](Param& p) { p.rankRoot = -1; });
   Refused<Param>("commMode must be 0", [](Param& p) { p.commMode = COMM_UNDEFINED; });
-  Refused<Param>("backend \"lcoc\" does not run this operator", [](Param& p) { p.backend = "lcoc"; });
+  Refused<Param>("backend \"lcoc\" does not run this operator",
+                 [](Param& p) { p.backend = "lcoc"; });
   Refused<Param>("unknown backend \"hccc\"", [](Param& p) { p.backend = "hccc"; });
   Refused<Param>("rsv[3]", [](Param& p) { p.rsv[3] = 7; });
   Refused<Param>("limit is 128", [](Param& p) { p.commDomain = std::string(129, 'd'); });
