@@ -169,7 +169,7 @@ def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
 
 def answers_of_hccl() -> Said:
     """What the C++ test of the backend hccl expects."""
-    text = (ROOT / "tests/cpp/hccl_error_test.cpp").read_text()
+    text = (ROOT / "tests/cpp/hccl/hccl_error_test.cpp").read_text()
     codes = {25: "ERROR_HCCL_FAIL", 26: "ERROR_OUT_OF_DEVICE_MEMORY"}
     found = [(code, re.search(rf'{name},\s*"(.+)"', text)) for code, name in codes.items()]
     return [(code, match[1]) for code, match in found if match]
@@ -177,7 +177,7 @@ def answers_of_hccl() -> Said:
 
 @pytest.fixture(scope="module")
 def said() -> Said:
-    scratch = (ROOT / "tests/cpp/execute_check_test.cpp").read_text()
+    scratch = (ROOT / "tests/cpp/operators/framework/execute_check_test.cpp").read_text()
     [workspace] = re.findall(r'ERROR_INVALID_WORKSPACE_SIZE,\s*"(.+)"', scratch)
     pipe = os.pipe()
     try:

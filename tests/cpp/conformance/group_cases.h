@@ -3,7 +3,7 @@
 
 #include "conformance/ground.h"
 #include "conformance/numbers.h"
-#include "linear_call.h"
+#include "operators/linear_parallel/linear_call.h"
 
 namespace conformance {
 

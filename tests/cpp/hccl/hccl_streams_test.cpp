@@ -1,0 +1,240 @@
+// Calls of hccl on slow streams: what they need outlives the call and the plan's place in the
+// cache.
+#include <memory>
+#include <vector>
+
+#include "comm/backends/hccl/communicator.h"
+#include "hccl/slow_cann.h"
+#include "operators/framework/operator_call.h"
+
+using namespace collops;
+
+namespace {
+
+using slow_cann::reads;
+using slow_cann::SlowGraph;
+using slow_cann::SlowStream;
+
+constexpr int kRankSize = 2;
+constexpr int kShapes = 9;  // one more than an operation keeps plans
+constexpr Device kNpu = {DeviceKind::kNpu, 0};
+const DType kTypes[] = {DType::kFloat32, DType::kFloat64};
+
+// Rank 0 of 2 on a communicator of the caller's, and nothing on any stream.
+std::shared_ptr<Communicator> Make() {
+  static int comm = 0;
+  slow_cann::rank_size = kRankSize;
+  slow_cann::answer = hccl::Result::kSuccess;
+  reads.clear();
+  CommunicatorSpec spec;
+  spec.backend = "hccl";
+  spec.rank = 0;
+  spec.rank_size = kRankSize;
+  return std::make_shared<hccl::HcclCommunicator>(std::make_shared<control::Control>(spec),
+                                                  slow_cann::GetApi(), &comm, false);
+}
+
+// An AllGatherV of one shape: the counts begin with 1 + `shape` and 3, with one element between.
+struct Gather {
+  int64_t send_count[1];
+  int64_t recv_counts[2];
+  int64_t rdispls[2];
+  double x[16] = {};
+  double output[32] = {};
+  uint16_t y[32] = {};
+  VariantPack pack;
+
+  Gather(int shape, DType dtype)
+      : send_count{1 + shape}, recv_counts{1 + shape, 3}, rdispls{0, 2 + shape} {
+    const int64_t rows = rdispls[1] + recv_counts[1];
+    pack.inputs = {MakeView(dtype, {send_count[0]}, x), MakeView(DType::kInt64, {1}, send_count),
+                   MakeView(DType::kInt64, {2}, recv_counts), MakeView(DType::kInt64, {2}, rdispls),
+                   MakeView(DType::kFloat16, {rows}, y)};
+    pack.outputs = {MakeView(dtype, {rows}, output)};
+    pack.inputs[0].device = pack.outputs[0].device = kNpu;
+  }
+};
+
+// Plans and runs it; the caller's arrays are gone afterwards.
+void RunGather(AllGatherV* operation, int shape, DType dtype, SlowStream* stream) {
+  Gather call(shape, dtype);
+  uint64_t bytes = 0;
+  ExpectStatus(operation->GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
+  ExpectStatus(operation->Execute(call.pack, nullptr, 0, stream), NO_ERROR, "");
+}
+
+// What the stream has read of a call of that shape; a type that travels as bytes is scaled.
+void ExpectGather(size_t number, int shape, DType dtype) {
+  const Gather want(shape, DType::kFloat32);
+  const int64_t scale = dtype == DType::kFloat64 ? 8 : 1;
+  for (size_t r = 0; r < kRankSize; ++r) {
+    EXPECT_EQ(reads.at(number).counts[r], want.recv_counts[r] * scale);
+    EXPECT_EQ(reads.at(number).displs[r], want.rdispls[r] * scale);
+  }
+}
+
+// Work that a call needs, and whether it is held.
+struct Need {
+  std::shared_ptr<std::vector<int64_t>> counts =
+      std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{2, 3});
+  std::vector<int64_t> displs = {0, 2};
+  std::weak_ptr<const void> seen = counts;
+
+  AllGatherVCall Call(SlowStream* stream) {
+    static const Agreement agreement("AllGatherV");
+    AllGatherVCall call;
+    call.agreement = &agreement;
+    call.dtype = DType::kInt32;
+    call.x = call.output = stream;
+    call.recv_counts = counts->data();
+    call.rdispls = displs.data();
+    call.stream = stream;
+    call.keep = std::move(counts);
+    return call;
+  }
+  bool is_held() const { return !seen.expired(); }
+};
+
+}  // namespace
+
+TEST(NineAlternatingShapesOnASlowStream) {
+  for (const DType dtype : kTypes) {
+    const auto communicator = Make();
+    AllGatherV operation(communicator, 0);
+    SlowStream stream;
+    for (int call = 0; call < 3 * kShapes; ++call) {
+      RunGather(&operation, call % kShapes, dtype, &stream);
+    }
+    EXPECT_TRUE(reads.empty());
+    stream.RunAll();
+    EXPECT_EQ(reads.size(), size_t{3 * kShapes});
+    for (int call = 0; call < 3 * kShapes; ++call) {
+      ExpectGather(static_cast<size_t>(call), call % kShapes, dtype);
+    }
+  }
+}
+
+TEST(ManyCallsOfOnePlanAndThenNone) {
+  for (const DType dtype : kTypes) {
+    const auto communicator = Make();
+    SlowStream stream;
+    {
+      AllGatherV operation(communicator, 0);
+      for (int call = 0; call < 3; ++call) RunGather(&operation, 4, dtype, &stream);
+    }
+    stream.RunAll();
+    for (size_t call = 0; call < 3; ++call) ExpectGather(call, 4, dtype);
+  }
+}
+
+TEST(AnOperationAndItsCommunicatorEndBeforeTheirStream) {
+  SlowStream stream;
+  auto communicator = Make();
+  auto operation = std::make_unique<AllGatherV>(communicator, 0);
+  RunGather(operation.get(), 4, DType::kFloat32, &stream);
+  operation.reset();
+  communicator->Close("done");
+  communicator.reset();
+  stream.RunAll();
+  ExpectGather(0, 4, DType::kFloat32);
+}
+
+TEST(AScatterOutlivesItsPlanToo) {
+  const auto communicator = Make();
+  SlowStream stream;
+  {
+    ReduceScatterV operation(communicator, 0, ReduceOp::kSum);
+    ScatterCall call;
+    call.send_counts[0] = 5;
+    call.send_counts[1] = 7;
+    call.sdispls[1] = 5;
+    call.input(kScatterX).device = call.out().device = kNpu;
+    uint64_t bytes = 0;
+    ExpectStatus(operation.GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
+    ExpectStatus(operation.Execute(call.pack, nullptr, 0, &stream), NO_ERROR, "");
+  }
+  stream.RunAll();
+  EXPECT_EQ(reads.at(0).counts, (std::vector<int64_t>{5, 7}));
+  EXPECT_EQ(reads.at(0).displs, (std::vector<int64_t>{0, 5}));
+}
+
+TEST(WhatACallNeedsIsGivenBackByALaterOne) {
+  const auto communicator = Make();
+  SlowStream stream;
+  Need first;
+  Need second;
+  EXPECT_TRUE(communicator->AllGatherV(first.Call(&stream)).ok());
+  EXPECT_TRUE(first.is_held());
+  stream.RunAll();
+  EXPECT_TRUE(communicator->AllGatherV(second.Call(&stream)).ok());
+  EXPECT_TRUE(!first.is_held() && second.is_held());
+  stream.RunAll();
+  communicator->Close("done");
+  EXPECT_FALSE(second.is_held());
+}
+
+TEST(ACallThatFailedMayHaveBegun) {
+  const auto communicator = Make();
+  SlowStream stream;
+  Need need;
+  slow_cann::answer = hccl::Result::kInternal;
+  EXPECT_EQ(communicator->AllGatherV(need.Call(&stream)).code(), ERROR_HCCL_FAIL);
+  EXPECT_TRUE(need.is_held());
+  stream.RunAll();
+  EXPECT_EQ(reads.at(0).counts, (std::vector<int64_t>{2, 3}));
+}
+
+TEST(WithoutAKeepTheCountsAreCopied) {
+  const auto communicator = Make();
+  SlowStream stream;
+  Need need;
+  {
+    AllGatherVCall call = need.Call(&stream);
+    const Kept counts = std::move(call.keep);
+    EXPECT_TRUE(communicator->AllGatherV(call).ok());
+    call.keep = nullptr;
+  }
+  EXPECT_FALSE(need.is_held());
+  stream.RunAll();
+  EXPECT_EQ(reads.at(0).counts, (std::vector<int64_t>{2, 3}));
+}
+
+TEST(AGraphIsReplayedAfterItsPlansHaveFallenOut) {
+  for (const DType dtype : kTypes) {
+    const auto communicator = Make();
+    AllGatherV operation(communicator, 0);
+    SlowStream stream;
+    SlowGraph graph;
+    stream.captured_into = &graph;
+    for (int shape = 0; shape < kShapes; ++shape) RunGather(&operation, shape, dtype, &stream);
+    stream.captured_into = nullptr;
+    for (int shape = 0; shape < kShapes; ++shape) RunGather(&operation, shape, dtype, &stream);
+    stream.RunAll();
+    for (int replay = 0; replay < 2; ++replay) {
+      reads.clear();
+      stream.Replay(graph);
+      EXPECT_EQ(reads.size(), size_t{kShapes});
+      for (int shape = 0; shape < kShapes; ++shape) {
+        ExpectGather(static_cast<size_t>(shape), shape, dtype);
+      }
+    }
+    slow_cann::Destroy(&graph);
+  }
+}
+
+TEST(AGraphLetsGoWhenItIsDestroyed) {
+  const auto communicator = Make();
+  SlowStream stream;
+  SlowGraph graph;
+  stream.captured_into = &graph;
+  slow_cann::events.clear();
+  Need first;
+  Need second;
+  EXPECT_TRUE(communicator->AllGatherV(first.Call(&stream)).ok());
+  EXPECT_TRUE(communicator->AllGatherV(second.Call(&stream)).ok());
+  EXPECT_TRUE(slow_cann::events.empty());
+  communicator->Close("done");
+  EXPECT_TRUE(first.is_held() && second.is_held());
+  slow_cann::Destroy(&graph);
+  EXPECT_FALSE(first.is_held() || second.is_held());
+}

@@ -1,0 +1,253 @@
+// The product on every set of kernels that this machine has: exact where numbers are small
+// integers, within a bound where they are not, and with the same bits however it is cut.
+#include "kernels/gemm/gemm.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/status.h"
+#include "kernels/isa.h"
+#include "kernels/matrices.h"
+#include "kernels/thread_pool.h"
+
+namespace {
+
+using namespace matrices;
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+struct Shape {
+  int64_t rows;
+  int64_t k;
+  int64_t n;
+};
+
+// Which kernels multiply, and how the weight lies.
+struct Way {
+  Isa isa;
+  bool bfloat16_instructions;
+  DType dtype;
+  bool trans_weight;
+
+  GemmPlan Plan(const Shape& shape) const {
+    ForceIsa(isa);
+    AllowAvx512BFloat16(bfloat16_instructions);
+    return PlanGemm(dtype, shape.k, shape.n, trans_weight);
+  }
+};
+
+std::vector<Way> Ways() {
+  std::vector<Way> ways;
+  for (const Isa isa : RunnableIsas()) {
+    for (const DType dtype : kDTypes) {
+      for (const bool trans_weight : {false, true}) {
+        ways.push_back({isa, true, dtype, trans_weight});
+        if (isa != Isa::kAvx512 || dtype != DType::kBFloat16) continue;
+        if (HasAvx512BFloat16()) ways.push_back({isa, false, dtype, trans_weight});
+      }
+    }
+  }
+  return ways;
+}
+
+std::string Describe(const Way& way, const Shape& shape) {
+  return collops::Concat(collops::Name(way.dtype), way.trans_weight ? " trans " : " plain ",
+                         Name(way.isa), way.bfloat16_instructions ? "" : " without bf16", ", ",
+                         shape.rows, " x ", shape.k, " x ", shape.n);
+}
+
+template <typename Value>
+Matrix Make(int64_t rows, int64_t columns, const Value& value) {
+  Matrix matrix{rows, columns, {}};
+  for (int64_t i = 0; i < rows * columns; ++i) matrix.values.push_back(value());
+  return matrix;
+}
+
+Matrix Transposed(const Matrix& matrix) {
+  Matrix result{matrix.columns, matrix.rows, {}};
+  for (int64_t j = 0; j < matrix.columns; ++j) {
+    for (int64_t i = 0; i < matrix.rows; ++i) result.values.push_back(matrix.At(i, j));
+  }
+  return result;
+}
+
+// The factors of a product; the weight as [k, n] and as [n, k].
+struct Factors {
+  template <typename Value>
+  Factors(const Shape& shape, const Value& value)
+      : x(Make(shape.rows, shape.k, value)),
+        weight(Make(shape.k, shape.n, value)),
+        transposed(Transposed(weight)) {}
+
+  const Matrix& Weight(const Way& way) const { return way.trans_weight ? transposed : weight; }
+
+  Matrix x;
+  Matrix weight;
+  Matrix transposed;
+};
+
+std::vector<float> InOnePiece(const Way& way, const Shape& shape, const Factors& factors,
+                              const Cut& cut = {}) {
+  std::vector<float> product;
+  if (!Product(way.Plan(shape), factors.x, factors.Weight(way), cut, &product)) {
+    check::Fail(__FILE__, __LINE__, Describe(way, shape) + ": changed memory that is not C");
+  }
+  return product;
+}
+
+// Small integers of all signs: every dtype holds them, and float32 their sums.
+auto SmallIntegers(std::mt19937& random) {
+  return [&random] { return static_cast<float>(static_cast<int>(random() % 17) - 8); };
+}
+
+std::vector<float> PlainLoop(const Factors& factors) {
+  const Matrix& a = factors.x;
+  const Matrix& b = factors.weight;
+  std::vector<float> product;
+  for (int64_t i = 0; i < a.rows; ++i) {
+    for (int64_t j = 0; j < b.columns; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < b.rows; ++k) sum += double{a.At(i, k)} * double{b.At(k, j)};
+      product.push_back(static_cast<float>(sum));
+    }
+  }
+  return product;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return false;
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+void CheckExact(const Shape& shape, std::mt19937& random) {
+  const Factors factors(shape, SmallIntegers(random));
+  const std::vector<float> expected = PlainLoop(factors);
+  for (const Way& way : Ways()) {
+    for (const bool in_passing : {false, true}) {
+      if (SameBits(InOnePiece(way, shape, factors, {nullptr, false, in_passing}), expected))
+        continue;
+      check::Fail(__FILE__, __LINE__,
+                  Describe(way, shape) + (in_passing ? ", in passing" : "") + ": is wrong");
+    }
+  }
+}
+
+}  // namespace
+
+TEST(IntegersAreExactAtTheEdgesOfTiles) {
+  std::mt19937 random(1);
+  for (const int64_t rows : {0, 1, 3, 4, 5, 7, 8, 9, 17}) {
+    for (const int64_t n : {1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 47, 48, 49, 64, 383, 384, 385}) {
+      CheckExact({rows, 19, n}, random);
+    }
+  }
+}
+
+TEST(IntegersAreExactAtTheEdgesOfBlocks) {
+  std::mt19937 random(2);
+  for (const int64_t k : {0,  1,  2,   3,   4,   7,   8,   9,   15,  16,  17,  31,
+                          32, 33, 255, 256, 257, 258, 511, 512, 513, 515, 1030}) {
+    for (const int64_t n : {1, 50, 386}) CheckExact({9, k, n}, random);
+  }
+  CheckExact({130, 270, 50}, random);
+}
+
+TEST(TheCutDoesNotMatter) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  const Shape shape = {61, 1037, 431};
+  const Factors factors(shape, [&] { return normal(random); });
+  for (const Way& way : Ways()) {
+    const std::vector<float> whole = InOnePiece(way, shape, factors);
+    for (int i = 0; i < 4; ++i) {
+      const Cut cut = {i == 0 ? nullptr : &random, i % 2 == 0, i == 3};
+      std::vector<float> pieces;
+      EXPECT_TRUE(Product(way.Plan(shape), factors.x, factors.Weight(way), cut, &pieces));
+      if (SameBits(whole, pieces)) continue;
+      check::Fail(__FILE__, __LINE__, Describe(way, shape) + ": the cut changes bits");
+    }
+  }
+}
+
+TEST(ThreadsDoNotMatter) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  const Shape shape = {333, 2049, 401};
+  const Factors factors(shape, [&] { return normal(random); });
+  for (const Way& way : Ways()) {
+    ForceNumThreads(1);
+    const std::vector<float> one = InOnePiece(way, shape, factors);
+    ForceNumThreads(2);
+    if (!SameBits(one, InOnePiece(way, shape, factors))) {
+      check::Fail(__FILE__, __LINE__, Describe(way, shape) + ": threads change bits");
+    }
+  }
+  ForceNumThreads(1);
+}
+
+// Each product and each sum is off by at most half a last place of what has been summed so far;
+// AVX512_BF16 may lose products and sums below the smallest normal number.
+TEST(RealNumbersStayWithinTheBound) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  const Shape shape = {13, 700, 83};
+  for (const Way& way : Ways()) {
+    const Factors factors(shape, [&] { return RoundTo(way.dtype, normal(random)); });
+    const std::vector<float> product = InOnePiece(way, shape, factors);
+    double worst = 0;
+    for (int64_t i = 0; i < shape.rows; ++i) {
+      for (int64_t j = 0; j < shape.n; ++j) {
+        double sum = 0;
+        double magnitude = 0;
+        for (int64_t k = 0; k < shape.k; ++k) {
+          const double term = double{factors.x.At(i, k)} * double{factors.weight.At(k, j)};
+          sum += term;
+          magnitude += std::fabs(term);
+        }
+        const auto terms = static_cast<double>(shape.k);
+        const double bound = (terms + 1) * 0x1p-24 * magnitude + 2 * terms * 0x1p-126;
+        const double got = double{product[static_cast<size_t>(i * shape.n + j)]};
+        worst = std::max(worst, std::fabs(got - sum) / bound);
+      }
+    }
+    if (worst <= 1) continue;
+    check::Fail(__FILE__, __LINE__,
+                collops::Concat(Describe(way, shape), ": ", worst, " times the bound"));
+  }
+}
+
+// What is no number spoils its row or its column, and nothing else.
+TEST(NansAndInfinitiesPassThrough) {
+  std::mt19937 random(6);
+  const Shape shape = {11, 35, 57};
+  Factors factors(shape, [&] { return static_cast<float>(1 + random() % 3); });
+  const float infinity = std::numeric_limits<float>::infinity();
+  factors.x.values[static_cast<size_t>(4 * shape.k + 34)] = std::nanf("");
+  factors.x.values[static_cast<size_t>(9 * shape.k + 3)] = -infinity;
+  factors.weight.values[static_cast<size_t>(20 * shape.n + 50)] = infinity;
+  factors.transposed = Transposed(factors.weight);
+  for (const Way& way : Ways()) {
+    const std::vector<float> product = InOnePiece(way, shape, factors);
+    for (int64_t i = 0; i < shape.rows; ++i) {
+      for (int64_t j = 0; j < shape.n; ++j) {
+        const float got = product[static_cast<size_t>(i * shape.n + j)];
+        const bool opposite = i == 9 && j == 50;
+        EXPECT_EQ(std::isnan(got), i == 4 || opposite);
+        EXPECT_EQ(std::isinf(got), (i == 9 || (j == 50 && i != 4)) && !opposite);
+      }
+    }
+  }
+}
+
+TEST(OtherTypesAreNotMultiplied) {
+  for (const DType dtype : kDTypes) EXPECT_TRUE(CanMultiply(dtype));
+  for (const DType dtype : {DType::kUndefined, DType::kFloat64, DType::kInt8, DType::kInt32}) {
+    EXPECT_FALSE(CanMultiply(dtype));
+  }
+}

@@ -1,0 +1,207 @@
+// StoreSum() on every instruction set, against sums that are added and rounded one by one.
+#include "kernels/store_sum/store_sum.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/status.h"
+#include "kernels/half_reference.h"
+#include "kernels/isa.h"
+#include "kernels/thread_pool.h"
+
+namespace {
+
+using collops::DType;
+using collops::kernels::ForceIsa;
+using collops::kernels::ForceNumThreads;
+using collops::kernels::Isa;
+using collops::kernels::RunnableIsas;
+using collops::kernels::StoreSum;
+
+constexpr char kPoison = 0x5b;
+
+half_reference::Format FormatOf(DType dtype) {
+  return dtype == DType::kFloat16 ? half_reference::kFloat16 : half_reference::kBFloat16;
+}
+
+float Read(DType dtype, const char* from) {
+  if (dtype == DType::kFloat32) {
+    float value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  uint16_t pattern;
+  std::memcpy(&pattern, from, sizeof(pattern));
+  return static_cast<float>(half_reference::Decode(FormatOf(dtype), pattern));
+}
+
+void Write(DType dtype, float value, char* to) {
+  if (dtype == DType::kFloat32) {
+    std::memcpy(to, &value, sizeof(value));
+    return;
+  }
+  const uint16_t pattern = half_reference::Encode(FormatOf(dtype), double{value});
+  std::memcpy(to, &pattern, sizeof(pattern));
+}
+
+struct Case {
+  DType dtype;
+  int num_partials;
+  int64_t rows;
+  int64_t columns;
+  bool has_residual;
+  int shift;  // bytes by which residual and output miss their alignment
+  float divisor = 1.0f;
+};
+
+// Numbers of every size, and now and then what is special.
+float Number(std::mt19937& random) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float special[] = {0.0f,      -0.0f,      0x1p-140f, 0x1p-25f,
+                           kInfinity, -kInfinity, 65519.0f,  std::nanf("")};
+  const uint32_t bits = static_cast<uint32_t>(random());
+  if (bits % 40 == 0) return special[bits / 40 % 8];
+  const float mantissa = static_cast<float>(static_cast<int32_t>(random())) * 0x1p-31f;
+  return std::ldexp(mantissa, static_cast<int>(bits % 41) - 22);
+}
+
+struct Data {
+  Data(const Case& c, std::mt19937& random)
+      : ld(c.columns + 3),
+        ld_out(c.columns + 2),
+        element(collops::SizeOf(c.dtype)),
+        partials(static_cast<size_t>(c.num_partials)),
+        residual(static_cast<size_t>(c.shift + c.columns * element)),
+        out(static_cast<size_t>(c.shift + (c.rows * ld_out + 1) * element), kPoison),
+        shift(c.shift) {
+    for (std::vector<float>& partial : partials) {
+      for (int64_t i = 0; i < c.rows * ld; ++i) partial.push_back(Number(random));
+    }
+    for (int64_t j = 0; j < c.columns; ++j) Write(c.dtype, Number(random), Residual(j));
+  }
+  char* Residual(int64_t j) { return residual.data() + shift + j * element; }
+  char* Out(int64_t i, int64_t j) { return out.data() + shift + (i * ld_out + j) * element; }
+
+  int64_t ld;
+  int64_t ld_out;
+  int64_t element;
+  std::vector<std::vector<float>> partials;
+  std::vector<char> residual;
+  std::vector<char> out;
+  int shift;
+};
+
+// What the output has to hold, its poison included.
+std::vector<char> Expected(const Case& c, Data data) {
+  for (int64_t i = 0; i < c.rows; ++i) {
+    for (int64_t j = 0; j < c.columns; ++j) {
+      float sum = data.partials[0][static_cast<size_t>(i * data.ld + j)];
+      for (size_t part = 1; part < data.partials.size(); ++part) {
+        sum += data.partials[part][static_cast<size_t>(i * data.ld + j)];
+      }
+      sum /= c.divisor;
+      if (c.has_residual) sum += Read(c.dtype, data.Residual(j));
+      Write(c.dtype, sum, data.Out(i, j));
+    }
+  }
+  return std::move(data.out);
+}
+
+void Run(const Case& c, Data* data) {
+  std::vector<const float*> partials;
+  for (const std::vector<float>& partial : data->partials) partials.push_back(partial.data());
+  StoreSum(c.dtype, partials.data(), c.num_partials, data->ld,
+           c.has_residual ? data->Residual(0) : nullptr, c.rows, c.columns, data->Out(0, 0),
+           data->ld_out, c.divisor);
+}
+
+// Any NaN is as good as any other.
+void MakeNansEqual(const Case& c, Data* data) {
+  for (int64_t i = 0; i < c.rows; ++i) {
+    for (int64_t j = 0; j < c.columns; ++j) {
+      if (std::isnan(Read(c.dtype, data->Out(i, j))))
+        Write(c.dtype, std::nanf(""), data->Out(i, j));
+    }
+  }
+}
+
+void Check(const Case& c, std::mt19937& random) {
+  const Data before(c, random);
+  Data wanted = before;
+  wanted.out = Expected(c, before);
+  MakeNansEqual(c, &wanted);
+  for (const Isa isa : RunnableIsas()) {
+    ForceIsa(isa);
+    Data data = before;
+    Run(c, &data);
+    MakeNansEqual(c, &data);
+    if (data.out == wanted.out && data.residual == before.residual) continue;
+    check::Fail(__FILE__, __LINE__,
+                collops::Concat(collops::Name(c.dtype), " ", Name(isa), ", ", c.num_partials,
+                                " of ", c.rows, " x ", c.columns, ", residual ", c.has_residual,
+                                ", shift ", c.shift, ", divisor ", c.divisor, ": is wrong"));
+  }
+}
+
+}  // namespace
+
+TEST(SumsAreAddedInOrderAndRoundedOnce) {
+  std::mt19937 random(1);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const int num_partials : {1, 2, 3, 5}) {
+      for (const int64_t columns : {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 384}) {
+        Check({dtype, num_partials, 3, columns, true, 0}, random);
+        Check({dtype, num_partials, 2, columns, false, 1}, random);
+        Check({dtype, num_partials, 1, columns, true, 3}, random);
+        Check({dtype, num_partials, 2, columns, true, 0, 3.0f}, random);
+      }
+      Check({dtype, num_partials, 0, 5, true, 0}, random);
+    }
+  }
+}
+
+TEST(ThreadsDoNotMatter) {
+  std::mt19937 random(2);
+  ForceNumThreads(2);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    Check({dtype, 3, 1201, 307, true, 0}, random);
+  }
+  ForceNumThreads(1);
+}
+
+// Worked out by hand, so that a mistake common to code and reference shows.
+TEST(KnownSums) {
+  const float first[] = {0x1p24f, 1, 256, 0x1p-133f, -0.0f};
+  const float second[] = {1, 1, 1, 0x1p-133f, -0.0f};
+  const float third[] = {1, 0x1p24f, 1, 0, -0.0f};
+  const float* const partials[] = {first, second, third};
+  for (const Isa isa : RunnableIsas()) {
+    ForceIsa(isa);
+    float sums[5] = {};
+    StoreSum(DType::kFloat32, partials, 3, 5, nullptr, 1, 5, sums, 5);
+    EXPECT_EQ(sums[0], 0x1p24f);      // 1 is half a last place, each time
+    EXPECT_EQ(sums[1], 0x1p24f + 2);  // but not when it is added to 1 first
+    EXPECT_TRUE(std::signbit(sums[4]));
+    uint16_t halves[5] = {};
+    StoreSum(DType::kBFloat16, partials, 3, 5, nullptr, 1, 5, halves, 5);
+    EXPECT_EQ(halves[2], 0x4381);  // 258: rounded after each addition it would stay 256
+    EXPECT_EQ(halves[3], 0x0002);  // a subnormal
+  }
+}
+
+TEST(TheOutputMayBeAPartial) {
+  for (const Isa isa : RunnableIsas()) {
+    ForceIsa(isa);
+    std::vector<float> a(100, 1.5f);
+    const std::vector<float> b(100, 2.0f);
+    const float* const partials[] = {b.data(), a.data()};
+    StoreSum(DType::kFloat32, partials, 2, 50, nullptr, 2, 50, a.data(), 50);
+    EXPECT_EQ(a, std::vector<float>(100, 3.5f));
+  }
+}

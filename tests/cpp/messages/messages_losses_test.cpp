@@ -1,0 +1,284 @@
+// Messages whose peer, or whose group, ends: losses, time-outs, interrupts, and what they say.
+#include "conformance/ground.h"
+#include "core/interrupt.h"
+#include "messages/messages_kit.h"
+
+using namespace messages;  // NOLINT: the kit of these tests
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+using Body = std::function<void(Communicator&)>;
+
+// Ranks that have met, each with a body; `victim` is killed when all others are ready.
+void RunAndKill(int rank_size, int victim, const std::function<void(int, Communicator&)>& body) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event met;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < rank_size; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      const auto communicator = ranks::Make(job, rank, rank_size, 20);
+      EXPECT_EQ(communicator->Barrier().message(), "");
+      met.Set();
+      body(rank, *communicator);
+      if (rank == victim) pause();
+    }));
+  }
+  met.Wait(static_cast<size_t>(rank_size));
+  usleep(50000);  // most likely in their calls; before them is as good
+  kill(pids[static_cast<size_t>(victim)], SIGKILL);
+  for (int rank = 0; rank < rank_size; ++rank) {
+    const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
+    EXPECT_EQ(ended.exited, rank != victim);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
+// Ranks that have met, of which `brief` has a short time-out.
+void RunBriefly(int rank_size, int brief, const std::function<void(int, Communicator&)>& body) {
+  ranks::Run(rank_size, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    if (rank == brief) communicator.set_timeout_s(0.5);
+    body(rank, communicator);
+  });
+}
+
+void AwaitTrue(const std::function<bool()>& holds) {
+  const Clock::time_point start = Clock::now();
+  while (!holds() && SecondsSince(start) < 20) usleep(1000);
+  EXPECT_TRUE(holds());
+}
+
+// Until a rank sleeps in the wait for a message.
+void AwaitMessageCall(int rank, Communicator& communicator) {
+  AwaitTrue([&] {
+    return !communicator.control().endpoint().board().member(rank).pair_call.Read().empty();
+  });
+}
+
+std::string Name(int rank) {
+  return "rank " + std::to_string(rank) + " (pid ";
+}
+
+}  // namespace
+
+TEST(AKilledPeerIsNamedWithinASecond) {
+  std::atomic<int>& in_time = conformance::Shared().counters[0];
+  for (const bool sends : {true, false}) {
+    for (const int64_t bytes : {int64_t{10}, int64_t{3000000}}) {
+      in_time = 0;
+      // A machine may be too busy for that once, not always.
+      for (int attempt = 0; attempt < 5 && in_time == 0; ++attempt) {
+        RunAndKill(2, 1, [&](int rank, Communicator& communicator) {
+          if (rank == 1) return;
+          Buffer x(bytes);
+          const Clock::time_point start = Clock::now();
+          const Status status = sends ? Send(communicator, 1, 0, &x) : Recv(communicator, 1, 0, &x);
+          if (SecondsSince(start) < 1.5) ++in_time;
+          ExpectError(status, collops::ERROR_PEER_LOST,
+                      {sends ? "Send: " : "Recv: ", Name(1), "ended without a word"});
+          EXPECT_TRUE(communicator.failed());
+        });
+      }
+      EXPECT_TRUE(in_time > 0);
+    }
+  }
+}
+
+TEST(AReceiveFromAnySourceFailsIfOneRankWasKilled) {
+  RunAndKill(3, 2, [](int rank, Communicator& communicator) {
+    if (rank == 2) return;
+    Buffer out(10);
+    if (rank == 0) {
+      ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST,
+                  {Name(2), "ended without a word"});
+    } else {
+      // Has no part in it; its next call ends.
+      EXPECT_EQ(communicator.Barrier().code(), collops::ERROR_PEER_LOST);
+    }
+  });
+}
+
+TEST(AKilledThirdRankDisturbsNoPair) {
+  const ranks::Event killed;
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event met;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      const auto communicator = ranks::Make(job, rank, 3, 20);
+      EXPECT_EQ(communicator->Barrier().message(), "");
+      met.Set();
+      if (rank == 2) pause();
+      if (rank == 0) killed.Wait();  // rank 1 waits in its call meanwhile
+      for (uint32_t i = 0; i < 100; ++i)
+        Pass(*communicator, i % 2 == 0 ? 0 : 1, i % 2 == 0 ? 1 : 0, i);
+      ExpectError(communicator->Barrier(), collops::ERROR_PEER_LOST, {Name(2)});
+    }));
+  }
+  met.Wait(3);
+  kill(pids[2], SIGKILL);
+  EXPECT_FALSE(ranks::Wait(pids[2]).exited);
+  killed.Set();
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_EQ(ranks::Wait(pids[static_cast<size_t>(rank)]).code, 0);
+}
+
+TEST(WhatAPeerSentBeforeItLeftArrives) {
+  const ranks::Event left;
+  ranks::Run(2, [&](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    Buffer x(10);
+    if (rank == 1) {
+      EXPECT_TRUE(Refuse(communicator, Transfer::kSend, 0, 3, "its batch is empty").ok());
+      communicator.Close("it is through");
+      left.Set();
+      return;
+    }
+    left.Wait();
+    ExpectError(Recv(communicator, 1, 3, &x), collops::ERROR_RANK_MISMATCH, {"its batch is empty"});
+    ExpectError(Recv(communicator, 1, 3, &x), collops::ERROR_PEER_LOST,
+                {"Recv: " + Name(1), "has left: it is through"});
+  });
+}
+
+TEST(AReceiveFromAnySourceEndsWhenAllHaveLeft) {
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    Buffer out(10);
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    if (rank == 1) communicator.Close("enough");
+    if (rank == 2) {
+      Buffer x(Pattern(10, 3));
+      EXPECT_EQ(Send(communicator, 0, 0, &x).message(), "");
+      communicator.Close("enough");
+    }
+    if (rank > 0) return;
+    EXPECT_EQ(Recv(communicator, kAnySource, 0, &out).message(), "");
+    ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST,
+                {"has left: enough"});
+  });
+}
+
+TEST(ATimeoutNamesBothRanksCalls) {
+  // The peer is in no call.
+  const ranks::Event over;
+  RunBriefly(2, 0, [&](int rank, Communicator& communicator) {
+    Buffer out(8);
+    if (rank == 1) return over.Wait();
+    ExpectError(Recv(communicator, 1, 3, &out, nullptr, DType::kFloat32), collops::ERROR_TIMEOUT,
+                {"Recv: no end in 0.5 s: Recv of 2 float32 from " + Name(1),
+                 "(tag 3): no such message has come", "is in no call, its process is "});
+    over.Set();
+  });
+  // Both send first.
+  RunBriefly(2, 0, [](int rank, Communicator& communicator) {
+    Buffer x(8);
+    if (rank == 0) AwaitMessageCall(1, communicator);
+    ExpectError(Send(communicator, 1 - rank, 3, &x), collops::ERROR_TIMEOUT,
+                {"Send of 8 uint8 to rank ", "its receiver has not taken it",
+                 "two ranks that both send first wait for each other, exchange does not"});
+  });
+  // Other tags.
+  for (const int brief : {0, 1}) {
+    RunBriefly(2, brief, [brief](int rank, Communicator& communicator) {
+      Buffer x(8);
+      if (rank == brief) AwaitMessageCall(1 - rank, communicator);
+      const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : Recv(communicator, 0, 4, &x);
+      ExpectError(status, collops::ERROR_TIMEOUT,
+                  {"(tag 3)", "(tag 4)",
+                   brief == 0 ? "is in Recv from rank 0 (tag 4)" : "is in Send to rank 1 (tag 3)"});
+    });
+  }
+}
+
+TEST(ATimeoutNamesAGroupCallOfThePeer) {
+  // The message's time-out comes first.
+  RunBriefly(2, 0, [](int rank, Communicator& communicator) {
+    Buffer x(8);
+    const uint64_t next = communicator.control().step_number() + 1;
+    if (rank == 0) AwaitTrue([&] { return communicator.control().endpoint().HasBegun(1, next); });
+    const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
+    ExpectError(
+        status, collops::ERROR_TIMEOUT,
+        {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (Barrier), its process is"});
+  });
+  // The group's comes first.
+  RunBriefly(2, 1, [](int rank, Communicator& communicator) {
+    Buffer x(8);
+    if (rank == 1) AwaitMessageCall(0, communicator);
+    const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
+    ExpectError(
+        status, collops::ERROR_TIMEOUT,
+        {"Barrier: no end of call 2", Name(0), "has not begun it, is in Send to rank 1 (tag 3)"});
+  });
+}
+
+TEST(AFailureOfTheGroupEndsAMessageThatWaits) {
+  RunBriefly(3, 1, [](int rank, Communicator& communicator) {
+    Buffer out(8);
+    if (rank == 1) AwaitMessageCall(0, communicator);
+    const Status status = rank == 0 ? Recv(communicator, 1, 0, &out) : communicator.Barrier();
+    ExpectError(status, collops::ERROR_TIMEOUT,
+                {"Barrier: no end of call 2 in 0.5 s", "is in Recv from rank 1 (tag 0)"});
+  });
+}
+
+TEST(AbortAndCloseOfAnotherThreadEndAMessage) {
+  for (const bool abort : {true, false}) {
+    ranks::Run(2, [&](int rank, Communicator& communicator) {
+      EXPECT_EQ(communicator.Barrier().message(), "");
+      Buffer out(8);
+      std::thread other;
+      if (rank == 0) {
+        other = std::thread([&] {
+          for (const int r : {0, 1}) AwaitMessageCall(r, communicator);
+          abort ? communicator.Abort("enough") : communicator.Close("enough");
+        });
+      }
+      const Status status =
+          rank == 0 ? Recv(communicator, 1, 0, &out) : Recv(communicator, 0, 0, &out);
+      ExpectError(status, collops::ERROR_ABORTED, {"enough"});
+      if (rank == 0) other.join();
+    });
+  }
+}
+
+TEST(AnInterruptEndsAMessageAndThePeerLearnsIt) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    Buffer out(8);
+    if (rank == 0) collops::InterruptCheckSlot().store([] { return true; });
+    ExpectError(Recv(communicator, 1 - rank, 0, &out), collops::ERROR_ABORTED,
+                {"Recv: rank 0 was interrupted"});
+  });
+}
+
+TEST(ASecondThreadGetsAnErrorOfAMessage) {
+  const ranks::Event told;
+  ranks::Run(2, [&](int rank, Communicator& communicator) {
+    static std::atomic<bool> waits{false};
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    Buffer x(8);
+    if (rank == 1) {
+      told.Wait();
+      EXPECT_EQ(Send(communicator, 0, 0, &x).message(), "");
+      return;
+    }
+    collops::InterruptCheckSlot().store([] {
+      waits = true;
+      return false;
+    });
+    std::thread second([&] {
+      while (!waits) usleep(1000);
+      ExpectError(communicator.Barrier(), collops::ERROR_INVALID_PARAM, {"another thread"});
+      told.Set();
+    });
+    EXPECT_EQ(Recv(communicator, 1, 0, &x).message(), "");
+    second.join();
+  });
+}

@@ -1,0 +1,234 @@
+// AllToAll: its struct, what it asks of the communicator, its checks, and both forms between ranks
+// that are processes, and threads.
+#include "operators/all_to_all/all_to_all.h"
+
+#include <cstring>
+
+#include "operators/create_operation.h"
+#include "operators/framework/operator_call.h"
+#include "ranks.h"
+
+using namespace collops;
+
+namespace {
+
+using List = std::vector<int64_t>;
+
+// Rank 1 of 4 with x [3, 8].
+struct AllToAllCall {
+  float x[24];
+  float output[24] = {};
+  float workspace[24] = {};
+  VariantPack pack;
+  std::shared_ptr<RecordingCommunicator> communicator =
+      std::make_shared<RecordingCommunicator>(1, 4);
+  AllToAll operation;
+
+  explicit AllToAllCall(bool transpose = false) : operation(communicator, 2, transpose) {
+    for (int i = 0; i < 24; ++i) x[i] = static_cast<float>(i);
+    pack.inputs = {MakeView(DType::kFloat32, {3, 8}, x)};
+    pack.outputs = {MakeView(DType::kFloat32, transpose ? Shape{12, 2} : Shape{3, 8}, output)};
+  }
+
+  TensorView& input() { return pack.inputs[0]; }
+};
+
+AllToAllParam Right() {
+  AllToAllParam param;
+  param.rankSize = 2;
+  param.backend = "shm";
+  return param;
+}
+
+template <typename Change>
+void Refused(const char* part, Change change) {
+  AllToAllParam param = Right();
+  change(param);
+  ExpectStatus(CheckParam(param), ERROR_INVALID_PARAM, part);
+}
+
+template <typename Spoil>
+void FaultyDesc(bool transpose, ErrorCode code, const char* part, Spoil spoil) {
+  AllToAllCall call(transpose);
+  spoil(call.input().desc);
+  ExpectDescFault(call, code, part);
+}
+
+int32_t Value(int rank, int64_t i) {
+  return static_cast<int32_t>(i) * 7 + rank * 100000;
+}
+
+// x [rows, columns] of every rank, without and with transpose, element by element.
+void Exchange(int rank, Communicator& communicator, int64_t rows, int64_t columns) {
+  const int size = communicator.size();
+  const auto count = static_cast<size_t>(rows * columns);
+  const int64_t width = columns / size;
+  std::vector<int32_t> x(count);
+  for (size_t i = 0; i < count; ++i) x[i] = Value(rank, static_cast<int64_t>(i));
+  for (const bool transpose : {false, true}) {
+    std::vector<int32_t> output(count, -1);
+    std::vector<int32_t> workspace(count, -2);
+    AllToAll operation(communicator.shared_from_this(), 0, transpose);
+    VariantPack pack;
+    pack.inputs = {MakeView(DType::kInt32, {rows, columns}, x.data())};
+    pack.outputs = {MakeView(DType::kInt32,
+                             transpose ? Shape{rows * size, width} : Shape{rows, columns},
+                             output.data())};
+    uint64_t bytes = 0;
+    ExpectStatus(operation.GetWorkspaceSize(pack, &bytes), NO_ERROR, "");
+    EXPECT_EQ(bytes, transpose ? count * 4 : 0);
+    ExpectStatus(operation.Execute(pack, workspace.data(), bytes, nullptr), NO_ERROR, "");
+    size_t wrong = 0;
+    const int64_t part = rows * width;
+    for (int64_t i = 0; i < part * size; ++i) {
+      const int from = static_cast<int>(i / part);
+      const int64_t k = i % part;
+      const int64_t at =
+          transpose ? k / width * columns + rank * width + k % width : rank * part + k;
+      wrong += output[static_cast<size_t>(i)] != Value(from, at);
+    }
+    EXPECT_EQ(wrong, 0u);
+  }
+}
+
+}  // namespace
+
+TEST(TheStruct) {
+  EXPECT_EQ(sizeof(AllToAllParam().rsv), 62u);
+  EXPECT_EQ(ToJson(AllToAllParam()),
+            std::string("{\"rank\":0,\"rankSize\":0,\"rankRoot\":0,\"backend\":\"hccl\","
+                        "\"commMode\":0,\"rankTableFile\":\"\",\"commDomain\":\"\","
+                        "\"transpose\":false}"));
+  AllToAllParam param = Right();
+  param.transpose = true;
+  AllToAllParam read;
+  ExpectStatus(FromJson(ToJson(param), &read), NO_ERROR, "");
+  EXPECT_TRUE(read == param);
+  read.transpose = false;
+  EXPECT_TRUE(!(read == param));
+  ExpectStatus(FromJson("{\"transpose\": 1}", &read), ERROR_INVALID_PARAM,
+               "AllToAllParam: transpose must be true or false, got 1");
+}
+
+TEST(CreationChecks) {
+  ExpectStatus(CheckParam(Right()), NO_ERROR, "");
+  Refused("rsv[61] is reserved", [](AllToAllParam& p) { p.rsv[61] = 1; });
+  Refused("backend \"lcoc\" does not run this operator",
+          [](AllToAllParam& p) { p.backend = "lcoc"; });
+  Refused("AllToAll: rankSize must be >= 2, got 1", [](AllToAllParam& p) {
+    p.rankSize = 1;
+    p.backend = "hccl";
+    p.transpose = true;
+  });
+  Refused("AllToAll: transpose does not exist on backend \"hccl\": use \"lccl\"",
+          [](AllToAllParam& p) {
+            p.backend = "hccl";
+            p.transpose = true;
+            p.rankRoot = 9;
+          });
+  Refused("rankRoot must be in [0, 2), got 9", [](AllToAllParam& p) {
+    p.transpose = true;
+    p.rankRoot = 9;
+  });
+  for (const char* backend : {"lccl", "nccl", "cuda", "shm", "ucx"}) {
+    AllToAllParam param = Right();
+    param.backend = backend;
+    param.transpose = true;
+    ExpectStatus(CheckParam(param), NO_ERROR, "");
+  }
+}
+
+TEST(WhatTheCommunicatorIsAsked) {
+  AllToAllCall call;
+  ExpectStatus(PlanCall(call), NO_ERROR, "");
+  ExpectStatus(RunCall(call), NO_ERROR, "");
+  const ExchangeVCall& asked = call.communicator->exchanges.at(0);
+  EXPECT_TRUE(asked.x == call.x && asked.output == call.output);
+  for (const int64_t* counts : {asked.send_counts, asked.recv_counts}) {
+    EXPECT_EQ(List(counts, counts + 4), (List{6, 6, 6, 6}));
+  }
+  for (const int64_t* displs : {asked.sdispls, asked.rdispls}) {
+    EXPECT_EQ(List(displs, displs + 4), (List{0, 6, 12, 18}));
+  }
+  const Agreement& agreement = call.communicator->agreements.at(0);
+  EXPECT_EQ(std::string(agreement.op()), std::string("AllToAll"));
+  EXPECT_EQ(agreement.Value("rankRoot"), 2);
+  EXPECT_EQ(agreement.Value("transpose"), 0);
+}
+
+TEST(ColumnsGoThroughTheWorkspace) {
+  AllToAllCall call(true);
+  uint64_t bytes = 0;
+  ExpectStatus(call.operation.GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
+  EXPECT_EQ(bytes, sizeof(call.x));
+  ExpectStatus(call.operation.Execute(call.pack, call.workspace, bytes - 1, nullptr),
+               ERROR_INVALID_WORKSPACE_SIZE, "AllToAll: the workspace has 95 bytes");
+  ExpectStatus(call.operation.Execute(call.pack, nullptr, bytes, nullptr),
+               ERROR_INVALID_WORKSPACE_ADDR, "the workspace is missing");
+  ExpectStatus(call.operation.Execute(call.pack, call.workspace, bytes, nullptr), NO_ERROR, "");
+  const ExchangeVCall& asked = call.communicator->exchanges.at(0);
+  EXPECT_TRUE(asked.x == call.workspace);
+  const float packed[24] = {0, 1, 8,  9,  16, 17, 2, 3, 10, 11, 18, 19,
+                            4, 5, 12, 13, 20, 21, 6, 7, 14, 15, 22, 23};
+  EXPECT_EQ(std::memcmp(call.workspace, packed, sizeof(packed)), 0);
+  EXPECT_EQ(call.communicator->agreements.at(0).Value("transpose"), 1);
+}
+
+TEST(ShapesThatAreRefused) {
+  const ErrorCode dim = ERROR_INVALID_TENSOR_DIM;
+  FaultyDesc(true, ERROR_INVALID_TENSOR_DIM_NUM,
+             "AllToAll: x must have 2 dims with transpose, got 3 in shape [4, 4, 4]",
+             [](TensorDesc& x) { x.shape = {4, 4, 4}; });
+  FaultyDesc(true, dim,
+             "AllToAll: x has 6 columns, which 4 ranks cannot share out evenly: pad x to 8 "
+             "columns, or use AllToAllV",
+             [](TensorDesc& x) { x.shape = {4, 6}; });
+  FaultyDesc(false, dim,
+             "AllToAll: x has 15 elements, which 4 ranks cannot share out evenly: pad x to 16 "
+             "elements, or use AllToAllV",
+             [](TensorDesc& x) { x.shape = {3, 5}; });
+  FaultyDesc(true, dim, "pad x to 9223372036854775808 columns",
+             [](TensorDesc& x) { x.shape = {0, 9223372036854775807}; });
+  FaultyDesc(false, ERROR_INVALID_TENSOR_INI_MATCH, "x is uint32; pass one of",
+             [](TensorDesc& x) { x.dtype = DType::kUInt32; });
+  FaultyDesc(false, dim, "x has 9 dims", [](TensorDesc& x) { x.shape.num_dims = 9; });
+}
+
+TEST(OutputsThatAreRefused) {
+  AllToAllCall call(true);
+  call.pack.outputs[0].desc.shape = {3, 8};
+  ExpectPlanFault(call, ERROR_INVALID_TENSOR_DIM, "the output must have shape [12, 2], got [3, 8]");
+  AllToAllCall in_place;
+  in_place.pack.outputs[0].data = in_place.x;
+  ExpectPlanFault(in_place, ERROR_INVALID_TENSOR_ADDR, "the output overlaps x in memory");
+}
+
+TEST(ABackendThatCannot) {
+  AllToAllCall call;
+  call.communicator->supports = Error(ERROR_UNSUPPORTED, "not here");
+  ExpectPlanFault(call, ERROR_UNSUPPORTED, "not here");
+  AllToAllCall columns(true);
+  columns.communicator->where = {DeviceKind::kNpu, 1};
+  columns.input().device = columns.pack.outputs[0].device = {DeviceKind::kNpu, 1};
+  ExpectPlanFault(columns, ERROR_UNSUPPORTED,
+                  "AllToAll: transpose copies columns on the CPU; x is on npu:1");
+}
+
+// No elements, few, as many as cells of a record hold, and more than a stage.
+TEST(EveryElementOverProcesses) {
+  for (const int size : {2, 3, 4}) {
+    ranks::Run(size, [size](int rank, Communicator& communicator) {
+      for (const int64_t rows : {int64_t{0}, int64_t{1}, int64_t{5}, int64_t{60011}}) {
+        Exchange(rank, communicator, rows, 3 * size);
+      }
+      Exchange(rank, communicator, 2, 70001 * size);
+    });
+  }
+}
+
+TEST(EveryElementOverThreads) {
+  ranks::RunThreads(3, [](int rank, Communicator& communicator) {
+    Exchange(rank, communicator, 7, 6);
+    Exchange(rank, communicator, 1009, 300);
+  });
+}

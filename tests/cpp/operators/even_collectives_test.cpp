@@ -1,0 +1,316 @@
+// AllGather, ReduceScatter, AllReduce and Broadcast: what they ask of the communicator, what its
+// default bodies make of that, and the checks that these operators add.
+#include "check.h"
+#include "operators/all_gather/all_gather.h"
+#include "operators/all_reduce/all_reduce.h"
+#include "operators/broadcast/broadcast.h"
+#include "operators/framework/operator_call.h"
+#include "operators/reduce_scatter/reduce_scatter.h"
+#include "ranks.h"
+
+using namespace collops;
+
+namespace {
+
+using Numbers = std::vector<int64_t>;
+
+// Rank 1 of 3 with x [6, 2] and room for any output.
+template <typename Op>
+struct EvenCall {
+  float x[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  float output[36] = {};
+  VariantPack pack;
+  std::shared_ptr<RecordingCommunicator> communicator =
+      std::make_shared<RecordingCommunicator>(1, 3);
+  Op operation;
+
+  template <typename... Args>
+  explicit EvenCall(const Shape& shape, const Args&... args) : operation(communicator, 2, args...) {
+    pack.inputs = {MakeView(DType::kFloat32, {6, 2}, x)};
+    if (shape.num_dims > 0) pack.outputs = {MakeView(DType::kFloat32, shape, output)};
+  }
+};
+
+struct GatherOf : EvenCall<AllGather> {
+  GatherOf() : EvenCall({3, 6, 2}) {}
+};
+struct ScatterOf : EvenCall<ReduceScatter> {
+  explicit ScatterOf(ReduceOp op = ReduceOp::kMax, const char* backend = "shm")
+      : EvenCall({2, 2}, op, std::string(backend)) {}
+};
+struct ReduceOf : EvenCall<AllReduce> {
+  explicit ReduceOf(ReduceOp op = ReduceOp::kSum, const char* backend = "shm")
+      : EvenCall({6, 2}, op, std::string(backend)) {}
+};
+struct BroadcastOf : EvenCall<Broadcast> {
+  BroadcastOf() : EvenCall({}) {}
+};
+
+Numbers Listed(const int64_t* numbers, int size) {
+  return {numbers, numbers + size};
+}
+
+template <typename Call>
+void BothPhasesPass(Call& call) {
+  ExpectStatus(PlanCall(call), NO_ERROR, "");
+  ExpectStatus(RunCall(call), NO_ERROR, "");
+}
+
+// The pair is refused with `code` where the struct was written for `backend`.
+template <typename Call>
+void Pair(ReduceOp op, const char* backend, DType dtype, ErrorCode code, const char* part) {
+  Call call(op, backend);
+  call.pack.inputs[0].desc.dtype = dtype;
+  std::vector<TensorDesc> outputs;
+  ExpectStatus(call.operation.InferShape(Descs(call.pack.inputs), &outputs), code, part);
+}
+
+// Keeps what the calls' pointers show, which the default bodies own.
+class Watching : public RecordingCommunicator {
+ public:
+  using RecordingCommunicator::RecordingCommunicator;
+  Status DoAllGatherV(const AllGatherVCall& call) override {
+    counts.push_back(Listed(call.recv_counts, size()));
+    displs.push_back(Listed(call.rdispls, size()));
+    return RecordingCommunicator::DoAllGatherV(call);
+  }
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override {
+    counts.push_back(Listed(call.send_counts, size()));
+    displs.push_back(Listed(call.sdispls, size()));
+    return RecordingCommunicator::DoReduceScatterV(call);
+  }
+  std::vector<Numbers> counts, displs;
+};
+
+}  // namespace
+
+TEST(AllGatherAsksForOneGather) {
+  GatherOf call;
+  BothPhasesPass(call);
+  ASSERT_EQ(call.communicator->gathers.size(), 1u);
+  const AllGatherVCall& asked = call.communicator->gathers[0];
+  const Agreement& agreement = call.communicator->agreements.at(0);
+  EXPECT_EQ(agreement.op(), std::string("AllGather"));
+  EXPECT_EQ(agreement.Value("rankRoot"), 2);
+  EXPECT_EQ(Listed(asked.recv_counts, 3), (Numbers{12, 12, 12}));
+  EXPECT_EQ(Listed(asked.rdispls, 3), (Numbers{0, 12, 24}));
+  EXPECT_TRUE(asked.x == call.x && asked.output == call.output);
+}
+
+TEST(ReduceScatterAsksForOneReduction) {
+  ScatterOf call;
+  BothPhasesPass(call);
+  ASSERT_EQ(call.communicator->scatters.size(), 1u);
+  const ReduceScatterVCall& asked = call.communicator->scatters[0];
+  EXPECT_EQ(call.communicator->agreements.at(0).op(), std::string("ReduceScatter"));
+  EXPECT_TRUE(asked.op == ReduceOp::kMax);
+  EXPECT_EQ(Listed(asked.send_counts, 3), (Numbers{4, 4, 4}));
+  EXPECT_EQ(Listed(asked.sdispls, 3), (Numbers{0, 4, 8}));
+  EXPECT_EQ(asked.output_count, 4);
+}
+
+TEST(AllReduceIsAReductionAndAGatherOfAnEvenSplit) {
+  Watching communicator(1, 3);
+  float x[7] = {};
+  float output[7] = {};
+  static const collops::Agreement agreement("AllReduce");
+  AllReduceCall call;
+  call.agreement = &agreement;
+  call.dtype = DType::kFloat32;
+  call.op = ReduceOp::kMin;
+  call.x = x;
+  call.count = 7;
+  call.output = output;
+  ExpectStatus(communicator.AllReduce(call), NO_ERROR, "");
+  EXPECT_EQ(communicator.counts, (std::vector<Numbers>{{3, 2, 2}, {3, 2, 2}}));
+  EXPECT_EQ(communicator.displs, (std::vector<Numbers>{{0, 3, 5}, {0, 3, 5}}));
+  const ReduceScatterVCall& reduce = communicator.scatters.at(0);
+  const AllGatherVCall& gather = communicator.gathers.at(0);
+  EXPECT_TRUE(reduce.agreement == &agreement && gather.agreement == &agreement);
+  EXPECT_TRUE(reduce.x == x && reduce.op == ReduceOp::kMin);
+  EXPECT_TRUE(reduce.output == output + 3 && reduce.output_count == 2);
+  EXPECT_TRUE(gather.x == output + 3 && gather.output == output);
+}
+
+TEST(AFailedReductionIsNotGathered) {
+  RecordingCommunicator communicator(1, 3);
+  communicator.result = Error(ERROR_RANK_MISMATCH, "they disagree");
+  float x[7] = {};
+  static const collops::Agreement agreement("AllReduce");
+  AllReduceCall call;
+  call.agreement = &agreement;
+  call.dtype = DType::kFloat32;
+  call.x = call.output = x;
+  call.count = 7;
+  ExpectStatus(communicator.AllReduce(call), ERROR_RANK_MISMATCH, "they disagree");
+  EXPECT_TRUE(communicator.gathers.empty());
+}
+
+TEST(BroadcastIsAGatherInWhichOnlyTheRootHasElements) {
+  Watching communicator(1, 3);
+  int16_t data[5] = {};
+  static const collops::Agreement agreement("Broadcast");
+  BroadcastCall call;
+  call.agreement = &agreement;
+  call.dtype = DType::kInt16;
+  call.root = 2;
+  call.data = data;
+  call.count = 5;
+  ExpectStatus(communicator.Broadcast(call), NO_ERROR, "");
+  EXPECT_EQ(communicator.counts, (std::vector<Numbers>{{0, 0, 5}}));
+  EXPECT_EQ(communicator.displs, (std::vector<Numbers>{{0, 0, 0}}));
+  const AllGatherVCall& gather = communicator.gathers.at(0);
+  EXPECT_TRUE(gather.agreement == &agreement);
+  EXPECT_TRUE(gather.x == data && gather.output == data);
+}
+
+TEST(BroadcastHasNoOutput) {
+  BroadcastOf call;
+  BothPhasesPass(call);
+  EXPECT_EQ(call.operation.NumOutputs(), 0);
+  std::vector<TensorDesc> outputs(3);
+  ExpectStatus(call.operation.InferShape(Descs(call.pack.inputs), &outputs), NO_ERROR, "");
+  EXPECT_TRUE(outputs.empty());
+  call.pack.outputs = {call.pack.inputs[0]};
+  ExpectStatus(PlanCall(call), ERROR_INVALID_IN_TENSOR_NUM, "needs 0 outputs, got 1");
+}
+
+TEST(BroadcastChangesItsInput) {
+  BroadcastOf call;
+  call.pack.inputs[0].read_only = true;
+  ExpectPlanFault(call, ERROR_INVALID_TENSOR_ADDR, "x is read-only, but the call changes it");
+}
+
+TEST(OnlyAllReduceMayBeInPlace) {
+  ReduceOf reduce;
+  reduce.pack.outputs[0].data = reduce.x;
+  BothPhasesPass(reduce);
+  ReduceOf shifted;
+  shifted.pack.inputs[0].data = shifted.output;
+  shifted.pack.outputs[0].data = shifted.output + 1;
+  ExpectPlanFault(shifted, ERROR_INVALID_TENSOR_ADDR, "the output overlaps x");
+  ScatterOf scatter;
+  scatter.pack.outputs[0].data = scatter.x;
+  ExpectPlanFault(scatter, ERROR_INVALID_TENSOR_ADDR, "the output overlaps x");
+}
+
+TEST(ShapesOfTheInput) {
+  GatherOf gather;
+  gather.pack.inputs[0].desc.shape = {1, 1, 1, 1, 1, 1, 1, 1};
+  ExpectDescFault(gather, ERROR_INVALID_TENSOR_DIM, "AllGather: x has 8 dims, the limit is 7");
+  ScatterOf scatter;
+  scatter.pack.inputs[0].desc.shape = {7, 2};
+  ExpectDescFault(scatter, ERROR_INVALID_TENSOR_DIM,
+                  "x has 7 rows, which 3 ranks cannot share out evenly: pad x to 9 rows");
+  ReduceOf reduce;
+  reduce.pack.inputs.push_back(reduce.pack.inputs[0]);
+  ExpectDescFault(reduce, ERROR_INVALID_IN_TENSOR_NUM, "AllReduce: needs 1 input");
+}
+
+TEST(ShapesOfTheOutput) {
+  GatherOf gather;
+  gather.pack.outputs[0].desc.shape = {18, 2};
+  ExpectPlanFault(gather, ERROR_INVALID_TENSOR_DIM_NUM,
+                  "the output must have 3 dims, shape [3, 6, 2], got 2 in shape [18, 2]");
+  ScatterOf scatter;
+  scatter.pack.outputs[0].desc.shape = {6, 2};
+  ExpectPlanFault(scatter, ERROR_INVALID_TENSOR_DIM, "must have shape [2, 2], got [6, 2]");
+}
+
+TEST(PairsThatATBRefuses) {
+  const ErrorCode fault = ERROR_INVALID_TENSOR_DTYPE;
+  for (const DType dtype : {DType::kInt16, DType::kBFloat16}) {
+    Pair<ReduceOf>(ReduceOp::kProd, "hccl", dtype, fault, "backend \"hccl\" has no prod of");
+    Pair<ScatterOf>(ReduceOp::kProd, "hccl", dtype, fault, "backend \"hccl\" has no prod of");
+    Pair<ReduceOf>(ReduceOp::kProd, "shm", dtype, NO_ERROR, "");
+    Pair<ReduceOf>(ReduceOp::kSum, "hccl", dtype, NO_ERROR, "");
+  }
+  Pair<ReduceOf>(ReduceOp::kSum, "lccl", DType::kInt64, fault, "does not reduce int64");
+  Pair<ReduceOf>(ReduceOp::kSum, "hccl", DType::kInt64, NO_ERROR, "");
+  const ErrorCode ini = ERROR_INVALID_TENSOR_INI_MATCH;
+  Pair<ScatterOf>(ReduceOp::kSum, "lccl", DType::kInt64, ini, "x is int64; pass one of");
+  Pair<ScatterOf>(ReduceOp::kSum, "hccl", DType::kInt64, ini, "x is int64; pass one of");
+  Pair<ScatterOf>(ReduceOp::kSum, "shm", DType::kInt64, NO_ERROR, "");
+  Pair<ReduceOf>(ReduceOp::kSum, "shm", DType::kBool, ini, "x is bool; pass one of");
+}
+
+// Sizes through the slot, the stage and more than one chunk of it; in place and not.
+TEST(AllReduceOverSharedMemory) {
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    for (const int64_t count :
+         {int64_t{0}, int64_t{2}, int64_t{7}, int64_t{5000}, int64_t{400001}}) {
+      for (const bool in_place : {false, true}) {
+        std::vector<int32_t> x(static_cast<size_t>(count));
+        for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int32_t>(i) * (rank + 1);
+        std::vector<int32_t> output(x.size(), -1);
+        static const collops::Agreement agreement("AllReduce");
+        AllReduceCall call;
+        call.agreement = &agreement;
+        call.dtype = DType::kInt32;
+        call.x = x.data();
+        call.count = count;
+        call.output = in_place ? x.data() : output.data();
+        ExpectStatus(communicator.AllReduce(call), NO_ERROR, "");
+        const std::vector<int32_t>& got = in_place ? x : output;
+        size_t wrong = 0;
+        for (size_t i = 0; i < got.size(); ++i) wrong += got[i] != static_cast<int32_t>(i) * 6;
+        EXPECT_EQ(wrong, 0u);
+      }
+    }
+  });
+}
+
+TEST(BroadcastOverSharedMemory) {
+  ranks::Run(3, [](int rank, Communicator& communicator) {
+    for (const int root : {2, 0}) {
+      std::vector<int32_t> data(70000);
+      for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<int32_t>(i) + 1000 * rank;
+      static const collops::Agreement agreement("Broadcast");
+      BroadcastCall call;
+      call.agreement = &agreement;
+      call.dtype = DType::kInt32;
+      call.root = root;
+      call.data = data.data();
+      call.count = 70000;
+      ExpectStatus(communicator.Broadcast(call), NO_ERROR, "");
+      size_t wrong = 0;
+      for (size_t i = 0; i < data.size(); ++i) {
+        wrong += data[i] != static_cast<int32_t>(i) + 1000 * root;
+      }
+      EXPECT_EQ(wrong, 0u);
+    }
+  });
+}
+
+TEST(AReductionOfAnotherKindIsNamed) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    int32_t x[4] = {1, 2, 3, 4};
+    int32_t output[4] = {};
+    const int64_t counts[2] = {2, 2};
+    const int64_t displs[2] = {0, 2};
+    Status status;
+    if (rank == 0) {
+      static const collops::Agreement agreement("AllReduce");
+      AllReduceCall call;
+      call.agreement = &agreement;
+      call.dtype = DType::kInt32;
+      call.x = x;
+      call.count = 4;
+      call.output = output;
+      status = communicator.AllReduce(call);
+    } else {
+      static const collops::Agreement agreement("ReduceScatterV");
+      ReduceScatterVCall call;
+      call.agreement = &agreement;
+      call.dtype = DType::kInt32;
+      call.x = x;
+      call.output = output;
+      call.output_count = 2;
+      call.send_counts = counts;
+      call.sdispls = displs;
+      status = communicator.ReduceScatterV(call);
+    }
+    ExpectStatus(status, ERROR_RANK_MISMATCH, "AllReduce");
+    EXPECT_CONTAINS(status.message(), "ReduceScatterV");
+  });
+}

@@ -1,0 +1,259 @@
+// The engines of LinearParallel: which one runs, what the others say, and that what computes is the
+// communicator's device, on the stream of the call.
+#include <cstdlib>
+
+#include "operators/create_operation.h"
+#include "operators/framework/operator_call.h"
+#include "operators/linear_parallel/linear_call.h"
+#include "operators/linear_parallel/operator.h"
+
+using namespace collops;
+
+namespace {
+
+using P = LinearParallelParam;
+
+EnginePlace TwoRanks() {
+  EnginePlace place;
+  place.backend = "shm";
+  place.rank_size = 2;
+  place.gather_ranks = 2;
+  place.has_windows = true;
+  return place;
+}
+
+std::string Chosen(const EnginePlace& place, const std::string& name = "") {
+  const Engine* engine = nullptr;
+  const Status status = ChooseEngine(name, place, &engine);
+  return status.ok() ? engine->name : status.message();
+}
+
+TEST(TheFirstEngineThatAcceptsRuns) {
+  EnginePlace place = TwoRanks();
+  EXPECT_EQ(Chosen(place), "windows");
+  place.has_windows = false;
+  EXPECT_EQ(Chosen(place), "pipeline");
+  place.gather_ranks = 1;
+  EXPECT_EQ(Chosen(place), "local");
+  place.has_windows = true;
+  EXPECT_EQ(Chosen(place), "local");
+  place.scatter_ranks = 2;
+  place.windows_wanted = false;
+  EXPECT_EQ(Chosen(place), "pipeline");
+}
+
+TEST(EveryRefusalHasAReason) {
+  EnginePlace place = TwoRanks();
+  place.has_windows = false;
+  place.backend = "hccl";
+  const auto answers = AskEngines(place);
+  EXPECT_EQ(answers.size(), size_t{3});
+  EXPECT_EQ(answers[0].second.message(), "a product of 2 ranks needs the others");
+  EXPECT_EQ(answers[1].second.message(), "backend hccl has no windows");
+  EXPECT_EQ(answers[2].second.message(), "");
+  place.has_windows = true;
+  place.windows_wanted = false;
+  EXPECT_CONTAINS(AskEngines(place)[1].second.message(), "COLLOPS_FUSED=0");
+}
+
+TEST(ANamedEngineRunsOrSaysWhyNot) {
+  EnginePlace place = TwoRanks();
+  EXPECT_EQ(Chosen(place, "pipeline"), "pipeline");
+  EXPECT_EQ(Chosen(place, "windows"), "windows");
+  EXPECT_CONTAINS(Chosen(place, "local"), "engine \"local\" cannot run this call: a product of 2");
+  place.has_windows = false;
+  EXPECT_CONTAINS(Chosen(place, "windows"), "backend shm has no windows");
+  place.gather_ranks = 1;  // PURE_LINEAR: the other rank may be in no call
+  EXPECT_CONTAINS(Chosen(place, "pipeline"), "no rank needs another one");
+  place.rank_size = 1;
+  EXPECT_EQ(Chosen(place, "pipeline"), "pipeline");
+  const Engine* engine = nullptr;
+  EXPECT_EQ(ChooseEngine("windows", place, &engine).code(), ERROR_UNSUPPORTED);
+  EXPECT_EQ(ChooseEngine("fused", place, &engine).code(), ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(Chosen(place, "fused"), "local, windows, pipeline");
+}
+
+P Gathering() {
+  P param;
+  param.rank = 1;
+  param.rankSize = 2;
+  param.backend = "shm";
+  param.commMode = COMM_MULTI_THREAD;
+  param.commDomain = "linear_parallel_engines_test";
+  param.type = P::ALL_GATHER_LINEAR;
+  param.keepIntermediate = true;
+  return param;
+}
+
+TEST(AnUnknownEngineIsRefusedAtCreation) {
+  std::unique_ptr<Operation> operation;
+  Status status = CreateOperation(Gathering(), {"fused"}, &operation);
+  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(), "there is no engine \"fused\"");
+  EXPECT_CONTAINS(status.message(), "local, windows, pipeline");
+  AllGatherVParam other;
+  other.rank = 1;
+  other.rankSize = 2;
+  other.backend = "shm";
+  other.commMode = COMM_MULTI_THREAD;
+  other.commDomain = "linear_parallel_engines_test";
+  status = CreateOperation(other, {"windows"}, &operation);
+  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+  EXPECT_CONTAINS(status.message(), "engine \"windows\" cannot be chosen");
+  EXPECT_TRUE(operation == nullptr);
+  EXPECT_EQ(CreateOperation(other, {}, &operation).message(), "");
+  std::unique_ptr<Operation>* nowhere = nullptr;
+  EXPECT_CONTAINS(CreateOperation(other, {}, nowhere).message(), "null");
+}
+
+TEST(AnUpdateKeepsTheEngine) {
+  std::unique_ptr<Operation> operation;
+  P param = Gathering();
+  EXPECT_EQ(CreateOperation(param, {"pipeline"}, &operation).message(), "");
+  param.keepIntermediate = false;
+  EXPECT_EQ(UpdateOperation(param, &operation).message(), "");
+  EXPECT_EQ(dynamic_cast<LinearParallel&>(*operation).engine(), "pipeline");
+}
+
+// Rank 1 of 2: x [40, 3], weight [5, 3]; outputs [80, 5] and the gathered x [80, 3].
+struct Call {
+  std::vector<float> x = std::vector<float>(120, 1);
+  std::vector<float> weight = std::vector<float>(15, 2);
+  std::vector<float> y = std::vector<float>(400);
+  std::vector<float> gathered = std::vector<float>(240);
+  VariantPack pack = {{MakeView(DType::kFloat32, {40, 3}, x.data()),
+                       MakeView(DType::kFloat32, {5, 3}, weight.data())},
+                      {MakeView(DType::kFloat32, {80, 5}, y.data()),
+                       MakeView(DType::kFloat32, {80, 3}, gathered.data())}};
+};
+
+TEST(AnEngineThatCannotRunIsRefusedByThePlan) {
+  Call call;
+  uint64_t bytes = 0;
+  const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
+  for (const char* name : {"local", "windows"}) {
+    const Status status =
+        LinearParallel(communicator, Gathering(), name).GetWorkspaceSize(call.pack, &bytes);
+    EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
+    EXPECT_CONTAINS(status.message(), std::string("LinearParallel: engine \"") + name);
+  }
+  LinearParallel pipeline(communicator, Gathering(), "pipeline");
+  EXPECT_EQ(pipeline.GetWorkspaceSize(call.pack, &bytes).message(), "");
+}
+
+TEST(ADeviceWithoutProductsRunsNoLinearParallel) {
+  Call call;
+  uint64_t bytes = 0;
+  const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
+  communicator->products = nullptr;
+  LinearParallel operation(communicator, Gathering());
+  for (const Status& status :
+       {operation.GetWorkspaceSize(call.pack, &bytes), operation.Prepack(call.pack.inputs[1])}) {
+    EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
+    EXPECT_CONTAINS(status.message(), "LinearParallel does not run on it");
+  }
+}
+
+// The CPU's products, whose callers are recorded by the stream that they name.
+struct Streams {
+  std::vector<void*> packs, products, sums, copies;
+};
+
+class StreamProduct final : public kernels::Product {
+ public:
+  StreamProduct(std::shared_ptr<const kernels::Product> cpu, Streams* streams)
+      : Product({cpu->k(), cpu->n(), cpu->StripColumns(0), cpu->num_k_blocks()}),
+        cpu_(std::move(cpu)),
+        streams_(streams) {}
+
+  int64_t PackedRowsBytes(int64_t rows) const override { return cpu_->PackedRowsBytes(rows); }
+  Status PackRows(const kernels::RowsPiece& piece, int64_t group_rows, void* packed,
+                  void* stream) const override {
+    streams_->packs.push_back(stream);
+    return cpu_->PackRows(piece, group_rows, packed, nullptr);
+  }
+  int64_t scratch_bytes() const override { return cpu_->scratch_bytes(); }
+  Status Multiply(const kernels::ProductTask* tasks, int num_tasks,
+                  const kernels::ProductWeight& weight, const kernels::ProductStep& step,
+                  void* stream) const override {
+    streams_->products.push_back(stream);
+    return cpu_->Multiply(tasks, num_tasks, weight, step, nullptr);
+  }
+  Status StoreSum(const float* const* partials, int num_partials, int64_t ld_partial, float divisor,
+                  const void* residual, int64_t rows, int64_t strip, void* output,
+                  void* stream) const override {
+    streams_->sums.push_back(stream);
+    if (streams_->sums.size() > 1) return Error(ERROR_RT_FAIL, "the stream is gone");
+    return cpu_->StoreSum(partials, num_partials, ld_partial, divisor, residual, rows, strip,
+                          output, nullptr);
+  }
+  int64_t packed_weight_bytes() const override { return cpu_->packed_weight_bytes(); }
+  std::shared_ptr<const void> PackWeight(const void* weight) const override {
+    return cpu_->PackWeight(weight);
+  }
+
+ private:
+  const std::shared_ptr<const kernels::Product> cpu_;
+  Streams* streams_;
+};
+
+class StreamCompute final : public kernels::Compute {
+ public:
+  int64_t row_unit() const override { return 24; }
+  int64_t alignment() const override { return 512; }
+  std::shared_ptr<const kernels::Product> Plan(DType dtype, int64_t k, int64_t n,
+                                               bool trans_weight) const override {
+    return std::make_shared<StreamProduct>(kernels::CpuCompute()->Plan(dtype, k, n, trans_weight),
+                                           &streams);
+  }
+  Status CopyRows(void* to, int64_t ld_to, const void* from, int64_t ld_from, int64_t rows,
+                  int64_t bytes, void* stream) const override {
+    streams.copies.push_back(stream);
+    return kernels::CpuCompute()->CopyRows(to, ld_to, from, ld_from, rows, bytes, nullptr);
+  }
+
+  mutable Streams streams;
+};
+
+TEST(ThePipelineComputesOnTheStreamOfTheCall) {
+  Call call;
+  const StreamCompute device;
+  const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
+  communicator->products = &device;
+  LinearParallel operation(communicator, Gathering());
+  uint64_t bytes = 0;
+  EXPECT_EQ(operation.GetWorkspaceSize(call.pack, &bytes).message(), "");
+  std::vector<std::byte> workspace(bytes);
+  int here = 0;
+  void* const stream = &here;
+  EXPECT_EQ(operation.Execute(call.pack, workspace.data(), bytes, stream).message(), "");
+  for (const std::vector<void*>* all : {&device.streams.packs, &device.streams.products,
+                                        &device.streams.sums, &device.streams.copies}) {
+    EXPECT_FALSE(all->empty());
+    for (void* seen : *all) EXPECT_TRUE(seen == stream);
+  }
+  EXPECT_EQ(communicator->agreements.size(), size_t{2});  // on the call, and of the rows' gather
+  EXPECT_EQ(communicator->gathers.size(), size_t{1});
+  EXPECT_TRUE(communicator->gathers[0].stream == stream);
+  // The second call's sum fails.
+  const Status failed = operation.Execute(call.pack, workspace.data(), bytes, stream);
+  EXPECT_EQ(failed.message(), "the stream is gone");
+}
+
+// One rank over windows, the other as a pipeline: what differs is said, on both.
+TEST(EnginesThatDifferAreADisagreement) {
+  const linear_call::Case c = {
+      P::ALL_GATHER_LINEAR, 2, 1, true, {{3, 5}}, {}, 0, 30, 8, true, false};
+  linear_call::NameTheJob();
+  ranks::Run(2, [&](int rank, Communicator& comm) {
+    linear_call::Outputs none;
+    const Engine* engine = rank == 0 ? &kWindows : &kPipeline;
+    const Status status = linear_call::Run(c, {true, engine, false}, &comm, &none);
+    EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(status.message(), "LinearParallel: the ranks disagree in call 1: ");
+    EXPECT_CONTAINS(status.message(), "the engine (COLLOPS_FUSED) is windows on rank 0 (pid ");
+    EXPECT_CONTAINS(status.message(), "and pipeline on rank 1 (pid ");
+  });
+}
+
+}  // namespace

@@ -1,0 +1,320 @@
+// Messages through shared memory: envelopes, ring and windows; and peers that write what they like.
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "comm/backends/shm/pair_layout.h"
+#include "pairs/pair_kit.h"
+
+namespace {
+
+using collops::ERROR_OUT_OF_HOST_MEMORY;
+using collops::ERROR_PEER_LOST;
+using collops::ERROR_RANK_MISMATCH;
+using collops::kAnySource;
+using collops::shm::kPairRingBytes;
+using collops::shm::PairLayout;
+using collops::shm::ShmPairWire;
+using pairs::Buffer;
+using pairs::Error;
+using pairs::Host;
+using pairs::PairLane;
+using pairs::Pattern;
+using pairs::Recv;
+using pairs::Send;
+using pairs::Status;
+using pairs::TransferHandle;
+
+// Around the bytes that an envelope takes, a chunk, a ring.
+const std::vector<int64_t> kSizes = {0,
+                                     1,
+                                     64,
+                                     65,
+                                     4096,
+                                     4160,
+                                     4161,
+                                     16384,
+                                     65536,
+                                     131072,
+                                     300007,
+                                     1048576,
+                                     1048577,
+                                     kPairRingBytes,
+                                     kPairRingBytes + 1,
+                                     2 * kPairRingBytes + 7};
+
+void Finish(Host* host, int sender, TransferHandle sent, int receiver, TransferHandle received) {
+  EXPECT_TRUE(host->Settle());
+  ASSERT_TRUE((*host)[sender].Done(sent));
+  ASSERT_TRUE((*host)[receiver].Done(received));
+  EXPECT_EQ((*host)[sender].Collect(sent).message(), "");
+  EXPECT_EQ((*host)[receiver].Collect(received).message(), "");
+}
+
+TEST(MemoryGrowsWithThePairsUpToSixteenMiB) {
+  EXPECT_EQ(PairLayout::InlineBytes(2), 4160);
+  EXPECT_EQ(PairLayout::InlineBytes(128), 64);
+  for (int size = 2; size <= 128; ++size) {
+    EXPECT_EQ((64 + PairLayout::InlineBytes(size)) % 128, 0);
+    EXPECT_TRUE(ShmPairWire::Bytes(size) <= int64_t{17} << 20);
+    EXPECT_TRUE(PairLayout::InlineBytes(size) >= 64);
+  }
+}
+
+TEST(EverySizeArrivesFromEnvelopeRingAndWindow) {
+  for (const int size : {2, 128}) {
+    Host host(2, size);
+    for (const bool window : {false, true}) {
+      for (const int64_t bytes : kSizes) {
+        for (const bool send_first : {true, false}) {
+          const auto seed = static_cast<uint32_t>(bytes + (window ? 1 : 0));
+          Buffer x(Pattern(bytes, seed)), out(bytes);
+          Host fresh(2, size);
+          Host& at = window ? fresh : host;
+          if (window) at.windows[0].Add(x.data(), bytes);
+          TransferHandle sent, received;
+          if (send_first) sent = at[0].Post(Send(1, 3, &x));
+          EXPECT_TRUE(at.Settle());
+          received = at[1].Post(Recv(0, 3, &out));
+          EXPECT_TRUE(at.Settle());
+          if (!send_first) sent = at[0].Post(Send(1, 3, &x));
+          Finish(&at, 0, sent, 1, received);
+          EXPECT_TRUE(out.Holds(Pattern(bytes, seed)));
+          if (window) EXPECT_EQ(at.windows[0].rings, 0);
+        }
+      }
+    }
+    EXPECT_EQ(host.windows[0].rings, 1);
+    EXPECT_EQ(host.windows[1].rings, 0);
+    EXPECT_TRUE(host.rings_of_bell > 0);
+  }
+}
+
+TEST(ASmallBodyStaysInItsEnvelopeWhileNobodyNeedsTheSlot) {
+  Host host(2);
+  Buffer x(Pattern(32, 1)), y(Pattern(32, 2)), out(32), other(32);
+  host[0].Post(Send(1, 1, &x));
+  host[0].Post(Send(1, 2, &y));
+  host[1].Post(Recv(0, 2, &other));
+  EXPECT_TRUE(host.Settle());
+  EXPECT_TRUE(other.Holds(Pattern(32, 2)));
+  host[1].Post(Recv(0, 1, &out));
+  EXPECT_TRUE(host.Settle());
+  EXPECT_TRUE(out.Holds(Pattern(32, 1)));
+  EXPECT_EQ(host.windows[0].rings, 0);
+}
+
+TEST(FourEnvelopesFullStopNobodyButTheirSender) {
+  Host host(3);
+  std::deque<Buffer> x, out;
+  for (uint32_t i = 0; i < 40; ++i) {
+    x.emplace_back(Pattern(i % 5 == 4 ? 9000 : 48, i));
+    host[0].Post(Send(1, static_cast<int32_t>(i), &x.back()));
+  }
+  // Rank 1 looks at nothing; rank 0 and rank 2 go on, with small and long messages.
+  for (uint32_t i = 0; i < 50; ++i) {
+    const int64_t bytes = i % 2 == 0 ? 100 : 700000;
+    Buffer there(Pattern(bytes, i)), back(bytes);
+    const TransferHandle sent = host[0].Post(Send(2, 0, &there));
+    const TransferHandle received = host[2].Post(Recv(0, 0, &back));
+    pairs::Settle({host.lanes[0].get(), host.lanes[2].get()});
+    ASSERT_TRUE(host[0].Done(sent) && host[2].Done(received));
+    EXPECT_TRUE(host[0].Collect(sent).ok() && host[2].Collect(received).ok());
+    EXPECT_TRUE(back.Holds(Pattern(bytes, i)));
+  }
+  for (uint32_t i = 40; i-- > 0;) {  // against the order of sending: all bodies are asked for
+    out.emplace_back(x[i].bytes());
+    host[1].Post(Recv(0, static_cast<int32_t>(i), &out.back()));
+  }
+  EXPECT_TRUE(host.Settle());
+  EXPECT_FALSE(host[0].HasWork() || host[1].HasWork());
+  for (uint32_t i = 0; i < 40; ++i) EXPECT_TRUE(out[39 - i].Holds(Pattern(x[i].bytes(), i)));
+}
+
+TEST(AReceiverThatStopsInALongMessageStarvesNobody) {
+  Host host(3);
+  Buffer x(Pattern(2 * kPairRingBytes, 1)), out(2 * kPairRingBytes);
+  const TransferHandle slow = host[0].Post(Send(1, 0, &x));
+  host[0].Poll();
+  host[1].Post(Recv(0, 0, &out));
+  host[1].Poll();
+  for (int i = 0; i < 10; ++i) host[0].Poll();  // the ring is full now
+  Buffer y(Pattern(1 << 20, 2)), other(1 << 20);
+  const TransferHandle sent = host[0].Post(Send(2, 0, &y));
+  host[2].Post(Recv(0, 0, &other));
+  pairs::Settle({host.lanes[0].get(), host.lanes[2].get()});
+  EXPECT_TRUE(host[0].Done(sent) && !host[0].Done(slow));
+  EXPECT_TRUE(other.Holds(Pattern(1 << 20, 2)));
+  EXPECT_TRUE(host.Settle());
+  EXPECT_TRUE(host[0].Done(slow) && out.Holds(Pattern(2 * kPairRingBytes, 1)));
+}
+
+TEST(RefusalsCarryTheirTextUntilEightLaterOnes) {
+  Host host(2);
+  Buffer nothing(0), out(8);
+  for (int32_t i = 0; i < 11; ++i) {
+    host[0].Refuse(Send(1, i, &nothing),
+                   Error(collops::ERROR_INVALID_PARAM, "reason ", i, std::string(2000, 'x')));
+  }
+  std::vector<std::string> texts;
+  for (int32_t i = 0; i < 11; ++i) {
+    const TransferHandle received = host[1].Post(Recv(0, i, &out));
+    EXPECT_TRUE(host.Settle());
+    ASSERT_TRUE(host[1].Done(received));
+    texts.push_back(host[1].Collect(received).message());
+  }
+  EXPECT_CONTAINS(texts[0], "rank 0 (pid 100) refused message 1 (tag 0): reason 0xxx");
+  EXPECT_CONTAINS(texts[10], "reason 10xxx");
+  EXPECT_TRUE(texts[10].size() < 1100);
+  EXPECT_FALSE(host[0].HasWork() || host[1].HasWork());
+  const PairLayout layout(host.base(), 2);
+  for (uint64_t stamp = 90; stamp < 99; ++stamp) layout.WriteText(1, stamp, "text");
+  EXPECT_EQ(layout.ReadText(1, 90), "");
+  EXPECT_EQ(layout.ReadText(1, 91), "text");
+}
+
+TEST(AMismatchIsToldThroughTheWire) {
+  for (const int64_t bytes : {int64_t{8}, int64_t{80000}}) {
+    Host host(2);
+    Buffer x(Pattern(bytes, 1)), out(bytes + 1);
+    host[0].Post(Send(1, 0, &x));
+    host[1].Post(Recv(0, 0, &out));
+    EXPECT_TRUE(host.Settle());
+    EXPECT_EQ(host[0].failure().code(), ERROR_RANK_MISMATCH);
+    EXPECT_EQ(host[0].failure().message(), host[1].failure().message());
+    EXPECT_TRUE(out.Untouched());
+  }
+}
+
+TEST(LateMailAndAFullMailboxOnlyDelay) {
+  for (const bool window : {false, true}) {
+    Host host(2);
+    Buffer x(Pattern(500000, 1)), out(500000);
+    if (window) host.windows[0].Add(x.data(), x.bytes());
+    host.windows[0].mailbox_full = true;
+    host.windows[1].mail_late = true;
+    const TransferHandle sent = host[0].Post(Send(1, 0, &x));
+    const TransferHandle received = host[1].Post(Recv(0, 0, &out));
+    EXPECT_TRUE(host.Settle());
+    EXPECT_FALSE(host[0].Done(sent));
+    host.windows[0].mailbox_full = false;
+    EXPECT_TRUE(host.Settle());
+    EXPECT_TRUE(out.Untouched());
+    host.windows[1].mail_late = false;
+    Finish(&host, 0, sent, 1, received);
+    EXPECT_TRUE(out.Holds(Pattern(500000, 1)));
+  }
+}
+
+TEST(WithoutMemoryForARingTheLaneEnds) {
+  Host host(2);
+  Buffer x(Pattern(5000, 1)), out(5000);
+  host.windows[0].out_of_memory = true;
+  const TransferHandle sent = host[0].Post(Send(1, 0, &x));
+  host[1].Post(Recv(0, 0, &out));
+  EXPECT_TRUE(host.Settle());
+  ASSERT_TRUE(host[0].Done(sent));
+  EXPECT_EQ(host[0].Collect(sent).code(), ERROR_OUT_OF_HOST_MEMORY);
+  EXPECT_TRUE(host[0].found_failure());
+}
+
+TEST(SlotsAreUsedAgainForAThousandMessages) {
+  Host host(2);
+  for (uint32_t i = 0; i < 1000; ++i) {
+    const int64_t bytes = i % 4 == 0 ? 20000 : i % 50;
+    Buffer x(Pattern(bytes, i)), out(bytes);
+    const TransferHandle sent = host[i % 2].Post(Send(1 - i % 2, 0, &x));
+    const TransferHandle received = host[1 - i % 2].Post(Recv(i % 2, 0, &out));
+    Finish(&host, i % 2, sent, 1 - i % 2, received);
+    EXPECT_TRUE(out.Holds(Pattern(bytes, i)));
+  }
+}
+
+// The 8-byte words of both ways' lines and heads, bodies left out.
+std::vector<size_t> WordsOfHeads() {
+  Host host(2);
+  const PairLayout layout(host.base(), 2);
+  std::vector<size_t> words;
+  const auto add = [&](const void* line, size_t count) {
+    const auto first = static_cast<size_t>(static_cast<const std::byte*>(line) - host.base()) / 8;
+    for (size_t i = 0; i < count; ++i) words.push_back(first + i);
+  };
+  for (const int sender : {0, 1}) {
+    add(&layout.receiver_line(sender, 1 - sender), 14);
+    add(&layout.sender_line(sender, 1 - sender), 4);
+    for (uint64_t slot = 0; slot < 4; ++slot) add(&layout.envelope(sender, 1 - sender, slot), 11);
+  }
+  return words;
+}
+
+// Every word of a peer's lines set to every kind of wrong number, at every stage of a message: the
+// lane may end or stall, and writes nothing outside its buffers.
+TEST(LiesOfAPeerNeverCrash) {
+  const std::vector<uint64_t> lies = {
+      0, 1, 2, 3, 5, 7, 8, 1000, uint64_t{1} << 31, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 3};
+  int ended = 0;
+  for (const int64_t bytes : {int64_t{40}, int64_t{9000}, int64_t{9001}}) {
+    for (int stage = 0; stage < 4; ++stage) {
+      for (const size_t word : WordsOfHeads()) {
+        for (const uint64_t lie : lies) {
+          Host host(2);
+          Buffer x(Pattern(bytes, 1)), out(bytes), back(bytes);
+          if (bytes == 9001) host.windows[0].Add(x.data(), bytes);
+          const std::vector<PairLane*> both = {host.lanes[0].get(), host.lanes[1].get()};
+          if (stage > 0) host[0].Post(Send(1, 0, &x));
+          if (stage > 1) host[0].Poll();
+          host[1].Post(Recv(0, 0, &out));
+          if (stage > 2) host[1].Poll();
+          std::memcpy(host.base() + word * sizeof(lie), &lie, sizeof(lie));
+          if (stage == 0) host[0].Post(Send(1, 0, &x));
+          EXPECT_TRUE(pairs::Settle(both));
+          host[1].Post(Send(0, 0, &out));
+          host[0].Post(Recv(1, 0, &back));
+          EXPECT_TRUE(pairs::Settle(both));
+          for (PairLane* lane : both) ended += lane->failure().ok() ? 0 : 1;
+          EXPECT_TRUE(x.Holds(Pattern(bytes, 1)));
+          if (!host[0].HasWork() && host[0].failure().ok()) EXPECT_TRUE(back.bytes() == bytes);
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(ended > 300);
+}
+
+TEST(ALieIsNamed) {
+  Host host(2);
+  Buffer out(8);
+  PairLayout layout(host.base(), 2);
+  layout.envelope(0, 1, 1).number.store(9, std::memory_order_release);
+  const TransferHandle received = host[1].Post(Recv(0, 0, &out));
+  EXPECT_TRUE(host.Settle());
+  ASSERT_TRUE(host[1].Done(received));
+  const Status status = host[1].Collect(received);
+  EXPECT_EQ(status.code(), ERROR_PEER_LOST);
+  EXPECT_CONTAINS(status.message(),
+                  "rank 0 wrote what no rank may write: envelope 9 in place of 1");
+}
+
+// A sender that believed it would leave its ring half full for the next message.
+TEST(AVerdictThatIsNotDueEndsTheSender) {
+  for (const uint64_t kind : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}}) {
+    Host host(2);
+    Buffer x(Pattern(2 * kPairRingBytes, 1)), out(2 * kPairRingBytes);
+    const TransferHandle sent = host[0].Post(Send(1, 0, &x));
+    host[0].Poll();
+    host[1].Post(Recv(0, 0, &out));
+    host[1].Poll();
+    host[0].Poll();  // has heard kGo, and has filled the ring
+    collops::shm::VerdictSlot& slot = PairLayout(host.base(), 2).receiver_line(0, 1).verdicts[2];
+    slot.number = 1;
+    slot.stamp.store(2 << 2 | kind, std::memory_order_release);
+    host[0].Poll();
+    ASSERT_TRUE(host[0].Done(sent));
+    const Status status = host[0].Collect(sent);
+    EXPECT_EQ(status.code(), ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), "rank 1 (pid 101) sent verdict " + std::to_string(kind) +
+                                          " on message 1, which is not due");
+  }
+}
+
+}  // namespace

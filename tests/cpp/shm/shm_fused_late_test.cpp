@@ -1,0 +1,207 @@
+// Fused calls on shm: what the others hear when a rank dies, refuses or disagrees in the middle of
+// one.
+#include <csignal>
+
+#include "shm/adding_call.h"
+
+namespace {
+
+using adding::Adding;
+using adding::Clock;
+using adding::Fill;
+using adding::SecondsSince;
+using collops::Communicator;
+using collops::FusedCall;
+using collops::Status;
+
+// Computes for 2 s, in which it looks now and then and never waits.
+Status Compute(int /*rank*/, FusedCall* call) {
+  const Clock::time_point start = Clock::now();
+  while (SecondsSince(start) < 2) {
+    RETURN_IF_ERROR(call->Progress());
+    usleep(1000);
+  }
+  return collops::Ok();
+}
+
+Status DieSoon(int /*rank*/, FusedCall* /*call*/) {
+  usleep(200000);
+  raise(SIGKILL);
+  return collops::Ok();
+}
+
+// A call that some ranks are in the middle of: they read each other's matrices part by part, more
+// of them than the stage holds at once, when another one does something 50 ms late.
+struct Late {
+  static constexpr int64_t kRows = 900;
+  static constexpr int64_t kRowBytes = 4000;
+  std::vector<int32_t> x = std::vector<int32_t>(kRows * kRowBytes / 4);
+  Adding call;
+
+  Late() {
+    call.rows = kRows;
+    call.row_bytes = kRowBytes;
+  }
+
+  // A right call of all ranks, with data of its own.
+  void Right(int rank, int round, Communicator& comm) {
+    int64_t expected = 0;
+    const auto count = static_cast<int64_t>(x.size());
+    for (int r = 0; r < comm.size(); ++r) expected += Fill(r, round, count, x.data());
+    Fill(rank, round, count, x.data());
+    EXPECT_EQ(call.Run(&comm, x.data()).message(), "");
+    EXPECT_EQ(call.sum, expected);
+  }
+};
+
+}  // namespace
+
+TEST(ARankThatDiesInsideIsReportedWithinASecond) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const pid_t dying = ranks::Start([&] {
+    const auto comm = ranks::Make(job, 1, 2);
+    std::vector<int32_t> x(50);
+    Adding call;
+    EXPECT_EQ(call.Run(comm.get(), x.data()).message(), "");
+    call.meanwhile = [](int, FusedCall*) {
+      raise(SIGKILL);
+      return collops::Ok();
+    };
+    static_cast<void>(call.Run(comm.get(), x.data()));
+  });
+  const pid_t survivor = ranks::Start([&] {
+    const auto comm = ranks::Make(job, 0, 2);
+    std::vector<int32_t> x(50);
+    Adding call;
+    EXPECT_EQ(call.Run(comm.get(), x.data()).message(), "");
+    const Clock::time_point start = Clock::now();
+    call.list = {5, 5};
+    const Status status = call.Run(comm.get(), x.data());
+    EXPECT_TRUE(status.ok() || status.code() == collops::ERROR_PEER_LOST);
+    const Status next = status.ok() ? call.Run(comm.get(), x.data()) : status;
+    EXPECT_EQ(next.code(), collops::ERROR_PEER_LOST);
+    EXPECT_CONTAINS(next.message(), "rank 1 (pid ");
+    EXPECT_TRUE(SecondsSince(start) < 1.5);
+  });
+  EXPECT_FALSE(ranks::Wait(dying).exited);
+  const ranks::Ended ended = ranks::Wait(survivor);
+  EXPECT_TRUE(ended.exited);
+  EXPECT_EQ(ended.code, 0);
+}
+
+TEST(ARankThatDiesIsReportedToOneThatComputes) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const pid_t dying = ranks::Start([&] {
+    const auto comm = ranks::Make(job, 1, 2);
+    std::vector<int32_t> x(50);
+    Adding call;
+    call.meanwhile = DieSoon;
+    static_cast<void>(call.Run(comm.get(), x.data()));
+  });
+  const pid_t survivor = ranks::Start([&] {
+    const auto comm = ranks::Make(job, 0, 2);
+    EXPECT_EQ(comm->Connect().message(), "");
+    std::vector<int32_t> x(50);
+    Adding call;
+    call.meanwhile = Compute;
+    const Clock::time_point start = Clock::now();
+    const Status status = call.Run(comm.get(), x.data());
+    EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), "rank 1 (pid ");
+    EXPECT_TRUE(SecondsSince(start) < 1.2);
+  });
+  EXPECT_FALSE(ranks::Wait(dying).exited);
+  const ranks::Ended ended = ranks::Wait(survivor);
+  EXPECT_TRUE(ended.exited);
+  EXPECT_EQ(ended.code, 0);
+}
+
+TEST(ARefusalThatComesLateIsHeardInTheMiddle) {
+  ranks::Run(3, [](int rank, Communicator& comm) {
+    Late late;
+    for (int round = 0; round < 6; ++round) {
+      late.Right(rank, 2 * round, comm);
+      Fill(rank, 2 * round + 1, static_cast<int64_t>(late.x.size()), late.x.data());
+      const Clock::time_point start = Clock::now();
+      if (rank == round % 3) {
+        usleep(50000);
+        const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
+        EXPECT_TRUE(comm.Refuse("LinearParallel", bad).ok());
+      } else {
+        const Status status = late.call.Run(&comm, late.x.data());
+        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+        EXPECT_CONTAINS(status.message(), "the weight is wrong");
+      }
+      EXPECT_FALSE(comm.failed());
+      EXPECT_TRUE(SecondsSince(start) < 1);
+    }
+    late.Right(rank, 99, comm);
+  });
+}
+
+TEST(ADisagreementThatComesLateEndsTheGroup) {
+  ranks::Run(3, [](int rank, Communicator& comm) {
+    Late late;
+    late.Right(rank, 0, comm);
+    if (rank == 1) {
+      usleep(50000);
+      late.call.k = 11;
+    }
+    const Clock::time_point start = Clock::now();
+    const Status status = late.call.Run(&comm, late.x.data());
+    EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(status.message(), "k is ");
+    EXPECT_CONTAINS(status.message(), "rank 1");
+    EXPECT_TRUE(SecondsSince(start) < 1);
+    EXPECT_TRUE(comm.failed());
+  });
+}
+
+// It never comes to the call, or it dies in the middle of it.
+TEST(ADeathThatComesLateIsReportedToAll) {
+  for (const bool inside : {false, true}) {
+    const collops::JobIdentity job = ranks::FreshJob();
+    const auto body = [&](int rank) {
+      const auto comm = ranks::Make(job, rank, 3);
+      Late late;
+      late.Right(rank, 0, *comm);
+      if (rank == 1) {
+        if (inside) late.call.meanwhile = DieSoon;
+        usleep(50000);
+        if (!inside) raise(SIGKILL);
+      }
+      const Clock::time_point start = Clock::now();
+      const Status status = late.call.Run(comm.get(), late.x.data());
+      EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
+      EXPECT_CONTAINS(status.message(), "rank 1 (pid ");
+      EXPECT_TRUE(SecondsSince(start) < 1.3);
+    };
+    std::vector<pid_t> pids;
+    for (int rank = 0; rank < 3; ++rank) {
+      pids.push_back(ranks::Start([&] { body(rank); }));
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
+      EXPECT_EQ(ended.exited, rank != 1);
+      EXPECT_EQ(ended.code, 0);
+    }
+  }
+}
+
+TEST(ARankThatNeverComesIsNamedAtTheTimeOut) {
+  ranks::Run(
+      2,
+      [](int rank, Communicator& comm) {
+        std::vector<int32_t> x(50);
+        Adding call;
+        EXPECT_EQ(call.Run(&comm, x.data()).message(), "");
+        if (rank == 1) {
+          usleep(1500000);
+          return;
+        }
+        const Status status = call.Run(&comm, x.data());
+        EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+        EXPECT_CONTAINS(status.message(), "rank 1");
+      },
+      0.5);
+}

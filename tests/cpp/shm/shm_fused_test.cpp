@@ -1,0 +1,134 @@
+// Fused calls on shm: every part is read, call after call, and what ranks hear that refuse or
+// disagree.
+#include <cstring>
+
+#include "shm/adding_call.h"
+
+namespace {
+
+using adding::Adding;
+using adding::Fill;
+using collops::Communicator;
+using collops::Status;
+
+// Plain memory and windows, matrices for the slot, for one part and for many, round after round
+// with memory that is written anew as soon as the call has returned.
+void ManyRounds(int rank, Communicator& comm) {
+  struct Size {
+    int64_t rows, row_bytes;
+  };
+  const Size sizes[] = {{5, 40}, {300, 4000}, {30, 100000}, {0, 64}, {1, 3000000}};
+  const int64_t units[] = {24, 1, 7, 2048};
+  for (int round = 0; round < 40; ++round) {
+    const Size& size = sizes[round % 5];
+    const int64_t count = size.rows * size.row_bytes / 4;
+    Adding call;
+    call.rows = size.rows;
+    call.row_bytes = size.row_bytes;
+    call.row_unit = units[round % 4];
+    std::vector<int32_t> plain(static_cast<size_t>(count) + 1);
+    int32_t* x = plain.data();
+    std::shared_ptr<collops::Window> window;
+    if (round % 3 == 0) {
+      EXPECT_EQ(comm.AllocateWindow(count * 4, &window).message(), "");
+      x = static_cast<int32_t*>(window->data());
+    }
+    int64_t expected = 0;
+    std::vector<int32_t> scratch(static_cast<size_t>(count) + 1);
+    for (int r = 0; r < comm.size(); ++r) expected += Fill(r, round, count, scratch.data());
+    Fill(rank, round, count, x);
+    EXPECT_EQ(call.Run(&comm, x).message(), "");
+    std::memset(x, 0x5a, static_cast<size_t>(count) * 4);
+    EXPECT_EQ(call.sum, expected);
+    EXPECT_TRUE(call.whole_units);
+    EXPECT_EQ(call.tile_sum, comm.size() * 1000 + comm.size() * (comm.size() - 1) / 2);
+  }
+}
+
+}  // namespace
+
+TEST(EveryPartIsReadOverProcesses) {
+  for (const int size : {1, 2, 3, 5}) ranks::Run(size, ManyRounds);
+}
+
+TEST(EveryPartIsReadOverThreads) {
+  ranks::RunThreads(3, ManyRounds);
+}
+
+// Signals keep the low 40 bits of a call's number.
+TEST(CallsGoOnWhereTheirNumberOutgrowsTheSignals) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  collops::CommunicatorSpec spec;
+  spec.backend = "shm";
+  spec.rank_size = 3;
+  spec.timeout_s = 2;
+  std::vector<pid_t> pids;
+  for (; spec.rank < spec.rank_size; ++spec.rank) {
+    pids.push_back(ranks::Start([&] {
+      constexpr uint64_t kStepsBefore = (uint64_t{1} << 40) - 20;
+      collops::shm::ShmCommunicator comm(std::make_shared<collops::control::Control>(
+          spec, job, collops::shm::Layout::Bytes(spec.rank_size), kStepsBefore));
+      ManyRounds(spec.rank, comm);
+    }));
+  }
+  for (const pid_t pid : pids) {
+    const ranks::Ended ended = ranks::Wait(pid);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
+TEST(ARefusalEndsTheCallAndTheNextOneWorks) {
+  ranks::Run(3, [](int rank, Communicator& comm) {
+    std::vector<int32_t> x(300 * 1000, rank);
+    Adding call;
+    call.rows = 300;
+    call.row_bytes = 4000;
+    for (int round = 0; round < 10; ++round) {
+      if (rank == round % 3) {
+        const Status bad(collops::ERROR_INVALID_PARAM, "the weight is wrong");
+        EXPECT_TRUE(comm.Refuse("LinearParallel", bad).ok());
+      } else {
+        const Status status = call.Run(&comm, x.data());
+        EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+        EXPECT_CONTAINS(status.message(), "the weight is wrong");
+      }
+      EXPECT_FALSE(comm.failed());
+      EXPECT_EQ(call.Run(&comm, x.data()).message(), "");
+      EXPECT_EQ(call.sum, 300 * 1000 * 3);
+    }
+  });
+}
+
+TEST(RanksThatDisagreeAllHearOfIt) {
+  struct Fault {
+    const char* words;
+    void (*plant)(Adding*);
+  };
+  const Fault faults[] = {
+      {"k is ", [](Adding* call) { call->k = 11; }},
+      {"gatherRows[1] is ", [](Adding* call) { call->list = {5, 6, 5}; }},
+  };
+  for (const Fault& fault : faults) {
+    ranks::Run(3, [&](int rank, Communicator& comm) {
+      std::vector<int32_t> x(60, rank);
+      Adding call;
+      if (rank == 1) fault.plant(&call);
+      const Status status = call.Run(&comm, x.data());
+      EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+      EXPECT_CONTAINS(status.message(), fault.words);
+      EXPECT_CONTAINS(status.message(), "rank 1");
+    });
+  }
+}
+
+TEST(AnotherOperatorIsADisagreement) {
+  ranks::Run(2, [](int rank, Communicator& comm) {
+    std::vector<int32_t> x(50, rank);
+    Adding call;
+    const Status status = rank == 0 ? comm.Barrier() : call.Run(&comm, x.data());
+    EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(status.message(), "Barrier");
+    EXPECT_CONTAINS(status.message(), "LinearParallel");
+  });
+}
