@@ -1,10 +1,11 @@
-"""For every test: no process and no name in /dev/shm may be left when it ends."""
+"""For every test: no process, name in /dev/shm or communicator may be left when it ends."""
 
 from __future__ import annotations
 
 import mmap
 import os
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -111,3 +112,12 @@ def nothing_left_behind() -> Iterator[None]:
     for name in names:
         Path(f"/dev/shm/{name}").unlink(missing_ok=True)
     assert not left, f"the test left behind: {', '.join(left)}"
+
+
+@pytest.fixture(autouse=True)
+def no_communicator_left() -> Iterator[None]:
+    """Closes what the test process itself made; its next test may use the same domain."""
+    yield
+    core = sys.modules.get("collops._core")
+    if core is not None:
+        core.close_all("the test has ended")

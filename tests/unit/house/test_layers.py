@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # From the bottom; a file includes its own layer and the ones before it.
 LAYERS = ["ops/core", "ops/kernels", "ops/comm", "ops/operators", "bindings"]
 BACKENDS = "ops/comm/backends"

@@ -8,7 +8,7 @@ from pathlib import Path
 import document_variables
 from collops.core import core
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_page_is_the_table() -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = (Path(__file__).resolve().parents[1] / "conftest.py").read_text()
+CONFTEST = (Path(__file__).resolve().parents[2] / "conftest.py").read_text()
 PATIENCE = "PATIENCE_S = 2.0"
 ORPHAN = """
 import subprocess, sys

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BENCH = "python/collops/bench/"
 OPERATORS = f"{BENCH}operators/"
 TABLE = "collops.bench.operators"

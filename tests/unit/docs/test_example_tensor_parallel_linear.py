@@ -12,7 +12,7 @@ import own_output
 import pytest
 from collops.examples import tensor_parallel_linear as example
 
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "tensor_parallel_linear.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "tensor_parallel_linear.py"
 
 
 def run_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # As timeout does, with a step that never ends.
 TIMEOUT = """#!/bin/sh
 while [ "$1" = -k ]; do shift 2; done

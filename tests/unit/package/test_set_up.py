@@ -14,7 +14,7 @@ import pytest
 
 import environment
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NOTICE = "[notice] A new release of pip is available: 23.0 -> 26.0"
 NOISE = f"echo 'UserWarning: version 1.0' >&2; echo '{NOTICE}'\n"
 CMAKE = '{"debugger":false,"fileApi":{"version":{"major":9}},"version":{"major":3,"minor":25}}'

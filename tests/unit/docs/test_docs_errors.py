@@ -19,7 +19,7 @@ import collops
 from collops import TensorDesc as Desc
 from collops.testing import run_ranks
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SECTION = re.compile(r"^### (\d+) .*?(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^```text\n(.+)\n```$", re.MULTILINE)
 Said = list[tuple[int, str]]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 100
 BLOCK = re.compile(
     r"(?:<!-- no-run: (?P<reason>.+?) -->\s*\n)?^```python[^\n]*\n(?P<code>.*?)^```",

@@ -13,7 +13,7 @@ import own_output
 import pytest
 from collops.examples import uneven_batch
 
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "uneven_batch.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "uneven_batch.py"
 
 
 def run_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ import pytest
 import collops
 import environment
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MADE_HERE = [".git", ".venv", "build", "dist", "out", "__pycache__", ".*_cache", "*.egg-info"]
 MADE_HERE += [".hypothesis"]
 # Whether it builds is the question here, so the compiler need not take time to optimise.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # Where the core was built for the package.
 BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
 
