@@ -1,0 +1,134 @@
+"""The table of conformance: operator x backend x memory, each with golden's cases.
+
+A new operator has a row here, and a module for what is special in its calls; a new backend, or a
+new kind of memory, has runs. Each axis is walked in full, not all products of them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import all_to_all_calls as all_to_all
+import even_calls as even
+import large_linear_cases as large
+import linear_calls as linear
+import message_calls as messages
+import once
+import rooted_calls as rooted
+import v_calls as v
+from operator_runs import OperatorRuns
+from runs import ISAS, Run
+
+V_RUNS = [
+    *(Run("atb", ranks, num_threads=1) for ranks in (2, 7)),
+    Run("atb", 3, "window", num_threads=1),
+    Run("atb", 4, "unaligned", num_threads=1),
+    *(Run("atb", 3, memory, threads=True, num_threads=1) for memory in ("plain", "window")),
+    *(Run("plain", ranks, num_threads=1) for ranks in (1, 4)),
+    *(Run("plain", ranks, "window", num_threads=1) for ranks in (1, 2, 7)),
+    Run("plain", 3, "unaligned", num_threads=1),
+    Run("plain", 4, "window", threads=True, num_threads=1),
+    Run("plain", 2, form="moved", threads=True, num_threads=1),
+    *(Run("plain", 3, memory, "moved", num_threads=1) for memory in ("plain", "window")),
+    *(Run("plain", ranks, form="list", num_threads=1) for ranks in (1, 3)),
+    # The plain level has all reductions, so these runs see every kernel.
+    *(Run("plain", 3, isa=isa, num_threads=1) for isa in ISAS),
+    Run("plain", 3, num_threads=3),
+]
+EVEN_RUNS = [
+    *(Run("atb", ranks) for ranks in (2, 7)),
+    *(Run("atb", 3, memory) for memory in ("window", "unaligned")),
+    Run("atb", 4, "window", "in place"),
+    Run("atb", 3, "window", threads=True),
+    Run("plain", 1),
+    Run("plain", 1, "window", "in place"),
+    Run("plain", 2, form="in place"),
+    Run("plain", 3, "window"),
+    Run("plain", 4, "unaligned", "in place"),
+    Run("plain", 3, "window", "in place", threads=True),
+]
+ALL_TO_ALL_RUNS = [
+    *(Run("atb", ranks) for ranks in (2, 7)),
+    *(Run("atb", 3, memory) for memory in ("window", "unaligned")),
+    Run("atb", 3, threads=True),
+    Run("atb", 4, "window", threads=True),
+]
+ROOTED_RUNS = [
+    *(Run("plain", ranks) for ranks in (2, 7)),
+    Run("plain", 1, "window"),
+    *(Run("plain", 3, memory) for memory in ("window", "unaligned")),
+    Run("plain", 3, threads=True),
+    Run("plain", 4, "window", threads=True),
+]
+MESSAGE_RUNS = [
+    *(Run(level, ranks) for level in ("atb", "plain") for ranks in (2, 3, 4)),
+    Run("plain", 3, threads=True),
+]
+LINEAR_RUNS = [
+    Run("atb", 2, num_threads=1),
+    Run("atb", 2, "window", isa="avx2", num_threads=1),
+    Run("atb", 2, "unaligned", isa="portable", num_threads=1),
+    Run("atb", 3, "window", num_threads=1),
+    Run("atb", 3, "window", threads=True, num_threads=1),
+    Run("atb", 4, num_threads=2),
+    Run("atb", 6, "window", num_threads=1),
+    Run("atb", 7, "unaligned", num_threads=1),
+]
+LARGE_LINEAR_RUNS = [
+    *(Run("atb", 2, memory, num_threads=1) for memory in ("plain", "window")),
+    Run("atb", 2, isa="avx2", num_threads=1),
+    Run("atb", 4, num_threads=2),
+    Run("atb", 4, "window", num_threads=1),
+]
+
+
+def of_this_cpu(runs: list[Run]) -> list[Run]:
+    """Without those of instruction sets that are not here."""
+    return [run for run in runs if run.isa in ("", *ISAS)]
+
+
+def v_row(name: str) -> OperatorRuns:
+    cases, moves = partial(v.cases_of, name), name == "all_gather_v"
+    return OperatorRuns(cases, v.call, V_RUNS, v.wanted, moves=moves)
+
+
+def even_row(name: str) -> OperatorRuns:
+    moves = name in ("all_gather", "broadcast")
+    return OperatorRuns(partial(even.cases_of, name), even.call, EVEN_RUNS, moves=moves)
+
+
+def all_to_all_row(name: str) -> OperatorRuns:
+    return OperatorRuns(partial(all_to_all.cases_of, name), all_to_all.call, ALL_TO_ALL_RUNS)
+
+
+def message_row(name: str) -> OperatorRuns:
+    return OperatorRuns(partial(messages.cases_of, name), messages.call, MESSAGE_RUNS)
+
+
+TABLE: dict[str, OperatorRuns] = {
+    "all_gather_v": v_row("all_gather_v"),
+    "reduce_scatter_v": v_row("reduce_scatter_v"),
+    "all_gather": even_row("all_gather"),
+    "reduce_scatter": even_row("reduce_scatter"),
+    "all_reduce": even_row("all_reduce"),
+    "broadcast": even_row("broadcast"),
+    "all_to_all": all_to_all_row("all_to_all"),
+    "all_to_all_v": all_to_all_row("all_to_all_v"),
+    "all_to_all_v_v2": all_to_all_row("all_to_all_v_v2"),
+    "send": message_row("send"),
+    "recv": message_row("recv"),
+    "linear_parallel": OperatorRuns(
+        linear.cases_of, linear.call, of_this_cpu(LINEAR_RUNS), bounds=once.bounds, moves=False
+    ),
+    "linear_parallel, large": OperatorRuns(
+        large.cases_of, linear.call, of_this_cpu(LARGE_LINEAR_RUNS), bounds=once.bounds, moves=False
+    ),
+    "all_to_allv": OperatorRuns(
+        rooted.row_cases, rooted.all_to_allv, ROOTED_RUNS, rooted.exchanged
+    ),
+    "gatherv": OperatorRuns(rooted.row_cases, rooted.gatherv, ROOTED_RUNS, rooted.gathered),
+    "scatterv": OperatorRuns(rooted.row_cases, rooted.scatterv, ROOTED_RUNS, rooted.scattered),
+    "reduce": OperatorRuns(
+        rooted.reductions, rooted.reduce, ROOTED_RUNS, rooted.reduced, moves=False
+    ),
+}

@@ -1,0 +1,90 @@
+"""AllGather, ReduceScatter, AllReduce and Broadcast: the calls of golden's cases at both levels."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from collops.golden.cases import Case, all_cases
+from once import inputs
+from runs import Run, as_real
+
+import collops
+
+STRUCTS = {
+    "all_gather": collops.AllGatherParam,
+    "reduce_scatter": collops.ReduceScatterParam,
+    "all_reduce": collops.AllReduceParam,
+    "broadcast": collops.BroadcastParam,
+}
+ATB_OPS = ("", "sum", "max", "min", "prod")
+
+
+@lru_cache
+def cases_of(operator: str, run: Run) -> tuple[Case, ...]:
+    """The cases that a level can state: ATB has no avg, and an output of at least one row."""
+    cases = all_cases(operator, rank_sizes=(run.ranks,))
+    return tuple(case for case in cases if run.level == "plain" or case.op in ATB_OPS)
+
+
+class Tensors:
+    """x and the output of one case on this rank; they may share memory where the run says so."""
+
+    def __init__(self, comm: collops.Communicator, case: Case, run: Run) -> None:
+        given = as_real(inputs(case)[comm.rank]["x"], case.dtype)
+        shape = {
+            "all_gather": (comm.size, *given.shape),
+            "reduce_scatter": (case.rows[0], *given.shape[1:]),
+        }.get(case.operator, given.shape)
+        in_place = run.form == "in place"
+        self.out = run.poisoned(comm, shape, given.dtype)
+        if in_place and case.operator == "all_reduce":
+            self.x = self.out
+        elif in_place and case.operator == "all_gather" and run.level == "plain":
+            self.x = self.out[comm.rank]
+        else:
+            self.x = run.poisoned(comm, given.shape, given.dtype)
+        self.x[...] = given
+        self.before = self.x.tobytes()
+
+
+def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
+    return [(call_atb if run.level == "atb" else call_plain)(comm, case, run)]
+
+
+def call_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
+    fields = {**run.param(comm), "rank_root": case.root}
+    if case.op:
+        field = "all_reduce_type" if case.operator == "all_reduce" else "reduce_type"
+        fields[field] = case.op
+    op = collops.Operation(STRUCTS[case.operator](**fields))
+    tensors = Tensors(comm, case, run)
+    outs = [] if case.operator == "broadcast" else [tensors.out]
+    assert op.get_workspace_size([tensors.x], outs) == 0
+    op.execute([tensors.x], outs)
+    if not outs:
+        return tensors.x
+    if tensors.x is not tensors.out:
+        assert tensors.x.tobytes() == tensors.before, "x was changed"
+    return tensors.out
+
+
+def call_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:
+    tensors = Tensors(comm, case, run)
+    x, out = tensors.x, tensors.out
+    if case.operator == "all_gather":
+        flat = out.reshape(-1, *x.shape[1:])
+        assert comm.all_gather(x, out=flat) is flat
+        again = comm.all_gather(x)
+    elif case.operator == "reduce_scatter":
+        assert comm.reduce_scatter(x, case.op, out=out) is out
+        again = comm.reduce_scatter(x, op=case.op)
+    elif case.operator == "all_reduce":
+        apart = comm.all_reduce(x, case.op)
+        assert comm.all_reduce(x, case.op, out=out) is out
+        again = apart
+    else:
+        assert comm.broadcast(x, case.root) is x
+        return x
+    assert again.tobytes() == out.tobytes(), "without out the result differs"
+    return out

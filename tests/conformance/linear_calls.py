@@ -1,0 +1,62 @@
+"""LinearParallel: golden's cases with both engines, which must give the same bits."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from collops.golden.cases import Case, all_cases
+from once import inputs
+from runs import POISON, Run, as_real
+
+import collops
+
+
+@lru_cache
+def cases_of(run: Run) -> tuple[Case, ...]:
+    return tuple(all_cases("linear_parallel", rank_sizes=(run.ranks,)))
+
+
+def param_of(comm: collops.Communicator, case: Case, run: Run) -> Any:
+    call = case.linear
+    assert call is not None
+    return collops.LinearParallelParam(
+        **run.named_param(comm),
+        type=call.type,
+        trans_weight=call.trans_weight,
+        has_residual=call.has_residual,
+        keep_intermediate=call.keep_intermediate,
+        two_dim_tp_info=collops.TwoDimTPInfo(
+            ag_dim=call.ag_dim, rs_dim=call.rs_dim, inner_dim_is_ag=int(call.inner_dim_is_ag)
+        ),
+        gather_rows=list(call.gather_rows[comm.rank]) if call.gather_rows else [],
+        scatter_rows=list(call.scatter_rows[comm.rank]) if call.scatter_rows else [],
+    )
+
+
+def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -> list[Any]:
+    """The outputs of one call."""
+    ins = [
+        run.place(comm, as_real(tensor, case.dtype)) for tensor in inputs(case)[comm.rank].values()
+    ]
+    if not run.threads:  # threads share their environment
+        os.environ["COLLOPS_FUSED"] = str(int(fused))
+    operation = collops.Operation(param_of(comm, case, run))
+    descs = operation.infer_shape(ins)
+    outs = [run.poisoned(comm, desc.shape, ins[0].dtype) for desc in descs]
+    scratch = np.full(operation.get_workspace_size(ins, outs), POISON, np.uint8)
+    before = [tensor.tobytes() for tensor in ins]
+    operation.execute(ins, outs, scratch)
+    assert [tensor.tobytes() for tensor in ins] == before, f"{case.id}: an input was changed"
+    return outs
+
+
+def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
+    fused = call_engine(comm, case, run, fused=True)
+    if not run.threads:
+        pipeline = call_engine(comm, case, run, fused=False)
+        same = [a.tobytes() == b.tobytes() for a, b in zip(fused, pipeline, strict=True)]
+        assert all(same), f"{case.id}: the engines' bits differ"
+    return fused

@@ -1,0 +1,42 @@
+"""Send and Recv: golden's cases, both sides of each, at both levels."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from collops.golden.cases import Case, all_cases
+from once import inputs
+from runs import Run, as_real
+
+import collops
+
+
+@lru_cache
+def cases_of(operator: str, run: Run) -> tuple[Case, ...]:
+    return tuple(all_cases(operator, rank_sizes=(run.ranks,)))
+
+
+def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
+    """The receiver's output; the x that every other rank still has."""
+    x = as_real(inputs(case)[comm.rank]["x"].copy(), case.dtype)
+    if comm.rank not in (case.root, case.peer):
+        return [x]
+    return [(call_atb if run.level == "atb" else call_plain)(comm, case, run, x)]
+
+
+def call_atb(comm: collops.Communicator, case: Case, run: Run, x: Any) -> Any:
+    fields = run.named_param(comm)
+    if case.root == comm.rank:
+        collops.Operation(collops.SendParam(dest_rank=case.peer, **fields)).forward([x])
+        return x
+    [out] = collops.Operation(collops.RecvParam(src_rank=case.root, **fields)).forward([x])
+    return out
+
+
+def call_plain(comm: collops.Communicator, case: Case, run: Run, x: Any) -> Any:
+    if case.root == comm.rank:
+        comm.send(x, case.peer, tag=len(case.name))
+        return x
+    return comm.recv(np.empty_like(x), case.root, tag=len(case.name))

@@ -1,0 +1,39 @@
+"""What the table of conformance holds of one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import once
+from runs import Run
+
+import collops
+
+# Per rank, its outputs; None where the rank has none.
+Outputs = Sequence[Sequence[Any] | None]
+
+
+def golden_outputs(case: Any, run: Run) -> Outputs:
+    """What golden says of its own cases."""
+    return once.all_outputs(case)
+
+
+@dataclass(frozen=True)
+class OperatorRuns:
+    """How an operator's cases are called and judged.
+
+    - `cases` are those that a run can state; each has an `id` and a `dtype`;
+    - `call` makes the call on this rank and returns its outputs, or None where it has none; what
+      is special (x unchanged, two forms of one call give the same) it asserts itself;
+    - `wanted` is what every rank must get, `bounds` how far the first output may be off per rank;
+    - with `moves`, not even the bits of a NaN may change.
+    """
+
+    cases: Callable[[Run], Sequence[Any]]
+    call: Callable[[collops.Communicator, Any, Run], Sequence[Any] | None]
+    runs: Sequence[Run]
+    wanted: Callable[[Any, Run], Outputs] = golden_outputs
+    bounds: Callable[[Any], Any] = lambda case: None
+    moves: bool = True

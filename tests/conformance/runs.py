@@ -1,0 +1,93 @@
+"""What a run of golden's cases varies, and memory of the run's kind."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+import collops
+from collops.core import core
+
+POISON = 0xA5
+ISAS = core().kernels()[1]  # all that this CPU can run
+
+
+class Run(NamedTuple):
+    """One run of all cases of an operator, in which the ranks live through all of them.
+
+    memory: of x and of the outputs: "plain", "window", or "unaligned", off by one byte.
+    form: of the plain level's x and out. "whole": as the case has it; "moved": its rows along the
+    last dim, of another layout; "list": two tensors to gather, one block per destination to reduce;
+    "in place": x is its block of all_gather's output, and all_reduce's output.
+    """
+
+    level: str
+    ranks: int
+    memory: str = "plain"
+    form: str = "whole"
+    threads: bool = False
+    isa: str = ""  # COLLOPS_ISA; empty: the best here
+    num_threads: int = 0  # COLLOPS_NUM_THREADS; 0: as many as the library takes
+    backend: str = "shm"
+
+    def __str__(self) -> str:
+        """What is not as by default."""
+        said = [self.backend, self.level, f"p{self.ranks}", self.memory]
+        said += [self.form] if self.form != "whole" else []
+        said += ["threads"] if self.threads else []
+        said += [self.isa] if self.isa else []
+        said += [f"{self.num_threads} threads per rank"] if self.num_threads > 1 else []
+        return " ".join(said)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of the ranks."""
+        isa = {"COLLOPS_ISA": self.isa} if self.isa else {}
+        return isa | ({"COLLOPS_NUM_THREADS": str(self.num_threads)} if self.num_threads else {})
+
+    def param(self, comm: collops.Communicator) -> dict[str, Any]:
+        """The fields of every struct of this run."""
+        fields: dict[str, Any] = {"backend": self.backend, "rank": comm.rank}
+        if self.threads:
+            return fields | {"rank_size": comm.size, "comm_mode": collops.COMM_MULTI_THREAD}
+        return fields | {"hccl_comm": comm}
+
+    def named_param(self, comm: collops.Communicator) -> dict[str, Any]:
+        """The same; the communicator is found by its domain, processes too."""
+        mode = collops.COMM_MULTI_THREAD if self.threads else collops.COMM_MULTI_PROCESS
+        return {
+            "backend": self.backend,
+            "rank": comm.rank,
+            "rank_size": comm.size,
+            "comm_mode": mode,
+        }
+
+    def poisoned(self, comm: collops.Communicator, shape: Any, dtype: Any) -> Any:
+        """Memory of the run's kind, with nothing in it that could be right by accident."""
+        if self.memory == "window":
+            array = comm.empty(shape, dtype)
+        elif self.memory == "unaligned":
+            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            array = np.empty(size + 1, np.uint8)[1:].view(dtype).reshape(shape)
+        else:
+            array = np.empty(shape, dtype)
+        array.reshape(-1).view(np.uint8)[...] = POISON
+        return array
+
+    def place(self, comm: collops.Communicator, array: Any) -> Any:
+        """The same values in memory of the run's kind."""
+        placed = self.poisoned(comm, array.shape, array.dtype)
+        placed[...] = array
+        return placed
+
+
+def as_real(array: Any, dtype: str) -> Any:
+    """Golden's array of that dtype as numpy with ml_dtypes has it."""
+    return array.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else array
+
+
+def as_golden(array: Any) -> Any:
+    """An output as golden states it: bfloat16 is np.uint16 there."""
+    return array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
