@@ -1,23 +1,19 @@
-"""The plain level's four products called wrongly: one rank's own error, and ranks that disagree."""
+"""The plain level's four products on four ranks: right calls, and the rows of what is refused."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
+from disagreement_rows import Call, Rows
 
 import collops
-from collops.testing import run_ranks
 
 Comm = collops.Communicator
 Changes = dict[str, Any]
 BOTH = "all_gather_matmul_reduce_scatter"
 GATHER, SCATTER, REDUCE = "all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"
 METHODS = [BOTH, GATHER, SCATTER, REDUCE]
-LATE_S = 1.0
 
 
 def whole(rank: int, tensor: int, *shape: int) -> Any:
@@ -46,17 +42,6 @@ def expected(rank: int, method: str) -> Any:
         return total[rank // 2 * 3 :][:3]
     total = sum(x @ weight for x, weight in zip(xs, weights, strict=True))
     return total[rank : min(rank + 1, 3)] if method == SCATTER else total
-
-
-def outcome(run: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[str, int, str]:
-    """The class of the error, its code and its message."""
-    try:
-        run(*args, **kwargs)
-    except collops.Error as error:
-        return type(error).__name__, error.code, error.message
-    except Exception as error:
-        return type(error).__name__, -1, str(error)
-    return "", 0, ""
 
 
 def floats(*shape: int, dtype: Any = np.float32) -> Any:
@@ -150,155 +135,51 @@ FAULTS: dict[str, tuple[str, Changes, int, str]] = {
 }
 
 
-def all_faults(rank: int) -> dict[str, Any]:
-    """Per fault: what this rank hears, after how many seconds, and whether the next call works."""
-    comm = collops.init(timeout_s=20)
-    call(comm, BOTH)
-    seen = {}
-    for number, (name, (method, changes, _, _)) in enumerate(FAULTS.items()):
-        comm.barrier()
-        begin = time.monotonic()
-        heard = outcome(call, comm, method, **(changes if rank == 1 else {}))
-        seconds = time.monotonic() - begin
-        after = METHODS[number % 4]
-        seen[name] = heard, seconds, np.array_equal(call(comm, after), expected(rank, after))
-    return seen
+def product(method: str, **changes: Any) -> Call:
+    return lambda comm: call(comm, method, **changes)
 
 
-@pytest.fixture(scope="module")
-def refused() -> list[dict[str, Any]]:
-    return run_ranks(all_faults, 4)
+def gather_of_2_and_4_rows(comm: Comm) -> Any:
+    """Each member of a group has the rows that the list says."""
+    rows = 4 if comm.rank % 2 else 2
+    return call(comm, BOTH, x=floats(rows, 4), gather_rows=[2, 4])
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_wrong_call_is_refused(refused: list[Any], name: str) -> None:
-    _, _, code, message = FAULTS[name]
-    (own_class, own_code, own_message), _, _ = refused[1][name]
-    assert (own_class, own_code) == ("ArgumentError", code), own_message
-    assert message in own_message
-    for rank in (0, 2, 3):
-        (other_class, other_code, other_message), seconds, _ = refused[rank][name]
-        assert (other_class, other_code) == ("RankMismatchError", 102)
-        assert "rank 1 " in other_message
-        assert own_message[:100] in other_message
-        assert seconds < LATE_S
-    assert [results[name][2] for results in refused] == [True] * 4
-
-
-def alone(rank: int) -> list[tuple[str, int, str]]:
-    comm = collops.init()
-    changes: list[Changes] = [{"x": 3}, {"weight": floats(3, 5)}, {"out": floats(1, 5)}]
-    heard = [outcome(call, comm, REDUCE, **c) for c in changes]
-    right = np.array_equal(call(comm, REDUCE), whole(0, 0, 3, 4) @ whole(0, 1, 4, 5))
-    return [*heard, ("", int(right), "")]
-
-
-def test_one_rank_alone_hears_of_its_errors() -> None:
-    [heard] = run_ranks(alone, 1)
-    assert [(name, code) for name, code, _ in heard] == [
-        ("ArgumentError", 1),
-        ("ArgumentError", 8),
-        ("ArgumentError", 8),
-        ("", 1),
-    ]
-
-
-def after_close(rank: int) -> list[tuple[str, int, str]]:
-    comm = collops.init()
-    call(comm, REDUCE)
-    comm.close()
-    return [outcome(call, comm, REDUCE, out=out) for out in (None, floats(3, 5))] + [
-        outcome(call, comm, GATHER)
-    ]
-
-
-def test_a_closed_communicator_says_so() -> None:
-    """Also for a kind of call that it has not made before."""
-    [heard] = run_ranks(after_close, 1)
-    for name, code, message in heard:
-        assert (name, code) == ("AbortedError", 104), message
-        assert "has ended" in message
-
-
-def torch_faults(rank: int) -> list[Any]:
-    """What only a torch tensor can have wrong."""
-    import torch
-
-    comm = collops.init(timeout_s=20)
-    faults: list[Changes] = [
-        {"x": torch.zeros(3, 4, requires_grad=True)},
-        {"x": torch.zeros(4, 3).t()},
-        {"weight": torch.zeros(4, 5, dtype=torch.bfloat16)},
-        {"out": torch.zeros(3, 5, dtype=torch.float64)},
-        {"x": torch.zeros(3, 4, device="meta")},
-    ]
-    heard = [outcome(call, comm, BOTH, **(c if rank == 1 else {})) for c in faults]
-    return [*heard, np.array_equal(call(comm, BOTH), expected(rank, BOTH))]
-
-
-def test_a_wrong_torch_tensor_is_refused() -> None:
-    pytest.importorskip("torch", reason="torch is not installed here")
-    results = run_ranks(torch_faults, 4)
-    own, others = results[1], [results[rank] for rank in (0, 2, 3)]
-    assert [code for _, code, _ in own[:-1]] == [1, 14, 13, 13, 14]
-    assert "requires grad" in own[0][2]
-    assert all(code == 102 for heard in others for _, code, _ in heard[:-1])
-    assert all(heard[-1] for heard in results)
-
-
-# What rank 2 calls, what the others call, and what the message names besides the ranks.
-DISAGREEMENTS: dict[str, tuple[tuple[str, Changes], tuple[str, Changes], list[str]]] = {
-    "method": ((REDUCE, {}), (SCATTER, {}), ["matmul_all_reduce", "matmul_reduce_scatter"]),
-    "operator": (("all_reduce", {}), (BOTH, {}), ["operator", "AllReduce", "LinearParallel"]),
+# Rank 2 is the odd one.
+DISAGREEMENTS: Rows = {
+    "method": (product(REDUCE), product(SCATTER), ["matmul_all_reduce", "matmul_reduce_scatter"]),
+    "operator": (
+        lambda comm: comm.all_reduce(floats(3, 5)),
+        product(BOTH),
+        ["operator", "AllReduce", "LinearParallel"],
+    ),
     "dtype": (
-        (GATHER, {"x": floats(3, 4, dtype="f2"), "weight": floats(4, 5, dtype="f2")}),
-        (GATHER, {}),
+        product(GATHER, x=floats(3, 4, dtype="f2"), weight=floats(4, 5, dtype="f2")),
+        product(GATHER),
         ["dtype", "float16", "float32"],
     ),
-    "k": ((SCATTER, {"x": floats(3, 6), "weight": floats(6, 5)}), (SCATTER, {}), ["k is"]),
-    "n": ((REDUCE, {"weight": floats(4, 7)}), (REDUCE, {}), ["n is", "7", "5"]),
-    "rows": ((REDUCE, {"x": floats(2, 4)}), (REDUCE, {}), ["rows", "2", "3"]),
+    "k": (product(SCATTER, x=floats(3, 6), weight=floats(6, 5)), product(SCATTER), ["k is"]),
+    "n": (product(REDUCE, weight=floats(4, 7)), product(REDUCE), ["n is", "7", "5"]),
+    "rows": (product(REDUCE, x=floats(2, 4)), product(REDUCE), ["rows", "2", "3"]),
     "rows that are gathered": (
-        (GATHER, {"x": floats(5, 4)}),
-        (GATHER, {}),
+        product(GATHER, x=floats(5, 4)),
+        product(GATHER),
         ["all_gather_matmul: ", "the sum of the rows is", "pass gather_rows on all of them"],
     ),
     "ag_dim": (
-        (BOTH, {"ag_dim": 4, "rs_dim": 1}),
-        (BOTH, {}),
+        product(BOTH, ag_dim=4, rs_dim=1),
+        product(BOTH),
         ["ag_dim", "4", "2"],
     ),
-    "inner_dim_is_ag": ((BOTH, {"inner_dim_is_ag": False}), (BOTH, {}), ["inner_dim_is_ag"]),
+    "inner_dim_is_ag": (product(BOTH, inner_dim_is_ag=False), product(BOTH), ["inner_dim_is_ag"]),
     "gather_rows": (
-        (BOTH, {"gather_rows": [3, 3]}),
-        (BOTH, {"x": floats(2, 4), "gather_rows": [2, 4]}),
+        product(BOTH, gather_rows=[3, 3]),
+        gather_of_2_and_4_rows,
         ["gather_rows[0]"],
     ),
     "scatter_rows": (
-        (BOTH, {"scatter_rows": [2, 4]}),
-        (BOTH, {"scatter_rows": [3, 3]}),
+        product(BOTH, scatter_rows=[2, 4]),
+        product(BOTH, scatter_rows=[3, 3]),
         ["scatter_rows[0]", "2", "3"],
     ),
 }
-
-
-def disagree(rank: int, name: str) -> list[tuple[str, int, str]]:
-    comm = collops.init(timeout_s=20)
-    odd, others, _ = DISAGREEMENTS[name]
-    method, changes = odd if rank == 2 else others
-    if name == "gather_rows" and rank % 2:  # the other member of each group has as it is said
-        changes = {**changes, "x": floats(4, 4)}
-    if method == "all_reduce":
-        return [outcome(comm.all_reduce, floats(3, 5))] * 2
-    return [outcome(call, comm, method, **changes), outcome(call, comm, method)]
-
-
-@pytest.mark.parametrize("fused", ["1", "0"])
-@pytest.mark.parametrize("name", DISAGREEMENTS)
-def test_ranks_that_disagree(name: str, fused: str) -> None:
-    words = DISAGREEMENTS[name][2]
-    for heard, after in run_ranks(disagree, 4, name, env={"COLLOPS_FUSED": fused}):
-        assert heard[:2] == ("RankMismatchError", 102), heard
-        assert "rank 2" in heard[2]
-        assert [word for word in words if word not in heard[2]] == [], heard[2]
-        assert after[1] == 102
