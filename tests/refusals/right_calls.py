@@ -13,6 +13,7 @@ import collops
 from collops import ParallelType, TwoDimTPInfo
 
 Tensors = list[Any]
+Heard = tuple[str, int, str]
 FIELDS: dict[str, Any] = {"rank": 0, "rank_size": 2, "backend": "shm", "comm_domain": "refusals"}
 LISTS = {"send_counts": [2, 1], "sdispls": [0, 2], "recv_counts": [2, 2], "rdispls": [0, 2]}
 LINEAR = {
@@ -95,3 +96,14 @@ def outcome(run: Callable[[], Any]) -> tuple[int, str, Any]:
         return 0, "", run()
     except collops.Error as error:
         return error.code, error.message, None
+
+
+def heard_of(run: Callable[[], Any]) -> Heard:
+    """The class of the error, its code and its message."""
+    try:
+        run()
+    except collops.Error as error:
+        return type(error).__name__, error.code, error.message
+    except Exception as error:
+        return type(error).__name__, -1, str(error)
+    return "", 0, ""

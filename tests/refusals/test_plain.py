@@ -2,213 +2,136 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
+from disagreement_rows import Call
+from plain_rows import EXCHANGES, GATHERS, SCATTERS, Rows, X, gather, scatter
+from product_rows import FAULTS, METHODS, call, expected, product
+from right_calls import Heard, heard_of
 
 import collops
 from collops.testing import run_ranks
 
-Comm = collops.Communicator
-X = np.arange(6, dtype=np.float32).reshape(3, 2)  # 3 rows of 2 on both ranks
+LATE_S = 1.0
 
 
-def gather(*args: Any, **kwargs: Any) -> Callable[[Comm], Any]:
-    return lambda comm: comm.all_gatherv(*args, **kwargs)
+@dataclass(frozen=True)
+class Refused:
+    """What rank 1 calls, what the others call, and what rank 1 is told."""
+
+    wrong: Call
+    right: Call
+    code: int
+    message: str
+    begins: str
 
 
-def scatter(*args: Any, **kwargs: Any) -> Callable[[Comm], Any]:
-    return lambda comm: comm.reduce_scatterv(*args, **kwargs)
+def refused(kind: str, rows: Rows, right: Call, begins: str) -> dict[str, Refused]:
+    return {
+        f"{kind}: {name}": Refused(wrong, right, code, message, begins)
+        for name, wrong, code, message in rows
+    }
 
 
-def read_only(shape: tuple[int, ...]) -> Any:
-    array = np.empty(shape, np.float32)
-    array.flags.writeable = False
-    return array
-
-
-def overlapping(comm: Comm) -> Any:
-    memory = np.zeros(20, np.float32)
-    return comm.all_gatherv(memory[1:7].reshape(3, 2), [3, 3], out=memory[:12].reshape(6, 2))
-
-
-def block_of_another(comm: Comm) -> Any:
-    out = np.zeros((6, 2), np.float32)
-    return comm.all_gatherv(out[3 * (1 - comm.rank) :][:3], [3, 3], out=out)
-
-
-def scatter_onto_x(comm: Comm) -> Any:
-    x = X.copy()
-    return comm.reduce_scatterv(x, [2, 1], out=x[: 2 - comm.rank])
-
-
-def out(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
-    return np.empty(shape, dtype)
-
-
-# The fault on rank 1, its code, and a part of the message. "sizes" says whether rank 0 gives them.
-GATHERS: list[tuple[str, Callable[[Comm], Any], int, str]] = [
-    ("numbers", gather([1, 2], [3, 3]), 1, "x[0] must be a numpy array, a torch tensor or an obj"),
-    ("a number", gather(3, [3, 3]), 1, "or an object with __dlpack__, got a int"),
-    ("a class", gather(np.ndarray, [3, 3]), 1, "or an object with __dlpack__, got a type"),
-    ("0 dims", gather(np.array(3.0), [3, 3]), 16, "x has 0 dims, it needs at least 1"),
-    ("dim", gather(X, [3, 3], 2), 1, "dim must be from -2 to 1 for the 2 dims of x, got 2"),
-    ("low dim", gather(X, [3, 3], -3), 1, "dim must be from -2 to 1 for the 2 dims of x, got -3"),
-    ("no dim", gather(X, [3, 3], None), 1, "dim must be a whole number, got None"),
-    ("rows of dim", gather(X, [3, 3], 1), 1, "sizes[1] is 3, but x has 2 rows along dim 1 on"),
-    ("no tensors", gather([], [3, 3]), 1, "x is an empty list: pass at least one tensor"),
-    ("list of 0 dims", gather([X, np.array(3.0)], [3, 3]), 16, "x[1] has 0 dims, it needs"),
-    ("list of other rows", gather([X, X[:2]], [3, 3]), 1, "x[1] has 2 rows along dim 0, but x[0]"),
-    ("list without outs", gather([X, X], [3, 3], out=out((6, 2))), 1, "out must be a list of 2 te"),
-    (
-        "list of too few outs",
-        gather([X, X], [3, 3], out=[None]),
-        1,
-        "list of 2 tensors as x, got 1",
-    ),
-    (
-        "list out shape",
-        gather([X, X], [3, 3], out=[None, out((5, 2))]),
-        8,
-        "out[1] must have shape",
-    ),
-    ("list of strided", gather([X, X.repeat(2, 0)[::2]], [3, 3]), 14, "(tensor 1 of the list)"),
-    (
-        "read-only out of dim",
-        gather(X, [2, 2], 1, out=read_only((3, 4))),
-        14,
-        "out is read-only: pass a writable one",
-    ),
-    ("out dtype of dim", gather(X, [2, 2], 1, out=out((3, 4), "f8")), 13, "out must be float32 as"),
-    ("short sizes", gather(X, [3]), 1, "sizes has 1 entries, there are 2 ranks"),
-    ("long sizes", gather(X, [3, 3, 0]), 1, "sizes has 3 entries, there are 2 ranks"),
-    ("negative size", gather(X, [-1, 3]), 1, "sizes[0] must be >= 0, got -1"),
-    ("other rows", gather(X, [2, 4]), 1, "sizes[1] is 4, but x has 3 rows on rank 1"),
-    ("fractions", gather(X, [3.5, 3]), 1, "sizes must be whole numbers of rows, one per rank"),
-    ("one size", gather(X, 3), 1, "sizes must be a list of whole numbers, one per rank, got 3"),
-    ("nested sizes", gather(X, [[3], [3]]), 1, "sizes must be a list of whole numbers"),
-    ("huge size", gather(X, [2**62, 3]), 9, "are more than memory can hold"),
-    ("large size", gather(X, [2**45, 3]), 27, "no memory for an output of shape"),
-    ("out shape", gather(X, [3, 3], out=out((5, 2))), 8, "out must have shape [6, 2], got [5, 2]"),
-    ("out dtype", gather(X, [3, 3], out=out((6, 2), "f8")), 13, "out must be float32 as x"),
-    ("out list", gather(X, [3, 3], out=[1]), 1, "out must be a numpy array or a torch tensor"),
-    ("out strided", gather(X, [3, 3], out=out((6, 4))[:, ::2]), 14, "out is not contiguous"),
-    ("out read-only", gather(X, [3, 3], out=read_only((6, 2))), 14, "out is read-only"),
-    ("overlap", overlapping, 14, "out overlaps x in memory"),
-    ("block of another", block_of_another, 14, "pass x as this rank's own block of out"),
-    ("x strided", gather(X.repeat(2, 0)[::2], [3, 3]), 14, "not contiguous: pass .contiguous()"),
-    ("x byte order", gather(X.astype(">f4"), [3, 3]), 14, "x is not in this machine's byte order"),
-    ("references", gather(X.astype("O"), [3, 3]), 13, "are references and cannot travel"),
-    ("bytes dtype", gather(X.astype("S3"), [3, 3], out=out((6, 2), "S4")), 13, "out must be |S3"),
-    ("bytes strided", gather(np.zeros((2, 3), "S3").T, [3, 3]), 14, "x is not contiguous"),
-]
-EXCHANGES: list[tuple[str, Callable[[Comm], Any], int, str]] = [
-    ("numbers", gather([1, 2]), 1, "x[0] must be a numpy array, a torch tensor or an object with"),
-    ("0 dims", gather(np.array(3.0)), 16, "x has 0 dims"),
-    ("dim", gather(X, dim=2), 1, "dim must be from -2 to 1 for the 2 dims of x, got 2"),
-    ("list of other rows", gather([X, X[:2]]), 1, "x[1] has 2 rows along dim 0, but x[0] has 3"),
-    ("out shape", gather(X, out=out((6, 3))), 8, "out must have shape [6, 2], got [6, 3]"),
-    ("x strided", gather(X.repeat(2, 0)[::2]), 14, "x is not contiguous"),
-    ("x byte order", gather(X.astype(">f4")), 14, "byte order"),
-]
-SCATTERS: list[tuple[str, Callable[[Comm], Any], int, str]] = [
-    ("numbers", scatter([1, 2]), 1, "reduce_scatterv: x[0] must be a numpy array"),
-    ("a number", scatter(2), 1, "reduce_scatterv: x must be a numpy array"),
-    ("0 dims", scatter(np.array(3.0)), 16, "x has 0 dims"),
-    ("dim", scatter(X, dim=-3), 1, "dim must be from -2 to 1 for the 2 dims of x, got -3"),
-    ("sizes of dim", scatter(X, [2, 1], 1), 1, "sizes make 3 rows, but x has 2 along dim 1"),
-    ("out shape of dim", scatter(X, dim=1, out=out((3, 2))), 8, "out must have shape [3, 1], got"),
-    ("one block", scatter([X]), 1, "x has 1 blocks, there are 2 ranks"),
-    ("dtype of a block", scatter([X, X.astype("f8")]), 13, "x[1] must be numpy's float32 as x[0]"),
-    ("shape of a block", scatter([X, X[:, :1]]), 8, "blocks may differ in dim 0 alone"),
-    ("dims of a block", scatter([X, X[0]]), 8, "x[1] has shape [2], x[0] [3, 2]"),
-    ("sizes of blocks", scatter([X, X], [3, 4]), 1, "sizes [3, 4] are not the blocks' [3, 3]"),
-    ("op", scatter(X, op="mean"), 1, "op must be one of ['sum', 'prod', 'max', 'min', 'avg']"),
-    ("op type", scatter(X, op=3), 1, "got 3"),
-    ("sizes", scatter(X, [2, 2]), 1, "sizes make 4 rows, but x has 3"),
-    ("negative size", scatter(X, [4, -1]), 1, "sizes[1] must be >= 0, got -1"),
-    ("bool", scatter(X.astype(bool)), 13, "there is no sum of bool"),
-    ("complex", scatter(X.astype("c8"), op="max"), 13, "there is no max of complex64"),
-    ("bytes", scatter(X.astype("S3")), 13, "elements of type |S3 cannot be reduced"),
-    (
-        "avg of integers",
-        scatter(X.astype("i4"), op="avg"),
-        13,
-        "there is no avg of int32: convert x to a floating type",
-    ),
-    ("out shape", scatter(X, out=out((2, 2))), 8, "out must have shape [1, 2], got [2, 2]"),
-    ("out dtype", scatter(X, out=out((1, 2), "f2")), 13, "out must be float32 as x, got float16"),
-    ("overlap", scatter_onto_x, 14, "reduce_scatterv: out overlaps x in memory"),
-    ("x strided", scatter(X.T), 14, "x is not contiguous"),
-]
-RIGHT: dict[str, Callable[[Comm], Any]] = {
-    "gather": gather(X, [3, 3]),
-    "exchange": gather(X),
-    "scatter": scatter(X),
+V_ROWS = {
+    **refused("gather", GATHERS, gather(X, [3, 3]), "all_gatherv: "),
+    **refused("exchange", EXCHANGES, gather(X), "all_gatherv: "),
+    **refused("scatter", SCATTERS, scatter(X), "reduce_scatterv: "),
 }
-CASES = [
-    (f"{kind}: {name}", kind, run, code, message)
-    for kind, rows in (("gather", GATHERS), ("exchange", EXCHANGES), ("scatter", SCATTERS))
-    for name, run, code, message in rows
+PRODUCT_ROWS = {
+    name: Refused(product(method, **changes), product(method), code, message, f"{method}: ")
+    for name, (method, changes, code, message) in FAULTS.items()
+}
+
+
+def next_gather(comm: collops.Communicator, number: int) -> bool:
+    return comm.all_gatherv(np.array([comm.rank])).tolist() == list(range(comm.size))
+
+
+def next_product(comm: collops.Communicator, number: int) -> bool:
+    method = METHODS[number % 4]
+    return np.array_equal(call(comm, method), expected(comm.rank, method))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows, on how many ranks they run, and whether a call after one of them is right."""
+
+    rows: dict[str, Refused]
+    ranks: int
+    modes: tuple[str, ...]
+    after: Callable[[collops.Communicator, int], bool]
+
+
+TABLES = {
+    "v": Table(V_ROWS, 2, ("processes", "threads"), next_gather),
+    "products": Table(PRODUCT_ROWS, 4, ("processes",), next_product),
+}
+NODES = [
+    (name, mode, row)
+    for name, table in TABLES.items()
+    for mode in table.modes
+    for row in table.rows
 ]
-names = [case[0] for case in CASES]
 
 
-def outcome(run: Callable[[], Any]) -> tuple[int, str, Any]:
-    try:
-        return 0, "", run().tolist()
-    except collops.Error as error:
-        return error.code, error.message, None
+def all_rows(rank: int, name: str) -> dict[str, tuple[Heard, float, bool]]:
+    """Per row: what this rank hears, after how many seconds, and whether the next call is right."""
+    comm = collops.init(timeout_s=20)
+    table, seen = TABLES[name], {}
+    assert table.after(comm, 0)
+    for number, (row, refusal) in enumerate(table.rows.items()):
+        comm.barrier()
+        begin = time.monotonic()
+        heard = heard_of(partial(refusal.wrong if rank == 1 else refusal.right, comm))
+        seconds = time.monotonic() - begin
+        seen[row] = heard, seconds, table.after(comm, number)
+    return seen
 
 
-def all_cases(rank: int) -> dict[str, list[tuple[int, str, Any]]]:
-    """Per case: the call in which rank 1 has a fault, and the next one."""
-    comm = collops.init()
-    results = {}
-    for name, kind, run, _, _ in CASES:
-        wrong = outcome(partial(run if rank == 1 else RIGHT[kind], comm))
-        results[name] = [wrong, outcome(lambda: comm.all_gatherv(np.array([rank])))]
-    return results
+@cache
+def results_of(name: str, mode: str) -> list[dict[str, tuple[Heard, float, bool]]]:
+    return run_ranks(all_rows, TABLES[name].ranks, name, threads=mode == "threads")
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["processes", "threads"])
-def results(request: pytest.FixtureRequest) -> list[dict[str, list[tuple[int, str, Any]]]]:
-    return run_ranks(all_cases, 2, threads=request.param)
+@pytest.mark.parametrize(("name", "mode", "row"), NODES)
+def test_the_rank_with_the_fault_gets_its_own_error(name: str, mode: str, row: str) -> None:
+    wanted = TABLES[name].rows[row]
+    kind, code, message = results_of(name, mode)[1][row][0]
+    assert (code, wanted.message in message) == (wanted.code, True), message
+    assert kind == "ArgumentError"
+    assert message.startswith(wanted.begins)
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "message"), [(c[0], c[3], c[4]) for c in CASES], ids=names
-)
-def test_the_rank_with_the_fault_gets_its_own_error(
-    results: list[Any], name: str, code: int, message: str
-) -> None:
-    got_code, got_message, _ = results[1][name][0]
-    assert (got_code, message in got_message) == (code, True), got_message
-    assert got_message.startswith("reduce_scatterv: " if "scatter:" in name else "all_gatherv: ")
+@pytest.mark.parametrize(("name", "mode", "row"), NODES)
+def test_the_others_get_its_message(name: str, mode: str, row: str) -> None:
+    results = results_of(name, mode)
+    own_message = results[1][row][0][2]
+    for rank, result in enumerate(results):
+        (kind, code, message), seconds, _ = result[row]
+        if rank != 1:
+            assert (kind, code) == ("RankMismatchError", 102)
+            assert "rank 1 " in message
+            assert own_message[:100] in message
+            assert seconds < LATE_S
 
 
-@pytest.mark.parametrize("name", names)
-def test_the_other_rank_gets_its_message(results: list[Any], name: str) -> None:
-    code, message, _ = results[0][name][0]
-    assert code == 102
-    assert "rank 1 " in message
-    assert results[1][name][0][1][:100] in message
-
-
-@pytest.mark.parametrize("name", names)
-def test_the_next_call_works(results: list[Any], name: str) -> None:
-    for rank in range(2):
-        assert results[rank][name][1] == (0, "", [0, 1])
+@pytest.mark.parametrize(("name", "mode", "row"), NODES)
+def test_the_next_call_works(name: str, mode: str, row: str) -> None:
+    assert all(result[row][2] for result in results_of(name, mode))
 
 
 def test_several_ranks_may_refuse() -> None:
     def work(rank: int) -> list[Any]:
         comm = collops.init()
         x = X if rank == 0 else X.T
-        return [outcome(lambda: comm.all_gatherv(x, [3, 3, 3]))[0], comm.all_gatherv(X).shape]
+        return [heard_of(lambda: comm.all_gatherv(x, [3, 3, 3]))[1], comm.all_gatherv(X).shape]
 
     first, *others = run_ranks(work, 3)
     assert first == [102, (9, 2)]

@@ -1,82 +1,26 @@
-"""The plain level's four products called wrongly: what its rank is told, and what the others."""
+"""The plain level's four products on one rank, on a closed communicator, and of torch's tensors.
+
+What is wrong in one call of several ranks stands in product_rows.py, which test_plain.py walks.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from product_rows import (
-    BOTH,
-    FAULTS,
-    GATHER,
-    METHODS,
-    REDUCE,
-    Changes,
-    call,
-    expected,
-    floats,
-    whole,
-)
+from product_rows import BOTH, GATHER, REDUCE, Changes, call, expected, floats, whole
+from right_calls import Heard, heard_of
 
 import collops
 from collops.testing import run_ranks
 
-LATE_S = 1.0
 
-
-def outcome(run: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[str, int, str]:
-    """The class of the error, its code and its message."""
-    try:
-        run(*args, **kwargs)
-    except collops.Error as error:
-        return type(error).__name__, error.code, error.message
-    except Exception as error:
-        return type(error).__name__, -1, str(error)
-    return "", 0, ""
-
-
-def all_faults(rank: int) -> dict[str, Any]:
-    """Per fault: what this rank hears, after how many seconds, and whether the next call works."""
-    comm = collops.init(timeout_s=20)
-    call(comm, BOTH)
-    seen = {}
-    for number, (name, (method, changes, _, _)) in enumerate(FAULTS.items()):
-        comm.barrier()
-        begin = time.monotonic()
-        heard = outcome(call, comm, method, **(changes if rank == 1 else {}))
-        seconds = time.monotonic() - begin
-        after = METHODS[number % 4]
-        seen[name] = heard, seconds, np.array_equal(call(comm, after), expected(rank, after))
-    return seen
-
-
-@pytest.fixture(scope="module")
-def refused() -> list[dict[str, Any]]:
-    return run_ranks(all_faults, 4)
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_wrong_call_is_refused(refused: list[Any], name: str) -> None:
-    _, _, code, message = FAULTS[name]
-    (own_class, own_code, own_message), _, _ = refused[1][name]
-    assert (own_class, own_code) == ("ArgumentError", code), own_message
-    assert message in own_message
-    for rank in (0, 2, 3):
-        (other_class, other_code, other_message), seconds, _ = refused[rank][name]
-        assert (other_class, other_code) == ("RankMismatchError", 102)
-        assert "rank 1 " in other_message
-        assert own_message[:100] in other_message
-        assert seconds < LATE_S
-    assert [results[name][2] for results in refused] == [True] * 4
-
-
-def alone(rank: int) -> list[tuple[str, int, str]]:
+def alone(rank: int) -> list[Heard]:
     comm = collops.init()
     changes: list[Changes] = [{"x": 3}, {"weight": floats(3, 5)}, {"out": floats(1, 5)}]
-    heard = [outcome(call, comm, REDUCE, **c) for c in changes]
+    heard = [heard_of(partial(call, comm, REDUCE, **c)) for c in changes]
     right = np.array_equal(call(comm, REDUCE), whole(0, 0, 3, 4) @ whole(0, 1, 4, 5))
     return [*heard, ("", int(right), "")]
 
@@ -91,12 +35,12 @@ def test_one_rank_alone_hears_of_its_errors() -> None:
     ]
 
 
-def after_close(rank: int) -> list[tuple[str, int, str]]:
+def after_close(rank: int) -> list[Heard]:
     comm = collops.init()
     call(comm, REDUCE)
     comm.close()
-    return [outcome(call, comm, REDUCE, out=out) for out in (None, floats(3, 5))] + [
-        outcome(call, comm, GATHER)
+    return [heard_of(partial(call, comm, REDUCE, out=out)) for out in (None, floats(3, 5))] + [
+        heard_of(partial(call, comm, GATHER))
     ]
 
 
@@ -120,7 +64,7 @@ def torch_faults(rank: int) -> list[Any]:
         {"out": torch.zeros(3, 5, dtype=torch.float64)},
         {"x": torch.zeros(3, 4, device="meta")},
     ]
-    heard = [outcome(call, comm, BOTH, **(c if rank == 1 else {})) for c in faults]
+    heard = [heard_of(partial(call, comm, BOTH, **(c if rank == 1 else {}))) for c in faults]
     return [*heard, np.array_equal(call(comm, BOTH), expected(rank, BOTH))]
 
 
