@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/backends/shm/window_table.h"
+#include "comm/backends/shm/windows/window_table.h"
 #include "comm/control/segment.h"
 #include "comm/placement/job.h"
 #include "core/per_process.h"

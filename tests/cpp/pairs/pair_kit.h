@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/shm/pair_wire.h"
+#include "comm/backends/shm/pairs/pair_wire.h"
 #include "comm/pairs/pair_lane.h"
 
 namespace pairs {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/pair_layout.h"
+#include "comm/backends/shm/pairs/pair_layout.h"
 #include "pairs/pair_kit.h"
 
 namespace {

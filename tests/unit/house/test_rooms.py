@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = (
     *("bench", "bindings", "cmake", "docs", "examples", "golden", "ops", "python", "tests"),
@@ -15,14 +13,6 @@ FOLDERS = (
 )
 MOST_ENTRIES = 25
 MOST_LINES = 400
-# Folders that have more, each with the reason; an entry that is not needed any more fails.
-LARGE_FOLDERS = {
-    "bindings": "one file per family of calls, until the operators are bound from their tables",
-    "ops/comm": "calls, windows and started calls, until they have rooms of their own",
-    "ops/comm/backends/shm": "calls, fused calls, messages and windows, until they have rooms",
-    "ops/operators/framework": "what all operators share, until its checks have a room",
-    "python/collops": "the modules of the package, until they stand in rooms",
-}
 SOURCES = {".py", ".pyi", ".cpp", ".h", ".sh", ".cmake", ".md"}
 MADE = {"__pycache__", "build", "dist", "out"}
 
@@ -57,13 +47,7 @@ def long_files(root: Path) -> dict[str, int]:
 
 
 def test_every_folder_can_be_taken_in_at_a_glance() -> None:
-    found = large_folders(ROOT)
-    assert {name: count for name, count in found.items() if name not in LARGE_FOLDERS} == {}
-
-
-@pytest.mark.parametrize("name", LARGE_FOLDERS)
-def test_the_list_of_large_folders_is_true(name: str) -> None:
-    assert name in large_folders(ROOT), f"{name} is small now: take it off LARGE_FOLDERS"
+    assert large_folders(ROOT) == {}
 
 
 def test_no_file_is_too_long() -> None:

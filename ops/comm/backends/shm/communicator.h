@@ -5,8 +5,8 @@
 
 #include "comm/backends/shm/exchange.h"
 #include "comm/backends/shm/fused_call.h"
-#include "comm/backends/shm/pair_wire.h"
-#include "comm/backends/shm/shared_windows.h"
+#include "comm/backends/shm/pairs/pair_wire.h"
+#include "comm/backends/shm/windows/shared_windows.h"
 #include "comm/communicator.h"
 
 namespace collops::shm {

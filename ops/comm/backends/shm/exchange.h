@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/backends/shm/layout.h"
-#include "comm/backends/shm/window_mail.h"
-#include "comm/backends/shm/window_table.h"
+#include "comm/backends/shm/windows/window_mail.h"
+#include "comm/backends/shm/windows/window_table.h"
 #include "comm/control/control.h"
 
 namespace collops::shm {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/backends/shm/call_window.h"
 #include "comm/backends/shm/exchange.h"
 #include "comm/backends/shm/matrix_cut.h"
+#include "comm/backends/shm/windows/call_window.h"
 #include "comm/fused_call.h"
 #include "core/deadline.h"
 

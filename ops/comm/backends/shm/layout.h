@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/backends/shm/pair_layout.h"
+#include "comm/backends/shm/pairs/pair_layout.h"
 #include "comm/control/board.h"
 #include "comm/control/signal_head.h"
 

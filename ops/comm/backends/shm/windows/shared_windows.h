@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "comm/backends/shm/pair_windows.h"
-#include "comm/backends/shm/window_mail.h"
-#include "comm/backends/shm/window_table.h"
+#include "comm/backends/shm/pairs/pair_windows.h"
+#include "comm/backends/shm/windows/window_mail.h"
+#include "comm/backends/shm/windows/window_table.h"
 
 namespace collops::shm {
 

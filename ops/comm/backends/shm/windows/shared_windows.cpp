@@ -1,4 +1,4 @@
-#include "comm/backends/shm/shared_windows.h"
+#include "comm/backends/shm/windows/shared_windows.h"
 
 namespace collops::shm {
 

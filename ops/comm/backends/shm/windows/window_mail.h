@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "comm/backends/shm/window_table.h"
+#include "comm/backends/shm/windows/window_table.h"
 #include "comm/control/bootstrap/unique_fd.h"
 #include "comm/control/endpoint.h"
 #include "comm/control/segment.h"

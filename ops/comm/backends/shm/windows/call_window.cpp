@@ -1,4 +1,4 @@
-#include "comm/backends/shm/call_window.h"
+#include "comm/backends/shm/windows/call_window.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "comm/backends/shm/pair_layout.h"
+#include "comm/backends/shm/pairs/pair_layout.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "comm/backends/shm/window_mail.h"
+#include "comm/backends/shm/windows/window_mail.h"
 
 #include <fcntl.h>
 

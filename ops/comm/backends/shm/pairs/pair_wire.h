@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/pair_layout.h"
-#include "comm/backends/shm/pair_windows.h"
+#include "comm/backends/shm/pairs/pair_layout.h"
+#include "comm/backends/shm/pairs/pair_windows.h"
 #include "comm/pairs/pair_wire.h"
 
 namespace collops::shm {

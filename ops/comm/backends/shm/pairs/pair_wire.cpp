@@ -1,4 +1,4 @@
-#include "comm/backends/shm/pair_wire.h"
+#include "comm/backends/shm/pairs/pair_wire.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "comm/backends/shm/window_table.h"
+#include "comm/backends/shm/windows/window_table.h"
 
 #include <algorithm>
 
