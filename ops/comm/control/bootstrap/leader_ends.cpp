@@ -62,11 +62,9 @@ bool MeetingLeader::HearWho(Guest* guest) {
 
 void MeetingLeader::Cancel(const Status& reason) {
   if (listener_.valid()) (void)AcceptGuests();
-  for (Guest& guest : guests_) {
-    if (guest.socket.valid() && guest.rank_size == 0) (void)HearWho(&guest);
-    // Who wants a group of another size waits for another meeting: it sees this one close.
-    const bool ours = guest.rank_size == 0 || guest.rank_size == spec_.rank_size;
-    if (guest.socket.valid() && ours) SendVerdict(guest.socket.get(), reason);
+  // Who wants a group of another size waits for another meeting, and may not have said so yet.
+  for (const Guest& guest : guests_) {
+    if (guest.socket.valid()) SendVerdict(guest.socket.get(), reason, spec_.rank_size);
   }
   listener_.reset();
   spare_.reset();

@@ -107,11 +107,16 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
       return Ok();
     case MessageType::kVerdict:
       socket_.reset();
-      return VerdictOf(message);
+      return Concerns(message) ? VerdictOf(message) : Ok();
     case MessageType::kHello:
       break;
   }
   return Error(ERROR_PEER_LOST, "rank 0 runs another version of collops");
+}
+
+// The end of a meeting for a group of another size is none of ours: its place may be ours next.
+bool MeetingMember::Concerns(const MeetingMessage& verdict) const {
+  return verdict.rank_size == 0 || verdict.rank_size == spec_.rank_size;
 }
 
 // Its process has ended, or it has closed a meeting that failed and will listen again.
@@ -153,7 +158,8 @@ Status MeetingMember::Listen() {
   if (transfer == Transfer::kWouldBlock) PollSockets({socket_.get()});
   if (transfer == Transfer::kClosed) socket_.reset();
   const bool verdict = transfer == Transfer::kDone && message.type == MessageType::kVerdict;
-  return verdict ? VerdictOf(message) : Ok();
+  if (verdict && !Concerns(message)) socket_.reset();
+  return verdict && Concerns(message) ? VerdictOf(message) : Ok();
 }
 
 void MeetingMember::Cancel(const Status& reason) {

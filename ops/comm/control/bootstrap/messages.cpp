@@ -50,10 +50,11 @@ Transfer SendMessage(int socket, const MeetingMessage& message, const std::vecto
   return Send(socket, &message, kFixedBytes + std::strlen(message.text) + 1, fds);
 }
 
-void SendVerdict(int socket, const Status& reason) {
+void SendVerdict(int socket, const Status& reason, int rank_size) {
   MeetingMessage message;
   message.type = MessageType::kVerdict;
   message.code = reason.code();
+  message.rank_size = rank_size;
   reason.message().copy(message.text, sizeof(message.text) - 1);
   (void)SendMessage(socket, message, {});
 }

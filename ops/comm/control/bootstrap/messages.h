@@ -62,7 +62,8 @@ struct MeetingMessage {
 Transfer SendMessage(int socket, const MeetingMessage& message, const std::vector<int>& fds);
 
 // Says a verdict; a closed socket or a full one is not worth an error here.
-void SendVerdict(int socket, const Status& reason);
+// `rank_size`: of the only groups that it concerns; 0: whatever the guest is.
+void SendVerdict(int socket, const Status& reason, int rank_size = 0);
 // Never Ok, whatever the message is.
 Status VerdictOf(const MeetingMessage& message);
 

@@ -36,6 +36,7 @@ class MeetingMember : public Meeting {
  private:
   Status Wait(Group* group);
   Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
+  bool Concerns(const MeetingMessage& verdict) const;
   Status LeaderHungUp();
   // For whom this rank waits.
   std::string Missing() const;
