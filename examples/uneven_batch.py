@@ -39,7 +39,7 @@ DOCUMENTS, CONTEXT = 11, 512
 MAX_RANKS = 64
 # The checkout that this file lies in or, once installed, the package: texts enough in both.
 HOME = Path(__file__).resolve().parents[1]
-TEXTS = ("*.md", "docs/*.md", "golden/*.py", "*.py", "examples/*.py", "python/collops/*.py")
+TEXTS = ("*.md", "docs/*.md", "golden/**/*.py", "*.py", "examples/*.py")
 
 
 @dataclass(frozen=True)
