@@ -11,6 +11,10 @@
 namespace collops {
 namespace {
 
+// What a sender that runs needs to read its verdicts, and what one that is about to is given.
+constexpr double kSettleS = 1e-3;
+constexpr double kLastSettleS = 0.2;
+
 // Says what a call was and how long it took.
 class CallTrace {
  public:
@@ -195,7 +199,19 @@ Status Communicator::Messages(const char* name, Transfer* list, int count) {
       return messenger_->Run(name, list, count);
     });
   };
-  return Traced(name, sizes, body);
+  RETURN_IF_ERROR(Traced(name, sizes, body));
+  PayVerdicts(name);
+  return Ok();
+}
+
+// A sender may wait for verdicts that found no room until it had read earlier ones. If it does not
+// read them now, a thread looks after that: this rank may make no further call for a long time.
+void Communicator::PayVerdicts(const char* name) {
+  if (!messenger_->OwesVerdicts()) return;
+  messenger_->Settle(kSettleS);
+  if (!messenger_->OwesVerdicts() || !MakeQueue(name).ok()) return;
+  // Without a thread the sender waits for this rank's next call.
+  static_cast<void>(queue_.load(std::memory_order_acquire)->LookAfterMessages(name));
 }
 
 Status Communicator::RefuseMessages(const char* name, const Transfer* list, int count,
@@ -276,6 +292,9 @@ void Communicator::Abort(const std::string& reason) {
 
 void Communicator::Close(const std::string& reason) {
   OnLeave();
+  // Who hears that this rank has left takes what has no verdict for lost.
+  const bool connected = connected_.load(std::memory_order_acquire) && !control_->Inherited();
+  if (connected && messenger_ != nullptr) messenger_->Settle(kLastSettleS);
   control_->Close(reason);
   EndStarted();
   OnClose();

@@ -184,6 +184,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status EnterPairs(const char* name, Body&& body);
   // Posts messages that were started before first contact was complete.
   Status ConnectAndPost(StartedCall* call);
+  void PayVerdicts(const char* name);
   void FinishConnecting();
   Status MakeQueue(const char* name);
   // The same, traced. `sizes()` says what is moved.

@@ -59,6 +59,10 @@ class Messenger : private PairGroup {
   // For a thread that looks after messages which nobody waits for. `wake` is called, without the
   // baton, when there are such; Attend() returns once there are none, or `enough` holds.
   void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
+  // Gives the peers a moment to make room for the verdicts that this rank owes them. Returns at
+  // once where another thread looks after the lane.
+  void Settle(double limit_s);
+  bool OwesVerdicts() const { return lane_.OwesVerdicts(); }
   bool NeedsAttention() const;
   void Attend(const std::function<bool()>& enough);
   // Makes a thread that naps for the lane look up.

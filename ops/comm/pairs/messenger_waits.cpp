@@ -48,6 +48,15 @@ void Messenger::Yield(Baton* baton) {
   baton->lock();
 }
 
+void Messenger::Settle(double limit_s) {
+  const Baton baton(baton_, std::try_to_lock);
+  if (!baton.owns_lock() || led_.load() || !lane_.OwesVerdicts()) return;
+  const Deadline deadline = Deadline::After(limit_s);
+  while (lane_.OwesVerdicts() && lane_.failure().ok() && !deadline.Passed()) {
+    if (!Poll()) sched_yield();
+  }
+}
+
 control::Pumped Messenger::Pump() {
   if (!NeedsAttention()) return control::Pumped::kNothing;
   const Baton baton(baton_, std::try_to_lock);

@@ -154,7 +154,9 @@ void PairLane::FinishAll() {
 
 void PairLane::UpdateWork() {
   const bool ended = !context_.failure.ok();
-  const bool work = context_.table.under_way() > 0 || (!ended && inbox_.has_backlog());
+  const bool owes = !ended && inbox_.has_backlog();
+  if (owes != OwesVerdicts()) owes_verdicts_.store(owes, std::memory_order_relaxed);
+  const bool work = context_.table.under_way() > 0 || owes;
   if (work != HasWork()) has_work_.store(work, std::memory_order_relaxed);
 }
 

@@ -38,6 +38,8 @@ class PairLane {
   bool Poll();
   // Whether Poll() has anything to do. From any thread.
   bool HasWork() const { return has_work_.load(std::memory_order_relaxed); }
+  // Verdicts found no room: their senders wait for them, whatever this rank still wants.
+  bool OwesVerdicts() const { return owes_verdicts_.load(std::memory_order_relaxed); }
 
   bool Done(TransferHandle handle) const;
   // The outcome of a transfer that is done, once; `source`, of a receive: whose message it was.
@@ -79,6 +81,7 @@ class PairLane {
   int num_gone_ = 0;
   bool found_failure_ = false;
   std::atomic<bool> has_work_{false};
+  std::atomic<bool> owes_verdicts_{false};
 };
 
 }  // namespace collops

@@ -25,7 +25,7 @@ constexpr uint32_t kMessages = 400;
 constexpr uint32_t kMessages = 3000;
 #endif
 
-// Polls until all are done; false after a minute without an end.
+// Polls until all are done, and until the peers have been told so; false after a minute.
 bool Await(PairLane* lane, const std::vector<TransferHandle>& handles) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   for (const TransferHandle handle : handles) {
@@ -35,6 +35,10 @@ bool Await(PairLane* lane, const std::vector<TransferHandle>& handles) {
       std::this_thread::yield();
     }
     if (!lane->Collect(handle).ok()) return false;
+  }
+  while (lane->OwesVerdicts()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    if (!lane->Poll()) std::this_thread::yield();
   }
   return true;
 }
