@@ -11,7 +11,8 @@
 namespace collops {
 namespace {
 
-// What a sender that runs needs to read its verdicts, and what one that is about to is given.
+// How long a rank waits for senders to read their verdicts: after its own call, and before it
+// leaves.
 constexpr double kSettleS = 1e-3;
 constexpr double kLastSettleS = 0.2;
 

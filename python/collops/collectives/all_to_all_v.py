@@ -24,7 +24,7 @@ class AllToAllV:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._plans: Kept[Any] = Kept()  # collops._core.Slices
+        self._plans: Kept[Any] = Kept()  # collops._core.PlainPlan
         self._questions: Kept[Any] = Kept()  # collops._core.RowExchange
 
     def __call__(

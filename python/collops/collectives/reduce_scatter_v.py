@@ -150,6 +150,7 @@ class ReduceScatterV:
         if sizes is None:
             plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, op=op)
         else:
+            # Checked here, too: to the core an empty list means that nobody gave sizes.
             rows = check_sizes(_NAME, sizes, level.size)
             plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, rows, op=op)
         return plan_rows(plan, shape, dim, plan.rows[level.rank])
