@@ -22,11 +22,13 @@ std::tuple<std::string, int, int> Launched() {
   return {launcher.name, launcher.rank, launcher.rank_size};
 }
 
-// Every backend with the reason why it cannot run here, empty where it can.
-std::vector<std::pair<std::string, std::string>> Backends() {
-  std::vector<std::pair<std::string, std::string>> rows;
+// Every backend: its name, why it cannot run here (empty where it can), where its tensors lie, how
+// its sums may differ from golden's bits (empty: they do not).
+using BackendRow = std::tuple<std::string, std::string, std::string, std::string>;
+std::vector<BackendRow> Backends() {
+  std::vector<BackendRow> rows;
   for (const Backend& backend : BackendTable()) {
-    rows.emplace_back(backend.name, backend.available().message());
+    rows.emplace_back(backend.name, backend.available().message(), backend.memory, backend.sums);
   }
   return rows;
 }

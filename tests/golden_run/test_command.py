@@ -79,9 +79,9 @@ def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFil
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--backend", "smh"], "backend 'smh' is unknown; use one of shm, hccl"),
-        (["--backend", "hccl=smh"], "backend 'smh' is unknown; use one of shm, hccl"),
-        (["--backend", "hcl=shm"], "backend 'hcl' is unknown; use one of shm, hccl"),
+        (["--backend", "smh"], "backend 'smh' is unknown; use one of hccl, nccl"),
+        (["--backend", "hccl=smh"], "backend 'smh' is unknown; use one of hccl, nccl"),
+        (["--backend", "hcl=shm"], "backend 'hcl' is unknown; use one of hccl, nccl"),
         (["--backend", "hccl=shm,nccl"], "'nccl' is no pair such as hccl=shm"),
         (["--backend", "hccl=ucx"], "backend ucx: "),
         (["--backend", "hccl=lccl"], "backend 'lccl' is unknown"),

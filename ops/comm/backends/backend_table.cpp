@@ -31,10 +31,11 @@ int64_t NoSharedBytes(int) {
 const std::vector<Backend>& BackendTable() {
   // Never destroyed: it is still read while static objects go.
   static const std::vector<Backend>* const table = new std::vector<Backend>{
-      {"shm", shm::Available, shm::Create, shm::SegmentBytes},
-      {"hccl", hccl::Available, hccl::Create, hccl::SharedBytes, hccl::Describe, hccl::Adopt},
+      {"hccl", hccl::Available, hccl::Create, hccl::SharedBytes, hccl::Describe, hccl::Adopt, "npu",
+       hccl::kSums},
       {"nccl", NcclAvailable, CreateNothing, NoSharedBytes},
       {"cuda", CudaAvailable, CreateNothing, NoSharedBytes},
+      {"shm", shm::Available, shm::Create, shm::SegmentBytes},
       {"ucx", UcxAvailable, CreateNothing, NoSharedBytes},
   };
   return *table;

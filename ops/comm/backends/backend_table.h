@@ -9,7 +9,8 @@
 
 namespace collops {
 
-// One row per backend: what it is called, whether it runs here, and how to make a communicator.
+// One row per backend: what it is called, whether it runs here, how to make a communicator, and
+// what a caller has to know of it.
 struct Backend {
   const char* name;
   Status (*available)();  // Ok, or ERROR_UNSUPPORTED with the reason
@@ -21,8 +22,11 @@ struct Backend {
   Status (*describe)(void* handle, CommunicatorSpec* spec) = nullptr;
   Status (*adopt)(const CommunicatorSpec& spec, void* handle,
                   std::shared_ptr<Communicator>* communicator) = nullptr;
+  const char* memory = "cpu";  // where its tensors lie, in torch's word
+  const char* sums = "";       // how its sums may differ from golden's bits; empty: they do not
 };
 
+// In the order in which messages list them.
 const std::vector<Backend>& BackendTable();
 
 // The row of that name, or null.

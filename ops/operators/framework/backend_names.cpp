@@ -1,5 +1,9 @@
 #include "operators/framework/backend_names.h"
 
+#include <algorithm>
+
+#include "comm/backends/backend_table.h"
+
 namespace collops {
 namespace {
 
@@ -8,25 +12,27 @@ struct NameRow {
   BackendNames kind;
 };
 
+// What ATB runs on kernels of its own, and we on kAtbEngine.
+constexpr NameRow kAtbNames[] = {
+    {"lccl", kLcclName}, {"lcoc", kMatrixNames}, {"mc2", kMatrixNames}};
+constexpr char kAtbEngine[] = "hccl";
+
 // In the order in which messages list them.
-constexpr NameRow kTable[] = {
-    {"hccl", kEngineNames}, {"lccl", kLcclName},    {"lcoc", kMatrixNames}, {"mc2", kMatrixNames},
-    {"nccl", kEngineNames}, {"cuda", kEngineNames}, {"shm", kEngineNames},  {"ucx", kEngineNames},
-};
-
-bool Has(unsigned allowed, const std::string& name) {
-  for (const NameRow& row : kTable) {
-    if ((row.kind & allowed) != 0 && name == row.name) return true;
-  }
-  return false;
-}
-
 std::vector<std::string> Names(unsigned allowed) {
   std::vector<std::string> names;
-  for (const NameRow& row : kTable) {
-    if ((row.kind & allowed) != 0) names.emplace_back(row.name);
+  for (const Backend& backend : BackendTable()) {
+    if ((allowed & kEngineNames) != 0) names.emplace_back(backend.name);
+    if (backend.name != std::string(kAtbEngine)) continue;
+    for (const NameRow& row : kAtbNames) {
+      if ((allowed & row.kind) != 0) names.emplace_back(row.name);
+    }
   }
   return names;
+}
+
+bool Has(unsigned allowed, const std::string& name) {
+  const std::vector<std::string> names = Names(allowed);
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // hccl, nccl, cuda, shm or ucx; each with `quote` around it.
@@ -71,7 +77,7 @@ Status ResolveBackend(const char* op, const Env& env, const std::string& name,
                       std::string* backend) {
   RETURN_IF_ERROR(CheckReplacements(op, env));
   *backend = env.ReplaceBackend(name);
-  if (Has(kLcclName | kMatrixNames, *backend)) *backend = env.ReplaceBackend("hccl");
+  if (Has(kLcclName | kMatrixNames, *backend)) *backend = env.ReplaceBackend(kAtbEngine);
   return Ok();
 }
 

@@ -21,8 +21,6 @@ Row = tuple[str, str]
 
 # Packages whose version matters to a user of collops.
 PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
-# What there is to know of a backend that can run.
-READY = {"hccl": "ready; it adds in HCCL's order: sums are exact where every partial sum is"}
 _GIB = 1 << 30
 _MIB = 1 << 20
 
@@ -39,13 +37,17 @@ def run(arguments: Sequence[str]) -> int:
     except Error as error:
         print_rows("Core", [("no", str(error))])
         return 1
-    backends = [(name, reason or READY.get(name, "ready")) for name, reason in module.backends()]
-    print_rows("Backends", backends)
+    backends = module.backends()
+    states = [
+        (name, reason or "; ".join(filter(None, ("ready", sums))))
+        for name, reason, _, sums in backends
+    ]
+    print_rows("Backends", states)
     print_rows("Engines of LinearParallel, on several ranks of shm", engines(module))
     print_rows("Machine", machine(module))
     print_rows("Job", job(module))
     print_rows("Environment", environment(module))
-    return 0 if any(state.startswith("ready") for _, state in backends) else 1
+    return 0 if any(not reason for _, reason, _, _ in backends) else 1
 
 
 def print_rows(title: str, rows: Sequence[Row]) -> None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from collops.core import core
 from collops.golden_run import npu
 
-NPU = "hccl"
-# Backends whose engine adds in an order of its own.
-UNORDERED = (NPU,)
+
+@cache
+def is_on_npu(backend: str) -> bool:
+    """Whether the backend's tensors lie on an NPU."""
+    return any(name == backend and memory == "npu" for name, _, memory, _ in core().backends())
+
+
+@cache
+def keeps_order(backend: str) -> bool:
+    """Whether the backend adds as golden does, bit for bit."""
+    return not any(name == backend and sums for name, _, _, sums in core().backends())
 
 
 def check_replacement(text: str) -> None:
     """Raises ValueError unless every backend that is named as a replacement can run here."""
-    states = dict(core().backends())
+    states = {name: reason for name, reason, _, _ in core().backends()}
     engines = [text]
     if "=" in text:
         pairs = [pair.partition("=") for pair in text.split(",")]
@@ -25,7 +35,7 @@ def check_replacement(text: str) -> None:
         _check_known(engine, tuple(states))
         if states[engine]:
             raise ValueError(states[engine])
-    if NPU in engines:
+    if any(is_on_npu(engine) for engine in engines):
         npu.load()
 
 

@@ -13,7 +13,7 @@ import collops
 from collops.core import core
 from collops.errors import Error
 from collops.golden_run import npu
-from collops.golden_run.backends import NPU
+from collops.golden_run.backends import is_on_npu
 from collops.golden_run.calls import Argument
 from collops.golden_run.tensors import Placed, place, poisoned
 
@@ -96,7 +96,7 @@ class _Steps:
             self.call.param(self.rank)
         )
         self.backend = core().resolve_backend(self.call.operator, param.backend)
-        if self.backend == NPU:
+        if is_on_npu(self.backend):
             npu.choose_device(self.rank)  # the communicator will be of this device
         self.operation = collops.Operation(param)
         if self.call.stops_at == "create":
@@ -125,13 +125,14 @@ class _Steps:
     def _stand_by(self) -> Report:
         """Of a rank that takes no part: it meets the others, and its tensor stays as it is."""
         fields = json.loads(self.call.param(self.rank))
-        self.backend = core().resolve_backend(self.call.operator, fields.get("backend", NPU))
+        backend = fields.get("backend", collops.SendParam().backend)
+        self.backend = core().resolve_backend(self.call.operator, backend)
         if self.call.stops_at or self.call.expected.stage:
             return Report(backend=self.backend, took_part=False)
         self.stage = "data"
         own = self._placed(0, self.call.inputs(self.rank)[0])
         self.stage = "execute"
-        if self.backend != NPU:
+        if not is_on_npu(self.backend):
             domain = fields.get("commDomain", "")
             _kept[self.rank, domain] = collops.init(
                 self.rank,
@@ -151,7 +152,7 @@ class _Steps:
     def _placed(self, position: int, argument: Argument) -> Placed:
         """An argument in its memory: of the V operators the counts and lengths stay on the host."""
         of_host = self.call.operator.endswith(("_v", "_v_v2")) and position > 0
-        return place(argument, on_npu=self.backend == NPU and not of_host)
+        return place(argument, on_npu=is_on_npu(self.backend) and not of_host)
 
     def _workspace(self, size: int) -> Any:
         if size == 0:

@@ -15,7 +15,7 @@ from collops.golden.data.bounds import bound
 from collops.golden.data.deviation import values_of
 from collops.golden.data.dtypes import is_float
 from collops.golden.operators.layout import Layout
-from collops.golden_run.backends import UNORDERED
+from collops.golden_run.backends import keeps_order
 
 if TYPE_CHECKING:
     from collops.golden.data.bounds import Bound
@@ -84,7 +84,7 @@ def judge(
 def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
     """Why a call that must work says nothing of collops: its engine lacks it; or empty."""
     backend = reports[0].backend
-    if call.expected.stage or backend not in UNORDERED:
+    if call.expected.stage or keeps_order(backend):
         return ""
     taking = [report for report in reports if report.took_part]
     lacks = all((r.stage, r.name) == ("setup", "ERROR_UNSUPPORTED") for r in taking)
@@ -148,7 +148,7 @@ def _bounds(
     if allowance.atb or truth.bounds is not None:
         return None if allowance.atb else truth.bounds
     layout, dtype = truth.layout, truth.dtype
-    ordered = all(report.backend not in UNORDERED for report in reports)
+    ordered = all(keeps_order(report.backend) for report in reports)
     if ordered or not layout.parts or not is_float(dtype):
         return None
     bounds = []

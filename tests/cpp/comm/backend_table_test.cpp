@@ -24,7 +24,7 @@ TEST(TheTableHoldsEveryBackendOnce) {
     names += std::string(backend.name) + " ";
     EXPECT_TRUE(FindBackend(backend.name) == &backend);
   }
-  EXPECT_EQ(names, std::string("shm hccl nccl cuda ucx "));
+  EXPECT_EQ(names, std::string("hccl nccl cuda shm ucx "));
 }
 
 TEST(OtherNamesAreNotFound) {

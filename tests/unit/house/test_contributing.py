@@ -1,24 +1,51 @@
-"""CONTRIBUTING's list of the files that a new operator touches is what its newest one touches."""
+"""CONTRIBUTING's lists of files: what the newest operator, and the newest backend, really touch."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "CONTRIBUTING.md"
 CODE = ("bindings", "golden", "ops", "python")
-# Code that names AllToAll, its struct or its golden module. A torch function ends in _single.
-NAMED = re.compile(r"\b(AllToAll|AllToAllParam|all_to_all(/param\.h)?|ALL_TO_ALL)\b")
-# What is ATB's own: how its case files differ, where they do.
-DIFFERENCES = "golden/case_files/"
-# A way in which the benchmarks move rows, which is not the operator.
-OF_OTHERS = {"python/collops/bench/peers/torch_calls.py"}
+SUFFIXES = {".py", ".pyi", ".cpp", ".h"}
 
 
-def listed() -> set[str]:
+class Newest(NamedTuple):
+    """What its part of the page is headed, its stem, code that names it, and files of others."""
+
+    heading: str
+    stem: str
+    named: str
+    # Code that names it and is not about it.
+    of_others: str
+
+
+OPERATOR = Newest(
+    "Add an operator",
+    "all_to_all",
+    # AllToAll, its struct or its golden module. A torch function ends in _single.
+    r"\b(AllToAll|AllToAllParam|all_to_all(/param\.h)?|ALL_TO_ALL)\b",
+    # How ATB's case files differ, where they do; a way in which the benchmarks move rows.
+    r"golden/case_files/|python/collops/bench/peers/torch_calls\.py",
+)
+BACKEND = Newest(
+    "Add a backend",
+    "hccl",
+    # Not as the default of a struct's field, which is ATB's.
+    r'backends/hccl\b|\bhccl::|(?<!backend = )(?<!backend: str = )"hccl"',
+    # What ATB's hccl lacks, and what ATB runs on other kernels.
+    r"golden/case_files/differences\.py|ops/operators/framework/(backend_names|reduction_dtypes)\.cpp|"
+    r"ops/operators/(all_to_all/param|reduce_scatter/reduce_scatter)\.cpp",
+)
+
+
+def listed(newest: Newest) -> set[str]:
     """The files and folders of the page's list."""
-    section = PAGE.read_text().partition("## Add an operator")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition(f"## {newest.heading}")[2].partition("\n## ")[0]
     return {line.strip() for line in re.findall(r"^    ([\w./]+)$", section, re.MULTILINE)}
 
 
@@ -31,36 +58,45 @@ def code_of(path: Path) -> str:
     return re.sub(r"//.*", "", text)
 
 
-def touched(root: Path) -> set[str]:
-    """Every source that knows the operator; its own folder counts as one."""
+def touched(root: Path, newest: Newest) -> set[str]:
+    """Every source that knows it; its own folder counts as one."""
     found = set()
     for folder in CODE:
         for path in sorted((root / folder).rglob("*.*")):
-            if path.suffix not in {".py", ".pyi", ".cpp", ".h"}:
+            if path.suffix not in SUFFIXES and path.name != "CMakeLists.txt":
                 continue
             name = str(path.relative_to(root))
-            own = re.search(r"^(.*/all_to_all/)", name)
+            own = re.search(rf"^(.*/{newest.stem}/)", name)
             if own:
                 found.add(own[1])
-            elif path.stem == "all_to_all" or NAMED.search(code_of(path)):
+            elif path.stem == newest.stem or re.search(newest.named, code_of(path)):
                 found.add(name)
-    return {name for name in found if not name.startswith(DIFFERENCES)} - OF_OTHERS
+    return {name for name in found if not re.match(newest.of_others, name)}
 
 
-def test_the_list_is_what_the_operator_touches() -> None:
-    assert touched(ROOT) == listed()
-    assert not any(name.startswith("ops/comm") for name in listed())
+@pytest.mark.parametrize("newest", [OPERATOR, BACKEND], ids=lambda newest: newest.stem)
+def test_the_list_is_what_it_touches(newest: Newest) -> None:
+    assert touched(ROOT, newest) == listed(newest)
+
+
+def test_the_layers_of_the_others_are_not_touched() -> None:
+    assert not any(name.startswith("ops/comm") for name in listed(OPERATOR))
+    assert all(name.startswith("ops/comm/backends/") for name in listed(BACKEND))
 
 
 def test_a_file_more_is_found(tmp_path: Path) -> None:
     for name, text in (
-        ("ops/operators/all_to_all/param.h", ""),
-        ("ops/comm/communicator.h", "// AllToAll in words\n"),
+        ("ops/operators/all_to_all/param.h", '  std::string backend = "hccl";\n'),
+        ("ops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
+        ("ops/comm/backends/hccl/api.h", ""),
         ("bindings/params.cpp", '{"AllToAllParam"}'),
-        ("python/collops/a.py", '"""AllToAll."""\nx = 1  # AllToAll\n'),
+        ("python/collops/a.py", '"""AllToAll."""\nx = 1  # AllToAll\nbackend: str = "hccl"\n'),
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert touched(tmp_path) == {"ops/operators/all_to_all/", "bindings/params.cpp"}
+    assert touched(tmp_path, OPERATOR) == {"ops/operators/all_to_all/", "bindings/params.cpp"}
+    assert touched(tmp_path, BACKEND) == {"ops/comm/backends/hccl/"}
     (tmp_path / "ops/comm/communicator.h").write_text("Status AllToAll();\n")
-    assert "ops/comm/communicator.h" in touched(tmp_path)
+    (tmp_path / "python/collops/a.py").write_text('if name == "hccl":\n')
+    assert "ops/comm/communicator.h" in touched(tmp_path, OPERATOR)
+    assert "python/collops/a.py" in touched(tmp_path, BACKEND)

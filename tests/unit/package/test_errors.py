@@ -25,7 +25,7 @@ STANDARD = {
 
 
 def test_an_unknown_backend_is_told_the_known_ones() -> None:
-    said = 'no backend is called "smh"; pass one of "shm", "hccl", "nccl", "cuda", "ucx"'
+    said = 'no backend is called "smh"; pass one of "hccl", "nccl", "cuda", "shm", "ucx"'
     with pytest.raises(collops.ArgumentError, match=f"^init: {said} "):
         collops.init(0, 1, backend="smh")
 

@@ -19,4 +19,8 @@ Status Describe(void* comm, CommunicatorSpec* spec);
 // A communicator on that HcclComm, which stays the caller's and must outlive it.
 Status Adopt(const CommunicatorSpec& spec, void* comm, std::shared_ptr<Communicator>* communicator);
 
+// How its sums may differ from golden's bits.
+inline constexpr char kSums[] =
+    "it adds in HCCL's order: sums are exact where every partial sum is";
+
 }  // namespace collops::hccl
