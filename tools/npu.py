@@ -1,4 +1,4 @@
-"""Runs tests/npu: `make test-npu`; its arguments go to pytest.
+"""Runs tests/npu, and conformance on NPU tensors: `make test-npu`; its arguments go to pytest.
 
 The real torch_npu runs on a simulated CANN, which is built here. torch_npu has an environment of
 its own, because `import torch` fails beside it where there is no CANN. Where pip cannot have torch
@@ -74,7 +74,8 @@ def main() -> int:
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
-    outcome = run_tests.run_python(["tests/npu", *sys.argv[1:]], venv.python)
+    rooms = ["tests/npu", "tests/conformance/test_conformance.py"]
+    outcome = run_tests.run_python([*rooms, *sys.argv[1:]], venv.python)
     outcome.required_as = "npu"
     print(f"\nSummary\n  {TORCH_NPU} on a simulated CANN; no NPU was used")
     print(outcome.line())

@@ -6,17 +6,18 @@ new kind of memory, has runs. Each axis is walked in full, not all products of t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import all_to_all_calls as all_to_all
 import even_calls as even
 import large_linear_cases as large
 import linear_calls as linear
 import message_calls as messages
-import once
 import rooted_calls as rooted
 import v_calls as v
-from operator_runs import OperatorRuns
+from operator_runs import OperatorRuns, golden_bounds
 from runs import ISAS, Run
 
 V_RUNS = [
@@ -34,6 +35,7 @@ V_RUNS = [
     # The plain level has all reductions, so these runs see every kernel.
     *(Run("plain", 3, isa=isa, num_threads=1) for isa in ISAS),
     Run("plain", 3, num_threads=3),
+    *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 3, 4)),
 ]
 EVEN_RUNS = [
     *(Run("atb", ranks) for ranks in (2, 7)),
@@ -82,14 +84,9 @@ LARGE_LINEAR_RUNS = [
 ]
 
 
-def of_this_cpu(runs: list[Run]) -> list[Run]:
-    """Without those of instruction sets that are not here."""
-    return [run for run in runs if run.isa in ("", *ISAS)]
-
-
 def v_row(name: str) -> OperatorRuns:
     cases, moves = partial(v.cases_of, name), name == "all_gather_v"
-    return OperatorRuns(cases, v.call, V_RUNS, v.wanted, moves=moves)
+    return OperatorRuns(cases, v.call, V_RUNS, v.wanted, v.bounds, moves)
 
 
 def even_row(name: str) -> OperatorRuns:
@@ -105,6 +102,10 @@ def message_row(name: str) -> OperatorRuns:
     return OperatorRuns(partial(messages.cases_of, name), messages.call, MESSAGE_RUNS)
 
 
+def linear_row(cases: Callable[[Run], Sequence[Any]], runs: list[Run]) -> OperatorRuns:
+    return OperatorRuns(cases, linear.call, runs, bounds=golden_bounds, moves=False)
+
+
 TABLE: dict[str, OperatorRuns] = {
     "all_gather_v": v_row("all_gather_v"),
     "reduce_scatter_v": v_row("reduce_scatter_v"),
@@ -117,12 +118,8 @@ TABLE: dict[str, OperatorRuns] = {
     "all_to_all_v_v2": all_to_all_row("all_to_all_v_v2"),
     "send": message_row("send"),
     "recv": message_row("recv"),
-    "linear_parallel": OperatorRuns(
-        linear.cases_of, linear.call, of_this_cpu(LINEAR_RUNS), bounds=once.bounds, moves=False
-    ),
-    "linear_parallel, large": OperatorRuns(
-        large.cases_of, linear.call, of_this_cpu(LARGE_LINEAR_RUNS), bounds=once.bounds, moves=False
-    ),
+    "linear_parallel": linear_row(linear.cases_of, LINEAR_RUNS),
+    "linear_parallel, large": linear_row(large.cases_of, LARGE_LINEAR_RUNS),
     "all_to_allv": OperatorRuns(
         rooted.row_cases, rooted.all_to_allv, ROOTED_RUNS, rooted.exchanged
     ),

@@ -20,6 +20,11 @@ def golden_outputs(case: Any, run: Run) -> Outputs:
     return once.all_outputs(case)
 
 
+def golden_bounds(case: Any, run: Run) -> Any:
+    """How far golden says that random sums of products may be off."""
+    return once.bounds(case)
+
+
 @dataclass(frozen=True)
 class OperatorRuns:
     """How an operator's cases are called and judged.
@@ -27,7 +32,8 @@ class OperatorRuns:
     - `cases` are those that a run can state; each has an `id` and a `dtype`;
     - `call` makes the call on this rank and returns its outputs, or None where it has none; what
       is special (x unchanged, two forms of one call give the same) it asserts itself;
-    - `wanted` is what every rank must get, `bounds` how far the first output may be off per rank;
+    - `wanted` is what every rank must get, `bounds` how far the first output may be off per rank
+      (None: not at all);
     - with `moves`, not even the bits of a NaN may change.
     """
 
@@ -35,5 +41,5 @@ class OperatorRuns:
     call: Callable[[collops.Communicator, Any, Run], Sequence[Any] | None]
     runs: Sequence[Run]
     wanted: Callable[[Any, Run], Outputs] = golden_outputs
-    bounds: Callable[[Any], Any] = lambda case: None
+    bounds: Callable[[Any, Run], Any] = lambda case, run: None
     moves: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -9,15 +10,20 @@ import numpy as np
 
 import collops
 from collops.core import core
+from collops.golden_run import npu
 
 POISON = 0xA5
 ISAS = core().kernels()[1]  # all that this CPU can run
+# `make test-npu` has a simulated CANN, and walks the runs on an NPU's tensors and no others.
+HAS_CANN = bool(os.environ.get("COLLOPS_SIM_CANN"))
+if HAS_CANN:
+    npu.load()
 
 
 class Run(NamedTuple):
     """One run of all cases of an operator, in which the ranks live through all of them.
 
-    memory: of x and of the outputs: "plain", "window", or "unaligned", off by one byte.
+    memory: of x and of the outputs: "plain", "window", "unaligned", off by one byte, or "npu".
     form: of the plain level's x and out. "whole": as the case has it; "moved": its rows along the
     last dim, of another layout; "list": two tensors to gather, one block per destination to reduce;
     "in place": x is its block of all_gather's output, and all_reduce's output.
@@ -40,6 +46,17 @@ class Run(NamedTuple):
         said += [self.isa] if self.isa else []
         said += [f"{self.num_threads} threads per rank"] if self.num_threads > 1 else []
         return " ".join(said)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine can run it, and this set-up does."""
+        return self.isa in ("", *ISAS) and (self.memory == "npu") == HAS_CANN
+
+    def join(self, rank: int) -> collops.Communicator:
+        """The ranks' communicator, on the rank's device."""
+        if self.memory == "npu":
+            npu.choose_device(rank)
+        return collops.init(backend=self.backend)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,6 +83,9 @@ class Run(NamedTuple):
 
     def poisoned(self, comm: collops.Communicator, shape: Any, dtype: Any) -> Any:
         """Memory of the run's kind, with nothing in it that could be right by accident."""
+        return self.on_device(self.poisoned_on_host(comm, shape, dtype))
+
+    def poisoned_on_host(self, comm: collops.Communicator, shape: Any, dtype: Any) -> Any:
         if self.memory == "window":
             array = comm.empty(shape, dtype)
         elif self.memory == "unaligned":
@@ -78,9 +98,19 @@ class Run(NamedTuple):
 
     def place(self, comm: collops.Communicator, array: Any) -> Any:
         """The same values in memory of the run's kind."""
-        placed = self.poisoned(comm, array.shape, array.dtype)
+        placed = self.poisoned_on_host(comm, array.shape, array.dtype)
         placed[...] = array
-        return placed
+        return self.on_device(placed)
+
+    def on_device(self, array: Any) -> Any:
+        """What a call takes: the array itself, or an NPU's tensor with its values."""
+        if self.memory != "npu":
+            return array
+        return npu.to_device(as_golden(array), array.dtype.name)
+
+    def values(self, tensor: Any) -> Any:
+        """An output's values as an array."""
+        return npu.from_device(tensor) if self.memory == "npu" else tensor
 
 
 def as_real(array: Any, dtype: str) -> Any:

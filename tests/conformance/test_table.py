@@ -14,7 +14,7 @@ from collops.golden.operators.linear_parallel.groups import place
 from conformance_table import TABLE
 from large_linear_cases import ITEM_BYTES, PART, SLOT, STAGE
 from runs import Run
-from v_calls import is_whole
+from v_calls import HCCL_REDUCES, is_whole
 
 import collops
 from collops.testing import run_ranks
@@ -38,7 +38,9 @@ def test_every_row_walks_each_axis(operator: str) -> None:
     else:
         assert memories >= {"plain", "window"}
         assert "unaligned" in memories or operator.endswith("large")
-    assert {run.backend for run in runs} == {"shm"}
+    on_npu = operator in ("all_gather_v", "reduce_scatter_v")
+    assert {run.backend for run in runs} == {"shm"} | ({"hccl"} if on_npu else set())
+    assert all((run.backend == "hccl") == (run.memory == "npu") for run in runs)
     assert {run.threads for run in runs} == {False} if "large" in operator else {False, True}
     least = {"send": 1, "recv": 1, "linear_parallel, large": 8}.get(operator, 20)
     assert min(len(TABLE[operator].cases(run)) for run in runs) >= least
@@ -59,6 +61,14 @@ def test_the_v_operators() -> None:
             assert any(case.name == f"shares-{share}" for case in reductions)
     assert sum(is_whole(case) for case in cases_of("all_gather_v")) > 10
     assert sum(is_whole(case) for case in cases_of("reduce_scatter_v")) > 10
+
+
+def test_every_dtype_that_hccl_takes() -> None:
+    run = Run("atb", 2, "npu", backend="hccl")
+    gathers, reductions = (TABLE[name].cases(run) for name in ("all_gather_v", "reduce_scatter_v"))
+    assert {case.dtype for case in gathers} == set(DTYPES)
+    assert {case.dtype for case in reductions} == HCCL_REDUCES
+    assert any(case.kind == "cancel" for case in reductions)
 
 
 @pytest.mark.parametrize("operator", ["all_gather", "reduce_scatter", "all_reduce", "broadcast"])

@@ -8,16 +8,24 @@ from typing import Any
 
 import numpy as np
 from collops.golden.cases import ATB_REDUCE_OPS, Case, all_cases
+from collops.golden.data.bounds import bound
+from collops.golden.data.dtypes import is_float
+from collops.golden.operators.linear_parallel.reference import widened
 from once import all_outputs, inputs
 from operator_runs import Outputs
 from runs import POISON, Run, as_real
 
 import collops
 
+HCCL_REDUCES = {"int8", "int16", "int32", "float16", "float32", "bfloat16"}
+
 
 def cases_of(operator: str, run: Run) -> tuple[Case, ...]:
     """The cases that a level can state: ATB has three reductions, the plain level no gaps."""
-    return level_cases(operator, run.ranks, run.level)
+    cases = level_cases(operator, run.ranks, run.level)
+    if run.backend != "hccl":
+        return cases
+    return tuple(case for case in cases if not case.op or case.dtype in HCCL_REDUCES)
 
 
 @lru_cache
@@ -59,6 +67,24 @@ def wanted(case: Case, run: Run) -> Outputs:
     return [[out.reshape(-1)[:length]] for [out], length in zip(outputs, used, strict=True)]
 
 
+def bounds(case: Case, run: Run) -> list[Any] | None:
+    """How far HCCL's order of additions may lead."""
+    exact = run.backend != "hccl" or case.op != "sum" or case.kind == "exact"
+    if exact or not is_float(case.dtype):
+        return None
+    dtype = case.dtype
+    with np.errstate(invalid="ignore"):  # NaN stays NaN
+        sizes = [np.abs(widened(own["x"], dtype), dtype=np.float64) for own in inputs(case)]
+        total = sum(size.reshape(-1) for size in sizes)
+    bounds = []
+    for count, start, [want] in zip(case.counts, case.displs, all_outputs(case), strict=True):
+        magnitude = np.zeros(want.size)
+        magnitude[:count] = total[start : start + count]
+        magnitude[~np.isfinite(magnitude)] = 0
+        bounds.append(bound(dtype, case.op, case.rank_size, magnitude).reshape(want.shape))
+    return bounds
+
+
 def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
     return [(call_atb if run.level == "atb" else call_plain)(comm, case, run)]
 
@@ -71,11 +97,12 @@ def call_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
         else collops.ReduceScatterVParam(reduce_type=case.op, **fields)
     )
     x, *others = inputs(case)[comm.rank].values()
-    x = run.place(comm, as_real(x, case.dtype))
+    x = as_real(x, case.dtype)
     out = run.poisoned(comm, (case.rows[comm.rank], *x.shape[1:]), x.dtype)
+    x = run.place(comm, x)
     size = op.get_workspace_size([x, *others], [out])
     op.execute([x, *others], [out], np.empty(size, np.uint8) if size else None)
-    return out
+    return run.values(out)
 
 
 def call_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:

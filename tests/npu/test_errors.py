@@ -22,12 +22,23 @@ def gather_operation(rank: int, ranks: int = 2) -> collops.Operation:
     return collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=ranks))
 
 
-def scatter(npu: Any, rank: int) -> None:
+def scatter(npu: Any, rank: int, dtype: str = "float32") -> None:
     op = collops.Operation(collops.ReduceScatterVParam(rank=rank, rank_size=2))
-    x = npu.tensor(np.ones((4, 1), np.float32))
+    x = npu.tensor(np.ones((4, 1), dtype))
     counts = np.array([2, 1])
     y = np.empty(3, np.float16)
     op.forward([x, counts, np.array([0, 2]), counts[rank : rank + 1], y])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float64"])
+def test_reductions_that_hccl_lacks(npu: Any, dtype: str) -> None:
+    def work(rank: int) -> collops.Error:
+        npu.choose(rank)
+        return error_of(lambda: scatter(npu, rank, dtype))
+
+    for error in run_ranks(work, 2):
+        assert error.code == 103
+        assert f"HCCL does not reduce {dtype}" in error.message
 
 
 HCCL_ANSWERS = [
