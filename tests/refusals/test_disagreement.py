@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from disagreement_rows import EXCHANGES, LINEAR_PAIR, LINEAR_SQUARE, PLAIN, OfStruct, Rows, X
+from even_rows import EVEN_DISAGREEMENTS
 from product_rows import DISAGREEMENTS
 from right_calls import outcome
+from rooted_rows import ROOTED_DISAGREEMENTS
 
 import collops
 from collops.testing import run_ranks
@@ -38,6 +40,8 @@ ENGINES = ("fused", "pipeline")
 TABLES = {
     "plain": Table(PLAIN, 3, 2, ("processes", "threads")),
     "exchange": Table(EXCHANGES, 3, 2, ("processes", "threads")),
+    "even": Table(EVEN_DISAGREEMENTS, 3, 2, ("processes", "threads")),
+    "rooted": Table(ROOTED_DISAGREEMENTS, 3, 2, ("processes", "threads")),
     "LinearParallel": Table(LINEAR_PAIR, 2, 1, ENGINES),
     "LinearParallel of four": Table(LINEAR_SQUARE, 4, 1, ENGINES),
     "products": Table(DISAGREEMENTS, 4, 2, ENGINES),

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from disagreement_rows import Call
+from even_rows import EVEN_FAULTS
 from plain_rows import EXCHANGES, GATHERS, SCATTERS, Rows, X, gather, scatter
 from product_rows import FAULTS, METHODS, call, expected, product
 from right_calls import Heard, heard_of
+from rooted_rows import ROOTED_FAULTS
 
 import collops
 from collops.testing import run_ranks
@@ -44,6 +46,8 @@ V_ROWS = {
     **refused("exchange", EXCHANGES, gather(X), "all_gatherv: "),
     **refused("scatter", SCATTERS, scatter(X), "reduce_scatterv: "),
 }
+EVEN_ROWS = {name: Refused(*fault, "") for name, fault in EVEN_FAULTS.items()}
+ROOTED_ROWS = {name: Refused(*fault, "") for name, fault in ROOTED_FAULTS.items()}
 PRODUCT_ROWS = {
     name: Refused(product(method, **changes), product(method), code, message, f"{method}: ")
     for name, (method, changes, code, message) in FAULTS.items()
@@ -52,6 +56,11 @@ PRODUCT_ROWS = {
 
 def next_gather(comm: collops.Communicator, number: int) -> bool:
     return comm.all_gatherv(np.array([comm.rank])).tolist() == list(range(comm.size))
+
+
+def next_sum(comm: collops.Communicator, number: int) -> bool:
+    total = comm.all_reduce(np.array([comm.rank, 10])).tolist()
+    return total == [sum(range(comm.size)), 10 * comm.size]
 
 
 def next_product(comm: collops.Communicator, number: int) -> bool:
@@ -71,6 +80,8 @@ class Table:
 
 TABLES = {
     "v": Table(V_ROWS, 2, ("processes", "threads"), next_gather),
+    "even": Table(EVEN_ROWS, 3, ("processes",), next_sum),
+    "rooted": Table(ROOTED_ROWS, 3, ("processes",), next_sum),
     "products": Table(PRODUCT_ROWS, 4, ("processes",), next_product),
 }
 NODES = [

@@ -141,3 +141,16 @@ def test_torch_in_torch_out() -> None:
         [1, 1],
     ]
     assert ranks[1] == [ranks[0][0], [[3.0, 4.0]], *ranks[0][2:]]
+
+
+def test_levels_meet() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+
+    def work(rank: int) -> Any:
+        comm = collops.init()
+        if rank:
+            return comm.all_reduce(x).tolist()
+        param = collops.AllReduceParam(rank=rank, hccl_comm=comm, backend="shm")
+        return collops.Operation(param).forward([x])[0].tolist()
+
+    assert run_ranks(work, 2) == [(x * 2).tolist()] * 2

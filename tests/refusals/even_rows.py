@@ -1,19 +1,16 @@
-"""Calls of the even collectives that go wrong: refused by one rank, or different on every rank."""
+"""all_gather, reduce_scatter, all_reduce, broadcast and AllToAll at both levels: wrong calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
+from disagreement_rows import Call, OfStruct, Rows
 
 import collops
-from collops.testing import run_ranks
 
 Comm = collops.Communicator
-Call = Callable[[Comm], Any]
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 
 
@@ -30,26 +27,30 @@ def plain(method: str, *args: Any, **kwargs: Any) -> Call:
     return run
 
 
-def atb(name: str, x: Any = X, change: Callable[[Any], Any] = lambda x: x, **fields: Any) -> Call:
+def operation(comm: Comm, name: str, **fields: Any) -> collops.Operation:
+    struct = getattr(collops, f"{name}Param")
+    return collops.Operation(struct(rank=comm.rank, hccl_comm=comm, backend="shm", **fields))
+
+
+def atb(name: str, x: Any = X, **fields: Any) -> OfStruct:
+    """A call of the ATB level."""
+    return OfStruct(lambda comm: (operation(comm, name, **fields), [x.copy()]))
+
+
+def forward(name: str, x: Any) -> Call:
+    return lambda comm: operation(comm, name).forward([x])
+
+
+def replanned(name: str, change: Callable[[Any], Any] = lambda x: x) -> Call:
     """A planned call of the ATB level whose x is changed between the two phases."""
 
     def run(comm: Comm) -> Any:
-        struct = getattr(collops, f"{name}Param")
-        op = collops.Operation(struct(rank=comm.rank, hccl_comm=comm, backend="shm", **fields))
-        ins = [x.copy()]
+        op, ins = operation(comm, name), [X.copy()]
         outs = [np.empty(desc.shape, desc.dtype) for desc in op.infer_shape(ins)]
         op.get_workspace_size(ins, outs)
         op.execute([change(ins[0])], outs)
 
     return run
-
-
-def outcome(run: Callable[[], Any]) -> tuple[int, str]:
-    try:
-        run()
-    except collops.Error as error:
-        return error.code, error.message
-    return 0, ""
 
 
 def read_only() -> Any:
@@ -63,20 +64,11 @@ def shifted(comm: Comm) -> Any:
     return comm.all_reduce(memory[:12], out=memory[4:16])
 
 
-def forward(name: str, x: Any, **fields: Any) -> Call:
-    def run(comm: Comm) -> Any:
-        struct = getattr(collops, f"{name}Param")
-        param = struct(rank=comm.rank, hccl_comm=comm, backend="shm", **fields)
-        return collops.Operation(param).forward([x])
-
-    return run
-
-
 GATHER, SCATTER = plain("all_gather", X), plain("reduce_scatter", X)
 REDUCE, BROADCAST = plain("all_reduce", X), plain("broadcast", X)
 STRIDED = X.repeat(2, 1)[:, ::2]
 # The fault of rank 1, what the others call, the fault's code, and a part of its message.
-FAULTS: dict[str, tuple[Call, Call, int, str]] = {
+EVEN_FAULTS: dict[str, tuple[Call, Call, int, str]] = {
     "gather: a number": (plain("all_gather", 3), GATHER, 1, "all_gather: x must be a numpy array"),
     "gather: 0 dims": (plain("all_gather", np.array(3.0)), GATHER, 16, "x has 0 dims"),
     "gather: strided": (plain("all_gather", STRIDED), GATHER, 14, "all_gather: x is not contiguo"),
@@ -122,8 +114,8 @@ FAULTS: dict[str, tuple[Call, Call, int, str]] = {
     "broadcast: a list": (plain("broadcast", [1.0]), BROADCAST, 1, "x must be a numpy array"),
     **{
         f"{name}: other shape": (
-            atb(name, change=lambda x: x.reshape(4, 3)),
-            atb(name),
+            replanned(name, lambda x: x.reshape(4, 3)),
+            replanned(name),
             1,
             f"{name}: none of the 1 kept plans has the shapes",
         )
@@ -132,7 +124,7 @@ FAULTS: dict[str, tuple[Call, Call, int, str]] = {
     **{
         f"{name}: forward": (
             forward(name, X.astype("u4")),
-            atb(name),
+            replanned(name),
             13,
             f"{name}: x is uint32",
         )
@@ -140,39 +132,8 @@ FAULTS: dict[str, tuple[Call, Call, int, str]] = {
     },
 }
 
-
-def all_faults(rank: int) -> dict[str, tuple[tuple[int, str], Any]]:
-    """Per fault: what this rank hears, and the result of the next call."""
-    comm = collops.init(timeout_s=20)
-    return {
-        name: (
-            outcome(partial(faulty if rank == 1 else right, comm)),
-            comm.all_reduce(np.array([rank, 10])).tolist(),
-        )
-        for name, (faulty, right, _, _) in FAULTS.items()
-    }
-
-
-@pytest.fixture(scope="module")
-def refused() -> list[dict[str, Any]]:
-    return run_ranks(all_faults, 3)
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_wrong_call_is_refused(refused: list[Any], name: str) -> None:
-    _, _, code, message = FAULTS[name]
-    (own_code, own_message), _ = refused[1][name]
-    assert (own_code, message in own_message) == (code, True), own_message
-    for rank in (0, 2):
-        (other_code, other_message), _ = refused[rank][name]
-        assert other_code == 102
-        assert "rank 1 " in other_message
-        assert own_message[:100] in other_message
-    assert [results[name][1] for results in refused] == [[3, 30]] * 3
-
-
 # What rank 2 calls, what the others call, and what the message names besides the ranks.
-DISAGREEMENTS: dict[str, tuple[Call, Call, list[str]]] = {
+EVEN_DISAGREEMENTS: Rows = {
     "reduce or scatter": (REDUCE, SCATTER, ["the call", "all_reduce", "reduce_scatter "]),
     "reduce or scatter V": (
         REDUCE,
@@ -191,17 +152,17 @@ DISAGREEMENTS: dict[str, tuple[Call, Call, list[str]]] = {
     ),
     "broadcast or gather": (BROADCAST, GATHER, ["the call", "broadcast", "all_gather "]),
     "transpose": (
-        forward("AllToAll", X.reshape(2, 6), transpose=True),
-        forward("AllToAll", X.reshape(2, 6)),
+        atb("AllToAll", X.reshape(2, 6), transpose=True),
+        atb("AllToAll", X.reshape(2, 6)),
         ["transpose", "0", "1"],
     ),
     "shape of all-to-all": (
-        forward("AllToAll", X.reshape(3, 4)),
-        forward("AllToAll", X),
+        atb("AllToAll", X.reshape(3, 4)),
+        atb("AllToAll"),
         ["x's shape", "[3, 4]", "[6, 2]"],
     ),
     "all-to-all or gather": (
-        forward("AllToAll", X),
+        atb("AllToAll"),
         GATHER,
         ["operator", "AllToAll ", "AllGather "],
     ),
@@ -239,41 +200,3 @@ DISAGREEMENTS: dict[str, tuple[Call, Call, list[str]]] = {
     ),
     "levels differ": (atb("ReduceScatter"), plain("all_reduce", X), ["AllReduce", "ReduceScatter"]),
 }
-
-
-def all_disagreements(rank: int) -> dict[str, Any]:
-    results = {}
-    for name, (odd, even, _) in DISAGREEMENTS.items():
-        comm = collops.init(comm_domain=name, timeout_s=20)
-        first = outcome(partial(odd if rank == 2 else even, comm))
-        again = collops.init(comm_domain=name, timeout_s=20)
-        results[name] = first, again.all_gather(np.array([rank])).tolist()
-    return results
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["processes", "threads"])
-def disagreed(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    return run_ranks(all_disagreements, 3, threads=request.param)
-
-
-@pytest.mark.parametrize("name", DISAGREEMENTS)
-def test_all_ranks_are_told_who_differs_in_what(disagreed: list[Any], name: str) -> None:
-    for rank in range(3):
-        (code, message), again = disagreed[rank][name]
-        assert code == 102, message
-        assert "the ranks disagree" in message
-        assert "on rank 2" in message
-        for word in DISAGREEMENTS[name][2]:
-            assert word in message, message
-        assert again == [0, 1, 2]
-
-
-def test_levels_meet() -> None:
-    def work(rank: int) -> Any:
-        comm = collops.init()
-        if rank:
-            return comm.all_reduce(X).tolist()
-        param = collops.AllReduceParam(rank=rank, hccl_comm=comm, backend="shm")
-        return collops.Operation(param).forward([X])[0].tolist()
-
-    assert run_ranks(work, 2) == [(X * 2).tolist()] * 2
