@@ -5,73 +5,24 @@
 
 #include "check.h"
 #include "operators/framework/operator_call.h"
+#include "operators/framework/struct_checks.h"
 
 using namespace collops;
 
 namespace {
 
-// The struct with one field changed is another one, and JSON keeps the change.
-template <typename Param, typename Change>
-void Matters(Change change, bool in_json = true) {
-  Param changed;
-  change(changed);
-  EXPECT_TRUE(!(changed == Param()));
-  EXPECT_TRUE(changed == changed);
-  Param read;
-  const Status status = FromJson(ToJson(changed), &read);
-  ExpectStatus(status, in_json ? NO_ERROR : ERROR_INVALID_PARAM, in_json ? "" : "rsv");
-  if (in_json) EXPECT_TRUE(read == changed);
-}
+using structs::CommonChecks;
+using structs::CommonFieldsCount;
+using structs::Matters;
+using structs::Refused;
+using structs::Right;
 
+// What only collectives that ATB has kernels of its own for run on.
 template <typename Param>
-void CommonFieldsCount() {
-  Matters<Param>([](Param& p) { p.rank = 1; });
-  Matters<Param>([](Param& p) { p.rankSize = 2; });
-  Matters<Param>([](Param& p) { p.rankRoot = 1; });
-  Matters<Param>([](Param& p) { p.backend = "shm"; });
-  Matters<Param>([](Param& p) { p.commMode = COMM_MULTI_THREAD; });
-  Matters<Param>([](Param& p) { p.rankTableFile = "table.json"; });
-  Matters<Param>([](Param& p) { p.commDomain = "dp"; });
-  Matters<Param>([](Param& p) { p.rsv[63] = 1; }, false);
-  Param with_handle;
-  with_handle.hcclComm = &with_handle;
-  EXPECT_TRUE(!(with_handle == Param()));
-  Param read;
-  ExpectStatus(FromJson(R"({"rankSise": 2})", &read), ERROR_INVALID_PARAM, "rankSise");
-}
-
-template <typename Param>
-Param RightStruct() {
-  Param param;
-  param.rankSize = 2;
-  param.backend = "shm";
-  return param;
-}
-
-template <typename Param, typename Change>
-void Refused(const char* part, Change change) {
-  Param param = RightStruct<Param>();
+void RunsOnLccl() {
+  Param param = Right<Param>();
+  param.backend = "lccl";
   ExpectStatus(CheckParam(param), NO_ERROR, "");
-  change(param);
-  ExpectStatus(CheckParam(param), ERROR_INVALID_PARAM, part);
-}
-
-template <typename Param>
-void CommonChecks() {
-  Refused<Param>("rankSize must be >= 2, got 1", [](Param& p) { p.rankSize = 1; });
-  Refused<Param>("rank must be in [0, 2), got 2", [](Param& p) { p.rank = 2; });
-  Refused<Param>("rankRoot must be in [0, 2), got -1", [](Param& p) { p.rankRoot = -1; });
-  Refused<Param>("commMode must be 0", [](Param& p) { p.commMode = COMM_UNDEFINED; });
-  Refused<Param>("backend \"lcoc\" does not run this operator",
-                 [](Param& p) { p.backend = "lcoc"; });
-  Refused<Param>("unknown backend \"hccc\"", [](Param& p) { p.backend = "hccc"; });
-  Refused<Param>("rsv[3]", [](Param& p) { p.rsv[3] = 7; });
-  Refused<Param>("limit is 128", [](Param& p) { p.commDomain = std::string(129, 'd'); });
-  for (const char* backend : {"hccl", "lccl", "nccl", "cuda", "ucx"}) {
-    Param param = RightStruct<Param>();
-    param.backend = backend;
-    ExpectStatus(CheckParam(param), NO_ERROR, "");
-  }
 }
 
 }  // namespace
@@ -100,10 +51,14 @@ TEST(EveryFieldCounts) {
 }
 
 TEST(CreationChecks) {
-  CommonChecks<AllGatherParam>();
-  CommonChecks<ReduceScatterParam>();
-  CommonChecks<AllReduceParam>();
-  CommonChecks<BroadcastParam>();
+  CommonChecks<AllGatherParam>("lcoc");
+  RunsOnLccl<AllGatherParam>();
+  CommonChecks<ReduceScatterParam>("lcoc");
+  RunsOnLccl<ReduceScatterParam>();
+  CommonChecks<AllReduceParam>("lcoc");
+  RunsOnLccl<AllReduceParam>();
+  CommonChecks<BroadcastParam>("lcoc");
+  RunsOnLccl<BroadcastParam>();
 }
 
 TEST(ReductionsAndQuantisation) {
@@ -120,7 +75,7 @@ TEST(ReductionsAndQuantisation) {
     p.allReduceType = "prod";
     prod_of_lccl(p);
   });
-  A prod = RightStruct<A>();
+  A prod = Right<A>();
   prod.allReduceType = "prod";
   ExpectStatus(CheckParam(prod), NO_ERROR, "");
   for (const auto quant :
@@ -131,14 +86,14 @@ TEST(ReductionsAndQuantisation) {
 
 TEST(AnOperationOfEachIsMadeAndUpdated) {
   std::unique_ptr<Operation> operation;
-  AllGatherParam gather = RightStruct<AllGatherParam>();
+  AllGatherParam gather = Right<AllGatherParam>();
   gather.commMode = COMM_MULTI_THREAD;
   gather.commDomain = "even_params_test";
   ExpectStatus(CreateOperation(gather, &operation), NO_ERROR, "");
   EXPECT_EQ(std::string(operation->Name()), std::string("AllGather"));
   gather.rankRoot = 1;
   ExpectStatus(UpdateOperation(gather, &operation), NO_ERROR, "");
-  BroadcastParam broadcast = RightStruct<BroadcastParam>();
+  BroadcastParam broadcast = Right<BroadcastParam>();
   broadcast.commMode = COMM_MULTI_THREAD;
   broadcast.commDomain = "even_params_test";
   ExpectStatus(UpdateOperation(broadcast, &operation), ERROR_INVALID_PARAM,

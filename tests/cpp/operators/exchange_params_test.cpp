@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "operators/exchange_call.h"
+#include "operators/framework/struct_checks.h"
 #include "ranks.h"
 
 using namespace collops;
@@ -13,69 +14,18 @@ namespace {
 using V = AllToAllVParam;
 using VV2 = AllToAllVV2Param;
 
-// The struct with one field changed is another one, and JSON keeps the change.
-template <typename Param, typename Change>
-void Matters(Change change) {
-  Param changed;
-  change(changed);
-  EXPECT_TRUE(!(changed == Param()));
-  Param read;
-  ExpectStatus(FromJson(ToJson(changed), &read), NO_ERROR, "");
-  EXPECT_TRUE(read == changed);
-}
-
-template <typename Param>
-void CommonFieldsCount() {
-  Matters<Param>([](Param& p) { p.rank = 1; });
-  Matters<Param>([](Param& p) { p.rankSize = 2; });
-  Matters<Param>([](Param& p) { p.rankRoot = 1; });
-  Matters<Param>([](Param& p) { p.backend = "shm"; });
-  Matters<Param>([](Param& p) { p.commMode = COMM_MULTI_THREAD; });
-  Matters<Param>([](Param& p) { p.rankTableFile = "table.json"; });
-  Matters<Param>([](Param& p) { p.commDomain = "dp"; });
-  Param other;
-  other.hcclComm = &other;
-  EXPECT_TRUE(!(other == Param()));
-  Param reserved;
-  reserved.rsv[63] = 1;
-  EXPECT_TRUE(!(reserved == Param()));
-}
-
-template <typename Param>
-Param Right() {
-  Param param;
-  param.rankSize = 2;
-  param.backend = "shm";
-  return param;
-}
-
-template <>
-V Right<V>() {
-  return ExampleLists();
-}
-
-template <typename Param, typename Change>
-void Refused(const char* part, Change change) {
-  Param param = Right<Param>();
-  ExpectStatus(CheckParam(param), NO_ERROR, "");
-  change(param);
-  ExpectStatus(CheckParam(param), ERROR_INVALID_PARAM, part);
-}
-
-template <typename Param>
-void CommonChecks() {
-  Refused<Param>("rankSize must be >= 2, got 1", [](Param& p) { p.rankSize = 1; });
-  Refused<Param>("rank must be in [0, 2), got 2", [](Param& p) { p.rank = 2; });
-  Refused<Param>("rankRoot must be in [0, 2), got -1", [](Param& p) { p.rankRoot = -1; });
-  Refused<Param>("commMode must be 0", [](Param& p) { p.commMode = COMM_UNDEFINED; });
-  Refused<Param>("backend \"lccl\" does not run this operator",
-                 [](Param& p) { p.backend = "lccl"; });
-  Refused<Param>("unknown backend \"hccc\"", [](Param& p) { p.backend = "hccc"; });
-  Refused<Param>("rsv[3]", [](Param& p) { p.rsv[3] = 7; });
-  Refused<Param>("limit is 128", [](Param& p) { p.commDomain = std::string(129, 'd'); });
-}
+using structs::CommonChecks;
+using structs::CommonFieldsCount;
+using structs::Matters;
+using structs::Refused;
+using structs::Right;
 
 }  // namespace
+
+template <>
+V structs::Right<V>() {
+  return ExampleLists();
+}
 
 TEST(DefaultsAreThoseOfATB) {
   EXPECT_EQ(V().rank, 0);
@@ -98,8 +48,8 @@ TEST(EveryFieldCounts) {
 }
 
 TEST(CreationChecks) {
-  CommonChecks<V>();
-  CommonChecks<VV2>();
+  CommonChecks<V>("lccl");
+  CommonChecks<VV2>("lccl");
 }
 
 TEST(ListsInTheOrderOfTheContract) {

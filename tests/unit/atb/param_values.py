@@ -105,6 +105,16 @@ ROWS: dict[type[Any], tuple[str, dict[str, tuple[Any, Any]]]] = {
         "rank rank_size rank_root backend hccl_comm comm_mode rank_table_file comm_domain rsv",
         {"rank": (-1, 2)},
     ),
+    collops.SendParam: (
+        "rank rank_size rank_root dest_rank backend hccl_comm comm_mode rank_table_file "
+        "comm_domain rsv",
+        {"dest_rank": (1, 3)},
+    ),
+    collops.RecvParam: (
+        "rank rank_size rank_root src_rank backend hccl_comm comm_mode rank_table_file "
+        "comm_domain rsv",
+        {"src_rank": (1, 3)},
+    ),
 }
 VALUES = {
     struct: {name: {**COMMON, **own}[name] for name in names.split()}

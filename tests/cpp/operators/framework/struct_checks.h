@@ -1,0 +1,78 @@
+// What holds of every struct: each field counts, JSON keeps it, and creation refuses wrong ones.
+#pragma once
+
+#include <string>
+
+#include "check.h"
+#include "operators/create_operation.h"
+
+namespace structs {
+
+// The struct with one field changed is another one, and JSON keeps the change.
+template <typename Param, typename Change>
+void Matters(Change change, bool in_json = true) {
+  Param changed;
+  change(changed);
+  EXPECT_TRUE(!(changed == Param()));
+  EXPECT_TRUE(changed == changed);
+  Param read;
+  const collops::Status status = FromJson(ToJson(changed), &read);
+  ExpectStatus(status, in_json ? collops::NO_ERROR : collops::ERROR_INVALID_PARAM,
+               in_json ? "" : "rsv");
+  if (in_json) EXPECT_TRUE(read == changed);
+}
+
+template <typename Param>
+void CommonFieldsCount() {
+  Matters<Param>([](Param& p) { p.rank = 1; });
+  Matters<Param>([](Param& p) { p.rankSize = 2; });
+  Matters<Param>([](Param& p) { p.rankRoot = 1; });
+  Matters<Param>([](Param& p) { p.backend = "shm"; });
+  Matters<Param>([](Param& p) { p.commMode = collops::COMM_MULTI_THREAD; });
+  Matters<Param>([](Param& p) { p.rankTableFile = "table.json"; });
+  Matters<Param>([](Param& p) { p.commDomain = "dp"; });
+  Matters<Param>([](Param& p) { p.rsv[63] = 1; }, false);
+  Param with_handle;
+  with_handle.hcclComm = &with_handle;
+  EXPECT_TRUE(!(with_handle == Param()));
+  Param read;
+  ExpectStatus(FromJson(R"({"rankSise": 2})", &read), collops::ERROR_INVALID_PARAM, "rankSise");
+}
+
+// A struct of two ranks; one with more fields that are needed specialises this.
+template <typename Param>
+Param Right() {
+  Param param;
+  param.rankSize = 2;
+  param.backend = "shm";
+  return param;
+}
+
+template <typename Param, typename Change>
+void Refused(const char* part, Change change) {
+  Param param = Right<Param>();
+  ExpectStatus(CheckParam(param), collops::NO_ERROR, "");
+  change(param);
+  ExpectStatus(CheckParam(param), collops::ERROR_INVALID_PARAM, part);
+}
+
+// `other`: a backend of ATB's that does not run the operator.
+template <typename Param>
+void CommonChecks(const std::string& other) {
+  Refused<Param>("rankSize must be >= 2, got 1", [](Param& p) { p.rankSize = 1; });
+  Refused<Param>("rank must be in [0, 2), got 2", [](Param& p) { p.rank = 2; });
+  Refused<Param>("rankRoot must be in [0, 2), got -1", [](Param& p) { p.rankRoot = -1; });
+  Refused<Param>("commMode must be 0", [](Param& p) { p.commMode = collops::COMM_UNDEFINED; });
+  Refused<Param>(("backend \"" + other + "\" does not run this operator").c_str(),
+                 [&](Param& p) { p.backend = other; });
+  Refused<Param>("unknown backend \"hccc\"", [](Param& p) { p.backend = "hccc"; });
+  Refused<Param>("rsv[3]", [](Param& p) { p.rsv[3] = 7; });
+  Refused<Param>("limit is 128", [](Param& p) { p.commDomain = std::string(129, 'd'); });
+  for (const char* backend : {"hccl", "nccl", "cuda", "ucx"}) {
+    Param param = Right<Param>();
+    param.backend = backend;
+    ExpectStatus(CheckParam(param), collops::NO_ERROR, "");
+  }
+}
+
+}  // namespace structs
