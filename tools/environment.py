@@ -8,11 +8,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.metadata
-import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,38 +33,6 @@ def requirements(name: str) -> list[str]:
     if match is None:
         raise SystemExit(f"collops: pyproject.toml has no array {name}")
     return list(ast.literal_eval(match[1]))
-
-
-def build_requirements() -> list[str]:
-    """What a build needs, without the tools that this machine has already."""
-    return [
-        item
-        for item in requirements("requires")
-        if not (item.startswith("cmake") and has_cmake((3, 22)))
-        and not (item.startswith("ninja") and answer_of("ninja", "--version") is not None)
-    ]
-
-
-def has_cmake(least: tuple[int, int]) -> bool:
-    """Whether the cmake on PATH is new enough."""
-    answer = answer_of("cmake", "-E", "capabilities") or ""
-    try:
-        # An object of JSON; a wrapper around CMake may say something before it.
-        found, _ = json.JSONDecoder().raw_decode(answer, answer.index('{"'))
-        return (found["version"]["major"], found["version"]["minor"]) >= least
-    except (ValueError, KeyError):
-        return False
-
-
-def answer_of(*command: str) -> str | None:
-    """What a tool on PATH answers; nothing if it is not there, or is a wrapper of one that is not.
-
-    Its warnings are not part of the answer.
-    """
-    if shutil.which(command[0]) is None:
-        return None
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return done.stdout if done.returncode == 0 else None
 
 
 def source_files() -> Iterator[Path]:
@@ -173,7 +139,7 @@ def last_error(text: str) -> str:
 
 def make_package(venv: Venv) -> None:
     """The package with its core, built without isolation: the second build compiles little."""
-    venv.install("build", [*build_requirements(), *requirements("dependencies")])
+    venv.install("build", [*requirements("requires"), *requirements("dependencies")])
     key = fingerprint()
     if venv.is_made("package", key):
         return

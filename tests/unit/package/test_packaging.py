@@ -162,7 +162,7 @@ def test_the_build_finds_what_it_needs_offline_without_isolation(
     python = new_venv(tmp_path / "venv")
     pip = [*pip_of(python), "install", "-q", *offline]
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-    run(*pip, *environment.build_requirements(), "numpy", cwd=tmp_path)
+    run(*pip, *environment.requirements("requires"), "numpy", cwd=tmp_path)
     program = (
         "import setuptools\n"
         "from distutils.core import run_setup\n"

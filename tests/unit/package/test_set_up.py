@@ -17,7 +17,6 @@ import environment
 ROOT = Path(__file__).resolve().parents[3]
 NOTICE = "[notice] A new release of pip is available: 23.0 -> 26.0"
 NOISE = f"echo 'UserWarning: version 1.0' >&2; echo '{NOTICE}'\n"
-CMAKE = '{"debugger":false,"fileApi":{"version":{"major":9}},"version":{"major":3,"minor":25}}'
 
 
 def tool(folder: Path, name: str, script: str) -> Path:
@@ -43,36 +42,6 @@ def record_pip(venv: environment.Venv, ending: str) -> Path:
     script = f'echo "$*" >> {shlex.quote(str(record))}\n{NOISE}{ending}\n'
     tool(venv.python.parent, "python", script)
     return record
-
-
-@pytest.mark.parametrize(
-    ("script", "good"),
-    [
-        (f"echo '{CMAKE}'", True),
-        (f"{NOISE}echo '{CMAKE}'", True),
-        (f"echo '{CMAKE.replace('3,', '2,')}'", False),
-        (f"{NOISE}echo '{CMAKE}'; exit 1", False),
-        (NOISE, False),
-        ("echo '{\"version\":'", False),
-    ],
-    ids=["plain", "noisy", "old", "a wrapper of nothing", "no answer", "half an answer"],
-)
-def test_cmake_is_asked_for_json(
-    script: str, good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool(tmp_path, "cmake", script)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment.has_cmake((3, 22)) is good
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_a_ninja_that_does_not_run_is_none(
-    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool(tmp_path, "ninja", f"{NOISE}exit {status}")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    wanted = [item for item in environment.build_requirements() if item.startswith("ninja")]
-    assert len(wanted) == status
 
 
 def test_an_environment_is_kept_however_much_its_python_says(venv: environment.Venv) -> None:
