@@ -10,7 +10,7 @@
 namespace collops::control {
 namespace {
 
-// False for what is no number, such as "max".
+// False for a text that is no number, such as "max".
 bool ParseBytes(const std::string& text, int64_t* bytes) {
   const char* const end = text.data() + text.size();
   int64_t number = 0;
@@ -26,7 +26,7 @@ bool ReadBytes(const std::string& path, int64_t* bytes) {
   return static_cast<bool>(file >> text) && ParseBytes(text, bytes);
 }
 
-// The numbers behind these names in a file of lines "name number".
+// The sum of the named numbers in a file of lines "name number".
 int64_t SumOf(const std::string& path, const std::vector<std::string>& names) {
   std::ifstream file(path);
   std::string name;
@@ -42,7 +42,7 @@ int64_t SumOf(const std::string& path, const std::vector<std::string>& names) {
 }
 
 struct Mount {
-  std::string root;  // what of the hierarchy is mounted
+  std::string root;  // the part of the hierarchy that is mounted
   std::string point;
 };
 
@@ -50,7 +50,7 @@ bool ListHolds(const std::string& list, const std::string& entry) {
   return ("," + list + ",").find("," + entry + ",") != std::string::npos;
 }
 
-// Spaces and the like are written as a backslash and three octal digits.
+// In mountinfo a space is written as a backslash and three octal digits.
 std::string Unescaped(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -84,7 +84,7 @@ bool FindMount(const std::string& mountinfo, int version, Mount* mount) {
   return false;
 }
 
-// Where the cgroup `path` lies below the mount; the mount itself where it lies elsewhere.
+// The folder of cgroup `path` below the mount; the mount itself if the path lies elsewhere.
 std::string FolderBelow(const Mount& mount, const std::string& path) {
   if (path.find("/..") != std::string::npos) return "";
   const std::string root = mount.root == "/" ? "" : mount.root;
@@ -95,7 +95,7 @@ std::string FolderBelow(const Mount& mount, const std::string& path) {
   return below;
 }
 
-// What is left in one cgroup; false where nothing says so.
+// The bytes left in one cgroup; false if it has no limit.
 bool LeftIn(const MemoryCgroup& cgroup, int64_t* limit, int64_t* left) {
   const bool second = cgroup.version == 2;
   const std::string folder = cgroup.folder + "/memory.";
@@ -105,7 +105,7 @@ bool LeftIn(const MemoryCgroup& cgroup, int64_t* limit, int64_t* left) {
   const int64_t cache =
       second ? SumOf(folder + "stat", {"inactive_file", "active_file", "slab_reclaimable"})
              : SumOf(folder + "stat", {"total_inactive_file", "total_active_file"});
-  // The kernel keeps records of the pages in here, too, and its counts lag behind a little.
+  // The kernel's own page data count in the cgroup too, and its counters lag a little.
   const int64_t room = *limit / 64;
   *left = std::max<int64_t>(*limit - room - std::max<int64_t>(used - cache, 0), 0);
   return true;

@@ -6,21 +6,21 @@
 
 namespace collops::control {
 
-// Where Linux says how much memory there is.
+// The files from which Linux's free memory and this process's cgroups are read.
 struct MemoryFiles {
   std::string meminfo = "/proc/meminfo";
   std::string cgroup = "/proc/self/cgroup";
   std::string mountinfo = "/proc/self/mountinfo";
 };
 
-// A memory cgroup that limits this process: of version 1 or 2, by its folder.
+// A memory cgroup (version 1 or 2) that limits this process, named by its folder.
 struct MemoryCgroup {
   int version = 2;
   std::string folder;
 };
 
-// This process's own memory cgroup and those around it, up to the mounted root; none where the
-// files are missing.
+// The memory cgroup of this process and its parents, up to the mounted root. Empty where the files
+// do not exist.
 std::vector<MemoryCgroup> FindMemoryCgroups(const MemoryFiles& files = {});
 
 struct AvailableMemory {
@@ -28,9 +28,9 @@ struct AvailableMemory {
   std::string where;  // for messages: "on this machine", or in which cgroup
 };
 
-// The least that the machine and every memory cgroup have left, file cache that can be given up
-// included, swap space not: who takes more is killed instead of getting an error. What cannot be
-// read limits nothing.
+// The smallest amount that the machine and every memory cgroup have left. It counts file cache that
+// the kernel can drop, but no swap space: a process that takes more is killed, it gets no error. A
+// file that cannot be read sets no limit.
 AvailableMemory FindAvailableMemory(const MemoryFiles& files = {});
 
 }  // namespace collops::control

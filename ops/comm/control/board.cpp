@@ -41,8 +41,8 @@ std::string Note::Read() const {
   return std::string(copy, strnlen(copy, sizeof(copy)));
 }
 
-// One rank's part: its state | two details, each a refusal's text, an encoded agreement, and what
-// it shares.
+// The part of one rank: its Member | two details, each with a refusal's text, an encoded agreement
+// and the shared bytes.
 int64_t Board::DetailBytes(int rank_size) {
   return RoundUp(int64_t{kReasonBytes} + Agreement::EncodedBytes(rank_size) + kShareBytes,
                  kLineBytes);

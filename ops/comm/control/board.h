@@ -12,33 +12,33 @@
 namespace collops::control {
 
 constexpr int kMaxRanks = 128;
-// Two cache lines: the adjacent-line prefetcher would otherwise make neighbours share one.
+// Two cache lines, because the adjacent-line prefetcher fetches lines in pairs.
 constexpr size_t kLineBytes = 128;
 constexpr int64_t kPageBytes = 4096;
 constexpr size_t kReasonBytes = 1024;
-// What one rank tells the others in one piece of a Share().
+// Bytes that one rank shares in one step of Share(); a larger Share() takes several steps.
 constexpr int64_t kShareBytes = 4608;
 
 constexpr int64_t RoundUp(int64_t bytes, int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// The group as a whole.
+// State of the whole group.
 struct alignas(kLineBytes) GroupState {
-  std::atomic<uint32_t> failed_rank;  // 1 + the first rank that failed; 0: all is well
+  std::atomic<uint32_t> failed_rank;  // 1 + the first rank that failed; 0: no rank has failed
 };
 
-// Two kinds of waits of one rank that other ranks end: of group calls, and of Send and Recv.
+// A rank can wait in two lanes at once: in group calls, and in Send and Recv (pairs of ranks).
 enum Lane { kGroupLane = 0, kPairLane = 1, kNumLanes = 2 };
 
-// Whether a rank waits on the doorbell of a lane, or for this lane on that of the group lane.
+// Whether a rank sleeps in a lane: on that lane's doorbell, or on the group lane's.
 enum Asleep : uint32_t { kAwake = 0, kInItsLane = 1, kInGroupLane = 2 };
 
-// A short text for the messages of other ranks, who may read it at any time: word by word, so that
-// a reader gets old or new ones.
+// A short text that other ranks put into their messages. They may read it at any time, so it is
+// written word by word: a reader gets old or new words.
 class Note {
  public:
-  // Cuts what is too long.
+  // A text that is too long is truncated.
   void Write(const std::string& text);
   std::string Read() const;
 
@@ -47,42 +47,42 @@ class Note {
   std::atomic<uint64_t> words_[kWords];
 };
 
-// What a watcher knows of a rank that says nothing any more.
+// What the watcher of a remote rank's host has reported, or failed to report, about that rank.
 enum Ending : uint32_t { kIsThere = 0, kProcessEnded = 1, kCutOff = 2 };
 
-// What a rank says about itself; written by that rank alone, but for `doorbell`. On the boards of
-// other hosts than its own a watcher writes it instead.
+// State that a rank publishes. Only that rank writes it, except `doorbell`. For a remote rank (a
+// rank of another host), this host's watcher writes it.
 struct alignas(kLineBytes) Member {
   std::atomic<uint64_t> finished;  // the last step in which this rank has read and written all
 
-  // Of each lane: an Asleep; who is not awake is rung after a signal.
+  // Per lane, an Asleep value. A peer rings the doorbell of a rank that is not kAwake.
   alignas(kLineBytes) std::atomic<uint32_t> asleep[kNumLanes];
   std::atomic<uint32_t> doorbell[kNumLanes];
 
-  alignas(kLineBytes) std::atomic<uint32_t> left;  // it closed the communicator
-  std::atomic<uint32_t> ended;                     // of a rank of another host: an Ending
-  // The step in which it failed: all before it are whole. 0: it failed outside its steps.
+  alignas(kLineBytes) std::atomic<uint32_t> left;  // this rank has closed the communicator
+  std::atomic<uint32_t> ended;                     // an Ending; used for remote ranks only
+  // The step that failed; all earlier steps are complete. 0: the failure was outside a step.
   std::atomic<uint64_t> failed_step;
-  std::atomic<int64_t> heard_ms;  // when the watcher that speaks for it was last alive
-  int32_t code;                   // why it failed; valid when it is failed_rank
-  char reason[kReasonBytes];      // why it left or failed
-  Note pair_call;                 // what it waits for in its pair lane
+  std::atomic<int64_t> heard_ms;  // when this rank's watcher was last known to be alive
+  int32_t code;                   // error code; valid if this is failed_rank
+  char reason[kReasonBytes];      // why the rank left or failed
+  Note pair_call;                 // what the rank waits for in its pair lane
 
-  // Of steps whose first signal is not the backend's own.
+  // Used for steps whose first signal is not written by the backend.
   struct alignas(kLineBytes) Head {
     SignalHead head;
   } heads[2];
 };
 
-// Of a peer that failed: its code, or ERROR_PEER_LOST for a number that says no failure of ours.
+// A failed peer's error code; ERROR_PEER_LOST if the number is no error code of this library.
 ErrorCode FailureCode(int32_t code);
-// A peer's text, copied once and ended by us.
+// Copies a text that a peer wrote, and terminates the copy.
 std::string ReadReason(const char* text);
-// Cuts what is too long.
+// A text that is too long is truncated.
 void WriteReason(const std::string& reason, char* text);
 
-// Where things lie in the memory that the ranks of one host share, and through which they agree
-// on calls, refuse them, fail and leave. A value; points into memory that a Segment owns.
+// Addresses in the memory that the ranks of one host share, through which they agree on calls,
+// refuse them, fail and leave. A value; points into memory that a Segment owns.
 class Board {
  public:
   Board() = default;
@@ -97,7 +97,7 @@ class Board {
   GroupState& group() const { return *reinterpret_cast<GroupState*>(base_); }
   Member& member(int rank) const { return *reinterpret_cast<Member*>(RankBase(rank)); }
   HeadPlaces heads() const;
-  // By the parity of the step: why the rank refused it, what it agreed to, what it shares in it.
+  // Per rank and parity of the step: the reason of a refusal, the agreement, the shared bytes.
   char* refusal_reason(int rank, uint64_t step) const;
   int64_t* agreement(int rank, uint64_t step) const;
   std::byte* shared(int rank, uint64_t step) const;

@@ -10,27 +10,26 @@ namespace collops::control {
 
 using Frame = std::vector<std::byte>;
 
-// Carries frames between the boards of the hosts of one group; what a carrier (TCP, a test's queue)
-// must do. Hosts are numbered from 0. Frames from one host to another arrive whole and in order, or
-// the connection is seen as broken; those told before that may be lost, none of them comes later.
-// Owned by a Watcher, whose thread alone calls it. Nothing here waits.
+// Carries frames between the boards of the hosts of one group, over TCP or, in a test, a queue.
+// Hosts are numbered from 0. Frames from one host to another arrive whole and in order. If a
+// connection breaks, the latest frames may be lost and no later frame arrives. Owned by a Watcher;
+// only its thread calls the bridge. Nothing here waits.
 class Bridge {
  public:
   virtual ~Bridge() = default;
 
-  // False: there is no room now, and the frame is not sent.
+  // False if there is no room: the frame was not sent.
   virtual bool Tell(int host, const Frame& frame) = 0;
-  // The next frame that has come, from whom; false: none.
+  // The next frame that has arrived, and its host; false if there is none.
   virtual bool Take(int* host, Frame* frame) = 0;
 
-  // How often the connection to a host has been made. When it changes, all is told again, from the
-  // beginning: it changes in Take() alone, and what is told over a connection that has broken
-  // before that is lost.
+  // How often the connection to a host has been made. After it changes, all state must be sent
+  // again, because frames of the broken connection may be lost. It changes only in Take().
   virtual uint64_t Joined(int host) const = 0;
   // The connection is broken and will not be made again.
   virtual bool Lost(int host) const = 0;
 
-  // What becomes ready when there is something to take, or room again.
+  // The descriptors to poll: ready if a frame has arrived, or if there is room again.
   virtual void AddPolled(std::vector<pollfd>* polled) const = 0;
 };
 

@@ -44,7 +44,7 @@ Control::Control(const CommunicatorSpec& spec, Group group) : Control(spec) {
 
 Control::~Control() {
   Close("it closed its communicator");
-  // In a child of fork() these belong to the parent: their ends would speak for it.
+  // In a child of fork() these belong to the parent: destroying them would act for the parent.
   if (Inherited()) {
     (void)meeting_.release();
     (void)connection_.release();
@@ -91,7 +91,7 @@ Status Control::Connect(const char* name, const Deadline& deadline) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (group.segment.data() != nullptr) ConnectTo(std::move(group));
-    // Abort() or Close() came from another thread meanwhile.
+    // Another thread called Abort() or Close() meanwhile.
     if (failed()) status = failure_;
   }
   if (status.ok()) return status;
@@ -107,7 +107,7 @@ std::byte* Control::backend_memory() {
   return static_cast<std::byte*>(endpoint().group().segment.data()) + Board::Bytes(spec_.rank_size);
 }
 
-// Of a call that did not go well, after the last step of the one before it, which stays whole.
+// Ends a call that failed, after the last step of the previous call, which is complete.
 Status Control::Finish(const Status& status, uint64_t step_before) {
   const bool refused = connection_ != nullptr && connection_->step.refused();
   if (refused || excused_) return status;
@@ -129,7 +129,7 @@ Status Control::Share(const Agreement& agreement, const void* mine, int64_t byte
     const auto piece = static_cast<size_t>(std::min(bytes - begin, kShareBytes));
     RETURN_IF_ERROR(step().Begin(agreement, timeout_s()));
     const uint64_t number = step().number();
-    // Nothing may have no address.
+    // memcpy takes no null address, also of 0 bytes.
     if (piece > 0) {
       std::memcpy(board.shared(spec_.rank, number), static_cast<const std::byte*>(mine) + begin,
                   piece);
@@ -150,9 +150,9 @@ Status Control::Refuse(const char* name, const Status& reason) {
 
 Status Control::Peek(const char* name) const {
   if (connection_ == nullptr) return Ok();
-  // No rank has finished a step of this number, so none is passed over.
+  // No rank has finished a step with this number, so all ranks are checked.
   const Status loss = connection_->endpoint.FindLoss(std::numeric_limits<uint64_t>::max());
-  // Who ended the group and then left is known by what ended it.
+  // A rank that ended the group and then left is reported with the group's failure.
   RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
   return loss.ok() ? Ok() : Error(loss.code(), name, ": ", loss.message());
 }
@@ -164,7 +164,7 @@ Status Control::FindLossAmong(const std::vector<int>& ranks, bool also_left) con
   return loss;
 }
 
-// What ended the larger group in the call that this part runs in. A later one leaves it alone.
+// The failure of the parent, while the call of the parent that this subgroup runs in is not over.
 Status Control::FamilyFailure() const {
   const std::shared_ptr<Control> family = spec_.family.lock();
   if (family == nullptr || family->connection_ == nullptr) return Ok();
@@ -173,8 +173,8 @@ Status Control::FamilyFailure() const {
 
 Status Control::Fail(const Status& status, uint64_t step) {
   const std::shared_ptr<Control> family = spec_.family.lock();
-  // A part runs inside a call of the larger group, which is not whole without it. First, so that
-  // whoever sees this rank hang up finds the reason there.
+  // A subgroup runs inside a call of its parent, which fails with it. The parent first: a rank that
+  // sees this one hang up finds the reason there.
   if (family != nullptr) static_cast<void>(family->Fail(status, family->step_number()));
   const std::lock_guard<std::mutex> lock(mutex_);
   FailLocked(status, step);
@@ -198,8 +198,8 @@ void Control::Close(const std::string& reason) {
   End(Error(ERROR_ABORTED, "rank ", spec_.rank, " closed it: ", reason), true, reason);
 }
 
-// Ends this rank's part from any thread. A call that runs meanwhile ends for all ranks; without one
-// a rank that closes leaves the others to their own, until they wait for it.
+// Ends this rank's use of the group, from any thread. A call that runs now ends on all ranks.
+// Without one, a rank that closes does not disturb the others until they wait for it.
 void Control::End(const Status& status, bool leave, const std::string& reason) {
   if (Inherited()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -209,7 +209,7 @@ void Control::End(const Status& status, bool leave, const std::string& reason) {
   if (meeting_ != nullptr) meeting_->Stop();
   const bool in_call = busy_.load();
   if (connection_ == nullptr) {
-    if (in_call) return;  // Connect() returns soon and sees it
+    if (in_call) return;  // Connect() sees it and returns soon
     Group group;
     if (!meeting_->Settle(&group)) return meeting_->Cancel(leave ? Left(reason) : status);
     ConnectTo(std::move(group));

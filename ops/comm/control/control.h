@@ -19,41 +19,41 @@
 
 namespace collops::control {
 
-// Who is there, and whether a call may go on: first contact, agreement on a call, refusal, failure,
-// loss of a rank, leaving, one thread at a time. The same for all backends, which move bytes and
-// ask it. One per communicator, which owns it. Not thread-safe, but for Abort(), Close() and
-// failed(). Every wait ends at the time-out.
+// Group state of one communicator: first contact, agreement on calls, refusal, failure, loss of a
+// rank, leaving, one thread at a time. The same for all backends, which only move bytes. Owned by
+// its communicator. Not thread-safe, except Abort(), Close() and failed(). Every wait ends at the
+// time-out.
 class Control {
  public:
-  // For the ranks of spec's job, or of this process where they are threads.
+  // For the ranks of spec's job or, with COMM_MULTI_THREAD, of this process.
   static Status Create(const CommunicatorSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control);
-  // Begins first contact, which makes the memory that the ranks of this host share: the board, and
-  // `backend_bytes` for the backend's own signals. `steps_before` is 0 but in tests, which begin as
-  // if so many steps had been made.
+  // Begins first contact, which creates the memory that the ranks of this host share: the board,
+  // and `backend_bytes` for the backend's signals. Only tests set `steps_before`: the first step
+  // then follows that number.
   Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
           uint64_t steps_before = 0);
-  // Of a group that has met: what Meeting::Complete() yields.
+  // For a group that has met: `group` is the result of Meeting::Complete().
   Control(const CommunicatorSpec& spec, Group group);
-  // Of a group whose ranks an engine has brought together, and nobody sees here: it has no board.
+  // For a group whose ranks a vendor's engine connects. It has no board.
   explicit Control(const CommunicatorSpec& spec);
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
   const CommunicatorSpec& spec() const { return spec_; }
-  // From any thread; for calls that begin later.
+  // May be called from any thread; applies to later calls.
   double timeout_s() const { return timeout_s_.load(std::memory_order_relaxed); }
   void set_timeout_s(double timeout_s) { timeout_s_.store(timeout_s, std::memory_order_relaxed); }
   bool has_board() const { return meeting_ != nullptr || connection_ != nullptr; }
 
-  // Runs `body` as this rank's only call: checks that it may, completes first contact, and ends the
-  // group on an error, or an exception, that neither is a refusal nor was excused. All of its
-  // waits, first contact's too, end at one deadline.
+  // Runs `body` as the only call of this rank: checks that a call may begin, completes first
+  // contact, and ends the group on an error or exception that is neither a refusal nor excused. All
+  // waits of the call, first contact included, have one deadline.
   template <typename Body>
   Status Run(const char* name, Body&& body);
 
-  // What `body` returns, or what it throws, such as for want of memory.
+  // Returns what `body` returns; turns an exception, such as bad_alloc, into a Status.
   template <typename Body>
   static Status Catch(const char* name, Body&& body) {
     try {
@@ -62,7 +62,7 @@ class Control {
       return Thrown(name, error);
     }
   }
-  // The same of what runs outside of Run(): what it throws ends the group.
+  // As Catch(), for code outside of Run(): an exception ends the group.
   template <typename Body>
   Status CatchAndEnd(const char* name, Body&& body) {
     bool whole = false;
@@ -75,7 +75,7 @@ class Control {
     return status;
   }
 
-  // Runs `body`, which makes no call, while no call runs.
+  // Runs `body`, which must make no call, if no call runs.
   template <typename Body>
   Status Alone(const char* name, Body&& body) {
     if (Inherited()) return CheckUsable();
@@ -83,62 +83,63 @@ class Control {
     return busy.mine ? body() : SecondThread(name);
   }
 
-  // What follows is for the body of a call.
+  // The functions below are for the body of a call.
 
-  // The step that the next Begin() begins. Needs a board.
+  // The step that Begin() starts. Needs a board.
   Step& step() { return connection_->step; }
   uint64_t step_number() const { return connection_ == nullptr ? 0 : connection_->step.number(); }
   Endpoint& endpoint() { return connection_->endpoint; }
   std::byte* backend_memory();
-  // Called by waits before every nap.
+  // Waits call `drain` before they sleep.
   void set_drain(std::function<void()> drain) { duties_.drain = std::move(drain); }
 
   void Drain() const {
     if (duties_.drain) duties_.drain();
   }
-  // Asked by waits that have spun in vain: moves messages, and says whether any are under way.
+  // Waits call `pump` after spinning: it moves messages and says whether any are under way.
   void set_pump(std::function<Pumped()> pump) { duties_.pump = std::move(pump); }
-  // Asked by waits before every nap: 0, or the limit that the call which runs has outlived.
+  // Waits call `overdue` before they sleep: it returns 0, or the limit that the call has exceeded.
   void set_overdue(std::function<double()> overdue) { duties_.overdue = std::move(overdue); }
 
-  // A step in which the ranks agree and nothing moves.
+  // A step in which the ranks agree and no data moves.
   Status Agree(const Agreement& agreement);
-  // The same, and every rank gets `bytes` of each: all[r] = mine of rank r.
+  // As Agree(), and every rank gets `bytes` of every rank: all[r] = mine of rank r.
   Status Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all);
-  // Takes part in the next step with a refusal: the others get the reason's message at once.
+  // Takes part in the next step with a refusal: the other ranks get the reason's message at once.
   Status Refuse(const char* name, const Status& reason);
-  // An error of this call that concerns this rank alone: the group stays good. Returns it.
+  // Marks an error of this call as local to this rank: it does not end the group. Returns `error`.
   Status Excuse(const Status& error) {
     excused_ = true;
     return error;
   }
-  // Whether a rank has left or ended, or a call has failed, without waiting. Ok without a board.
+  // Without waiting: an error if a rank has left or ended, or a call has failed. Ok without a
+  // board.
   Status Peek(const char* name) const;
 
-  // Ends the group with `status` from `step` on; calls before it are whole on all ranks.
+  // Ends the group with `status` from `step` on; earlier steps are complete on all ranks.
   Status Fail(const Status& status, uint64_t step);
 
-  // From any thread. Abort ends every rank's calls; Close leaves, and the others learn `reason`
-  // when they next wait for this rank.
+  // From any thread. Abort() ends the calls of all ranks. Close() leaves the group: the other ranks
+  // get `reason` when they next wait for this rank.
   void Abort(const std::string& reason);
   void Close(const std::string& reason);
-  // The same as Abort(), with an error that says more.
+  // As Abort(), with another error than ERROR_ABORTED.
   void EndAll(const Status& status) { End(status, false, status.message()); }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   bool in_call() const { return busy_.load(); }
   Status CheckUsable() const;
-  // What ended the group.
+  // The error that ended the group.
   Status Failure() const;
-  // Of a thread that comes while another one is in a call.
+  // The error for a thread that makes a call while another thread is in one.
   Status SecondThread(const char* name) const;
   bool Inherited() const { return fork_generation_ != ForkGeneration(); }
 
-  // For first contact of a part: an error if one of these ranks cannot come to it any more; with
-  // `also_left` also if one has left, or the group has failed.
+  // For first contact of a subgroup: an error if the process of one of `ranks` has ended; with
+  // `also_left`, also if one has left or the group has failed.
   Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;
 
  private:
-  // What exists once first contact is complete.
+  // Exists once first contact is complete.
   struct Connection {
     Connection(Group group, int rank, int rank_size, const WaitDuties* duties,
                uint64_t steps_before)
@@ -146,10 +147,10 @@ class Control {
     Endpoint endpoint;
     Step step;
   };
-  // Of a failure: it ends all steps.
+  // The step of a failure outside a step: it ends all steps.
   static constexpr uint64_t kOutsideSteps = 0;
 
-  // Marks this rank as in a call, unless it is in one already.
+  // Marks this rank as in a call, unless it already is.
   struct Busy {
     std::atomic<bool>* flag;
     bool mine = !flag->exchange(true);
@@ -177,14 +178,14 @@ class Control {
   std::atomic<bool> busy_{false};
   std::atomic<bool> failed_{false};
   bool excused_ = false;
-  mutable std::mutex mutex_;  // guards what Abort() and Close() from another thread may touch
+  mutable std::mutex mutex_;  // guards what Abort() and Close() change from another thread
   Status failure_;
   bool left_ = false;
 };
 
 template <typename Body>
 Status Control::Run(const char* name, Body&& body) {
-  // First: in a child of fork() a call of the parent's may seem to run for ever.
+  // First, because in a child of fork() a call of the parent may seem to be running.
   if (Inherited()) return CheckUsable();
   const Busy busy{&busy_};
   if (!busy.mine) return SecondThread(name);

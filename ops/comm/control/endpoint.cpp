@@ -19,7 +19,7 @@ namespace {
 
 constexpr long kNapMs = 20;
 
-// The letter in /proc/<pid>/stat in words.
+// The state letter in /proc/<pid>/stat, in words.
 std::string ProcessState(pid_t pid) {
   std::ifstream stat(Concat("/proc/", pid, "/stat"));
   std::string line;
@@ -40,7 +40,7 @@ std::string ProcessState(pid_t pid) {
   }
 }
 
-// A silence that is worth a word, when beats come ten times as often.
+// A silence that a message mentions; beats come ten times as often.
 constexpr int64_t kSilenceMs = 1000;
 
 }  // namespace
@@ -53,7 +53,7 @@ int64_t MonotonicMs() {
 void RingBell(int bell) {
   if (bell < 0) return;
   const uint64_t one = 1;
-  // A bell that is full rings already.
+  // A write fails only if the bell is full: then it is already ringing.
   static_cast<void>(!write(bell, &one, sizeof(one)));
 }
 
@@ -100,14 +100,14 @@ void Endpoint::PublishFailure(const Status& status, uint64_t step) {
   uint32_t first = failed.load(std::memory_order_acquire);
   if (first != 0 && FailedStep(first) <= step) return RingEveryLane();
   self.failed_step.store(step, std::memory_order_relaxed);
-  if (self.code == NO_ERROR) {  // else peers may be reading the reason
+  if (self.code == NO_ERROR) {  // otherwise peers may be reading the reason
     self.code = status.code();
     WriteReason(status.message(), self.reason);
   }
   while (first == 0 || FailedStep(first) > step) {
     if (failed.compare_exchange_strong(first, static_cast<uint32_t>(rank_) + 1)) break;
   }
-  // The caller may overwrite its window next; whoever reads that must see the flag.
+  // The caller may overwrite its window next: a peer that reads new data must see the flag.
   Fence(std::memory_order_seq_cst);
   RingEveryLane();
 }
@@ -137,7 +137,7 @@ bool Endpoint::HasEnded(int rank) const {
 
 bool Endpoint::HasLeft(int rank) const {
   if (board_.member(rank).left.load(std::memory_order_acquire) != 0) return true;
-  // The mailbox is only ever written to: it turns readable when its other end has been closed.
+  // A mailbox is only written to: it becomes readable when its other end has been closed.
   return HasEnded(rank) || Readable(group_.peers[static_cast<size_t>(rank)].mailbox.get());
 }
 
@@ -157,7 +157,7 @@ Status Endpoint::Lost(int rank) const {
 Status Endpoint::FindLoss(uint64_t step) const {
   for (int r = 0; r < size_; ++r) {
     if (r == rank_ || HasFinished(r, step) || !HasLeft(r)) continue;
-    // It may have finished its part just before it left.
+    // The rank may have finished the step just before it left.
     if (HasFinished(r, step)) continue;
     return Lost(r);
   }
@@ -191,7 +191,7 @@ std::string Endpoint::DescribeRank(int rank) const {
 
 std::string Endpoint::DescribeLate(uint64_t step) const {
   const std::string absent = DescribeUnfinished(step, false);
-  // Ranks that are in the call wait, as we do, for those that are not.
+  // The ranks that are in the call wait, too: name those that are not.
   return absent.empty() ? DescribeUnfinished(step, true) : absent;
 }
 
@@ -202,7 +202,7 @@ int64_t Endpoint::SilentMs(int rank) const {
 
 std::string Endpoint::DescribeState(int rank) const {
   if (!IsRemote(rank)) return ProcessState(pid(rank));
-  // If this host's watcher is silent, that says nothing about the other one.
+  // If this host's watcher is silent, it cannot report the other one's state.
   const int silent = SilentMs(rank_) >= kSilenceMs ? rank_ : rank;
   if (SilentMs(silent) < kSilenceMs) return "on another host";
   const auto host_of = [&](int r) { return group_.peers[static_cast<size_t>(r)].host; };

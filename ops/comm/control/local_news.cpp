@@ -15,8 +15,8 @@ LocalNews::LocalNews(const Group* group, std::vector<int> ranks, int rank_size)
       rank_size_(rank_size),
       seen_(ranks_.size()) {}
 
-// What a rank does last is read first, of all ranks: all that anyone did before, and that may have
-// moved a rank to it, is seen as well.
+// A rank's last action is read first, for all ranks: whatever any rank did before it, which may
+// have caused it, is then seen as well.
 void LocalNews::Look() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Peer& peer = group_->peers[static_cast<size_t>(ranks_[i])];
@@ -39,8 +39,8 @@ void LocalNews::Look() {
   }
 }
 
-// A head that is seen for the first time has not been told, so its rank cannot be two steps further
-// and write here again.
+// A head seen for the first time has not been sent yet, so its rank cannot be two steps further and
+// overwrite it.
 void LocalNews::LookAtHead(int rank, int parity, Seen* seen) {
   const auto step = static_cast<uint64_t>(parity);
   const SignalHead& head = board_.heads().At(rank, step);
@@ -74,8 +74,8 @@ bool LocalNews::TellTo(int host, Bridge* bridge) {
     listener.joined = bridge->Joined(host);
     listener.told.assign(ranks_.size(), Told());
   }
-  // One kind after the other, each of all ranks: who leaves because another rank has failed, or
-  // fails over a head of another rank, is heard of after that.
+  // One kind after the other, each for all ranks: the cause (a head, another rank's failure) is
+  // sent before the failure or departure that it caused.
   const auto kinds = {&LocalNews::TellHeads, &LocalNews::TellFinished, &LocalNews::TellFailure,
                       &LocalNews::TellLeft, &LocalNews::TellEnded};
   for (const auto tell : kinds) {

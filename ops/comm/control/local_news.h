@@ -9,24 +9,24 @@
 
 namespace collops::control {
 
-// What the ranks of this host have to tell the other hosts: looks at their part of the board, and
-// says to each host what it has not been told, in an order in which nobody sees an effect before
-// its cause. Holds two heads of each rank, no more: a rank gets on only when all have heard it, so
-// news cannot pile up. Owned by a Watcher; not thread-safe; waits for no one.
+// Sends the state of this host's ranks to the other hosts: reads their part of the board, and sends
+// to each host what it does not have yet, so that no host sees an effect before its cause. Stores
+// two heads per rank, which is enough: a rank advances only after all ranks have its head. Owned by
+// a Watcher; not thread-safe; waits for no one.
 class LocalNews {
  public:
-  // `ranks`: those of this host. `group` must live as long.
+  // `ranks`: the ranks of this host. `group` must outlive this object.
   LocalNews(const Group* group, std::vector<int> ranks, int rank_size);
 
-  // Looks at the board.
+  // Reads the board.
   void Look();
-  // Tells a host what is new to it, as far as there is room. True when it has been told all.
+  // Sends what `host` does not have yet, as far as there is room. True if nothing is left to send.
   bool TellTo(int host, Bridge* bridge);
-  // Of a rank of this host: its process was seen to have ended.
+  // Whether the process of a rank of this host was seen to have ended.
   bool HasEnded(int rank) const;
 
  private:
-  // What a rank was seen to have done last. Read in the other order than it is told.
+  // A rank's state as last read; the reading order is the reverse of the sending order.
   struct Seen {
     uint64_t heads[2] = {};  // words, by parity
     Frame frames[2];         // of those heads
@@ -35,9 +35,9 @@ class LocalNews {
     uint64_t failed_step = 0;
     bool left = false;
     bool ended = false;
-    std::vector<std::byte> shared[2];  // as last told, by parity
+    std::vector<std::byte> shared[2];  // as last sent, by parity
   };
-  // The same, as one host knows it.
+  // A rank's state as one host has it.
   struct Told {
     uint64_t heads[2] = {};
     uint64_t finished = 0;
@@ -52,7 +52,7 @@ class LocalNews {
   };
 
   void LookAtHead(int rank, int parity, Seen* seen);
-  // What is new of one kind, of the rank at `index`; false: there is no room.
+  // Each sends one kind of news of the rank at `index`; false if there is no room.
   bool TellHeads(size_t index, Told* told, int host, Bridge* bridge) const;
   bool TellFinished(size_t index, Told* told, int host, Bridge* bridge) const;
   bool TellFailure(size_t index, Told* told, int host, Bridge* bridge) const;

@@ -8,7 +8,7 @@
 namespace collops::control {
 namespace {
 
-// What an endpoint needs of a group that is not its own to wait in.
+// The parts of a Group that an Endpoint needs to read and write the board without waiting.
 Group Outline(const Group& group) {
   Group outline;
   outline.segment = group.segment;
@@ -33,8 +33,8 @@ bool Mirror::IsOf(int rank, int host) const {
   return host != own_host_ && host_of_[static_cast<size_t>(rank)] == host;
 }
 
-// A rank begins a step, or refuses it, once it has ended the one before, for which all others have
-// begun that and so ended the one before that.
+// A rank can begin or refuse a step only after it has ended the previous one, which all other ranks
+// have begun, so they have ended the one before.
 bool Mirror::CanBe(uint64_t step) const {
   uint64_t finished = std::numeric_limits<uint64_t>::max() - 2;
   for (size_t r = 0; r < ends_.size(); ++r) {
@@ -74,7 +74,7 @@ bool Mirror::ApplyHead(const News& news) {
   const bool refusal = news.step == StepWord(number, HeadKind::kRefusal);
   if (!refusal && news.step != StepWord(number, HeadKind::kCall)) return false;
   SignalHead& head = board().heads().At(news.rank, number);
-  if (NumberOf(head.step.load(std::memory_order_relaxed)) >= number) return true;  // known
+  if (NumberOf(head.step.load(std::memory_order_relaxed)) >= number) return true;  // already known
   if (!CanBe(number)) return false;
   if (refusal) {
     WriteReason(news.text, board().refusal_reason(news.rank, number));

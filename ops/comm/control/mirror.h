@@ -8,21 +8,21 @@
 
 namespace collops::control {
 
-// The ranks of other hosts on this host's board: writes what they tell as they would write it
-// themselves, and rings who waits for it. Trusts no number: one that cannot be yet, or of a rank
-// that the host has not, is told apart. Owned by a Watcher; not thread-safe; waits for no one.
+// Writes the state of remote ranks to this host's board, as these ranks would write it themselves,
+// and rings the waiting ranks. Refuses news with a step number that cannot be or a rank that is not
+// on the sending host. Owned by a Watcher; not thread-safe; waits for no one.
 class Mirror {
  public:
-  // `group` says which ranks are remote, and of which host.
+  // `group` says which ranks are remote, and on which host.
   Mirror(const Group& group, int rank_size);
 
-  // False if `host` tells what cannot be; nothing is written then.
+  // False, and nothing is written, if the news of `host` cannot be true.
   bool Apply(int host, const News& news);
-  // All that `host` will ever tell has come: its ranks that have not left are lost.
+  // No more news of `host` will arrive: those of its ranks that have not left are lost.
   void Lose(int host);
-  // Whether the group has ended in that step or before.
+  // Whether the group has failed in that step or an earlier one.
   bool GroupFailed(uint64_t step) const { return ends_.front().GroupFailed(step); }
-  // The watcher of that host, which may be this one, is alive.
+  // The watcher of `host`, which may be this host, is alive.
   void Hear(int host);
 
  private:
@@ -36,7 +36,7 @@ class Mirror {
 
   std::vector<int> host_of_;
   int own_host_;
-  std::vector<Endpoint> ends_;  // of every rank; this host's own are only looked at
+  std::vector<Endpoint> ends_;  // one per rank; those of this host's ranks are only read
 };
 
 }  // namespace collops::control

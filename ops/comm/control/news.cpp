@@ -6,9 +6,9 @@
 namespace collops::control {
 namespace {
 
-// A frame: this, then the text, the agreement and what is shared.
+// A frame: FrameHead, then the text, the agreement and the shared bytes.
 struct FrameHead {
-  // Changes with what a board holds: hosts that differ in it do not understand each other.
+  // Changes with the contents of a board, so that hosts with different versions refuse each other.
   static constexpr uint32_t kMagic = 0x6e657731 + (Agreement::kMaxWords << 16) + kShareBytes;
 
   uint32_t magic;

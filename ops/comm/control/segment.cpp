@@ -24,16 +24,16 @@ Status CheckForeign(int fd, int64_t bytes) {
   struct stat info = {};
   CHECK_ARG(fstat(fd, &info) == 0 && info.st_size == bytes && bytes > 0, ERROR_PEER_LOST,
             "a peer handed over shared memory of ", info.st_size, " bytes, expected ", bytes);
-  // Without the seals its owner could shrink it under us, which is a SIGBUS.
-  // A file that cannot be sealed at all answers -1.
+  // Without the seals the owner could shrink the file, and this process would get SIGBUS. fcntl()
+  // returns -1 for a file that cannot be sealed.
   const int seals = fcntl(fd, F_GET_SEALS);
   CHECK_ARG(seals >= 0 && (seals & kSeals) == kSeals, ERROR_PEER_LOST,
             "a peer handed over shared memory that is not sealed in size");
   return Ok();
 }
 
-// Shared memory has no limit of its own, and taking more than there is ends in the kernel killing
-// somebody. `left` of the segment's bytes are still to come.
+// Shared memory has no limit of its own: if it exceeds the free memory, the kernel kills a process.
+// `left`: bytes of the segment that are not allocated yet.
 Status CheckAvailable(int64_t bytes, int64_t left) {
   constexpr int64_t kAlwaysTried = 1 << 20;
   if (left <= kAlwaysTried) return Ok();
@@ -44,8 +44,8 @@ Status CheckAvailable(int64_t bytes, int64_t left) {
   return Ok();
 }
 
-// Piece by piece: a signal makes some kernels undo the whole request that it interrupts, and other
-// ranks may be taking memory at the same time.
+// In pieces: a signal makes some kernels undo the whole request that it interrupts, and other ranks
+// may allocate at the same time.
 Status Reserve(int fd, int64_t bytes) {
   constexpr int64_t kPiece = 8 << 20;
   for (int64_t begin = 0; begin < bytes; begin += kPiece) {
@@ -78,7 +78,7 @@ class Segment::Mapping {
   int64_t bytes_;
 };
 
-// What this process has mapped.
+// The segments that this process has mapped.
 struct Segment::Mappings {
   static PerProcess<Mappings> here;
   std::mutex mutex;
@@ -100,7 +100,7 @@ Status Segment::Create(int64_t bytes, Segment* segment) {
   UniqueFd fd(memfd_create("collops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   CHECK_ARG(fd.valid(), ERROR_OUT_OF_HOST_MEMORY,
             "cannot create shared memory (memfd_create): ", std::strerror(errno));
-  // Allocated now, so that a full machine is an error here and not a SIGBUS in a call.
+  // Allocated now, so that lack of memory is an error here and not a SIGBUS in a call.
   RETURN_IF_ERROR(Reserve(fd.get(), bytes));
   CHECK_ARG(fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0, ERROR_RT_FAIL,
             "cannot seal shared memory: ", std::strerror(errno));
@@ -112,8 +112,8 @@ Status Segment::Map(UniqueFd fd, int64_t bytes, Segment* segment) {
   return Adopt(std::move(fd), bytes, false, segment);
 }
 
-// Finds this process's mapping of the file, or makes it. Only who hands the file on keeps it open.
-// An inode's number tells files of one device apart: huge pages have a device of their own.
+// Finds this process's mapping of the file, or makes it. Only the creator keeps the file open.
+// Files are told apart by device and inode: huge pages have a device of their own.
 Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment) {
   Mappings& mappings = Mappings::here.Get();
   struct stat info = {};

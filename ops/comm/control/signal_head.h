@@ -6,18 +6,18 @@
 
 namespace collops::control {
 
-// The first bytes of the first signal of a step, in whatever memory carries it: by them the ranks
-// agree on a call. A step is one agreement and what moves under it. Written by one rank, which
-// stores `step` last and releases it; whoever reads `step` first sees the rest.
+// The first bytes of the first signal of a step, by which the ranks agree on a call. A step is one
+// agreement and the data that moves under it. One rank writes the head and stores `step` last, with
+// release; a reader that loads `step` first, with acquire, sees the other fields.
 struct SignalHead {
   std::atomic<uint64_t> step;  // its number << kKindBits | HeadKind
-  uint64_t digest;             // of what must be equal on every rank
-  uint64_t balance;            // of what adds up to 0 over the ranks
+  uint64_t digest;             // hash of what must be equal on every rank
+  uint64_t balance;            // of what adds up to 0 over all ranks
 };
 
 enum class HeadKind : uint64_t {
   kCall = 0,
-  kRefusal = 1,  // this rank takes part with a refusal; its reason is on the board
+  kRefusal = 1,  // this rank refuses the step; its reason is on the board
 };
 constexpr int kKindBits = 2;
 
@@ -31,8 +31,8 @@ inline bool IsRefusal(uint64_t word) {
   return (word & ((1U << kKindBits) - 1)) == static_cast<uint64_t>(HeadKind::kRefusal);
 }
 
-// Where the heads of all ranks lie: two for each rank, by the parity of the step. A rank can be one
-// step ahead of a reader, never two, because every step waits for every rank's head.
+// Where the heads of all ranks lie: two per rank, by the parity of the step. A rank can be one step
+// ahead of a reader, never two, because every step waits for the heads of all ranks.
 struct HeadPlaces {
   std::byte* base = nullptr;
   int64_t rank_stride = 0;

@@ -31,13 +31,13 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r != endpoint_->rank()) unheard_.push_back(r);
   }
-  // Another host could hear a head that comes after the failure before that, and end its step well.
+  // Another host could get a head sent after the failure before the failure, and end its step well.
   return endpoint_->GroupFailure(number_);
 }
 
 void Step::Publish() {
   const int rank = endpoint_->rank();
-  // Read only to describe a disagreement; equal calls, which are the rule, leave it as it is.
+  // It is read only to describe a disagreement; a call equal to the last need not write it again.
   uint64_t& written = written_[number() & 1];
   if (written != agreement_->identity()) {
     agreement_->Encode(endpoint_->board().agreement(rank, number()), endpoint_->size());
@@ -82,15 +82,15 @@ Status Step::Hear(int rank, bool* agrees) {
   return Ok();
 }
 
-// Called once all are heard, or one that differs.
+// Called once all heads have arrived, or one that differs.
 Status Step::Judge(bool agrees) {
   if (agrees && balance_ == 0) return Ok();
   RETURN_IF_ERROR(HearRest());
   return Disagreement();
 }
 
-// Whoever comes late may refuse, and a refusal goes before a disagreement, for it leaves the group
-// good. One that never comes changes nothing.
+// A rank that comes late may refuse, and a refusal takes precedence over a disagreement, because it
+// does not end the group. A rank that never comes changes nothing.
 Status Step::HearRest() {
   bool agrees = true;
   while (!unheard_.empty()) {
@@ -141,7 +141,7 @@ bool Step::PreviousFinished() const {
 }
 
 Status Step::End() {
-  // A peer that ended its call early publishes the failure before it touches its window again.
+  // A peer that ended its call early publishes the failure before it writes its window again.
   Fence(std::memory_order_acquire);
   RETURN_IF_ERROR(endpoint_->GroupFailure(number()));
   endpoint_->Finish(number());

@@ -14,36 +14,36 @@
 
 namespace collops::control {
 
-// The steps of one rank, one after the other: each is begun, announced to all by a head, heard from
-// all, compared, and ended. A backend writes its own first signal between Begin() and Publish(), so
-// that the head rides in it, and judges nothing itself. Owned by Control, one thread at a time.
-// Waits until the time-out in Begin() (after a refusal), HearAll(), HearRest(), Until(), End().
+// The steps of one rank, one after the other. A step publishes this rank's head, waits for the
+// heads of all ranks, compares them, and ends. A backend writes its first signal between Begin()
+// and Publish(), so that the head travels in it. Owned by Control; one thread at a time. Waits
+// until the time-out in Begin() (after a refusal), HearAll(), HearRest(), Until(), End().
 class Step {
  public:
-  // `steps_before`: the number that the first step follows, equal on every rank.
+  // `steps_before`: the first step follows this number, which is equal on every rank.
   Step(Endpoint* endpoint, const WaitDuties* duties, uint64_t steps_before)
       : endpoint_(endpoint), duties_(duties), number_(steps_before) {
     unheard_.reserve(static_cast<size_t>(endpoint->size()));
     endpoint->Finish(steps_before);
   }
 
-  // Begins the next step. After a refused one it waits until all ranks have come to that: they keep
-  // places for two heads. The agreement stays until the end of the step.
+  // Begins the next step. After a refused step it waits until all ranks have begun that one,
+  // because there are two heads per rank. `agreement` must live until the end of the step.
   Status Begin(const Agreement& agreement, double timeout_s);
-  // Tells the others of it. What was written before is visible to whoever hears it.
+  // Publishes the head. A rank that reads it sees all that this rank wrote before.
   void Publish();
-  // Takes part in the next step with a refusal, without waiting for the others.
+  // Takes part in the next step with a refusal, without waiting for the other ranks.
   Status Refuse(const char* name, const Status& reason, double timeout_s);
 
-  // Waits until all ranks have been heard, and compares them. `on_heard(rank)` takes what a backend
-  // has sent along; its error ends the step. After an error with refused() nothing has moved, and
-  // the next step may follow.
+  // Waits for the heads of all ranks and compares them. `on_heard(rank)` reads what the backend
+  // sent with the head; its error ends the step. After an error with refused() no data has moved,
+  // and the next step may follow.
   template <typename OnHeard>
   Status HearAll(OnHeard&& on_heard);
   Status HearAll() {
     return HearAll([](int) { return Ok(); });
   }
-  // The same of those who have come, without waiting: for a call whose body runs meanwhile.
+  // As HearAll(), for the heads that have arrived, without waiting.
   template <typename OnHeard>
   Status HearArrived(OnHeard&& on_heard);
   bool Heard(int rank) const {
@@ -51,37 +51,37 @@ class Step {
   }
 
   bool refused() const { return refused_; }
-  // Of a call, which may be several steps: its waits have one deadline. `deadline`: that of the
-  // first contact that the call has made; none: the first wait begins it.
+  // Begins a call, whose steps share one deadline: `deadline` if the call made first contact, else
+  // the first wait sets it.
   void BeginCall(const std::optional<Deadline>& deadline) {
     refused_ = false;
     deadline_ = deadline;
   }
-  // Read by any thread.
+  // May be read by any thread.
   uint64_t number() const { return number_.load(std::memory_order_relaxed); }
   Endpoint& endpoint() const { return *endpoint_; }
 
-  // THE wait loop; `ready` says that it is over.
+  // All waits of a step use this loop; it ends when `ready` returns true.
   template <typename Ready>
   Status Until(Ready&& ready) {
     return waiter_->Until(ready);
   }
   Waiter& waiter() { return *waiter_; }
-  // Looks for failures while this rank computes; never waits.
+  // Looks for failures without waiting, while this rank computes.
   Status LookAround() const { return waiter_->LookAround(); }
 
-  // Whether every rank is done with the step before this one.
+  // Whether every rank has finished the previous step.
   bool PreviousFinished() const;
-  // This rank has read all it needs; an error if the group has failed meanwhile. The second also
-  // waits until every rank has: for who lets its peers read in place.
+  // End(): this rank has finished reading; an error if the group has failed meanwhile.
+  // EndTogether() also waits until every rank has finished: for a rank whose peers read its window
+  // in place.
   Status End();
   Status EndTogether();
 
  private:
   void Enter(const char* name, double timeout_s);
   Status CatchUp(double timeout_s);
-  // Waits for the next rank that has not been heard, in the order in which they come, so that a
-  // refusal is heard at once.
+  // Waits for the next head, in the order of arrival, so that a refusal is noticed at once.
   Status AwaitNext(int* rank) {
     auto next = unheard_.end();
     RETURN_IF_ERROR(Until([&] {
@@ -93,13 +93,13 @@ class Step {
     unheard_.erase(next);
     return Ok();
   }
-  // Compares a head that has come; false in `agrees` for one that differs.
+  // Compares the head of `rank`; sets `agrees` to false if it differs.
   Status Hear(int rank, bool* agrees);
   Status Judge(bool agrees);
   Status HearRest();
   Status Disagreement() const;
-  // Of a wait for the others that has ended with `status`: what those who have come disagree about,
-  // if anything. A rank that stays away hides no disagreement of the others.
+  // For a wait that ended with `status`: the disagreement among the ranks that have arrived, else
+  // `status`. A rank that stays away must not hide a disagreement of the others.
   Status MissingOne(const Status& status) const;
   std::vector<std::vector<int64_t>> HeardAgreements() const;
   std::string WhoIsMissing() const;
@@ -111,10 +111,10 @@ class Step {
   std::optional<Waiter> waiter_;
   const Agreement* agreement_ = nullptr;
   std::atomic<uint64_t> number_;
-  uint64_t balance_ = 0;      // the sum of those heard
-  uint64_t written_[2] = {};  // by parity, the identity of the agreement that is on the board
+  uint64_t balance_ = 0;      // the sum over the heads that have arrived
+  uint64_t written_[2] = {};  // by parity: the identity of the agreement that is on the board
   bool refused_ = false;
-  bool behind_ = false;  // the last step was refused before all its heads were heard
+  bool behind_ = false;  // the last step was refused before all of its heads had arrived
 };
 
 template <typename OnHeard>

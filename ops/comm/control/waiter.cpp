@@ -23,8 +23,8 @@ Status Waiter::LookAround() const {
   CHECK_ARG(!Interrupted(), ERROR_ABORTED, name_, ": rank ", endpoint_->rank(), " was interrupted");
   if (duties_->drain) duties_->drain();
   const Status loss = endpoint_->FindLoss(step_);
-  // Who ended the group and then left is known by what ended it, also where that was a larger group
-  // that this one is a part of.
+  // A rank that ended the group (or the parent of this subgroup) and then left is reported with
+  // that failure.
   if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(step_));
   if (duties_->family) RETURN_IF_ERROR(duties_->family());
   CHECK_ARG(loss.ok(), loss.code(), name_, ": ", loss.message());

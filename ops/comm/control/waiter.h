@@ -18,16 +18,16 @@ inline void CpuRelax() {
 #endif
 }
 
-// What a wait has found in the pair lane: nothing that it must look after, messages that are under
-// way, or some that have just moved.
+// What a wait has found in the pair lane: no messages, messages under way, or messages that have
+// just moved.
 enum class Pumped { kNothing, kUnderWay, kMoved };
 
-// What a wait looks at besides the board, once it has spun, and before every nap. All may be empty.
+// Functions that a wait calls after it has spun, and before it sleeps. Each may be empty.
 struct WaitDuties {
-  std::function<void()> drain;      // takes mail that must not pile up
+  std::function<void()> drain;      // reads window mails, so that the mailbox does not fill up
   std::function<Pumped()> pump;     // moves messages that are under way
-  std::function<double()> overdue;  // 0, or the limit in seconds that the call has outlived
-  std::function<Status()> family;   // Ok, or what has ended the group that this one is a part of
+  std::function<double()> overdue;  // 0, or the limit in seconds that the call has exceeded
+  std::function<Status()> family;   // Ok, or the error that ended the parent of this subgroup
 };
 
 // Yields for the first millisecond of a wait; after that the rank counts as idle.
@@ -42,12 +42,12 @@ class Patience {
 // More spins than this starve the peer when ranks outnumber cores.
 constexpr int kSpins = 64;
 
-// How one rank waits in one step: it spins briefly, yields the core, and sleeps once nothing has
-// happened for a while; then it also looks for failures, lost peers, Ctrl-C and the deadline.
+// How one rank waits in one step: it spins briefly, yields the core, and then sleeps; before it
+// sleeps it looks for failures, lost peers, Ctrl-C and the deadline.
 class Waiter {
  public:
-  // `name` is the call's, for messages; `deadline` is that of the whole call, made by its first
-  // wait that takes a while.
+  // `name` is the call's, for messages. `deadline` is that of the whole call; its first wait that
+  // takes a while sets it.
   Waiter(Endpoint* endpoint, const WaitDuties* duties, double timeout_s, uint64_t step,
          const char* name, std::optional<Deadline>* deadline)
       : endpoint_(endpoint),
@@ -57,10 +57,10 @@ class Waiter {
         name_(name),
         deadline_(deadline) {}
 
-  // A call that computes between its waits gives each of them the whole time-out.
+  // For a call that computes between its waits: each wait gets the whole time-out.
   void RestartDeadline() { deadline_->reset(); }
 
-  // `ready` is asked again and again, and never once it has said true.
+  // Calls `ready` until it returns true, and not again after that.
   template <typename Ready>
   Status Until(Ready&& ready) {
     for (int i = 0; i < kSpins; ++i) {
@@ -69,7 +69,8 @@ class Waiter {
     }
     Patience patience;
     while (!ready()) {
-      // What came before the failure is there: all ranks judge by the same.
+      // `ready` is asked once more: data that arrived before the failure is still used on all
+      // ranks.
       if (endpoint_->GroupFailed(step_)) return ready() ? Ok() : endpoint_->GroupFailure(step_);
       const Pumped pumped = Pump();
       if (patience.Yield()) continue;
@@ -81,7 +82,7 @@ class Waiter {
         if ((is_ready = ready()) || endpoint_->GroupFailed(step_)) return true;
         return pumped == Pumped::kUnderWay && Pump() == Pumped::kMoved;
       };
-      // Rings of the pair lane wake a wait that looks after it.
+      // If messages are under way, a ring of the pair lane wakes this wait, too.
       const bool both = pumped == Pumped::kUnderWay;
       endpoint_->Nap(kGroupLane, awake, both);
       if (is_ready) return Ok();
@@ -89,12 +90,12 @@ class Waiter {
     return Ok();
   }
 
-  // What a wait looks for but its deadline, once and without waiting: an interrupt, a lost rank.
+  // The checks of a wait except its deadline, once and without waiting.
   Status LookAround() const;
 
  private:
   Pumped Pump() const { return duties_->pump ? duties_->pump() : Pumped::kNothing; }
-  // The slow checks, before every nap.
+  // The slow checks, before every sleep.
   Status Look();
 
   Endpoint* endpoint_;

@@ -39,7 +39,7 @@ Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge, dou
       mirror_(group_, rank_size),
       gone_(static_cast<size_t>(num_hosts_), false),
       farewell_s_(farewell_s) {
-  // All were there when the group met: one that never says a word is silent from now on.
+  // All hosts were there at first contact: a host that never sends a beat is silent from now on.
   for (int host = 0; host < num_hosts_; ++host) mirror_.Hear(host);
   thread_ = std::thread([this] { Run(); });
 }
@@ -51,13 +51,13 @@ Watcher::~Watcher() {
 }
 
 void Watcher::Run() {
-  // Signals are for the threads that know of them.
+  // Signals go to the user's threads.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
   std::atomic<uint32_t>& asleep = board_.member(bed_).asleep[kGroupLane];
   asleep.store(kInItsLane,
-               std::memory_order_seq_cst);  // rings also while it works, so that none is missed
+               std::memory_order_seq_cst);  // awake also while it works, so that no ring is missed
   while (!stop_.load()) {
     Turn();
     Beat();
@@ -76,8 +76,8 @@ void Watcher::Farewell() {
   }
 }
 
-// Whether the ranks of this host have nothing more to tell: after the end of one of them the others
-// come to the end of the step that it has ended, no further, and not beyond a failure.
+// Whether the ranks of this host have nothing more to send. After one rank has ended, the others
+// finish the step that it has ended, no later one, and none after a failure.
 bool Watcher::AllQuiet() const {
   uint64_t last = 0;
   for (const int rank : own_ranks_) last = std::max(last, board_.member(rank).finished.load());
@@ -115,7 +115,7 @@ void Watcher::TakeAll() {
   }
 }
 
-// It is cut off, or speaks of what cannot be.
+// The host is cut off, or has sent news that cannot be true.
 void Watcher::Distrust(int host) {
   gone_[static_cast<size_t>(host)] = true;
   mirror_.Lose(host);
@@ -128,7 +128,7 @@ void Watcher::Beat() {
   mirror_.Hear(group_.host);
   const Frame beat = Encode({NewsKind::kBeat, own_ranks_.front()}, rank_size_);
   for (int host = 0; host < num_hosts_; ++host) {
-    // One that has no room for it hears of us by what fills it.
+    // A host that has no room for a beat has other frames of this host to read.
     if (host != group_.host && !IsGone(host)) static_cast<void>(bridge_->Tell(host, beat));
   }
 }

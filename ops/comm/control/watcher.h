@@ -13,18 +13,18 @@
 
 namespace collops::control {
 
-// Keeps the board of this host and those of the others alike: a thread in the process of one rank
-// of each host, which speaks for all of them. It carries news also while its rank computes; nobody
-// in a call ever waits for a socket, he reads his board. It sleeps until a rank of this host rings,
-// the bridge has something, or kNapMs have gone by. Made at first contact, ends with the
-// communicator of its rank, after it has told all that has happened before. One caller.
+// Copies the state of this host's ranks to the boards of the other hosts, and theirs to this board:
+// a thread in the process of one rank per host. It runs while its rank computes, and calls wait on
+// the board, never on a socket. It sleeps until a rank of this host rings, the bridge is ready, or
+// kNapMs have passed. Created at first contact; ends with its rank's communicator, after it has
+// sent all earlier state. One thread uses this class.
 class Watcher {
  public:
-  // `group`: this host's ranks and board, and a bell of the watcher's own.
+  // `group`: this host's ranks and board, and a descriptor of the bell that the watcher owns.
   Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge,
           double farewell_s = kFarewellS);
-  // Waits until the ranks of this host are through with their last step and all of it is told, at
-  // most `farewell_s`.
+  // Waits at most `farewell_s` until the ranks of this host have finished their last step and all
+  // state has been sent.
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -37,7 +37,7 @@ class Watcher {
   void Run();
   void Farewell();
   bool AllQuiet() const;
-  // Everything that has come, then everything that is new here. True if all hosts know it.
+  // Takes all news that have arrived, then sends all that is new. True if all hosts have it.
   bool Turn();
   void TakeAll();
   void Distrust(int host);
@@ -51,10 +51,10 @@ class Watcher {
   int rank_size_;
   int num_hosts_;
   std::vector<int> own_ranks_;
-  int bed_;  // a rank of another host: its doorbell, which rings whenever all are rung, is ours
+  int bed_;  // a remote rank, whose doorbell (rung whenever all are rung) wakes this thread
   LocalNews news_;
   Mirror mirror_;
-  std::vector<bool> gone_;  // hosts of which nothing more is taken
+  std::vector<bool> gone_;  // hosts from which no more news are taken
   const double farewell_s_;
   int64_t beat_ms_ = 0;
   std::atomic<bool> stop_{false};

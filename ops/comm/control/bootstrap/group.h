@@ -12,24 +12,24 @@ namespace collops::control {
 
 class Watcher;
 
-// What a rank knows of another one, or of itself.
+// What a rank knows about a peer, or about itself.
 struct Peer {
   pid_t pid = 0;
-  UniqueFd mailbox;   // takes our messages to it (window_mail.h); hangs up when the rank has left
-  UniqueFd lifeline;  // a pidfd the rank made of itself; readable when its process has ended
-  int host = 0;       // of another host it has neither: a watcher writes what is known of it
+  UniqueFd mailbox;   // a socket for window mails; hangs up when the peer has left
+  UniqueFd lifeline;  // a pidfd that the peer opened on itself; readable when its process has ended
+  int host = 0;  // a peer of another host has no mailbox or lifeline: a watcher reports its state
 };
 
-// What first contact yields: everyone's Peer by rank, the segment that the ranks of this host
-// share, and where our mail comes.
+// The result of first contact: a Peer for every rank, the segment that the ranks of this host
+// share, and the inbox of this rank's window mails.
 struct Group {
   std::vector<Peer> peers;
   Segment segment;
   UniqueFd inbox;
 
-  int host = 0;   // this one; they are numbered in the order of their first ranks
-  UniqueFd bell;  // wakes this host's watcher, where there are several
-  std::shared_ptr<Watcher> watcher;  // of the rank whose process runs it
+  int host = 0;   // this rank's host; hosts are numbered in the order of their first ranks
+  UniqueFd bell;  // wakes the watcher of this host; only where there are several hosts
+  std::shared_ptr<Watcher> watcher;  // set in the rank whose process runs the watcher
 };
 
 }  // namespace collops::control

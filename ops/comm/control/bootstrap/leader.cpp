@@ -8,7 +8,7 @@
 namespace collops::control {
 namespace {
 
-// Longer than any leader takes from its name to its first answer.
+// Longer than a leader needs from binding its name to its first answer.
 constexpr double kSilenceS = 1.0;
 
 }  // namespace
@@ -31,9 +31,9 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   if (!status.ok()) {
     const Status seen = status;
     status = Explained(seen);
-    // The others ask the one who watches, too.
+    // spec.watch has the same error, so the other ranks get it without this rank.
     const bool told = status.code() != seen.code();
-    // Who was stopped, or whose own patience is at its end, waits for nobody.
+    // A leader that was stopped, or whose deadline has passed, does not wait for late clients.
     const bool stopped = status.code() == ERROR_ABORTED && left_.none();
     if (!told && !stopped && !deadline.Passed() && Wanted()) Linger(status);
     return status;
@@ -58,7 +58,7 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
     RETURN_IF_ERROR(CheckWanted());
     RETURN_IF_ERROR(CheckComing());
     RETURN_IF_ERROR(AcceptGuests());
-    // Newcomers first: one may replace a guest of the same rank that has gone.
+    // New clients first: one may replace a client of the same rank that has gone.
     for (Guest& guest : guests_) {
       if (guest.rank < 0) RETURN_IF_ERROR(Hear(&guest));
     }
@@ -75,8 +75,8 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
   return Ok();
 }
 
-// Somebody else listens under our name: another process that claims rank 0, or a meeting that is
-// just ending. Ask: it answers with a verdict, or goes away. What does neither is no leader.
+// Another socket listens under this name: another process that claims rank 0, or a leader that is
+// just ending. Connect to it: a leader answers with a verdict, or closes.
 Status MeetingLeader::Challenge(const Deadline& deadline) {
   MeetingMember rival(spec_, job_, name_, segment_bytes_);
   RETURN_IF_ERROR(rival.TryConnect());
@@ -116,7 +116,7 @@ Status MeetingLeader::AcceptGuests() {
   }
 }
 
-// Takes what a guest has sent, if anything.
+// Takes the messages of a client that have arrived.
 Status MeetingLeader::Hear(Guest* guest) {
   if (!guest->socket.valid()) return Ok();
   MeetingMessage message;
@@ -137,8 +137,8 @@ Status MeetingLeader::Hear(Guest* guest) {
   return Ok();
 }
 
-// Any process of our user may come here. Who does not begin with a rank's hello is no rank: its
-// word counts for nothing, and it is let go.
+// Any process of this user may connect. A process that does not begin with a rank's hello is no
+// rank and is disconnected.
 Status MeetingLeader::Greet(Guest* guest, const MeetingMessage& hello, std::vector<UniqueFd> fds) {
   Peer peer = PeerFrom(hello, std::move(fds));
   if (hello.type != MessageType::kHello || hello.rank < 0 || hello.rank >= hello.rank_size ||
@@ -153,7 +153,7 @@ Status MeetingLeader::Greet(Guest* guest, const MeetingMessage& hello, std::vect
   return Admit(guest, hello);
 }
 
-// What a rank says after its hello: why it leaves.
+// After its hello a rank sends one message: why it leaves.
 Status MeetingLeader::Leaves(Guest* guest, const MeetingMessage& message) {
   guest->socket.reset();
   left_.set(static_cast<size_t>(guest->rank));
@@ -171,7 +171,7 @@ Status MeetingLeader::Admit(Guest* guest, const MeetingMessage& hello) {
   for (Guest& earlier : guests_) {
     if (&earlier == guest || earlier.rank != hello.rank || !earlier.socket.valid()) continue;
     if (!Hear(&earlier).ok()) {
-      earlier.rank = -1;  // it has gone, and this is its successor
+      earlier.rank = -1;  // the earlier client of this rank has gone
     } else {
       other = earlier.peer.pid;
     }
@@ -214,7 +214,7 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
       RETURN_IF_ERROR(SendTo(&guest, message, Descriptors(peer), deadline));
     }
   }
-  // Nobody is welcome before everybody knows everybody.
+  // No rank is welcomed before every rank knows every other one.
   MeetingMessage welcome;
   welcome.type = MessageType::kWelcome;
   welcome.segment_bytes = segment_bytes_;
@@ -233,7 +233,7 @@ Status MeetingLeader::SendTo(Guest* guest, const MeetingMessage& message,
       case Transfer::kDone:
         return Ok();
       case Transfer::kClosed:
-        RETURN_IF_ERROR(Hear(guest));  // what it said before it went
+        RETURN_IF_ERROR(Hear(guest));  // takes the reason that it sent before it went
         return Error(ERROR_PEER_LOST, "rank ", guest->rank, " ended during first contact of ",
                      Describe(spec_, job_));
       case Transfer::kWouldBlock:

@@ -9,11 +9,11 @@ constexpr double kLingerS = 0.8;
 
 }  // namespace
 
-// A meeting that cannot succeed stays open for a moment, so that ranks that come a little later
-// hear why as well instead of waiting for their time-out.
+// After a failure the leader answers for a moment longer, so that late ranks get the reason, too,
+// instead of waiting until their time-out.
 void MeetingLeader::Linger(const Status& reason) {
   const Deadline deadline = Deadline::After(kLingerS);
-  // Nobody is introduced any more, and to accept who comes takes a descriptor.
+  // No rank is introduced any more, and accepting a client takes a descriptor.
   spare_.reset();
   told_why_ = left_;
   told_why_.set(0);
@@ -23,15 +23,15 @@ void MeetingLeader::Linger(const Status& reason) {
     for (Guest& guest : guests_) Dismiss(&guest, reason);
     PollSockets({listener_.get()});
   }
-  // Who is still there, or just coming, sees this meeting close without a word and tries again.
+  // Clients that are still connecting see the socket close without a verdict, and try again.
   listener_.reset();
   guests_.clear();
 }
 
-// Tells a guest why the meeting ends, once it has said who it is.
+// Sends a client the reason, once its hello has arrived.
 void MeetingLeader::Dismiss(Guest* guest, const Status& reason) {
   if (!guest->socket.valid() || (guest->rank_size == 0 && !HearWho(guest))) return;
-  // Who has been told and comes again wants a new meeting: it waits for this one to close.
+  // A client that was told before wants a new meeting: it waits until this leader closes.
   const auto is_told = [guest](const Origin& told) {
     return told.maker == guest->origin.maker && told.made < guest->origin.made;
   };
@@ -42,7 +42,7 @@ void MeetingLeader::Dismiss(Guest* guest, const Status& reason) {
   if (guest->claim > 0) told_why_.set(static_cast<size_t>(guest->claim));
 }
 
-// Takes a hello, but not the descriptors in it: there may be no room for them.
+// Takes a hello without its descriptors: there may be no room for them.
 bool MeetingLeader::HearWho(Guest* guest) {
   MeetingMessage message;
   std::vector<UniqueFd> fds;
@@ -62,7 +62,7 @@ bool MeetingLeader::HearWho(Guest* guest) {
 
 void MeetingLeader::Cancel(const Status& reason) {
   if (listener_.valid()) (void)AcceptGuests();
-  // Who wants a group of another size waits for another meeting, and may not have said so yet.
+  // Clients of groups of another size wait for another leader; their hello may not have arrived.
   for (const Guest& guest : guests_) {
     if (guest.socket.valid()) SendVerdict(guest.socket.get(), reason, spec_.rank_size);
   }

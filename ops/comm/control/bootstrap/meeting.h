@@ -15,13 +15,13 @@
 namespace collops::control {
 
 // First contact of the ranks of one host. Rank 0 listens on an abstract socket whose name is the
-// hash of user, job, backend and comm_domain; the others connect, say who they are and hand over
-// their mailbox; rank 0 then hands everyone's to everyone, with the common segment. Begin() never
-// waits; Complete() waits for all ranks until the deadline, and names the missing ones. Not
-// thread-safe, but for Stop().
+// hash of user, job, backend and comm_domain. The other ranks connect, identify themselves and send
+// the descriptor of their mailbox; rank 0 then sends all mailboxes and the shared segment to every
+// rank. Begin() does not wait; Complete() waits for all ranks until the deadline, and names the
+// missing ones. Not thread-safe, except Stop().
 class Meeting {
  public:
-  // `segment_bytes`: of the memory that the ranks will share.
+  // `segment_bytes`: size of the memory that the ranks will share.
   static std::unique_ptr<Meeting> Create(const CommunicatorSpec& spec, const JobIdentity& job,
                                          int64_t segment_bytes);
 
@@ -29,27 +29,27 @@ class Meeting {
 
   virtual void Begin() = 0;
   virtual Status Complete(const Deadline& deadline, Group* group) = 0;
-  // Takes what has come already, without waiting; true when that completes first contact.
+  // Processes the messages that have arrived, without waiting; true if first contact is complete.
   virtual bool Settle(Group* group) = 0;
-  // Ends it early, or after Complete() failed; whoever waits for this rank gets `reason`. Not while
-  // Complete() runs.
+  // Ends first contact early, or after Complete() failed; ranks that wait for this one get
+  // `reason`. Must not be called while Complete() runs.
   virtual void Cancel(const Status& reason) = 0;
   // Makes a Complete() that runs in another thread return soon.
   void Stop() { stopped_.store(true, std::memory_order_release); }
 
  protected:
-  // ERROR_ABORTED once the meeting was stopped or the user wants the wait to end.
+  // ERROR_ABORTED after Stop(), or if the user has interrupted the wait.
   Status CheckWanted() const;
-  // What the one who watches has seen: that somebody will not come.
+  // Asks spec.watch whether a rank is known to be unable to come.
   Status CheckComing() const { return watch_ ? watch_() : Ok(); }
-  // Somebody who hangs up has first told why to those whom the one who watches asks.
+  // For a peer that hung up: spec.watch may know the reason, which then replaces `status`.
   Status Explained(const Status& status) const {
     if (status.code() == ERROR_PEER_LOST) RETURN_IF_ERROR(CheckComing());
     return status;
   }
   bool Wanted() const { return CheckWanted().ok(); }
-  // Asked again and again by a Complete() that waits: `line` goes to standard error once, when the
-  // first asking is ten seconds ago.
+  // Called repeatedly by a waiting Complete(): writes `line` to standard error once, ten seconds
+  // after the first call.
   void TellWaiting(const std::string& line);
 
  private:

@@ -40,7 +40,7 @@ Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
     TellWaiting(WaitingLine(spec_, job_, Missing()));
     RETURN_IF_ERROR(CheckWanted());
     const Status coming = CheckComing();
-    // Rank 0 may have welcomed us, and then ended well.
+    // Rank 0 may have sent the welcome and closed its socket.
     if (!socket_.valid() || !Readable(socket_.get())) RETURN_IF_ERROR(coming);
     RETURN_IF_ERROR(Explained(Wait(group)));
   }
@@ -49,12 +49,12 @@ Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
   return Ok();
 }
 
-// One step: a connection, a message, or a moment of waiting for either.
+// One round: connect, take a message, or wait a moment.
 Status MeetingMember::Wait(Group* group) {
   if (!socket_.valid()) {
     RETURN_IF_ERROR(TryConnect());
     if (socket_.valid()) return Ok();
-    // The sockets of a process that ends close before its end can be seen.
+    // When a process ends, its sockets close before its pidfd becomes readable.
     CHECK_ARG(!leader_process_.valid() || !Readable(leader_process_.get()), ERROR_PEER_LOST,
               "rank 0 (pid ", leader_pid_, ") ended during first contact of ",
               Describe(spec_, job_));
@@ -114,12 +114,12 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
   return Error(ERROR_PEER_LOST, "rank 0 runs another version of collops");
 }
 
-// The end of a meeting for a group of another size is none of ours: its place may be ours next.
+// A verdict for groups of another size does not concern this rank, which may use the name next.
 bool MeetingMember::Concerns(const MeetingMessage& verdict) const {
   return verdict.rank_size == 0 || verdict.rank_size == spec_.rank_size;
 }
 
-// Its process has ended, or it has closed a meeting that failed and will listen again.
+// The leader's process has ended, or the leader failed and will listen again.
 Status MeetingMember::LeaderHungUp() {
   socket_.reset();
   const bool alive = leader_process_.valid() && !Readable(leader_process_.get());
@@ -165,7 +165,7 @@ Status MeetingMember::Listen() {
 void MeetingMember::Cancel(const Status& reason) {
   if (socket_.valid()) SendVerdict(socket_.get(), reason);
   socket_.reset();
-  // Whoever already has this rank's mailbox finds this there, and sees it hang up.
+  // Peers that already have this rank's mailbox find the verdict there, and see it hang up.
   if (inbox_.valid()) SendVerdict(inbox_.get(), reason);
   inbox_.reset();
 }

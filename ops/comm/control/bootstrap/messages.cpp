@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kFixedBytes = offsetof(MeetingMessage, text);
 
-// 0: not drawn yet, as in every child of a fork.
+// 0: not drawn yet; a child of fork() draws its own.
 std::atomic<uint64_t> process_number{0};
 
 [[maybe_unused]] const int registered =
@@ -45,7 +45,7 @@ Origin MakeOrigin(CommMode mode) {
   return origin;
 }
 
-// Only as much of the text as there is: a socket's buffer holds few full messages.
+// Sends only the used part of the text: a socket's buffer holds few full messages.
 Transfer SendMessage(int socket, const MeetingMessage& message, const std::vector<int>& fds) {
   return Send(socket, &message, kFixedBytes + std::strlen(message.text) + 1, fds);
 }
@@ -89,9 +89,9 @@ Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueF
 Status MakeOwnPeer(CommMode mode, Peer* peer, UniqueFd* inbox) {
   peer->pid = getpid();
   RETURN_IF_ERROR(SocketPair(inbox, &peer->mailbox));
-  // Made by the rank of itself, so it works where its pid is not visible to the others. Kernels or
-  // sandboxes without it leave the mailbox's hang-up as the sign of its end.
-  // Threads end with their process, and with them everybody who could be told.
+  // The rank opens the pidfd on itself, so it works where the others cannot see its pid. Without
+  // pidfds (old kernels, sandboxes) only the mailbox's hang-up shows that the rank has ended. Ranks
+  // that are threads need none: they end with their whole process.
   if (mode == COMM_MULTI_PROCESS) peer->lifeline = OpenProcess(peer->pid);
   return Ok();
 }

@@ -17,9 +17,9 @@ uint64_t Fnv1a(const std::string& text, uint64_t hash) {
 
 }  // namespace
 
-// 128 bits of hash: two jobs or domains never share a name by accident.
+// 128 bits of hash, so that two jobs or domains never share a name by accident.
 std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
-  // Backends do not meet: each has a memory of its own shape.
+  // Ranks of different backends do not meet: their shared memory differs.
   const std::string key =
       std::to_string(geteuid()) + '\0' + job.id + '\0' + spec.backend + '\0' + spec.comm_domain;
   char name[64];

@@ -9,7 +9,7 @@
 
 namespace collops::control {
 
-// One who has come to a meeting and talks to the leader.
+// Any rank but 0: a client of the leader.
 class MeetingMember : public Meeting {
  public:
   MeetingMember(const CommunicatorSpec& spec, const JobIdentity& job, std::string name,
@@ -26,11 +26,11 @@ class MeetingMember : public Meeting {
   bool Settle(Group* group) override;
   void Cancel(const Status& reason) override;
 
-  // Says hello, where somebody listens; Ok without a connection where nobody does.
+  // Connects and sends a hello; Ok without a connection if nobody listens yet.
   Status TryConnect();
   bool connected() const { return socket_.valid(); }
   pid_t leader_pid() const { return leader_pid_; }
-  // Waits a moment for the leader's answer; an error is its verdict.
+  // Waits up to kMeetingPollMs for a message of the leader; returns the error in its verdict.
   Status Listen();
 
  private:
@@ -38,7 +38,7 @@ class MeetingMember : public Meeting {
   Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
   bool Concerns(const MeetingMessage& verdict) const;
   Status LeaderHungUp();
-  // For whom this rank waits.
+  // The ranks that have not arrived yet, for messages.
   std::string Missing() const;
   Status TimedOut(const Deadline& deadline) const;
 
@@ -51,12 +51,12 @@ class MeetingMember : public Meeting {
   UniqueFd inbox_;
   UniqueFd socket_;
   pid_t leader_pid_ = 0;
-  UniqueFd leader_process_;         // a pidfd, if its pid is visible here
-  std::bitset<kMaxRanks> present_;  // as the leader last said
+  UniqueFd leader_process_;         // a pidfd, if the leader's pid is visible here
+  std::bitset<kMaxRanks> present_;  // ranks that have arrived, by the leader's last message
   bool welcome_ = false;
 };
 
-// Rank 0: listens, checks that the ranks fit together, introduces them to each other.
+// Rank 0: listens, checks that the ranks fit together, and sends every rank to every other one.
 class MeetingLeader : public Meeting {
  public:
   MeetingLeader(const CommunicatorSpec& spec, const JobIdentity& job, std::string name,
@@ -73,8 +73,8 @@ class MeetingLeader : public Meeting {
   struct Guest {
     UniqueFd socket;
     int rank = -1;      // -1: not admitted
-    int claim = -1;     // the rank it said it is
-    int rank_size = 0;  // and of how many; 0: it has said nothing yet
+    int claim = -1;     // the rank in its hello
+    int rank_size = 0;  // the size in its hello; 0: no hello has arrived yet
     Origin origin;
     Peer peer;
   };
@@ -99,16 +99,16 @@ class MeetingLeader : public Meeting {
   std::string name_;
   int64_t segment_bytes_;
   UniqueFd listener_;
-  UniqueFd spare_;                      // given up for guests when there is no other descriptor
-  std::optional<Deadline> unanswered_;  // while another process has our name and does not answer
+  UniqueFd spare_;  // reserved: closed to accept a client when no descriptor is left
+  std::optional<Deadline> unanswered_;  // while another process owns the name and does not answer
   Peer self_;
   UniqueFd inbox_;
   std::vector<Guest> guests_;
   std::bitset<kMaxRanks> present_;
   std::bitset<kMaxRanks> told_;
-  std::bitset<kMaxRanks> left_;      // said why, and went
-  std::bitset<kMaxRanks> told_why_;  // of a meeting that ends without success
-  std::vector<Origin> told_makers_;  // the same: who made those that were told, and when it was
+  std::bitset<kMaxRanks> left_;      // ranks that sent a reason and left
+  std::bitset<kMaxRanks> told_why_;  // ranks that were told why first contact failed
+  std::vector<Origin> told_makers_;  // the Origins of the clients in told_why_
 };
 
 }  // namespace collops::control

@@ -114,7 +114,7 @@ Transfer Send(int socket, const void* data, size_t bytes, const std::vector<int>
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
   }
   if (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Transfer::kDone;
-  // ETOOMANYREFS: too many descriptors are on their way; they arrive when the others receive.
+  // ETOOMANYREFS: too many descriptors are in flight; there is room once the receivers take them.
   const bool later = errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ETOOMANYREFS;
   return later ? Transfer::kWouldBlock : Transfer::kClosed;
 }
@@ -129,7 +129,7 @@ Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   ssize_t count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  // Said once when the peer closed with mail unread; what it sent before is still there.
+  // Reported once when the peer closed with mail unread; its earlier messages can still be read.
   if (count < 0 && errno == ECONNRESET) {
     count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   }

@@ -11,44 +11,44 @@
 
 namespace collops::control {
 
-// Sockets of first contact: sequenced packets, so a message arrives whole, with the descriptors
-// that travel in it. Nothing here waits: every socket is non-blocking.
+// Sockets of first contact. They carry sequenced packets, so a message arrives whole, with its
+// descriptors. No function here waits: every socket is non-blocking.
 
-// Makes a listening socket with a name in the abstract namespace, which vanishes with its owner.
-// Not valid when somebody else listens there.
+// A listening socket with a name in the abstract namespace, which ends with its process. Not valid
+// if another socket listens under that name.
 UniqueFd Listen(const std::string& name);
 
-// Whether a process has a socket of that name, also one on which it does not listen.
+// Whether a socket has that name, also one that does not listen.
 bool IsTaken(const std::string& name);
 
-// Not valid when nobody listens there yet.
+// Not valid if no socket listens there yet.
 UniqueFd ConnectTo(const std::string& name);
 
-// Not valid when nobody is waiting to be accepted.
+// Not valid if no client waits to be accepted.
 UniqueFd Accept(const UniqueFd& listener);
 
-// Two connected ends.
+// Two connected sockets.
 Status SocketPair(UniqueFd* first, UniqueFd* second);
 
-// The process at the other end, and its user; false unless that is ours.
+// The process at the other end, and its user; false unless that user runs this process, too.
 bool SameUser(const UniqueFd& socket, pid_t* pid, uid_t* uid);
 
-// A pidfd, which turns readable when the process ends; not valid where the pid is not visible.
+// A pidfd, readable when the process has ended; not valid if the pid is not visible here.
 UniqueFd OpenProcess(pid_t pid);
 bool Readable(int fd);
 
-// kNoDescriptors: a message came, but this process may open no more files for what was in it.
-// kClosed also stands for a message with more descriptors than any of ours has.
+// kNoDescriptors: a message arrived, but this process may not open its descriptors. kClosed also
+// means a message with more descriptors than this library ever sends.
 enum class Transfer { kDone, kWouldBlock, kClosed, kNoDescriptors };
 
-// Whether the call that just failed had no descriptor left, and what the user can do about it.
+// Whether the last call failed because no descriptor was left; TooManyFiles() says what to do.
 bool OutOfDescriptors();
 Status TooManyFiles();
 
-// Sends `bytes` of `data` and the descriptors. kWouldBlock: try again later, nothing was sent.
+// Sends `bytes` of `data` and the descriptors. kWouldBlock: nothing was sent, try again later.
 Transfer Send(int socket, const void* data, size_t bytes, const std::vector<int>& fds);
 
-// Receives one message of at most `bytes`; `received` says how many came.
+// Receives one message of at most `bytes`; `received` is its size.
 Transfer Receive(int socket, void* data, size_t bytes, size_t* received,
                  std::vector<UniqueFd>* fds);
 

@@ -10,8 +10,8 @@
 namespace collops::control {
 namespace {
 
-// Which numbers are owned, one bit each: a list that the child of a fork can walk without a lock.
-// Higher numbers than it holds are closed by their owner alone.
+// Which descriptors are owned, one bit each: a table that a child of fork() can walk without a
+// lock. Numbers beyond the table are closed by their owner alone.
 constexpr int kMaxTracked = 1 << 16;
 constexpr int kBits = 64;
 std::atomic<uint64_t> owned[kMaxTracked / kBits];

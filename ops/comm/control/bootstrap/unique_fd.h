@@ -6,7 +6,7 @@
 namespace collops::control {
 
 // Owns one file descriptor and closes it; -1 means none. A child of fork() closes its copies at
-// once, whatever objects it inherited: they would keep the parent's sockets open after its end.
+// once: they would keep the parent's sockets open after the parent has ended.
 class UniqueFd {
  public:
   UniqueFd() = default;
