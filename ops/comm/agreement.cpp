@@ -16,15 +16,15 @@ uint64_t Mix(uint64_t hash, const int64_t* words, int64_t count) {
   return hash;
 }
 
-// A summand of a balance. Ends in a step that is not linear: a sum of linear hashes would cancel.
+// A summand of a balance. It must not be linear in its arguments: a sum of linear hashes cancels.
 uint64_t Summand(uint64_t a, uint64_t b, uint64_t value) {
   uint64_t hash = Mix(Mix(Mix(0x6c62272e07bb0142ULL, a), b), value);
   hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9ULL;
   return hash ^ (hash >> 31);
 }
 
-// One encoding: the operator's name, how many words, the words, the plain level's words and the
-// number of the user's call, then the lists, each with its first member, its length and a place for
+// An encoding: the operator's name, the number of words, the words, the plain level's words and the
+// number of the user's call; then the lists, each as its first member, its length and a place for
 // every rank.
 constexpr int kOpWords = 6;
 constexpr int kOpBytes = kOpWords * static_cast<int>(sizeof(int64_t));
@@ -41,7 +41,7 @@ int64_t ListWords(int64_t rank_size) {
   return kListHead + rank_size;
 }
 
-// Text of a peer: it may not end, or hold what no terminal should see.
+// A text that a peer wrote: it may lack an end, or hold control characters.
 std::string Readable(const int64_t* words, int bytes) {
   char text[kOpBytes];
   std::memcpy(text, words, static_cast<size_t>(bytes));
@@ -110,7 +110,7 @@ Agreement& Agreement::EqualInGroup(const char* name, const std::vector<int>& mem
   const auto first = static_cast<uint64_t>(members.front());
   const uint64_t hash =
       Mix(static_cast<uint64_t>(num_lists_), values.data(), static_cast<int64_t>(values.size()));
-  // 1 for every member but the last, whose factor takes them all away again.
+  // The factors add up to 0: 1 for every member but the last, 1 - size for the last.
   const int64_t factor = index + 1 == size ? 1 - size : 1;
   group_lists_ += hash;
   balance_ += static_cast<uint64_t>(factor) * Summand(first, values.size(), hash);
@@ -168,7 +168,7 @@ void Agreement::Encode(int64_t* to, int rank_size) const {
 }
 
 void Agreement::EncodeCall(int64_t* to, uint64_t call) {
-  // A rank that describes this one may read it meanwhile.
+  // A rank that describes this agreement may read it at the same time.
   __atomic_store_n(to + kCallWord, static_cast<int64_t>(call), __ATOMIC_RELAXED);
 }
 
@@ -182,12 +182,12 @@ std::string Agreement::EncodedOp(const int64_t* encoded) {
 
 std::vector<int64_t> Agreement::EncodedList(const int64_t* encoded, int number, int rank_size) {
   const int64_t* list = encoded + kFirstList + number * ListWords(rank_size);
-  const int64_t said = list[1];  // once: it may change meanwhile
+  const int64_t said = list[1];  // read once: the peer may change it
   const int64_t count = std::clamp<int64_t>(said, 0, rank_size);
   return std::vector<int64_t>(list + kListHead, list + kListHead + count);
 }
 
-// Looks for the first difference among the encodings of all ranks.
+// Finds the first difference among the encodings of all ranks.
 class Agreement::Comparison {
  public:
   Comparison(const Agreement& own, const std::vector<std::vector<int64_t>>& all, uint64_t call,
@@ -210,7 +210,7 @@ class Agreement::Comparison {
     return Ok();
   }
 
-  // Where Run() finds nothing.
+  // For agreements whose digests differ although Run() finds no difference.
   Status DifferByDigest() const {
     return Error(ERROR_RANK_MISMATCH, Called(first_), ": the ranks disagree in ",
                  Calls(first_, first_), ": their digests differ, but no field does");
@@ -226,13 +226,13 @@ class Agreement::Comparison {
     const uint64_t call = EncodedCall(Of(rank));
     return call == 0 ? call_ : call;
   }
-  // "call 3", which is another one where a rank has made more calls than another.
+  // "call 3", or both numbers where a rank has made more calls than another.
   std::string Calls(int a, int b) const {
     if (CallOf(a) == CallOf(b)) return Concat("call ", CallOf(a));
     return Concat("call ", CallOf(a), " of rank ", a, " and call ", CallOf(b), " of rank ", b);
   }
 
-  // Counts of elements, which the plain level knows as rows.
+  // Counts of elements that the plain level counts in rows.
   static bool IsCounts(const Term& term) {
     return std::strcmp(term.name, "recvCounts") == 0 || std::strcmp(term.name, "sendCounts") == 0;
   }
@@ -256,7 +256,7 @@ class Agreement::Comparison {
   int FirstMember(int rank, const Term& term) const {
     return static_cast<int>(std::clamp<int64_t>(List(rank, term)[0], 0, size_ - 1));
   }
-  // The first that has come of those who share this list.
+  // The first rank that has arrived of those that share this list.
   int FirstOfGroup(int rank, const Term& term) const {
     for (int r = first_; r < rank; ++r) {
       if (Has(r) && FirstMember(r, term) == FirstMember(rank, term)) return r;
@@ -332,7 +332,7 @@ class Agreement::Comparison {
   int size_;
   uint64_t call_;
   const std::function<std::string(int)>& who_;
-  int first_ = 0;  // that has come
+  int first_ = 0;  // the first rank that has arrived
   bool in_plain_words_ = true;
 };
 

@@ -8,14 +8,14 @@
 
 namespace collops {
 
-// What a backend can be asked for. Operators are made from these; no backend knows their names.
+// What an operator can ask of a backend. A backend does not know operators.
 enum class Primitive {
   kGather,    // AllGatherV
   kReduce,    // ReduceScatterV
-  kComposed,  // collectives made from these two, such as AllReduce, also in equal parts
+  kComposed,  // collectives made from kGather and kReduce, such as AllReduce; also with equal parts
   kExchange,  // ExchangeV
   kMessages,  // Send and Recv
-  kWindows,   // windowed calls: computing while peers' memory is read in place
+  kWindows,   // fused calls: computing while peers' memory is read in place
 };
 
 // Elements [begin, end).
@@ -24,21 +24,21 @@ struct Range {
   int64_t end;
 };
 
-// Holds everything that a call's pointers point to, other than tensors, until the stream is past
-// the call; a plan, as a rule. Null: nothing does after the return, as on the CPU, where a call is
-// complete then. A backend whose work runs later then copies what it still reads.
+// Keeps alive all that a call's pointers point to, except tensors, until the stream is past the
+// call; usually a plan. Null: the pointers are valid only until the call returns, and a backend
+// whose work runs later copies what it still reads.
 using Kept = std::shared_ptr<const void>;
 
-// One AllGatherV: block r of `output` = x of rank r. What the pointers in a call point at stays
-// unchanged during the call, and as long as `keep`.
+// One AllGatherV: block r of `output` = x of rank r. What a call's pointers point to must not
+// change during the call, nor as long as `keep` lives.
 struct AllGatherVCall {
   const Agreement* agreement = nullptr;
   DType dtype = DType::kUndefined;
-  const void* x = nullptr;  // recv_counts[rank] elements; may be the own block of `output`
+  const void* x = nullptr;  // recv_counts[rank] elements; may be this rank's block of `output`
   void* output = nullptr;
   const int64_t* recv_counts = nullptr;  // rank_size, equal on every rank
   const int64_t* rdispls = nullptr;      // rank_size, equal on every rank
-  const Range* gaps = nullptr;           // what no block covers: set to zero
+  const Range* gaps = nullptr;           // elements that no block covers: set to zero
   int64_t num_gaps = 0;
   void* stream = nullptr;
   Kept keep;
@@ -50,8 +50,8 @@ struct ReduceScatterVCall {
   DType dtype = DType::kUndefined;
   ReduceOp op = ReduceOp::kSum;
   const void* x = nullptr;
-  void* output = nullptr;  // may be the own slice of `x`, if no other slice shares elements with it
-  int64_t output_count = 0;              // elements; those past send_counts[rank] are set to zero
+  void* output = nullptr;    // may be this rank's slice of `x`, if no other slice overlaps it
+  int64_t output_count = 0;  // elements; those past send_counts[rank] are set to zero
   const int64_t* send_counts = nullptr;  // rank_size, equal on every rank
   const int64_t* sdispls = nullptr;      // rank_size, equal on every rank
   void* stream = nullptr;
@@ -59,9 +59,9 @@ struct ReduceScatterVCall {
 };
 
 // One ExchangeV: block r of `output` = slice `rank` of x of rank r. Slices may overlap, blocks must
-// not. Also a rank that neither sends nor receives takes part.
+// not. A rank that neither sends nor receives takes part, too.
 struct ExchangeVCall {
-  const Agreement* agreement = nullptr;  // with Pairwise() of the counts, which bodies rely on
+  const Agreement* agreement = nullptr;  // with Pairwise() of the counts, on which backends rely
   DType dtype = DType::kUndefined;
   const void* x = nullptr;
   const int64_t* send_counts = nullptr;  // rank_size: elements for each rank
@@ -69,7 +69,7 @@ struct ExchangeVCall {
   void* output = nullptr;
   const int64_t* recv_counts = nullptr;  // rank_size: elements from each rank
   const int64_t* rdispls = nullptr;      // rank_size: where they begin in `output`
-  const Range* gaps = nullptr;           // what no block covers: set to zero
+  const Range* gaps = nullptr;           // elements that no block covers: set to zero
   int64_t num_gaps = 0;
   void* stream = nullptr;
   Kept keep;

@@ -12,7 +12,7 @@
 namespace collops {
 namespace {
 
-// Between two looks for an interrupt.
+// How often a wait looks for an interrupt.
 constexpr std::chrono::milliseconds kNap(20);
 
 }  // namespace
@@ -31,7 +31,7 @@ void CallQueue::SetMessenger(Messenger* messenger) {
   messenger->set_wake([this] { Wake(); });
 }
 
-// Who is about to sleep has looked before, with the mutex.
+// Locks the mutex, because a thread that is about to sleep has checked with the mutex locked.
 void CallQueue::Wake() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -83,7 +83,7 @@ Status CallQueue::Wait(StartedCall* call, double timeout_s) {
   const Status outcome = call->outcome;
   const std::function<Status()> body = std::exchange(call->body, nullptr);
   ForgetEnded(&lock);
-  lock.unlock();  // what the body held goes without the mutex
+  lock.unlock();  // destroy what the body captured without the mutex
   return outcome;
 }
 
@@ -119,7 +119,7 @@ void CallQueue::RunHead(Lock* lock) {
   call->begun_at = std::chrono::steady_clock::now();
   lock->unlock();
   CallQueue* const outer = std::exchange(running_here_, this);
-  // A call that comes after the end of the group ends as the one that ended it.
+  // A call that begins after the group has failed gets the group's failure.
   const Status outcome = control_->failed() ? control_->Failure() : call->body();
   running_here_ = outer;
   const bool failed = control_->failed();
@@ -147,7 +147,7 @@ void CallQueue::EndAll(const Status& outcome) {
   has_waiting_.store(false);
 }
 
-// In a thread that the caller knows of.
+// Called in a thread of the user's, in which destructors may run.
 void CallQueue::ForgetEnded(Lock* lock) {
   if (ended_.empty()) return;
   std::vector<StartedHandle> ended;
@@ -164,7 +164,7 @@ bool CallQueue::IsOver() const {
 }
 
 void CallQueue::Work() {
-  // Signals are for the threads that know of them.
+  // Signals go to the user's threads.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
@@ -239,7 +239,7 @@ CallQueue::Turn::~Turn() {
   running_here_ = outer_;
   queue_->calling_.store(false, std::memory_order_release);
   queue_->runs_.store(false);
-  // Without a call that waits nobody needs to know, and the thread sleeps on.
+  // Nobody waits: the queue's thread can go on sleeping.
   if (queue_->has_waiting_.load()) queue_->Wake();
 }
 

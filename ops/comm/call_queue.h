@@ -18,26 +18,25 @@ namespace collops {
 class Messenger;
 struct Batch;
 
-// A call that was started. Made by the communicator; what it needs stays until its end, and is
-// given back by the thread that lets go of it last or waits for it, never by the queue's own.
+// A started call. Created by the communicator; what it captured is destroyed after its end, by the
+// last thread that releases it or a thread that waits for it, never by the queue's thread.
 struct StartedCall {
   const char* name = "";
-  std::function<Status()> body;     // of a call of the group, or of what must come before messages
-  std::shared_ptr<Batch> messages;  // the messenger's
-  // The queue's, behind its mutex.
+  std::function<Status()> body;     // of a group call, or of what must precede messages
+  std::shared_ptr<Batch> messages;  // set for Send and Recv; the messenger's
+  // Guarded by the queue's mutex.
   bool done = true;
   Status outcome;
-  double limit_s = 0;  // from `begun_at` on; 0: the group's
+  double limit_s = 0;  // from `begun_at` on; 0: the group's time-out
   std::chrono::steady_clock::time_point begun_at;
 };
 using StartedHandle = std::shared_ptr<StartedCall>;
 
-// The calls of one communicator rank that were started: they run one after the other in the order
-// of Add(), in whatever thread waits for one of them, or else in a thread of the queue. That thread
-// exists from the first started call to Stop() or the end of the group; it also looks after
-// messages that nobody waits for, and sleeps when there is nothing to do. Owned by the
-// communicator. Thread-safe. Wait() and Turn wait for calls, each of which ends by its own
-// time-out.
+// The started calls of one rank of a communicator. They run one after the other in the order of
+// Add(), in a thread that waits for one of them, or in the queue's own thread. That thread exists
+// from the first started call until Stop() or the end of the group; it also moves messages that
+// nobody waits for, and sleeps when there is nothing to do. Owned by the communicator. Thread-safe.
+// Wait() and Turn wait for calls, each of which has a time-out.
 class CallQueue {
  public:
   explicit CallQueue(control::Control* control);
@@ -45,27 +44,27 @@ class CallQueue {
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // Of the communicator, once it has one.
+  // Called once the communicator has a messenger.
   void SetMessenger(Messenger* messenger);
 
-  // Never waits for a call.
+  // Does not wait for a call.
   Status Add(const StartedHandle& call);
-  // Makes the thread, if there is none yet, for messages that the call `name` is about to begin.
+  // Makes the queue's thread, if there is none, for messages that the call `name` will begin.
   Status LookAfterMessages(const char* name);
-  // The outcome of a call, run here if the queue's thread has not begun it. timeout_s: from when it
-  // began; 0: the group's time-out alone. An interrupt ends the group.
+  // The outcome of a call, which runs here if the queue's thread has not begun it. timeout_s counts
+  // from the call's beginning; 0: only the group's time-out. An interrupt ends the group.
   Status Wait(StartedCall* call, double timeout_s);
   bool Done(const StartedCall& call) const;
   // Whether this thread is inside a call of the queue.
   bool RunsHere() const { return running_here_ == this; }
-  // The limit of the call that runs, if it has outlived it; else 0.
+  // The limit of the call that runs, if the call has exceeded it; else 0.
   double Overdue() const;
 
-  // Ends the queue's thread after the call that it runs; the group has been ended. Calls that have
-  // not begun get the error that ended it.
+  // Ends the queue's thread after the call that it runs. The group has ended before; calls that
+  // have not begun get its failure.
   void Stop();
 
-  // A caller that does not go through the queue; one at a time.
+  // A call that bypasses the queue; one at a time.
   class Caller {
    public:
     explicit Caller(CallQueue* queue);
@@ -79,7 +78,7 @@ class CallQueue {
     bool alone_;
   };
 
-  // A call that was not started: it waits here for those that were, and runs as long as this lives.
+  // A call that was not started: waits here for the started ones, and runs while this object lives.
   class Turn {
    public:
     Turn(CallQueue* queue, const char* name);
@@ -97,15 +96,15 @@ class CallQueue {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  // The thread.
+  // The queue's thread.
   Status HaveThread(const char* name);
   void Work();
   void Wake();
   void RunHead(Lock* lock);
-  // Whether nothing is left to do for the thread.
+  // Whether the queue's thread has nothing left to do.
   bool IsOver() const;
-  // Runs what comes first, or naps until something has changed. An interrupt ends the group, and
-  // with it, soon, all calls.
+  // Runs the next call, or sleeps until something has changed. An interrupt ends the group, and
+  // thereby all calls.
   void Advance(Lock* lock, const char* name);
   void End(StartedCall* call, const Status& outcome);
   void EndAll(const Status& outcome);
@@ -119,11 +118,11 @@ class CallQueue {
   Messenger* messenger_ = nullptr;
   std::deque<StartedHandle> waiting_;
   StartedHandle current_;
-  std::vector<StartedHandle> ended_;  // by the queue's thread, which lets go of none
-  // These are set behind the mutex; a Turn ends without it, and looks for who waits afterwards.
+  std::vector<StartedHandle> ended_;  // the queue's thread must not destroy these
+  // Set with the mutex locked; a Turn ends without the mutex, and then reads has_waiting_.
   std::atomic<bool> has_waiting_{false};
-  std::atomic<bool> runs_{false};     // a call, also one that was not started
-  std::atomic<bool> calling_{false};  // a caller is here that does not go through the queue
+  std::atomic<bool> runs_{false};     // a call runs, also one that was not started
+  std::atomic<bool> calling_{false};  // a Caller exists
   bool stopped_ = false;
   std::mutex join_mutex_;
   std::thread thread_;

@@ -7,9 +7,9 @@
 
 namespace collops {
 
-// Memory that the ranks share during one call, seen from the host: each rank writes its own, peers
-// read it in place once a signal of its says so. Its length is the call's word, the same on every
-// rank. Belongs to the communicator, valid during the call; one thread; waits for no one.
+// Memory that the ranks share during one call, as the host sees it: each rank writes its own part,
+// and peers read it in place after a signal. Its size is announced with the call and equal on every
+// rank. Owned by the communicator, valid during the call; one thread; waits for no one.
 class CallWindow {
  public:
   CallWindow() = default;
@@ -17,18 +17,18 @@ class CallWindow {
   CallWindow& operator=(const CallWindow&) = delete;
   virtual ~CallWindow() = default;
 
-  // This rank's own; null where the call has none.
+  // This rank's memory; null if the call has none.
   virtual std::byte* data() const = 0;
-  // Of a peer that was heard; null where the call has none. The window that the peer named must be
-  // mapped and as long as the own: an error if it is not.
+  // The memory of a peer that has announced the call; null if the call has none. An error unless
+  // the window that the peer named is mapped and has this rank's size.
   virtual Status PeerData(int rank, const std::byte** data) const = 0;
-  // Whether nobody reads any more what this rank wrote and signalled in the call before.
+  // Whether all peers have read what this rank wrote and signalled in the previous call.
   virtual bool IsFree() const = 0;
 
-  // Signals [0, 2 * rank_size) of this rank: counts that only grow during a call and start at 0.
-  // They carry the call's number, so nothing is reset: the first one of a call, once IsFree(),
-  // takes the place of the last one of the call before. What was written before a signal is visible
-  // to whoever has seen its count.
+  // Signals [0, 2 * rank_size) of this rank: counts that start at 0 and only grow during a call.
+  // They contain the call's number, so they are not reset: a call's first signal, allowed once
+  // IsFree(), replaces the last one of the previous call. A rank that has seen a signal's count
+  // also sees what was written before that signal.
   virtual void Signal(int index, int64_t count) = 0;
   virtual int64_t Signalled(int rank, int index) const = 0;
 };

@@ -11,12 +11,11 @@
 namespace collops {
 namespace {
 
-// How long a rank waits for senders to read their verdicts: after its own call, and before it
-// leaves.
+// How long a rank waits for senders to read its verdicts: after a call, and before it leaves.
 constexpr double kSettleS = 1e-3;
 constexpr double kLastSettleS = 0.2;
 
-// Says what a call was and how long it took.
+// Writes a line of trace: what a call was and how long it took.
 class CallTrace {
  public:
   CallTrace(const CommunicatorSpec& spec, uint64_t sequence, const char* name, std::string sizes)
@@ -39,7 +38,7 @@ class CallTrace {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Elements in, type, elements out.
+// Elements sent, their type, elements received.
 std::string Sizes(int64_t sent, DType dtype, int64_t received) {
   return Concat(" send=", sent, " ", Name(dtype), " recv=", received);
 }
@@ -62,7 +61,7 @@ Communicator::~Communicator() {
     if (part != nullptr) part->Close("the communicator that it is a part of is gone");
   }
   if (!control_->Inherited()) return;
-  // Their threads and locks are the parent's: in a child of fork() nobody ever comes out of them.
+  // In a child of fork() their threads do not exist, and their locks may be held for ever.
   (void)messenger_.release();
   (void)queue_owner_.release();
 }
@@ -93,8 +92,8 @@ Status Communicator::Enter(const char* name, Body&& body) {
   return EnterNow(name, body);
 }
 
-// Messages of a rank that has started nothing are calls like others, for the one thread that may
-// come. Of one that has, they do not wait for its queue.
+// Messages of a rank that has started no call are calls like others: one thread at a time. After
+// the first started call messages do not wait for the queue.
 template <typename Body>
 Status Communicator::EnterPairs(const char* name, Body&& body) {
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
@@ -205,8 +204,8 @@ Status Communicator::Messages(const char* name, Transfer* list, int count) {
   return Ok();
 }
 
-// A sender may wait for verdicts that found no room until it had read earlier ones. If it does not
-// read them now, a thread looks after that: this rank may make no further call for a long time.
+// A sender may wait for a verdict that finds room only after it has read earlier ones. If it does
+// not read them now, the queue's thread posts the rest, as this rank's next call may be far off.
 void Communicator::PayVerdicts(const char* name) {
   if (!messenger_->OwesVerdicts()) return;
   messenger_->Settle(kSettleS);
@@ -293,7 +292,7 @@ void Communicator::Abort(const std::string& reason) {
 
 void Communicator::Close(const std::string& reason) {
   OnLeave();
-  // Who hears that this rank has left takes what has no verdict for lost.
+  // A peer that sees this rank leave takes messages without a verdict for lost.
   const bool connected = connected_.load(std::memory_order_acquire) && !control_->Inherited();
   if (connected && messenger_ != nullptr) messenger_->Settle(kLastSettleS);
   control_->Close(reason);

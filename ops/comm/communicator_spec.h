@@ -19,7 +19,7 @@ enum CommMode : int {
   COMM_MULTI_THREAD = 1,
 };
 
-// What a communicator is asked to be.
+// The parameters of a communicator.
 struct CommunicatorSpec {
   std::string backend;
   std::string comm_domain;
@@ -27,11 +27,11 @@ struct CommunicatorSpec {
   int rank_size = 0;
   CommMode comm_mode = COMM_MULTI_PROCESS;
   double timeout_s = 300.0;
-  // Asked during first contact, which an error ends: whether the ranks to come can come at all.
+  // Called repeatedly during first contact, which its error ends: a rank cannot come any more.
   std::function<Status()> watch = {};
-  // Of a part that lives no longer than the group it was split from: a failure in one of the two
-  // ends the other.
-  std::weak_ptr<control::Control> family = {};
+  // Set in a subgroup that lives no longer than the group it was split from: a failure in one of
+  // the two ends the other.
+  std::weak_ptr<control::Control> parent = {};
 };
 
 }  // namespace collops

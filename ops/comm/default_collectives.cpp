@@ -1,6 +1,6 @@
-// Collectives that a backend need not have: made from its AllGatherV and ReduceScatterV. What the
-// ranks compare names them as what they are. Their counts end with the function, so the calls below
-// have no `keep`: a device copies what it reads later.
+// Default collectives, made from a backend's AllGatherV and ReduceScatterV. The ranks compare the
+// collective's own name and terms. The counts are local to a function, so the calls below have no
+// `keep`: a device backend copies what it reads later.
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace collops {
 namespace {
 
-// A whole of `count` elements, shared out as evenly as it goes; the first ranks get one more.
+// `count` elements, split as evenly as possible; the first ranks get one more.
 struct EvenSplit {
   EvenSplit(int64_t count, int size) : counts(static_cast<size_t>(size)), displs(counts.size()) {
     int64_t begin = 0;

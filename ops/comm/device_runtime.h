@@ -6,31 +6,31 @@
 
 namespace collops {
 
-// The events and captured graphs of one device, as far as InFlight needs them. A backend implements
-// it on its device's runtime and owns it. One thread at a time, with that device as the thread's
-// own; nothing here waits.
+// The events and captured graphs of one device, as InFlight uses them. A backend implements this
+// with its device's runtime and owns it. One thread at a time, with that device as the thread's
+// current device; nothing here waits.
 class DeviceRuntime {
  public:
   using Stream = void*;
   using Event = void*;
   using Graph = void*;
 
-  // Where a stream is that shall come to an event.
+  // How far a stream has come: past an event, or not yet.
   enum class Progress { kReached, kAhead, kUnknown };
 
   virtual ~DeviceRuntime() = default;
 
   virtual Status CreateEvent(Event* event) = 0;
-  // Puts the event behind all that is on the stream. It may be one that was reached before.
+  // Puts the event behind all work on the stream. An event that was reached may be used again.
   virtual Status RecordEvent(Event event, Stream stream) = 0;
-  // kUnknown where the runtime answers with an error.
+  // kUnknown if the runtime returns an error.
   virtual Progress QueryEvent(Event event) = 0;
   virtual void DestroyEvent(Event event) = 0;
 
-  // The graph into which the stream's calls are captured instead of run, or null.
+  // The graph into which the stream's calls are captured instead of being run, or null.
   virtual Status FindGraph(Stream stream, Graph* graph) = 0;
-  // Holds `kept` until the graph is destroyed; where the runtime does not tell, until the process
-  // ends.
+  // Keeps `kept` alive until the graph is destroyed; until the process ends, if the runtime does
+  // not report that.
   virtual void KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) = 0;
 };
 

@@ -13,13 +13,13 @@ namespace {
 
 using Progress = DeviceRuntime::Progress;
 
-// What a graph holds of a call. The second pointer says that such a graph lives.
+// What a graph keeps alive of a call. The second pointer counts the graphs that exist.
 struct Captured {
   std::shared_ptr<const void> kept;
   std::shared_ptr<const void> graph_lives;
 };
 
-// The work may run until the process ends.
+// Kept until the process ends, because work that uses it may still run.
 struct Held {
   std::mutex mutex;
   std::vector<std::shared_ptr<const void>> list;
@@ -66,7 +66,7 @@ Status InFlight::Keep(DeviceRuntime::Stream stream, std::shared_ptr<const void> 
   return Ok();
 }
 
-// An event that no work needs any more, or a new one.
+// An event that is no longer used, or a new one.
 Status InFlight::Mark(DeviceRuntime::Stream stream, DeviceRuntime::Event* event) {
   if (free_events_.empty()) {
     RETURN_IF_ERROR(runtime_->CreateEvent(event));

@@ -10,34 +10,34 @@
 
 namespace collops {
 
-// What the work on a device needs after its call has returned: plans, counts, staging. It is held
-// until an event behind the call's work is reached; of a captured call, as long as its graph. What
-// nobody can tell to be past is held until the process ends, so nothing is destroyed under running
-// work. One per communicator on a device, and owned by it; one thread at a time. Only Drain()
-// waits.
+// Keeps alive what work on a device needs after its call has returned: plans, counts, staging. Each
+// object is kept until an event behind the call's work is reached; for a captured call, as long as
+// its graph. What cannot be known to be past is kept until the process ends, so nothing is
+// destroyed under running work. One per communicator on a device, which owns it; one thread at a
+// time. Only Drain() waits.
 class InFlight {
  public:
   explicit InFlight(DeviceRuntime* runtime);
-  // Does not wait: what was not drained is held until the process ends.
+  // Does not wait: what was not drained is kept until the process ends.
   ~InFlight();
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
-  // Holds `kept` for the work that is on `stream` now. Called after the last step of a call, also
-  // of one that failed half way. A null `kept` only lets Drain() wait for that work. Reaps first,
-  // unless the stream is captured: then no event is asked and none is made. After an error `kept`
-  // is held until the process ends.
+  // Keeps `kept` alive for the work that is on `stream` now. Called after the last step of a call,
+  // also of one that failed half way. With a null `kept`, Drain() waits for that work. Calls Reap()
+  // first, unless the stream is captured: then no event is queried and none is made. After an error
+  // `kept` is kept until the process ends.
   Status Keep(DeviceRuntime::Stream stream, std::shared_ptr<const void> kept);
 
-  // Lets go of what is past. What the runtime says of the rest: kReached if there is none.
+  // Releases what is past. Returns the state of the rest; kReached if nothing is left.
   DeviceRuntime::Progress Reap();
 
-  // Waits until all work is past, then destroys the events. An error where that cannot be told by
-  // the deadline, or a captured graph can still be replayed; what is not past is held until the
-  // process ends.
+  // Waits until all work is past, then destroys the events. An error if that cannot be known by the
+  // deadline, or a captured graph can still be replayed; what is not past is kept until the process
+  // ends.
   Status Drain(const Deadline& deadline);
 
-  // Whether there is nothing to drain, neither work nor events; what graphs hold does not count.
+  // Whether Drain() has nothing to do: no work and no events. What graphs keep does not count.
   bool empty() const { return lines_.empty() && free_events_.empty(); }
 
  private:
@@ -45,7 +45,7 @@ class InFlight {
     DeviceRuntime::Event event;
     std::shared_ptr<const void> kept;
   };
-  // A stream's work, in its order: what is behind an event that is not reached is not past either.
+  // The work of one stream, in order: work behind an event that is not reached is not past either.
   struct Line {
     DeviceRuntime::Stream stream;
     std::deque<Work> works;
@@ -58,8 +58,8 @@ class InFlight {
   DeviceRuntime* const runtime_;
   std::vector<Line> lines_;
   std::vector<DeviceRuntime::Event> free_events_;
-  std::shared_ptr<const void> captured_;  // shared with what graphs hold
-  bool unmarked_ = false;                 // some work has no event, so nobody can tell its end
+  std::shared_ptr<const void> captured_;  // shared with what graphs keep alive
+  bool unmarked_ = false;                 // some work has no event, so its end cannot be known
 };
 
 }  // namespace collops

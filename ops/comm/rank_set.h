@@ -6,7 +6,7 @@
 
 namespace collops {
 
-// Some of the ranks of a group. A value.
+// A set of ranks of a group. A value.
 class RankSet {
  public:
   RankSet() = default;
@@ -18,7 +18,7 @@ class RankSet {
     return rank >= 0 && static_cast<size_t>(rank) < has_.size() && has_[static_cast<size_t>(rank)];
   }
   int count() const { return static_cast<int>(std::count(has_.begin(), has_.end(), true)); }
-  // Whether all ranks of the group are in it.
+  // Whether the set holds all ranks of the group.
   bool all() const {
     return std::all_of(has_.begin(), has_.end(), [](bool has) { return has; });
   }

@@ -15,8 +15,8 @@ namespace {
 
 std::atomic<Registry*> instance{nullptr};
 
-// What a process had made before it forked, as its child sees it. Kept but never touched: closing
-// or destroying it would tell the peers that the rank, which is the parent, has left.
+// The parent's registry, as a child of fork() sees it. Never used: closing or destroying it would
+// tell the peers that the rank, which is the parent, has left.
 std::atomic<Registry*> inherited{nullptr};
 
 void ForgetInChild() {
@@ -34,14 +34,14 @@ bool Threads(const CommunicatorSpec& spec) {
 
 using Communicators = std::map<std::string, std::shared_ptr<Communicator>>;
 
-// Ranks that are threads of this process each have a communicator of their own. Only the domain may
-// hold a slash, so it comes last.
+// Ranks that are threads of this process have a communicator each. Only the domain may contain a
+// slash, so it comes last.
 std::string Key(const CommunicatorSpec& spec) {
   const std::string owner = Threads(spec) ? std::to_string(spec.rank) : "process";
   return Concat(spec.backend, "/", owner, "/", spec.comm_domain);
 }
 
-// Whether both can live in one process: the same group, or two groups that do not touch.
+// Whether both can exist in one process: the same group, or two groups without a common domain.
 Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& wanted) {
   if (live.backend != wanted.backend || live.comm_domain != wanted.comm_domain) return Ok();
   const auto disagree = [&](const char* field, int is, int asked) {
@@ -59,7 +59,7 @@ Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& want
   return Ok();
 }
 
-// Takes out those for which `taken` says so.
+// Removes and returns the communicators for which `taken` returns true.
 template <typename Taken>
 std::vector<std::shared_ptr<Communicator>> Take(Communicators* communicators, Taken&& taken) {
   std::vector<std::shared_ptr<Communicator>> out;
@@ -75,13 +75,13 @@ std::vector<std::shared_ptr<Communicator>> Take(Communicators* communicators, Ta
 }
 
 // Whether nothing in this process uses it: no operation, no communicator of the caller's, no
-// window. The registry holds it alone, so without the registry's lock nobody can begin to.
+// window. Only the registry owns it then, so its lock keeps it unused.
 bool IsFree(const std::shared_ptr<Communicator>& live) {
   return live.use_count() == 1 && !live->HasWindows();
 }
 
-// Takes out what is never handed out again: what has failed, and what stands in the way of `wanted`
-// though nothing uses it. Ranks that are threads stay together.
+// Removes and returns communicators that are never used again: failed ones, and unused ones that
+// conflict with `wanted`. Ranks that are threads stay together.
 std::vector<std::shared_ptr<Communicator>> TakeEnded(Communicators* communicators,
                                                      const CommunicatorSpec& wanted) {
   auto ended = Take(communicators, [](const auto& live) { return live->failed(); });
@@ -95,7 +95,7 @@ std::vector<std::shared_ptr<Communicator>> TakeEnded(Communicators* communicator
   return ended;
 }
 
-// Whether a handle still is what a communicator was made for.
+// Whether a handle still belongs to the group for which a communicator was made.
 bool SameGroup(const CommunicatorSpec& live, const CommunicatorSpec& found) {
   return live.rank == found.rank && live.rank_size == found.rank_size &&
          live.comm_domain == found.comm_domain;
@@ -110,7 +110,7 @@ Status FindRunnable(const std::string& name, const Backend** backend) {
 }  // namespace
 
 Registry& Registry::Instance() {
-  // Made at first use, so that at exit it goes before the static objects that were there already.
+  // Registered at first use, so that at exit it runs before destructors of older static objects.
   if (!closes_at_exit.load() && !closes_at_exit.exchange(true)) {
     static_cast<void>(std::atexit([] { delete instance.exchange(nullptr); }));
   }
@@ -133,13 +133,13 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
   RETURN_IF_ERROR(FindRunnable(spec.backend, &backend));
   RETURN_IF_ERROR(kernels::CheckIsa());
   std::unique_lock<std::mutex> lock(mutex_);
-  // Let go before the new one is made, which may need the same address, and without the lock.
+  // Destroyed before the new one is made, which may need the same address, and without the lock.
   for (auto ended = TakeEnded(&communicators_, spec); !ended.empty();
        ended = TakeEnded(&communicators_, spec)) {
     lock.unlock();
     for (const auto& live : ended) {
       if (!live->failed()) live->Close("nothing in its process uses it any more");
-      // What was started holds the tensors, and in Python the communicator itself.
+      // Started calls own the tensors and, in Python, the communicator itself.
       live->EndStarted();
     }
     ended.clear();
@@ -164,7 +164,7 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
 Status Registry::FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [key, candidate] : communicators_) {
-    // Compared as an address only: whatever number the caller passed is never followed.
+    // Compared as an address only; the number that the caller passed is never dereferenced.
     if (static_cast<const void*>(candidate.get()) != handle) continue;
     CHECK_ARG(!candidate->failed(), ERROR_INVALID_PARAM, "hcclComm ", handle,
               ": the communicator of commDomain \"", candidate->spec().comm_domain,
@@ -177,17 +177,17 @@ Status Registry::FromHandle(const void* handle, std::shared_ptr<Communicator>* c
                "leave it null");
 }
 
-// Also one that has failed and was let go of, and those of a parent process: none is an engine's.
+// Includes failed and destroyed communicators and those of a parent process: none is an engine's.
 bool Registry::WasOurs(const void* handle) const {
   if (made_.count(handle) > 0) return true;
   if (parents_ == nullptr) return false;
-  // Not owned: another thread of the parent was in there at the fork, and will never come out.
+  // If another thread of the parent held the lock at the fork, it is held for ever: try only.
   const std::unique_lock<std::mutex> lock(parents_->mutex_, std::try_to_lock);
   return lock.owns_lock() && parents_->WasOurs(handle);
 }
 
-// An engine may give a new group the handle of one that it has destroyed. What was made for the old
-// one would run on the new one.
+// An engine may give a new group the handle of one that it has destroyed. The communicator of the
+// old group would use the new one.
 void Registry::CloseStale(const void* handle, const CommunicatorSpec& spec) {
   std::shared_ptr<Communicator> live;
   {
@@ -209,7 +209,7 @@ Status Registry::Adopt(void* handle, const std::string& backend, CommMode comm_m
   const Backend* const row = FindBackend(backend);
   if (known.ok() || row == nullptr || row->adopt == nullptr) return known;
   RETURN_IF_ERROR(row->available());
-  std::shared_ptr<Communicator> live;  // let go of without the lock
+  std::shared_ptr<Communicator> live;  // destroyed without the lock
   std::unique_lock<std::mutex> lock(mutex_);
   if (WasOurs(handle)) return known;
   lock.unlock();
@@ -230,7 +230,7 @@ Status Registry::Adopt(void* handle, const std::string& backend, CommMode comm_m
 }
 
 void Registry::CloseAll(const std::string& reason) {
-  // Adopted ones may share a key: of their ranks, which may be threads, only the engine knows.
+  // Adopted communicators may share a key: only the engine knows their ranks, which may be threads.
   std::multimap<std::string, std::shared_ptr<Communicator>> closing;
   std::vector<std::shared_ptr<Communicator>> ended;
   {
@@ -246,7 +246,7 @@ void Registry::CloseAll(const std::string& reason) {
       if (live != nullptr && live->failed()) ended.push_back(std::move(live));
     }
   }
-  // By domain, the same order in every rank.
+  // By domain: the same order in every rank.
   for (const auto& [key, communicator] : closing) {
     if (!communicator->failed()) communicator->Close(reason);
   }

@@ -9,28 +9,28 @@
 
 namespace collops {
 
-// The communicators of this process, one per comm_domain and backend. It owns them until they are
-// closed, fail, or the process ends, so operations may come and go without a new first contact.
-// Thread-safe; waits for no one.
+// The communicators of this process, one per comm_domain and backend. The registry owns them until
+// they are closed, fail, or the process ends, so operations need no new first contact. Thread-safe;
+// waits for no one.
 class Registry {
  public:
   static Registry& Instance();
 
   // The live communicator of spec's domain, or a new one whose first contact has begun.
-  // ERROR_INVALID_PARAM when the domain is live with another rank, rankSize or commMode. Where
-  // nothing uses that any more (no operation, no communicator of the caller's, no window), it is
-  // closed instead, and the ranks meet anew.
+  // ERROR_INVALID_PARAM if the domain is live with another rank, rankSize or commMode; but if
+  // nothing uses that communicator any more (no operation, no communicator of the caller's, no
+  // window), it is closed, and the ranks meet again.
   Status Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
   // The live communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);
 
-  // The same; and a handle that never was one of ours is taken for one of the backend's engine,
-  // where it has such, and gets a communicator that lives as long as somebody uses it.
+  // As FromHandle(); but a handle that was never one of this library's is taken for one of the
+  // backend's engine, if there is one, and gets a communicator that lives as long as it is used.
   Status Adopt(void* handle, const std::string& backend, CommMode comm_mode,
                std::shared_ptr<Communicator>* communicator);
 
-  // Closes every communicator: the others learn `reason`. Called when the process ends.
+  // Closes every communicator; the other ranks get `reason`. Called when the process ends.
   void CloseAll(const std::string& reason);
 
  private:
@@ -43,10 +43,10 @@ class Registry {
   Registry* const parents_;  // of the process that forked this one, or null
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Communicator>> communicators_;
-  // All there ever were, by their own address. A weak pointer keeps the block that make_shared
-  // took, so no engine's handle gets the address of one that is gone.
+  // All communicators that were ever made, by address. A weak pointer keeps the memory block of
+  // make_shared, so no engine's handle gets the address of a destroyed one.
   std::map<const void*, std::weak_ptr<Communicator>> made_;
-  std::map<const void*, std::weak_ptr<Communicator>> adopted_;  // by the caller's handle
+  std::map<const void*, std::weak_ptr<Communicator>> adopted_;  // keyed by the caller's handle
 };
 
 }  // namespace collops

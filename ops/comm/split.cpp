@@ -1,4 +1,4 @@
-// Parts of a communicator: how the ranks tell each other which one they join.
+// Subgroups of a communicator: how the ranks tell each other which one they join.
 
 #include <algorithm>
 #include <random>
@@ -11,7 +11,7 @@
 namespace collops {
 namespace {
 
-// What each rank tells the others in a Split.
+// What each rank shares in a Split.
 struct Choice {
   int64_t color;
   int64_t key;
@@ -37,29 +37,29 @@ Status Communicator::MakePart(int color, int key, bool kept, std::shared_ptr<Com
   std::vector<Choice> choices(static_cast<size_t>(size()));
   RETURN_IF_ERROR(control_->Share(Agreement("Split").InPlainWords("split", 1), &own, sizeof(own),
                                   choices.data()));
-  choices[static_cast<size_t>(rank())] = own;  // whatever a peer has written there
+  choices[static_cast<size_t>(rank())] = own;  // not what a peer may have written there
   part->reset();
   if (color < 0) return Ok();
-  const Status made = GetPart(Members(choices, color), color, choices[0].token, kept, part);
-  // A rank that cannot make its part is not lost for this group, unless the part belongs to it.
+  const Status made = GetSubgroup(Members(choices, color), color, choices[0].token, kept, part);
+  // An error of a subgroup does not end this group, unless the subgroup belongs to it.
   return made.ok() || kept ? made : control_->Excuse(made);
 }
 
-Status Communicator::GetPart(const std::vector<int>& members, int color, int64_t token, bool kept,
-                             std::shared_ptr<Communicator>* part) {
+Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int64_t token,
+                                 bool kept, std::shared_ptr<Communicator>* part) {
   CommunicatorSpec spec = this->spec();
   spec.timeout_s = timeout_s();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());
   spec.comm_domain = Concat(this->spec().comm_domain, "/split ", token, ".", color);
-  // Until the part has met, only its parent sees that a member will not come. A kept part lives no
-  // longer than its parent; another one does, so that leaving the parent says nothing about it.
+  // Until the subgroup has met, only its parent sees that a member will not come. A kept subgroup
+  // lives no longer than its parent; another one does, so its members may leave the parent.
   const std::weak_ptr<control::Control> parent = control_;
   spec.watch = [parent, members, kept]() -> Status {
     const std::shared_ptr<control::Control> living = parent.lock();
     return living == nullptr ? Ok() : living->FindLossAmong(members, kept);
   };
-  spec.family = kept ? parent : std::weak_ptr<control::Control>();
+  spec.parent = kept ? parent : std::weak_ptr<control::Control>();
   return Registry::Instance().Get(spec, part);
 }
 

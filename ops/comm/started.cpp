@@ -8,7 +8,7 @@
 
 namespace collops {
 
-// The first call that is started has the rank for itself, so that no other one runs without a turn.
+// Runs alone, so that no call that was made without a turn is still running.
 Status Communicator::MakeQueue(const char* name) {
   RETURN_IF_ERROR(control_->CheckUsable());
   if (queue_.load(std::memory_order_acquire) != nullptr) return Ok();
@@ -32,7 +32,7 @@ Status Communicator::Start(const char* name, std::function<Status()> body, Handl
   return Ok();
 }
 
-// Before first contact is complete nothing can be posted, so that comes first, in the queue.
+// No message can be posted before first contact is complete, which is then the queue's first call.
 Status Communicator::StartMessages(const char* name, const Transfer* list, int count,
                                    Handle* handle, Kept keep) {
   RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));

@@ -5,11 +5,11 @@
 
 namespace collops {
 
-// Numbers the calls of one communicator as its user counts them: a call that takes several steps,
-// as one that first exchanges sizes, has one number. One thread at a time.
+// Numbers the calls of one communicator as its user counts them: a call of several steps, such as
+// one that first exchanges sizes, has one number. One thread at a time.
 class UserCalls {
  public:
-  // The number of the step that comes now.
+  // The number of the user's call to which the next step belongs.
   uint64_t Next() {
     if (parts_ > 0) {
       --parts_;
@@ -19,20 +19,20 @@ class UserCalls {
     parts_ += std::exchange(begun_, 0);
     return last_;
   }
-  // What comes next is the first of so many parts of one call.
+  // The next `parts` steps belong to one call.
   void Begin(int parts) { begun_ = parts - 1; }
-  // One more step belongs to the call that was numbered last.
+  // One more step belongs to the latest call.
   void Continue() { ++parts_; }
-  // The call has failed: what comes next is another one.
+  // The call has failed: the next step begins another one.
   void Forget() { parts_ = begun_ = 0; }
 
  private:
   uint64_t last_ = 0;
-  int parts_ = 0;  // that are still to come
+  int parts_ = 0;  // steps of the call that are still to come
   int begun_ = 0;
 };
 
-// The number of the user's call that this thread makes, as long as it lives; 0: nobody says.
+// While it lives, the number of the user's call that this thread makes; 0: not known.
 class UserCall {
  public:
   explicit UserCall(uint64_t number) : before_(current_) { current_ = number; }
@@ -47,7 +47,7 @@ class UserCall {
   const uint64_t before_;
 };
 
-// What messages call this thread's call, whose step has that number.
+// The number of this thread's call in messages; `step` is the number of its step.
 inline uint64_t CallNumber(uint64_t step) {
   return UserCall::Number() == 0 ? step : UserCall::Number();
 }

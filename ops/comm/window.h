@@ -7,8 +7,8 @@
 namespace collops {
 
 // Memory of one rank that its peers read in place, so a collective on it copies each byte once.
-// Handed out by Communicator::AllocateWindow and shared by everyone who holds a pointer to it: it
-// outlives the communicator's Close(). Peers map it when a call first uses it.
+// Communicator::AllocateWindow makes it; all users share ownership, so it may outlive the
+// communicator's Close(). Peers map it when a call first uses it.
 class Window {
  public:
   Window() = default;
@@ -18,7 +18,7 @@ class Window {
 
   virtual void* data() const = 0;
   virtual int64_t bytes() const = 0;
-  // The ranks that address it directly, its owner among them: Communicator::WindowPeers().
+  // The ranks that can address it, including its owner: Communicator::WindowPeers().
   virtual const RankSet& peers() const = 0;
 };
 

@@ -17,7 +17,7 @@ Status UcxAvailable() {
   return EngineMissing("ucx", "libucp.so.0");
 }
 
-// For the rows without an engine: the reason that they are not available.
+// For backends whose engine is not built in: the reason that available() gives.
 Status CreateNothing(const CommunicatorSpec& spec, std::shared_ptr<Communicator>*) {
   return FindBackend(spec.backend)->available();
 }
@@ -29,7 +29,7 @@ int64_t NoSharedBytes(int) {
 }  // namespace
 
 const std::vector<Backend>& BackendTable() {
-  // Never destroyed: it is still read while static objects go.
+  // Never destroyed: destructors of static objects still read it.
   static const std::vector<Backend>* const table = new std::vector<Backend>{
       {"hccl", hccl::Available, hccl::Create, hccl::SharedBytes, hccl::Describe, hccl::Adopt, "npu",
        hccl::kSums},

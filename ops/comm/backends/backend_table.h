@@ -9,16 +9,16 @@
 
 namespace collops {
 
-// One row per backend: what it is called, whether it runs here, how to make a communicator, and
-// what a caller has to know of it.
+// One row per backend: its name, whether it can run here, how to create a communicator, and what a
+// caller has to know of it.
 struct Backend {
   const char* name;
   Status (*available)();  // Ok, or ERROR_UNSUPPORTED with the reason
   Status (*create)(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
-  // Host memory that a communicator of that many ranks shares, windows not counted.
+  // Host memory that a communicator of `rank_size` ranks shares, without windows.
   int64_t (*shared_bytes)(int rank_size);
-  // Handles of the engine's own that the caller brings; null where it has none: whose rank one is
-  // (rank, rank_size and comm_domain of `spec`), and a communicator on it.
+  // For a handle of the engine's own type that the caller passes; null if the backend takes none.
+  // describe() sets rank, rank_size and comm_domain; adopt() makes a communicator on the handle.
   Status (*describe)(void* handle, CommunicatorSpec* spec) = nullptr;
   Status (*adopt)(const CommunicatorSpec& spec, void* handle,
                   std::shared_ptr<Communicator>* communicator) = nullptr;
@@ -29,7 +29,7 @@ struct Backend {
 // In the order in which messages list them.
 const std::vector<Backend>& BackendTable();
 
-// The row of that name, or null.
+// The row with that name, or null.
 const Backend* FindBackend(const std::string& name);
 
 }  // namespace collops

@@ -4,8 +4,8 @@
 
 namespace collops {
 
-// Why a backend whose engine this version does not have cannot run: ERROR_UNSUPPORTED, which says
-// that the vendor's library, there or not, makes no difference.
+// ERROR_UNSUPPORTED for a backend that this version does not have; the message says that the
+// vendor's library makes no difference.
 Status EngineMissing(const char* backend, const char* library);
 
 }  // namespace collops

@@ -63,7 +63,7 @@ struct alignas(kLineBytes) Member {
   std::atomic<uint32_t> ended;                     // an Ending; used for remote ranks only
   // The step that failed; all earlier steps are complete. 0: the failure was outside a step.
   std::atomic<uint64_t> failed_step;
-  std::atomic<int64_t> heard_ms;  // when this rank's watcher was last known to be alive
+  std::atomic<int64_t> alive_ms;  // when this rank's watcher was last known to be alive
   int32_t code;                   // error code; valid if this is failed_rank
   char reason[kReasonBytes];      // why the rank left or failed
   Note pair_call;                 // what the rank waits for in its pair lane

@@ -31,7 +31,7 @@ Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t b
       fork_generation_(ForkGeneration()),
       steps_before_(steps_before),
       meeting_(Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes)) {
-  if (!spec.family.expired()) duties_.family = [this] { return FamilyFailure(); };
+  if (!spec.parent.expired()) duties_.parent = [this] { return ParentFailure(); };
   meeting_->Begin();
 }
 
@@ -118,7 +118,7 @@ Status Control::Agree(const Agreement& agreement) {
   RETURN_IF_ERROR(CheckBoard());
   RETURN_IF_ERROR(step().Begin(agreement, timeout_s()));
   step().Publish();
-  RETURN_IF_ERROR(step().HearAll());
+  RETURN_IF_ERROR(step().AwaitAll());
   return step().End();
 }
 
@@ -135,7 +135,7 @@ Status Control::Share(const Agreement& agreement, const void* mine, int64_t byte
                   piece);
     }
     step().Publish();
-    RETURN_IF_ERROR(step().HearAll());
+    RETURN_IF_ERROR(step().AwaitAll());
     for (int r = 0; r < spec_.rank_size && piece > 0; ++r) {
       std::memcpy(static_cast<std::byte*>(all) + r * bytes + begin, board.shared(r, number), piece);
     }
@@ -165,17 +165,17 @@ Status Control::FindLossAmong(const std::vector<int>& ranks, bool also_left) con
 }
 
 // The failure of the parent, while the call of the parent that this subgroup runs in is not over.
-Status Control::FamilyFailure() const {
-  const std::shared_ptr<Control> family = spec_.family.lock();
-  if (family == nullptr || family->connection_ == nullptr) return Ok();
-  return family->connection_->endpoint.GroupFailure(family->step_number());
+Status Control::ParentFailure() const {
+  const std::shared_ptr<Control> parent = spec_.parent.lock();
+  if (parent == nullptr || parent->connection_ == nullptr) return Ok();
+  return parent->connection_->endpoint.GroupFailure(parent->step_number());
 }
 
 Status Control::Fail(const Status& status, uint64_t step) {
-  const std::shared_ptr<Control> family = spec_.family.lock();
+  const std::shared_ptr<Control> parent = spec_.parent.lock();
   // A subgroup runs inside a call of its parent, which fails with it. The parent first: a rank that
   // sees this one hang up finds the reason there.
-  if (family != nullptr) static_cast<void>(family->Fail(status, family->step_number()));
+  if (parent != nullptr) static_cast<void>(parent->Fail(status, parent->step_number()));
   const std::lock_guard<std::mutex> lock(mutex_);
   FailLocked(status, step);
   return status;

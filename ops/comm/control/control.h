@@ -163,7 +163,7 @@ class Control {
   static Status Thrown(const char* name, const std::exception& error);
   Status CheckBoard() const;
   Status Finish(const Status& status, uint64_t step_before);
-  Status FamilyFailure() const;
+  Status ParentFailure() const;
   void ConnectTo(Group group);
   void FailLocked(const Status& status, uint64_t step);
   void End(const Status& status, bool leave, const std::string& reason);

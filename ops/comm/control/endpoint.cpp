@@ -147,7 +147,7 @@ Status Endpoint::Lost(int rank) const {
   if (state.left.load(std::memory_order_acquire) == 0) {
     CHECK_ARG(state.ended.load(std::memory_order_acquire) != kCutOff, ERROR_PEER_LOST, who,
               ": the connection to its host is lost");
-    const Status word = LastWord(group_.peers[static_cast<size_t>(rank)].mailbox.get());
+    const Status word = VerdictInMailbox(group_.peers[static_cast<size_t>(rank)].mailbox.get());
     CHECK_ARG(word.ok(), ERROR_PEER_LOST, who, " has left: ", word.message());
     return Error(ERROR_PEER_LOST, who, " ended without a word");
   }
@@ -196,8 +196,8 @@ std::string Endpoint::DescribeLate(uint64_t step) const {
 }
 
 int64_t Endpoint::SilentMs(int rank) const {
-  const int64_t heard_ms = board_.member(rank).heard_ms.load(std::memory_order_relaxed);
-  return heard_ms <= 0 ? 0 : MonotonicMs() - heard_ms;
+  const int64_t alive_ms = board_.member(rank).alive_ms.load(std::memory_order_relaxed);
+  return alive_ms <= 0 ? 0 : MonotonicMs() - alive_ms;
 }
 
 std::string Endpoint::DescribeState(int rank) const {

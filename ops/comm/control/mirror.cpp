@@ -113,11 +113,11 @@ void Mirror::Lose(int host) {
   }
 }
 
-void Mirror::Hear(int host) {
+void Mirror::NoteAlive(int host) {
   const int64_t now_ms = MonotonicMs();
   for (size_t r = 0; r < ends_.size(); ++r) {
     if (host_of_[r] != host) continue;
-    board().member(static_cast<int>(r)).heard_ms.store(now_ms, std::memory_order_relaxed);
+    board().member(static_cast<int>(r)).alive_ms.store(now_ms, std::memory_order_relaxed);
   }
 }
 

@@ -23,7 +23,7 @@ class Mirror {
   // Whether the group has failed in that step or an earlier one.
   bool GroupFailed(uint64_t step) const { return ends_.front().GroupFailed(step); }
   // The watcher of `host`, which may be this host, is alive.
-  void Hear(int host);
+  void NoteAlive(int host);
 
  private:
   const Board& board() const { return ends_.front().board(); }

@@ -27,9 +27,9 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
   Enter(agreement.op(), timeout_s);
   agreement_ = &agreement;
   balance_ = agreement.balance();
-  unheard_.clear();
+  awaited_.clear();
   for (int r = 0; r < endpoint_->size(); ++r) {
-    if (r != endpoint_->rank()) unheard_.push_back(r);
+    if (r != endpoint_->rank()) awaited_.push_back(r);
   }
   // Another host could get a head sent after the failure before the failure, and end its step well.
   return endpoint_->GroupFailure(number_);
@@ -64,12 +64,12 @@ Status Step::Refuse(const char* name, const Status& reason, double timeout_s) {
   return Ok();
 }
 
-Status Step::Hear(int rank, bool* agrees) {
+Status Step::Compare(int rank, bool* agrees) {
   const SignalHead& theirs = endpoint_->head(rank, number());
   const uint64_t word = theirs.step.load(std::memory_order_acquire);
   if (IsRefusal(word)) {
     refused_ = true;
-    behind_ = !unheard_.empty();
+    behind_ = !awaited_.empty();
     endpoint_->Finish(number());
     return Error(ERROR_RANK_MISMATCH, agreement_->op(), ": ", endpoint_->Who(rank),
                  " refused call ", CallNumber(number()), ": ",
@@ -85,30 +85,30 @@ Status Step::Hear(int rank, bool* agrees) {
 // Called once all heads have arrived, or one that differs.
 Status Step::Judge(bool agrees) {
   if (agrees && balance_ == 0) return Ok();
-  RETURN_IF_ERROR(HearRest());
+  RETURN_IF_ERROR(AwaitRest());
   return Disagreement();
 }
 
 // A rank that comes late may refuse, and a refusal takes precedence over a disagreement, because it
 // does not end the group. A rank that never comes changes nothing.
-Status Step::HearRest() {
+Status Step::AwaitRest() {
   bool agrees = true;
-  while (!unheard_.empty()) {
+  while (!awaited_.empty()) {
     int rank = 0;
     const Status came = AwaitNext(&rank);
     if (came.code() == ERROR_TIMEOUT || came.code() == ERROR_PEER_LOST) return Ok();
     RETURN_IF_ERROR(came);
-    RETURN_IF_ERROR(Hear(rank, &agrees));
+    RETURN_IF_ERROR(Compare(rank, &agrees));
   }
   return Ok();
 }
 
-std::vector<std::vector<int64_t>> Step::HeardAgreements() const {
+std::vector<std::vector<int64_t>> Step::ArrivedAgreements() const {
   const int size = endpoint_->size();
   const auto words = static_cast<size_t>(Agreement::EncodedBytes(size)) / sizeof(int64_t);
   std::vector<std::vector<int64_t>> all(static_cast<size_t>(size));
   for (int r = 0; r < size; ++r) {
-    if (!Heard(r)) continue;
+    if (!HasArrived(r)) continue;
     const int64_t* encoded = endpoint_->board().agreement(r, number());
     all[static_cast<size_t>(r)].assign(encoded, encoded + words);
   }
@@ -116,18 +116,18 @@ std::vector<std::vector<int64_t>> Step::HeardAgreements() const {
 }
 
 std::string Step::WhoIsMissing() const {
-  return unheard_.empty() ? "" : Concat("; ", endpoint_->DescribeLate(number()));
+  return awaited_.empty() ? "" : Concat("; ", endpoint_->DescribeLate(number()));
 }
 
 Status Step::Disagreement() const {
-  const Status status = agreement_->Describe(HeardAgreements(), number(),
+  const Status status = agreement_->Describe(ArrivedAgreements(), number(),
                                              [this](int r) { return endpoint_->Who(r); });
   return Status(status.code(), status.message() + WhoIsMissing());
 }
 
 Status Step::MissingOne(const Status& status) const {
   if (status.code() != ERROR_TIMEOUT && status.code() != ERROR_PEER_LOST) return status;
-  const Status differs = agreement_->FindDifference(HeardAgreements(), number(),
+  const Status differs = agreement_->FindDifference(ArrivedAgreements(), number(),
                                                     [this](int r) { return endpoint_->Who(r); });
   if (differs.ok()) return status;
   return Status(differs.code(), differs.message() + WhoIsMissing());

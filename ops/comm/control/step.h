@@ -17,13 +17,13 @@ namespace collops::control {
 // The steps of one rank, one after the other. A step publishes this rank's head, waits for the
 // heads of all ranks, compares them, and ends. A backend writes its first signal between Begin()
 // and Publish(), so that the head travels in it. Owned by Control; one thread at a time. Waits
-// until the time-out in Begin() (after a refusal), HearAll(), HearRest(), Until(), End().
+// until the time-out in Begin() (after a refusal), AwaitAll(), AwaitRest(), Until(), End().
 class Step {
  public:
   // `steps_before`: the first step follows this number, which is equal on every rank.
   Step(Endpoint* endpoint, const WaitDuties* duties, uint64_t steps_before)
       : endpoint_(endpoint), duties_(duties), number_(steps_before) {
-    unheard_.reserve(static_cast<size_t>(endpoint->size()));
+    awaited_.reserve(static_cast<size_t>(endpoint->size()));
     endpoint->Finish(steps_before);
   }
 
@@ -35,19 +35,19 @@ class Step {
   // Takes part in the next step with a refusal, without waiting for the other ranks.
   Status Refuse(const char* name, const Status& reason, double timeout_s);
 
-  // Waits for the heads of all ranks and compares them. `on_heard(rank)` reads what the backend
+  // Waits for the heads of all ranks and compares them. `on_arrival(rank)` reads what the backend
   // sent with the head; its error ends the step. After an error with refused() no data has moved,
   // and the next step may follow.
-  template <typename OnHeard>
-  Status HearAll(OnHeard&& on_heard);
-  Status HearAll() {
-    return HearAll([](int) { return Ok(); });
+  template <typename OnArrival>
+  Status AwaitAll(OnArrival&& on_arrival);
+  Status AwaitAll() {
+    return AwaitAll([](int) { return Ok(); });
   }
-  // As HearAll(), for the heads that have arrived, without waiting.
-  template <typename OnHeard>
-  Status HearArrived(OnHeard&& on_heard);
-  bool Heard(int rank) const {
-    return std::find(unheard_.begin(), unheard_.end(), rank) == unheard_.end();
+  // As AwaitAll(), for the heads that have arrived, without waiting.
+  template <typename OnArrival>
+  Status ReadArrived(OnArrival&& on_arrival);
+  bool HasArrived(int rank) const {
+    return std::find(awaited_.begin(), awaited_.end(), rank) == awaited_.end();
   }
 
   bool refused() const { return refused_; }
@@ -83,30 +83,30 @@ class Step {
   Status CatchUp(double timeout_s);
   // Waits for the next head, in the order of arrival, so that a refusal is noticed at once.
   Status AwaitNext(int* rank) {
-    auto next = unheard_.end();
+    auto next = awaited_.end();
     RETURN_IF_ERROR(Until([&] {
-      next = std::find_if(unheard_.begin(), unheard_.end(),
+      next = std::find_if(awaited_.begin(), awaited_.end(),
                           [&](int r) { return endpoint_->HasBegun(r, number()); });
-      return next != unheard_.end();
+      return next != awaited_.end();
     }));
     *rank = *next;
-    unheard_.erase(next);
+    awaited_.erase(next);
     return Ok();
   }
   // Compares the head of `rank`; sets `agrees` to false if it differs.
-  Status Hear(int rank, bool* agrees);
+  Status Compare(int rank, bool* agrees);
   Status Judge(bool agrees);
-  Status HearRest();
+  Status AwaitRest();
   Status Disagreement() const;
   // For a wait that ended with `status`: the disagreement among the ranks that have arrived, else
   // `status`. A rank that stays away must not hide a disagreement of the others.
   Status MissingOne(const Status& status) const;
-  std::vector<std::vector<int64_t>> HeardAgreements() const;
+  std::vector<std::vector<int64_t>> ArrivedAgreements() const;
   std::string WhoIsMissing() const;
 
   Endpoint* endpoint_;
   const WaitDuties* duties_;
-  std::vector<int> unheard_;
+  std::vector<int> awaited_;
   std::optional<Deadline> deadline_;
   std::optional<Waiter> waiter_;
   const Agreement* agreement_ = nullptr;
@@ -117,33 +117,33 @@ class Step {
   bool behind_ = false;  // the last step was refused before all of its heads had arrived
 };
 
-template <typename OnHeard>
-Status Step::HearAll(OnHeard&& on_heard) {
+template <typename OnArrival>
+Status Step::AwaitAll(OnArrival&& on_arrival) {
   bool agrees = true;
-  while (!unheard_.empty()) {
+  while (!awaited_.empty()) {
     int rank = 0;
     const Status came = AwaitNext(&rank);
     if (!came.ok()) return MissingOne(came);
-    RETURN_IF_ERROR(Hear(rank, &agrees));
-    RETURN_IF_ERROR(on_heard(rank));
+    RETURN_IF_ERROR(Compare(rank, &agrees));
+    RETURN_IF_ERROR(on_arrival(rank));
   }
   return Judge(agrees);
 }
 
-template <typename OnHeard>
-Status Step::HearArrived(OnHeard&& on_heard) {
+template <typename OnArrival>
+Status Step::ReadArrived(OnArrival&& on_arrival) {
   bool agrees = true;
-  for (size_t i = 0; i < unheard_.size();) {
-    const int rank = unheard_[i];
+  for (size_t i = 0; i < awaited_.size();) {
+    const int rank = awaited_[i];
     if (!endpoint_->HasBegun(rank, number())) {
       ++i;
       continue;
     }
-    unheard_.erase(unheard_.begin() + static_cast<std::ptrdiff_t>(i));
-    RETURN_IF_ERROR(Hear(rank, &agrees));
-    RETURN_IF_ERROR(on_heard(rank));
+    awaited_.erase(awaited_.begin() + static_cast<std::ptrdiff_t>(i));
+    RETURN_IF_ERROR(Compare(rank, &agrees));
+    RETURN_IF_ERROR(on_arrival(rank));
   }
-  return agrees && !unheard_.empty() ? Ok() : Judge(agrees);
+  return agrees && !awaited_.empty() ? Ok() : Judge(agrees);
 }
 
 }  // namespace collops::control

@@ -26,7 +26,7 @@ Status Waiter::LookAround() const {
   // A rank that ended the group (or the parent of this subgroup) and then left is reported with
   // that failure.
   if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(step_));
-  if (duties_->family) RETURN_IF_ERROR(duties_->family());
+  if (duties_->parent) RETURN_IF_ERROR(duties_->parent());
   CHECK_ARG(loss.ok(), loss.code(), name_, ": ", loss.message());
   return Ok();
 }

@@ -27,7 +27,7 @@ struct WaitDuties {
   std::function<void()> drain;      // reads window mails, so that the mailbox does not fill up
   std::function<Pumped()> pump;     // moves messages that are under way
   std::function<double()> overdue;  // 0, or the limit in seconds that the call has exceeded
-  std::function<Status()> family;   // Ok, or the error that ended the parent of this subgroup
+  std::function<Status()> parent;   // Ok, or the error that ended the parent of this subgroup
 };
 
 // Yields for the first millisecond of a wait; after that the rank counts as idle.

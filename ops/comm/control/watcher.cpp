@@ -27,20 +27,20 @@ int NumHosts(const Group& group) {
 
 }  // namespace
 
-Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge, double farewell_s)
+Watcher::Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge, double flush_s)
     : group_(std::move(group)),
       bridge_(std::move(bridge)),
       board_(group_.segment.data(), rank_size),
       rank_size_(rank_size),
       num_hosts_(NumHosts(group_)),
       own_ranks_(RanksOf(group_, true)),
-      bed_(RanksOf(group_, false).front()),
+      doorbell_rank_(RanksOf(group_, false).front()),
       news_(&group_, own_ranks_, rank_size),
       mirror_(group_, rank_size),
       gone_(static_cast<size_t>(num_hosts_), false),
-      farewell_s_(farewell_s) {
+      flush_s_(flush_s) {
   // All hosts were there at first contact: a host that never sends a beat is silent from now on.
-  for (int host = 0; host < num_hosts_; ++host) mirror_.Hear(host);
+  for (int host = 0; host < num_hosts_; ++host) mirror_.NoteAlive(host);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -55,7 +55,7 @@ void Watcher::Run() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
-  std::atomic<uint32_t>& asleep = board_.member(bed_).asleep[kGroupLane];
+  std::atomic<uint32_t>& asleep = board_.member(doorbell_rank_).asleep[kGroupLane];
   asleep.store(kInItsLane,
                std::memory_order_seq_cst);  // awake also while it works, so that no ring is missed
   while (!stop_.load()) {
@@ -68,7 +68,7 @@ void Watcher::Run() {
 }
 
 void Watcher::Farewell() {
-  const Deadline deadline = Deadline::After(farewell_s_);
+  const Deadline deadline = Deadline::After(flush_s_);
   while (!deadline.Passed()) {
     const bool silent = AllQuiet();
     if (Turn() && silent) return;
@@ -110,7 +110,7 @@ void Watcher::TakeAll() {
   News news;
   while (bridge_->Take(&host, &frame)) {
     if (host < 0 || host >= num_hosts_ || host == group_.host || IsGone(host)) continue;
-    mirror_.Hear(host);
+    mirror_.NoteAlive(host);
     if (!Decode(frame, rank_size_, &news) || !mirror_.Apply(host, news)) Distrust(host);
   }
 }
@@ -125,7 +125,7 @@ void Watcher::Beat() {
   const int64_t now_ms = MonotonicMs();
   if (now_ms - beat_ms_ < kBeatMs) return;
   beat_ms_ = now_ms;
-  mirror_.Hear(group_.host);
+  mirror_.NoteAlive(group_.host);
   const Frame beat = Encode({NewsKind::kBeat, own_ranks_.front()}, rank_size_);
   for (int host = 0; host < num_hosts_; ++host) {
     // A host that has no room for a beat has other frames of this host to read.

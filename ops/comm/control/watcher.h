@@ -21,9 +21,8 @@ namespace collops::control {
 class Watcher {
  public:
   // `group`: this host's ranks and board, and a descriptor of the bell that the watcher owns.
-  Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge,
-          double farewell_s = kFarewellS);
-  // Waits at most `farewell_s` until the ranks of this host have finished their last step and all
+  Watcher(Group group, int rank_size, std::unique_ptr<Bridge> bridge, double flush_s = kFlushS);
+  // Waits at most `flush_s` until the ranks of this host have finished their last step and all
   // state has been sent.
   ~Watcher();
   Watcher(const Watcher&) = delete;
@@ -31,7 +30,7 @@ class Watcher {
 
   static constexpr int kNapMs = 20;
   static constexpr int64_t kBeatMs = 100;
-  static constexpr double kFarewellS = 1.0;
+  static constexpr double kFlushS = 1.0;
 
  private:
   void Run();
@@ -51,11 +50,12 @@ class Watcher {
   int rank_size_;
   int num_hosts_;
   std::vector<int> own_ranks_;
-  int bed_;  // a remote rank, whose doorbell (rung whenever all are rung) wakes this thread
+  int doorbell_rank_;  // a remote rank, whose doorbell (rung whenever all are rung) wakes this
+                       // thread
   LocalNews news_;
   Mirror mirror_;
   std::vector<bool> gone_;  // hosts from which no more news are taken
-  const double farewell_s_;
+  const double flush_s_;
   int64_t beat_ms_ = 0;
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -13,7 +13,7 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 32);
 }
 
-// Of what both sides must agree on. A type that has a name of its own counts by that.
+// Hash of what both sides must agree on. A type that has a name counts by its name.
 uint64_t Digest(const Transfer& transfer) {
   constexpr size_t kWords = sizeof(transfer.type) / sizeof(uint64_t);
   uint64_t words[kWords];
@@ -82,7 +82,7 @@ void Messenger::Start(const std::shared_ptr<Batch>& batch) {
   }
   Baton baton(baton_, std::try_to_lock);
   if (!baton.owns_lock()) {
-    // Whoever leads looks again before it naps; who has it for a moment may not.
+    // A leading thread looks again before it sleeps; a thread that has the baton briefly may not.
     Rouse();
     if (wake_) wake_();
     return;
@@ -110,7 +110,7 @@ Status Messenger::Wait(Batch* batch, const std::optional<Deadline>& deadline) {
 bool Messenger::Test(Batch* batch) {
   if (batch->ended.load()) return true;
   const Baton baton(baton_, std::try_to_lock);
-  if (!baton.owns_lock()) return false;  // a look at it later says more
+  if (!baton.owns_lock()) return false;  // another thread is in the lane: a later call says more
   TakeStarted();
   Poll();
   return HasEnded(batch);
@@ -167,7 +167,7 @@ void Messenger::Publish() {
   static_cast<void>(control_->Fail(lane_.failure(), control_->step_number() + 1));
 }
 
-// Collects what each of its messages came to, once all are done.
+// Collects the outcomes of its messages, once all of them are done.
 bool Messenger::HasEnded(Batch* batch) {
   if (batch->ended.load()) return true;
   const size_t count = batch->list.size();

@@ -1,4 +1,4 @@
-// How threads wait in the pair lane, and who of them moves it.
+// How threads wait in the pair lane, and which of them moves it.
 
 #include <sched.h>
 
@@ -77,16 +77,16 @@ Status Messenger::Await(Goal* goal, Baton* baton) {
     if (!led_.load()) {
       looked = Lead(goal, baton);
     } else {
-      if (attends_) Rouse();  // it leaves the lead to who waits
+      if (attends_) Rouse();  // it gives the lead to a thread that waits
       Follow(baton);
       looked = Look(goal, baton);
     }
   }
-  // It may have been this thread alone to whom a leader left what others wait for.
+  // A leading thread may have passed the lane to this thread alone: pass it on.
   HandOver(baton);
   if (!looked.ok()) {
     lane_.End(looked);
-    // Unlike a failure of the pair alone it also ends a call of the group that is under way.
+    // Unlike a failure of the lane, an interrupt also ends a group call that is under way.
     const uint64_t step = control_->step_number();
     const bool calls = !endpoint_->HasFinished(endpoint_->rank(), step);
     static_cast<void>(control_->Fail(lane_.failure(), calls ? step : step + 1));
@@ -97,7 +97,7 @@ Status Messenger::Await(Goal* goal, Baton* baton) {
   return looked;
 }
 
-// Another thread moves the lane. It says when something has moved.
+// Waits while another thread leads, which notifies this one when something has moved.
 void Messenger::Follow(Baton* baton) {
   constexpr std::chrono::milliseconds kNap(20);
   ++followers_;
@@ -105,7 +105,7 @@ void Messenger::Follow(Baton* baton) {
   --followers_;
 }
 
-// As long as something moves, the rank counts as busy. It naps without the baton.
+// As long as messages move, the rank counts as busy. It sleeps without the baton.
 Status Messenger::Lead(Goal* goal, Baton* baton) {
   led_.store(true);
   control::Patience patience;
@@ -133,9 +133,9 @@ Status Messenger::Lead(Goal* goal, Baton* baton) {
   return looked;
 }
 
-// Whether something has moved.
+// True if something has moved.
 bool Messenger::Nap(Goal* goal, Baton* baton) {
-  if (Reached(*goal)) return true;  // while this thread was without the baton
+  if (Reached(*goal)) return true;  // reached while this thread did not have the baton
   if (!goal->noted && goal->batch != nullptr) {
     endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
     goal->noted = true;
@@ -157,16 +157,15 @@ void Messenger::HandOver(Baton* baton) {
   const bool nobody = unattended && followers_ == 0;
   if (!nobody) return;
   baton->unlock();
-  // A wait of a group call may sleep that could look after it, else the thread that is there for
-  // it.
+  // Wakes a group call's wait that could move the lane, or else the thread that calls Attend().
   endpoint_->Ring(endpoint_->rank(), control::kGroupLane);
   if (wake_) wake_();
   baton->lock();
 }
 
-// Before every nap.
+// The checks before every sleep.
 Status Messenger::Look(Goal* goal, Baton* baton) {
-  // Signal handlers of the user's run in there, and may close the communicator.
+  // The user's signal handlers run in here, and may close the communicator.
   baton->unlock();
   const bool interrupted = goal->batch != nullptr && Interrupted();
   baton->lock();

@@ -8,19 +8,19 @@
 
 namespace collops {
 
-// What the two halves of a lane share. Owned by the lane; one thread at a time.
+// State that inbox and outbox of a lane share. Owned by the lane; one thread at a time.
 struct PairContext {
   int rank;
   int rank_size;
   PairWire* wire;
   PairGroup* group;
   TransferTable table;
-  Status failure;  // not ok: the lane has ended, with this
+  Status failure;  // not ok: the lane has ended with this error
 
   void Fail(Status why) {
     if (failure.ok()) failure = std::move(why);
   }
-  // What a peer did that no rank may do.
+  // For what a peer wrote that no correct rank writes.
   void FailBroken(int peer, const std::string& what) {
     Fail(Error(ERROR_PEER_LOST, "Send and Recv: ", group->NameRank(peer), " sent ", what));
   }

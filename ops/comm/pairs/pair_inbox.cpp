@@ -40,7 +40,7 @@ void PairInbox::MarkBusy(int rank) {
   peer(rank).busy = true;
 }
 
-// The first of a source with this tag; of several sources the one that was read first.
+// The first head with this tag from a given source; from any source, the one that was read first.
 bool PairInbox::FindHead(const Transfer& transfer, int* source, size_t* head) const {
   const bool any = transfer.peer == kAnySource;
   uint64_t oldest = UINT64_MAX;
@@ -136,7 +136,7 @@ void PairInbox::Match(int index, int rank, Envelope&& envelope) {
   }
 }
 
-// Before any byte is written: whether neither side refuses and both mean the same.
+// Before any byte is written: whether neither side refuses and both describe the same message.
 bool PairInbox::Agree(int index, int rank, const Envelope& envelope) {
   OpenTransfer& entry = context_->table[index];
   const bool same =
@@ -212,8 +212,8 @@ bool PairInbox::ReceiveOn(int rank) {
   return true;
 }
 
-// A sender that has given up says so before it touches its memory again. If it has, the transfer
-// stays open, and the lane ends it.
+// A sender that has given up publishes that before it writes its memory again. If it has, the
+// transfer stays open, and the lane ends it.
 void PairInbox::FinishTaken(int index, int rank, uint64_t number) {
   Fence(std::memory_order_acquire);
   if (context_->group->Failed()) return;

@@ -9,29 +9,29 @@
 namespace collops {
 
 // The receiving half of a lane: matches heads of messages with posted receives and takes the
-// bodies. Per source and tag, messages are matched in the order of their numbers with receives in
-// the order of their posting; a receive from any source takes the head that was read first. A head
-// is read only while a receive could match it; bodies are never kept here. Owned by the lane, one
-// thread at a time; waits for no one.
+// bodies. Per source and tag, messages in the order of their numbers match receives in the order of
+// posting; a receive from any source takes the head that was read first. A head is read only while
+// a receive could match it; bodies are never buffered here. Owned by the lane, one thread at a
+// time; waits for no one.
 class PairInbox {
  public:
   explicit PairInbox(PairContext* context)
       : context_(context), peers_(static_cast<size_t>(context->rank_size)) {}
 
-  // A receive, or a refusal of one, which names its source.
+  // A receive, or the refusal of one, which names its source.
   void Add(int index);
-  // Moves all that can move; whether anything did.
+  // Moves whatever can move; true if anything did.
   bool Poll();
-  // Verdicts that still wait for room.
+  // Whether verdicts still wait for room.
   bool has_backlog() const { return backlog_ > 0; }
-  // Refusals that no message of `peer` will meet.
+  // Drops the refusals that no message of `peer` will match.
   void ForgetRefusals(int peer);
-  // Reads the heads that `peer` has posted and says what they are: for the text of a time-out.
+  // Reads the heads that `peer` has posted and describes them, for the message of a time-out.
   std::string DescribeHeads(int peer);
 
  private:
   struct Head {
-    uint64_t order;  // of reading, over all sources
+    uint64_t order;  // of reading, over all source ranks
     Envelope envelope;
   };
   struct Matched {
@@ -41,10 +41,10 @@ class PairInbox {
   struct Peer {
     std::vector<Head> heads;        // not matched, by number
     std::vector<Matched> taking;    // bodies that TakeBody() takes piece by piece
-    std::vector<Matched> waiting;   // bodies that their sender has, by order of matching
-    bool going = false;             // the first of them was told to go
-    std::vector<Verdict> verdicts;  // that found no room
-    int wanted = 0;                 // posted receives that name this source
+    std::vector<Matched> waiting;   // bodies still at their sender, by order of matching
+    bool going = false;             // the first of `waiting` got kGo
+    std::vector<Verdict> verdicts;  // verdicts that found no room
+    int wanted = 0;                 // posted receives that name this source rank
     bool busy = false;
 
     bool idle() const {
@@ -70,10 +70,10 @@ class PairInbox {
 
   PairContext* context_;
   std::vector<Peer> peers_;
-  std::vector<int> busy_;    // ranks whose Peer is not idle, and some that are
+  std::vector<int> busy_;    // ranks whose Peer is not idle, and some idle ones
   std::vector<int> posted_;  // receives that are not matched, by order of posting
-  int from_any_ = 0;         // of these, from any source
-  int first_ = 0;            // where the next round over all sources begins
+  int from_any_ = 0;         // of these, receives from any source
+  int first_ = 0;            // where the next round over all source ranks begins
   uint64_t heads_read_ = 0;
   int backlog_ = 0;
 };

@@ -54,8 +54,8 @@ bool PairLane::Move() {
   bool moved = outbox_.Poll();
   if (context_.failure.ok()) moved = inbox_.Poll() || moved;
   if (context_.failure.ok() && context_.group->Failed()) {
-    // What was taken or judged before the group failed, was.
-    outbox_.HearVerdicts();
+    // A message whose verdict came before the group failed has its outcome.
+    outbox_.ReadVerdicts();
     if (context_.failure.ok()) {
       context_.Fail(context_.group->Failure());
       return true;
@@ -103,7 +103,7 @@ bool PairLane::WaitsFor(int peer) const {
   return false;
 }
 
-// The first loss that a transfer cannot survive; null: none.
+// The first loss that a transfer cannot survive; null if there is none.
 const Status* PairLane::LossOf(const OpenTransfer& open) const {
   const int needed = open.source < 0 ? open.transfer.peer : open.source;
   if (needed != kAnySource) {
@@ -119,7 +119,7 @@ const Status* PairLane::LossOf(const OpenTransfer& open) const {
   return num_gone_ >= context_.rank_size - 1 ? last : nullptr;
 }
 
-// Nothing has moved since the loss was told, so nothing of that peer's is left to read.
+// Nothing has moved since the loss was reported, so nothing of that peer is left to read.
 void PairLane::FailLost() {
   for (int rank = 0; rank < context_.rank_size; ++rank) {
     if (gone_[static_cast<size_t>(rank)].gone) inbox_.ForgetRefusals(rank);

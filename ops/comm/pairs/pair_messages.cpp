@@ -5,7 +5,7 @@
 namespace collops {
 namespace {
 
-// A peer's text may not end.
+// A peer's text may lack an end.
 template <size_t kBytes>
 std::string TypeName(const char (&type)[kBytes], DType dtype) {
   const std::string name(type, strnlen(type, kBytes));

@@ -32,22 +32,22 @@ bool PairOutbox::Poll() {
   return moved;
 }
 
-bool PairOutbox::HearVerdicts() {
+bool PairOutbox::ReadVerdicts() {
   bool moved = false;
   for (const int rank : busy_) {
-    moved = HearPeer(rank, &peers_[static_cast<size_t>(rank)]) || moved;
+    moved = ReadVerdictsOf(rank, &peers_[static_cast<size_t>(rank)]) || moved;
   }
   return moved;
 }
 
 bool PairOutbox::PollPeer(int rank, Peer* peer) {
-  bool moved = HearPeer(rank, peer);
+  bool moved = ReadVerdictsOf(rank, peer);
   if (context_->failure.ok() && !peer->queue.empty()) moved = PostQueued(rank, peer) || moved;
   if (context_->failure.ok() && peer->going >= 0) moved = SendOn(rank, peer) || moved;
   return moved;
 }
 
-bool PairOutbox::HearPeer(int rank, Peer* peer) {
+bool PairOutbox::ReadVerdictsOf(int rank, Peer* peer) {
   bool moved = false;
   Verdict verdict;
   while (!peer->sent.empty() && context_->failure.ok()) {
@@ -64,7 +64,7 @@ bool PairOutbox::HearPeer(int rank, Peer* peer) {
   return moved;
 }
 
-// False for a verdict that no honest receiver gives.
+// False for a verdict that no correct receiver gives.
 bool PairOutbox::Judge(int rank, Peer* peer, const Verdict& verdict) {
   const auto found =
       std::lower_bound(peer->sent.begin(), peer->sent.end(), verdict.number,

@@ -7,21 +7,21 @@
 
 namespace collops {
 
-// The sending half of a lane. To each peer messages leave in the order in which they were added and
-// are numbered so; each is over when the receiver's verdict has come. Owned by the lane, one thread
-// at a time; waits for no one.
+// The sending half of a lane. Messages to one peer are posted and numbered in the order in which
+// they were added; a message is over when the receiver's verdict has arrived. Owned by the lane,
+// one thread at a time; waits for no one.
 class PairOutbox {
  public:
   explicit PairOutbox(PairContext* context)
       : context_(context), peers_(static_cast<size_t>(context->rank_size)) {}
 
-  // A send, or a refusal of one.
+  // A send, or the refusal of one.
   void Add(int index);
-  // Moves all that can move; whether anything did.
+  // Moves whatever can move; true if anything did.
   bool Poll();
-  // Only the verdicts that have come.
-  bool HearVerdicts();
-  // Refusals that `peer` will never read.
+  // Only reads the verdicts that have arrived.
+  bool ReadVerdicts();
+  // Drops the refusals that `peer` will never read.
   void ForgetRefusals(int peer);
 
  private:
@@ -32,7 +32,7 @@ class PairOutbox {
   struct Peer {
     std::vector<int> queue;  // not posted yet
     std::vector<Sent> sent;  // posted, by number
-    int going = -1;          // the one that was told to go
+    int going = -1;          // the transfer that got kGo
     uint64_t last_number = 0;
     bool busy = false;
 
@@ -40,7 +40,7 @@ class PairOutbox {
   };
 
   bool PollPeer(int rank, Peer* peer);
-  bool HearPeer(int rank, Peer* peer);
+  bool ReadVerdictsOf(int rank, Peer* peer);
   bool Judge(int rank, Peer* peer, const Verdict& verdict);
   void Close(int rank, const Verdict& verdict, const Sent& sent);
   bool PostQueued(int rank, Peer* peer);
@@ -48,7 +48,7 @@ class PairOutbox {
 
   PairContext* context_;
   std::vector<Peer> peers_;
-  std::vector<int> busy_;  // ranks whose Peer is not idle, and some that are
+  std::vector<int> busy_;  // ranks whose Peer is not idle, and some idle ones
 };
 
 }  // namespace collops

@@ -8,7 +8,7 @@
 
 namespace collops {
 
-// Where a wire left the body of a message; a lane only hands it back.
+// Where a wire has put the body of a message; a lane only hands it back to the wire.
 struct BodyPlace {
   int32_t form = 0;
   uint32_t window = 0;
@@ -16,9 +16,9 @@ struct BodyPlace {
   uint64_t mails = 0;
 };
 
-// The head of a message, from its sender: what it is, or why it will not come.
+// The head of a message, from its sender: its description, or the reason of a refusal.
 struct Envelope {
-  uint64_t number = 0;  // of the ordered pair of ranks, from 1
+  uint64_t number = 0;  // per ordered pair of ranks, from 1
   uint64_t digest = 0;
   int64_t elements = 0;
   int32_t tag = 0;
@@ -29,13 +29,13 @@ struct Envelope {
   BodyPlace place;
 };
 
-// The receiver's word on a message.
+// The receiver's answer to a message.
 struct Verdict {
   enum Kind : uint32_t {
     kGo = 0,        // send the body now
     kDone = 1,      // the body has been taken
-    kMismatch = 2,  // the two disagree: `text` says in what
-    kRefused = 3,   // this rank's receive failed its own check: `text` says why
+    kMismatch = 2,  // the two ranks disagree: `text` says in what
+    kRefused = 3,   // the receive failed its own check: `text` says why
   };
   uint64_t number = 0;
   Kind kind = kGo;
@@ -43,21 +43,21 @@ struct Verdict {
 };
 
 enum class WireStep {
-  kNone,    // not now: nothing there, or no room
+  kNone,    // not now: nothing has arrived, or there is no room
   kDone,    // something was moved
-  kBroken,  // never again: fault() says why
+  kBroken,  // the wire cannot be used any more: fault() says why
 };
 
 enum class BodyStep {
-  kTaken,   // all bytes are there
-  kPart,    // ask again
-  kAsk,     // the sender still has it: tell it to go, then RecvBody()
+  kTaken,   // all bytes have been taken
+  kPart,    // call again
+  kAsk,     // the body is at the sender: post kGo, then RecvBody()
   kBroken,  // fault() says why
 };
 
-// How heads, verdicts and bodies reach another rank, which may be this rank itself. Nothing here
-// waits. Between two ranks, envelopes arrive in the order in which they were posted, and so do
-// verdicts. Belongs to the lane that uses it: one thread at a time.
+// How heads, verdicts and bodies reach another rank, or this rank itself. Nothing here waits.
+// Between two ranks, envelopes arrive in the order of posting, and so do verdicts. Used by one
+// lane: one thread at a time.
 class PairWire {
  public:
   PairWire() = default;
@@ -65,30 +65,30 @@ class PairWire {
   PairWire& operator=(const PairWire&) = delete;
   virtual ~PairWire() = default;
 
-  // As the sender. `data` stays unchanged until a verdict other than kGo has come. `envelope` has
-  // the next number of the pair.
+  // For the sender. `data` must not change until a verdict other than kGo has arrived. `envelope`
+  // has the next number of the pair.
   virtual WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
                                 int64_t bytes) = 0;
   virtual WireStep NextVerdict(int peer, Verdict* verdict) = 0;
-  // Sends on, from byte *sent, the one message that `peer` has told to go.
+  // Sends the rest, from byte *sent on, of the one message for which `peer` has posted kGo.
   virtual WireStep SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) = 0;
 
-  // As the receiver.
+  // For the receiver.
   virtual WireStep NextEnvelope(int peer, Envelope* envelope) = 0;
-  // Each envelope that is no refusal is followed by TakeBody() until it is not kPart, or by
+  // After each envelope that is no refusal, call TakeBody() until it does not return kPart, or
   // DropBody(). *taken starts at 0.
   virtual BodyStep TakeBody(int peer, const Envelope& envelope, void* data, int64_t bytes,
                             int64_t* taken) = 0;
   virtual void DropBody(int peer, const Envelope& envelope) = 0;
   virtual WireStep PostVerdict(int peer, const Verdict& verdict) = 0;
-  // Receives on, from byte *received, the one message that was told to go.
+  // Receives the rest, from byte *received on, of the one message that got kGo.
   virtual WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) = 0;
 
   // Why a step was kBroken; names the peer.
   virtual Status fault() const = 0;
 };
 
-// What a lane asks of the communicator that owns it. Nothing here waits.
+// What a lane asks of its communicator. Nothing here waits.
 class PairGroup {
  public:
   PairGroup() = default;
@@ -96,9 +96,9 @@ class PairGroup {
   PairGroup& operator=(const PairGroup&) = delete;
   virtual ~PairGroup() = default;
 
-  // Whether any rank has ended the group; one load.
+  // Whether the group has failed; costs one load.
   virtual bool Failed() const = 0;
-  // Why, once Failed() holds.
+  // The group's failure, if Failed().
   virtual Status Failure() const = 0;
   // For messages: "rank 3 (pid 4711)".
   virtual std::string NameRank(int rank) const = 0;

@@ -4,7 +4,7 @@
 
 namespace collops {
 
-// A place that is free holds an outcome and a refusal of Ok: nothing is assigned twice.
+// A free entry has an Ok outcome and an Ok refusal, so Add() need not reset them.
 int TransferTable::Add(const Transfer& transfer) {
   if (free_.empty()) {
     free_.push_back(size());

@@ -9,14 +9,14 @@
 
 namespace collops {
 
-// Names a posted transfer until its outcome was collected.
+// Names a posted transfer until its outcome has been collected.
 struct TransferHandle {
   uint32_t index = UINT32_MAX;
   uint32_t generation = 0;
 };
 
-// A transfer that a lane knows of: under way, or done and not yet collected. A refusal has no
-// handle; it goes once it has been matched.
+// A transfer that a lane knows: under way, or done and not yet collected. A refusal has no handle;
+// it is removed once it has been matched.
 struct OpenTransfer {
   Transfer transfer;
   Status refusal;
@@ -32,7 +32,7 @@ struct OpenTransfer {
   bool refuses() const { return !refusal.ok(); }
 };
 
-// The transfers of one lane, at places that are used again. Not thread-safe; waits for no one.
+// The transfers of one lane; entries are reused. Not thread-safe; waits for no one.
 class TransferTable {
  public:
   int Add(const Transfer& transfer);
@@ -44,11 +44,11 @@ class TransferTable {
   OpenTransfer& operator[](int index) { return *entries_[static_cast<size_t>(index)]; }
   const OpenTransfer& operator[](int index) const { return *entries_[static_cast<size_t>(index)]; }
   int size() const { return static_cast<int>(entries_.size()); }
-  // Those that are not done, refusals included.
+  // Transfers that are not done, including refusals.
   int under_way() const { return under_way_; }
 
   TransferHandle HandleOf(int index) const;
-  // The place of a handle, -1 if it was collected before.
+  // The index of a handle's transfer, -1 if it was collected before.
   int Find(TransferHandle handle) const;
 
  private:

@@ -35,8 +35,8 @@ bool InTorchrun() {
   return IsSet("TORCHELASTIC_RUN_ID");
 }
 
-// Batch scripts and salloc's shell have SLURM_PROCID and SLURM_NTASKS too but are no ranks: they
-// have no step, or one of the four numbers that Slurm keeps for itself at the end of 32 bits.
+// Batch scripts and salloc's shell also have SLURM_PROCID and SLURM_NTASKS, but are no ranks: they
+// have no step, or one of the four step numbers that Slurm reserves at the end of 32 bits.
 bool InSlurmStep() {
   constexpr int64_t kFirstReserved = 0xfffffff0;
   return IsSet("SLURM_JOB_ID") && ParseNumber(GetVariable("SLURM_STEP_ID"), kFirstReserved) >= 0;
@@ -53,7 +53,7 @@ struct RankVariables {
   bool (*applies)();
 };
 
-// In the order of the job's rules, but PMI before Slurm: where Intel MPI or MPICH start their
+// In the order of FindJobIdentity(), but PMI before Slurm: where Intel MPI or MPICH start their
 // proxies with srun, SLURM_PROCID numbers the proxies and PMI_RANK the ranks.
 constexpr RankVariables kRankVariables[] = {
     {"run_ranks", "COLLOPS_RANK", "COLLOPS_RANK_SIZE", Always},
@@ -63,8 +63,8 @@ constexpr RankVariables kRankVariables[] = {
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", InSlurmStep},
 };
 
-// The process family. A child of fork() belongs to it as well, so there is no lock that a thread
-// of the parent could hold: names are kept for ever, in a list, and one is in force.
+// The process family (SetProcessFamily). A child of fork() belongs to it, too, so there is no lock
+// that a thread of the parent could hold: all names stay in a list, one of which is current.
 struct FamilyName {
   std::string id;
   FamilyName* before;
@@ -83,20 +83,20 @@ const FamilyName* KeepFamilyName(const std::string& id) {
   return added;
 }
 
-// Tells this process from another one with its pid.
+// Differs between this process and a later one with the same pid.
 struct Token {
   const unsigned number = std::random_device()();
 };
 PerProcess<Token> token;
 
-// Parts that hold no slash come first, so two different lists never give the same text.
+// Only the last part may contain a slash, so different lists never give the same text.
 std::string TorchrunId() {
   return Concat("torchrun/", GetVariable("MASTER_ADDR"), "/", GetVariable("MASTER_PORT"), "/",
                 GetVariable("TORCHELASTIC_RESTART_COUNT"), "/", GetVariable("TORCHELASTIC_RUN_ID"));
 }
 
-// The processes that start MPICH's and Intel MPI's ranks. Inside a rank of another job they have
-// PMI_RANK themselves, and would not be found by its absence.
+// The processes that start the ranks of MPICH and Intel MPI. Inside a rank of another job they have
+// PMI_RANK themselves, so they are found by name.
 const std::vector<std::string>& RankStarters() {
   static const auto* const names =
       new std::vector<std::string>{"hydra_pmi_proxy", "pmi_proxy", "mpiexec.gforker"};
@@ -105,7 +105,7 @@ const std::vector<std::string>& RankStarters() {
 
 Status FromAncestor(JobIdentity* identity) {
   ProcessId ancestor;
-  // The process family would be no way out here: under MPI every rank has its own.
+  // The process family cannot be used here: under MPI every rank has its own.
   CHECK_ARG(NearestAncestor(RankStarters(), "PMI_RANK", &ancestor), ERROR_INVALID_PARAM,
             "MPICH and Intel MPI do not name the job, and the process that started this rank is "
             "gone or lies outside this container: set COLLOPS_JOB_ID",
@@ -115,7 +115,7 @@ Status FromAncestor(JobIdentity* identity) {
   return Ok();
 }
 
-// Sources that name no group of processes which another setting could replace.
+// Sources of a job's identity that no other setting can override.
 constexpr const char* kJobIdSource = "COLLOPS_JOB_ID";
 constexpr const char* kThreadsSource = "COMM_MULTI_THREAD";
 
@@ -181,7 +181,7 @@ std::string DescribeJob(const JobIdentity& job) {
 
 Status CheckRankSize(int rank_size) {
   const Launcher launcher = DetectLauncher();
-  // Several launches may be one job by this name; but run_ranks gives its one launch such a name.
+  // The same COLLOPS_JOB_ID may serve several launches; but run_ranks sets one per launch.
   const bool one_launch = !IsSet("COLLOPS_JOB_ID") || launcher.name == kRankVariables[0].launcher;
   CHECK_ARG(launcher.rank_size < 1 || rank_size <= launcher.rank_size || !one_launch,
             ERROR_INVALID_PARAM, "rankSize is ", rank_size, ", but ", launcher.name,

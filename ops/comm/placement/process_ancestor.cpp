@@ -33,8 +33,8 @@ struct ProcessStat {
   uint64_t start_ticks = 0;
 };
 
-// Reads /proc/PID/stat. Its second field, the name in parentheses, may hold spaces and parentheses
-// itself, so the rest is counted from the last parenthesis.
+// Reads /proc/PID/stat. Its second field, the name in parentheses, may contain spaces and
+// parentheses, so the rest is counted from the last parenthesis.
 bool ReadStat(pid_t pid, ProcessStat* stat) {
   const std::string text = ReadProcFile(pid, "stat");
   const size_t name_begin = text.find('(');

@@ -78,7 +78,7 @@ void LeaveBeforeItsHost(bool fails) {
       step = &comm.control().step();
       RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
       step->Publish();
-      RETURN_IF_ERROR(step->HearAll());
+      RETURN_IF_ERROR(step->AwaitAll());
       const control::Member& speaker = step->endpoint().board().member(0);
       while (rank == 1 && speaker.left.load() == 0) std::this_thread::yield();
       // Long enough for a speaker that does not wait.

@@ -23,7 +23,7 @@ class TwoHosts {
  public:
   static constexpr int kRanks = 4;
   // A watcher waits for the ranks of its host however slow the machine is.
-  static constexpr double kFarewellS = 60;
+  static constexpr double kFlushS = 60;
 
   explicit TwoHosts(const Link::Faults& faults = {}) : link_(std::make_shared<Link>(faults)) {
     using collops::control::Board;
@@ -60,7 +60,7 @@ class TwoHosts {
     const int host = HostOf(rank);
     if (rank % 2 == 0) {
       group.watcher = std::make_shared<collops::control::Watcher>(
-          GroupOf(rank), kRanks, std::make_unique<Bridge>(link_, host), kFarewellS);
+          GroupOf(rank), kRanks, std::make_unique<Bridge>(link_, host), kFlushS);
     }
     return std::make_shared<toy::ToyCommunicator>(
         std::make_shared<collops::control::Control>(spec, std::move(group)));

@@ -94,7 +94,7 @@ Status ToyCommunicator::Run(const Agreement& agreement, const Offer& offer, Move
   RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
   const OpenOffer open(carrier_.get(), rank(), step.number(), offer);
   step.Publish();
-  RETURN_IF_ERROR(step.HearAll());
+  RETURN_IF_ERROR(step.AwaitAll());
   {
     Loans loans(carrier_.get());
     RETURN_IF_ERROR(loans.BorrowAll(&step, size()));

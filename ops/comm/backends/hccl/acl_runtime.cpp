@@ -13,7 +13,7 @@ namespace {
 
 using Held = std::vector<std::shared_ptr<const void>>;
 
-// What each graph of this process holds: a graph may outlive main().
+// What each captured graph keeps alive. Never destroyed: a graph may outlive main().
 struct Graphs {
   std::mutex mutex;
   std::map<Graph, Held> held;
@@ -47,7 +47,7 @@ DeviceRuntime::Progress AclRuntime::QueryEvent(Event event) {
   return status == EventStatus::kComplete ? Progress::kReached : Progress::kAhead;
 }
 
-// Nobody is left who could act on an error.
+// The caller cannot act on an error of this call.
 void AclRuntime::DestroyEvent(Event event) {
   static_cast<void>(api_.destroy_event(event));
 }
@@ -64,9 +64,9 @@ Status AclRuntime::FindGraph(Stream stream, Graph* graph) {
   return Ok();
 }
 
-// The runtime takes one callback for each graph, so it is asked with the first that a graph holds.
-// It is asked without the lock, which the callback takes. Where it does not promise the callback,
-// the graph's entry stays.
+// The runtime takes one callback per graph, so it is registered with the first object that a graph
+// keeps alive, without the lock, which the callback takes. If the runtime refuses the callback, the
+// graph's entry stays.
 void AclRuntime::KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) {
   bool is_first = false;
   {

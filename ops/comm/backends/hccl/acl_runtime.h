@@ -7,9 +7,9 @@
 
 namespace collops::hccl {
 
-// Events and captured graphs of the ACL runtime. Where the library has no graphs, no stream is ever
-// captured. Owned by an Engine; threads as DeviceRuntime says. A graph may be destroyed by any
-// thread.
+// Events and captured graphs of the ACL runtime. With a library that has no graphs, no stream is
+// ever captured. Owned by an Engine; threads as in DeviceRuntime, but any thread may destroy a
+// graph.
 class AclRuntime : public DeviceRuntime {
  public:
   explicit AclRuntime(const Api& api) : api_(api) {}

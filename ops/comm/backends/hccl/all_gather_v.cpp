@@ -14,7 +14,7 @@ Status AllGatherV(const Engine& engine, const AllGatherVCall& call, int rank, in
   const HcclCounts counts =
       TakeCounts(call.recv_counts, call.rdispls, rank_size, carriage.scale, keep);
   const auto send_count = static_cast<uint64_t>(call.recv_counts[rank] * carriage.scale);
-  // The gaps come second: a rank that could not zero them has still taken part in the exchange.
+  // The gaps after the exchange: if zeroing fails, this rank has still taken part in the exchange.
   RETURN_IF_ERROR(
       ToStatus(api,
                api.all_gather_v(const_cast<void*>(call.x), send_count, call.output, counts.counts,

@@ -6,8 +6,8 @@
 
 namespace collops::hccl {
 
-// Puts the call on its stream: HcclAllGatherV, then zeros where no block lies. `keep` is the call's
-// own at first; afterwards it holds whatever the stream still reads, also after an error.
+// Puts HcclAllGatherV on the call's stream, and then zeros for the gaps. `keep` is the call's
+// `keep` on entry; on return, also after an error, it holds all that the stream still reads.
 Status AllGatherV(const Engine& engine, const AllGatherVCall& call, int rank, int rank_size,
                   Kept* keep);
 

@@ -8,7 +8,7 @@ namespace {
 constexpr const char* kHccl = "libhccl.so";
 constexpr const char* kAscendCl = "libascendcl.so";
 
-// One library of CANN, and the first thing that was wrong with it.
+// One library of CANN, and the first error in loading it.
 class Library {
  public:
   explicit Library(const char* name) : name_(name), handle_(dlopen(name, RTLD_NOW | RTLD_GLOBAL)) {
@@ -21,7 +21,7 @@ class Library {
     if (*function == nullptr && status_.ok()) status_ = Missing(symbol);
   }
 
-  // Leaves the pointer null where the library is older than the function.
+  // Leaves the pointer null if the library is too old to have the function.
   template <typename Function>
   void FindIfThere(const char* symbol, Function* function) {
     if (handle_ == nullptr) return;

@@ -7,8 +7,8 @@
 
 namespace collops::hccl {
 
-// What is used of CANN, declared by ourselves from the published signatures of hccl/hccl.h and
-// acl/acl_rt.h; a test holds it against those headers. CANN's C enumerations have four bytes.
+// CANN's functions and types, declared here from hccl/hccl.h and acl/acl_rt.h as published; a test
+// compares the declarations with those headers. CANN's C enumerations have four bytes.
 
 using Comm = void*;
 using Stream = void*;
@@ -18,12 +18,12 @@ using Graph = void*;  // aclmdlRI
 constexpr size_t kRootInfoBytes = 4108;
 constexpr size_t kCommNameBytes = 128;
 
-// What tells the ranks of a communicator where to meet.
+// Made by rank 0, and passed to every rank: HCCL connects the ranks that have the same one.
 struct RootInfo {
   char internal[kRootInfoBytes];
 };
 
-// HcclResult. HCCL may know more numbers than these.
+// HcclResult. HCCL may return other numbers, too.
 enum class Result : int32_t {
   kSuccess = 0,
   kParameter = 1,
@@ -52,7 +52,7 @@ enum class Result : int32_t {
   kOutOfMemory = 24,
 };
 
-// HcclDataType, as far as the two V calls take it.
+// HcclDataType: the types that the two V calls take.
 enum class DataType : int32_t {
   kInt8 = 0,
   kInt16 = 1,
@@ -79,7 +79,7 @@ enum class CaptureStatus : int32_t { kNone = 0, kActive = 1, kInvalidated = 2 };
 // aclrtCallback.
 using Callback = void (*)(void* user_data);
 
-// The functions, each found once in its library.
+// CANN's functions, each looked up once in its library.
 struct Api {
   Result (*get_root_info)(RootInfo* root_info);
   Result (*comm_init_root_info)(uint32_t num_ranks, const RootInfo* root_info, uint32_t rank,
@@ -89,8 +89,8 @@ struct Api {
   Result (*get_rank_id)(Comm comm, uint32_t* rank);
   Result (*get_comm_name)(Comm comm, char* name);
   Result (*get_comm_async_error)(Comm comm, Result* error);
-  // Counts and displacements: uint64_t on the host, in elements. They are held until the stream is
-  // past the call, whenever HCCL reads them.
+  // Counts and displacements: uint64_t on the host, in elements. They stay valid until the stream
+  // is past the call, whenever HCCL reads them.
   Result (*all_gather_v)(void* send, uint64_t send_count, void* receive, const void* recv_counts,
                          const void* rdispls, DataType type, Comm comm, Stream stream);
   Result (*reduce_scatter_v)(void* send, const void* send_counts, const void* sdispls,
@@ -106,14 +106,14 @@ struct Api {
   AclError (*record_event)(Event event, Stream stream);
   AclError (*query_event_status)(Event event, EventStatus* status);
   const char* (*get_recent_error)();
-  // Null where the library has no graphs, or does not tell of their end.
+  // Null if the library has no graphs, or does not report their end.
   AclError (*capture_get_info)(Stream stream, CaptureStatus* status, Graph* graph);
-  // A second time with the same function and graph is an error.
+  // Calling it again with the same function and graph is an error.
   AclError (*on_graph_destroyed)(Graph graph, Callback function, void* user_data);
 };
 
-// Opens libhccl.so and libascendcl.so, once per process, and leaves them open. ERROR_UNSUPPORTED
-// with what the loader says when that cannot be.
+// Opens libhccl.so and libascendcl.so once per process, and leaves them open. ERROR_UNSUPPORTED
+// with the loader's message if that fails.
 Status Load(const Api** api);
 
 }  // namespace collops::hccl

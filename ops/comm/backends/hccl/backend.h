@@ -7,16 +7,16 @@
 namespace collops::hccl {
 
 // The row of the backend table: NPU tensors through HCCL, which is opened at run time. First
-// contact is made between the ranks of one host.
+// contact is between ranks of one host.
 Status Available();
-// Host memory that a communicator of that many ranks shares.
+// Host memory that a communicator of `rank_size` ranks shares.
 int64_t SharedBytes(int rank_size);
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
-// Whose rank an HcclComm of the caller's is: rank, rank_size, and comm_domain from its name.
+// Rank, rank_size and comm_domain (its name) of an HcclComm that the caller passes.
 Status Describe(void* comm, CommunicatorSpec* spec);
 
-// A communicator on that HcclComm, which stays the caller's and must outlive it.
+// A communicator on the caller's HcclComm, which the caller keeps and which must outlive it.
 Status Adopt(const CommunicatorSpec& spec, void* comm, std::shared_ptr<Communicator>* communicator);
 
 // How its sums may differ from golden's bits.

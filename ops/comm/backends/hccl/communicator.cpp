@@ -16,7 +16,7 @@ namespace collops::hccl {
 namespace {
 
 constexpr const char* kFirstContact = "first contact";
-// Whoever wants more of its calls than this closes the communicator itself.
+// How long the destructor waits for calls. A caller that needs longer calls Close() first.
 constexpr double kDestroyedS = 2.0;
 
 Status NotYet(const char* what) {
@@ -33,7 +33,7 @@ HcclCommunicator::HcclCommunicator(std::shared_ptr<control::Control> control, co
                                    Comm comm, bool compares)
     : Communicator(std::move(control)), compares_(compares), engine_(api) {
   if (comm != nullptr) engine_.Adopt(comm);
-  static_cast<void>(FindDevice());  // asked again in first contact
+  static_cast<void>(FindDevice());  // an error is reported in first contact
 }
 
 HcclCommunicator::~HcclCommunicator() {
@@ -99,8 +99,8 @@ Status HcclCommunicator::Meet(const char* name) {
   return InCall(name, engine_.Initialise(rank(), size(), root_info));
 }
 
-// Rank 0 asks HCCL where to meet and tells the others. Who compares calls and who does not would
-// wait for each other later.
+// Rank 0 gets the root info from HCCL and shares it. COLLOPS_CHECK is part of the agreement: ranks
+// that compare calls and ranks that do not would wait for each other later.
 Status HcclCommunicator::ShareRootInfo(const char* name, RootInfo* root_info) {
   if (rank() == 0) {
     const Status found =
@@ -115,22 +115,22 @@ Status HcclCommunicator::ShareRootInfo(const char* name, RootInfo* root_info) {
   return Ok();
 }
 
-// Tells the others why this rank does not come to what they wait for: the root info at first, and
-// then the comparison, if there is one. Without comparisons they find out from HCCL.
+// Tells the other ranks why this rank refuses: in the exchange of the root info, later in the
+// comparison of the call. Without comparisons the other ranks get an error from HCCL only.
 Status HcclCommunicator::DoRefuse(const char* name, const Status& reason) {
   const bool meets = control().has_board() && engine_.comm() == nullptr;
   if (!meets && !compares_) return Ok();
   return control().Refuse(meets ? kFirstContact : name, reason);
 }
 
-// An error of this rank alone.
+// Refuses with an error of this rank alone.
 Status HcclCommunicator::Decline(const char* name, const Status& reason) {
   const Status told = DoRefuse(name, reason);
   if (!told.ok()) static_cast<void>(control().Fail(told, control().step_number()));
   return control().Excuse(reason);
 }
 
-// Looks without waiting whether all ranks are still there and all earlier calls went well.
+// Without waiting: whether all ranks are still there and all earlier calls have succeeded.
 Status HcclCommunicator::CheckPeers(const char* name) {
   RETURN_IF_ERROR(control().Peek(name));
   return InCall(name, engine_.CheckHealth());
@@ -149,12 +149,12 @@ Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
     RETURN_IF_ERROR(CheckPeers(name));
     if (compares_) {
       RETURN_IF_ERROR(control().Agree(*call.agreement));
-      // Another rank that compared well may have failed since.
+      // A rank whose call compared equal may have failed since.
       RETURN_IF_ERROR(CheckPeers(name));
     }
     Kept keep = call.keep;
     const Status status = step(&keep);
-    // Also of a step that failed: its first part may be on the stream.
+    // Also after a failed step: its first part may be on the stream.
     const Status kept = engine_.Keep(call.stream, std::move(keep));
     return InCall(name, status.ok() ? kept : status);
   });
@@ -174,8 +174,8 @@ void HcclCommunicator::OnLeave() {
   WaitForStreams(control().timeout_s());
 }
 
-// A slower rank asks whether all ranks are there before it comes to the calls that wait for it on
-// this rank's streams. It need not come any more once a rank has left or the group has ended.
+// A slower rank checks that all ranks are there before it issues calls that this rank's streams
+// wait for, so this rank stays until they have ended, or a rank has left or the group has failed.
 void HcclCommunicator::WaitForStreams(double limit_s) {
   if (control().Inherited() || !control().has_board()) return;
   const std::lock_guard<std::recursive_mutex> lock(closing_);
@@ -192,7 +192,7 @@ void HcclCommunicator::WaitForStreams(double limit_s) {
 void HcclCommunicator::OnClose() {
   if (control().Inherited()) return;
   const std::lock_guard<std::recursive_mutex> lock(closing_);
-  // A call that runs in another thread still needs the engine; the destructor comes here again.
+  // If a call runs in another thread, it still needs the engine; the destructor releases it.
   if (!control().in_call()) engine_.Release(device_index_);
 }
 

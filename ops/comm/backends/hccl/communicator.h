@@ -10,13 +10,13 @@
 
 namespace collops::hccl {
 
-// NPUs that reach each other through HCCL. A call is put on the caller's stream and returns. First
-// contact, the root info, splits and barriers go over Control's board; with COLLOPS_CHECK=1 calls
-// are compared there first. Where the caller brought the HcclComm, there is a board only with
-// COLLOPS_CHECK=1. Thread-safety as Communicator says; waits in first contact and in comparisons.
+// NPUs connected by HCCL. A call is put on the caller's stream and returns. First contact, the root
+// info, splits and barriers use Control's board; with COLLOPS_CHECK=1 calls are compared there
+// first. With an HcclComm of the caller's there is a board only with COLLOPS_CHECK=1. Thread-safety
+// as in Communicator; waits in first contact and in comparisons.
 class HcclCommunicator : public Communicator {
  public:
-  // `comm` is the caller's, or null. Without a board it is the caller's.
+  // `comm`: the caller's HcclComm, or null; a Control without a board always comes with one.
   HcclCommunicator(std::shared_ptr<control::Control> control, const Api& api, Comm comm,
                    bool compares);
   ~HcclCommunicator() override;
@@ -34,7 +34,7 @@ class HcclCommunicator : public Communicator {
   void OnClose() override;
 
  private:
-  // Runs `step` on this communicator's NPU, whatever the thread's own is.
+  // Runs `step` with this communicator's NPU as the thread's current device.
   template <typename Step>
   Status RunOnDevice(const char* name, Step&& step);
   template <typename Call, typename Step>
@@ -50,7 +50,7 @@ class HcclCommunicator : public Communicator {
   const bool compares_;
   Engine engine_;
   std::atomic<int> device_index_{-1};  // -1: not known before first contact
-  std::recursive_mutex closing_;       // a signal's handler may close what its thread closes
+  std::recursive_mutex closing_;       // recursive: a signal handler of the thread may close, too
 };
 
 }  // namespace collops::hccl

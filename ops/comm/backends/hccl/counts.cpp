@@ -16,7 +16,7 @@ struct Copy {
 
 HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_size, int64_t scale,
                       Kept* keep) {
-  // Checked ones are not negative, so an int64_t is the same number as a uint64_t.
+  // The counts have been checked: none is negative, so int64_t and uint64_t have the same bits.
   if (scale == 1 && *keep != nullptr) return {counts, displs};
   auto copy = std::make_shared<Copy>();
   for (const int64_t* numbers : {counts, displs}) {

@@ -8,7 +8,7 @@ DeviceScope::DeviceScope(const Api& api, int device) : api_(api) {
   int32_t current = -1;
   const bool chosen = api.get_device(&current) == 0;
   if (chosen && current == device) return;
-  // To have none is no error here: what CANN says of it is not for the next one.
+  // A thread without a device is no error here: discard CANN's error text.
   if (!chosen) static_cast<void>(api.get_recent_error());
   status_ = ToStatus(api, api.set_device(device), "aclrtSetDevice");
   if (status_.ok() && chosen) before_ = current;

@@ -5,9 +5,9 @@
 
 namespace collops::hccl {
 
-// Makes an NPU the thread's current one for as long as it lives: HCCL and the runtime act on that
-// one, and a caller may have chosen another since. A thread that had none keeps this one, as the
-// runtime has no way back.
+// Makes an NPU the thread's current device while it lives: HCCL and the runtime use the current
+// device, which the caller may have changed. A thread that had none keeps this one, because the
+// runtime cannot unset it.
 class DeviceScope {
  public:
   DeviceScope(const Api& api, int device);
@@ -15,12 +15,12 @@ class DeviceScope {
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
-  // Ok, or why the NPU could not be chosen.
+  // Ok, or why the NPU could not be set.
   const Status& status() const { return status_; }
 
  private:
   const Api& api_;
-  int32_t before_ = -1;  // what is to be chosen again, -1: nothing
+  int32_t before_ = -1;  // the device to restore; -1: none
   Status status_;
 };
 

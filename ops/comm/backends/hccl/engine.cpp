@@ -9,7 +9,7 @@
 namespace collops::hccl {
 namespace {
 
-// A call that its peers have left never ends; a program that ends well has waited for its own.
+// How long Release() waits: a call that its peers have left never ends.
 constexpr double kEndS = 2.0;
 
 }  // namespace
@@ -33,7 +33,7 @@ Status Engine::CheckHealth() const {
   return Ok();
 }
 
-// The caller's communicator outlives its calls, so only what they need is of interest.
+// The caller's HcclComm outlives its calls, so only what they read must be kept alive.
 Status Engine::Keep(Stream stream, Kept kept) {
   if (!owned_ && kept == nullptr) return Ok();
   return in_flight_.Keep(stream, std::move(kept));
@@ -50,7 +50,7 @@ void Engine::Release(int device) {
     const DeviceScope scope(api_, device);
     const double limit_s = owned_ ? kEndS : 0.0;
     const bool past = scope.status().ok() && in_flight_.Drain(Deadline::After(limit_s)).ok();
-    // Nobody is left who could act on an error here.
+    // The caller cannot act on an error of this call.
     if (owned_ && past) static_cast<void>(api_.comm_destroy(comm_));
   }
   comm_ = nullptr;

@@ -8,8 +8,8 @@
 
 namespace collops::hccl {
 
-// One HcclComm, its own or the caller's, and what its calls need as long as they are on their
-// streams. One thread at a time, on the communicator's NPU. Only Initialise and Release wait.
+// One HcclComm, created here or the caller's, and what its calls on streams keep alive. One thread
+// at a time, on the communicator's NPU. Only Initialise and Release wait.
 class Engine {
  public:
   explicit Engine(const Api& api) : api_(api), runtime_(api), in_flight_(&runtime_) {}
@@ -19,23 +19,23 @@ class Engine {
   const Api& api() const { return api_; }
   Comm comm() const { return comm_; }
 
-  // Makes a communicator together with the other ranks; HCCL_CONNECT_TIMEOUT limits the wait.
+  // Creates an HcclComm together with the other ranks; HCCL_CONNECT_TIMEOUT limits the wait.
   Status Initialise(int rank, int rank_size, const RootInfo& root_info);
-  // Uses a communicator of the caller's, which is never destroyed here.
+  // Uses an HcclComm of the caller's, which is never destroyed here.
   void Adopt(Comm comm) { comm_ = comm; }
 
-  // Ok, or what an earlier call has run into since.
+  // Ok, or an error of an earlier call.
   Status CheckHealth() const;
 
-  // Holds `kept` as long as `stream` has what a call has put on it by now; also of a call that
-  // failed half way. Lets go of what other calls needed that are past.
+  // Keeps `kept` alive until the work that is on `stream` now is done; also after a call that
+  // failed half way. Releases what finished calls needed.
   Status Keep(Stream stream, Kept kept);
 
-  // Whether all calls have ended, or nobody can tell any more.
+  // Whether all calls have ended, or their state cannot be asked any more.
   bool IsIdle(int device);
 
-  // Lets go of the communicator, from any thread. One of our own is destroyed, on its NPU, once all
-  // its calls are known to have ended; else it stays, and nothing is destroyed under them.
+  // From any thread. Destroys an HcclComm that was created here, on its NPU, if all its calls are
+  // known to have ended; otherwise it is never destroyed.
   void Release(int device);
 
  private:

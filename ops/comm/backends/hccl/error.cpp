@@ -5,7 +5,7 @@
 namespace collops::hccl {
 namespace {
 
-// ATB's mapping, and codes of ours where they say more than ERROR_HCCL_FAIL.
+// ATB's mapping, with codes of this library where they are more specific than ERROR_HCCL_FAIL.
 ErrorCode CodeOf(Result result) {
   if (result == Result::kSuccess) return NO_ERROR;
   if (result == Result::kParameter) return ERROR_INVALID_PARAM;
@@ -18,7 +18,7 @@ ErrorCode CodeOf(Result result) {
   return ERROR_HCCL_FAIL;
 }
 
-// CANN keeps the text of the last error and gives it out once.
+// CANN stores the text of the last error and returns it once.
 std::string Explanation(const Api& api) {
   const char* const text = api.get_recent_error();
   return text == nullptr || *text == '\0' ? "" : Concat(": ", text);

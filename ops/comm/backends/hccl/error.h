@@ -5,8 +5,8 @@
 
 namespace collops::hccl {
 
-// What an answer of HCCL or of the runtime means here: Ok, or the code that fits, with the call,
-// the number, its name and what CANN says about it. `call` is the function's name.
+// Turns a result of HCCL or of the runtime into a Status: Ok, or an error code with the function's
+// name (`call`), the number, its name and CANN's error text.
 Status ToStatus(const Api& api, Result result, const char* call);
 Status ToStatus(const Api& api, AclError error, const char* call);
 

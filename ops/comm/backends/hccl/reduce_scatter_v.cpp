@@ -18,10 +18,10 @@ Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int 
   const auto is_zero = [](int64_t count) { return count == 0; };
   const bool empty = std::all_of(call.send_counts, call.send_counts + rank_size, is_zero);
   const int64_t received = call.send_counts[rank];
-  // A rank that receives nothing may have no output memory; HCCL takes no null for it.
+  // A rank that receives nothing may have no output memory, but HCCL takes no null.
   void* const x = const_cast<void*>(call.x);
   void* const output = call.output == nullptr ? x : call.output;
-  // Every rank knows all counts, so all of them leave an empty call out.
+  // Every rank knows all counts, so all ranks skip an empty call.
   if (!empty) {
     const HcclCounts counts = TakeCounts(call.send_counts, call.sdispls, rank_size, 1, keep);
     RETURN_IF_ERROR(ToStatus(api,

@@ -6,8 +6,8 @@
 
 namespace collops::hccl {
 
-// Puts the call on its stream: HcclReduceScatterV, then zeros behind what this rank receives.
-// `keep` is as with AllGatherV.
+// Puts HcclReduceScatterV on the call's stream, and then zeros for the rest of the output. `keep`
+// as in AllGatherV.
 Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int rank, int rank_size,
                       Kept* keep);
 

@@ -6,10 +6,10 @@ namespace {
 struct Row {
   DType dtype;
   DataType type;
-  bool moves;  // HcclAllGatherV documents it
+  bool moves;  // HcclAllGatherV documents this type
 };
 
-// HcclReduceScatterV documents all of these.
+// HcclReduceScatterV documents all of these types.
 constexpr Row kTypes[] = {
     {DType::kInt8, DataType::kInt8, true},       {DType::kInt16, DataType::kInt16, false},
     {DType::kInt32, DataType::kInt32, true},     {DType::kFloat16, DataType::kFloat16, true},

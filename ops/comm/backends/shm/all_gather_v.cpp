@@ -11,7 +11,7 @@
 namespace collops::shm {
 namespace {
 
-// One call's numbers in bytes.
+// The blocks of one call's output, in bytes.
 class Blocks {
  public:
   Blocks(const AllGatherVCall& call, int size)
@@ -23,7 +23,7 @@ class Blocks {
   int64_t bytes(int rank) const { return call_.recv_counts[rank] * element_bytes_; }
   std::byte* output(int rank) const { return At(call_.rdispls[rank]); }
 
-  // Puts bytes of a rank's block, from `begin` on, where they belong.
+  // Copies bytes of a rank's block, from `begin` on, to their place in the output.
   void Fill(int rank, int64_t begin, const void* source, int64_t num_bytes) const {
     kernels::Copy(output(rank) + begin, source, num_bytes, all_bytes_);
   }
@@ -45,8 +45,8 @@ class Blocks {
   int64_t all_bytes_;
 };
 
-// Own chunks go out as soon as there is room, the peers' come in as they arrive; neither is ever
-// waited for alone, so two full stages cannot block each other.
+// Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
+// arrive. It never waits for only one of both, so two full stages cannot block each other.
 Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
                  std::vector<StageReader>* readers, const Blocks& blocks) {
   const auto done = [&] {
@@ -83,7 +83,7 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
     writer.emplace(exchange, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
   }
   blocks.ZeroGaps();
-  // Own block first: the peers' lines are still on their way.
+  // The own block first, while the peers' signals are on their way.
   if (input.bytes > 0 && call.x != blocks.output(rank)) {
     blocks.Fill(rank, 0, call.x, input.bytes);
   }

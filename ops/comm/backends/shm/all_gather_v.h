@@ -5,7 +5,7 @@
 
 namespace collops::shm {
 
-// Every rank reads its peers' blocks where they lie: in records, stages or windows.
+// Every rank reads its peers' blocks in place: in call records, stages or windows.
 Status AllGatherV(Exchange* exchange, const AllGatherVCall& call);
 
 }  // namespace collops::shm

@@ -11,7 +11,7 @@ namespace collops::shm {
 Status Available();
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
-// Shared memory that a communicator of that many ranks takes, windows not counted.
+// Shared memory that a communicator of `rank_size` ranks takes, without windows.
 int64_t SegmentBytes(int rank_size);
 
 }  // namespace collops::shm

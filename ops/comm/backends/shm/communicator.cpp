@@ -62,7 +62,7 @@ Status ShmCommunicator::DoExchangeV(const ExchangeVCall& call) {
 Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {
   const Status ready = fused_->Prepare(spec);
   if (!ready.ok()) {
-    // This rank's fault alone: nothing has moved, and the next call may find memory.
+    // Only this rank has failed: no data has moved, and the next call may find memory.
     RETURN_IF_ERROR(control().Refuse(spec.agreement->op(), ready));
     return ready;
   }

@@ -11,11 +11,11 @@
 
 namespace collops::shm {
 
-// The ranks of one host: inputs lie in shared memory, and their peers read them there. Made without
-// waiting; thread-safety and waiting as Communicator says.
+// The ranks of one host: inputs lie in shared memory, where the peers read them. Created without
+// waiting; thread-safety and waiting as in Communicator.
 class ShmCommunicator : public Communicator {
  public:
-  // First contact makes Layout::Bytes() for this backend.
+  // First contact allocates Layout::Bytes() for this backend.
   explicit ShmCommunicator(std::shared_ptr<control::Control> control)
       : Communicator(std::move(control)) {}
   ~ShmCommunicator() override;
@@ -36,7 +36,7 @@ class ShmCommunicator : public Communicator {
 
  private:
   const std::shared_ptr<WindowTable> windows_ = std::make_shared<WindowTable>(RankSet::All(size()));
-  // What exists once first contact is complete.
+  // Exist once first contact is complete.
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<ShmFusedCall> fused_;
   std::unique_ptr<SharedWindows> shared_windows_;

@@ -18,7 +18,7 @@ Exchange::Exchange(control::Control* control, WindowTable* windows)
 
 Status Exchange::Begin(const Agreement& agreement, const Input& input) {
   RETURN_IF_ERROR(Start(agreement, input, 0));
-  return HearAll();
+  return AwaitAll();
 }
 
 Status Exchange::Start(const Agreement& agreement, const Input& input, uint32_t tile_window) {
@@ -29,15 +29,15 @@ Status Exchange::Start(const Agreement& agreement, const Input& input, uint32_t 
   return Ok();
 }
 
-Status Exchange::HearAll() {
-  return step_->HearAll([this](int rank) { return TakeRecord(rank); });
+Status Exchange::AwaitAll() {
+  return step_->AwaitAll([this](int rank) { return TakeRecord(rank); });
 }
 
-Status Exchange::HearArrived() {
-  return step_->HearArrived([this](int rank) { return TakeRecord(rank); });
+Status Exchange::ReadArrived() {
+  return step_->ReadArrived([this](int rank) { return TakeRecord(rank); });
 }
 
-// Small inputs go through the record even from a window: its owner then need not wait for readers.
+// A small input in a window goes through the call record, too: End() need not wait for readers.
 Status Exchange::Place(const Input& input, uint32_t tile_window, Record* mine) {
   if (input.bytes > kRecordDataBytes) return PlaceLong(input, tile_window, mine);
   kernels::Copy(mine->data, input.data, input.bytes);
@@ -48,7 +48,7 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, Record* min
   WindowSpot spot;
   own_source_ = Source::kRecord;
   if (input.bytes == 0) {
-    // Nobody looks for it.
+    // No peer reads an empty input.
   } else if (windows_->Find(input.data, input.bytes, &spot)) {
     own_source_ = Source::kWindow;
     mine->window_id = spot.id;
@@ -65,7 +65,7 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, Record* min
   return Ok();
 }
 
-// Copies what a peer's record says, once.
+// Copies the fields of a peer's call record once.
 Status Exchange::TakeRecord(int rank) {
   const Record& theirs = layout_.record(rank, step_->number());
   peers_[static_cast<size_t>(rank)] = {

@@ -17,19 +17,19 @@ struct Input {
   int64_t bytes = 0;
 };
 
-// How inputs reach the other ranks in one step: this rank's is placed in its record, its stage or
-// its window before the head that rides in the record is published; of the others it learns where
-// theirs lie. A rank moves data by its own plan only; of what a peer wrote, numbers are copied once
-// and checked before they are used. One thread at a time. Waits where Step does.
+// How inputs reach the other ranks in one step. This rank puts its input into its call record, its
+// stage or its window, and then publishes the record with its head; a peer's record says where the
+// peer's input lies. A rank moves data by its own plan only; numbers that a peer wrote are copied
+// once and checked before they are used. One thread at a time. Waits where Step does.
 class Exchange {
  public:
   Exchange(control::Control* control, WindowTable* windows);
 
-  // Announces the call and waits until every rank has announced the same. `input` stays unchanged
+  // Announces the call and waits until every rank has announced the same. `input` must not change
   // until End().
   Status Begin(const Agreement& agreement, const Input& input);
-  // The same for a call with a part of its own for each peer: `fill` writes short ones into the
-  // record, `input` holds the others.
+  // As Begin(), for a call with different bytes for each peer: `fill` writes short slices into the
+  // call record, `input` holds the long ones.
   template <typename Fill>
   Status BeginCells(const Agreement& agreement, const Input& input, Fill&& fill) {
     RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
@@ -37,27 +37,27 @@ class Exchange {
     RETURN_IF_ERROR(PlaceLong(input, 0, &mine));
     fill(mine.data);
     step_->Publish();
-    return HearAll();
+    return AwaitAll();
   }
-  // Begin() without the wait, for a call whose body hears the others by and by. `tile_window` is
-  // this rank's memory for tiles, 0: none.
+  // Begin() without the wait, for a call whose body reads the peers' records as they arrive.
+  // `tile_window`: this rank's window for tiles, 0: none.
   Status Start(const Agreement& agreement, const Input& input, uint32_t tile_window);
-  // Hears those that have announced the call since.
-  Status HearArrived();
-  Status HearAll();
+  // Reads the records that have arrived since.
+  Status ReadArrived();
+  Status AwaitAll();
 
   // How this rank's own input reaches its peers in this call.
   Source own_source() const { return own_source_; }
-  // Where the `bytes` of a peer's input lie; null: they come through its stage.
+  // The address of a peer's input of `bytes`; null: it comes through the peer's stage.
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
-  // What a peer's record holds for its readers, and where `bytes` from `begin` on lie in the long
-  // input that it announced; null: they come through its stage.
+  // The data in a peer's call record, and the address of `bytes` from `begin` on in the long input
+  // that the peer announced; null: they come through its stage.
   const std::byte* PeerCells(int rank) const { return layout_.record(rank, step_->number()).data; }
   Status PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const;
-  // The tiles that a heard peer announced, in its window for them.
+  // The tiles of a peer that has arrived, in the window that it announced.
   Status PeerTiles(int rank, int64_t bytes, const std::byte** data) const;
 
-  // This rank has read all it needs. Waits for the peers only if they read its window in place.
+  // This rank has finished reading. Waits for the peers only if they read its window in place.
   Status End() { return own_source_ == Source::kWindow ? step_->EndTogether() : step_->End(); }
 
   int rank() const { return endpoint_->rank(); }
@@ -75,7 +75,7 @@ class Exchange {
   };
 
   Status Place(const Input& input, uint32_t tile_window, Record* mine);
-  // The same of an input that does not fit into a record; an empty one is nowhere.
+  // Place() for an input that does not fit into a call record, or is empty.
   Status PlaceLong(const Input& input, uint32_t tile_window, Record* mine);
   Status TakeRecord(int rank);
   Status NotShared(int rank, const std::string& what, const WindowSpot& where) const;

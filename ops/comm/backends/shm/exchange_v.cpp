@@ -10,9 +10,9 @@
 namespace collops::shm {
 namespace {
 
-// What a record holds for one reader: where the slice lies in the writer's x, which only a reader
-// of its window needs, then the slice itself if it is short. Cells have one size and fixed places,
-// so that a reader touches the head and its own cell.
+// A cell of a call record, one per reader: where the slice begins in the writer's x, which only a
+// reader of its window needs, then the slice itself if it is short. Cells have a fixed size and
+// place, so that a reader touches only the record's head and its own cell.
 struct CellHead {
   int64_t begin_bytes;
 };
@@ -21,8 +21,8 @@ int64_t CellBytes(int rank_size) {
   return kRecordDataBytes / rank_size / 64 * 64;
 }
 
-// One rank's part in one call. How a slice travels follows from its length, which its writer and
-// its reader have agreed on, and from whether the writer's x lies in a window.
+// One rank's part in one call. How a slice travels depends on its length, on which writer and
+// reader have agreed, and on whether the writer's x lies in a window.
 class SliceExchange {
  public:
   SliceExchange(Exchange* exchange, const ExchangeVCall& call)
@@ -49,7 +49,7 @@ class SliceExchange {
     return static_cast<std::byte*>(call_.output) + call_.rdispls[rank] * element_bytes_;
   }
   bool IsShort(int64_t bytes) const { return bytes <= cell_bytes_ - int64_t{sizeof(CellHead)}; }
-  // A writer's lanes in its stage are numbered by reader, leaving itself out.
+  // The lanes of a writer's stage are numbered by reader, without the writer itself.
   static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
 
   Input LongSlices() const;
@@ -132,8 +132,8 @@ Status SliceExchange::TakePeers() {
   return Ok();
 }
 
-// Own chunks go out as soon as there is room, the peers' come in as they arrive; neither is ever
-// waited for alone, so full stages cannot block each other.
+// Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
+// arrive. It never waits for only one of both, so full stages cannot block each other.
 Status SliceExchange::RunStages() {
   const auto is_done = [](const auto& part) { return part.Done(); };
   const auto can_move = [&] {

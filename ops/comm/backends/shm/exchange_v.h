@@ -5,8 +5,8 @@
 
 namespace collops::shm {
 
-// Every rank reads its peers' slices for it: small ones from their records, each in the cell of its
-// reader, long ones from windows or stages.
+// Every rank reads the slices that its peers have for it: small ones from its cell of their call
+// records, long ones from their windows or stages.
 Status ExchangeV(Exchange* exchange, const ExchangeVCall& call);
 
 }  // namespace collops::shm

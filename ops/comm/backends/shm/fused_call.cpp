@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kSlots = kStageBytes / MatrixCut::kPartBytes;
 constexpr double kLookS = 0.1;
 
-// Whether they are as many rows, of as many ranks: then tiles lie where they are looked for.
+// Whether both lists have the same length and sum, so that the tiles lie at the same places.
 bool SameTotal(const std::vector<int64_t>& rows, const std::vector<int64_t>& own) {
   int64_t left = std::accumulate(own.begin(), own.end(), int64_t{0});
   for (const int64_t n : rows) {
@@ -42,7 +42,7 @@ Status ShmFusedCall::Begin() {
     }
   }
   RETURN_IF_ERROR(exchange_->Start(*spec_->agreement, input, window_.id()));
-  exchange_->step().waiter().RestartDeadline();  // it computes now, and after each wait
+  exchange_->step().waiter().RestartDeadline();  // the call computes now, and after each wait
   num_staged_ = 0;
   num_to_stage_ = exchange_->own_source() == shm::Source::kStage ? own_cut_.num_parts() : 0;
   rows_known_[static_cast<size_t>(endpoint_->rank())] = true;
@@ -60,7 +60,7 @@ void ShmFusedCall::PrepareSources() {
       source.located = true;
       source.data = static_cast<const std::byte*>(spec_->x);
     }
-    // In place it is one part, if there is anything at all.
+    // An input that is read in place is one part, or none if it is empty.
     source.num_parts = std::min<int64_t>(source.cut.num_parts(), 1);
     sources_.push_back(source);
   }
@@ -70,10 +70,10 @@ Status ShmFusedCall::Progress() {
   RETURN_IF_ERROR(endpoint_->GroupFailure(exchange_->step().number()));
   if (next_look_.Passed()) {
     next_look_ = Deadline::After(kLookS);
-    // What a wait looks for, now and then also while this rank computes.
+    // The checks of a wait, made now and then also while this rank computes.
     RETURN_IF_ERROR(exchange_->step().LookAround());
   }
-  RETURN_IF_ERROR(exchange_->HearArrived());
+  RETURN_IF_ERROR(exchange_->ReadArrived());
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (!rows_known_[static_cast<size_t>(r)] && Heard(r)) RETURN_IF_ERROR(TakeRows(r));
   }
@@ -84,16 +84,15 @@ Status ShmFusedCall::Progress() {
   return Ok();
 }
 
-// A peer's numbers are not trusted. Whether they are those that the ranks agreed on is found once
-// all of them have been heard.
+// A peer's numbers are not trusted. AwaitAll() compares them with the agreement.
 Status ShmFusedCall::TakeRows(int rank) {
   rows_known_[static_cast<size_t>(rank)] = true;
   std::vector<int64_t>& rows = reader_rows_[static_cast<size_t>(rank)];
   rows = Agreement::EncodedList(endpoint_->board().agreement(rank, exchange_->step().number()), 0,
                                 endpoint_->size());
   if (SameTotal(rows, *spec_->reader_rows)) return Ok();
-  // Tells what the ranks disagree about, once all have come.
-  RETURN_IF_ERROR(exchange_->HearAll());
+  // Waits for all ranks, and reports what they disagree about.
+  RETURN_IF_ERROR(exchange_->AwaitAll());
   return Error(ERROR_RANK_MISMATCH, spec_->agreement->op(), ": ", endpoint_->Who(rank),
                " announced other rows than it agreed to");
 }
@@ -182,7 +181,7 @@ Status ShmFusedCall::End() {
     return OwnInputTaken() &&
            std::all_of(rows_known_.begin(), rows_known_.end(), [](bool known) { return known; });
   }));
-  // Those who read its input in place have signalled that they are through.
+  // The peers that read this rank's input in place have signalled that they are done.
   RETURN_IF_ERROR(exchange_->step().End());
   window_.AllBegun();
   return Ok();

@@ -12,22 +12,22 @@
 namespace collops::shm {
 
 // A fused call on shm. An input in a window is read in place; another one goes through the stage in
-// the parts of a MatrixCut. Waits in Wait() and End() until the time-out; owned by the
-// communicator, one thread.
+// the parts of a MatrixCut. Wait() and End() wait until the time-out. Owned by the communicator;
+// one thread.
 class ShmFusedCall : public FusedCall {
  public:
   ShmFusedCall(Exchange* exchange, WindowTable* windows)
       : exchange_(exchange), endpoint_(&exchange->endpoint()), window_(exchange, windows) {}
 
-  // Finds memory for the window: local. The spec stays until the end of the call.
+  // Allocates memory for the window; local. `spec` must live until the end of the call.
   Status Prepare(const FusedCallSpec& spec);
   // Announces the call.
   Status Begin();
-  // Waits until every rank has been heard and the readers have, or have been handed, the own input.
+  // Waits until every rank has arrived, and the own input has been read or staged.
   Status End();
 
   Status Progress() override;
-  bool Heard(int rank) const override { return exchange_->step().Heard(rank); }
+  bool Heard(int rank) const override { return exchange_->step().HasArrived(rank); }
   const std::vector<int64_t>& ReaderRows(int rank) const override {
     return reader_rows_[static_cast<size_t>(rank)];
   }
@@ -38,12 +38,12 @@ class ShmFusedCall : public FusedCall {
   Status Wait(const std::function<bool()>& ready) override;
 
  private:
-  // The input of one reader, as this rank reads it.
+  // The input of one of spec.readers, as this rank reads it.
   struct Source {
     int rank = 0;
     int64_t rows = 0;
     bool located = false;
-    const std::byte* data = nullptr;  // in place; null: part by part from the stage
+    const std::byte* data = nullptr;  // the input in place; null: it comes through the stage
     MatrixCut cut;
     int64_t num_parts = 0;
     int64_t num_read = 0;
@@ -56,7 +56,7 @@ class ShmFusedCall : public FusedCall {
   void StagePart();
   bool OwnInputTaken() const;
 
-  // Signals of the stage, behind those of the body.
+  // Indices of the stage's signals, behind the signals of the body.
   int ProducedIndex() const { return 2 * endpoint_->size(); }
   int ConsumedIndex(int writer) const { return 2 * endpoint_->size() + 1 + writer; }
 

@@ -18,37 +18,37 @@ constexpr int64_t kChunkBytes = 128 << 10;
 
 // Where peers find a rank's input in a call.
 enum class Source : uint32_t {
-  kRecord = 0,  // in its record, behind the head
-  kStage = 1,   // chunk by chunk in its stage, each with a signal
+  kRecord = 0,  // in its call record, behind the head
+  kStage = 1,   // chunk by chunk in its stage, with a signal for each
   kWindow = 2,  // in its window, in place
 };
 
 // The first signal of a call: Control's head, where the input lies, and the input itself if it is
-// small, in the same lines. One per rank and parity of the step.
+// small, in the same cache lines. Two per rank, by the parity of the step.
 struct alignas(kLineBytes) Record {
   control::SignalHead head;  // published last
-  uint64_t mails;            // mails this rank has sent so far
+  uint64_t mails;            // window mails that this rank has sent so far
   Source source;
   uint32_t window_id;
   int64_t window_offset;
-  uint32_t tile_window_id;  // of a fused call; 0: none
+  uint32_t tile_window_id;  // in a fused call; 0: none
   alignas(64) std::byte data[kRecordDataBytes];
 };
 static_assert(offsetof(Record, data) == 64);
 
-// A counter of chunks from one rank to another, never reset.
+// A count of chunks from one rank to another, never reset.
 struct alignas(kLineBytes) ChunkSignal {
   std::atomic<uint64_t> count;
 };
 
-// A count of one fused call: the low bits of its step and, within it, how far the rank has come.
-// Never reset: a count of an earlier call reads as 0.
+// A count in one fused call, with the low bits of the call's step. Never reset: a count of an
+// earlier call reads as 0.
 struct alignas(kLineBytes) FusedSignal {
   std::atomic<uint64_t> value;
 };
 
-// Where things lie in the memory that Control's first contact made for shm, for `rank_size` ranks.
-// A value; points into memory that a Segment owns.
+// The layout of the shared memory of shm, which Control's first contact has allocated for
+// `rank_size` ranks. A value; points into memory that a Segment owns.
 class Layout {
  public:
   Layout() = default;
@@ -66,23 +66,23 @@ class Layout {
     return reinterpret_cast<Record*>(RankBase(rank))[step & 1];
   }
   std::byte* stage(int rank) const { return RankBase(rank) + rank_bytes_ - kStageBytes; }
-  // What belongs to messages between two ranks, behind the ranks' parts.
+  // The memory for messages between two ranks, behind the memory of all ranks.
   std::byte* pairs() const { return base_ + rank_size_ * rank_bytes_; }
-  // Chunks that `writer` has staged for `reader`; writer == reader: for everybody.
+  // Chunks that `writer` has staged for `reader`; writer == reader: for all ranks.
   ChunkSignal& produced(int writer, int reader) const { return signals(writer)[reader]; }
   // Chunks of `writer`'s stage that `reader` has read.
   ChunkSignal& consumed(int writer, int reader) const {
     return signals(reader)[rank_size_ + writer];
   }
-  // What `rank` signals in fused calls: 2 * rank_size of the operator's, then the backend's own.
+  // Signals of `rank` in fused calls: 2 * rank_size of the operator's, then the backend's own.
   static int NumFusedSignals(int rank_size) { return 3 * rank_size + 1; }
   FusedSignal& fused_signal(int rank, int index) const {
     return reinterpret_cast<FusedSignal*>(signals(rank) + 2 * rank_size_)[index];
   }
 
  private:
-  // One rank's part: 2 records | produced and consumed signals, one per peer each | signals of
-  // fused calls | stage.
+  // The memory of one rank: 2 call records | produced and consumed signals, one per peer each |
+  // signals of fused calls | stage.
   static int64_t RankBytes(int rank_size) {
     const int64_t signals =
         (2 * rank_size + NumFusedSignals(rank_size)) * int64_t{sizeof(ChunkSignal)};

@@ -7,9 +7,9 @@
 
 namespace collops::shm {
 
-// How a matrix goes through a stage: in parts of full rows, or of some columns of a few rows where
-// rows are long. Equal on every rank. Parts have a multiple of `row_unit` rows, and widths that are
-// whole cache lines.
+// How a matrix goes through a stage: in parts of full rows or, if rows are long, of some columns of
+// a few rows. Equal on every rank. A part has a multiple of `row_unit` rows, and its width is a
+// whole number of cache lines.
 class MatrixCut {
  public:
   static constexpr int64_t kPartBytes = 256 << 10;
@@ -25,7 +25,7 @@ class MatrixCut {
 
   int64_t num_parts() const { return (rows_ + part_rows_ - 1) / part_rows_ * across_; }
 
-  // Where part `index` lies in the matrix; data and ld_bytes are left to the caller.
+  // Part `index` of the matrix, without data and ld_bytes, which the caller sets.
   MatrixPart Part(int64_t index) const {
     MatrixPart part;
     part.row = index / across_ * part_rows_;

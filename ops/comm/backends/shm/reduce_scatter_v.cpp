@@ -44,7 +44,7 @@ class Reduction {
  private:
   const std::byte* X() const { return static_cast<const std::byte*>(call_.x); }
   int64_t SliceBytes(int rank) const { return call_.send_counts[rank] * element_bytes_; }
-  // A writer's lanes in its stage are numbered by reader, leaving itself out.
+  // The lanes of a writer's stage are numbered by reader, without the writer itself.
   static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
 
   bool CanReduce() const;
@@ -90,7 +90,7 @@ bool Reduction::CanReduce() const {
          std::all_of(readers_.begin(), readers_.end(), [](const auto& r) { return r.CanRead(); });
 }
 
-// Reduces the next chunk of every source at once; all of them where nothing goes through a stage.
+// Reduces the next chunk of all slices; the whole slices if none goes through a stage.
 void Reduction::ReduceChunk() {
   const int64_t left_bytes = SliceBytes(exchange_->rank()) - reduced_bytes_;
   const bool staged = !readers_.empty() || !writers_.empty();

@@ -5,7 +5,7 @@
 
 namespace collops::shm {
 
-// Every rank reads its slice of all inputs where they lie and reduces it, in rank order.
+// Every rank reads its slice of all inputs in place and reduces them in rank order.
 Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call);
 
 }  // namespace collops::shm

@@ -19,8 +19,8 @@ StageShape StageShape::LanePerPeer(int rank_size) {
   return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes))};
 }
 
-// The counters are never reset: a call counts on from where the earlier ones stopped. The readers
-// have read all of those, so the writer's own count is theirs too.
+// The counters are never reset: a call continues from the earlier calls' counts. The readers have
+// read all earlier chunks, so their counts equal the writer's own.
 StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source,
                          int64_t bytes, int first_reader, int end_reader)
     : exchange_(exchange),

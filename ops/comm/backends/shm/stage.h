@@ -7,8 +7,8 @@
 
 namespace collops::shm {
 
-// How a rank's stage is used in one call: cut into lanes, each a ring of chunks. An AllGatherV has
-// one lane that everybody reads, a ReduceScatterV one per peer. Equal on every rank.
+// How one call cuts a rank's stage into lanes, each a ring of chunks. AllGatherV has one lane that
+// all peers read, ReduceScatterV one lane per peer. Equal on every rank.
 struct StageShape {
   int64_t lane_bytes;
   int64_t chunk_bytes;
@@ -22,12 +22,12 @@ inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
   return (bytes + chunk_bytes - 1) / chunk_bytes;
 }
 
-// Writes one lane of this rank's stage, chunk by chunk, never ahead of its readers by more than
-// the lane holds. Lives during one call: its peers have announced the call, so they are done with
-// what earlier calls left in the stage.
+// Writes one lane of this rank's stage, chunk by chunk, at most the lane's size ahead of its
+// readers. Lives during one call: the peers have announced it, so they have finished reading the
+// chunks of earlier calls.
 class StageWriter {
  public:
-  // Readers are the ranks [first_reader, end_reader) but this one.
+  // The readers are the ranks [first_reader, end_reader) except this one.
   StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes,
               int first_reader, int end_reader);
 
@@ -62,7 +62,7 @@ class StageReader {
   int writer() const { return writer_; }
   bool Done() const { return read_ == num_chunks_; }
   bool CanRead() const;
-  // The next chunk: where it lies, and its range of the whole.
+  // The address of the next chunk, and its range of the whole.
   const std::byte* Chunk() const;
   int64_t begin() const { return read_ * shape_.chunk_bytes; }
   int64_t end() const { return std::min(bytes_, begin() + shape_.chunk_bytes); }

@@ -40,7 +40,7 @@ Status MeetingLeader::Complete(const Deadline& deadline, Group* group) {
   }
   listener_.reset();
   spare_.reset();
-  guests_.clear();
+  clients_.clear();
   return Ok();
 }
 
@@ -57,18 +57,18 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
               ". Ranks meet in the same job and network namespace, with the same comm_domain");
     RETURN_IF_ERROR(CheckWanted());
     RETURN_IF_ERROR(CheckComing());
-    RETURN_IF_ERROR(AcceptGuests());
+    RETURN_IF_ERROR(AcceptClients());
     // New clients first: one may replace a client of the same rank that has gone.
-    for (Guest& guest : guests_) {
-      if (guest.rank < 0) RETURN_IF_ERROR(Hear(&guest));
+    for (Client& client : clients_) {
+      if (client.rank < 0) RETURN_IF_ERROR(ReadFrom(&client));
     }
-    for (Guest& guest : guests_) {
-      if (guest.rank > 0) RETURN_IF_ERROR(Hear(&guest));
+    for (Client& client : clients_) {
+      if (client.rank > 0) RETURN_IF_ERROR(ReadFrom(&client));
     }
     TellProgress();
     std::vector<int> sockets = {listener_.get()};
-    for (const Guest& guest : guests_) {
-      if (guest.socket.valid()) sockets.push_back(guest.socket.get());
+    for (const Client& client : clients_) {
+      if (client.socket.valid()) sockets.push_back(client.socket.get());
     }
     if (present_.count() < static_cast<size_t>(spec_.rank_size)) PollSockets(sockets);
   }
@@ -106,71 +106,72 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
   return CheckWanted();
 }
 
-Status MeetingLeader::AcceptGuests() {
+Status MeetingLeader::AcceptClients() {
   for (;;) {
     UniqueFd socket = Accept(listener_);
     if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
     uid_t uid = 0;
-    if (SameUser(socket, &pid, &uid)) guests_.push_back({std::move(socket), -1, -1, 0, {}, {}});
+    if (SameUser(socket, &pid, &uid)) clients_.push_back({std::move(socket), -1, -1, 0, {}, {}});
   }
 }
 
 // Takes the messages of a client that have arrived.
-Status MeetingLeader::Hear(Guest* guest) {
-  if (!guest->socket.valid()) return Ok();
+Status MeetingLeader::ReadFrom(Client* client) {
+  if (!client->socket.valid()) return Ok();
   MeetingMessage message;
   std::vector<UniqueFd> fds;
-  switch (ReceiveMessage(guest->socket.get(), &message, &fds)) {
+  switch (ReceiveMessage(client->socket.get(), &message, &fds)) {
     case Transfer::kWouldBlock:
       return Ok();
     case Transfer::kClosed:
-      guest->socket.reset();
-      CHECK_ARG(guest->rank < 0, ERROR_PEER_LOST, "rank ", guest->rank, " (pid ", guest->peer.pid,
-                ") ended during first contact of ", Describe(spec_, job_));
+      client->socket.reset();
+      CHECK_ARG(client->rank < 0, ERROR_PEER_LOST, "rank ", client->rank, " (pid ",
+                client->peer.pid, ") ended during first contact of ", Describe(spec_, job_));
       return Ok();
     case Transfer::kNoDescriptors:
       return TooManyFiles();
     case Transfer::kDone:
-      return guest->rank < 0 ? Greet(guest, message, std::move(fds)) : Leaves(guest, message);
+      return client->rank < 0 ? Greet(client, message, std::move(fds)) : Leaves(client, message);
   }
   return Ok();
 }
 
 // Any process of this user may connect. A process that does not begin with a rank's hello is no
 // rank and is disconnected.
-Status MeetingLeader::Greet(Guest* guest, const MeetingMessage& hello, std::vector<UniqueFd> fds) {
+Status MeetingLeader::Greet(Client* client, const MeetingMessage& hello,
+                            std::vector<UniqueFd> fds) {
   Peer peer = PeerFrom(hello, std::move(fds));
   if (hello.type != MessageType::kHello || hello.rank < 0 || hello.rank >= hello.rank_size ||
       !peer.mailbox.valid()) {
-    guest->socket.reset();
+    client->socket.reset();
     return Ok();
   }
-  guest->peer = std::move(peer);
-  guest->claim = hello.rank < kMaxRanks ? hello.rank : -1;
-  guest->rank_size = hello.rank_size;
-  guest->origin = hello.origin;
-  return Admit(guest, hello);
+  client->peer = std::move(peer);
+  client->claim = hello.rank < kMaxRanks ? hello.rank : -1;
+  client->rank_size = hello.rank_size;
+  client->origin = hello.origin;
+  return Admit(client, hello);
 }
 
 // After its hello a rank sends one message: why it leaves.
-Status MeetingLeader::Leaves(Guest* guest, const MeetingMessage& message) {
-  guest->socket.reset();
-  left_.set(static_cast<size_t>(guest->rank));
+Status MeetingLeader::Leaves(Client* client, const MeetingMessage& message) {
+  client->socket.reset();
+  left_.set(static_cast<size_t>(client->rank));
   const Status verdict = VerdictOf(message);
-  return Error(verdict.code(), "rank ", guest->rank, " (pid ", guest->peer.pid,
+  return Error(verdict.code(), "rank ", client->rank, " (pid ", client->peer.pid,
                ") left first contact of ", Describe(spec_, job_), ": ", verdict.message());
 }
 
-Status MeetingLeader::Admit(Guest* guest, const MeetingMessage& hello) {
+Status MeetingLeader::Admit(Client* client, const MeetingMessage& hello) {
   const std::string who = Concat("rank ", hello.rank, " (pid ", hello.pid, ")");
   CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(spec_, job_),
             ": rankSize is ", spec_.rank_size, " on rank 0 (pid ", self_.pid, ") and ",
             hello.rank_size, " on ", who);
   pid_t other = hello.rank == 0 ? self_.pid : 0;
-  for (Guest& earlier : guests_) {
-    if (&earlier == guest || earlier.rank != hello.rank || !earlier.socket.valid()) continue;
-    if (!Hear(&earlier).ok()) {
+  for (Client& earlier : clients_) {
+    if (&earlier == client || earlier.rank != hello.rank || !earlier.socket.valid()) continue;
+    if (!ReadFrom(&earlier).ok()) {
       earlier.rank = -1;  // the earlier client of this rank has gone
     } else {
       other = earlier.peer.pid;
@@ -178,7 +179,7 @@ Status MeetingLeader::Admit(Guest* guest, const MeetingMessage& hello) {
   }
   CHECK_ARG(other == 0, ERROR_RANK_MISMATCH, Describe(spec_, job_), ": rank ", hello.rank,
             " is claimed twice, by pid ", other, " and by pid ", hello.pid);
-  guest->rank = hello.rank;
+  client->rank = hello.rank;
   present_.set(static_cast<size_t>(hello.rank));
   return Ok();
 }
@@ -188,9 +189,9 @@ void MeetingLeader::TellProgress() {
   MeetingMessage progress;
   progress.type = MessageType::kProgress;
   progress.present = present_;
-  for (const Guest& guest : guests_) {
-    if (guest.rank > 0 && guest.socket.valid()) {
-      (void)SendMessage(guest.socket.get(), progress, {});
+  for (const Client& client : clients_) {
+    if (client.rank > 0 && client.socket.valid()) {
+      (void)SendMessage(client.socket.get(), progress, {});
     }
   }
   told_ = present_;
@@ -200,41 +201,41 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
   RETURN_IF_ERROR(Segment::Create(segment_bytes_, &group->segment));
   group->inbox = std::move(inbox_);
   group->peers[0] = std::move(self_);
-  for (Guest& guest : guests_) {
-    if (guest.rank > 0) group->peers[static_cast<size_t>(guest.rank)] = std::move(guest.peer);
+  for (Client& client : clients_) {
+    if (client.rank > 0) group->peers[static_cast<size_t>(client.rank)] = std::move(client.peer);
   }
-  for (Guest& guest : guests_) {
-    if (guest.rank <= 0) continue;
+  for (Client& client : clients_) {
+    if (client.rank <= 0) continue;
     MeetingMessage message;
     message.type = MessageType::kPeer;
     for (int r = 0; r < spec_.rank_size; ++r) {
       const Peer& peer = group->peers[static_cast<size_t>(r)];
       message.rank = r;
       message.pid = peer.pid;
-      RETURN_IF_ERROR(SendTo(&guest, message, Descriptors(peer), deadline));
+      RETURN_IF_ERROR(SendTo(&client, message, Descriptors(peer), deadline));
     }
   }
   // No rank is welcomed before every rank knows every other one.
   MeetingMessage welcome;
   welcome.type = MessageType::kWelcome;
   welcome.segment_bytes = segment_bytes_;
-  for (Guest& guest : guests_) {
-    if (guest.rank > 0) {
-      RETURN_IF_ERROR(SendTo(&guest, welcome, {group->segment.fd()}, deadline));
+  for (Client& client : clients_) {
+    if (client.rank > 0) {
+      RETURN_IF_ERROR(SendTo(&client, welcome, {group->segment.fd()}, deadline));
     }
   }
   return Ok();
 }
 
-Status MeetingLeader::SendTo(Guest* guest, const MeetingMessage& message,
+Status MeetingLeader::SendTo(Client* client, const MeetingMessage& message,
                              const std::vector<int>& fds, const Deadline& deadline) {
   for (;;) {
-    switch (SendMessage(guest->socket.get(), message, fds)) {
+    switch (SendMessage(client->socket.get(), message, fds)) {
       case Transfer::kDone:
         return Ok();
       case Transfer::kClosed:
-        RETURN_IF_ERROR(Hear(guest));  // takes the reason that it sent before it went
-        return Error(ERROR_PEER_LOST, "rank ", guest->rank, " ended during first contact of ",
+        RETURN_IF_ERROR(ReadFrom(client));  // takes the reason that it sent before it went
+        return Error(ERROR_PEER_LOST, "rank ", client->rank, " ended during first contact of ",
                      Describe(spec_, job_));
       case Transfer::kWouldBlock:
       case Transfer::kNoDescriptors:
@@ -242,8 +243,8 @@ Status MeetingLeader::SendTo(Guest* guest, const MeetingMessage& message,
     }
     TellWaiting(WaitingLine(
         spec_, job_,
-        Concat("rank ", guest->rank, " of ", spec_.rank_size, ", which has made no call")));
-    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", guest->rank, " made no call in ",
+        Concat("rank ", client->rank, " of ", spec_.rank_size, ", which has made no call")));
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "rank ", client->rank, " made no call in ",
               deadline.timeout_s(), " s: first contact of ", Describe(spec_, job_));
     RETURN_IF_ERROR(CheckWanted());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

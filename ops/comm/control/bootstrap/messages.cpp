@@ -67,7 +67,7 @@ Status VerdictOf(const MeetingMessage& message) {
   return Status(FailureCode(message.code), message.text);
 }
 
-Status LastWord(int mailbox) {
+Status VerdictInMailbox(int mailbox) {
   MeetingMessage message;
   const ssize_t received = recv(mailbox, &message, sizeof(message), MSG_PEEK | MSG_DONTWAIT);
   const bool ours = received > static_cast<ssize_t>(kFixedBytes) &&

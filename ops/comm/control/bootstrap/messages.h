@@ -69,7 +69,7 @@ Status VerdictOf(const MeetingMessage& message);
 
 // The verdict that a rank left in its mailbox when it failed during first contact, after its peers
 // had got that mailbox; Ok if there is none. It stays there for the other peers.
-Status LastWord(int mailbox);
+Status VerdictInMailbox(int mailbox);
 
 // kDone only for a whole and valid message; kNoDescriptors if its descriptors could not be taken.
 Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueFd>* fds);
@@ -79,9 +79,9 @@ Status MakeOwnPeer(CommMode mode, Peer* peer, UniqueFd* inbox);
 std::vector<int> Descriptors(const Peer& peer);
 Peer PeerFrom(const MeetingMessage& message, std::vector<UniqueFd> fds);
 
-// Returns: comm_domain "dp" of job X (COLLOPS_JOB_ID)
+// "comm_domain "dp" of job X (COLLOPS_JOB_ID)"
 std::string Describe(const CommunicatorSpec& spec, const JobIdentity& job);
-// Returns: comm_domain "dp" (job X, from Y; set COLLOPS_JOB_ID to meet other processes)
+// "comm_domain "dp" (job X, from Y; set COLLOPS_JOB_ID to meet other processes)"
 std::string DescribePlace(const CommunicatorSpec& spec, const JobIdentity& job);
 // "collops: rank 0: waiting for `whom` (job X, from Y; ...)", with the domain if it has a name.
 std::string WaitingLine(const CommunicatorSpec& spec, const JobIdentity& job,

@@ -70,7 +70,7 @@ class MeetingLeader : public Meeting {
   void Cancel(const Status& reason) override;
 
  private:
-  struct Guest {
+  struct Client {
     UniqueFd socket;
     int rank = -1;      // -1: not admitted
     int claim = -1;     // the rank in its hello
@@ -81,17 +81,17 @@ class MeetingLeader : public Meeting {
 
   Status Gather(const Deadline& deadline);
   Status Challenge(const Deadline& deadline);
-  Status AcceptGuests();
-  Status Hear(Guest* guest);
-  Status Greet(Guest* guest, const MeetingMessage& hello, std::vector<UniqueFd> fds);
-  Status Admit(Guest* guest, const MeetingMessage& hello);
-  Status Leaves(Guest* guest, const MeetingMessage& message);
+  Status AcceptClients();
+  Status ReadFrom(Client* client);
+  Status Greet(Client* client, const MeetingMessage& hello, std::vector<UniqueFd> fds);
+  Status Admit(Client* client, const MeetingMessage& hello);
+  Status Leaves(Client* client, const MeetingMessage& message);
   void TellProgress();
   void Linger(const Status& reason);
-  void Dismiss(Guest* guest, const Status& reason);
-  bool HearWho(Guest* guest);
+  void SendReason(Client* client, const Status& reason);
+  bool ReadHello(Client* client);
   Status Introduce(const Deadline& deadline, Group* group);
-  Status SendTo(Guest* guest, const MeetingMessage& message, const std::vector<int>& fds,
+  Status SendTo(Client* client, const MeetingMessage& message, const std::vector<int>& fds,
                 const Deadline& deadline);
 
   CommunicatorSpec spec_;
@@ -103,12 +103,12 @@ class MeetingLeader : public Meeting {
   std::optional<Deadline> unanswered_;  // while another process owns the name and does not answer
   Peer self_;
   UniqueFd inbox_;
-  std::vector<Guest> guests_;
+  std::vector<Client> clients_;
   std::bitset<kMaxRanks> present_;
   std::bitset<kMaxRanks> told_;
-  std::bitset<kMaxRanks> left_;      // ranks that sent a reason and left
-  std::bitset<kMaxRanks> told_why_;  // ranks that were told why first contact failed
-  std::vector<Origin> told_makers_;  // the Origins of the clients in told_why_
+  std::bitset<kMaxRanks> left_;         // ranks that sent a reason and left
+  std::bitset<kMaxRanks> told_reason_;  // ranks that were told why first contact failed
+  std::vector<Origin> told_makers_;     // the Origins of the clients in told_reason_
 };
 
 }  // namespace collops::control

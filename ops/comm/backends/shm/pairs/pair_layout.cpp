@@ -9,7 +9,7 @@ namespace collops::shm {
 namespace {
 
 constexpr int64_t kLines = sizeof(ReceiverLine) + sizeof(SenderLine);
-// All pairs together, where the least inline bytes allow it.
+// Limit for all pairs together; kLeastInlineBytes takes precedence.
 constexpr int64_t kMostPairBytes = 16 << 20;
 constexpr int64_t kLeastInlineBytes = 64;
 constexpr int64_t kMostInlineBytes = 4096;
@@ -20,7 +20,7 @@ constexpr int64_t PairBytes(int64_t inline_bytes) {
 
 }  // namespace
 
-// The largest power of two that fits, and 64 bytes more: the envelope then ends with a line of 128.
+// The largest power of two that fits, plus 64 bytes: then the envelope fills whole lines of 128.
 int64_t PairLayout::InlineBytes(int rank_size) {
   const int64_t pairs = int64_t{rank_size} * rank_size;
   for (int64_t power = kMostInlineBytes; power > kLeastInlineBytes; power /= 2) {
@@ -65,7 +65,7 @@ TextSlot& PairLayout::text(int rank, uint64_t stamp) const {
       texts)[int64_t{rank} * kPairTexts + static_cast<int64_t>(stamp % kPairTexts)];
 }
 
-// Word by word, as a reader may be at it.
+// Word by word, because a reader may be reading it.
 void PairLayout::WriteText(int rank, uint64_t stamp, const std::string& words) const {
   TextSlot& slot = text(rank, stamp);
   char copy[kPairTextWords * sizeof(uint64_t)] = {};

@@ -7,15 +7,15 @@
 
 namespace collops::shm {
 
-constexpr int kPairSlots = 4;    // envelopes and verdicts that may be under way
-constexpr int kPairChunks = 16;  // of bodies, as in the stage of a collective
+constexpr int kPairSlots = 4;    // envelopes, and verdicts, that may be under way
+constexpr int kPairChunks = 16;  // chunks of a body that may be under way
 constexpr int64_t kPairChunkBytes = 128 << 10;
 constexpr int64_t kPairRingBytes = kPairChunks * kPairChunkBytes;
 constexpr int64_t kLeastPairChunkBytes = 4 << 10;
-constexpr int kPairTexts = 8;           // of refusals, per rank; the oldest is overwritten
-constexpr size_t kPairTextWords = 127;  // of 8 bytes each
+constexpr int kPairTexts = 8;           // texts of refusals per rank; the oldest is overwritten
+constexpr size_t kPairTextWords = 127;  // words of 8 bytes per text
 
-// What the sender writes of one message: its head, and the body or its place in the same lines.
+// What the sender writes of one message: its envelope, then the body or the body's place.
 struct EnvelopeSlot {
   std::atomic<uint64_t> number;  // released last
   uint64_t digest;
@@ -30,24 +30,24 @@ static_assert(sizeof(EnvelopeSlot) == 64);
 
 struct VerdictSlot {
   std::atomic<uint64_t> stamp;  // count of verdicts << 2 | kind; released last
-  uint64_t number;              // of the message
+  uint64_t number;              // number of the message
   uint64_t text;                // stamp of a text of the receiver, 0: none
 };
 
-// What the receiver says to the sender; one line, so that a small message costs one on the way
-// back. Counts are never reset.
+// What the receiver writes for the sender, in one line, so that the answer to a small message costs
+// one line. Counts are never reset.
 struct alignas(128) ReceiverLine {
   VerdictSlot verdicts[kPairSlots];
-  std::atomic<uint64_t> envelopes_read;  // slots up to this number are free again
+  std::atomic<uint64_t> envelopes_read;  // the slots of envelopes up to this number are free again
   std::atomic<uint64_t> chunks_read;
 };
 static_assert(sizeof(ReceiverLine) == 128);
 
-// What the sender says besides its envelopes.
+// What the sender writes besides its envelopes.
 struct alignas(128) SenderLine {
   std::atomic<uint64_t> verdicts_read;
   std::atomic<uint64_t> chunks_written;
-  std::atomic<uint64_t> ring_mails;  // with ring_window: valid once a chunk was written
+  std::atomic<uint64_t> ring_mails;  // for ring_window: valid once a chunk was written
   std::atomic<uint32_t> ring_window;
 };
 static_assert(sizeof(SenderLine) == 128);
@@ -58,8 +58,8 @@ struct alignas(128) TextSlot {
 };
 static_assert(sizeof(TextSlot) == 1024);
 
-// Where things lie in the memory of the pair wires of `rank_size` ranks. Memory of zeros is its
-// first state. A value; points into memory that the communicator owns, aligned to 128 bytes.
+// The layout of the memory of all pair wires of `rank_size` ranks. Zeroed memory is its initial
+// state. A value; points into memory that the communicator owns, aligned to 128 bytes.
 class PairLayout {
  public:
   PairLayout(std::byte* base, int rank_size);
@@ -77,7 +77,7 @@ class PairLayout {
     return reinterpret_cast<std::byte*>(slot) + sizeof(EnvelopeSlot);
   }
 
-  // Keeps a text of this rank until kPairTexts later ones; `stamp` counts them.
+  // Stores a text of this rank, until kPairTexts later ones; `stamp` counts them.
   void WriteText(int rank, uint64_t stamp, const std::string& text) const;
   // A rank's text; empty if it was overwritten.
   std::string ReadText(int rank, uint64_t stamp) const;

@@ -8,7 +8,7 @@
 
 namespace collops::shm {
 
-// A window that the wire itself made: its memory lives as long as `keep`.
+// A window that the wire has allocated; it lives as long as `keep`.
 struct RingWindow {
   uint32_t id = 0;
   std::byte* data = nullptr;
@@ -24,16 +24,16 @@ class PairWindows {
   PairWindows& operator=(const PairWindows&) = delete;
   virtual ~PairWindows() = default;
 
-  // Where [data, data + bytes) lies in a window of this rank; false: in none.
+  // The place of [data, data + bytes) in a window of this rank; false if it lies in none.
   virtual bool Find(const void* data, int64_t bytes, uint32_t* id, int64_t* offset) = 0;
-  // Tells the peers of a window of this rank, unless they know. *told false: a mailbox is full, ask
-  // again. *mails: how many mails of this rank a peer must have before it can use the window.
+  // Sends a window of this rank to the peers, unless they have it. *told false: a mailbox is full,
+  // call again. *mails: how many mails of this rank a peer must have read to use the window.
   virtual Status Announce(uint32_t id, bool* told, uint64_t* mails) = 0;
-  // The address of a range of a peer's window, once `mails` of its mails have come: null before.
-  // All numbers are the peer's own; a range outside the window is an error that says so.
+  // The address of a range of a peer's window; null until `mails` of the peer's mails have arrived.
+  // All numbers come from the peer; a range outside the window is an error.
   virtual Status Locate(int peer, uint32_t id, int64_t offset, int64_t bytes, uint64_t mails,
                         const std::byte** data) = 0;
-  // A new window of this rank.
+  // Allocates a window of this rank.
   virtual Status Make(int64_t bytes, RingWindow* window) = 0;
 };
 

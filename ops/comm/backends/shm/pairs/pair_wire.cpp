@@ -11,11 +11,11 @@ namespace {
 
 enum Form : int16_t { kInline = 0, kWindow = 1, kRing = 2, kRefusal = 3 };
 
-// What is read of a window before the lane looks after the others.
+// Bytes of a window that are copied before the lane looks after its other messages.
 constexpr int64_t kPieceBytes = 4 << 20;
 
-// Chunks of a ring, all of this size but a message's last; equal on both sides. Middling messages
-// are cut into eight as well, so that one side reads while the other still writes.
+// The size of a ring's chunks, except a message's last; equal on both sides. A message of middling
+// size is cut into eight, so that one side reads while the other still writes.
 int64_t ChunkBytes(int64_t bytes) {
   const int64_t eighth = (bytes + 7) / 8;
   const int64_t pages = (eighth + kLeastPairChunkBytes - 1) / kLeastPairChunkBytes;
@@ -30,7 +30,7 @@ uint32_t HeldBit(uint64_t number) {
   return uint32_t{1} << (number % kPairSlots);
 }
 
-// What a slot holds before item `next` of its kind is in it.
+// The number in a slot before item `next` of its kind is written into it.
 uint64_t Before(uint64_t next) {
   return next > kPairSlots ? next - kPairSlots : 0;
 }
@@ -121,7 +121,7 @@ WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
   return WireStep::kDone;
 }
 
-// The ring of this pair, made and told at its first use.
+// The ring of this pair, allocated and announced at its first use.
 WireStep ShmPairWire::MakeRing(int rank, Peer* to) {
   if (to->ring.data == nullptr) {
     fault_ = windows_->Make(kPairRingBytes, &to->ring);
@@ -169,7 +169,7 @@ WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
     if (number == Before(next)) return WireStep::kNone;
     return Broken(rank, Concat("envelope ", number, " in place of ", next));
   }
-  const uint64_t verdicts_heard = slot.verdicts_read;
+  const uint64_t verdicts_seen = slot.verdicts_read;
   envelope->number = next;
   envelope->digest = slot.digest;
   envelope->elements = slot.elements;
@@ -184,10 +184,10 @@ WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
   if (envelope->refusal) {
     envelope->reason = layout_.ReadText(rank, static_cast<uint64_t>(envelope->place.offset));
   }
-  if (!KnowVerdictsHeard(rank, &from, verdicts_heard)) return WireStep::kBroken;
+  if (!NoteVerdictsSeen(rank, &from, verdicts_seen)) return WireStep::kBroken;
   from.read = next;
   if (form == kInline) from.held |= HeldBit(next);
-  // All slots are read: what older ones still keep is given up, or the sender could not go on.
+  // All slots have been read: frees the older ones that hold a body, or the sender would be stuck.
   if (from.read - from.released == kPairSlots) from.held &= HeldBit(next);
   if (GiveBack(rank, &from)) bell_.Ring(rank);
   return WireStep::kDone;
@@ -256,22 +256,22 @@ void ShmPairWire::DropBody(int rank, const Envelope& envelope) {
   }
 }
 
-bool ShmPairWire::KnowVerdictsHeard(int rank, Peer* from, uint64_t count) {
+bool ShmPairWire::NoteVerdictsSeen(int rank, Peer* from, uint64_t count) {
   if (count > from->verdicts) {
     Broken(rank, Concat(count, " verdicts read of ", from->verdicts));
     return false;
   }
-  from->verdicts_heard = std::max(from->verdicts_heard, count);
+  from->verdicts_seen = std::max(from->verdicts_seen, count);
   return true;
 }
 
 WireStep ShmPairWire::PostVerdict(int rank, const Verdict& verdict) {
   Peer& from = peer(rank);
-  if (from.verdicts - from.verdicts_heard == kPairSlots) {
+  if (from.verdicts - from.verdicts_seen == kPairSlots) {
     const SenderLine& theirs = layout_.sender_line(rank, rank_);
-    const uint64_t heard = theirs.verdicts_read.load(std::memory_order_acquire);
-    if (!KnowVerdictsHeard(rank, &from, heard)) return WireStep::kBroken;
-    if (from.verdicts - from.verdicts_heard == kPairSlots) return WireStep::kNone;
+    const uint64_t seen = theirs.verdicts_read.load(std::memory_order_acquire);
+    if (!NoteVerdictsSeen(rank, &from, seen)) return WireStep::kBroken;
+    if (from.verdicts - from.verdicts_seen == kPairSlots) return WireStep::kNone;
   }
   const uint64_t count = ++from.verdicts;
   VerdictSlot& slot = layout_.receiver_line(rank, rank_).verdicts[count % kPairSlots];

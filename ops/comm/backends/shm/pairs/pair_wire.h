@@ -21,17 +21,17 @@ struct PeerBell {
   }
 };
 
-// A rank's end of the pair wires of one host. A small body travels in the lines of its envelope; if
-// the receiver has no use for it yet, it stays there as long as no later envelope needs the slot. A
-// body in a window is read in place. Every other one waits at its sender until it is told to go,
-// and then passes through a ring of chunks, which belongs to this one pair of ranks.
-// Owned by the communicator; one thread at a time; waits for no one. Of what a peer wrote, numbers
-// are copied once and checked before they are used.
+// A rank's end of the pair wires of one host. A small body travels in its envelope; until the
+// receiver wants it, it stays in the slot, unless a later envelope needs the slot. A body in a
+// window is read in place. Any other body waits at the sender until a verdict kGo, and then passes
+// through a ring of chunks, one ring per ordered pair of ranks. Owned by the communicator; one
+// thread at a time; waits for no one. Numbers that a peer wrote are copied once and checked before
+// they are used.
 class ShmPairWire : public PairWire {
  public:
   static int64_t Bytes(int rank_size) { return PairLayout::Bytes(rank_size); }
 
-  // `base`: Bytes(size) bytes that all ranks share, aligned to 128, zero at first.
+  // `base`: Bytes(size) bytes that all ranks share, aligned to 128, zeroed.
   ShmPairWire(std::byte* base, int rank, int size, PeerBell bell, PairWindows* windows);
 
   WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
@@ -49,26 +49,26 @@ class ShmPairWire : public PairWire {
   Status fault() const override { return fault_; }
 
  private:
-  // What this rank knows of one peer, as its sender and as its receiver.
+  // State for one peer: first as its sender, then as its receiver.
   struct Peer {
-    uint64_t posted = 0;         // envelopes to it
-    uint64_t free_up_to = 0;     // of these, those whose slot is free again, as last read
-    uint64_t verdicts_read = 0;  // of its verdicts
+    uint64_t posted = 0;         // envelopes to the peer
+    uint64_t free_up_to = 0;     // of these, how many slots are free again, as last read
+    uint64_t verdicts_read = 0;  // of the peer's verdicts
     uint64_t chunks_written = 0;
     RingWindow ring;
     bool ring_told = false;
 
-    uint64_t read = 0;            // its envelopes
-    uint64_t released = 0;        // of these, those whose slot this rank has given back
-    uint32_t held = 0;            // bit n % 4: the body of envelope n still lies there
-    uint64_t verdicts = 0;        // posted to it
-    uint64_t verdicts_heard = 0;  // of these, those that it has read, as last seen
+    uint64_t read = 0;           // of the peer's envelopes
+    uint64_t released = 0;       // of these, how many slots this rank has given back
+    uint32_t held = 0;           // bit n % 4: the body of envelope n is still in its slot
+    uint64_t verdicts = 0;       // posted to the peer
+    uint64_t verdicts_seen = 0;  // of these, how many the peer has read, as last seen
     uint64_t chunks_read = 0;
   };
 
   bool HasRoom(int rank, Peer* peer);
   WireStep Place(const void* data, int64_t bytes, BodyPlace* place);
-  bool KnowVerdictsHeard(int rank, Peer* peer, uint64_t count);
+  bool NoteVerdictsSeen(int rank, Peer* peer, uint64_t count);
   WireStep MakeRing(int rank, Peer* peer);
   void Release(int rank, Peer* peer, uint64_t number);
   bool GiveBack(int rank, Peer* peer);

@@ -5,15 +5,15 @@
 namespace collops::shm {
 namespace {
 
-// A count of a call: the low bits count, the others are the call's number, so no reset is needed.
+// The low bits of a signal count; the others are the call's step, so no signal is reset.
 constexpr int kCountBits = 24;
 
-// What is left of a step's number in a signal.
+// The bits of a step's number that a signal holds.
 uint64_t StepBits(uint64_t step) {
   return (step << kCountBits) >> kCountBits;
 }
 
-// A little more than asked for, so that calls that grow row by row do not each need new memory.
+// Rounds up, so that calls whose size grows row by row do not each need new memory.
 int64_t Roomy(int64_t bytes) {
   int64_t unit = 4096;
   while (unit * 16 <= bytes) unit *= 2;

@@ -8,17 +8,17 @@
 
 namespace collops::shm {
 
-// The window of a fused call on shm, and its signals, which the backend's own share. Keeps the
-// memory from call to call and takes more when a call asks for it. Owned by the fused call; one
+// The window of a fused call on shm, with its signals, some of which the backend uses. Its memory
+// is reused from call to call, and grows when a call needs more. Owned by the fused call; one
 // thread; waits for no one.
 class ShmCallWindow final : public CallWindow {
  public:
   ShmCallWindow(Exchange* exchange, WindowTable* windows)
       : exchange_(exchange), windows_(windows) {}
 
-  // Finds memory for the next call: local.
+  // Allocates memory for the next call; local.
   Status Prepare(int64_t bytes);
-  // What the call announces of it; 0: it has none.
+  // The id that the call announces; 0: the call has no window.
   uint32_t id() const { return id_; }
   // All ranks have begun the call that was prepared.
   void AllBegun() { old_memory_.reset(); }

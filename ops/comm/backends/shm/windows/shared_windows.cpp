@@ -10,7 +10,7 @@ bool SharedWindows::Find(const void* data, int64_t bytes, uint32_t* id, int64_t*
   return true;
 }
 
-// A window that was told before has an earlier mail, which peers take before the last one.
+// If the window was announced before, its mail is an earlier one, which peers read first.
 Status SharedWindows::Announce(uint32_t id, bool* told, uint64_t* mails) {
   RETURN_IF_ERROR(mail_->TrySend(table_, id, told));
   *mails = mail_->sent();
@@ -34,7 +34,7 @@ Status SharedWindows::Make(int64_t bytes, RingWindow* window) {
   std::shared_ptr<Window> made;
   RETURN_IF_ERROR(table_->Allocate(bytes, &made));
   WindowSpot spot;
-  static_cast<void>(table_->Find(made->data(), bytes, &spot));  // it has just been made
+  static_cast<void>(table_->Find(made->data(), bytes, &spot));  // true: it has just been made
   *window = {spot.id, static_cast<std::byte*>(made->data()), made};
   return Ok();
 }

@@ -8,8 +8,8 @@
 
 namespace collops::shm {
 
-// The windows of this rank and of its peers as the group's calls know them, for the pair wire.
-// Owned by the communicator; one thread at a time; waits for no one.
+// Gives the pair wire access to the windows of this rank and of its peers. Owned by the
+// communicator; one thread at a time; waits for no one.
 class SharedWindows : public PairWindows {
  public:
   SharedWindows(control::Endpoint* endpoint, WindowTable* table, WindowMail* mail)

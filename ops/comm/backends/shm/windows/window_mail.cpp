@@ -48,8 +48,8 @@ void WindowMail::Enqueue(const Mail& mail, int fd) {
   sent_.fetch_add(1, std::memory_order_relaxed);
 }
 
-// A window may be gone when a mail of it finds room at last, so what waits has a descriptor of its
-// own.
+// A window may be freed before its mail finds room, so a mail that waits owns a duplicate
+// descriptor.
 Status WindowMail::Flush(bool* done) {
   while (!outgoing_.empty() && SendOn(&outgoing_.front())) outgoing_.pop_front();
   *done = outgoing_.empty();
@@ -62,8 +62,8 @@ Status WindowMail::Flush(bool* done) {
   return Ok();
 }
 
-// False while a peer's mailbox is full. A closed one is not reported here: the wait for that rank's
-// signal finds out more.
+// False while a peer's mailbox is full. A closed mailbox is not reported here: the wait for that
+// rank's signal finds the reason.
 bool WindowMail::SendOn(Outgoing* outgoing) {
   const std::vector<int> fds(outgoing->fd < 0 ? 0 : 1, outgoing->fd);
   for (int& r = outgoing->next; r < endpoint_->size(); ++r) {
@@ -89,7 +89,7 @@ void WindowMail::Drain() {
   }
 }
 
-// False when the inbox is empty.
+// False if the inbox is empty.
 bool WindowMail::TakeOne() {
   Mail mail;
   size_t bytes = 0;

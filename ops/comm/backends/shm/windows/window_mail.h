@@ -16,49 +16,49 @@
 
 namespace collops::shm {
 
-// Tells the peers of this rank's windows, and keeps theirs mapped. A window's descriptor is sent to
-// every peer before the first signal of the first call that uses it, so by the time a peer sees the
-// signal the mail is there; the signal says how many mails to expect. Both lanes use it: a mutex
-// guards all but the two counts. Waits in Send() and Expect() alone, without the mutex.
+// Sends this rank's windows to the peers, and maps theirs. A window's descriptor is sent to every
+// peer before the first signal of the first call that uses it, so a peer that sees the signal finds
+// the mail; the signal says how many mails to expect. Used by both lanes: a mutex guards all but
+// the two counts. Waits in Send() and Expect() only, without the mutex.
 class WindowMail {
  public:
   explicit WindowMail(control::Endpoint* endpoint);
 
-  // Sends what `table` has to tell; waits only while a peer's mailbox is full.
+  // Sends what the peers do not know of `table`; waits only while a peer's mailbox is full.
   Status Send(WindowTable* table, uint32_t window_id, control::Waiter* waiter);
-  // The same without waiting: false in `sent` if a mailbox is full, ask again.
+  // As Send() without waiting: `sent` is false if a mailbox is full; call again.
   Status TrySend(WindowTable* table, uint32_t window_id, bool* sent);
-  // Mails of this rank, those included that still wait for room.
+  // Mails of this rank, including those that still wait for room.
   uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
   uint64_t received(int rank) const {
     return received_[static_cast<size_t>(rank)].load(std::memory_order_acquire);
   }
-  // Takes mail until `count` from `rank` have come.
+  // Reads mail until `count` mails of `rank` have arrived.
   Status Expect(int rank, uint64_t count, control::Waiter* waiter);
-  // Takes what is there.
+  // Reads the mail that has arrived.
   void Drain();
 
-  // The address of a range of a peer's window; null when there is no such window or range.
+  // The address of a range of a peer's window; null if there is no such window or range.
   const std::byte* Find(int rank, uint32_t window_id, int64_t offset, int64_t bytes) const;
-  // Why this rank has not mapped a window that the peer did share; Ok where the peer has not.
+  // Why this rank has not mapped a window that the peer sent; Ok if the peer sent none.
   Status WhyNotMapped(int rank, uint32_t window_id) const;
 
  private:
   struct Mail {
     int32_t rank = 0;
     uint32_t window_id = 0;
-    int64_t bytes = 0;  // 0: the window is gone
+    int64_t bytes = 0;  // 0: the window has been freed
   };
   struct Mapped {
     control::Segment segment;
-    Status status;  // of the attempt
+    Status status;  // of the attempt to map it
   };
-  // A mail that has not been sent to all; every peer gets all mails in one order.
+  // A mail that some peers have not got yet; every peer gets all mails in one order.
   struct Outgoing {
     Mail mail;
-    int fd = -1;  // of the window; the table's, as long as nobody but the caller has seen it
-    control::UniqueFd kept;  // the same, of our own, while it waits
+    int fd = -1;             // the window's; owned by the table, while the caller is the only user
+    control::UniqueFd kept;  // a duplicate of it, while the mail waits
     int next = 0;            // the first peer that has not got it
   };
 
@@ -71,7 +71,7 @@ class WindowMail {
   mutable std::mutex mutex_;
   std::deque<Outgoing> outgoing_;
   std::atomic<uint64_t> sent_{0};
-  // A window's descriptor could not be taken because too many files are open.
+  // A window's descriptor could not be received because too many files are open.
   bool lost_descriptors_ = false;
   std::unique_ptr<std::atomic<uint64_t>[]> received_;
   std::vector<std::unordered_map<uint32_t, Mapped>> mapped_;

@@ -31,7 +31,7 @@ Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window, Use
                         segment.fd(), false, user});
     made = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
   }
-  *window = std::move(made);  // the one that was there signs off
+  *window = std::move(made);  // the previous window's destructor removes it from the table
   return Ok();
 }
 

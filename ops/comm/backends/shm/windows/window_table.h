@@ -20,26 +20,26 @@ struct WindowSpot {
   int64_t offset = 0;
 };
 
-// The windows of one rank, which `peers` address. A window may be freed by any thread at any time
-// and signs off here, so the table is shared with its windows. Thread-safe; waits for no one.
+// The windows of one rank, which `peers` can address. Any thread may free a window at any time; its
+// destructor removes it here, so windows share the table. Thread-safe; waits for no one.
 class WindowTable : public std::enable_shared_from_this<WindowTable> {
  public:
   explicit WindowTable(RankSet peers) : peers_(std::move(peers)) {}
 
   const RankSet& peers() const { return peers_; }
-  // Makes a window: for the library's own use, or for the caller of a communicator.
+  // Who uses a window: the library, or the caller of a communicator.
   enum class User { kLibrary, kCaller };
   Status Allocate(int64_t bytes, std::shared_ptr<Window>* window, User user = User::kLibrary);
-  // Whether there is a window that a caller holds.
+  // Whether a caller still has a window.
   bool HasCallers() const;
 
   // Whether [data, data + bytes) lies in a window.
   bool Find(const void* data, int64_t bytes, WindowSpot* spot) const;
-  // The address of a range of a window; null when there is no such window or range.
+  // The address of a range of a window; null if there is no such window or range.
   const std::byte* Address(const WindowSpot& spot, int64_t bytes) const;
 
-  // What the peers are yet to be told before a call that uses window `id` (0: none): the window
-  // itself, and those they may unmap. Each piece is handed out once.
+  // What the peers do not know yet and must know before a call that uses window `id` (0: none): the
+  // window itself, and freed windows to unmap. Returned once each.
   bool HasNews(uint32_t id) const;
   struct News {
     bool announce = false;
