@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/layout.h"
+#include "comm/backends/shm/segment_layout.h"
 #include "comm/backends/shm/windows/window_mail.h"
 #include "comm/backends/shm/windows/window_table.h"
 #include "comm/control/control.h"
