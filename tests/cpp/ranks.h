@@ -39,7 +39,7 @@ inline std::shared_ptr<collops::Communicator> Make(
   spec.timeout_s = timeout_s;
   return std::make_shared<collops::shm::ShmCommunicator>(
       std::make_shared<collops::control::Control>(spec, job,
-                                                  collops::shm::Layout::Bytes(rank_size)));
+                                                  collops::shm::SegmentLayout::Bytes(rank_size)));
 }
 
 // What one process tells another: a byte in a pipe.

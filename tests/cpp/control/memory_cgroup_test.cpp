@@ -115,7 +115,7 @@ TEST(ACommunicatorBeyondTheLimitOfACgroupIsAnErrorOnAllRanks) {
       spec.rank_size = 2;
       spec.timeout_s = 20;
       const auto control = std::make_shared<collops::control::Control>(
-          spec, job, collops::shm::Layout::Bytes(2) + 800 * kMiB);
+          spec, job, collops::shm::SegmentLayout::Bytes(2) + 800 * kMiB);
       collops::shm::ShmCommunicator communicator(control);
       const Status status = communicator.Connect();
       EXPECT_EQ(status.code(), collops::ERROR_OUT_OF_HOST_MEMORY);

@@ -67,7 +67,7 @@ TEST(CallsGoOnWhereTheirNumberOutgrowsTheSignals) {
     pids.push_back(ranks::Start([&] {
       constexpr uint64_t kStepsBefore = (uint64_t{1} << 40) - 20;
       collops::shm::ShmCommunicator comm(std::make_shared<collops::control::Control>(
-          spec, job, collops::shm::Layout::Bytes(spec.rank_size), kStepsBefore));
+          spec, job, collops::shm::SegmentLayout::Bytes(spec.rank_size), kStepsBefore));
       ManyRounds(spec.rank, comm);
     }));
   }

@@ -12,9 +12,9 @@ namespace collops::shm {
 namespace {
 
 // The blocks of one call's output, in bytes.
-class Blocks {
+class OutputBlocks {
  public:
-  Blocks(const AllGatherVCall& call, int size)
+  OutputBlocks(const AllGatherVCall& call, int size)
       : call_(call),
         element_bytes_(SizeOf(call.dtype)),
         all_bytes_(std::accumulate(call.recv_counts, call.recv_counts + size, int64_t{0}) *
@@ -48,7 +48,7 @@ class Blocks {
 // Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
 // arrive. It never waits for only one of both, so two full stages cannot block each other.
 Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
-                 std::vector<StageReader>* readers, const Blocks& blocks) {
+                 std::vector<StageReader>* readers, const OutputBlocks& blocks) {
   const auto done = [&] {
     return (!*writer || (*writer)->Done()) &&
            std::all_of(readers->begin(), readers->end(), [](const auto& r) { return r.Done(); });
@@ -74,12 +74,12 @@ Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
 Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
   const int rank = exchange->rank();
   const int size = exchange->size();
-  const Blocks blocks(call, size);
+  const OutputBlocks blocks(call, size);
   const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
   RETURN_IF_ERROR(exchange->Begin(*call.agreement, input));
 
   std::optional<StageWriter> writer;
-  if (exchange->own_source() == Source::kStage) {
+  if (exchange->own_place() == InputPlace::kStage) {
     writer.emplace(exchange, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
   }
   blocks.ZeroGaps();

@@ -72,7 +72,7 @@ Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& b
 }
 
 int64_t SegmentBytes(int rank_size) {
-  return control::Board::Bytes(rank_size) + Layout::Bytes(rank_size);
+  return control::Board::Bytes(rank_size) + SegmentLayout::Bytes(rank_size);
 }
 
 Status Available() {
@@ -81,7 +81,7 @@ Status Available() {
 
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
   std::shared_ptr<control::Control> control;
-  RETURN_IF_ERROR(control::Control::Create(spec, Layout::Bytes(spec.rank_size), &control));
+  RETURN_IF_ERROR(control::Control::Create(spec, SegmentLayout::Bytes(spec.rank_size), &control));
   RETURN_IF_ERROR(kernels::SetDefaultShare(spec.rank_size));
   *communicator = std::make_shared<ShmCommunicator>(std::move(control));
   return Ok();

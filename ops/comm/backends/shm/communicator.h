@@ -15,7 +15,7 @@ namespace collops::shm {
 // waiting; thread-safety and waiting as in Communicator.
 class ShmCommunicator : public Communicator {
  public:
-  // First contact allocates Layout::Bytes() for this backend.
+  // First contact allocates SegmentLayout::Bytes() for this backend.
   explicit ShmCommunicator(std::shared_ptr<control::Control> control)
       : Communicator(std::move(control)) {}
   ~ShmCommunicator() override;

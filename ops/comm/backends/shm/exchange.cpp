@@ -23,40 +23,40 @@ Status Exchange::Begin(const Agreement& agreement, const Input& input) {
 
 Status Exchange::Start(const Agreement& agreement, const Input& input, uint32_t tile_window) {
   RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
-  Record& mine = layout_.record(endpoint_->rank(), step_->number());
+  CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
   RETURN_IF_ERROR(Place(input, tile_window, &mine));
   step_->Publish();
   return Ok();
 }
 
 Status Exchange::AwaitAll() {
-  return step_->AwaitAll([this](int rank) { return TakeRecord(rank); });
+  return step_->AwaitAll([this](int rank) { return TakeCallRecord(rank); });
 }
 
 Status Exchange::ReadArrived() {
-  return step_->ReadArrived([this](int rank) { return TakeRecord(rank); });
+  return step_->ReadArrived([this](int rank) { return TakeCallRecord(rank); });
 }
 
 // A small input in a window goes through the call record, too: End() need not wait for readers.
-Status Exchange::Place(const Input& input, uint32_t tile_window, Record* mine) {
-  if (input.bytes > kRecordDataBytes) return PlaceLong(input, tile_window, mine);
+Status Exchange::Place(const Input& input, uint32_t tile_window, CallRecord* mine) {
+  if (input.bytes > kCallRecordBytes) return PlaceLong(input, tile_window, mine);
   kernels::Copy(mine->data, input.data, input.bytes);
   return PlaceLong(Input{}, tile_window, mine);
 }
 
-Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, Record* mine) {
+Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord* mine) {
   WindowSpot spot;
-  own_source_ = Source::kRecord;
+  own_place_ = InputPlace::kCallRecord;
   if (input.bytes == 0) {
     // No peer reads an empty input.
   } else if (windows_->Find(input.data, input.bytes, &spot)) {
-    own_source_ = Source::kWindow;
+    own_place_ = InputPlace::kWindow;
     mine->window_id = spot.id;
     mine->window_offset = spot.offset;
   } else {
-    own_source_ = Source::kStage;
+    own_place_ = InputPlace::kStage;
   }
-  mine->source = own_source_;
+  mine->place = own_place_;
   mine->tile_window_id = tile_window;
   for (const uint32_t id : {spot.id, tile_window}) {
     if (windows_->HasNews(id)) RETURN_IF_ERROR(mail_.Send(windows_, id, &step_->waiter()));
@@ -66,10 +66,10 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, Record* min
 }
 
 // Copies the fields of a peer's call record once.
-Status Exchange::TakeRecord(int rank) {
-  const Record& theirs = layout_.record(rank, step_->number());
+Status Exchange::TakeCallRecord(int rank) {
+  const CallRecord& theirs = layout_.call_record(rank, step_->number());
   peers_[static_cast<size_t>(rank)] = {
-      theirs.source, {theirs.window_id, theirs.window_offset}, theirs.tile_window_id};
+      theirs.place, {theirs.window_id, theirs.window_offset}, theirs.tile_window_id};
   const uint64_t mails = theirs.mails;
   if (mail_.received(rank) >= mails) return Ok();
   return mail_.Expect(rank, mails, &step_->waiter());
@@ -78,12 +78,12 @@ Status Exchange::TakeRecord(int rank) {
 Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) const {
   const PeerCall& peer = peers_[static_cast<size_t>(rank)];
   *data = nullptr;
-  if (peer.source == Source::kRecord && bytes <= kRecordDataBytes) {
-    *data = layout_.record(rank, step_->number()).data;
+  if (peer.place == InputPlace::kCallRecord && bytes <= kCallRecordBytes) {
+    *data = layout_.call_record(rank, step_->number()).data;
     return Ok();
   }
-  if (peer.source == Source::kStage && bytes > kRecordDataBytes) return Ok();
-  if (peer.source == Source::kWindow) {
+  if (peer.place == InputPlace::kStage && bytes > kCallRecordBytes) return Ok();
+  if (peer.place == InputPlace::kWindow) {
     *data = mail_.Find(rank, peer.spot.id, peer.spot.offset, bytes);
   }
   if (*data != nullptr) return Ok();
@@ -93,9 +93,9 @@ Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) cons
 Status Exchange::PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const {
   const PeerCall& peer = peers_[static_cast<size_t>(rank)];
   *data = nullptr;
-  if (peer.source == Source::kStage) return Ok();
+  if (peer.place == InputPlace::kStage) return Ok();
   const bool adds_up = begin >= 0 && peer.spot.offset >= 0 && begin <= INT64_MAX - peer.spot.offset;
-  if (peer.source == Source::kWindow && adds_up) {
+  if (peer.place == InputPlace::kWindow && adds_up) {
     *data = mail_.Find(rank, peer.spot.id, peer.spot.offset + begin, bytes);
   }
   if (*data != nullptr) return Ok();

@@ -33,7 +33,7 @@ class Exchange {
   template <typename Fill>
   Status BeginCells(const Agreement& agreement, const Input& input, Fill&& fill) {
     RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
-    Record& mine = layout_.record(endpoint_->rank(), step_->number());
+    CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
     RETURN_IF_ERROR(PlaceLong(input, 0, &mine));
     fill(mine.data);
     step_->Publish();
@@ -47,47 +47,49 @@ class Exchange {
   Status AwaitAll();
 
   // How this rank's own input reaches its peers in this call.
-  Source own_source() const { return own_source_; }
+  InputPlace own_place() const { return own_place_; }
   // The address of a peer's input of `bytes`; null: it comes through the peer's stage.
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
   // The data in a peer's call record, and the address of `bytes` from `begin` on in the long input
   // that the peer announced; null: they come through its stage.
-  const std::byte* PeerCells(int rank) const { return layout_.record(rank, step_->number()).data; }
+  const std::byte* PeerCells(int rank) const {
+    return layout_.call_record(rank, step_->number()).data;
+  }
   Status PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const;
   // The tiles of a peer that has arrived, in the window that it announced.
   Status PeerTiles(int rank, int64_t bytes, const std::byte** data) const;
 
   // This rank has finished reading. Waits for the peers only if they read its window in place.
-  Status End() { return own_source_ == Source::kWindow ? step_->EndTogether() : step_->End(); }
+  Status End() { return own_place_ == InputPlace::kWindow ? step_->EndTogether() : step_->End(); }
 
   int rank() const { return endpoint_->rank(); }
   int size() const { return endpoint_->size(); }
   control::Step& step() { return *step_; }
   WindowMail& mail() { return mail_; }
   control::Endpoint& endpoint() const { return *endpoint_; }
-  const Layout& layout() const { return layout_; }
+  const SegmentLayout& layout() const { return layout_; }
 
  private:
   struct PeerCall {
-    Source source = Source::kRecord;
+    InputPlace place = InputPlace::kCallRecord;
     WindowSpot spot;
     uint32_t tile_window = 0;
   };
 
-  Status Place(const Input& input, uint32_t tile_window, Record* mine);
+  Status Place(const Input& input, uint32_t tile_window, CallRecord* mine);
   // Place() for an input that does not fit into a call record, or is empty.
-  Status PlaceLong(const Input& input, uint32_t tile_window, Record* mine);
-  Status TakeRecord(int rank);
+  Status PlaceLong(const Input& input, uint32_t tile_window, CallRecord* mine);
+  Status TakeCallRecord(int rank);
   Status NotShared(int rank, const std::string& what, const WindowSpot& where) const;
 
   control::Control* control_;
   control::Endpoint* endpoint_;
   control::Step* step_;
   WindowTable* windows_;
-  Layout layout_;
+  SegmentLayout layout_;
   WindowMail mail_;
   std::vector<PeerCall> peers_;
-  Source own_source_ = Source::kRecord;
+  InputPlace own_place_ = InputPlace::kCallRecord;
 };
 
 }  // namespace collops::shm

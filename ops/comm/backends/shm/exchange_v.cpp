@@ -18,7 +18,7 @@ struct CellHead {
 };
 
 int64_t CellBytes(int rank_size) {
-  return kRecordDataBytes / rank_size / 64 * 64;
+  return kCallRecordBytes / rank_size / 64 * 64;
 }
 
 // One rank's part in one call. How a slice travels depends on its length, on which writer and
@@ -122,7 +122,7 @@ Status SliceExchange::TakePeers() {
       readers_.emplace_back(exchange_, shape_, Lane(peer, rank_), peer, Received(peer));
     }
   }
-  if (exchange_->own_source() != Source::kStage) return Ok();
+  if (exchange_->own_place() != InputPlace::kStage) return Ok();
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank_ + i) % size_;
     if (IsShort(Sent(reader))) continue;

@@ -35,34 +35,34 @@ Status ShmFusedCall::Begin() {
   PrepareSources();
   Input input;
   if (spec_->readers->size() > 1) {
-    for (const Source& source : sources_) {
-      if (source.rank != endpoint_->rank()) continue;
-      input = {static_cast<const std::byte*>(spec_->x), source.rows * spec_->row_bytes};
-      own_cut_ = source.cut;
+    for (const ReaderInput& own : inputs_) {
+      if (own.rank != endpoint_->rank()) continue;
+      input = {static_cast<const std::byte*>(spec_->x), own.rows * spec_->row_bytes};
+      own_cut_ = own.cut;
     }
   }
   RETURN_IF_ERROR(exchange_->Start(*spec_->agreement, input, window_.id()));
   exchange_->step().waiter().RestartDeadline();  // the call computes now, and after each wait
   num_staged_ = 0;
-  num_to_stage_ = exchange_->own_source() == shm::Source::kStage ? own_cut_.num_parts() : 0;
+  num_to_stage_ = exchange_->own_place() == InputPlace::kStage ? own_cut_.num_parts() : 0;
   rows_known_[static_cast<size_t>(endpoint_->rank())] = true;
   return Ok();
 }
 
 void ShmFusedCall::PrepareSources() {
-  sources_.clear();
+  inputs_.clear();
   for (size_t i = 0; i < spec_->readers->size(); ++i) {
-    Source source;
-    source.rank = (*spec_->readers)[i];
-    source.rows = (*spec_->reader_rows)[i];
-    source.cut = MatrixCut(source.rows, spec_->row_bytes, spec_->row_unit);
-    if (source.rank == endpoint_->rank()) {
-      source.located = true;
-      source.data = static_cast<const std::byte*>(spec_->x);
+    ReaderInput input;
+    input.rank = (*spec_->readers)[i];
+    input.rows = (*spec_->reader_rows)[i];
+    input.cut = MatrixCut(input.rows, spec_->row_bytes, spec_->row_unit);
+    if (input.rank == endpoint_->rank()) {
+      input.located = true;
+      input.data = static_cast<const std::byte*>(spec_->x);
     }
     // An input that is read in place is one part, or none if it is empty.
-    source.num_parts = std::min<int64_t>(source.cut.num_parts(), 1);
-    sources_.push_back(source);
+    input.num_parts = std::min<int64_t>(input.cut.num_parts(), 1);
+    inputs_.push_back(input);
   }
 }
 
@@ -77,8 +77,8 @@ Status ShmFusedCall::Progress() {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (!rows_known_[static_cast<size_t>(r)] && Heard(r)) RETURN_IF_ERROR(TakeRows(r));
   }
-  for (Source& source : sources_) {
-    if (!source.located && Heard(source.rank)) RETURN_IF_ERROR(Locate(&source));
+  for (ReaderInput& input : inputs_) {
+    if (!input.located && Heard(input.rank)) RETURN_IF_ERROR(Locate(&input));
   }
   while (CanStage()) StagePart();
   return Ok();
@@ -97,38 +97,37 @@ Status ShmFusedCall::TakeRows(int rank) {
                " announced other rows than it agreed to");
 }
 
-Status ShmFusedCall::Locate(Source* source) {
-  RETURN_IF_ERROR(
-      exchange_->PeerInput(source->rank, source->rows * spec_->row_bytes, &source->data));
-  source->located = true;
-  if (source->data == nullptr) source->num_parts = source->cut.num_parts();
+Status ShmFusedCall::Locate(ReaderInput* input) {
+  RETURN_IF_ERROR(exchange_->PeerInput(input->rank, input->rows * spec_->row_bytes, &input->data));
+  input->located = true;
+  if (input->data == nullptr) input->num_parts = input->cut.num_parts();
   return Ok();
 }
 
 bool ShmFusedCall::NextPart(size_t index, MatrixPart* part) {
-  const Source& source = sources_[index];
-  if (!source.located || source.num_read == source.num_parts) return false;
-  if (source.data != nullptr) {
-    *part = {source.data, spec_->row_bytes, 0, source.rows, 0, spec_->row_bytes};
+  const ReaderInput& input = inputs_[index];
+  if (!input.located || input.num_read == input.num_parts) return false;
+  if (input.data != nullptr) {
+    *part = {input.data, spec_->row_bytes, 0, input.rows, 0, spec_->row_bytes};
     return true;
   }
-  if (window_.Signalled(source.rank, ProducedIndex()) <= source.num_read) return false;
-  *part = source.cut.Part(source.num_read);
+  if (window_.Signalled(input.rank, ProducedIndex()) <= input.num_read) return false;
+  *part = input.cut.Part(input.num_read);
   part->ld_bytes = part->end - part->begin;
   part->data =
-      exchange_->layout().stage(source.rank) + source.num_read % kSlots * MatrixCut::kPartBytes;
+      exchange_->layout().stage(input.rank) + input.num_read % kSlots * MatrixCut::kPartBytes;
   return true;
 }
 
 void ShmFusedCall::ReleasePart(size_t index) {
-  Source& source = sources_[index];
-  ++source.num_read;
-  if (source.rank != endpoint_->rank()) window_.Signal(ConsumedIndex(source.rank), source.num_read);
+  ReaderInput& input = inputs_[index];
+  ++input.num_read;
+  if (input.rank != endpoint_->rank()) window_.Signal(ConsumedIndex(input.rank), input.num_read);
 }
 
 bool ShmFusedCall::AllRead(size_t index) const {
-  const Source& source = sources_[index];
-  return source.located && source.num_read == source.num_parts;
+  const ReaderInput& input = inputs_[index];
+  return input.located && input.num_read == input.num_parts;
 }
 
 bool ShmFusedCall::CanStage() const {
@@ -144,13 +143,13 @@ void ShmFusedCall::StagePart() {
   const int64_t width = part.end - part.begin;
   std::byte* slot =
       exchange_->layout().stage(endpoint_->rank()) + num_staged_ % kSlots * MatrixCut::kPartBytes;
-  const std::byte* source =
+  const std::byte* input =
       static_cast<const std::byte*>(spec_->x) + part.row * spec_->row_bytes + part.begin;
   if (width == spec_->row_bytes) {
-    kernels::Copy(slot, source, part.rows * width);
+    kernels::Copy(slot, input, part.rows * width);
   } else {
     for (int64_t row = 0; row < part.rows; ++row) {
-      kernels::Copy(slot + row * width, source + row * spec_->row_bytes, width);
+      kernels::Copy(slot + row * width, input + row * spec_->row_bytes, width);
     }
   }
   window_.Signal(ProducedIndex(), ++num_staged_);
@@ -168,8 +167,8 @@ Status ShmFusedCall::Wait(const std::function<bool()>& ready) {
 }
 
 bool ShmFusedCall::OwnInputTaken() const {
-  if (exchange_->own_source() == shm::Source::kRecord) return true;
-  if (exchange_->own_source() == shm::Source::kStage) return num_staged_ == num_to_stage_;
+  if (exchange_->own_place() == InputPlace::kCallRecord) return true;
+  if (exchange_->own_place() == InputPlace::kStage) return num_staged_ == num_to_stage_;
   return std::all_of(spec_->readers->begin(), spec_->readers->end(), [&](int reader) {
     return reader == endpoint_->rank() ||
            window_.Signalled(reader, ConsumedIndex(endpoint_->rank())) > 0;

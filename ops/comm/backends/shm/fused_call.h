@@ -39,7 +39,7 @@ class ShmFusedCall : public FusedCall {
 
  private:
   // The input of one of spec.readers, as this rank reads it.
-  struct Source {
+  struct ReaderInput {
     int rank = 0;
     int64_t rows = 0;
     bool located = false;
@@ -51,7 +51,7 @@ class ShmFusedCall : public FusedCall {
 
   void PrepareSources();
   Status TakeRows(int rank);
-  Status Locate(Source* source);
+  Status Locate(ReaderInput* input);
   bool CanStage() const;
   void StagePart();
   bool OwnInputTaken() const;
@@ -64,7 +64,7 @@ class ShmFusedCall : public FusedCall {
   control::Endpoint* endpoint_;
   ShmCallWindow window_;
   const FusedCallSpec* spec_ = nullptr;
-  std::vector<Source> sources_;
+  std::vector<ReaderInput> inputs_;
   std::vector<std::vector<int64_t>> reader_rows_;
   std::vector<bool> rows_known_;
   MatrixCut own_cut_;

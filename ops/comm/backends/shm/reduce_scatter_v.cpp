@@ -32,7 +32,7 @@ class Reduction {
         element_bytes_(SizeOf(call.dtype)),
         shape_(StageShape::LanePerPeer(size_)),
         hull_(Hull(call, size_)),
-        sources_(static_cast<size_t>(size_)) {}
+        slices_(static_cast<size_t>(size_)) {}
 
   Input PeersInput() const {
     return {X() + hull_.begin * element_bytes_, (hull_.end - hull_.begin) * element_bytes_};
@@ -56,10 +56,10 @@ class Reduction {
   int64_t element_bytes_;
   StageShape shape_;
   Range hull_;
-  std::vector<const std::byte*> sources_;  // this rank's slice on every rank; null: staged
+  std::vector<const std::byte*> slices_;  // this rank's slice on every rank; null: staged
   std::vector<StageWriter> writers_;
   std::vector<StageReader> readers_;
-  std::vector<const void*> chunk_sources_;
+  std::vector<const void*> slice_chunks_;
   int64_t reduced_bytes_ = 0;
 };
 
@@ -70,12 +70,12 @@ Status Reduction::Prepare() {
     const std::byte* data = PeersInput().data;
     if (r != rank) RETURN_IF_ERROR(exchange_->PeerInput(r, PeersInput().bytes, &data));
     if (data != nullptr) {
-      sources_[static_cast<size_t>(r)] = data + slice_offset;
+      slices_[static_cast<size_t>(r)] = data + slice_offset;
     } else {
       readers_.emplace_back(exchange_, shape_, Lane(r, rank), r, SliceBytes(rank));
     }
   }
-  if (exchange_->own_source() != Source::kStage) return Ok();
+  if (exchange_->own_place() != InputPlace::kStage) return Ok();
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank + i) % size_;
     writers_.emplace_back(exchange_, shape_, Lane(rank, reader),
@@ -95,12 +95,12 @@ void Reduction::ReduceChunk() {
   const int64_t left_bytes = SliceBytes(exchange_->rank()) - reduced_bytes_;
   const bool staged = !readers_.empty() || !writers_.empty();
   const int64_t bytes = staged ? std::min(shape_.chunk_bytes, left_bytes) : left_bytes;
-  chunk_sources_.clear();
+  slice_chunks_.clear();
   auto reader = readers_.begin();
-  for (const std::byte* source : sources_) {
-    chunk_sources_.push_back(source != nullptr ? source + reduced_bytes_ : (reader++)->Chunk());
+  for (const std::byte* slice : slices_) {
+    slice_chunks_.push_back(slice != nullptr ? slice + reduced_bytes_ : (reader++)->Chunk());
   }
-  kernels::Reduce(static_cast<std::byte*>(call_.output) + reduced_bytes_, chunk_sources_.data(),
+  kernels::Reduce(static_cast<std::byte*>(call_.output) + reduced_bytes_, slice_chunks_.data(),
                   size_, bytes / element_bytes_, call_.dtype, call_.op, PeersInput().bytes);
   for (StageReader& used : readers_) used.Release();
   reduced_bytes_ += bytes;

@@ -12,29 +12,29 @@ namespace collops::shm {
 
 using control::kLineBytes;
 
-constexpr int64_t kRecordDataBytes = 16 << 10;
+constexpr int64_t kCallRecordBytes = 16 << 10;
 constexpr int64_t kStageBytes = 2 << 20;
 constexpr int64_t kChunkBytes = 128 << 10;
 
 // Where peers find a rank's input in a call.
-enum class Source : uint32_t {
-  kRecord = 0,  // in its call record, behind the head
-  kStage = 1,   // chunk by chunk in its stage, with a signal for each
-  kWindow = 2,  // in its window, in place
+enum class InputPlace : uint32_t {
+  kCallRecord = 0,  // in its call record, behind the head
+  kStage = 1,       // chunk by chunk in its stage, with a signal for each
+  kWindow = 2,      // in its window, in place
 };
 
 // The first signal of a call: Control's head, where the input lies, and the input itself if it is
 // small, in the same cache lines. Two per rank, by the parity of the step.
-struct alignas(kLineBytes) Record {
+struct alignas(kLineBytes) CallRecord {
   control::SignalHead head;  // published last
   uint64_t mails;            // window mails that this rank has sent so far
-  Source source;
+  InputPlace place;
   uint32_t window_id;
   int64_t window_offset;
   uint32_t tile_window_id;  // in a fused call; 0: none
-  alignas(64) std::byte data[kRecordDataBytes];
+  alignas(64) std::byte data[kCallRecordBytes];
 };
-static_assert(offsetof(Record, data) == 64);
+static_assert(offsetof(CallRecord, data) == 64);
 
 // A count of chunks from one rank to another, never reset.
 struct alignas(kLineBytes) ChunkSignal {
@@ -49,10 +49,10 @@ struct alignas(kLineBytes) FusedSignal {
 
 // The layout of the shared memory of shm, which Control's first contact has allocated for
 // `rank_size` ranks. A value; points into memory that a Segment owns.
-class Layout {
+class SegmentLayout {
  public:
-  Layout() = default;
-  Layout(std::byte* base, int rank_size)
+  SegmentLayout() = default;
+  SegmentLayout(std::byte* base, int rank_size)
       : base_(base), rank_size_(rank_size), rank_bytes_(RankBytes(rank_size)) {}
 
   static int64_t Bytes(int rank_size) {
@@ -60,10 +60,10 @@ class Layout {
   }
 
   control::HeadPlaces heads() const {
-    return {base_ + offsetof(Record, head), rank_bytes_, sizeof(Record)};
+    return {base_ + offsetof(CallRecord, head), rank_bytes_, sizeof(CallRecord)};
   }
-  Record& record(int rank, uint64_t step) const {
-    return reinterpret_cast<Record*>(RankBase(rank))[step & 1];
+  CallRecord& call_record(int rank, uint64_t step) const {
+    return reinterpret_cast<CallRecord*>(RankBase(rank))[step & 1];
   }
   std::byte* stage(int rank) const { return RankBase(rank) + rank_bytes_ - kStageBytes; }
   // The memory for messages between two ranks, behind the memory of all ranks.
@@ -86,12 +86,12 @@ class Layout {
   static int64_t RankBytes(int rank_size) {
     const int64_t signals =
         (2 * rank_size + NumFusedSignals(rank_size)) * int64_t{sizeof(ChunkSignal)};
-    return control::RoundUp(2 * int64_t{sizeof(Record)} + signals, control::kPageBytes) +
+    return control::RoundUp(2 * int64_t{sizeof(CallRecord)} + signals, control::kPageBytes) +
            kStageBytes;
   }
   std::byte* RankBase(int rank) const { return base_ + rank * rank_bytes_; }
   ChunkSignal* signals(int rank) const {
-    return reinterpret_cast<ChunkSignal*>(RankBase(rank) + 2 * sizeof(Record));
+    return reinterpret_cast<ChunkSignal*>(RankBase(rank) + 2 * sizeof(CallRecord));
   }
 
   std::byte* base_ = nullptr;

@@ -36,7 +36,7 @@ bool StageWriter::CanWrite() const {
   if (Done()) return false;
   bool room = true;
   ForEachReader([&](int r) {
-    const Layout& layout = exchange_->layout();
+    const SegmentLayout& layout = exchange_->layout();
     const uint64_t produced =
         layout.produced(exchange_->rank(), r).count.load(std::memory_order_relaxed);
     const uint64_t consumed =
