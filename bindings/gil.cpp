@@ -8,7 +8,7 @@ void SleepForGood() {
   while (true) pause();
 }
 
-// Not inline: a destructor is noexcept, and what is unwound must not get that far.
+// Not inline: an exception must not unwind into a destructor of the caller, which is noexcept.
 [[gnu::noinline]] void ReleasedGil::Take(PyThreadState* state) {
   NotUnwound([&] { PyEval_RestoreThread(state); });
 }

@@ -7,12 +7,12 @@
 
 namespace collops::bindings {
 
-// Lets the calling thread sleep until its process has ended.
+// Puts the calling thread to sleep until its process ends.
 [[noreturn]] void SleepForGood();
 
-// Runs what may take the GIL. Once the interpreter ends, Python up to 3.13 ends any other thread
-// that does so, by pthread_exit(). Its unwinding would destroy Python objects without the GIL, and
-// abort the process at the first destructor; so the thread sleeps instead, as from Python 3.14 on.
+// Runs work that may take the GIL. When the interpreter ends, Python up to 3.13 ends any other
+// thread that takes the GIL with pthread_exit(). Its unwinding would destroy Python objects without
+// the GIL and abort the process; so the thread sleeps, as it does from Python 3.14 on.
 template <typename Work>
 auto NotUnwound(const Work& work) {
   try {
@@ -22,7 +22,7 @@ auto NotUnwound(const Work& work) {
   }
 }
 
-// Lets the GIL go while it lives. The thread holds it.
+// Releases the GIL while it lives. The thread must have the GIL.
 class ReleasedGil {
  public:
   ReleasedGil() : state_(PyEval_SaveThread()) {}
@@ -36,7 +36,7 @@ class ReleasedGil {
   PyThreadState* state_;
 };
 
-// Holds the GIL while it lives, in whatever thread.
+// Takes the GIL while it lives, in any thread.
 class HeldGil {
  public:
   HeldGil();

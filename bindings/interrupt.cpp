@@ -9,13 +9,13 @@
 namespace collops::bindings {
 namespace {
 
-// Python runs signal handlers in its main thread alone, so no other thread needs to ask.
+// Python runs signal handlers in its main thread only.
 bool InMainThread() {
   return syscall(SYS_gettid) == getpid();
 }
 
-// Lets Python run its signal handlers. What they raise stays pending until the wait has ended and
-// ThrowIfError() finds it.
+// Runs Python's signal handlers. An exception that they raise stays pending until the wait has
+// ended and ThrowIfError() finds it.
 bool CheckSignals() {
   if (!InMainThread()) return false;
   const PyGILState_STATE state = NotUnwound([] { return PyGILState_Ensure(); });

@@ -6,7 +6,7 @@ namespace collops::bindings {
 
 namespace py = pybind11;
 
-// One function per concept; each adds its part to the extension module collops._core.
+// Each function adds its part to the extension module collops._core.
 void BindStatus(py::module_& module);
 void BindTypes(py::module_& module);
 void BindDlpack(py::module_& module);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kNoNames[] = {nullptr};
 
-// Marks the operation as in use by this thread. Without it a second thread would change the plan
-// that the first one is walking.
+// Marks the operation as in use by this thread; without it a second thread could change the plan
+// that the first one reads.
 class Use {
  public:
   Use(std::atomic<bool>* busy, const char* operation) : busy_(busy) {
@@ -40,7 +40,7 @@ void RunOfGroup(Communicator* group, const Call& call) {
   RunNumbered(*group, call);
 }
 
-// A tuple of its own: it keeps the tensors alive when another thread changes the caller's list.
+// A tuple of its own keeps the tensors alive if another thread changes the caller's list.
 py::tuple Hold(const py::object& tensors, const char* operation, const char* label) {
   PyObject* tuple =
       PySequence_Check(tensors.ptr()) != 0 ? PySequence_Tuple(tensors.ptr()) : nullptr;
@@ -72,7 +72,7 @@ std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std:
   return std::make_unique<BoundOperation>(*row, std::move(text), std::move(operation));
 }
 
-// The element type of a tensor in Python's words; the core has no word for some.
+// Python's name of a tensor's element type, also of a type that the core does not know.
 std::string ElementType(py::handle tensor) {
   py::object dtype = py::getattr(tensor, "dtype", py::none());
   if (dtype.is_none()) {  // collops.with_format()
@@ -81,7 +81,7 @@ std::string ElementType(py::handle tensor) {
   return dtype.is_none() ? Name(DType::kUndefined) : std::string(py::str(dtype));
 }
 
-// The checks go through the tensors in order, so the first without a type is the one they mean.
+// The checks go through the tensors in order, so the first one without a type is meant.
 Status NameElementType(const Status& status, const py::tuple& tensors,
                        const std::vector<TensorView>& views) {
   const std::string unknown = Name(DType::kUndefined);
@@ -122,7 +122,7 @@ Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs,
   return ToViews(outputs, "output", kNoNames, &pack_.outputs, owners);
 }
 
-// An equal struct changes nothing, so that the plans stay.
+// If the struct is equal, nothing changes, and the plans stay.
 void BoundOperation::Update(const std::string& param, const std::string& json,
                             uintptr_t hccl_comm) {
   const Use use(&busy_, row_.operation);
@@ -179,7 +179,7 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
       return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
     }
     const Status ignored = operation_->Refuse(status);
-    static_cast<void>(ignored);  // of less use than what is wrong with the call
+    static_cast<void>(ignored);  // the error of the call matters more
     return status;
   });
 }
@@ -207,7 +207,7 @@ void BoundOperation::Prepack(const py::object& weight) {
   ThrowIfError(NameElementType(status, py::make_tuple(weight), {tensor.view}));
 }
 
-// Each engine of LinearParallel, and why it would not run between two ranks with windows, or "".
+// Each engine of LinearParallel and why it would not run between two ranks with windows, or "".
 std::vector<std::pair<std::string, std::string>> LinearEngines() {
   EnginePlace place;
   place.rank_size = 2;

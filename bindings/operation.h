@@ -15,8 +15,8 @@
 
 namespace collops::bindings {
 
-// An operation as Python holds it. Waits with the GIL released, so another Python thread may come
-// by meanwhile: it gets an error instead of a data race.
+// An operation as Python sees it. It waits with the GIL released, so a second Python thread may
+// call it meanwhile; that thread gets an error instead of a data race.
 class BoundOperation {
  public:
   BoundOperation(const ParamRow& row, std::string struct_text, std::unique_ptr<Operation> operation)
@@ -34,10 +34,10 @@ class BoundOperation {
   void Prepack(const pybind11::object& weight);
 
  private:
-  // The operation's group, or null: of messages between two ranks.
+  // The operation's communicator; null for messages between two ranks.
   Communicator* group() const;
 
-  // What owns the memory of tensors that were read through DLPack.
+  // The owners of the memory of tensors that were read through DLPack.
   using Owners = std::vector<pybind11::object>;
 
   Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, Owners* owners);
@@ -45,9 +45,9 @@ class BoundOperation {
                  std::vector<TensorView>* views, Owners* owners);
 
   const ParamRow& row_;
-  std::string struct_text_;  // the struct in its normal form, to know an equal one by
+  std::string struct_text_;  // the struct in its normal form, to recognise an equal one
   std::unique_ptr<Operation> operation_;
-  VariantPack pack_;  // kept, so that a call allocates nothing
+  VariantPack pack_;  // reused, so that a call allocates nothing
   std::atomic<bool> busy_{false};
 };
 

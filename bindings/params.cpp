@@ -39,7 +39,7 @@ Status Update(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Oper
   return UpdateOperation(param, operation);
 }
 
-// Reads and writes the struct, which finds unknown keys and fills in the defaults.
+// Parses the struct and writes it again: finds unknown keys and adds the defaults.
 template <typename Param>
 Status Normalise(const std::string& json, std::string* normal) {
   Param param;

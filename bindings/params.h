@@ -10,10 +10,10 @@
 
 namespace collops::bindings {
 
-// One row per parameter struct: how Python reaches it. Python hands a struct over as JSON, and its
-// `hcclComm`, which JSON never holds, as a number.
+// One row per parameter struct. Python passes a struct as JSON, and its `hcclComm`, which JSON
+// never contains, as a number.
 struct ParamRow {
-  const char* name;                // the struct's, in C++ and in Python
+  const char* name;                // the struct's name, in C++ and in Python
   const char* operation;           // for messages
   const char* const* input_names;  // ends with a null pointer
   Status (*create)(const std::string& json, uintptr_t hccl_comm, const OperationOptions& options,
@@ -23,7 +23,7 @@ struct ParamRow {
   Status (*normalise)(const std::string& json, std::string* normal);
 };
 
-// The row of that name, or null.
+// The row with that name, or null.
 const ParamRow* FindParam(const std::string& name);
 
 }  // namespace collops::bindings

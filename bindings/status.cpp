@@ -5,7 +5,7 @@
 namespace collops::bindings {
 namespace {
 
-// A peer's words may be cut within a character, or be no text at all.
+// A peer's text may be cut within a character, or be no UTF-8 at all.
 py::str Readable(const std::string& text) {
   PyObject* const decoded =
       PyUnicode_DecodeUTF8(text.data(), static_cast<py::ssize_t>(text.size()), "replace");

@@ -9,11 +9,11 @@
 
 namespace collops::bindings {
 
-// Raises collops.Error unless `status` is Ok. A Python exception that is already pending wins: it
-// is the KeyboardInterrupt that ended the wait.
+// Raises collops.Error unless `status` is Ok. A pending Python exception takes precedence: it is
+// the KeyboardInterrupt that ended the wait.
 void ThrowIfError(const Status& status);
 
-// "ValueError: what it says", without the stack that what() adds.
+// "ValueError: message", without the stack that what() adds.
 std::string ToString(const pybind11::error_already_set& error);
 
 // Runs a call that may wait for other ranks with the GIL released, then raises its error.
@@ -27,8 +27,8 @@ void RunWithoutGil(const Call& call) {
   ThrowIfError(status);
 }
 
-// Takes part in the other ranks' call with a refusal for `reason`, then raises `reason`. What
-// becomes of the refusal itself is of less use to the caller than what is wrong with the call.
+// Takes part in the other ranks' call with a refusal for `reason`, then raises `reason`; an error
+// of the refusal itself is dropped.
 template <typename Refuse>
 void RefuseAndThrow(const Status& reason, const Refuse& refuse) {
   RunWithoutGil([&] {

@@ -9,7 +9,7 @@
 namespace collops::bindings {
 namespace {
 
-// The array's base holds the window, so the memory lives as long as any array on it.
+// The array's base owns the window, so the memory lives as long as any array on it.
 py::array_t<uint8_t> AllocateWindow(Communicator& communicator, int64_t bytes) {
   auto window = std::make_unique<std::shared_ptr<Window>>();
   RunWithoutGil([&] { return communicator.AllocateWindow(bytes, window.get()); });

@@ -31,8 +31,8 @@ const Device* FindNpu(const VariantPack& pack) {
   return nullptr;
 }
 
-// Who has an NPU tensor has imported torch and torch_npu. Asked anew for each call: to tell its
-// handle, torch_npu first hands the stream what it still holds back for it.
+// A caller with an NPU tensor has imported torch and torch_npu. Asked in each call, because
+// torch_npu first puts queued work on the stream when it returns the handle.
 Status CurrentStream(const Device& npu, const char* operation, void** stream) {
   try {
     const py::object torch = py::module_::import("sys").attr("modules")["torch"];

@@ -16,9 +16,9 @@ struct Scratch {
   void* stream = nullptr;
 };
 
-// `workspace`: a tensor whose memory may be written, or None. `stream`: a device stream's number,
-// an object that has one (torch.npu.Stream, torch.cuda.Stream), or None: then torch's current
-// stream of the first tensor that lies on an NPU.
+// `workspace`: a tensor with writable memory, or None. `stream`: a device stream's number, an
+// object with one (torch.npu.Stream, torch.cuda.Stream), or None: then torch's current stream of
+// the first tensor on an NPU.
 Status ToScratch(pybind11::handle workspace, pybind11::handle stream, const VariantPack& pack,
                  const char* operation, Scratch* scratch);
 

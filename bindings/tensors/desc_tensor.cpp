@@ -10,7 +10,7 @@ namespace {
 
 namespace py = pybind11;
 
-// A class of the package, looked up once and kept.
+// A class of the package, looked up once; its reference is never released.
 py::handle PackageClass(const char* name) {
   return py::module_::import("collops.tensors").attr(name).cast<py::object>().release();
 }
@@ -32,7 +32,7 @@ Status ReadFormat(py::handle object, const TensorName& name, Format* format) {
   return Ok();
 }
 
-// Python's whole numbers have no end.
+// A Python integer may not fit into int64_t.
 Status ReadSizes(const py::tuple& shape, const TensorName& name, std::vector<int64_t>* sizes) {
   for (size_t i = 0; i < shape.size(); ++i) {
     int overflow = 0;
@@ -52,7 +52,7 @@ Status ReadDesc(py::handle object, const TensorName& name, Tensor* tensor) {
   TensorDesc& desc = tensor->view.desc;
   desc.shape = Shape::From(sizes.data(), static_cast<int>(sizes.size()));
   ParseDType(dtype.c_str(), &desc.dtype);
-  // Wraps around: what is too large is refused by its sizes, later.
+  // May wrap around: the checks refuse sizes that are too large.
   uint64_t numel = 1;
   for (const int64_t size : sizes) numel *= static_cast<uint64_t>(size);
   tensor->numel = static_cast<int64_t>(numel);

@@ -5,7 +5,7 @@
 
 #include "core/status.h"
 
-// The C side of DLPack (https://dmlc.github.io/dlpack), as far as it is read here.
+// The part of DLPack's C interface (https://dmlc.github.io/dlpack) that is used here.
 namespace collops::bindings::dlpack {
 
 constexpr uint32_t kMajorVersion = 1;
@@ -39,14 +39,14 @@ struct Tensor {
   uint64_t byte_offset;
 };
 
-// What a capsule called "dltensor" holds.
+// The contents of a capsule called "dltensor".
 struct Managed {
   Tensor tensor;
   void* context;
   void (*release)(Managed*);
 };
 
-// What a capsule called "dltensor_versioned" holds, from DLPack 1.0 on.
+// The contents of a capsule called "dltensor_versioned", from DLPack 1.0 on.
 struct ManagedVersioned {
   uint32_t major;
   uint32_t minor;
@@ -59,8 +59,8 @@ struct ManagedVersioned {
 struct NamedType {
   uint8_t code;
   uint8_t bits;
-  const char* name;        // numpy's or ml_dtypes'
-  const char* numpy_name;  // the same where numpy itself has it, else unsigned numbers of that size
+  const char* name;        // numpy's or ml_dtypes' name
+  const char* numpy_name;  // numpy's name; unsigned numbers of that size if numpy has no such type
 };
 
 constexpr NamedType kTypes[] = {

@@ -31,14 +31,14 @@ Status CheckDevice(const dlpack::Device& device, const TensorName& name) {
   return Ok();
 }
 
-// Asked before the tensor itself: a device's owner may wait for the device to hand it out.
+// Checked before __dlpack__() is called, which may wait for the device.
 Status CheckSaidDevice(py::handle object, const TensorName& name) {
   if (!py::hasattr(object, "__dlpack_device__")) return Ok();
   const auto said = py::tuple(object.attr("__dlpack_device__")());
   return CheckDevice({said[0].cast<int32_t>(), said[1].cast<int32_t>()}, name);
 }
 
-// Producers of DLPack before 1.0 know no versions.
+// Producers of DLPack before 1.0 do not accept max_version.
 py::object RequestCapsule(py::handle object) {
   const py::object method = object.attr("__dlpack__");
   try {
@@ -49,7 +49,7 @@ py::object RequestCapsule(py::handle object) {
   return method();
 }
 
-// The capsule stays unused in DLPack's sense: it still owns the tensor, and lets it go with itself.
+// The capsule stays unconsumed in DLPack's sense: it owns the tensor and releases it.
 Status ReadCapsule(py::handle capsule, const TensorName& name, const dlpack::Tensor** tensor) {
   if (PyCapsule_IsValid(capsule.ptr(), kVersionedCapsule) != 0) {
     const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
@@ -66,7 +66,7 @@ Status ReadCapsule(py::handle capsule, const TensorName& name, const dlpack::Ten
   return Ok();
 }
 
-// Of a tensor without elements any strides will do; numpy says 0.
+// A tensor without elements may have any strides; numpy's are 0.
 bool IsContiguous(const dlpack::Tensor& source) {
   int64_t* const end = source.shape + source.num_dims;
   if (std::find(source.shape, end, 0) != end) return true;
@@ -101,7 +101,7 @@ std::byte* Address(const dlpack::Tensor& source) {
   return static_cast<std::byte*>(source.data) + source.byte_offset;
 }
 
-// A read-only numpy array on the tensor's memory, and the name of its type. Where numpy has no such
+// A read-only numpy array on the tensor's memory, and the name of its type. If numpy has no such
 // type, the array has unsigned numbers of the same size.
 py::tuple FromDlpack(const py::object& object, const std::string& operation,
                      const std::string& label) {
@@ -139,7 +139,7 @@ Status DlpackToTensor(py::handle object, const TensorName& name, Tensor* tensor,
   view.desc.shape = Shape::From(source->shape, source->num_dims);
   view.data = Address(*source);
   view.contiguous = IsContiguous(*source);
-  view.read_only = true;  // its library may rely on it: JAX's arrays never change
+  view.read_only = true;  // the library may rely on constant memory, as JAX does
   tensor->numel = 1;
   for (int i = 0; i < source->num_dims; ++i) tensor->numel *= source->shape[i];
   return Ok();

@@ -37,7 +37,7 @@ DType NumpyType(const py::dtype& dtype) {
   return number >= kFirstUserType ? UserType(dtype) : DType::kUndefined;
 }
 
-// Whether it is a numpy.ma.MaskedArray, of which the memory alone says nothing about the mask.
+// Whether it is a numpy.ma.MaskedArray, whose memory does not contain the mask.
 bool IsMasked(py::handle object) {
   const py::dict modules = py::module_::import("sys").attr("modules");
   return modules.contains("numpy.ma") &&

@@ -13,7 +13,7 @@ Status NotATensor(py::handle object, const TensorName& name) {
                Py_TYPE(object.ptr())->tp_name);
 }
 
-// What the core sees of a tensor, which messages call `label` of `operation`.
+// The core's view of a tensor, which messages call `label` of `operation`.
 py::dict Describe(const py::object& object, const std::string& operation,
                   const std::string& label) {
   Tensor tensor;

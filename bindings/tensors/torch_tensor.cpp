@@ -9,7 +9,7 @@ namespace {
 
 namespace py = pybind11;
 
-// Names that are looked up in every call are made once; they live as long as the process.
+// Interns a name that every call looks up; it lives as long as the process.
 PyObject* Interned(const char* name) {
   return PyUnicode_InternFromString(name);
 }
@@ -31,9 +31,9 @@ bool IsTensorClass(py::handle type) {
          py::str(type.attr("__module__")).cast<std::string>() == "torch";
 }
 
-// Whether the object is a torch.Tensor or of a class derived from it; torch itself is not needed.
+// Whether the object is a torch.Tensor or of a derived class, without importing torch.
 bool IsTorchTensor(py::handle object) {
-  static PyTypeObject* last = nullptr;  // the class of the last tensor, which is mostly this one's
+  static PyTypeObject* last = nullptr;  // the last tensor's class, usually this one's, too
   PyTypeObject* type = Py_TYPE(object.ptr());
   if (type == last) return true;
   for (py::handle base : py::reinterpret_borrow<py::tuple>(type->tp_mro)) {
@@ -46,7 +46,7 @@ bool IsTorchTensor(py::handle object) {
   return false;
 }
 
-// torch.float32 and the like are single objects that live as long as torch.
+// torch.float32 etc. are single objects that live as long as torch.
 DType TorchType(py::handle dtype) {
   static std::unordered_map<PyObject*, DType> known;
   const auto found = known.find(dtype.ptr());
@@ -73,8 +73,8 @@ Device DeviceOf(py::handle object) {
   return result;
 }
 
-// torch_npu keeps some tensors in formats of the NPU's own, whose elements lie in another order;
-// all plain formats, by aclFormat's numbers, count as ND here.
+// torch_npu stores some tensors in NPU formats, whose elements have another order. All plain
+// formats (by aclFormat's numbers) count as ND here.
 Format FormatOnNpu(py::handle object) {
   const py::dict modules = py::module_::import("sys").attr("modules");
   if (!modules.contains("torch_npu")) return Format::kND;
@@ -114,7 +114,7 @@ bool IsNegated(py::handle object, DType dtype) {
   return may_be && CallMethod(object, is_neg).ptr() == Py_True;
 }
 
-// What torch would have to compute first: the memory alone does not hold the tensor's values.
+// Refuses a tensor whose values are not in its memory: torch would have to compute them first.
 Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
   static PyObject* const requires_grad = Interned("requires_grad");
   CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False || !RecordsGradients(),
@@ -157,7 +157,7 @@ Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor, 
   try {
     return ReadTensor(object, name, tensor);
   } catch (py::error_already_set& error) {
-    // Sparse tensors and the like refuse to tell their address.
+    // Sparse and similar tensors raise an error for their address.
     if (!error.matches(PyExc_Exception)) throw;
     return Error(ERROR_INVALID_PARAM, ToString(name),
                  ": this tensor has no plain memory to read: ", ToString(error));

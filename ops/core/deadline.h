@@ -11,7 +11,7 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   static Deadline After(double seconds) {
-    // A clock that counts nanoseconds ends after 292 years.
+    // A clock that counts nanoseconds in 64 bits ends after 292 years.
     constexpr double kMostS = 1e9;
     const std::chrono::duration<double> length(std::min(seconds, kMostS));
     return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(length), seconds);
@@ -19,7 +19,7 @@ class Deadline {
 
   bool Passed() const { return Clock::now() >= at_; }
   double RemainingS() const { return std::chrono::duration<double>(at_ - Clock::now()).count(); }
-  // The length it was made with, for messages.
+  // The time-out from which it was made, for messages.
   double timeout_s() const { return timeout_s_; }
 
  private:

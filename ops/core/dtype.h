@@ -4,7 +4,7 @@
 
 namespace collops {
 
-// Element types. The numbers are aclDataType's, so that they mean the same in JSON and on an NPU.
+// Element types. The numbers are aclDataType's, so they have the same meaning in JSON and on NPUs.
 enum class DType : int32_t {
   kUndefined = -1,
   kFloat32 = 0,
@@ -24,7 +24,7 @@ enum class DType : int32_t {
   kBFloat16 = 27,
 };
 
-// Memory layouts. The numbers are aclFormat's; the operators here take kND alone.
+// Memory formats. The numbers are aclFormat's; the operators here take kND only.
 enum class Format : int32_t {
   kUndefined = -1,
   kNCHW = 0,
@@ -39,8 +39,7 @@ enum class Format : int32_t {
   kNDC1HWC0 = 32,
 };
 
-// Reductions; the struct field `reduceType` names them "sum", "max", "min"; the plain level has
-// all.
+// Reductions. The struct field `reduceType` can be "sum", "max" or "min"; the plain level has all.
 enum class ReduceOp : int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
 // Bytes of one element; 0 for kUndefined.
@@ -55,7 +54,7 @@ const char* Name(Format format);
 // "sum", "prod", "max", "min" or "avg".
 const char* Name(ReduceOp op);
 
-// The inverse of Name; false and no change when the name is unknown.
+// The inverse of Name(); false, and the result unchanged, if the name is unknown.
 bool ParseDType(const char* name, DType* dtype);
 bool ParseFormat(const char* name, Format* format);
 bool ParseReduceOp(const char* name, ReduceOp* op);

@@ -7,7 +7,7 @@
 namespace collops {
 namespace {
 
-// Reads the whole text as a number; leaves `value` alone when the variable is not set.
+// Reads the whole text as a number; leaves `value` unchanged if the variable is not set.
 template <typename Number>
 Status ReadNumber(const char* name, const char* what, Number least, Number* value) {
   const std::string text = GetVariable(name);
@@ -38,7 +38,7 @@ Status ReadTrace(int* level) {
   return Ok();
 }
 
-// One name, or pairs such as hccl=shm. Which names there are, others know.
+// One backend name, or pairs such as hccl=shm. The names are not checked here.
 Status ReadBackend(const std::string& text, std::vector<BackendReplacement>* replacements) {
   if (text.find('=') == std::string::npos) {
     if (!text.empty()) replacements->push_back({"", text});

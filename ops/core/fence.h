@@ -4,8 +4,7 @@
 
 namespace collops {
 
-// Memory fences that TSan, which knows none, does not see: where it runs, ranks are ordered by
-// their signals alone.
+// Memory fences. TSan does not know them, so under TSan ranks are ordered by their signals only.
 inline void Fence(std::memory_order order) {
 #if defined(__SANITIZE_THREAD__)
   static_cast<void>(order);

@@ -9,7 +9,7 @@ namespace {
 
 std::atomic<uint64_t> generation{0};
 
-// Registered when the library is loaded, so before anything that could be inherited is made.
+// Registered when the library is loaded, before anything that a child could inherit is made.
 [[maybe_unused]] const int registered =
     pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
 

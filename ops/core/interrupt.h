@@ -4,8 +4,8 @@
 
 namespace collops {
 
-// Asked now and then by every wait: true means that the user wants it to end (Ctrl-C).
-// The core knows no Python, so the binding installs the function; none means never.
+// Called now and then by every wait; true means that the user wants it to end (Ctrl-C). The binding
+// installs the function, because the core does not know Python; null: never interrupted.
 using InterruptCheck = bool (*)();
 
 inline std::atomic<InterruptCheck>& InterruptCheckSlot() {

@@ -8,10 +8,10 @@
 
 namespace collops {
 
-// One operator of one rank, configured by a param struct (CreateOperation in operators/).
-// Used in two phases: GetWorkspaceSize checks, plans and copies the counts, and is local; Execute
-// moves data together with the other ranks and waits for them, until the communicator's time-out.
-// Not thread-safe: one thread at a time.
+// One operator of one rank, configured by a param struct (CreateOperation in operators/). Two
+// phases: GetWorkspaceSize checks, plans and copies the counts, and is local; Execute moves data
+// together with the other ranks and waits for them, until the communicator's time-out. Not
+// thread-safe: one thread at a time.
 class Operation {
  public:
   virtual ~Operation() = default;

@@ -9,10 +9,10 @@
 
 namespace collops {
 
-// One T of each process, made at its first use and never destroyed. A child of fork() gets one of
-// its own: another thread may have been changing the parent's at the fork, and holds its locks for
-// ever. For what belongs to a process and has a lock; a constant of the namespace, so that making
-// it needs no lock either. Thread-safe; waits for no one.
+// One T per process, made at its first use and never destroyed. A child of fork() gets its own: at
+// the fork another thread may have been changing the parent's T, and its locks stay held. For data
+// of a process that has a lock; the constructor is constexpr, so that it needs no lock itself.
+// Thread-safe; waits for no one.
 template <typename T>
 class PerProcess {
  public:
@@ -33,7 +33,7 @@ class PerProcess {
   struct Kept {
     explicit Kept(Kept* of_parent) : parents(of_parent) {}
     const uint64_t generation = ForkGeneration();
-    Kept* const parents;  // kept, but never touched
+    Kept* const parents;  // kept, but never used
     T value;
   };
 

@@ -5,10 +5,9 @@
 
 namespace collops {
 
-// An operation that can bring a constant weight into its kernels' order once, instead of in every
-// call. Local. The weight stays the caller's: it must keep its memory and its values for as long as
-// calls pass it, that is the same address, shape and dtype; calls with another weight are as
-// before. Packing another one forgets the first.
+// An operation that can pack a constant weight once, instead of in every call. Local. The weight
+// stays the caller's, who must not change or free it as long as calls pass it (same address, shape
+// and dtype); calls with another weight pack it each time. Packing another weight drops the first.
 class Prepackable {
  public:
   virtual ~Prepackable() = default;

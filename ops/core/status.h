@@ -6,7 +6,7 @@
 
 namespace collops {
 
-// ATB's names and numbers (atb/types.h); ours start at 100.
+// ATB's names and numbers (atb/types.h); this library's own start at 100.
 enum ErrorCode : int {
   NO_ERROR = 0,
   ERROR_INVALID_PARAM = 1,
@@ -45,11 +45,11 @@ enum ErrorCode : int {
   ERROR_ABORTED = 104,
 };
 
-// The code's name, e.g. "ERROR_INVALID_PARAM"; "ERROR_UNKNOWN" for a number that is none of them.
+// The code's name, e.g. "ERROR_INVALID_PARAM"; "ERROR_UNKNOWN" for any other number.
 const char* ErrorName(int code);
 
-// The outcome of a step: a code and, unless it is NO_ERROR, a message for the user.
-// The only thing that travels upward through the layers.
+// The outcome of a step: a code and, unless it is NO_ERROR, a message for the user. Nothing else
+// travels upward through the layers.
 class [[nodiscard]] Status {
  public:
   Status() = default;

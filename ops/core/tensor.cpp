@@ -44,7 +44,7 @@ int64_t NumBytes(const TensorDesc& desc) {
   return Numel(desc.shape) * SizeOf(desc.dtype);
 }
 
-// By subtraction: an address near the end of the address space must not wrap around.
+// By subtraction, because a sum could wrap around near the end of the address space.
 bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
   if (a == nullptr || b == nullptr || a_bytes == 0 || b_bytes == 0) return false;
   const auto a_begin = reinterpret_cast<uintptr_t>(a);

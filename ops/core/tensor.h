@@ -12,7 +12,7 @@ namespace collops {
 constexpr int kMaxDims = 8;
 
 // Sizes of up to eight dimensions. `num_dims` may be larger for a tensor that the checks will
-// refuse; only the first eight sizes are kept then.
+// refuse; then only the first eight sizes are stored.
 struct Shape {
   int64_t dims[kMaxDims] = {};
   int num_dims = 0;
@@ -38,14 +38,14 @@ struct TensorDesc {
   bool operator!=(const TensorDesc& other) const { return !(*this == other); }
 };
 
-// Elements; valid for a desc that has passed the checks (no overflow up to 256 GB).
+// Number of elements; valid for a desc that has passed the checks (no overflow up to 256 GB).
 int64_t Numel(const Shape& shape);
 int64_t NumBytes(const TensorDesc& desc);
 
-// Whether two ranges of memory share a byte; an empty or null one shares none.
+// Whether two ranges of memory share a byte; an empty or null range shares none.
 bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes);
 
-// A tensor on kMeta has a shape and no memory, as torch's "meta".
+// A kMeta tensor has a shape and no memory, as on torch's "meta" device.
 enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kNpu = 2, kOther = 3, kMeta = 4 };
 
 struct Device {
@@ -57,8 +57,8 @@ struct Device {
 // "cpu", "cuda:1", "npu:0", "meta"
 std::string ToString(const Device& device);
 
-// A tensor somebody else owns: what it is, where it lies, and what the checks need to know of it.
-// `data` may be null when the tensor is empty.
+// A tensor that the caller owns: its descriptor, its address, and what the checks need. `data` may
+// be null if the tensor is empty.
 struct TensorView {
   TensorDesc desc;
   void* data = nullptr;

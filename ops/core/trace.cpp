@@ -8,7 +8,7 @@ namespace collops {
 
 namespace {
 
-// A wrong value is reported where the environment is read to create something.
+// An invalid value is reported where the environment is read to create something.
 int TraceLevel() {
   Env env;
   return Env::Read(&env).ok() ? env.trace : 0;
@@ -26,7 +26,7 @@ bool TraceStrips() {
 
 void Trace(const std::string& line) {
   const std::string text = line + "\n";
-  // A closed standard error is the user's choice.
+  // An error is ignored: the user may have closed standard error.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 

@@ -4,13 +4,13 @@
 
 namespace collops {
 
-// Whether COLLOPS_TRACE=1 is set: then every call of a communicator writes one line.
+// Whether COLLOPS_TRACE=1 is set: every call of a communicator then writes one line.
 bool TraceEnabled();
 
-// Whether COLLOPS_TRACE=2 is set: then a fused call writes what it has done and when.
+// Whether COLLOPS_TRACE=2 is set: a fused call then writes what it has done and when.
 bool TraceStrips();
 
-// Writes one line to standard error, whole, whatever the other ranks write.
+// Writes one line to standard error, not mixed with lines of other ranks.
 void Trace(const std::string& line);
 
 }  // namespace collops

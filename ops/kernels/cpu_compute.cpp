@@ -26,7 +26,7 @@ class CpuProduct final : public Product {
 
   int64_t scratch_bytes() const override { return WeightBlockBytes(plan_); }
 
-  // A block of the weight is packed once, now or long ago, and multiplied by every task.
+  // A block of the weight is packed once, here or earlier, and multiplied by every task.
   Status Multiply(const ProductTask* tasks, int num_tasks, const ProductWeight& weight,
                   const ProductStep& step, void* /*stream*/) const override {
     if (num_tasks == 1 && weight.packed == nullptr && AreFewRows(plan_, tasks->rows)) {

@@ -5,12 +5,12 @@
 
 namespace collops::kernels {
 
-// Conversions between float32 and the two 16-bit formats, on their bit patterns. Exact when they
-// widen; to nearest even when they narrow; subnormals are kept, a NaN stays a NaN and is quiet when
-// narrowed. Free of branches; for the floating-point environment that a program starts with.
+// Conversions between float32 and the two 16-bit formats, on their bit patterns. Widening is exact;
+// narrowing rounds to nearest even; subnormals are preserved; a NaN stays a NaN and becomes quiet
+// when narrowed. Without branches; for the default floating-point environment.
 //
-// Written once for a single number and for vectors: a Lane says what its Bits (uint32) and its
-// Float are, how one becomes the other, and chooses between two values.
+// The code serves single numbers and vectors: a Lane defines its Bits (uint32) and its Float,
+// converts one to the other, and selects between two values.
 
 constexpr uint32_t kFloatMagnitude = 0x7fffffffu;
 
@@ -18,15 +18,15 @@ constexpr uint32_t kFloatMagnitude = 0x7fffffffu;
 template <int kExponent>
 constexpr uint32_t kFloatPower = static_cast<uint32_t>(kExponent + 127) << 23;
 
-// What is added to float16's exponent, bias 15, to make it float32's, bias 127.
+// What is added to float16's exponent (bias 15) to get float32's (bias 127).
 constexpr uint32_t kRebias = (127u - 15) << 23;
 
-// bfloat16 is the upper half of the result; the lower half is of no meaning.
+// bfloat16 is the upper half of the result; the lower half has no meaning.
 template <typename Lane, typename Bits = typename Lane::Bits>
 Bits BFloat16InUpperHalf(typename Lane::Float value) {
   const Bits bits = Lane::ToBits(value);
-  // Just below half of the last place, one more when the last place is odd: ties go to even. A
-  // carry into the exponent is right too, up to infinity.
+  // Adds just below half of the last place, and one more if the last place is odd: ties go to even.
+  // A carry into the exponent is also right, up to infinity.
   const Bits rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   return Lane::IfNan(value, bits | 0x00400000u, rounded);
 }
@@ -35,11 +35,11 @@ template <typename Lane, typename Bits = typename Lane::Bits>
 typename Lane::Float FloatFromFloat16(Bits half) {
   const Bits magnitude = half & 0x7fffu;
   const Bits sign = (half & 0x8000u) << 16;
-  // Infinity and NaN move on to float32's last exponent.
+  // Infinity and NaN get float32's largest exponent.
   const Bits normal = (magnitude << 13) + kRebias;
   const Bits special = normal + kRebias;
-  // A subnormal is its mantissa in units of 2^-24: put below a leading one, which is then taken
-  // off.
+  // A subnormal is its mantissa in units of 2^-24: it is put below a leading one, which is then
+  // subtracted.
   const typename Lane::Float with_leading_one = Lane::ToFloat((magnitude << 13) + kFloatPower<-14>);
   const Bits subnormal = Lane::ToBits(with_leading_one - Lane::ToFloat(Bits{} + kFloatPower<-14>));
   Bits bits = Lane::IfLess(magnitude, Bits{} + 0x7c00u, normal, special);

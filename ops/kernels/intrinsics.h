@@ -1,6 +1,6 @@
 #pragma once
 
-// gcc 12's header trips over its own warnings: what it calls undefined is meant to be.
+// gcc 12's header triggers gcc's own warnings about intentionally undefined values.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if defined(__GNUC__) && !defined(__clang__)

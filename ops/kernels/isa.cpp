@@ -16,7 +16,7 @@ constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
 
 #if defined(__x86_64__)
 
-// The built-in asks the system too: registers that it does not save cannot be used.
+// The built-in also asks the system, which must save the registers.
 bool HasAvx2() {
   unsigned eax = 0;
   unsigned ebx = 0;
@@ -62,7 +62,7 @@ bool Parse(const std::string& name, Isa* isa) {
   return false;
 }
 
-// The set that COLLOPS_ISA asks for.
+// The instruction set that COLLOPS_ISA names.
 Status Choose(Isa* isa) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
@@ -86,7 +86,7 @@ struct Active {
 std::atomic<bool> bfloat16_allowed{true};
 
 Active& GetActive() {
-  // The first use may come before any CheckIsa(), which is who reports a wrong value.
+  // Used before any CheckIsa(), which reports an invalid value.
   static Active active{[] {
     Isa isa = BestIsa();
     return Choose(&isa).ok() ? isa : BestIsa();

@@ -6,8 +6,8 @@
 
 namespace collops::kernels {
 
-// The instruction sets that there are kernels for, from the plainest on. All give the same bits,
-// except in matrix products, which sum as each does best (gemm.h).
+// The instruction sets with kernels, the simplest first. All give the same bits, except in matrix
+// products, which each sums in the order that is fastest (gemm.h).
 enum class Isa { kPortable, kAvx2, kAvx512 };
 
 // "portable", "avx2", "avx512": the values of COLLOPS_ISA.
@@ -19,21 +19,21 @@ bool CanRun(Isa isa);
 // Whether kernels of kAvx512 may use AVX512_BF16 as well.
 bool HasAvx512BFloat16();
 
-// All that can run here, from the plainest on.
+// All instruction sets that can run here, the simplest first.
 std::vector<Isa> RunnableIsas();
 
-// What COLLOPS_ISA says now holds for the kernels of this process; without it, the best that can
-// run. Refuses a name that is none and a set that cannot run; then nothing changes. To be called
-// when a communicator is made.
+// Reads COLLOPS_ISA for the kernels of this process; if it is not set, the best set that can run is
+// used. An error, and no change, for an unknown name or a set that cannot run. To be called when a
+// communicator is made.
 Status CheckIsa();
 
-// What the kernels use: the last that CheckIsa() accepted, or the best before any call of it.
+// What the kernels use: the set that CheckIsa() accepted last, or the best one before any call.
 Isa ActiveIsa();
 
-// For tests: `isa`, which can run, is used from now on, whatever COLLOPS_ISA says. All threads.
+// For tests: all threads use `isa`, which must be able to run, whatever COLLOPS_ISA says.
 void ForceIsa(Isa isa);
 
-// For tests: AVX512_BF16 is used, where there is such a thing, or not.
+// For tests: whether AVX512_BF16 is used where the CPU has it.
 void AllowAvx512BFloat16(bool allowed);
 
 }  // namespace collops::kernels

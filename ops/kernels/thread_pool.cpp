@@ -21,7 +21,7 @@ namespace {
 std::atomic<int> num_threads{0};  // 0: not decided yet
 std::atomic<int> ranks_here{0};   // 0: not known yet
 
-// What one caller wants done; lies on its stack.
+// The work of one caller; lies on the caller's stack.
 struct Job {
   PartFunction run;
   const void* context;
@@ -33,7 +33,7 @@ struct Job {
   }
 };
 
-// Signals belong to the program's own threads: those wait for them, and may be woken by them.
+// Blocks signals in new threads: only the program's own threads should receive them.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -49,11 +49,11 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// One caller at a time; whoever comes meanwhile is refused instead of waiting.
+// Serves one caller at a time and refuses others instead of waiting.
 class ThreadPool {
  public:
   bool Run(Job* job, int wanted_threads);
-  // Ends the threads; from then on every caller is refused. Waits for a caller that is at work.
+  // Ends the threads; later callers are refused. Waits for a caller that is at work.
   void Stop();
 
  private:
@@ -61,13 +61,13 @@ class ThreadPool {
   void Sleep();
 
   std::atomic<bool> busy_{false};
-  std::vector<std::thread> threads_;  // changed by the one that holds busy_
+  std::vector<std::thread> threads_;  // changed by the caller that has busy_
   std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable finished_;
   Job* job_ = nullptr;
   int wanted_ = 0;   // threads that job_ still takes
-  int working_ = 0;  // threads that have taken it
+  int working_ = 0;  // threads that work on it
   bool stopping_ = false;
 };
 
@@ -84,7 +84,7 @@ bool ThreadPool::Run(Job* job, int wanted_threads) {
   job->Work();
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    wanted_ = 0;  // who is not awake by now is not needed
+    wanted_ = 0;  // threads that are not awake by now are not needed
     finished_.wait(lock, [this] { return working_ == 0; });
   }
   busy_ = false;
@@ -97,11 +97,11 @@ void ThreadPool::Grow(size_t size) {
   try {
     while (threads_.size() < size) threads_.emplace_back([this] { Sleep(); });
   } catch (const std::system_error&) {
-    // No more threads to be had: the ones there are do it.
+    // No more threads can be made: the existing ones do the work.
   }
 }
 
-// What each thread does: sleeps until there is a job, takes part in it, sleeps again.
+// The loop of each thread: waits for a job and takes part in it.
 void ThreadPool::Sleep() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
@@ -130,8 +130,8 @@ void ThreadPool::Stop() {
 
 std::atomic<ThreadPool*> pool{nullptr};
 
-// The parent's, as a forked child sees it: its threads are not here and its locks may be held, so
-// it is kept and never touched.
+// The parent's pool, as a child of fork() sees it: its threads do not exist here and its locks may
+// be held, so it is never used.
 std::atomic<ThreadPool*> inherited{nullptr};
 
 void ForgetInChild() {
@@ -145,7 +145,7 @@ void ForgetInChild() {
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, ForgetInChild);
 std::atomic<bool> stops_at_exit{false};
 
-// Stopped but not freed at exit: a thread of the program may still come.
+// Stopped but not freed at exit: a thread of the program may still call it.
 void StopAtExit() {
   if (ThreadPool* const ours = pool.load()) ours->Stop();
 }
@@ -162,7 +162,7 @@ ThreadPool& GetPool() {
   return *ours;
 }
 
-// Of the affinity mask, which the kernel reports whole or not at all.
+// The cores in the affinity mask; the call fails if the mask is too small.
 int CountCores() {
   for (size_t size = CPU_SETSIZE; size <= (1u << 20); size *= 2) {
     cpu_set_t* const set = CPU_ALLOC(size);
@@ -189,7 +189,7 @@ Status Decide() {
 int NumThreads() {
   const int decided = num_threads.load(std::memory_order_relaxed);
   if (decided > 0) return decided;
-  static_cast<void>(Decide());  // a wrong value is reported where communicators are made
+  static_cast<void>(Decide());  // an invalid value is reported where communicators are made
   return num_threads.load(std::memory_order_relaxed);
 }
 

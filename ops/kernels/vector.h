@@ -5,13 +5,13 @@
 #include <cstring>
 
 // Everything here, in reduce_elements.h and in reduce_loops.h is in an unnamed namespace: each
-// reduce_*.cpp compiles a copy of its own for its own instruction set, and the linker must never
-// take one for another.
+// reduce_*.cpp compiles its own copy for its own instruction set, and the linker must never replace
+// one copy by another.
 namespace collops::kernels {
 namespace {
 
-// A vector of `kBytes` bytes of T, as gcc and clang have them on every machine: operators work on
-// all lanes, comparisons give lanes of zeros or of ones.
+// A vector of `kBytes` bytes of T, by an extension of gcc and clang: operators work on all lanes,
+// comparisons give lanes of zeros or of ones.
 template <typename T, int kBytes>
 struct VectorOf {
   typedef T Type __attribute__((vector_size(kBytes)));
@@ -25,7 +25,7 @@ struct [[gnu::packed, gnu::may_alias]] Unaligned {
   V value;
 };
 
-// How vectors come from memory and go back. One whole vector:
+// How vectors are loaded and stored. One whole vector:
 struct Whole {
   template <typename V>
   static V Load(const char* source) {
@@ -37,7 +37,7 @@ struct Whole {
   }
 };
 
-// The first `bytes` bytes of a vector; what lies behind them is neither read nor written.
+// The first `bytes` bytes of a vector; the bytes after them are neither read nor written.
 struct Part {
   size_t bytes;
 
@@ -53,7 +53,7 @@ struct Part {
   }
 };
 
-// As Whole, but stores go past the caches, to aligned addresses; Machine::Fence() ends a row of
+// As Whole, but stores go past the caches, to aligned addresses; Machine::Fence() ends a series of
 // them.
 template <typename Machine>
 struct Streamed : Whole {

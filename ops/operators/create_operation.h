@@ -20,16 +20,16 @@
 
 namespace collops {
 
-// What the caller of an operation wants besides its struct.
+// Settings of an operation besides its struct.
 struct OperationOptions {
-  // How LinearParallel runs, equal on every rank: "local", "windows" or "pipeline"; empty: the
-  // first of them that can. Known by a plan: one that cannot run is an error of GetWorkspaceSize.
+  // LinearParallel's engine, equal on every rank: "local", "windows" or "pipeline"; empty: the
+  // first one that can run. GetWorkspaceSize refuses a named engine that cannot run.
   std::string engine;
-  // LinearParallel's sums are divided by the number of ranks that add up.
+  // LinearParallel divides its sums by the number of ranks that are added.
   bool averages = false;
 };
 
-// ERROR_INVALID_PARAM for an engine that there is not, and for what the operator does not have.
+// ERROR_INVALID_PARAM for an unknown engine, and for an option that the operator does not have.
 Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation);
 template <typename Param>
@@ -42,9 +42,9 @@ Status CreateOperation(const Param& param, const OperationOptions& options,
   return CreateOperation(param, operation);
 }
 
-// ATB's UpdateOperationParam: gives an operation another struct of its own kind. An equal domain is
-// the same communicator, so no first contact follows; the plans are gone. On an error the operation
-// stays as it was.
+// ATB's UpdateOperationParam: gives an operation another struct of its own kind. An equal domain
+// keeps its communicator, so there is no first contact; all plans are dropped. On an error the
+// operation does not change.
 template <typename Param>
 Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation) {
   std::unique_ptr<Operation> updated;
@@ -55,8 +55,8 @@ Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation
   return Ok();
 }
 
-// Of LinearParallel: the options stay, other rows cost no packing of the weight and no new
-// communicators.
+// For LinearParallel: the options stay; if only the rows change, neither the weight is packed again
+// nor a communicator made.
 Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
 
 }  // namespace collops

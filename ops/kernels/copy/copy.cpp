@@ -16,7 +16,7 @@ namespace {
 
 thread_local uint64_t copied_bytes = 0;
 
-// What one thread copies at a time.
+// Bytes that one thread copies at a time.
 constexpr int64_t kPartBytes = 256 << 10;
 
 #if defined(__x86_64__)
@@ -30,7 +30,7 @@ void StreamLine(char* destination, const char* source) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(destination) + i, line[i]);
 }
 
-// Whole lines past the caches, the bytes before and behind them as always.
+// Stores whole cache lines past the caches, the bytes before and after them as usual.
 void StreamCopy(char* destination, const char* source, int64_t bytes) {
   const int64_t head =
       std::min<int64_t>(bytes, -reinterpret_cast<intptr_t>(destination) & (kLineBytes - 1));
@@ -62,7 +62,7 @@ void CopyPart(char* destination, const char* source, int64_t bytes, bool stream)
 }  // namespace
 
 void Copy(void* destination, const void* source, int64_t bytes, int64_t whole_bytes) {
-  if (bytes <= 0) return;  // an empty tensor's address may be null, which memcpy does not take
+  if (bytes <= 0) return;  // memcpy does not take the null address of an empty tensor
   copied_bytes += static_cast<uint64_t>(bytes);
   char* const to = static_cast<char*>(destination);
   const char* const from = static_cast<const char*>(source);

@@ -4,16 +4,15 @@
 
 namespace collops::kernels {
 
-// Copies bytes that do not overlap. Counted, see CopiedBytes(). `whole_bytes` is the size of the
-// vector that these bytes are a part of, when it is larger: a large one (streaming.h) is stored
-// past the caches. All bytes are there for other threads and processes once it returns.
+// Copies bytes that do not overlap; CopiedBytes() counts them. `whole_bytes`: the size of the
+// vector of which these bytes are a part, if larger: a large vector (streaming.h) is stored past
+// the caches. All bytes are visible to other threads and processes on return.
 void Copy(void* destination, const void* source, int64_t bytes, int64_t whole_bytes = 0);
 
 // Sets bytes to zero. Not counted.
 void Zero(void* destination, int64_t bytes);
 
-// Bytes that Copy() was asked to move by this thread since it started; tests hold the operators to
-// it.
+// Bytes that this thread has copied with Copy() since it started; tests check the operators' count.
 uint64_t CopiedBytes();
 
 }  // namespace collops::kernels

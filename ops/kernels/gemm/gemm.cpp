@@ -9,11 +9,11 @@
 namespace collops::kernels {
 namespace {
 
-// Units of k in a block: with a strip's columns, some 400 KiB of the weight, which stay in a core's
-// second cache while the rows of A pass by.
+// Units of k in a block: with a strip's columns, about 400 KiB of the weight, which stay in a
+// core's second-level cache while the rows of A pass by.
 constexpr int64_t kBlockUnits = 256;
 
-// Multiplications from which on waking other threads pays.
+// The number of multiplications from which waking other threads pays.
 constexpr int64_t kLeastSharedProducts = 8 << 20;
 
 // Rows that one thread multiplies at a time, a multiple of every row_tile.
@@ -62,12 +62,12 @@ const char* At(const GemmPlan& plan, const void* base, int64_t ld, int64_t row, 
   return static_cast<const char*>(base) + (row * ld + column) * SizeOf(plan.dtype);
 }
 
-// Where a group's panels of a block begin, in units. Laid out as [k block][panel][unit][row].
+// Where a group's panels of a block begin, in units. The order is [k block][panel][unit][row].
 int64_t BlockOffset(const GemmPlan& plan, int64_t group_rows, int64_t k_block) {
   return Units(plan, k_block * plan.block_k) * RoundUp(group_rows, plan.row_tile);
 }
 
-// Packs the rows of one panel, wherever block borders fall.
+// Packs the rows of one panel, across block borders.
 void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int64_t rows,
                int64_t k_begin, int64_t k_end, int64_t group_rows, uint32_t* panels) {
   for (int64_t k = k_begin; k < k_end;) {
@@ -82,14 +82,14 @@ void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, in
   }
 }
 
-// The block after (strip, k_block), in the order of k and then of strips; false after the last.
+// The block after (strip, k_block), in the order of k, then of strips; false after the last.
 bool NextBlock(const GemmPlan& plan, int64_t* strip, int64_t* k_block) {
   if (++*k_block < plan.num_k_blocks()) return true;
   *k_block = 0;
   return ++*strip < plan.num_strips();
 }
 
-// A block of the weight, with where the next one lies.
+// A block of the weight, with the place of the next one.
 WeightBlock PlainBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
                        int64_t k_block, const void* panels) {
   if (!NextBlock(plan, &strip, &k_block)) return {panels, nullptr, 0, 0, 0};
@@ -104,19 +104,19 @@ WeightBlock PlainBlock(const GemmPlan& plan, const void* weight, int64_t ldw, in
   return {panels, At(plan, weight, ldw, k_begin, first), k, columns * bytes, ldw * bytes};
 }
 
-// Where a block of a packed weight begins, in units. Laid out as [strip][k block][panel][unit].
+// Where a block of a packed weight begins, in units. The order is [strip][k block][panel][unit].
 int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
   return plan.StripBegin(strip) * AllUnits(plan) +
          PaddedColumns(plan, strip) * Units(plan, k_block * plan.block_k);
 }
 
-// With fewer rows, memory is the limit, and fetching the weight ahead only moves the waiting.
+// With fewer rows, memory is the limit, and fetching the weight ahead gains nothing.
 constexpr int64_t kLeastFetchingRows = 16;
 
-// Units of k that are packed and at once multiplied by few rows: with a panel's columns half of a
-// first cache. Measured on a weight [n, k] of 4096 x 4096 with 1 to 8 rows, one core, against
-// blocks that are packed as a whole: float32 1.0-1.1 times as fast, bfloat16 1.1-1.2,
-// float16 1.2-1.4; on a weight [k, n], or with more rows, it gains nothing.
+// Units of k that are packed and at once multiplied by few rows: with a panel's columns, half of a
+// first-level cache. Measured on a weight [n, k] of 4096 x 4096 with 1 to 8 rows, one core, against
+// blocks that are packed as a whole: float32 1.0-1.1 times as fast, bfloat16 1.1-1.2, float16
+// 1.2-1.4; on a weight [k, n], or with more rows, it gains nothing.
 constexpr int64_t kPassingUnits = 128;
 
 NextWeight NextOf(const WeightBlock& block) {
@@ -257,7 +257,7 @@ void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_row
     const int64_t width = std::min(kernels.column_tile, columns - j);
     const uint32_t* a = panel;
     int64_t k = k_begin;
-    do {  // once also where k is 0: that sets C
+    do {  // runs once even if k is 0: that sets C
       const int64_t size = std::min(step, k_end - k);
       kernels.pack_columns(At(plan, weight, ldw, plan.StripBegin(strip) + j, k), ldw, width, size,
                            piece);

@@ -7,20 +7,20 @@
 namespace collops::kernels {
 
 // The product C[rows, n] = A[rows, k] * W for float32, bfloat16 and float16, accumulated in
-// float32, cut so that rows, columns and k may come and go in pieces. W is weight[n, k] transposed
-// (trans_weight) or weight[k, n].
+// float32, cut so that rows, columns and k may arrive and leave in pieces. W is weight[n, k]
+// transposed (trans_weight) or weight[k, n].
 //
-// An element is summed in the order of k, from zero. Its bits depend on its row of A, its column of
-// W, the dtype and the kernels in use (isa.h) alone: not on how rows are grouped, on the pieces, on
-// the threads or on whether the weight was packed before. AVX512_BF16, used for bfloat16 where the
-// CPU has it, adds two products at a time and takes subnormals for zero.
+// An element is summed in the order of k, from zero. Its bits depend only on its row of A, its
+// column of W, the dtype and the kernels in use (isa.h): not on the grouping of rows, the pieces,
+// the threads, or whether the weight was packed before. AVX512_BF16, used for bfloat16 where the
+// CPU has it, adds two products at a time and treats subnormals as zero.
 //
 // Pointers to A and to the weight may have any alignment; panels and scratch begin at multiples of
 // kGemmAlignment bytes. Large pieces are shared among NumThreads() threads.
 
 constexpr int64_t kGemmAlignment = 64;
 
-// Columns of C that are made at a time, on every machine; the last strip may have fewer.
+// Columns of C in a strip, on every machine; the last strip may have fewer.
 constexpr int64_t kGemmStripColumns = 384;
 
 // Every row_tile divides this, so rows may come in pieces of a multiple of it.
@@ -31,7 +31,7 @@ constexpr int64_t kGemmStepK = 2;
 
 struct GemmKernels;  // gemm_kernels.h
 
-// How a product is cut. Pure arithmetic of dtype and shape, and of the kernels in use.
+// How a product is cut: computed from dtype, shape and the kernels in use.
 struct GemmPlan {
   DType dtype;
   int64_t k;
@@ -74,16 +74,16 @@ void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int
 // One block of the weight as MultiplyBlock() takes it.
 struct WeightBlock {
   const void* panels;
-  // The rows in memory that the next block in k, or else the next strip, is made from: they are
-  // fetched while this block is multiplied. None after the last.
+  // The rows in memory from which the next block (in k, else of the next strip) is made: they are
+  // fetched while this block is multiplied. None after the last block.
   const void* next;
   int64_t next_rows;
   int64_t next_row_bytes;
   int64_t next_ld_bytes;
 };
 
-// The block for one of several groups that it is multiplied by in turn, [begin, end) of `all_rows`
-// rows: each of them fetches its share of the next block.
+// The block for rows [begin, end) of `all_rows`, when several groups are multiplied by it in turn:
+// each group fetches its share of the next block.
 WeightBlock ShareOfBlock(const WeightBlock& block, int64_t begin, int64_t end, int64_t all_rows);
 
 // Bytes of scratch memory for one block of the weight.
@@ -104,11 +104,11 @@ WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t 
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                    const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc);
 
-// Whether MultiplyFewRows() takes less time for that many rows.
+// Whether MultiplyFewRows() is faster for that many rows.
 bool AreFewRows(const GemmPlan& plan, int64_t rows);
 
-// PackWeightBlock() and MultiplyBlock() in one, for as many rows as one panel holds: a block that
-// few rows are multiplied by is in the first cache while it is needed, never whole in the second.
+// PackWeightBlock() and MultiplyBlock() in one, for at most the rows of one panel: each part of the
+// block is packed and used in the first-level cache.
 void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
                      const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
                      float* c, int64_t ldc);

@@ -4,12 +4,12 @@
 
 #include "kernels/copy/streaming.h"
 
-// In an unnamed namespace for the reason that vector.h gives.
+// In an unnamed namespace for the reason given in vector.h.
 namespace collops::kernels {
 namespace {
 
-// Fetches `rows` rows of `row_bytes` bytes, `ld_bytes` apart, a few lines at a time, while
-// something else is computed. Nothing is read, so they may end anywhere.
+// Prefetches `rows` rows of `row_bytes` bytes, `ld_bytes` apart, a few lines at a time, while other
+// work is computed. Prefetching does not read, so rows may end anywhere.
 class Ahead {
  public:
   Ahead() = default;
@@ -19,7 +19,7 @@ class Ahead {
         row_bytes_(row_bytes),
         ld_bytes_(ld_bytes) {}
 
-  // How many there are in all, so that a caller can spread them.
+  // The number of lines in all, so that a caller can spread them.
   int64_t num_lines() const { return rows_ * ((row_bytes_ + kLineBytes - 1) / kLineBytes); }
 
   void Fetch(int64_t lines) {
@@ -42,11 +42,11 @@ class Ahead {
   int64_t done_ = 0;
 };
 
-// What a tile fetches for those after it, some at each of its steps.
+// What a tile prefetches for later tiles, some at each of its steps.
 struct Fetches {
   Ahead weight;  // the block of the weight that is packed next
   Ahead rows;    // panels of the rows that are multiplied next
-  Ahead sums;    // where the next tile's sums go
+  Ahead sums;    // where the next tile's sums are stored
   int64_t weight_lines = 0;
 
   void Step() {

@@ -1,5 +1,5 @@
-// The product of bfloat16 for AVX512_BF16: two neighbours in k at a time. Built with it switched on
-// (ops/CMakeLists.txt).
+// The product of bfloat16 for AVX512_BF16: two neighbours in k at a time. Built with AVX512_BF16
+// switched on (ops/CMakeLists.txt).
 
 #include "kernels/gemm/gemm_loops.h"
 #include "kernels/gemm/gemm_transpose_avx512.h"

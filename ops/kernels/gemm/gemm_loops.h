@@ -10,8 +10,8 @@
 #include "kernels/gemm/gemm_pack.h"
 #include "kernels/vector.h"
 
-// The loops of a product, once for all machines. In an unnamed namespace for the reason that
-// vector.h gives. A Machine says how large a tile is (kRowTile, kColumnTile), broadcasts a unit and
+// The loops of a product, for all machines. In an unnamed namespace for the reason given in
+// vector.h. A Machine defines the size of a tile (kRowTile, kColumnTile), broadcasts a unit and
 // multiplies units.
 namespace collops::kernels {
 namespace {
@@ -19,10 +19,10 @@ namespace {
 template <typename Machine>
 using Floats = Vector<float, Machine::kVectorBytes>;
 
-// Units between two fetches ahead.
+// Units between two prefetches.
 constexpr int64_t kStepUnits = 8;
 
-// What is computed from one panel of rows and one of columns while its sums stay in registers.
+// The product of one panel of rows and one of columns; its sums stay in registers.
 template <typename Machine, size_t kRows, size_t kVectors>
 class Tile {
  public:
@@ -99,7 +99,7 @@ class Tiles {
   }
 };
 
-// A tile whose last vector is not full: on a copy of C.
+// A tile whose last vector is not full: computed on a copy of C.
 template <typename Machine>
 void RunEdge(TileFunction tile, const uint32_t* a, const uint32_t* b, int64_t units, bool first,
              float* c, int64_t ldc, int64_t rows, int64_t columns, Fetches* fetches) {
@@ -114,8 +114,8 @@ void RunEdge(TileFunction tile, const uint32_t* a, const uint32_t* b, int64_t un
   }
 }
 
-// Rows that are taken at a time: their panels stay in a core's second cache beside the block of the
-// weight.
+// Rows that are multiplied at a time: their panels stay in a core's second-level cache beside the
+// block of the weight.
 constexpr int64_t kCachedRows = 64;
 
 template <typename Machine>
@@ -130,7 +130,7 @@ void MultiplyTile(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t co
   }
 }
 
-// Some rows, whose panels stay in the second cache, times the block of the weight.
+// Some rows, whose panels stay in the second-level cache, times the block of the weight.
 template <typename Machine>
 void MultiplyRows(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
                   int64_t units, bool first, float* c, int64_t ldc, Fetches* fetches) {
@@ -167,14 +167,14 @@ void Multiply(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t column
   }
 }
 
-// Pieces of rows, of rows in the cache and of rows for a thread hold whole tiles.
+// Pieces of rows, cached rows and a thread's rows must hold whole tiles.
 template <typename Machine>
 constexpr int64_t RowTile() {
   static_assert(kGemmRowUnit % Machine::kRowTile == 0 && kCachedRows % Machine::kRowTile == 0);
   return Machine::kRowTile;
 }
 
-// The table of one machine and one kind of unit.
+// The table of kernels of one machine and one kind of unit.
 template <typename Machine, typename Element>
 constexpr GemmKernels kGemmKernels = {RowTile<Machine>(),
                                       Machine::kColumnTile,

@@ -8,9 +8,9 @@
 #include "kernels/half.h"
 #include "kernels/vector.h"
 
-// Packing for a product. In an unnamed namespace for the reason that vector.h gives. A Machine has
-// vectors of kVectorBytes and transposes a square of units; where a panel of rows is narrower, it
-// stores that transposed.
+// Packing for a product. In an unnamed namespace for the reason given in vector.h. A Machine has
+// vectors of kVectorBytes and transposes a square of units; if a panel of rows is narrower, it
+// stores that many transposed rows.
 namespace collops::kernels {
 namespace {
 
@@ -19,12 +19,12 @@ using Units = Vector<uint32_t, Machine::kVectorBytes>;
 template <typename Machine>
 constexpr int64_t kLanes = Machine::kVectorBytes / 4;
 
-// Where rows are short, the machine fetches too little ahead by itself. Measured: 512 bytes when 8
-// or 16 rows are read side by side, 8 KiB when one is read after the other.
+// For short rows the hardware prefetches too little. Measured: 512 bytes when 8 or 16 rows are read
+// side by side, 8 KiB when one row is read after the other.
 constexpr int64_t kRowAhead = 512;
 constexpr int64_t kBytesAhead = 8 << 10;
 
-// It is read once. Nothing happens where there is no such memory.
+// For data that is read once. An address without memory does nothing.
 inline void Prefetch(const char* address) {
   __builtin_prefetch(address, 0, 0);
 }
@@ -38,8 +38,8 @@ V LoadVector(const void* source) {
   return Whole::Load<V>(static_cast<const char*>(source));
 }
 
-// What a vector of units is made from: `kBytes` of memory and `kElements` of k each. FromRow takes
-// neighbours in k, FromColumns neighbours in n, from one row or from two that follow each other.
+// A vector of units is made from `kBytes` of memory and `kElements` of k. FromRow takes neighbours
+// in k; FromColumns takes neighbours in n, from one row or from two adjacent ones.
 template <typename Machine>
 struct Float32Units {
   static constexpr int64_t kBytes = 4;
@@ -49,7 +49,7 @@ struct Float32Units {
   static Units<Machine> FromColumns(const char* row, const char*) { return FromRow(row); }
 };
 
-// 16-bit numbers that become float32.
+// 16-bit numbers that are widened to float32.
 template <typename Machine, Units<Machine> (*kWiden)(Vector<uint16_t, Machine::kVectorBytes / 2>)>
 struct WidenedUnits {
   static constexpr int64_t kBytes = 2;
@@ -61,7 +61,7 @@ struct WidenedUnits {
   static Units<Machine> FromColumns(const char* row, const char*) { return FromRow(row); }
 };
 
-// Two of bfloat16, the first in the lower half: as they lie in a row.
+// Pairs of bfloat16, the first in the lower half: as they lie in a row.
 template <typename Machine>
 struct PairUnits {
   using Row = Vector<uint16_t, Machine::kVectorBytes / 2>;
@@ -96,7 +96,7 @@ void PackSquare(const char* source, int64_t ld_bytes, uint32_t* out) {
   }
 }
 
-// The same where memory ends early, in rows and in their bytes; the rest is zero.
+// As PackSquare(), for fewer rows or bytes in a row; the rest becomes zero.
 template <typename Machine, typename Element, int64_t kTile>
 void PackPart(const char* source, int64_t ld_bytes, int64_t rows, int64_t row_bytes,
               uint32_t* out) {
@@ -151,7 +151,7 @@ void PackUnit(const char* first, const char* second, uint32_t* out) {
   }
 }
 
-// The same of a panel that has fewer columns; the rest is zero.
+// As PackUnit(), for a panel with fewer columns; the rest becomes zero.
 template <typename Machine, typename Element>
 void PackPartOfUnit(const char* first, const char* second, int64_t columns, uint32_t* out) {
   char whole[2][static_cast<size_t>(Machine::kColumnTile * Element::kElementBytes)] = {};
@@ -161,7 +161,7 @@ void PackPartOfUnit(const char* first, const char* second, int64_t columns, uint
   PackUnit<Machine, Element>(whole[0], whole[1], out);
 }
 
-// GemmKernels::pack_straight: row after row, as the weight lies in memory, into all panels at once.
+// GemmKernels::pack_straight: row by row, as the weight lies in memory, into all panels.
 template <typename Machine, typename Element>
 void PackStraight(const void* source, int64_t ld, int64_t k, int64_t columns, int64_t panel_units,
                   uint32_t* panels) {

@@ -1,5 +1,5 @@
 // The product in plain C++: vectors of 16 bytes, which every 64-bit machine has. Products and sums
-// are rounded one by one, as no instruction is named.
+// are rounded separately, because no instruction is named.
 
 #include "kernels/gemm/gemm_loops.h"
 #include "kernels/reduce/reduce_elements.h"

@@ -5,7 +5,7 @@
 #include "kernels/intrinsics.h"
 #include "kernels/vector.h"
 
-// In an unnamed namespace for the reason that vector.h gives.
+// In an unnamed namespace for the reason given in vector.h.
 namespace collops::kernels {
 namespace {
 
@@ -22,7 +22,7 @@ inline void TransposeLanes(__m512i* rows) {
   rows[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-// 16 x 16 units: in the lanes, then the lanes themselves in two steps.
+// 16 x 16 units: within the lanes, then the lanes themselves in two steps.
 inline void Transpose16(Vector<uint32_t, 64> (&rows)[16]) {
   __m512i a[16];
   __m512i b[16];

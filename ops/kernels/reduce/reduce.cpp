@@ -24,7 +24,7 @@ ReduceKernel FindKernel(DType dtype, ReduceOp op) {
   return PortableReduceKernel(dtype, op);
 }
 
-// What one thread reduces at a time, in bytes of the destination; a multiple of a cache line.
+// Bytes of the destination that one thread reduces at a time; a multiple of a cache line.
 constexpr int64_t kPartBytes = 128 << 10;
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The reductions for AVX-512 (F, BW, DQ, VL). Built with these switched on (ops/CMakeLists.txt).
 // AVX512_BF16 is not among them: its conversion flushes subnormals.
 
-// gcc 12's header trips over its own warnings: what it calls undefined is meant to be.
+// gcc 12's header triggers gcc's own warnings about intentionally undefined values.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if defined(__GNUC__) && !defined(__clang__)
@@ -15,7 +15,7 @@
 namespace collops::kernels {
 namespace {
 
-// float16 by the machine's conversions, which round to nearest even and keep subnormals.
+// float16 by AVX-512's conversions, which round to nearest even and keep subnormals.
 struct Float16Avx512 {
   using Stored = uint16_t;
   using Raw = Vector<uint32_t, 64>;

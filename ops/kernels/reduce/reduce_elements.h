@@ -7,13 +7,13 @@
 #include "kernels/half.h"
 #include "kernels/vector.h"
 
-// The element types of a reduction, in vectors of kBytes. Each says what is `Stored` in memory, the
-// vector `Raw` of it, the `Sum` it is accumulated in, and the way there (Widen) and back (Narrow).
-// Where `kPrefetch` is true, the loops fetch ahead.
+// The element types of a reduction, in vectors of kBytes. Each defines its type in memory
+// (`Stored`), the vector of it (`Raw`), the accumulator (`Sum`), and conversions to (Widen) and
+// from it (Narrow). If `kPrefetch` is true, the loops prefetch.
 namespace collops::kernels {
 namespace {
 
-// Accumulated in its own type; integers are given as unsigned, so that they wrap.
+// Accumulated in its own type; integers are unsigned, so that they wrap.
 template <typename T, int kBytes>
 struct Plain {
   using Stored = T;
@@ -24,7 +24,7 @@ struct Plain {
   static Raw Narrow(Sum sum) { return sum; }
 };
 
-// For half.h's conversions: a vector of 32-bit lanes.
+// The Lane of half.h for a vector of 32-bit lanes.
 template <int kBytes>
 struct VectorLane {
   using Bits = Vector<uint32_t, kBytes>;
@@ -38,15 +38,15 @@ struct VectorLane {
   }
 };
 
-// A vector of 16-bit numbers as two of float32; which is where, is up to the element type.
+// A vector of 16-bit numbers as two of float32; the element type defines their order.
 template <int kBytes>
 struct Pair {
   Vector<float, kBytes> first;
   Vector<float, kBytes> second;
 };
 
-// Numbers in even places lie in the lower halves of 32-bit lanes, those in odd places in the upper
-// halves, so the way to float32 and back needs no shuffle.
+// Numbers at even indices lie in the lower halves of 32-bit lanes, those at odd indices in the
+// upper halves, so the conversions need no shuffle.
 template <int kBytes>
 struct BFloat16 {
   using Lane = VectorLane<kBytes>;
@@ -61,7 +61,7 @@ struct BFloat16 {
   }
 };
 
-// In the same way, in integer operations; machines that convert float16 themselves do without.
+// As BFloat16, with integer operations; not used where the CPU converts float16.
 template <int kBytes>
 struct Float16 {
   using Lane = VectorLane<kBytes>;
@@ -77,7 +77,7 @@ struct Float16 {
   }
 };
 
-// float32 and float64 for max and min, which keep any NaN: every one becomes the same quiet NaN.
+// float32 and float64 for max and min: every NaN becomes the same quiet NaN.
 template <typename T, typename Bits, bool kMaximum, int kBytes>
 struct Extreme {
   using Stored = T;
@@ -91,9 +91,9 @@ struct Extreme {
   }
 };
 
-// The 16-bit formats for max and min: as signed integers in the same order. As IEEE 754 lays them
-// out, a positive number's pattern grows with it, a negative one's shrinks. Every NaN becomes the
-// integer that wins, which is a quiet NaN again on the way back.
+// The 16-bit formats for max and min: as signed integers in the same order. In IEEE 754 a positive
+// number's pattern grows with it, and a negative one's shrinks. Every NaN becomes the integer that
+// wins, and a quiet NaN on the way back.
 template <uint16_t kInfinity, bool kMaximum, int kBytes>
 struct OrderedHalf {
   using Stored = uint16_t;
@@ -103,7 +103,7 @@ struct OrderedHalf {
   static constexpr int16_t kMagnitude = 0x7fff;
   static constexpr int16_t kNan = kMaximum ? kMagnitude : std::numeric_limits<int16_t>::min();
 
-  // Turns a negative number's magnitude over; its own inverse.
+  // Inverts the magnitude of a negative number; its own inverse.
   static Raw Flip(Raw bits) { return bits ^ ((bits < 0) & kMagnitude); }
   static Sum Widen(Raw raw) {
     const auto is_nan = (raw & kMagnitude) > static_cast<int16_t>(kInfinity);
@@ -140,8 +140,7 @@ struct Less {
   }
 };
 
-// IEEE 754's maximum: NaN wins. Numbers that are equal have the same bits, or are zeros, of which
-// +0 wins.
+// IEEE 754's maximum: NaN wins. Equal numbers have the same bits, or are zeros, of which +0 wins.
 struct Maximum {
   template <typename V, typename Bits = decltype(V{} == V{})>
   static V Apply(V a, V b) {
@@ -152,7 +151,7 @@ struct Maximum {
   }
 };
 
-// And its minimum: -0 wins.
+// IEEE 754's minimum: -0 wins.
 struct Minimum {
   template <typename V, typename Bits = decltype(V{} == V{})>
   static V Apply(V a, V b) {

@@ -9,15 +9,15 @@
 #include "kernels/reduce/reduce_elements.h"
 #include "kernels/reduce/reduce_kernels.h"
 
-// The loops of a reduction. A Machine says how wide its vectors are (kVectorBytes) and how many of
+// The loops of a reduction. A Machine defines the size of its vectors (kVectorBytes), how many of
 // them a step takes (kInFlight, found by measuring), how they are stored past the caches (kStreams,
-// Stream, Fence), and what its Float16 is.
+// Stream, Fence), and its Float16.
 namespace collops::kernels {
 namespace {
 
 using One = std::make_index_sequence<1>;
 
-// Far enough for a stream that comes from another core's cache.
+// Far enough ahead for data that comes from another core's cache.
 constexpr int64_t kPrefetchBytes = 4096;
 
 template <typename Element, size_t... kIndex>
@@ -30,8 +30,8 @@ void Prefetch(const char* source, std::index_sequence<kIndex...>) {
   }
 }
 
-// One vector per index, which begin `offset` bytes into every buffer. All are read before any is
-// written: the destination may be a source.
+// One vector per index, each `offset` bytes into every buffer. All are read before any is written,
+// because the destination may be a source.
 template <typename Element, typename Op, typename Access, size_t... kIndex>
 void ReduceStep(Access access, char* destination, const void* const* sources, int num_sources,
                 int64_t offset, std::index_sequence<kIndex...> indices) {
@@ -54,7 +54,7 @@ void ReduceStep(Access access, char* destination, const void* const* sources, in
   (access.Store(target + kIndex * sizeof(Raw), Element::Narrow(sums[kIndex])), ...);
 }
 
-// As many whole steps of `indices` vectors as fit into [offset, end); returns where they ended.
+// As many whole steps of `indices` vectors as fit into [offset, end); returns where they end.
 template <typename Element, typename Op, typename Access, typename Indices>
 int64_t ReduceSteps(Access access, char* destination, const void* const* sources, int num_sources,
                     int64_t offset, int64_t end, Indices indices) {
@@ -65,7 +65,7 @@ int64_t ReduceSteps(Access access, char* destination, const void* const* sources
   return offset;
 }
 
-// Bytes up to the first address that a whole vector can be streamed to; -1 when no element begins
+// Bytes up to the first address to which a whole vector can be streamed; -1 if no element begins
 // there.
 template <typename Element>
 int64_t BytesToAligned(const char* address) {
@@ -105,7 +105,7 @@ void ReduceRange(void* destination, const void* const* sources, int num_sources,
   part(end_bytes - done);
 }
 
-// For max and min, the element types differ and so may the operation.
+// For max and min, which may need another element type and operation.
 template <typename Machine, typename Element, template <bool> typename Extreme, typename Greatest,
           typename Least>
 ReduceKernel FloatingKernel(ReduceOp op) {
@@ -124,7 +124,7 @@ ReduceKernel FloatingKernel(ReduceOp op) {
   return nullptr;
 }
 
-// T is signed or unsigned, which matters to max and min alone.
+// T is signed or unsigned, which matters for max and min only.
 template <typename Machine, typename T>
 ReduceKernel IntegerKernel(ReduceOp op) {
   using Element = Plain<T, Machine::kVectorBytes>;
@@ -144,7 +144,7 @@ ReduceKernel IntegerKernel(ReduceOp op) {
   return nullptr;
 }
 
-// The Machine's kernel for the pair; null when the pair is not reduced.
+// The Machine's kernel for the pair; null if the pair is not reduced.
 template <typename Machine>
 class Kernels {
  public:

@@ -1,5 +1,5 @@
-// The reductions in plain C++: vectors of 16 bytes, which every 64-bit machine has. Instructions
-// are named for float16 on arm64 alone, where every CPU converts it.
+// The reductions in plain C++: vectors of 16 bytes, which every 64-bit machine has. Only float16 on
+// arm64 uses instructions by name, because every arm64 CPU converts it.
 
 #include "kernels/reduce/reduce_loops.h"
 

@@ -7,8 +7,8 @@
 namespace collops::kernels {
 
 // out[i, j] = ((partials[0][i, j] + partials[1][i, j]) + ...) / divisor + residual[j] in float32,
-// rounded once to `dtype` (float32, bfloat16 or float16), to nearest even, keeping subnormals: the
-// same bits on every instruction set. `residual` is a row of `columns` elements of `dtype`, or
+// rounded once to `dtype` (float32, bfloat16 or float16), to nearest even, preserving subnormals:
+// the same bits on every instruction set. `residual` is a row of `columns` elements of `dtype`, or
 // null. `ld_partial` is in floats, `ld_out` in elements. Any alignment of residual and out; float32
 // `out` may be one of the partials, with the same rows. At least one partial.
 void StoreSum(DType dtype, const float* const* partials, int num_partials, int64_t ld_partial,

@@ -8,8 +8,8 @@
 #include "kernels/store_sum/store_sum_kernels.h"
 #include "kernels/vector.h"
 
-// The loops of StoreSum(). In an unnamed namespace for the reason that vector.h gives. A Machine
-// has vectors of kVectorBytes and converts float16.
+// The loops of StoreSum(). In an unnamed namespace for the reason given in vector.h. A Machine has
+// vectors of kVectorBytes and converts float16.
 namespace collops::kernels {
 namespace {
 
@@ -18,7 +18,7 @@ using SumVector = Vector<float, Machine::kVectorBytes>;
 template <typename Machine>
 using HalfVector = Vector<uint16_t, Machine::kVectorBytes / 2>;
 
-// How elements become float32 and back.
+// Converts elements to float32 and back.
 template <typename Machine>
 struct AsFloat32 {
   using Stored = SumVector<Machine>;

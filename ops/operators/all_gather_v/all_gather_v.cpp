@@ -30,7 +30,7 @@ const Signature& GetSignature() {
 
 constexpr BlockWords kWords = {"AllGatherV", "block", "rdispls", "recvCounts", "the output's"};
 
-// This rank's part of the counts against what the others are told of it.
+// Checks that sendCount is this rank's element of recvCounts.
 Status CheckOwnCount(const std::vector<int64_t>& send_count,
                      const std::vector<int64_t>& recv_counts, int rank) {
   if (send_count.empty() || recv_counts.empty()) return Ok();

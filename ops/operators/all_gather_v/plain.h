@@ -6,13 +6,13 @@
 
 namespace collops {
 
-// Every rank's rows on every rank: all_gatherv, and all_gather, whose x has one shape on all ranks.
+// all_gatherv, and all_gather, whose x has the same shape on all ranks.
 struct GatherSpec {
   const char* method;
   const char* operation;
   RowShape x;
   Rows sizes;
-  int num_tensors = 1;  // of a list that is gathered in one call after the other
+  int num_tensors = 1;  // tensors of a list that is gathered in one call after the other
   bool one_shape = false;
 };
 

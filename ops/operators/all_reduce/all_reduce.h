@@ -23,7 +23,7 @@ class AllReduce : public CollectiveOperation {
  private:
   int root_;
   ReduceOp op_;
-  std::string backend_;  // the one that the struct was written for
+  std::string backend_;  // the struct's
 };
 
 }  // namespace collops

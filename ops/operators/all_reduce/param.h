@@ -6,7 +6,7 @@
 namespace collops {
 
 struct AllReduceParam {
-  // ATB's numbers, which are not LinearParallelParam's.
+  // ATB's numbers, which differ from LinearParallelParam's.
   enum QuantType : int {
     QUANT_TYPE_UNQUANT = 0,
     QUANT_TYPE_UNDEFINED = 0,
@@ -25,7 +25,7 @@ struct AllReduceParam {
   std::string rankTableFile;
   std::string commDomain;
   QuantType quantType = QUANT_TYPE_UNQUANT;
-  DType outDataType = DType::kUndefined;  // as in ATB, read only where the call is quantised
+  DType outDataType = DType::kUndefined;  // as in ATB, read only if the call is quantised
   uint8_t rsv[64] = {};
 };
 

@@ -19,7 +19,7 @@ Signature MakeSignature() {
   return {"AllToAll", {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny}}};
 }
 
-// x [rows, parts * width] as `parts` matrices [rows, width], one after the other.
+// Copies x [rows, parts * width] as `parts` matrices [rows, width], one after the other.
 void PackColumns(const void* x, int64_t rows, int parts, int64_t width_bytes, void* packed) {
   const auto* from = static_cast<const std::byte*>(x);
   auto* to = static_cast<std::byte*>(packed);
@@ -32,7 +32,7 @@ void PackColumns(const void* x, int64_t rows, int parts, int64_t width_bytes, vo
 }
 
 Status CheckShares(const char* what, int64_t count, int size) {
-  // Without a sign: a dim may be any number where another one is 0.
+  // Unsigned, because the sum may exceed int64_t: a dim can have any size if another one is 0.
   const auto padded = static_cast<uint64_t>(count) + static_cast<uint64_t>(size - count % size);
   CHECK_ARG(count % size == 0, ERROR_INVALID_TENSOR_DIM, "AllToAll: x has ", count, " ", what,
             ", which ", size, " ranks cannot share out evenly: pad x to ", padded, " ", what,
@@ -76,7 +76,7 @@ Status AllToAll::Complete(Plan* plan) const {
   return Ok();
 }
 
-// x's shape and `transpose` say all counts, so these need no terms of their own.
+// x's shape and `transpose` determine all counts, so the counts need no terms of their own.
 void AllToAll::AgreeOn(const Plan& plan, Agreement* agreement) const {
   CollectiveTerms terms;
   terms.dtype = collops::Name(plan.inputs[kX].dtype);
@@ -93,7 +93,7 @@ Status AllToAll::Run(const Plan& plan, const VariantPack& pack, void* workspace,
   call.agreement = &*plan.agreement;
   call.dtype = x.dtype;
   call.x = pack.inputs[kX].data;
-  // Without rows there is no workspace, and a width may be any number.
+  // Without a workspace there are no rows, and then the width can have any size.
   if (plan.workspace_bytes > 0) {
     const int size = communicator().size();
     PackColumns(call.x, x.shape[0], size, x.shape[1] / size * SizeOf(x.dtype), workspace);

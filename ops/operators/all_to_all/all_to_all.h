@@ -7,9 +7,9 @@
 
 namespace collops {
 
-// Part q of the output = part `rank` of x of rank q, of P equal parts: of the elements of x, or
-// with `transpose` of its columns, which are then [P * d0, d1 / P] below each other. Input: x.
-// Columns are copied into the workspace first, so that a part is contiguous.
+// Part q of the output = part `rank` of x of rank q. x has P equal parts: of its elements or, with
+// `transpose`, of its columns; the output's parts [d0, d1 / P] are then stacked as rows. Input: x.
+// Columns are first copied into the workspace, so that each part is contiguous.
 class AllToAll : public CollectiveOperation {
  public:
   AllToAll(std::shared_ptr<Communicator> communicator, int root, bool transpose);

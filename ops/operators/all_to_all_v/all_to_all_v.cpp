@@ -29,7 +29,7 @@ struct AllToAllV::Lists {
   std::vector<int64_t> recv_counts;
   std::vector<int64_t> rdispls;
 
-  // A plan's share in them.
+  // A plan's reference to the lists.
   struct Held : PlanDetails {
     explicit Held(std::shared_ptr<const Lists> held) : lists(std::move(held)) {}
     std::shared_ptr<const Lists> lists;
@@ -46,7 +46,7 @@ ExchangeLists AllToAllV::ListsOf(const Plan& plan) const {
   return {lists.send_counts, lists.sdispls, lists.recv_counts, lists.rdispls};
 }
 
-// The lists are known before any tensor is, so all of them is checked here.
+// The lists come from the struct, so they are checked completely here, without tensors.
 Status AllToAllV::DescribeOutputs(const RankPlace& /*place*/, const std::vector<TensorDesc>& inputs,
                                   std::vector<TensorDesc>* outputs) const {
   const Blocks blocks = {lists_->recv_counts, lists_->rdispls};

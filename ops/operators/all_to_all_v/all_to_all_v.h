@@ -8,11 +8,11 @@
 
 namespace collops {
 
-// All-to-all with counts and displacements in the struct. Input: x; the output is [1, n] with n the
-// sum of recvCounts.
+// All-to-all with counts and displacements in the struct. Input: x; the output is [1, n], where n
+// is the sum of recvCounts.
 class AllToAllV : public ExchangeOperation {
  public:
-  // `param` has passed its checks, and its lists are as long as the communicator is large.
+  // `param` has passed its checks, and its lists have an element per rank.
   AllToAllV(std::shared_ptr<Communicator> communicator, const AllToAllVParam& param);
 
  protected:

@@ -8,12 +8,13 @@
 
 namespace collops {
 
-// The element types that are moved and not reduced.
+// Element types of operators that move elements without reducing them.
 constexpr DTypeSet kExchanged =
     SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
 
-// One rank's part in an all-to-all, in elements: a number for every rank in each list. The plan's.
+// One rank's part in an all-to-all, in elements: each list has a number per rank. Owned by the
+// plan.
 struct ExchangeLists {
   const std::vector<int64_t>& send_counts;
   const std::vector<int64_t>& sdispls;
@@ -21,16 +22,16 @@ struct ExchangeLists {
   const std::vector<int64_t>& rdispls;
 };
 
-// What AllToAllV and AllToAllVV2 share: output.flat[rdispls[q] : rdispls[q] + recvCounts[q]] = x of
-// rank q, flat, from its sdispls[rank] on, for every rank q. They differ in where the lists stand
-// and in what their checks say. As CollectiveOperation.
+// Base of AllToAllV and AllToAllVV2: output.flat[rdispls[q] : rdispls[q] + recvCounts[q]] = x of
+// rank q, flat, from its sdispls[rank] on, for every rank q. The two differ in where the lists come
+// from and in the messages of their checks. Otherwise as CollectiveOperation.
 class ExchangeOperation : public CollectiveOperation {
  public:
   ExchangeOperation(const Signature& signature, std::shared_ptr<Communicator> communicator,
                     int root);
 
  protected:
-  // The lists of a plan that is complete.
+  // The lists of a complete plan.
   virtual ExchangeLists ListsOf(const Plan& plan) const = 0;
 
   Status CheckSupport(DType dtype) const override;
@@ -41,7 +42,7 @@ class ExchangeOperation : public CollectiveOperation {
   int root_;
 };
 
-// An output of `count` elements of x's type: one row, as ATB has it.
+// An output of `count` elements of x's type: one row, as in ATB.
 TensorDesc OneRow(const TensorDesc& x, int64_t count);
 
 }  // namespace collops

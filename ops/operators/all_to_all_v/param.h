@@ -25,7 +25,7 @@ Status CreateOperation(const AllToAllVParam& param, std::unique_ptr<Operation>* 
 Status InferShape(const AllToAllVParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
                   std::vector<TensorDesc>* outputs);
 
-// The four lists have a number for every rank. Part of CheckParam where rankSize says how many.
+// Checks that the four lists have an element per rank. Part of CheckParam if rankSize is set.
 Status CheckRanks(const AllToAllVParam& param, int rank, int rank_size);
 
 }  // namespace collops

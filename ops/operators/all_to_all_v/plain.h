@@ -6,16 +6,16 @@
 
 namespace collops {
 
-// Rows from rank to rank: all_to_allv, and gatherv and scatterv, of which one rank gets or has all.
+// all_to_allv; also gatherv and scatterv, in which one rank receives or sends all rows.
 struct ExchangeSpec {
   const char* method;
   const char* operation;
-  RowShape row;  // of one row, as a whole with one row: its first dim is cut
-  Rows sends;    // rows for each rank, which lie one after the other in x
+  RowShape row;  // of x if it had one row: the first dim is cut into rows
+  Rows sends;    // rows for each rank, contiguous in x
   Rows receives;
   int root = 0;
-  // The one list that all ranks pass, where there is one: then it says all rows. Without it the
-  // ranks compare what each sends with what the other expects.
+  // The list that all ranks pass, if there is one; it then determines all rows. Without it each
+  // pair of ranks compares the rows sent with the rows expected.
   Rows sizes;
 };
 

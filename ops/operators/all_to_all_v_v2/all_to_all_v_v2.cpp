@@ -27,7 +27,7 @@ const Signature& GetSignature() {
 constexpr BlockWords kSlices = {"AllToAllVV2", "slice", "sdispls", "sendCounts", "x's"};
 constexpr BlockWords kBlocks = {"AllToAllVV2", "block", "rdispls", "recvCounts", "the output's"};
 
-// An output without gaps: the blocks are as long as it is.
+// An output without gaps: its length is the sum of the blocks.
 Status CheckSum(const std::vector<int64_t>& recv_counts, int64_t length) {
   if (recv_counts.empty()) return Ok();
   int64_t sum = 0;

@@ -8,7 +8,7 @@
 namespace collops {
 
 // All-to-all with counts and displacements as inputs: x, sendCounts, sdispls, recvCounts, rdispls,
-// y. The output is [1, n] with n the length of y, which is the sum of recvCounts.
+// y. The output is [1, n], where n is the length of y and the sum of recvCounts.
 class AllToAllVV2 : public ExchangeOperation {
  public:
   AllToAllVV2(std::shared_ptr<Communicator> communicator, int root);

@@ -4,7 +4,7 @@
 
 namespace collops {
 
-// The same with counts and displacements as input tensors.
+// As AllToAllVParam, with counts and displacements as input tensors.
 struct AllToAllVV2Param {
   int rank = -1;  // -1: from hcclComm, the rank table or the launcher
   int rankSize = 0;

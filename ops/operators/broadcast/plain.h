@@ -7,7 +7,7 @@
 
 namespace collops {
 
-// broadcast, in place: x alone. `type` names elements that travel as bytes.
+// broadcast, in place on x. `type` names an element type that travels as bytes.
 Status PlanBroadcast(int64_t root, const std::string& type, int rank_size,
                      std::shared_ptr<const PlainPlan>* plan);
 

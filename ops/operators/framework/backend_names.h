@@ -8,24 +8,24 @@
 
 namespace collops {
 
-// Which names a struct's `backend` may be, as a sum of these.
+// The names that a struct's `backend` may have: a sum of these flags.
 enum BackendNames : unsigned {
-  kEngineNames = 1,  // what runs these operators, here or elsewhere
-  kLcclName = 2,     // ATB's own kernels of collectives,
-  kMatrixNames = 4,  // and those that only multiply matrices
+  kEngineNames = 1,  // engines: hccl, nccl, cuda, shm, ucx
+  kLcclName = 2,     // lccl: ATB's own collective kernels
+  kMatrixNames = 4,  // lcoc, mc2: ATB's kernels that also multiply matrices
   kLcclToo = kEngineNames | kLcclName,
   kAllNames = kEngineNames | kLcclName | kMatrixNames,
 };
 
-// ERROR_INVALID_PARAM for a name that is none of `allowed`; the message lists them.
+// ERROR_INVALID_PARAM for a name that `allowed` does not include; the message lists them.
 Status CheckBackendName(const char* operation, const std::string& name, unsigned allowed);
 
-// All that a struct's `backend` may be, of any operator.
+// All names that any operator's struct may have as `backend`.
 std::vector<std::string> KnownBackendNames();
 
-// The engine that runs what asks for `name`: COLLOPS_BACKEND may replace it, and what ATB runs on
-// kernels of its own runs on what "hccl" runs on. ERROR_INVALID_PARAM for a COLLOPS_BACKEND that
-// holds an unknown name on either side: one that is mistyped would go unnoticed.
+// The engine for a struct with backend `name`: COLLOPS_BACKEND may replace it, and a name of ATB's
+// kernels (lccl, lcoc, mc2) runs on the engine of "hccl". ERROR_INVALID_PARAM if COLLOPS_BACKEND
+// has an unknown name on either side, which would otherwise go unnoticed.
 Status ResolveBackend(const char* operation, const Env& env, const std::string& name,
                       std::string* backend);
 

@@ -5,7 +5,7 @@
 namespace collops {
 namespace {
 
-// The whole is >= 0, so neither line below can overflow.
+// `whole` is >= 0, so neither line below can overflow.
 bool EndsPast(int64_t displ, int64_t count, int64_t whole) {
   if (count >= 0) return displ > whole - count;
   return displ > whole && displ + count > whole;
@@ -15,7 +15,7 @@ bool AreRead(const Blocks& blocks) {
   return !blocks.counts.empty() && !blocks.displs.empty();
 }
 
-// The ranks whose block holds anything, by displacement.
+// The ranks whose block is not empty, by displacement.
 std::vector<size_t> FilledInOrder(const Blocks& blocks) {
   std::vector<size_t> ranks;
   for (size_t r = 0; r < blocks.counts.size(); ++r) {

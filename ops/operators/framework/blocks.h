@@ -9,15 +9,14 @@
 
 namespace collops {
 
-// Block r of a whole is the elements [displs[r], displs[r] + counts[r]). Both lists come from a
-// user and hold any number; one that could not be read is empty, and then a check of it passes.
+// Block r of a tensor is the elements [displs[r], displs[r] + counts[r]). The caller's lists may
+// hold any number; a list that could not be read is empty, and then a check of it passes.
 struct Blocks {
   const std::vector<int64_t>& counts;
   const std::vector<int64_t>& displs;
 };
 
-// The words of the messages: "block 2 (rdispls 30 + recvCounts 4) exceeds the output's 32
-// elements".
+// Words for the messages: "block 2 (rdispls 30 + recvCounts 4) exceeds the output's 32 elements".
 struct BlockWords {
   const char* operation;
   const char* block;
@@ -26,20 +25,21 @@ struct BlockWords {
   const char* whole;
 };
 
-// Every block ends within the whole, else `code`; an empty one may lie at its end.
+// Checks that every block ends within `whole` elements, else `code`; an empty one may lie at the
+// end.
 Status CheckEnds(const BlockWords& words, const Blocks& blocks, int64_t whole,
                  ErrorCode code = ERROR_INVALID_TENSOR_DIM);
 
-// False where the sum of any numbers does not fit into 64 bits.
+// False if the sum does not fit into 64 bits; the numbers may be negative.
 bool AddUp(const std::vector<int64_t>& counts, int64_t* sum);
 
-// No count and no displacement is below 0.
+// Checks that no count and no displacement is below 0.
 Status CheckNotNegative(const Signature& signature, const Counts& counts);
 
-// No two blocks share an element. The blocks have passed the two checks above.
+// Checks that no two blocks share an element. The blocks have passed the two checks above.
 Status CheckDisjoint(const BlockWords& words, const Blocks& blocks);
 
-// What no block covers, in order. The blocks have passed all three checks.
+// The ranges that no block covers, in order. The blocks have passed all three checks.
 std::vector<Range> FindGaps(const Blocks& blocks, int64_t whole);
 
 }  // namespace collops

@@ -29,7 +29,7 @@ std::vector<int64_t> Bytes(const std::vector<TensorDesc>& descs) {
   return bytes;
 }
 
-// Their address may be unaligned, and only their bits matter.
+// memcmp: the counts' address may be unaligned.
 bool SameCounts(const Plan& plan, const VariantPack& pack) {
   for (size_t i = 0; i < plan.counts.size(); ++i) {
     const std::vector<int64_t>& counts = plan.counts[i];
@@ -89,7 +89,7 @@ Status CollectiveOperation::GetWorkspaceSize(const VariantPack& pack, uint64_t* 
   return Ok();
 }
 
-// Every check of the first phase, in the order of the contract's table; gathers the plan's data.
+// Every check of the first phase, in the order that is documented; fills in the plan's data.
 Status CollectiveOperation::Check(const VariantPack& pack, Plan* plan) const {
   for (const TensorView& input : pack.inputs) plan->inputs.push_back(input.desc);
   RETURN_IF_ERROR(InferShape(plan->inputs, &plan->outputs));
@@ -110,7 +110,7 @@ void CollectiveOperation::Keep(Plan plan) {
   plans_.insert(plans_.begin(), kept);
 }
 
-// The kept plan with these shapes, dtypes and counts, or null. It moves to the front.
+// The stored plan with these shapes, dtypes and counts, which moves to the front; or null.
 const Plan* CollectiveOperation::FindPlan(const VariantPack& pack) {
   for (auto plan = plans_.begin(); plan != plans_.end(); ++plan) {
     if (!SameDescs(**plan, pack) || !SameCounts(**plan, pack)) continue;
@@ -142,7 +142,7 @@ Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
   return Error(ERROR_INVALID_PARAM, signature_.name, ": another thread changes the counts");
 }
 
-// What may differ between the calls of one plan.
+// Checks what may differ between calls of one plan.
 Status CollectiveOperation::CheckExecute(const VariantPack& pack, const void* workspace,
                                          uint64_t workspace_bytes, const Plan** plan) {
   *plan = FindPlan(pack);
@@ -162,7 +162,7 @@ Status CollectiveOperation::Execute(const VariantPack& pack, void* workspace,
   const Plan* plan = nullptr;
   const Status status = CheckExecute(pack, workspace, workspace_bytes, &plan);
   if (status.ok()) return Run(*plan, pack, workspace, stream);
-  // The caller's own fault is what it hears of, whatever becomes of the refusal.
+  // The error of the call matters more than one of the refusal.
   static_cast<void>(Refuse(status));
   return status;
 }

@@ -11,29 +11,29 @@
 
 namespace collops {
 
-// What one operator alone keeps in a plan.
+// The part of a plan that only one operator uses.
 struct PlanDetails {
   virtual ~PlanDetails() = default;
 };
 
-// One planned call: what it was planned for, and what a run needs that the tensors do not say. It
-// does not change once it is kept, and is shared with calls that a device still runs.
+// One planned call: the tensors it was planned for, and what Run needs besides the tensors. Not
+// changed after it is stored, because calls that a device still runs share it.
 struct Plan : std::enable_shared_from_this<Plan> {
   std::vector<TensorDesc> inputs;
   std::vector<TensorDesc> outputs;
   TensorBytes bytes;
-  Counts counts;            // our copy: a run reads no count of the caller's
-  std::vector<Range> gaps;  // elements of the output that no rank fills, where peers do not see it
+  Counts counts;            // copied: Run does not read the caller's counts
+  std::vector<Range> gaps;  // elements of the output that no block covers, if zeroed here
   std::unique_ptr<PlanDetails> details;
-  std::optional<Agreement> agreement;  // with the other ranks; its lists are the plan's
+  std::optional<Agreement> agreement;  // with the other ranks; its lists are owned by the plan
   uint64_t workspace_bytes = 0;
 };
 
-// The two phases that collectives share: GetWorkspaceSize checks and plans, Execute finds the plan,
-// checks what may differ between calls, and runs. An operator adds its signature and the functions
-// below `protected`. Keeps the last kMaxPlans plans, most recently used first, and the communicator
-// alive; a plan that falls out lives on while a device runs a call of it. Not thread-safe; waits
-// only in Execute and Refuse.
+// The two phases of collectives: GetWorkspaceSize checks and plans; Execute finds the plan, checks
+// what may differ between calls, and runs. An operator adds its signature and the functions below
+// `protected`. Stores the last kMaxPlans plans, most recently used first, and keeps the
+// communicator alive; a dropped plan lives on while a device runs a call of it. Not thread-safe;
+// waits only in Execute and Refuse.
 class CollectiveOperation : public Operation {
  public:
   static constexpr size_t kMaxPlans = 8;
@@ -46,7 +46,7 @@ class CollectiveOperation : public Operation {
 
   Status InferShape(const std::vector<TensorDesc>& inputs,
                     std::vector<TensorDesc>* outputs) const override;
-  // The same of an operation that may have no communicator.
+  // InferShape() of an operation that may have no communicator.
   Status InferShapeAt(const RankPlace& place, const std::vector<TensorDesc>& inputs,
                       std::vector<TensorDesc>* outputs) const;
   Status GetWorkspaceSize(const VariantPack& pack, uint64_t* bytes) override;
@@ -57,18 +57,18 @@ class CollectiveOperation : public Operation {
   Communicator& communicator() const { return *communicator_; }
 
  protected:
-  // What a call of the plan carries as its `keep`: the plan on a device, and nothing on the CPU,
-  // where the call is complete on return.
+  // The `keep` of a call of the plan: the plan on a device; null on the CPU, where a call is
+  // complete on return.
   Kept KeepOf(const Plan& plan) const {
     return communicator_->device().kind == DeviceKind::kCpu ? nullptr : plan.shared_from_this();
   }
 
-  // The outputs of inputs that have passed CheckInputs, or what else is wrong with their shapes.
-  // Asks no communicator: there may be none.
+  // The outputs for inputs that have passed CheckInputs, or an error of their shapes. Must not use
+  // the communicator, which may be null.
   virtual Status DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
                                  std::vector<TensorDesc>* outputs) const = 0;
 
-  // The plan's counts against its shapes; a list that could not be read is empty.
+  // Checks the plan's counts against its shapes; a list that could not be read is empty.
   virtual Status CheckCounts(const Plan& plan) const;
 
   // Whether the communicator can run the call.
@@ -77,10 +77,10 @@ class CollectiveOperation : public Operation {
   // Adds what the operator computes once per shape.
   virtual Status Complete(Plan* plan) const;
 
-  // What the ranks must agree on.
+  // Adds what the ranks must agree on.
   virtual void AgreeOn(const Plan& plan, Agreement* agreement) const = 0;
 
-  // The one call of the communicator.
+  // Makes the one call of the communicator.
   virtual Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) = 0;
 
  private:

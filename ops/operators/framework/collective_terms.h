@@ -6,15 +6,15 @@
 
 namespace collops {
 
-// What the ranks of a collective agree on. An operation and a call of the plain level that mean the
-// same have the same terms, so that they can meet.
+// What the ranks of a collective agree on. An operation and an equivalent call of the plain level
+// have the same terms, so they can meet in one call.
 struct CollectiveTerms {
-  const char* dtype = "";         // its name, or that of a type whose elements travel as bytes
-  const char* reduction = "sum";  // its name, where the call reduces
+  const char* dtype = "";         // its name, or the name of a type whose elements travel as bytes
+  const char* reduction = "sum";  // its name, if the call reduces
   int root = 0;
-  int num_tensors = 1;  // of a list that is gathered in one call after the other
+  int num_tensors = 1;  // tensors of a list that is gathered in one call after the other
   int dim = 0;          // the dimension that is cut into blocks
-  Shape x_shape;        // left empty where the ranks' shapes may differ
+  Shape x_shape;        // empty if the ranks' shapes may differ
 };
 
 inline void AddTerms(const CollectiveTerms& terms, Agreement* agreement) {

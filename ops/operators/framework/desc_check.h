@@ -8,15 +8,14 @@
 
 namespace collops {
 
-// The checks of infer_shape that need no operator's knowledge, in the order of the contract's
-// table.
+// The checks of InferShape that are the same for all operators, in the documented order.
 Status CheckInputs(const Signature& signature, int rank_size,
                    const std::vector<TensorDesc>& inputs);
 
-// The shapes that follow from the inputs may themselves be too large.
+// The output shapes that follow from the inputs may be too large.
 Status CheckOutputSizes(const Signature& signature, const std::vector<TensorDesc>& outputs);
 
-// The call's outputs are the tensors that the inputs ask for.
+// Checks that the call's outputs are the tensors in `want`.
 Status CheckOutputs(const Signature& signature, const std::vector<TensorDesc>& want,
                     const std::vector<TensorView>& outputs);
 

@@ -7,7 +7,7 @@
 
 namespace collops {
 
-// Blocks of one size, one per rank and one after the other, as the calls of V operators name them.
+// Counts and displacements of blocks of one size, one per rank, one after the other.
 struct EvenBlocks : PlanDetails {
   EvenBlocks(int rank_size, int64_t count);
 

@@ -12,7 +12,7 @@ namespace {
 
 using CheckOfRanks = std::function<Status(int rank, int rank_size)>;
 
-// -1 means that whoever started this process says the rank.
+// -1: the launcher of this process determines the rank.
 Status ChooseRank(const char* op, int given, int rank_size, int* rank) {
   *rank = given;
   if (given != -1) return Ok();
@@ -24,7 +24,7 @@ Status ChooseRank(const char* op, int given, int rank_size, int* rank) {
   return CheckRank(op, *rank, rank_size, " (from " + launcher.name + ")");
 }
 
-// A struct with a communicator may leave rank and rankSize to it, but not contradict it.
+// A struct with an hcclComm may omit rank and rankSize, but must not contradict the communicator.
 Status UseHandle(const char* op, const GroupFields& group, const std::string& backend,
                  const CheckOfRanks& check_ranks, std::shared_ptr<Communicator>* communicator) {
   std::shared_ptr<Communicator> found;
@@ -35,7 +35,7 @@ Status UseHandle(const char* op, const GroupFields& group, const std::string& ba
   CHECK_ARG(group.rank_size == 0 || group.rank_size == found->size(), ERROR_INVALID_PARAM, op,
             ": rankSize is ", group.rank_size, " but hcclComm has ", found->size(),
             " ranks: pass that or 0");
-  // Most structs' rank is 0 unless it is set; without a rankSize that is one that was left out.
+  // The default rank of most structs is 0; without a rankSize it counts as not set.
   const bool left_out =
       group.rank == -1 || (group.rank_size == 0 && group.rank == group.default_rank);
   CHECK_ARG(left_out || group.rank == found->rank(), ERROR_INVALID_PARAM, op, ": rank is ",

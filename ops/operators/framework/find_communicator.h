@@ -12,19 +12,19 @@
 
 namespace collops {
 
-// What a struct says of ranks besides rank and rankRoot, once both are known; those that say more
-// have a CheckRanks of their own beside them.
+// Checks fields that depend on rank and rank_size, once both are known. A struct with such fields
+// overloads it beside the struct.
 template <typename Param>
 Status CheckRanks(const Param& /*param*/, int /*rank*/, int /*rank_size*/) {
   return Ok();
 }
 
-// The group of a struct that has passed its check: a communicator of the caller's, or the domain's.
+// The communicator of a struct that has passed its check: the caller's hcclComm, or the domain's.
 Status FindGroup(const char* operation, const GroupFields& group,
                  const std::function<Status(int rank, int rank_size)>& check_ranks,
                  std::shared_ptr<Communicator>* communicator);
 
-// What every CreateOperation begins with. Waits for no one.
+// The beginning of every CreateOperation. Waits for no one.
 template <typename Param>
 Status FindCommunicator(const char* name, const Param& param,
                         const std::unique_ptr<Operation>* operation,
@@ -36,7 +36,7 @@ Status FindCommunicator(const char* name, const Param& param,
   return FindGroup(name, GroupOf(param), check, communicator);
 }
 
-// The name of a struct's reduction.
+// The ReduceOp of a struct's reduceType.
 Status ParseReduceType(const char* operation, const std::string& name, ReduceOp* reduce_op);
 
 }  // namespace collops

@@ -8,7 +8,7 @@
 
 namespace collops {
 
-// What every InferShape does: the struct's checks, then those of the shapes. `operation` has no
+// The body of every InferShape: checks the struct, then the shapes. `operation` has no
 // communicator.
 template <typename Param>
 Status InferShapeOf(const CollectiveOperation& operation, const Param& param, int rank_size,
@@ -20,7 +20,7 @@ Status InferShapeOf(const CollectiveOperation& operation, const Param& param, in
   CHECK_ARG(rank_size >= 2, ERROR_INVALID_PARAM, name, ": rank_size must be >= 2, got ", rank_size);
   CHECK_ARG(whole.rankSize == rank_size, ERROR_INVALID_PARAM, name, ": rankSize is ",
             whole.rankSize, " but rank_size is ", rank_size);
-  // Shapes of the structs whose rank may be left to others do not depend on it.
+  // If a struct's rank may be -1, its shapes do not depend on the rank.
   const int rank = param.rank == -1 ? 0 : param.rank;
   RETURN_IF_ERROR(CheckRank(name, rank, rank_size, ""));
   RETURN_IF_ERROR(CheckRanks(param, rank, rank_size));

@@ -23,13 +23,13 @@ const char* DeviceName(DeviceKind kind) {
   return "unknown";
 }
 
-// `values`: how to make a tensor with some.
+// `values`: how to make a tensor with memory.
 Status MetaFault(const Signature& op, const char* name, const char* values) {
   return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
                " is a meta tensor, which has no values: ", values);
 }
 
-// Faults are looked for inline and worded here: every call looks, hardly one finds any.
+// Checks are inline, messages are not: every call checks, hardly any call fails.
 Status DeviceFault(const Signature& op, const char* name, const Device& got, const Device& want) {
   if (got.kind == DeviceKind::kMeta) {
     const std::string device = ToString(Device{want.kind, std::max(want.index, 0)});
@@ -81,7 +81,7 @@ Status CheckCountsOnHost(const Signature& op, const std::vector<TensorView>& inp
   return Ok();
 }
 
-// Output `o` shares no memory with an input or an earlier output.
+// Checks that output `o` shares no memory with an input or an earlier output.
 Status CheckApart(const Signature& op, const VariantPack& pack, const TensorBytes& bytes,
                   size_t o) {
   const char* other = nullptr;
@@ -154,7 +154,7 @@ Counts ReadCounts(const Signature& op, const std::vector<TensorView>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (op.inputs[i].role != Role::kCounts || !IsReadable(inputs[i])) continue;
     counts[i].resize(static_cast<size_t>(Numel(inputs[i].desc.shape)));
-    // Their address may be unaligned.
+    // memcpy: the counts' address may be unaligned.
     std::memcpy(counts[i].data(), inputs[i].data, counts[i].size() * sizeof(int64_t));
   }
   return counts;

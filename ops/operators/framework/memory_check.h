@@ -8,18 +8,18 @@
 
 namespace collops {
 
-// Whether the host may read the counts in place; what cannot be read is refused by the checks
-// below.
+// Whether the host may read the counts in place; the checks below refuse counts that cannot be
+// read.
 bool IsReadable(const TensorView& counts);
 Counts ReadCounts(const Signature& signature, const std::vector<TensorView>& inputs);
 Status CheckHostData(const Signature& signature, const std::vector<TensorView>& inputs);
 
-// Where the tensors lie: devices, layouts, outputs apart from every input and each other. Null
+// Checks devices and contiguity, and that outputs overlap no input and no other output. Null
 // addresses pass. `device` is the communicator's.
 Status CheckMemory(const Signature& signature, const VariantPack& pack, const TensorBytes& bytes,
                    const Device& device);
 
-// Every tensor that is not empty has an address.
+// Checks that every tensor that is not empty has an address.
 Status CheckAddresses(const Signature& signature, const VariantPack& pack,
                       const TensorBytes& bytes);
 

@@ -17,21 +17,19 @@ namespace collops {
 // caller-owned communicator of the backend that runs; `rsv` bytes must be zero. Every one of them
 // has these three, and three functions beside it:
 //
-//   CheckParam        whether the struct is one that the operator takes, judged by the struct
-//   alone,
-//                     in ATB's order. A rank of -1 passes: who says the rank is found later.
+//   CheckParam        checks the struct by itself, in ATB's order. A rank of -1 passes: it is
+//                     determined later.
 //   CreateOperation   checks the struct, picks the backend and begins first contact; waits for no
 //                     one.
-//   InferShape        the outputs of inputs, or ERROR_* for shapes and dtypes that the operator
-//   does
-//                     not take; needs no communicator, and no address. rankSize may be 0.
+//   InferShape        the outputs for inputs, or ERROR_* for shapes and dtypes that the operator
+//                     does not take; needs no communicator, and no address. rankSize may be 0.
 
-// All fields are equal.
+// Whether all fields are equal.
 template <typename Param, typename = decltype(Param::commDomain)>
 bool operator==(const Param& a, const Param& b);
 
-// JSON with ATB's camelCase keys and numbers for enums. `hcclComm` is never written. Reading: every
-// key is optional, an unknown one is ERROR_INVALID_PARAM that names it.
+// JSON with ATB's camelCase keys and numbers for enums. `hcclComm` is never written. When reading,
+// every key is optional, and an unknown one is ERROR_INVALID_PARAM, which names it.
 template <typename Param>
 std::string ToJson(const Param& param);
 template <typename Param>

@@ -28,7 +28,7 @@ Status CheckGroup(const char* op, const GroupFields& group, unsigned names) {
               "] is reserved, it must be 0", ", got ", static_cast<int>(group.rsv[i]));
   }
   RETURN_IF_ERROR(CheckBackendName(op, group.backend, names));
-  // A communicator of the caller's knows its size, so 0 means "as it says" then.
+  // With an hcclComm, rankSize 0 means the communicator's size.
   if (group.hccl_comm != nullptr && group.rank_size == 0) return Ok();
   CHECK_ARG(group.rank_size >= 2, ERROR_INVALID_PARAM, op, ": rankSize must be >= 2, got ",
             group.rank_size);
@@ -43,7 +43,7 @@ Status CheckDistributed(const char* op, const GroupFields& group) {
             ": commDomain has ", group.comm_domain.size(), " characters, the limit is ",
             kMaxCommDomain);
   RETURN_IF_ERROR(CheckRankTableFile(op, group.rank_table_file));
-  if (group.rank_size == 0) return Ok();  // ranks are checked against the communicator
+  if (group.rank_size == 0) return Ok();  // ranks are checked against the communicator later
   if (group.rank != -1) RETURN_IF_ERROR(CheckRank(op, group.rank, group.rank_size, ""));
   return CheckRankRoot(op, group.rank_root, group.rank_size);
 }

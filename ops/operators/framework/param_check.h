@@ -11,10 +11,10 @@
 
 namespace collops {
 
-// What every parameter struct says of its group; a view, valid as long as the struct.
+// The fields of a parameter struct that describe its group; a view, valid as long as the struct.
 struct GroupFields {
   int rank;
-  int default_rank;  // the struct's, where nothing was set
+  int default_rank;  // the struct's default
   int rank_size;
   int rank_root;
   const std::string& backend;
@@ -32,23 +32,23 @@ GroupFields GroupOf(const Param& p) {
           p.commMode, p.rankTableFile, p.commDomain, p.rsv,      std::size(p.rsv)};
 }
 
-// What the check of a struct begins with, in ATB's order: reserved bytes, backend, rankSize.
-// `names`: a sum of BackendNames.
+// The first part of a struct's check, in ATB's order: reserved bytes, backend, rankSize. `names`: a
+// sum of BackendNames.
 Status CheckGroup(const char* operation, const GroupFields& group, unsigned names);
 
-// What it ends with: commMode, commDomain, rankTableFile, rank, rankRoot.
+// The last part of it: commMode, commDomain, rankTableFile, rank, rankRoot.
 Status CheckDistributed(const char* operation, const GroupFields& group);
 
-// rank or rankRoot outside [0, rank_size). `source` tells where a rank comes from that the struct
-// did not say, else it is empty.
+// An error if rank or rankRoot is outside [0, rank_size). `source`: where the rank comes from, if
+// not from the struct; else empty.
 Status CheckRank(const char* operation, int rank, int rank_size, const std::string& source);
 Status CheckRankRoot(const char* operation, int rank_root, int rank_size);
 
-// reduceType, of the operators that ATB's lccl runs too: it has no prod.
+// Checks reduceType of the operators that ATB's lccl also runs: lccl has no prod.
 Status CheckReduceType(const char* operation, const char* field, const std::string& reduce_type,
                        const std::string& backend);
 
-// The peer of a message is another rank of the group.
+// Checks that a message's peer is another rank of the group.
 Status CheckPeer(const char* operation, const char* field, int64_t peer, int rank, int rank_size);
 
 }  // namespace collops

@@ -7,13 +7,13 @@
 
 namespace collops {
 
-// What a reduction takes as x.
+// The element types that can be reduced.
 constexpr DTypeSet kReducible =
     SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64);
 
-// Pairs of op and dtype that ATB refuses where `backend`, the struct's, is one of its own: hccl has
-// no prod of int16 and bfloat16, lccl no int64. Other backends take all pairs.
+// Refuses the pairs of op and dtype that ATB refuses on the struct's `backend`: hccl has no prod of
+// int16 and bfloat16, lccl no int64. Other backends take all pairs.
 Status CheckAtbPair(const char* operation, const std::string& backend, ReduceOp op, DType dtype);
 
 }  // namespace collops

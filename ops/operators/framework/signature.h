@@ -16,36 +16,36 @@ constexpr DTypeSet SetOf(DTypes... dtypes) {
   return ((DTypeSet{1} << static_cast<int>(dtypes)) | ...);
 }
 
-// What an input is for: data that moves, data that the call changes, counts on the host that are
-// read, or only a length.
+// What an input is for: data that moves, data that the call changes, counts on the host whose
+// values are read, or a tensor of which only the length is read.
 enum class Role { kData, kInPlace, kCounts, kLength };
 
-// The length that a tensor of one dimension must have.
+// The required length of a tensor of one dimension.
 enum class Extent { kAny, kOne, kRankSize };
 
 constexpr int kAnyNumDims = 0;
 
-// What an operator asks of one input.
+// What an operator requires of one input.
 struct InputRule {
   const char* name;
   Role role;
   DTypeSet dtypes;
-  int num_dims;  // or kAnyNumDims: 1 to kMaxDims
+  int num_dims;  // required, or kAnyNumDims: 1 to kMaxDims
   Extent extent;
-  int most_dims = 0;  // where num_dims is only the least: the most
+  int most_dims = 0;  // if not 0: num_dims is the least, this the most
 };
 
-// What the checks know of an operator; the outputs' dtype is the first input's.
+// What the checks know about an operator. The outputs have the dtype of the first input.
 struct Signature {
-  const char* name;  // by which the ranks know the call: a text that lives as long as the process
+  const char* name;  // in messages and for the other ranks; lives as long as the process
   std::vector<InputRule> inputs;
-  std::vector<const char*> outputs = {"the output"};  // as messages call them
-  bool one_dtype = false;                             // every input has the first one's
+  std::vector<const char*> outputs = {"the output"};  // names for messages
+  bool one_dtype = false;                             // all inputs must have the first one's dtype
   ErrorCode num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
   bool may_be_in_place = false;  // the first output may be the first input itself
 };
 
-// Which rank asks, of how many.
+// This rank, and the number of ranks.
 struct RankPlace {
   int rank;
   int rank_size;
@@ -57,7 +57,7 @@ struct TensorBytes {
   std::vector<int64_t> outputs;
 };
 
-// The values of the count tensors by position of the input; empty for one that cannot be read.
+// The values of the count tensors by index of the input; empty for one that cannot be read.
 using Counts = std::vector<std::vector<int64_t>>;
 
 }  // namespace collops

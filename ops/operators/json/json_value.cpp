@@ -5,8 +5,8 @@
 namespace collops {
 namespace {
 
-// What stands in the text, short enough for a message. Of a nested value only the type: writing it
-// out would recurse as deep as the text goes.
+// A value, short enough for a message. For a nested value only the type: writing it out would
+// recurse as deep as the text.
 std::string Show(const Json& json) {
   constexpr size_t kMaxShown = 60;
   if (json.is_structured()) return json.type_name();
@@ -19,7 +19,7 @@ Status WrongValue(const Json& json, const std::string& where, const std::string&
   return Error(ERROR_INVALID_PARAM, where, " must be ", expected, ", got ", Show(json));
 }
 
-// A number that JSON holds as unsigned may be past int64.
+// JSON may hold an unsigned number that exceeds int64_t.
 bool IsInt64(const Json& json) {
   if (json.is_number_unsigned()) {
     return json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());

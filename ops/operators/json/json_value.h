@@ -13,16 +13,16 @@
 
 namespace collops {
 
-// Keeps the order of the keys, so that the text lists the fields in the struct's order.
+// Ordered, so that the text lists the fields in the struct's order.
 using Json = nlohmann::ordered_json;
 
-// One value of a param struct as JSON and back: a pair of functions per C++ type. `where` names the
-// value in messages ("AllGatherVParam: rankSize"). A null written means that the key is left out.
+// Writes and reads one value of a param struct: a pair of functions per C++ type. `where` names the
+// value in messages ("AllGatherVParam: rankSize"). If null is written, the key is left out.
 
 Json WriteJson(bool value);
 Json WriteJson(const std::string& value);
 Json WriteJson(const std::vector<int64_t>& values);
-Json WriteJson(const void* handle);  // never written: it means nothing in another process
+Json WriteJson(const void* handle);  // never written: an address means nothing in another process
 
 Status ReadJson(const Json& json, const std::string& where, bool* value);
 Status ReadJson(const Json& json, const std::string& where, std::string* value);
@@ -32,11 +32,11 @@ Status ReadJson(const Json& json, const std::string& where, void** handle);
 Status ReadInteger(const Json& json, const std::string& where, int64_t lowest, int64_t highest,
                    int64_t* value);
 
-// Reserved bytes: written only when they hold something, and then refused by whoever reads them.
+// Reserved bytes: written only if one is not zero, and refused when read.
 Json WriteReserved(const uint8_t* bytes, size_t size);
 Status ReadReserved(const Json& json, const std::string& where, size_t size);
 
-// Integers up to 64 bits and, as their numbers, enums.
+// Integers up to 64 bits, and enums as their numbers.
 template <typename T>
 using IfNumber =
     std::enable_if_t<(std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_enum_v<T>>;

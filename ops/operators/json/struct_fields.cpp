@@ -6,7 +6,7 @@
 namespace collops {
 namespace {
 
-// "rank_size" and "ranksize" are as near to "rankSize" as can be.
+// Removes case and underscores, so that "rank_size" and "ranksize" are closest to "rankSize".
 std::string Plain(const std::string& key) {
   std::string plain;
   for (const char c : key) {
@@ -15,7 +15,7 @@ std::string Plain(const std::string& key) {
   return plain;
 }
 
-// Letters to insert, delete or replace to make `a` into `b`.
+// The number of letters to insert, delete or replace to turn `a` into `b`.
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -40,7 +40,7 @@ std::string Nearest(const std::string& key, const std::vector<std::string>& know
                            [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
 }
 
-// "line 2, column 7" of the byte at `position`, both from 1.
+// "line 2, column 7" of the byte at `position`, both counted from 1.
 std::string LineAndColumn(const std::string& text, size_t position) {
   const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(position, text.size()));
   const auto lines = std::count(text.begin(), end, '\n');
@@ -64,7 +64,7 @@ Status ParseText(const std::string& text, const char* struct_name, Json* json) {
   try {
     *json = Json::parse(text);
   } catch (const Json::parse_error& error) {
-    // The parser counts bytes from 1 and says 0 for an empty text.
+    // The parser counts bytes from 1, and reports 0 for an empty text.
     const size_t position = error.byte == 0 ? 0 : error.byte - 1;
     return Error(ERROR_INVALID_PARAM, struct_name, ": malformed JSON at ",
                  LineAndColumn(text, position), " (byte ", position, " of ", text.size(), ")");

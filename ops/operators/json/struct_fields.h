@@ -10,7 +10,7 @@
 
 namespace collops {
 
-// One field of a struct: its key in JSON, how its value is compared, written and read.
+// One field of a struct: its JSON key, and how to compare, write and read its value.
 template <typename Struct>
 struct StructField {
   const char* key;
@@ -28,7 +28,7 @@ bool SameValue(const uint8_t (&a)[kSize], const uint8_t (&b)[kSize]) {
   return std::equal(a, a + kSize, b);
 }
 
-// All fields of a struct, in its order, with its name for messages.
+// All fields of a struct, in its order, and its name for messages.
 template <typename Struct>
 struct StructFields {
   template <typename... Fields>
@@ -39,7 +39,7 @@ struct StructFields {
   std::vector<StructField<Struct>> fields;
 };
 
-// The table of a struct; each has one, in the .cpp beside it.
+// The field table of a struct, in the .cpp beside it.
 template <typename Struct>
 const StructFields<Struct>& FieldsOf();
 
@@ -60,10 +60,10 @@ StructField<Struct> Field(const char* key) {
           }};
 }
 
-// The text as one JSON value; a message says where it is malformed.
+// Parses the text; an error says where it is malformed.
 Status ParseText(const std::string& text, const char* struct_name, Json* json);
 
-// ERROR_INVALID_PARAM that names the key, the struct and the key that was probably meant.
+// ERROR_INVALID_PARAM that names the key, the struct, and the known key that is closest.
 Status UnknownKey(const std::string& key, const char* struct_name,
                   const std::vector<std::string>& known);
 
@@ -98,7 +98,7 @@ Status ReadField(const std::string& key, const Json& json, const char* where, St
   return UnknownKey(key, where, known);
 }
 
-// Keys that are not there keep the struct's defaults. `to` changes only on success.
+// Missing keys leave the struct's defaults. `to` changes only on success.
 template <typename Struct>
 Status ReadObject(const Json& object, const char* where, Struct* to) {
   RETURN_IF_ERROR(CheckObject(object, where));
@@ -110,7 +110,7 @@ Status ReadObject(const Json& object, const char* where, Struct* to) {
   return Ok();
 }
 
-// The three of framework/param.h; the .cpp of each struct instantiates them.
+// The functions declared in framework/param.h; each struct's .cpp instantiates them.
 template <typename Param, typename>
 bool operator==(const Param& a, const Param& b) {
   return SameFields(a, b);

@@ -7,7 +7,7 @@
 
 namespace collops {
 
-// output = what rank `source` sends with Send. Input: x, of which only shape and dtype are read.
+// output = what rank `source` sends with Send. Input: x, of which only shape and dtype are used.
 class Recv : public MessageOperation {
  public:
   Recv(std::shared_ptr<Communicator> communicator, int source);

@@ -26,7 +26,7 @@ class ReduceScatter : public CollectiveOperation {
  private:
   int root_;
   ReduceOp op_;
-  std::string backend_;  // the one that the struct was written for
+  std::string backend_;  // the struct's
 };
 
 }  // namespace collops

@@ -8,7 +8,7 @@ struct ReduceScatterVParam {
   int rank = 0;
   int rankSize = 0;
   int rankRoot = 0;
-  std::vector<int64_t> sendCounts;  // as in ATB, the input tensors are what is read
+  std::vector<int64_t> sendCounts;  // as in ATB; not used: the input tensors are
   std::vector<int64_t> sdispls;
   int64_t recvCount = 0;
   std::string reduceType = "sum";

@@ -6,17 +6,17 @@
 
 namespace collops {
 
-// A reduction of which each rank gets its rows: reduce_scatterv, reduce_scatter, whose ranks get
-// equally many, and reduce, whose root gets all of them.
+// A reduction of which each rank gets its rows: reduce_scatterv, reduce_scatter (all ranks get the
+// same number of rows), and reduce (the root gets all rows).
 struct ScatterSpec {
   enum Share { kSizes, kEqual, kRoot };
 
   const char* method;
   const char* operation;
   RowShape x;
-  Rows sizes;  // of kSizes; none: as numpy.array_split shares the rows out
+  Rows sizes;  // for kSizes; none: shared out as numpy.array_split does
   Share share = kSizes;
-  int root = 0;  // of kRoot
+  int root = 0;  // for kRoot
   ReduceOp op = ReduceOp::kSum;
 };
 

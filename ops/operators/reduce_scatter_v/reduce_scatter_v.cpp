@@ -29,7 +29,7 @@ const Signature& GetSignature() {
 
 constexpr BlockWords kWords = {"ReduceScatterV", "slice", "sdispls", "sendCounts", "x's"};
 
-// What this rank receives against what every rank is told of it.
+// Checks that recvCount is this rank's element of sendCounts.
 Status CheckOwnCount(const std::vector<int64_t>& send_counts,
                      const std::vector<int64_t>& recv_count, int rank) {
   if (send_counts.empty() || recv_count.empty()) return Ok();

@@ -6,8 +6,8 @@
 
 namespace collops {
 
-// What Send and Recv share: one message between this rank and a peer. The phases are those of
-// collectives; only the peer takes part, and hears of a refusal. As CollectiveOperation.
+// Base of Send and Recv: one message between this rank and a peer, in the two phases of
+// collectives. Only the peer takes part, and gets a refusal. Otherwise as CollectiveOperation.
 class MessageOperation : public CollectiveOperation {
  public:
   MessageOperation(Signature signature, std::shared_ptr<Communicator> communicator,
@@ -17,7 +17,7 @@ class MessageOperation : public CollectiveOperation {
 
  protected:
   Status CheckSupport(DType dtype) const override;
-  // The two sides are compared at the match, not by an agreement of all ranks.
+  // The two ranks are compared when the message is matched, not by an agreement of all ranks.
   void AgreeOn(const Plan& /*plan*/, Agreement* /*agreement*/) const override {}
   Status Move(const Plan& plan, void* data);
 

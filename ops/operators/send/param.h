@@ -8,7 +8,7 @@ struct SendParam {
   int rank = 0;
   int rankSize = 0;
   int rankRoot = 0;
-  uint32_t destRank = 1;  // who receives
+  uint32_t destRank = 1;  // the receiver
   std::string backend = "hccl";
   void* hcclComm = nullptr;
   CommMode commMode = COMM_MULTI_PROCESS;
@@ -22,8 +22,8 @@ Status CreateOperation(const SendParam& param, std::unique_ptr<Operation>* opera
 Status InferShape(const SendParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
                   std::vector<TensorDesc>* outputs);
 
-// The peer is another rank of the group: by the struct alone where it says rank and size, and once
-// more with those of the communicator.
+// Checks that the peer is another rank of the group: with the struct's rank and rankSize if set,
+// and again with the communicator's.
 Status CheckRanks(const SendParam& param, int rank, int rank_size);
 
 }  // namespace collops

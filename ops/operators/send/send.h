@@ -7,7 +7,7 @@
 
 namespace collops {
 
-// x to rank `destination`, which takes it with Recv. Input: x; there is no output.
+// Sends x to rank `destination`, which takes it with Recv. Input: x; there is no output.
 class Send : public MessageOperation {
  public:
   Send(std::shared_ptr<Communicator> communicator, int destination);
