@@ -39,7 +39,7 @@ template <typename T>
 struct IsPrintable<T, std::void_t<decltype(std::declval<std::ostream&>() << std::declval<T>())>>
     : std::true_type {};
 
-// Bytes print as numbers, enums by their number, other types without operator<< by their size.
+// Prints bytes as numbers, enums as their number, other types without operator<< as their size.
 template <typename T>
 std::string Show(const T& value) {
   std::ostringstream out;
@@ -76,7 +76,7 @@ template <typename A, typename B>
 bool Equal(const A& a, const B& b) {
   if constexpr (std::is_integral_v<A> && std::is_integral_v<B> && !std::is_same_v<A, bool> &&
                 !std::is_same_v<B, bool>) {
-    // By value whatever the signs: -1 never equals the largest unsigned number.
+    // Compares values of any signedness: -1 never equals the largest unsigned number.
     return (a < 0) == (b < 0) &&
            static_cast<unsigned long long>(a) == static_cast<unsigned long long>(b);
   } else {
@@ -96,7 +96,7 @@ inline bool ExpectTrue(bool value, const char* text, const char* file, int line)
   return value;
 }
 
-// For messages: the text must hold the part.
+// Checks that a message contains `part`.
 inline bool ExpectContains(const std::string& text, const std::string& part, const char* file,
                            int line) {
   if (text.find(part) != std::string::npos) return true;
@@ -117,7 +117,7 @@ inline bool RunOne(const Test& test) {
   return passed;
 }
 
-// With an argument, only the tests whose name holds it run.
+// With a filter, runs only the tests whose name contains it.
 inline int RunTests(const char* filter) {
   int ran = 0;
   int failed = 0;
@@ -142,7 +142,7 @@ inline int RunTests(const char* filter) {
 #define EXPECT_TRUE(value) check::ExpectTrue(static_cast<bool>(value), #value, __FILE__, __LINE__)
 #define EXPECT_FALSE(value) EXPECT_TRUE(!(value))
 #define EXPECT_CONTAINS(text, part) check::ExpectContains((text), (part), __FILE__, __LINE__)
-// Leaves the test at once when the rest would make no sense.
+// Ends the test if the value is false, because the rest would make no sense.
 #define ASSERT_TRUE(value) \
   if (!EXPECT_TRUE(value)) return
 #define ASSERT_EQ(got, want) \

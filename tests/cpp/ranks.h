@@ -19,7 +19,7 @@
 
 namespace ranks {
 
-// A job that no other test, and no other run of this one, can meet.
+// A job that no other test, and no other run of this test, can meet.
 inline collops::JobIdentity FreshJob() {
   static std::atomic<int> number{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
@@ -42,7 +42,7 @@ inline std::shared_ptr<collops::Communicator> Make(
                                                   collops::shm::SegmentLayout::Bytes(rank_size)));
 }
 
-// What one process tells another: a byte in a pipe.
+// An event that one process signals to another: a byte in a pipe.
 class Event {
  public:
   Event() { EXPECT_EQ(pipe(ends_), 0); }
@@ -66,11 +66,11 @@ class Event {
 };
 
 struct Ended {
-  bool exited = false;  // false: ended by a signal, or by us because it was late
+  bool exited = false;  // false: ended by a signal, or killed here because it was late
   int code = 0;
 };
 
-// The pid of a child that runs `body` and exits with the number of expectations that failed in it.
+// Forks a child that runs `body` and exits with the number of its failed expectations; its pid.
 inline pid_t Start(const std::function<void()>& body) {
   std::fflush(stdout);
   const pid_t pid = fork();
@@ -114,7 +114,7 @@ inline void Run(int rank_size, const std::function<void(int, collops::Communicat
   }
 }
 
-// The same with ranks that are threads of this process, where a race detector sees them all.
+// As Run(), with ranks that are threads of this process, so that TSan can see all of them.
 inline void RunThreads(int rank_size,
                        const std::function<void(int, collops::Communicator&)>& body) {
   const collops::JobIdentity job = FreshJob();

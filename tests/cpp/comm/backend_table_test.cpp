@@ -33,7 +33,7 @@ TEST(OtherNamesAreNotFound) {
   }
 }
 
-TEST(SharedMemoryRunsOnLinux) {
+TEST(ShmIsAvailableOnLinux) {
   EXPECT_EQ(FindBackend("shm")->available().message(), "");
 }
 
@@ -54,7 +54,7 @@ TEST(BackendsWithoutAnEngineSayWhy) {
   }
 }
 
-TEST(ALibraryDoesNotMakeAnEngineThereOrNot) {
+TEST(AnEngineThatIsNotBuiltInIsMissingWithOrWithoutItsLibrary) {
   for (const char* library : {"libcollops-no-such.so", "libc.so.6"}) {
     const Status status = EngineMissing("nccl", library);
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);

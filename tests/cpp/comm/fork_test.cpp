@@ -1,4 +1,4 @@
-// A child of fork() needs no lock that another thread of its parent held at the fork.
+// A child of fork() needs no lock that another thread of its parent had at the fork.
 #include <fcntl.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ using collops::shm::WindowTable;
 constexpr int kForks = 40;
 constexpr double kChildS = 5.0;
 
-// Runs `work` again and again in threads while it forks children that run `body`.
+// Runs `work` repeatedly in threads while it forks children that run `body`.
 void ForkBeside(const std::function<void()>& work, const std::function<void()>& body) {
   std::atomic<bool> stop{false};
   std::atomic<int> begun{0};
@@ -61,7 +61,7 @@ collops::PerProcess<Guarded> guarded;
 
 }  // namespace
 
-TEST(AChildHasALockOfItsOwn) {
+TEST(AForkedChildHasItsOwnLock) {
   Guarded& parents = guarded.Get();
   EXPECT_TRUE(&guarded.Get() == &parents);
   const std::lock_guard<std::mutex> lock(parents.mutex);

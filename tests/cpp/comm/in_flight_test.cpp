@@ -1,4 +1,4 @@
-// What device work needs is held until its event is reached, or as long as its graph.
+// InFlight keeps objects alive until their event is reached, or as long as their graph.
 #include <algorithm>
 #include <list>
 #include <map>
@@ -15,12 +15,12 @@ using collops::DeviceRuntime;
 using collops::InFlight;
 using collops::Status;
 
-// Streams that move only when a test says so.
+// A runtime whose streams advance only when a test says so.
 class FakeRuntime : public DeviceRuntime {
  public:
   struct FakeEvent {
     Stream stream = nullptr;
-    int place = 0;  // behind so many calls of the stream
+    int place = 0;  // the number of the stream's calls before it
     bool is_destroyed = false;
   };
   struct FakeStream {
@@ -59,12 +59,12 @@ class FakeRuntime : public DeviceRuntime {
     return static_cast<size_t>(std::count_if(events.begin(), events.end(), is_destroyed));
   }
 
-  // The answers, and from which question on the streams move by themselves.
+  // The runtime's answers, and the query from which on the streams advance by themselves.
   Status create, record, find_graph;
   bool is_broken = false;
   int moves_after = 1 << 30;
 
-  // What was asked.
+  // What was asked of the runtime.
   std::list<FakeEvent> events;
   std::map<Graph, std::vector<std::shared_ptr<const void>>> graphs;
   int num_queries = 0;
@@ -75,7 +75,7 @@ class FakeRuntime : public DeviceRuntime {
 
 const Status kBroken = collops::Error(collops::ERROR_RT_FAIL, "the runtime says no");
 
-// Something to hold, and whether it lives.
+// An object to keep alive, and whether it still is.
 struct Thing {
   std::shared_ptr<const void> mine = std::make_shared<int>(7);
   std::weak_ptr<const void> seen = mine;
@@ -93,7 +93,7 @@ Deadline Late() {
 
 }  // namespace
 
-TEST(WorkIsHeldUntilItsStreamIsPast) {
+TEST(ObjectsAreKeptUntilTheStreamIsPastTheirWork) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
   InFlight in_flight(&runtime);
@@ -111,7 +111,7 @@ TEST(WorkIsHeldUntilItsStreamIsPast) {
   EXPECT_FALSE(second.lives());
 }
 
-TEST(ASlowStreamKeepsNobodyElseWaiting) {
+TEST(ASlowStreamDoesNotDelayOtherStreams) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream slow;
   FakeRuntime::FakeStream fast;
@@ -155,7 +155,7 @@ TEST(DrainWaitsAndDestroysTheEvents) {
   EXPECT_TRUE(in_flight.empty());
 }
 
-TEST(WhatIsNotPastAtTheDeadlineIsHeldForEver) {
+TEST(UnfinishedWorkAtTheDeadlineIsKeptUntilExit) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
   Thing past;
@@ -174,7 +174,7 @@ TEST(WhatIsNotPastAtTheDeadlineIsHeldForEver) {
   EXPECT_EQ(runtime.CountDestroyed(), size_t{1});
 }
 
-TEST(WhatIsNotDrainedIsHeldForEver) {
+TEST(UndrainedObjectsAreKeptUntilExit) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
   Thing thing;
@@ -185,7 +185,7 @@ TEST(WhatIsNotDrainedIsHeldForEver) {
   EXPECT_TRUE(thing.lives());
 }
 
-TEST(WhatTheRuntimeDoesNotTellIsNotWaitedFor) {
+TEST(WorkOfUnknownStateIsNotWaitedFor) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
   InFlight in_flight(&runtime);
@@ -199,7 +199,7 @@ TEST(WhatTheRuntimeDoesNotTellIsNotWaitedFor) {
   EXPECT_EQ(runtime.CountDestroyed(), size_t{0});
 }
 
-TEST(WithoutAnEventWorkIsHeldForEver) {
+TEST(WorkWithoutAnEventIsKeptUntilExit) {
   FakeRuntime runtime;
   for (Status* const answer : {&runtime.create, &runtime.record, &runtime.find_graph}) {
     FakeRuntime::FakeStream stream;
@@ -215,7 +215,7 @@ TEST(WithoutAnEventWorkIsHeldForEver) {
   }
 }
 
-TEST(ACapturedCallsNeedsAreTheGraphs) {
+TEST(AGraphKeepsAliveWhatItsCapturedCallNeeds) {
   FakeRuntime runtime;
   FakeRuntime::FakeStream stream;
   InFlight in_flight(&runtime);
@@ -227,7 +227,7 @@ TEST(ACapturedCallsNeedsAreTheGraphs) {
   Thing captured;
   const int num_queries = runtime.num_queries;
   EXPECT_TRUE(in_flight.Keep(&stream, captured.Give()).ok());
-  // While a stream is captured, no event is asked and none is made.
+  // While a stream is captured, no event is queried and none is made.
   EXPECT_EQ(runtime.num_queries, num_queries);
   EXPECT_EQ(runtime.events.size(), size_t{1});
   stream.graph = nullptr;

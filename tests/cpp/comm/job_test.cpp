@@ -47,7 +47,7 @@ constexpr std::array<const char*, 19> kAllVariables = {"COLLOPS_JOB_ID",
                                                        "SLURM_NTASKS",
                                                        "JOB_TEST_GENERATIONS"};
 
-// The process as a launcher would have started it: these variables and no other launcher's.
+// Sets these launcher variables and unsets all others, as a launcher would have done.
 void SetVariables(const Variables& variables) {
   for (const char* name : kAllVariables) unsetenv(name);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
@@ -111,15 +111,15 @@ TEST(TheInnermostLauncherWins) {
   ExpectLauncher(all, "run_ranks", 1, 10);
 }
 
-TEST(WhatIsNoLauncherIsIgnored) {
+TEST(VariablesOfNoLauncherAreIgnored) {
   ExpectLauncher({{"RANK", "2"}, {"WORLD_SIZE", "8"}}, "", -1, -1);
-  // A batch script knows its job, and has SLURM_PROCID, but is no rank.
+  // A batch script has a job and SLURM_PROCID, but is no rank.
   const Variables batch = {{"SLURM_JOB_ID", "12"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}};
   ExpectLauncher(batch, "", -1, -1);
   ExpectLauncher(With(batch, "SLURM_STEP_ID", "4294967291"), "", -1, -1);
 }
 
-TEST(ANumberThatDoesNotParseIsNotSaid) {
+TEST(ALauncherVariableThatIsNoNumberIsIgnored) {
   for (const char* text : {"x", "1x", " 1", "-1", "0x1", "1.0", "99999999999", "2147483648"}) {
     ExpectLauncher({{"PMI_RANK", text}, {"PMI_SIZE", "4"}}, "MPICH or Intel MPI", -1, 4);
     ExpectLauncher({{"PMI_RANK", "3"}, {"PMI_SIZE", text}}, "MPICH or Intel MPI", 3, -1);
@@ -156,7 +156,7 @@ TEST(EveryPartOfTheIdentityCounts) {
   SetProcessFamily("b");
   EXPECT_TRUE(IdWith({}) != family);
   SetProcessFamily("");
-  // The same text given by two rules is not the same job.
+  // The same text from two sources is not the same job.
   EXPECT_TRUE(IdWith({{"PMIX_NAMESPACE", "a"}}) != IdWith({{"COLLOPS_JOB_ID", "a"}}));
 }
 
@@ -177,7 +177,7 @@ TEST(MoreRanksThanTheLauncherHasStartedAreAnError) {
     EXPECT_CONTAINS(status.message(), "rankSize is 3, but ");
     EXPECT_CONTAINS(status.message(), " has started 2 ranks: pass at most 2");
   }
-  // Two launches that are one job, and no launcher.
+  // COLLOPS_JOB_ID names one job of two launches; without variables there is no launcher.
   for (const Variables& variables : {With(theirs, "COLLOPS_JOB_ID", "mine"), Variables{}}) {
     SetVariables(variables);
     EXPECT_TRUE(collops::CheckRankSize(3).ok());
@@ -195,13 +195,13 @@ TEST(WithoutARuleTheErrorSaysWhatToSet) {
   }
 }
 
-// The tests below need processes whose environment was different when they started. This program
-// starts itself again, one process per letter of JOB_TEST_GENERATIONS, each the child of the one
-// before; every one prints its letter and pid, the last one also its job's identity.
+// The tests below need processes that had other environments at their start. This program starts
+// itself again, one process per letter of JOB_TEST_GENERATIONS, each the child of the previous one.
+// Every process prints its letter and pid, the last one also its job's identity.
 namespace {
 
 // L: a launcher, without PMI_RANK. R: a rank, with PMI_RANK. H: a rank that hides its environment.
-// O: a rank that ends at once, so that its child loses it. P: what starts ranks, inside a rank.
+// O: a rank that ends at once, so that its child is an orphan. P: a rank starter inside a rank.
 void StartGeneration(const std::string& generations) {
   std::vector<std::string> environment = {"JOB_TEST_GENERATIONS=" + generations};
   if (generations[0] != 'L') environment.push_back("PMI_RANK=0");
@@ -228,7 +228,7 @@ void PrintIdentity() {
 }
 
 void RunAsGeneration(const std::string& generations) {
-  // The other name is one that a careless reader of /proc/PID/stat trips over.
+  // The second name looks like fields of /proc/PID/stat, to mislead a wrong parser.
   prctl(PR_SET_NAME, generations[0] == 'P' ? "hydra_pmi_proxy" : "a) R 1 (b 2");
   if (generations[0] == 'H') prctl(PR_SET_DUMPABLE, 0);
   std::printf("%c %d\n", generations[0], static_cast<int>(getpid()));
@@ -243,7 +243,7 @@ void RunAsGeneration(const std::string& generations) {
   if (generations[0] != 'O') waitpid(child, nullptr, 0);
 }
 
-// What the generations print, by the word before it; the pid of a letter is that of its last one.
+// What the generations print, by the word before it; for a letter, the pid of its last process.
 std::map<std::string, std::string> RunGenerations(const std::string& generations, bool as_nobody) {
   int ends[2];
   if (pipe(ends) != 0) return {};
@@ -292,7 +292,7 @@ uint64_t StartTicks(pid_t pid) {
 
 }  // namespace
 
-// Only does something in the processes that the tests below start.
+// Does something only in the processes that the tests below start.
 TEST(RunsAsGeneration) {
   const char* generations = std::getenv("JOB_TEST_GENERATIONS");
   if (generations != nullptr) RunAsGeneration(generations);
@@ -327,7 +327,7 @@ TEST(TwoLaunchersInsideARankAreTwoJobs) {
 
 TEST(AnUnreadableAncestorCountsAsTheLauncher) {
   SetVariables({});
-  const bool root = geteuid() == 0;  // who may read everything
+  const bool root = geteuid() == 0;  // root may read every environment
   const auto printed = RunGenerations("LHR", root);
   ASSERT_TRUE(printed.count("H") == 1);
   ExpectAncestor(printed, printed.at("H"));
@@ -341,7 +341,7 @@ TEST(AnOrphanedRankIsToldWhatToSet) {
     EXPECT_EQ(printed.at("identity"), std::string("error"));
     EXPECT_CONTAINS(printed.at("message"), "set COLLOPS_JOB_ID");
   } else {
-    // Something below init adopts orphans here: one for all ranks, as good as their launcher.
+    // A process below init adopts orphans here: it is common to all ranks, as a launcher is.
     ExpectAncestor(printed, printed.at("parent"));
   }
 }

@@ -1,5 +1,5 @@
-// Handles of an engine's own: the registry with a backend that takes them. This program defines
-// FindBackend, so the linker leaves the real table out.
+// Handles of an engine: the registry with a backend that takes them. This program defines
+// FindBackend, so the linker leaves out the library's table.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,7 +86,7 @@ void ExpectRefused(void* handle, const char* backend = "engine") {
   EXPECT_EQ(adoptions, before);
 }
 
-// The registry's communicator of a domain; getting one lets go of those that have failed.
+// The registry's communicator of a domain; getting one destroys the failed ones.
 std::shared_ptr<Communicator> Own(const char* comm_domain) {
   CommunicatorSpec spec;
   spec.backend = "engine";
@@ -123,7 +123,7 @@ TEST(AnEnginesHandleHasOneCommunicatorWhileItIsUsed) {
   EXPECT_EQ(adoptions - before, 3);
 }
 
-TEST(OursAreFoundAndNeverAdopted) {
+TEST(CommunicatorsOfThisLibraryAreFoundAndNotAdopted) {
   const auto ours = Own("ours");
   EXPECT_TRUE(Adopted(ours.get()) == ours);
   ours->Close("it is over");
@@ -131,7 +131,7 @@ TEST(OursAreFoundAndNeverAdopted) {
   ExpectRefused(ours.get());
 }
 
-TEST(OneOfOursThatIsGoneIsNotAdopted) {
+TEST(ADestroyedCommunicatorOfThisLibraryIsNotAdopted) {
   auto ours = Own("gone");
   void* const address = ours.get();
   ours->Close("it is over");
@@ -159,7 +159,7 @@ TEST(AHandleOfAnotherGroupGetsAnotherCommunicator) {
   auto live = Adopted(&engines_own);
   const Handle others[] = {{1, 2, "adopted"}, {1, 3, "adopted"}, {1, 3, "another"}};
   for (const Handle& other : others) {
-    engines_own = other;  // destroyed, and made again at the same address
+    engines_own = other;  // the engine destroyed it and made another at the same address
     const auto next = Adopted(&engines_own);
     EXPECT_FALSE(next == live);
     EXPECT_TRUE(live->failed());
@@ -190,7 +190,7 @@ TEST(AnEnginesRefusalIsPassedOn) {
 }
 
 TEST(TheEndOfTheProcessClosesAdoptedOnesToo) {
-  // Ranks that are threads, whose structs do not say so.
+  // Ranks that are threads, although their structs do not say so.
   Handle others{1, 2, "adopted"};
   const auto first = Adopted(&engines_own);
   const auto second = Adopted(&others);

@@ -1,5 +1,5 @@
-// The registry with a backend of the test's own: this program defines FindBackend, so the linker
-// leaves the library's table out.
+// The registry with a backend of this test: this program defines FindBackend, so the linker leaves
+// out the library's table.
 #include "comm/registry.h"
 
 #include <sys/mman.h>
@@ -71,7 +71,7 @@ class FakeCommunicator : public Communicator {
   }
 
  private:
-  // Would never return if the registry held its lock meanwhile.
+  // Would never return if the registry's lock were held here.
   void AskTheRegistry() const {
     std::shared_ptr<Communicator> none;
     static_cast<void>(Registry::Instance().FromHandle(nullptr, &none).ok());
@@ -150,13 +150,13 @@ TEST(OneDomainIsOneCommunicator) {
   const auto first = Get(Spec("a"));
   EXPECT_TRUE(Get(Spec("a")) == first);
   EXPECT_TRUE(Get(Spec("b")) != first);
-  CommunicatorSpec other = Spec("a", 1, 5);  // another backend's group has nothing to do with it
+  CommunicatorSpec other = Spec("a", 1, 5);  // the same domain on another backend is another group
   other.backend = "other";
   EXPECT_TRUE(Get(other) != first);
   Registry::Instance().CloseAll("end of test");
 }
 
-TEST(ThreadRanksHaveOneEach) {
+TEST(RanksThatAreThreadsHaveACommunicatorEach) {
   const auto first = Get(ThreadSpec("t", 0));
   const auto second = Get(ThreadSpec("t", 1));
   EXPECT_TRUE(first != second);
@@ -168,7 +168,7 @@ TEST(ThreadRanksHaveOneEach) {
   Registry::Instance().CloseAll("end of test");
 }
 
-TEST(ALiveDomainKeepsItsPlace) {
+TEST(ALiveDomainRefusesAnotherGroup) {
   const auto live = Get(Spec("dp", 1, 4));
   const std::string begin = "commDomain \"dp\" of backend fake is live in this process with ";
   const std::string end = ": pass the same value, or another commDomain";
@@ -181,7 +181,7 @@ TEST(ALiveDomainKeepsItsPlace) {
   Registry::Instance().CloseAll("end of test");
 }
 
-TEST(ADomainThatNobodyHoldsIsGivenUp) {
+TEST(AnUnusedCommunicatorIsClosedForAnotherGroup) {
   Get(Spec("free", 1, 4));
   Get(Spec("other", 1, 4));
   CloseLog().clear();
@@ -191,14 +191,14 @@ TEST(ADomainThatNobodyHoldsIsGivenUp) {
   EXPECT_EQ(Shared().destroyed - destroyed, 1);
   ASSERT_EQ(CloseLog().size(), size_t{1});
   EXPECT_CONTAINS(CloseLog()[0], "free: nothing in its process uses it any more");
-  // Now it is held.
+  // An operation uses the communicator now.
   ExpectRefused(Spec("free", 1, 5), ERROR_INVALID_PARAM,
                 "commDomain \"free\" of backend fake is live in this process with rankSize 3, got "
                 "5: pass the same value, or another commDomain");
   Registry::Instance().CloseAll("end of test");
 }
 
-TEST(ADomainWithAWindowStays) {
+TEST(ACommunicatorWithAWindowInUseStays) {
   static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = true;
   ExpectRefused(Spec("window", 0, 3), ERROR_INVALID_PARAM,
                 "commDomain \"window\" of backend fake is live in this process with rankSize 2, "
@@ -208,8 +208,8 @@ TEST(ADomainWithAWindowStays) {
   Registry::Instance().CloseAll("end of test");
 }
 
-// One thread holds its rank's: the group is alive, and the other rank's part of it stays too.
-TEST(AGroupOfThreadsIsGivenUpAsAWhole) {
+// The group is in use by one thread, so the communicator of the other rank stays, too.
+TEST(AGroupOfThreadsIsReplacedAsAWhole) {
   auto first = Get(ThreadSpec("pair", 0));
   Get(ThreadSpec("pair", 1));
   CloseLog().clear();
@@ -223,14 +223,14 @@ TEST(AGroupOfThreadsIsGivenUpAsAWhole) {
   Registry::Instance().CloseAll("end of test");
 }
 
-TEST(AFailedCommunicatorIsReplacedAndLetGo) {
+TEST(AFailedCommunicatorIsReplacedAndDestroyed) {
   Communicator* const first = Get(Spec("f")).get();
   first->Abort("broken");
   const int destroyed = Shared().destroyed;
   const auto second = Get(Spec("f"));
   EXPECT_FALSE(second->failed());
   EXPECT_EQ(Shared().destroyed - destroyed, 1);
-  // An operation may hold on to the failed one; it is not handed out either.
+  // An operation may still use the failed communicator; Get() does not return it either.
   second->Abort("broken");
   EXPECT_TRUE(Get(Spec("f")) != second);
   Registry::Instance().CloseAll("end of test");
@@ -281,7 +281,7 @@ TEST(CloseAllClosesEachOnceInOrder) {
   EXPECT_EQ(CloseLog(), (std::vector<std::string>{"a2: done", "a: done", "b: done"}));
 }
 
-TEST(ThreadsGetTheSameOne) {
+TEST(ConcurrentGetsReturnOneCommunicator) {
   const int created = Shared().created;
   std::vector<Communicator*> seen(8);
   std::vector<std::thread> threads;
@@ -304,7 +304,7 @@ TEST(AForkedChildStartsAnew) {
   EXPECT_TRUE(InChild([&] {
     std::shared_ptr<Communicator> found;
     const bool unknown = !Registry::Instance().FromHandle(parents.get(), &found).ok();
-    // Another rank of the same domain, as a forked worker is.
+    // Another rank of the same domain, as in a forked worker process.
     const Status status = Registry::Instance().Get(Spec("fork", 1, 2), &found);
     const bool own = status.ok() && found != parents && found->rank() == 1;
     found.reset();
@@ -334,7 +334,7 @@ TEST(AForkDuringAnotherThreadsCallIsNoDeadlock) {
   busy.join();
 }
 
-TEST(TheEndOfAProcessClosesItsOwn) {
+TEST(TheEndOfAProcessClosesItsCommunicators) {
   const auto parents = Get(Spec("parent"));
   const int ended = Shared().closed_as_process_ended;
   const int closed = Shared().closed;
@@ -343,7 +343,7 @@ TEST(TheEndOfAProcessClosesItsOwn) {
     std::exit(0);
   }));
   EXPECT_EQ(Shared().closed_as_process_ended - ended, 1);
-  // Nothing of its own: the parent's must not be closed by the child's end.
+  // The child has no communicators; its end must not close the parent's.
   EXPECT_TRUE(InChild([] { std::exit(0); }));
   EXPECT_EQ(Shared().closed - closed, 1);
   EXPECT_FALSE(parents->failed());

@@ -11,7 +11,7 @@ using collops::AllGatherVCall;
 using collops::Communicator;
 using collops::DType;
 
-// Everybody's number, gathered over `communicator`.
+// Gathers one number of each rank over `communicator`.
 std::vector<int64_t> GatherNumbers(Communicator& communicator, int64_t number) {
   std::vector<int64_t> counts(static_cast<size_t>(communicator.size()), 1);
   std::vector<int64_t> displs(counts.size());
@@ -31,7 +31,7 @@ std::vector<int64_t> GatherNumbers(Communicator& communicator, int64_t number) {
 
 void SplitByParity(int rank, Communicator& communicator) {
   std::shared_ptr<Communicator> part;
-  // Backwards by key: the highest rank comes first.
+  // In reverse order by key: the highest rank comes first.
   EXPECT_EQ(communicator.Split(rank % 2, -rank, &part).message(), "");
   ASSERT_TRUE(part != nullptr);
   const std::vector<int64_t> want =
@@ -77,9 +77,9 @@ TEST(ARankMayStayOutOfASplitAndTwoSplitsDoNotMix) {
   });
 }
 
-// A rank that dies between the split and the part's first contact is in nobody's part yet: the
-// parent tells its mates, at once and by the parent's numbers.
-TEST(ARankThatDiesBeforeItsPartMeetsIsReported) {
+// A rank that dies between Split and the subgroup's first contact is not in the subgroup yet: the
+// parent reports it to the other members, at once and with the parent's rank numbers.
+TEST(ARankThatEndsBeforeItsSubgroupMeetsIsReported) {
   for (const bool kept : {true, false}) {
     for (const int dying : {0, 1}) {
       const collops::JobIdentity job = ranks::FreshJob();
@@ -91,7 +91,7 @@ TEST(ARankThatDiesBeforeItsPartMeetsIsReported) {
           std::shared_ptr<Communicator> part;
           const collops::Status made = kept ? comm->KeptSplit("rows", rank / 2, rank, &part)
                                             : comm->Split(rank / 2, rank, &part);
-          // Kept parts are one family: a loss in one ends the call of all, wherever they are in it.
+          // Kept subgroups and their parent fail together: a loss in one ends the calls of all.
           const bool of_other_part = kept && rank >= 2;
           if (!made.ok()) {
             EXPECT_TRUE(of_other_part && made.code() == collops::ERROR_PEER_LOST);
@@ -116,13 +116,13 @@ TEST(ARankThatDiesBeforeItsPartMeetsIsReported) {
   }
 }
 
-// As where the operator's code fails on one rank before its part has met: its mates hear of it.
-TEST(AFailureOfTheParentEndsTheFirstContactOfAKeptPart) {
+// One rank fails before its subgroup has met: the other members must get its error.
+TEST(AFailureOfTheParentEndsTheFirstContactOfAKeptSubgroup) {
   setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
   ranks::Run(4, [](int rank, Communicator& communicator) {
     std::shared_ptr<Communicator> part;
     const collops::Status made = communicator.KeptSplit("rows", rank / 2, rank, &part);
-    // Who is late may hear of the failure here already.
+    // A rank that is late may get the failure here already.
     if (!made.ok()) EXPECT_EQ(made.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
     if (!made.ok()) return;
     const auto start = std::chrono::steady_clock::now();
@@ -136,12 +136,12 @@ TEST(AFailureOfTheParentEndsTheFirstContactOfAKeptPart) {
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_TRUE(took.count() < 5);
-    usleep(300000);  // nobody hears of a rank's end instead
+    usleep(300000);  // no event of another rank shows this, so the test waits
   });
 }
 
-// A part of Split() may outlive its parent, which members leave whenever they like.
-TEST(LeavingTheParentDoesNotDisturbThePartThatMeets) {
+// A subgroup of Split() may outlive its parent, which its members may leave at any time.
+TEST(LeavingTheParentDoesNotDisturbASubgroupThatMeets) {
   setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
   ranks::Run(2, [](int rank, Communicator& communicator) {
     std::shared_ptr<Communicator> part;
@@ -154,8 +154,8 @@ TEST(LeavingTheParentDoesNotDisturbThePartThatMeets) {
   });
 }
 
-// Rank 0 of the part ends well, once it has welcomed a member that looks much later.
-TEST(AMemberThatLooksLateHasMetAllTheSame) {
+// Rank 0 of the subgroup closes once it has sent the welcome, which the member reads much later.
+TEST(AMemberThatReadsItsWelcomeLateHasMet) {
   setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
   ranks::Run(3, [](int rank, Communicator& communicator) {
     std::shared_ptr<Communicator> part;
@@ -166,7 +166,7 @@ TEST(AMemberThatLooksLateHasMetAllTheSame) {
   });
 }
 
-// The windows of a part reach the part alone, also once its communicator is gone.
+// The windows of a subgroup are shared with its ranks only, also after its communicator closed.
 TEST(AWindowIsAddressedByTheRanksOfItsGroup) {
   setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
   ranks::Run(3, [](int rank, Communicator& communicator) {

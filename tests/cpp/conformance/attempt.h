@@ -1,4 +1,4 @@
-// One small call of each kind, for cases in which it does not go well.
+// One small call of each kind, for cases in which a call fails.
 #pragma once
 
 #include "conformance/ground.h"
@@ -14,7 +14,7 @@ using collops::Status;
 enum class Kind { kGather, kReduce, kExchange, kAllReduce, kBroadcast, kBarrier, kShare };
 constexpr int kNumKinds = 7;
 
-// Of a call in which `changed` differs from what the other ranks pass.
+// The agreement of a call; `changed`: it differs from what the other ranks pass.
 inline Agreement TermsOf(Kind kind, bool changed) {
   constexpr const char* kNames[kNumKinds] = {
       "AllGatherV", "ReduceScatterV", "AllToAllV", "AllReduce", "Broadcast", "Barrier", "Share"};
@@ -23,7 +23,7 @@ inline Agreement TermsOf(Kind kind, bool changed) {
   return agreement;
 }
 
-// Four elements of each rank, and nothing but poison around what comes back.
+// A call with four elements of each rank, and poison around its output.
 class Attempt {
  public:
   Attempt(Kind kind, bool changed, Communicator* comm)

@@ -1,5 +1,5 @@
-// What every backend must do, on shm between processes and between threads, and on a toy that has
-// nothing but three ways to move bytes: one list of cases for all.
+// The cases that every backend must pass, on shm between processes and between threads, and on a
+// toy backend that only has three ways to move bytes.
 #include "conformance/data_cases.h"
 #include "conformance/error_cases.h"
 #include "conformance/ground.h"
@@ -35,7 +35,7 @@ TEST(ShmBetweenThreads) {
   RunAll(kShmThreads);
 }
 
-TEST(TheToyBetweenThreads) {
+TEST(TheToyBackendBetweenThreads) {
   RunAll(kToyThreads);
 }
 
@@ -47,7 +47,7 @@ TEST(StartedCallsOnShmBetweenThreads) {
   RunStarted(kShmThreads);
 }
 
-TEST(TheToyRefusesProcesses) {
+TEST(TheToyBackendRefusesProcesses) {
   collops::CommunicatorSpec spec;
   spec.backend = "toy";
   spec.rank_size = 2;

@@ -1,4 +1,4 @@
-// The collectives of a backend: what comes out, bit for bit, and that nothing else is written.
+// The collectives of a backend: outputs bit for bit, and nothing else is written.
 #pragma once
 
 #include "conformance/ground.h"
@@ -8,7 +8,7 @@ namespace conformance {
 
 using namespace collops;
 
-constexpr int kRounds = 10;  // every kind of counts, both ways round
+constexpr int kRounds = 10;  // every kind of counts, in both orders
 
 inline void GatherOnce(int rank, int round, Communicator& comm) {
   const DType dtypes[] = {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kInt64};
@@ -17,7 +17,7 @@ inline void GatherOnce(int rank, int round, Communicator& comm) {
   const List counts = Counts(comm.size(), round);
   const int64_t space = round % 3;
   const List displs = Displacements(counts, round >= 5, space);
-  // In some rounds what lies between the blocks is nobody's, and stays as it is.
+  // In some rounds the elements between the blocks are no gaps, and must not change.
   const auto gaps = Gaps(counts, displs, round % 2 == 0 ? space : 0);
   Bytes want(static_cast<size_t>((EndOf(counts, displs) + 3) * item), kPoison);
   Bytes output = want;
@@ -38,7 +38,7 @@ inline void GatherOnce(int rank, int round, Communicator& comm) {
   call.gaps = gaps.data();
   call.num_gaps = static_cast<int64_t>(gaps.size());
   EXPECT_EQ(Made(comm, [&] { return comm.AllGatherV(call); }).message(), "");
-  std::fill(x.begin(), x.end(), kPoison);  // the call has ended: nobody reads it any more
+  std::fill(x.begin(), x.end(), kPoison);  // the call has ended: no peer reads x any more
   for (int r = 0; r < comm.size(); ++r) {
     Put(Data(r, round, 0, counts[At(r)] * item), displs[At(r)] * item, &want);
   }
@@ -79,7 +79,7 @@ inline void ReduceOnce(int rank, int round, Communicator& comm) {
   if (!in_place) EXPECT_EQ(separate.back(), -77.0F);
 }
 
-// What `from` sends to everyone: another list of counts for each.
+// What `from` sends to each rank; the counts differ per sender.
 inline List Sent(int from, int round, int size) {
   return Counts(size, round + 3 * from);
 }
@@ -169,7 +169,7 @@ void AllRounds(int rank, int, Communicator& comm) {
   for (int round = 0; round < kRounds; ++round) kOnce(rank, round, comm);
 }
 
-// Calls of all kinds one after the other, in an order that a seed makes.
+// Calls of all kinds in an order that a seed determines.
 inline void MixedCalls(int rank, int variant, Communicator& comm) {
   constexpr void (*kOnce[])(int, int, Communicator&) = {GatherOnce, ReduceOnce, ExchangeOnce,
                                                         AllReduceOnce, BroadcastOnce};

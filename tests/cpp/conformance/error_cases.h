@@ -1,5 +1,5 @@
-// How calls of any backend end that do not go well: who is told what, what is written, and whether
-// the group goes on.
+// Failing calls of any backend: which rank gets which error, what is written, and whether the group
+// can go on.
 #pragma once
 
 #include "conformance/attempt.h"
@@ -24,7 +24,8 @@ inline void ExpectEnded(ErrorCode code, Communicator& comm) {
   EXPECT_CONTAINS(status.message(), "the communicator has ended, make a new one");
 }
 
-// Rank after rank refuses, from the first call on; the others hear why, and the next call is good.
+// Each rank in turn refuses, from the first call on; the others get its reason, and the next call
+// succeeds.
 inline void Refusals(int rank, int variant, Communicator& comm) {
   const Kind kind = static_cast<Kind>(variant);
   for (int refuser = 0; refuser < comm.size(); ++refuser) {
@@ -46,7 +47,7 @@ inline void Refusals(int rank, int variant, Communicator& comm) {
   EXPECT_EQ(Try(kind, comm).message(), "");
 }
 
-// All refuse at once, twice, and are good again.
+// All ranks refuse at the same time, twice; the next call succeeds.
 inline void AllRefuse(int, int variant, Communicator& comm) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(RefuseOnce("no", comm).message(), "");
@@ -54,7 +55,7 @@ inline void AllRefuse(int, int variant, Communicator& comm) {
   EXPECT_EQ(Try(static_cast<Kind>(variant), comm).message(), "");
 }
 
-// The last rank calls with another count: all are told the same, and nothing has moved.
+// The last rank passes another count: all ranks get the same error, and no data moves.
 inline void Disagreements(int rank, int variant, Communicator& comm) {
   const Kind kind = static_cast<Kind>(variant);
   EXPECT_EQ(Try(kind, comm).message(), "");
@@ -68,7 +69,7 @@ inline void Disagreements(int rank, int variant, Communicator& comm) {
   ExpectEnded(ERROR_RANK_MISMATCH, comm);
 }
 
-// The last rank calls something else.
+// The last rank calls another operator.
 inline void OtherOperators(int rank, int variant, Communicator& comm) {
   const bool last = rank == comm.size() - 1;
   Attempt attempt(static_cast<Kind>(last ? (variant + 1) % kNumKinds : variant), false, &comm);
@@ -79,7 +80,7 @@ inline void OtherOperators(int rank, int variant, Communicator& comm) {
   ExpectEnded(ERROR_RANK_MISMATCH, comm);
 }
 
-// A refusal that comes late goes before a disagreement of those who are there, and leaves all good.
+// A late refusal takes precedence over a disagreement of the other ranks; the group goes on.
 inline void RefusalOfADisagreement(int rank, int variant, Communicator& comm) {
   const Kind kind = static_cast<Kind>(variant);
   const int last = comm.size() - 1;
@@ -98,7 +99,7 @@ inline void RefusalOfADisagreement(int rank, int variant, Communicator& comm) {
   EXPECT_EQ(Try(kind, comm).message(), "");
 }
 
-// The last rank does not come: the others are told who, in time.
+// The last rank does not come: the others get an error that names it, in time.
 inline void TimeOuts(int rank, int variant, Communicator& comm) {
   const Kind kind = static_cast<Kind>(variant);
   const int last = comm.size() - 1;
@@ -113,13 +114,13 @@ inline void TimeOuts(int rank, int variant, Communicator& comm) {
   EXPECT_CONTAINS(status.message(), RankText(last));
   EXPECT_CONTAINS(status.message(), "has not begun it");
   EXPECT_TRUE(took.count() < 15);
-  // The late one finds what the others sent before they gave up.
+  // The late rank still finds what the others sent before they gave up.
   if (rank != last) EXPECT_TRUE(attempt.Untouched());
   ExpectEnded(ERROR_TIMEOUT, comm);
   ++Shared().counters[0];
 }
 
-// The last rank does not call but aborts.
+// The last rank aborts instead of calling.
 inline void Aborts(int rank, int variant, Communicator& comm) {
   const int last = comm.size() - 1;
   EXPECT_EQ(Try(static_cast<Kind>(variant), comm).message(), "");
@@ -135,13 +136,13 @@ inline void Aborts(int rank, int variant, Communicator& comm) {
   ExpectEnded(ERROR_ABORTED, comm);
 }
 
-// Another thread of rank 0 aborts the call that rank 0 is in; the others come later.
+// Another thread of rank 0 aborts the call that rank 0 is in; the other ranks come later.
 inline void AbortsFromAThread(int rank, int variant, Communicator& comm) {
   EXPECT_EQ(Made(comm, [&] { return comm.Barrier(); }).message(), "");
   ++Shared().counters[1];
   std::thread aborting;
   if (rank == 0) {
-    // An abort ends also the calls that slower ranks are still in.
+    // An abort also ends the calls that slower ranks are still in.
     AwaitCount(Shared().counters[1], comm.size());
     aborting = std::thread([&] {
       while (!comm.control().in_call()) std::this_thread::yield();
@@ -157,7 +158,7 @@ inline void AbortsFromAThread(int rank, int variant, Communicator& comm) {
   ++Shared().counters[0];
 }
 
-// The last rank leaves after some calls: those are whole, and the next one names it.
+// The last rank leaves after some calls: those are complete, and the next one names it.
 inline void Leaves(int rank, int variant, Communicator& comm) {
   const Kind kind = static_cast<Kind>(variant);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Try(kind, comm).message(), "");
@@ -169,7 +170,7 @@ inline void Leaves(int rank, int variant, Communicator& comm) {
   ExpectEnded(ERROR_PEER_LOST, comm);
 }
 
-// Rank 0 fails in the middle of its call, for a reason of its own.
+// Rank 0 fails in the middle of its call with an error of its own.
 inline void Failures(int rank, int variant, Communicator& comm) {
   Status status;
   if (rank == 0) {
@@ -185,8 +186,8 @@ inline void Failures(int rank, int variant, Communicator& comm) {
   ExpectEnded(ERROR_OUT_OF_HOST_MEMORY, comm);
 }
 
-// A second thread of rank 0 calls while the first is in a call, which nothing happens to.
-// Calls that are started take turns.
+// A second thread of rank 0 calls while the first is in a call, which is not disturbed. Started
+// calls run one after the other.
 inline void SecondCallers(int rank, int variant, Communicator& comm) {
   if (CallsAreStarted()) return;
   const Kind kind = static_cast<Kind>(variant);

@@ -1,4 +1,4 @@
-// What the conformance suite runs on: a backend, with ranks that are processes or threads.
+// How the conformance suite runs: on a backend, with ranks that are processes or threads.
 #pragma once
 
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ struct Ground {
   collops::CommMode mode;
 };
 
-// What every backend must do. Each size and variant gets a group of its own.
+// A case that every backend must pass. Each size and variant runs in a group of its own.
 struct Case {
   const char* name;
   std::vector<int> sizes;
@@ -33,7 +33,7 @@ struct Case {
   void (*body)(int rank, int variant, collops::Communicator& comm);
 };
 
-// Memory that all ranks of a run see, zero at its begin.
+// Memory that all ranks of a run share, zeroed at its beginning.
 struct Common {
   std::atomic<int> counters[64];
   char told[kMaxTestRanks][2048];
@@ -45,13 +45,13 @@ inline Common& Shared() {
   return *static_cast<Common*>(memory);
 }
 
-// Whether the cases start their calls and wait for them, instead of making them.
+// Whether the cases start their calls and wait for them, instead of calling directly.
 inline bool& CallsAreStarted() {
   static bool started = false;
   return started;
 }
 
-// Makes a call. Of those that are started every other one is left to the queue's thread.
+// Makes a call. Every other started call is left to the queue's thread.
 template <typename Body>
 collops::Status Made(collops::Communicator& comm, const Body& body) {
   if (!CallsAreStarted()) return body();
@@ -63,14 +63,14 @@ collops::Status Made(collops::Communicator& comm, const Body& body) {
   return comm.Wait(handle);
 }
 
-// Waits, outside any call, until a counter has come to `value`.
+// Waits, outside any call, until a counter has reached `value`.
 inline void AwaitCount(const std::atomic<int>& counter, int value) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (counter < value && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   EXPECT_TRUE(counter >= value);
 }
 
-// What this rank was told; after the run it must be the same text for all who were told something.
+// Notes the error text of this rank; after the run all noted texts must be equal.
 inline void Tell(int rank, const std::string& text) {
   std::strncpy(Shared().told[rank], text.c_str(), sizeof(Common::told[0]) - 1);
 }

@@ -1,4 +1,4 @@
-// What Control and the operators make of any backend: barriers, shared bytes, parts, products.
+// What Control and the operators add to any backend: barriers, Share(), subgroups, products.
 #pragma once
 
 #include "conformance/ground.h"
@@ -30,7 +30,7 @@ inline void ShareBytes(int rank, int, Communicator& comm) {
   }
 }
 
-// Everybody's number.
+// Gathers one number of each rank.
 inline List GatherNumbers(int64_t number, Communicator& comm) {
   const List counts(At(comm.size()), 1);
   const List displs = Displacements(counts, false, 0);
@@ -47,7 +47,7 @@ inline List GatherNumbers(int64_t number, Communicator& comm) {
   return output;
 }
 
-// By parity, backwards by key; then again with a rank that stays out.
+// Splits by parity, in reverse order by key; then again with a rank that stays out.
 inline void SplitInTwo(int rank, int, Communicator& comm) {
   std::shared_ptr<Communicator> part;
   EXPECT_EQ(Made(comm, [&] { return comm.Split(rank % 2, -rank, &part); }).message(), "");

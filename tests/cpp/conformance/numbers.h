@@ -1,5 +1,5 @@
-// Counts, displacements and elements of the conformance suite: different for each rank, round and
-// place, and known to every rank.
+// Counts, displacements and elements of the conformance suite: they differ per rank, round and
+// position, and every rank can compute them.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline size_t At(int rank) {
   return static_cast<size_t>(rank);
 }
 
-// Nothing at all, one each, primes, one huge block, and mixtures of all.
+// All zero, one each, primes, one huge block, and mixtures.
 inline List Counts(int size, int round) {
   const int64_t primes[] = {2, 3, 5, 7, 11, 13, 997, 4099};
   List counts;
@@ -42,7 +42,7 @@ inline List Counts(int size, int round) {
   return counts;
 }
 
-// One after the other with `gap` between them, in the order of the ranks or the other way round.
+// Blocks with `gap` between them, in the order of the ranks or in reverse order.
 inline List Displacements(const List& counts, bool reversed, int64_t gap) {
   List displs(counts.size());
   int64_t end = 0;
@@ -69,7 +69,7 @@ inline std::vector<collops::Range> Gaps(const List& counts, const List& displs, 
   return gaps;
 }
 
-// Bytes [begin, end) of what a rank has in a round.
+// Bytes [begin, end) of a rank's data in a round.
 inline Bytes Data(int rank, int round, int64_t begin, int64_t end) {
   Bytes bytes;
   for (int64_t i = begin; i < end; ++i) {
@@ -88,7 +88,7 @@ inline void PutZeros(const std::vector<collops::Range>& gaps, int64_t item, Byte
   }
 }
 
-// Of sums in float32: sums of these depend on the order.
+// Terms of a sum in float32 whose result depends on the order.
 inline float Term(int rank, int round, int64_t i) {
   return static_cast<float>(static_cast<int64_t>(Hash(rank, i, round) % 200003) - 100001) / 7.0F;
 }
@@ -99,7 +99,7 @@ inline std::vector<float> Terms(int rank, int round, int64_t count) {
   return terms;
 }
 
-// The reduction in rank order of what the ranks have at place i.
+// The reduction in rank order of all ranks' terms at position i.
 inline float Reduced(int size, int round, int64_t i, collops::ReduceOp op) {
   float result = Term(0, round, i);
   for (int r = 1; r < size; ++r) {

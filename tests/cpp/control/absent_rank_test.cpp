@@ -1,4 +1,4 @@
-// Ranks that disagree say so, though another one never comes to the call.
+// Ranks report their disagreement, even if another rank never comes to the call.
 #include <string>
 #include <vector>
 
@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kTimeoutS = 1.0;
 
-// Every rank but `absent` makes `call`, which is to end as a disagreement that holds these texts.
+// Every rank but `absent` makes `call`, which must end as a disagreement with these texts.
 void ExpectTold(int absent, const std::vector<std::string>& texts,
                 const std::function<Status(int, Communicator&)>& call) {
   const ranks::Event told;
@@ -28,7 +28,7 @@ void ExpectTold(int absent, const std::vector<std::string>& texts,
     for (const std::string& text : texts) EXPECT_CONTAINS(status.message(), text);
     EXPECT_CONTAINS(status.message(), "; rank " + std::to_string(absent) + " (pid ");
     EXPECT_CONTAINS(status.message(), "has not begun it");
-    // It is told when the time-out is over, not after another one.
+    // It is reported after one time-out, not after a second one.
     EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 2 * kTimeoutS);
   });
 }
@@ -39,7 +39,7 @@ std::string On(const std::string& value, int rank) {
 
 }  // namespace
 
-TEST(AFieldThatDiffersIsToldWhoeverIsAbsent) {
+TEST(ADifferentFieldIsReportedWhicheverRankIsAbsent) {
   for (const int absent : {0, 1, 2}) {
     const int first = absent == 0 ? 1 : 0;
     const int second = absent == 2 ? 1 : 2;
@@ -51,14 +51,14 @@ TEST(AFieldThatDiffersIsToldWhoeverIsAbsent) {
   }
 }
 
-TEST(AnOperatorThatDiffersIsToldThoughARankIsAbsent) {
+TEST(ADifferentOperatorIsReportedWhileARankIsAbsent) {
   ExpectTold(0, {"the operator is " + On("First", 1), On("Second", 2)},
              [](int rank, Communicator& communicator) {
                return communicator.Agree(Agreement(rank == 1 ? "First" : "Second"));
              });
 }
 
-TEST(CountsOfAPairThatDifferAreToldThoughARankIsAbsent) {
+TEST(DifferentCountsOfAPairAreReportedWhileARankIsAbsent) {
   ExpectTold(1, {"sendCounts[2] is " + On("4", 0), "recvCounts[0] is " + On("5", 2)},
              [](int rank, Communicator& communicator) {
                std::vector<int64_t> sends = {1, 1, 1};
@@ -70,14 +70,14 @@ TEST(CountsOfAPairThatDifferAreToldThoughARankIsAbsent) {
              });
 }
 
-TEST(AListOfAGroupThatDiffersIsToldThoughItsFirstMemberIsAbsent) {
+TEST(ADifferentListOfAGroupIsReportedIfItsFirstMemberIsAbsent) {
   ExpectTold(0, {"rows[1] is " + On("7", 1), On("8", 2)}, [](int rank, Communicator& communicator) {
     const std::vector<int64_t> rows = {1, rank == 1 ? 7 : 8, 3};
     return communicator.Agree(Agreement("Toy").EqualInGroup("rows", {0, 1, 2}, rank, rows));
   });
 }
 
-TEST(AgreementLeavesATimeOutWhatItIs) {
+TEST(ATimeOutWithoutADisagreementStaysATimeOut) {
   const ranks::Event told;
   ranks::Run(3, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");

@@ -1,4 +1,4 @@
-// What the ranks agree on, as two words and as a text, without any rank running.
+// Agreement as two words and as a text, without running ranks.
 #include "comm/agreement.h"
 
 #include <random>
@@ -17,7 +17,7 @@ std::string Who(int rank) {
   return "rank " + std::to_string(rank);
 }
 
-// What all ranks find once they have heard each other.
+// What all ranks find once they have compared their agreements.
 struct Verdict {
   bool agree = true;
   std::string text;
@@ -41,7 +41,7 @@ Verdict Judge(const std::vector<Agreement>& all) {
   return verdict;
 }
 
-// Random counts of pairs: received[r][q] is what r expects of q.
+// Random counts of pairs: received[r][q] is what r expects from q.
 struct Pairs {
   std::vector<List> sent, received;
 
@@ -97,7 +97,7 @@ TEST(AnotherOperatorIsNamed) {
             "rank 2");
 }
 
-TEST(PlainWordsAreUsedWhereEveryRankHasThem) {
+TEST(WordsOfThePlainLevelAreUsedIfEveryRankHasThem) {
   const List counts[] = {{6, 8}, {4, 8}};
   const auto make = [&](size_t rank, bool plain) {
     Agreement agreement("AllGatherV");
@@ -116,7 +116,7 @@ TEST(PlainWordsAreUsedWhereEveryRankHasThem) {
   }
 }
 
-TEST(EachRanksOwnNumberOfTheCallIsNamed) {
+TEST(EachRanksNumberOfTheCallIsReported) {
   const auto text_of = [](uint64_t first, uint64_t other) {
     std::vector<List> encoded;
     for (const uint64_t call : {first, other}) {
@@ -145,7 +145,7 @@ TEST(AShapeIsShownWhole) {
             "rank 1");
 }
 
-// Groups {0, 2} and {1, 3}, which have lists of their own.
+// Groups {0, 2} and {1, 3}, each with its own lists.
 TEST(ListsOfAGroupAreComparedInTheGroupAlone) {
   const auto make = [](int rank, const List& rows) {
     Agreement agreement("LinearParallel");
@@ -191,7 +191,7 @@ TEST(CountsOfPairsAddUpToNothingWhereTheyAgree) {
   }
 }
 
-// Two faults that a sum of linear hashes would let pass: a count too much here and too few there.
+// One count too high and another too low: a sum of linear hashes would not see it.
 TEST(FaultsDoNotCancel) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 2000; ++trial) {

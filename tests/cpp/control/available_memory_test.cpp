@@ -1,4 +1,4 @@
-// How much memory the machine and its cgroups have left, from files of the tests' own.
+// How much memory the machine and its cgroups have left, from files that the tests write.
 #include "comm/control/available_memory.h"
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ using collops::control::FindAvailableMemory;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Files of a machine that a test makes up; removed at the end.
+// The files of an imaginary machine; removed at the end.
 class Machine {
  public:
   Machine() {
@@ -60,7 +60,7 @@ std::string Bytes(int64_t mebibytes) {
   return std::to_string(mebibytes * kMiB);
 }
 
-// What is left of `limit` MiB when `used` cannot be given up.
+// What is left of `limit` MiB if `used` MiB cannot be dropped.
 int64_t Left(int64_t limit, int64_t used) {
   return (limit - used) * kMiB - limit * kMiB / 64;
 }
@@ -94,13 +94,13 @@ TEST(TheTightestCgroupOnTheWayUpLimits) {
   machine.Second("/a", Bytes(500), 400, 50);
   machine.Second("", Bytes(800), 100, 0);
   EXPECT_EQ(machine.Find().bytes, Left(500, 350));
-  machine.Second("/a", Bytes(500), 700, 0);  // already beyond
+  machine.Second("/a", Bytes(500), 700, 0);  // above its limit
   EXPECT_EQ(machine.Find().bytes, 0);
   machine.Write("mount/a/memory.max", "no number\n");
   EXPECT_EQ(machine.Find().bytes, Left(800, 100));
 }
 
-TEST(WhatCannotBeReadIsTakenForNothing) {
+TEST(UnreadableFilesSetNoLimit) {
   const Machine machine;
   machine.Write("cgroup", "0::/a\nnonsense\n:\n");
   machine.Mounts("/", "cgroup2 cgroup2 rw");
@@ -131,14 +131,14 @@ TEST(AContainerSeesItsOwnPartOfTheHierarchy) {
   machine.Write("cgroup", "0::/docker/f00/inner\n");
   machine.Mounts("/docker/f00", "cgroup2 cgroup2 rw");
   EXPECT_EQ(machine.Find().bytes, Left(300, 0));
-  // What lies outside of what is mounted is taken for its top.
+  // A cgroup outside of the mounted part counts as the mounted root.
   for (const char* const path : {"/docker/f00", "/docker/f00barred", "/../other", "/"}) {
     machine.Write("cgroup", std::string("0::") + path + "\n");
     EXPECT_EQ(machine.Find().bytes, Left(400, 0));
   }
 }
 
-TEST(AFolderMayHoldASpace) {
+TEST(ACgroupFolderMayContainASpace) {
   const Machine machine;
   machine.Write("mount point/memory.max", Bytes(300));
   machine.Write("cgroup", "0::/\n");

@@ -1,6 +1,5 @@
-// Control over two boards that a bridge joins: what the conformance suite asks of any backend and
-// needs no data, on a connection that delays, breaks and has little room; and what only several
-// hosts have.
+// Control over two boards that a bridge connects: the conformance cases that need no data, on a
+// connection that delays, breaks and has little room; and cases for several hosts.
 #include "conformance/error_cases.h"
 #include "conformance/group_cases.h"
 #include "control/two_hosts.h"
@@ -33,7 +32,7 @@ void RunCase(const Weather& weather, const Case& test, int variant) {
   OnTwoHosts(hosts, test.timeout_s, [&](int rank, Communicator& comm) {
     test.body(rank, variant, comm);
     ++done;
-    // What is on its way when a connection breaks is told again only by who is still there.
+    // Frames of a broken connection are sent again, which only a live rank can do.
     if (weather.faults.breaks_after > 0) AwaitCount(done, TwoHosts::kRanks);
   });
   ExpectOneText(TwoHosts::kRanks);
@@ -66,9 +65,9 @@ void ExpectLost(const Status& status, const std::string& text) {
   EXPECT_CONTAINS(status.message(), text);
 }
 
-// Rank 0 ends its step and is gone while rank 1, for which it speaks, has yet to end that step, and
-// rank 2 of the other host waits for just this. With `fails` rank 0 goes for a failure in its next
-// step, before which all steps are whole.
+// Rank 0 ends its step and leaves while rank 1, whose watcher it runs, has yet to end that step,
+// and rank 2 on the other host waits for rank 1. With `fails` rank 0 leaves because of a failure in
+// its next step, before which all steps are complete.
 void LeaveBeforeItsHost(bool fails) {
   TwoHosts hosts;
   OnTwoHosts(hosts, kTimeoutS, [fails](int rank, Communicator& comm) {
@@ -81,7 +80,7 @@ void LeaveBeforeItsHost(bool fails) {
       RETURN_IF_ERROR(step->AwaitAll());
       const control::Member& speaker = step->endpoint().board().member(0);
       while (rank == 1 && speaker.left.load() == 0) std::this_thread::yield();
-      // Long enough for a speaker that does not wait.
+      // Longer than a watcher lives that does not wait for its host.
       if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       return rank == 2 ? step->EndTogether() : step->End();
     });
@@ -95,7 +94,7 @@ void LeaveBeforeItsHost(bool fails) {
   });
 }
 
-// Names a rank of that host, whichever is found missing first.
+// Any rank of that host may be the one that is named.
 void ExpectHostLost(const Status& status, int host) {
   const auto text = [](int rank) {
     return RankText(rank) + std::to_string(1000 + rank) + "): the connection to its host is lost";
@@ -130,8 +129,8 @@ TEST(StepsOfAllKindsOverAConnectionThatBreaks) {
   EXPECT_TRUE(hosts.link().breaks() > 20);
 }
 
-// Ranks leave as soon as their own part is done; the slower ones hear all that came before.
-TEST(ALastStepIsWholeOnAllHosts) {
+// Ranks leave as soon as they have finished; slower ranks still get all earlier news.
+TEST(TheLastStepIsCompleteOnAllHosts) {
   for (int i = 0; i < 40; ++i) {
     TwoHosts hosts({300, 0, 2});
     OnTwoHosts(hosts, kTimeoutS, [](int rank, Communicator& comm) {
@@ -141,7 +140,7 @@ TEST(ALastStepIsWholeOnAllHosts) {
   }
 }
 
-TEST(ASpeakerWaitsForTheLastStepOfItsHost) {
+TEST(AWatcherWaitsForTheLastStepOfItsHost) {
   for (const bool fails : {false, true}) LeaveBeforeItsHost(fails);
 }
 
@@ -181,8 +180,8 @@ TEST(AConnectionThatIsCutIsALoss) {
   });
 }
 
-// Between calls nobody waits: news lie on the board when they are asked for.
-TEST(NewsTravelWhileRanksCompute) {
+// No rank waits between calls: the board must be up to date when it is read.
+TEST(BoardsAreUpdatedWhileRanksCompute) {
   TwoHosts hosts;
   std::atomic<int> met{0};
   OnTwoHosts(hosts, kTimeoutS, [&](int rank, Communicator& comm) {
@@ -198,8 +197,8 @@ TEST(NewsTravelWhileRanksCompute) {
   });
 }
 
-// The watcher of host 1 stands still: rank 3, which it speaks for, is no less there.
-TEST(AStoppedSpeakerIsNamedAtTheTimeOut) {
+// The watcher of host 1 is stopped: rank 3, whose state it sends, must still be named.
+TEST(AStoppedWatcherIsNamedAtTheTimeOut) {
   for (const bool from_the_start : {false, true}) {
     TwoHosts hosts;
     std::atomic<int> met{0};
@@ -223,8 +222,8 @@ TEST(AStoppedSpeakerIsNamedAtTheTimeOut) {
   }
 }
 
-// A speaker that stands still for a while delays calls and harms nothing.
-TEST(ASpeakerThatGoesOnHasMissedNothing) {
+// A watcher that is stopped for a while delays calls and causes no error.
+TEST(AWatcherThatWasStoppedMissesNothing) {
   TwoHosts hosts({0, 11, 4});
   std::atomic<int> done{0};
   OnTwoHosts(hosts, kTimeoutS, [&](int rank, Communicator& comm) {
@@ -245,7 +244,7 @@ TEST(ASpeakerThatGoesOnHasMissedNothing) {
   });
 }
 
-TEST(AHostThatLiesIsCutOff) {
+TEST(AHostThatSendsInvalidNewsIsCutOff) {
   using collops::control::Encode;
   using collops::control::HeadKind;
   using collops::control::News;
@@ -264,9 +263,9 @@ TEST(AHostThatLiesIsCutOff) {
       {},
       cut_short,
       call(1, StepWord(2, HeadKind::kCall)),      // a rank of the other host
-      call(2, StepWord(4, HeadKind::kCall)),      // a step that cannot be yet
+      call(2, StepWord(4, HeadKind::kCall)),      // a step that is not possible yet
       call(2, StepWord(2, HeadKind::kCall) | 3),  // neither a call nor a refusal
-      Encode({NewsKind::kHead, 2, StepWord(2, HeadKind::kCall)}, TwoHosts::kRanks),  // of nothing
+      Encode({NewsKind::kHead, 2, StepWord(2, HeadKind::kCall)}, TwoHosts::kRanks),
       Encode({NewsKind::kFinished, 3, 1000}, TwoHosts::kRanks),
       Encode({NewsKind::kLeft, 0}, TwoHosts::kRanks),
       Encode({static_cast<NewsKind>(77), 2}, TwoHosts::kRanks),

@@ -1,5 +1,5 @@
-// What a backend with an engine of its own needs of Control: calls that are compared and move
-// nothing, and ranks that have ended, seen without waiting.
+// What a backend with a vendor's engine needs of Control: comparing calls without moving data, and
+// seeing without waiting that a rank has ended.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@ using collops::Agreement;
 using collops::Communicator;
 using collops::Status;
 
-// Two counts and displacements.
+// Counts and displacements of two ranks.
 struct Numbers {
   std::vector<int64_t> counts = {3, 5};
   std::vector<int64_t> displs = {0, 3};
@@ -82,7 +82,7 @@ TEST(ARankThatHasEndedIsSeenWithoutWaiting) {
   const pid_t pid = ranks::Start([&] { EXPECT_TRUE(ranks::Make(job, 1, 2)->Barrier().ok()); });
   const auto communicator = ranks::Make(job, 0, 2);
   EXPECT_TRUE(
-      communicator->control().Peek("AllGatherV").ok());  // before first contact nobody is missed
+      communicator->control().Peek("AllGatherV").ok());  // before first contact no rank is missing
   EXPECT_TRUE(communicator->Barrier().ok());
   EXPECT_EQ(ranks::Wait(pid).code, 0);
   const Status status = communicator->control().Peek("AllGatherV");

@@ -1,5 +1,5 @@
-// A bridge between two boards of one process: two queues, with delays, breaks and a watcher that
-// can be stopped.
+// A bridge between two boards of one process: two queues, with delays, broken connections and a
+// watcher that can be stopped.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -22,23 +22,23 @@ using collops::control::Frame;
 using collops::control::UniqueFd;
 using Clock = std::chrono::steady_clock;
 
-// What both ends share. A test turns its knobs from any thread.
+// The state of both ends. A test may change it from any thread.
 class Link {
  public:
   struct Faults {
-    int most_delay_us = 0;    // of each frame, at random
+    int most_delay_us = 0;    // largest random delay of a frame
     int breaks_after = 0;     // frames between two breaks of the connection; 0: none
-    size_t most_frames = 64;  // that a direction holds
+    size_t most_frames = 64;  // capacity of each direction
   };
   explicit Link(const Faults& faults) : faults_(faults) {}
 
-  // The connection is gone for good.
+  // Breaks the connection for good.
   void Cut() {
     const std::lock_guard<std::mutex> lock(mutex_);
     cut_ = true;
     for (Way& way : ways_) way.frames.clear();
   }
-  // The watcher of a host stands still, as if its process had been stopped.
+  // Stops the watcher of a host, as if its process had been stopped.
   void Stop(int host) {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopped_[host] = true;
@@ -48,7 +48,7 @@ class Link {
     stopped_[host] = false;
     changed_.notify_all();
   }
-  // As if `host` had told it.
+  // Inserts a frame as if `host` had sent it.
   void Insert(int host, const Frame& frame) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ways_[1 - host].frames.push_back({frame, Clock::now()});
@@ -61,7 +61,7 @@ class Link {
     Frame frame;
     Clock::time_point due;
   };
-  struct Way {  // to a host
+  struct Way {  // one direction, to a host
     std::deque<Sent> frames;
     UniqueFd bell{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
   };
@@ -71,7 +71,7 @@ class Link {
     changed_.wait(lock, [&] { return !stopped_[host]; });
     return lock;
   }
-  // What is on its way is lost, both ways.
+  // Frames under way are lost in both directions.
   void Break() {
     ++joined_;
     since_break_ = 0;
@@ -88,12 +88,12 @@ class Link {
   Way ways_[2];
   bool stopped_[2] = {};
   bool cut_ = false;
-  bool closed_[2] = {};  // by its watcher, which has told all
+  bool closed_[2] = {};  // its watcher has sent all and closed
   int since_break_ = 0;
   std::atomic<uint64_t> joined_{0};
 };
 
-// One end, of host 0 or 1.
+// The end of host 0 or 1.
 class Bridge : public collops::control::Bridge {
  public:
   Bridge(std::shared_ptr<Link> link, int host) : link_(std::move(link)), host_(host) {}
@@ -106,7 +106,7 @@ class Bridge : public collops::control::Bridge {
     const auto lock = link_->Enter(host_);
     Link::Way& way = link_->ways_[host];
     if (link_->cut_ || way.frames.size() >= link_->faults_.most_frames) return false;
-    if (joined_ != link_->joined_) return true;  // lost: this end has yet to see the break
+    if (joined_ != link_->joined_) return true;  // lost: this end has not noticed the break yet
     const int most = link_->faults_.most_delay_us;
     const auto delay = std::chrono::microseconds(most == 0 ? 0 : link_->random_() % most);
     Clock::time_point due = Clock::now() + delay;
@@ -122,7 +122,7 @@ class Bridge : public collops::control::Bridge {
     joined_ = link_->joined_;
     Link::Way& way = link_->ways_[host_];
     uint64_t rung = 0;
-    // What comes after this rings anew. Until a frame is due, the watcher looks again and again.
+    // A later frame rings again. Until a frame is due, the watcher polls.
     if (way.frames.empty()) static_cast<void>(!read(way.bell.get(), &rung, sizeof(rung)));
     if (way.frames.empty() || way.frames.front().due > Clock::now()) return false;
     *host = 1 - host_;
@@ -146,7 +146,7 @@ class Bridge : public collops::control::Bridge {
  private:
   std::shared_ptr<Link> link_;
   int host_;
-  uint64_t joined_ = 0;  // as this end has seen it
+  uint64_t joined_ = 0;  // as this end knows it
 };
 
 }  // namespace fake

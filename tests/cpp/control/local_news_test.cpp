@@ -1,5 +1,5 @@
-// What a host tells the others of its ranks, and in which order: nobody hears an effect before its
-// cause, whatever stops the watcher, or the connection, between two frames.
+// What a host sends about its ranks, and in which order: no host sees an effect before its cause,
+// wherever the watcher or the connection stops between two frames.
 #include <poll.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ namespace {
 using namespace collops;
 using namespace collops::control;
 
-// Keeps what it is told, as far as there is room.
+// A bridge that stores the frames it gets, as far as there is room.
 class Tape : public Bridge {
  public:
   explicit Tape(int rank_size) : rank_size_(rank_size) {}
@@ -34,7 +34,7 @@ class Tape : public Bridge {
 
   void GiveRoom(int frames) { room_ = frames; }
   void JoinAgain() { ++joined_; }
-  // Since the last time: the kind and the rank of each frame.
+  // The kind and the rank of each frame since the last call.
   std::string Told() { return std::exchange(text_, ""); }
 
  private:
@@ -49,7 +49,7 @@ class Tape : public Bridge {
   std::string text_;
 };
 
-// Host 0, with all ranks but the last one, which is alone on host 1.
+// Host 0, with all ranks except the last, which is alone on host 1.
 class Host {
  public:
   explicit Host(int ranks) : size_(ranks + 1), bridge_(size_) {
@@ -96,7 +96,7 @@ class Host {
   std::unique_ptr<LocalNews> news_;
 };
 
-// Both have begun step 2. Rank 1 fails in it; rank 0 sees that and leaves.
+// Both ranks have begun step 2. Rank 1 fails in it; rank 0 sees that and leaves.
 void FailAndLeave(Host& host) {
   for (const int rank : {0, 1}) {
     host.end(rank).Finish(1);
@@ -110,7 +110,7 @@ constexpr const char* kFailAndLeave = "head0 head1 finished0 finished1 failed1 l
 
 }  // namespace
 
-TEST(WhoLeavesAfterAFailureIsHeardOfAfterIt) {
+TEST(ADepartureIsSentAfterTheFailureThatCausedIt) {
   Host host(2);
   FailAndLeave(host);
   host.Look();
@@ -120,7 +120,7 @@ TEST(WhoLeavesAfterAFailureIsHeardOfAfterIt) {
   EXPECT_EQ(host.bridge().Told(), "");
 }
 
-TEST(AFailureIsHeardOfAfterTheHeadsThatItComesFrom) {
+TEST(AFailureIsSentAfterTheHeadsThatCausedIt) {
   Host host(3);
   for (const int rank : {0, 1, 2}) host.Begin(rank, 1);
   host.end(0).PublishFailure(Error(ERROR_RANK_MISMATCH, "they differ"), 1);
@@ -143,7 +143,7 @@ TEST(TheOrderIsTheSameWithLittleRoom) {
   EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
 }
 
-TEST(AllIsToldAgainInThisOrderOverANewConnection) {
+TEST(ANewConnectionGetsAllStateInTheSameOrder) {
   Host host(2);
   FailAndLeave(host);
   host.Look();
@@ -154,8 +154,9 @@ TEST(AllIsToldAgainInThisOrderOverANewConnection) {
   EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
 }
 
-// While the watcher looks at many ranks, the first one fails and the last one leaves for it.
-TEST(WhatHappensDuringALookIsSeenInThisOrder) {
+// While the watcher reads the state of many ranks, the first one fails and the last one therefore
+// leaves.
+TEST(ChangesDuringALookAreSentCauseFirst) {
   constexpr int kRanks = 60;
   for (int i = 0; i < 100; ++i) {
     Host host(kRanks);

@@ -1,4 +1,4 @@
-// Shared memory under the limit of a real memory cgroup, where one can be made.
+// Shared memory under the limit of a real memory cgroup, if one can be made.
 #include <sys/stat.h>
 
 #include <fstream>
@@ -17,7 +17,7 @@ using collops::control::Segment;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// A cgroup of this test below its own; not valid where none can be made, and then it says why.
+// A cgroup of this test below its own; if none can be made, it is not valid and says why.
 class OwnCgroup {
  public:
   explicit OwnCgroup(int64_t limit) {
@@ -62,7 +62,7 @@ class OwnCgroup {
 
 }  // namespace
 
-// 800 MB under 300 MB, and what fits besides what is used already.
+// 800 MB under a limit of 300 MB, and what fits beside the memory that is used already.
 TEST(ASegmentBeyondTheLimitOfACgroupIsAnError) {
   const OwnCgroup cgroup(300 * kMiB);
   if (!cgroup.valid()) return;
@@ -80,7 +80,7 @@ TEST(ASegmentBeyondTheLimitOfACgroupIsAnError) {
   EXPECT_EQ(ended.code, 0);
 }
 
-// Each alone would fit: at least one gets an error, and none is killed.
+// Each segment alone would fit: at least one gets an error, and no process is killed.
 TEST(SegmentsThatAreMadeAtOnceDoNotExceedTheLimitOfACgroup) {
   const OwnCgroup cgroup(300 * kMiB);
   if (!cgroup.valid()) return;
@@ -100,7 +100,7 @@ TEST(SegmentsThatAreMadeAtOnceDoNotExceedTheLimitOfACgroup) {
   }
 }
 
-// The memory of a communicator counts as well; its other ranks hear why there is none.
+// A communicator's memory counts, too; its other ranks get the reason.
 TEST(ACommunicatorBeyondTheLimitOfACgroupIsAnErrorOnAllRanks) {
   const OwnCgroup cgroup(300 * kMiB);
   if (!cgroup.valid()) return;

@@ -1,4 +1,4 @@
-// The waits of one call end at one deadline, however many there are.
+// All waits of one call have one deadline.
 #include <vector>
 
 #include "ranks.h"
@@ -12,7 +12,7 @@ using collops::control::kShareBytes;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kTimeoutS = 2.0;
-constexpr useconds_t kLate = 1400000;  // less than the time-out, and more than half of it
+constexpr useconds_t kLate = 1400000;  // less than the time-out, more than half of it
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -48,7 +48,7 @@ TEST(ACallOfSeveralStepsHasOneDeadline) {
   });
 }
 
-// Rank 1 is late at the refused call, for which rank 0 waits in the next one, and at that one.
+// Rank 1 is late at the refused call, for which rank 0 waits in the next call, and at that one.
 TEST(TheCallAfterARefusalHasOneDeadline) {
   ranks::Run(2, [](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");

@@ -1,4 +1,4 @@
-// Shared memory that a peer hands over: nothing is mapped that could be taken away again.
+// Shared memory from a peer: a file whose memory could be taken away again is not mapped.
 #include "comm/control/segment.h"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ TEST(MemoryThatItsOwnerCouldShrinkIsRefused) {
   }
 }
 
-// Files of a disk have no seals at all: the question itself is an error there.
+// Files on a disk have no seals: fcntl() returns an error.
 TEST(APlainFileIsRefused) {
   std::FILE* const file = std::tmpfile();
   ASSERT_TRUE(file != nullptr);

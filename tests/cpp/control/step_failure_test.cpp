@@ -1,5 +1,5 @@
-// What a step makes of a failure of the group that comes at the same moment: heads from before it
-// count, and none is published after it.
+// A failure of the group at the same time as a step: heads from before it count, and none is
+// published after it.
 #include "conformance/ground.h"
 
 namespace {
@@ -12,8 +12,8 @@ using conformance::AwaitCount;
 
 }  // namespace
 
-// Where heads and failures travel to other hosts, those of a snapshot may be heard heads first.
-TEST(WhoBeginsAfterAFailureIsNotHeard) {
+// On other hosts a head published after the failure could arrive before it.
+TEST(AStepBegunAfterAFailureIsNotPublished) {
   std::atomic<int> met{0};
   std::atomic<int> failed{0};
   std::atomic<int> tried{0};
@@ -37,8 +37,8 @@ TEST(WhoBeginsAfterAFailureIsNotHeard) {
   });
 }
 
-// All that this rank waits for comes just before the failure, after it has looked in vain.
-TEST(WhatCameBeforeAFailureIsThere) {
+// All that this rank waits for arrives just before the failure, after `ready` was last false.
+TEST(DataThatArrivedBeforeAFailureIsUsed) {
   ranks::RunThreads(1, [](int, Communicator& comm) {
     const Agreement agreement("a step");
     const Status status = comm.control().Run("a step", [&]() -> Status {
@@ -46,7 +46,7 @@ TEST(WhatCameBeforeAFailureIsThere) {
       RETURN_IF_ERROR(step.Begin(agreement, 20));
       int asked = 0;
       const auto ready = [&] {
-        // The first time after the spins, during which nobody looks for failures.
+        // At the first check after the spins, during which failures are not looked for.
         if (asked++ == collops::control::kSpins) comm.Abort("enough");
         return asked > collops::control::kSpins + 1;
       };
@@ -58,8 +58,8 @@ TEST(WhatCameBeforeAFailureIsThere) {
   });
 }
 
-// The same where it is the loss of the rank that failed which is seen first.
-TEST(WhatCameBeforeALossIsThere) {
+// The same if the wait sees the loss of the failed rank first.
+TEST(DataThatArrivedBeforeALossIsUsed) {
   std::atomic<int> met{0};
   std::atomic<int> looks{0};
   std::atomic<int> left{0};
@@ -78,7 +78,7 @@ TEST(WhatCameBeforeALossIsThere) {
     const Status status = comm.control().Run("a step", [&]() -> Status {
       Step& step = comm.control().step();
       RETURN_IF_ERROR(step.Begin(agreement, 20));
-      // Between a look at what it waits for and one for losses.
+      // Runs between the wait's check of `ready` and its check for losses.
       comm.control().set_drain([&] {
         looks = 1;
         AwaitCount(left, 1);

@@ -1,4 +1,4 @@
-// Ranks on two boards, as they would be on two hosts: threads of one process, joined by a bridge.
+// Ranks on two boards, as on two hosts: threads of one process, connected by a bridge.
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,11 @@ namespace fake {
 
 using collops::Communicator;
 
-// Two hosts of two ranks; those of each rank's process are only told, 1000 + rank.
+// Two hosts of two ranks. Their pids are invented: 1000 + rank.
 class TwoHosts {
  public:
   static constexpr int kRanks = 4;
-  // A watcher waits for the ranks of its host however slow the machine is.
+  // Long enough for a watcher to wait for the ranks of its host on a slow machine.
   static constexpr double kFlushS = 60;
 
   explicit TwoHosts(const Link::Faults& faults = {}) : link_(std::make_shared<Link>(faults)) {
@@ -42,12 +42,12 @@ class TwoHosts {
   static int HostOf(int rank) { return rank / 2; }
   Link& link() { return *link_; }
 
-  // As if the rank's process had ended: its lifeline turns readable, and it says nothing any more.
+  // Acts as if the rank's process had ended: its lifeline becomes readable.
   void EndProcess(int rank) {
     if (lives_[rank][1] >= 0) close(std::exchange(lives_[rank][1], -1));
   }
 
-  // Of one rank. The lower rank of each host brings its watcher.
+  // The communicator of one rank. The lower rank of each host runs its watcher.
   std::shared_ptr<Communicator> Make(int rank, double timeout_s) {
     collops::CommunicatorSpec spec;
     spec.backend = "toy";
@@ -87,7 +87,7 @@ class TwoHosts {
   int lives_[kRanks][2];
 };
 
-// Every rank runs `body` in a thread of its own.
+// Runs `body` for every rank in a thread of its own.
 inline void OnTwoHosts(TwoHosts& hosts, double timeout_s,
                        const std::function<void(int, Communicator&)>& body) {
   std::vector<std::thread> threads;

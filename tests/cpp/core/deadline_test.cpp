@@ -1,4 +1,4 @@
-// A moment that no clock can count is far away, not past.
+// A deadline beyond the range of the clock is far away, not past.
 #include "core/deadline.h"
 
 #include <limits>
@@ -7,7 +7,7 @@
 
 using collops::Deadline;
 
-TEST(ALongTimeIsLong) {
+TEST(ALongDeadlineIsNotPassed) {
   for (const double seconds : {1e9, 9.2e9, 1e10, 1e18, 1e300, std::numeric_limits<double>::max()}) {
     const Deadline deadline = Deadline::After(seconds);
     EXPECT_FALSE(deadline.Passed());
@@ -16,7 +16,7 @@ TEST(ALongTimeIsLong) {
   }
 }
 
-TEST(AShortTimePasses) {
+TEST(AShortDeadlinePasses) {
   EXPECT_TRUE(Deadline::After(0).Passed());
   EXPECT_TRUE(Deadline::After(-1).Passed());
   const Deadline deadline = Deadline::After(0.01);

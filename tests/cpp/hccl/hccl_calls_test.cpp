@@ -1,4 +1,4 @@
-// What the hccl backend asks of HCCL and of the runtime, recorded by functions in their place.
+// What the hccl backend calls in HCCL and in the runtime, recorded by fake functions.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ struct Fill {
   size_t bytes;
 };
 
-// One call as HCCL got it.
+// One call that HCCL got.
 struct Seen {
   std::string function;
   void* send = nullptr;
@@ -95,7 +95,7 @@ Api FakeApi() {
   return api;
 }
 
-// A rank on an HcclComm of the caller's, and nothing recorded yet.
+// A rank on an HcclComm of the caller's; clears the recorded calls.
 std::unique_ptr<HcclCommunicator> Make() {
   static const Api api = FakeApi();
   calls.clear();
@@ -214,7 +214,7 @@ TEST(AScatterOfNothingIsLeftOut) {
   EXPECT_EQ(fills[0].bytes, size_t{5});
 }
 
-TEST(WhatHcclDoesNotTakeIsSaid) {
+TEST(TypesThatHcclDoesNotTakeAreRefused) {
   const auto communicator = Make();
   for (const DType dtype : {DType::kUInt8, DType::kInt64, DType::kFloat64}) {
     const Status status = communicator->Supports(Primitive::kReduce, dtype, ReduceOp::kSum);
@@ -245,7 +245,7 @@ TEST(AnErrorEndsTheCommunicator) {
   EXPECT_EQ(calls.size(), size_t{1});
 }
 
-TEST(AnEarlierCallsErrorIsToldByTheNext) {
+TEST(AnErrorOfAnEarlierCallIsReturnedByTheNext) {
   const auto communicator = Make();
   EXPECT_TRUE(communicator->AllGatherV(Gather(DType::kInt8)).ok());
   health = Result::kRemote;
@@ -255,7 +255,7 @@ TEST(AnEarlierCallsErrorIsToldByTheNext) {
   EXPECT_EQ(calls.size(), size_t{1});
 }
 
-TEST(AStreamIsNeeded) {
+TEST(ACallWithoutAStreamIsRefused) {
   const auto communicator = Make();
   AllGatherVCall call = Gather(DType::kInt8);
   call.stream = nullptr;
@@ -275,7 +275,7 @@ TEST(TheCallersCommunicatorIsNotDestroyed) {
   EXPECT_EQ(destroyed, before);
 }
 
-TEST(AForkedChildLeavesItToItsParent) {
+TEST(AForkedChildLeavesTheEngineToItsParent) {
   const auto communicator = Make();
   std::fflush(stdout);
   const pid_t child = fork();

@@ -18,7 +18,7 @@ using slow_cann::SlowStream;
 
 constexpr int kRankSize = 2;
 
-// The ranks of one group, which are threads here, after first contact.
+// A group, whose ranks are threads here, after first contact.
 class Group {
  public:
   Group() {
@@ -71,7 +71,7 @@ class Group {
 
 }  // namespace
 
-TEST(ASlowerRankComesToTheCallsOfOneThatCloses) {
+TEST(ClosingWaitsForASlowerRanksCalls) {
   Group group;
   EXPECT_TRUE(group.Gather(0).ok());
   bool has_come = false;
@@ -108,7 +108,7 @@ TEST(TwoThreadsThatCloseAtOnceReleaseTheEngineOnce) {
     if (std::this_thread::get_id() != first) is_in_both = true;
     if (std::this_thread::get_id() != first || second.joinable()) return;
     second = std::thread([&] { group.rank(0).Close("second"); });
-    // Only where both are let in; the other one waits otherwise.
+    // Both threads are inside only if both are let in; otherwise the limit ends this wait.
     const Deadline limit = Deadline::After(0.5);
     while (!is_in_both && !limit.Passed()) std::this_thread::yield();
     group.stream(0).RunAll();

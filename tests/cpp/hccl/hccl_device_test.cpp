@@ -1,5 +1,5 @@
-// On which NPU the hccl backend acts, and how it learns that its calls have ended; recorded by
-// functions in CANN's place.
+// On which NPU the hccl backend acts, and how it finds out that its calls have ended, recorded by
+// fake functions of CANN.
 #include <algorithm>
 #include <list>
 #include <memory>
@@ -33,7 +33,7 @@ struct FakeEvent {
 
 thread_local int32_t current = -1;
 
-// What CANN was called for, and on which NPU.
+// One call of CANN, and the thread's NPU in it.
 struct Seen {
   std::string function;
   int32_t device;
@@ -136,7 +136,7 @@ std::shared_ptr<Communicator> Make(const collops::JobIdentity& job, int rank, in
 
 FakeStream stream;
 
-// One element from each rank.
+// Gathers one element from each rank.
 Status Gather(Communicator* communicator) {
   const std::vector<int64_t> counts(static_cast<size_t>(communicator->size()), 1);
   std::vector<int64_t> displs(counts.size());
@@ -152,7 +152,7 @@ Status Gather(Communicator* communicator) {
   return communicator->AllGatherV(call);
 }
 
-// An engine with a communicator of its own, made on NPU 0.
+// Initialises an engine with its own communicator on NPU 0.
 void Initialise(Engine* engine) {
   Forget();
   current = 0;
@@ -193,7 +193,7 @@ TEST(AThreadWithoutAnNpuGetsTheCommunicators) {
 TEST(ARankWithoutAnNpuSaysSoInFirstContact) {
   Forget();
   const collops::JobIdentity job = ranks::FreshJob();
-  std::shared_ptr<Communicator> peer;  // until both are done
+  std::shared_ptr<Communicator> peer;  // alive until both are done
   std::thread other([&] {
     peer = Make(job, 1, 2);
     const Status status = Gather(peer.get());
@@ -212,17 +212,17 @@ TEST(ARankWithoutAnNpuSaysSoInFirstContact) {
   other.join();
 }
 
-TEST(ARefusalBeforeFirstContactIsHeard) {
+TEST(ARefusalBeforeFirstContactIsReported) {
   Forget();
   const collops::JobIdentity job = ranks::FreshJob();
-  std::shared_ptr<Communicator> peer;  // until both are done
+  std::shared_ptr<Communicator> peer;  // alive until both are done
   std::thread other([&] {
     current = 1;
     peer = Make(job, 1, 2);
     const Status reason = collops::Error(collops::ERROR_INVALID_TENSOR_ADDR, "counts on an NPU");
     EXPECT_TRUE(peer->Refuse("AllGatherV", reason).ok());
     EXPECT_EQ(Gather(peer.get()).message(), std::string());
-    // From now on HCCL is what the others wait for, and nobody hears.
+    // From here on the other ranks wait in HCCL, so a refusal does not reach them.
     EXPECT_TRUE(peer->Refuse("AllGatherV", reason).ok());
   });
   current = 0;
@@ -249,7 +249,7 @@ TEST(EveryStreamIsWaitedFor) {
   }
 }
 
-TEST(WhatTheRuntimeDoesNotTellHasNotEnded) {
+TEST(WorkOfUnknownStateHasNotEnded) {
   Engine engine(FakeApi());
   Initialise(&engine);
   EXPECT_TRUE(engine.Keep(&stream, nullptr).ok());
@@ -258,7 +258,7 @@ TEST(WhatTheRuntimeDoesNotTellHasNotEnded) {
   EXPECT_EQ(Count("destroy"), 0);
 }
 
-TEST(ACallWithoutAMarkHasNotEnded) {
+TEST(ACallWhoseEventWasNotRecordedHasNotEnded) {
   Engine engine(FakeApi());
   Initialise(&engine);
   record_answer = 507000;
@@ -285,7 +285,7 @@ TEST(EventsOfStreamsThatAreDoneAreUsedAgain) {
   EXPECT_EQ(Count("destroy event"), 2);
 }
 
-// Whoever brought the HcclComm waits for its calls before he destroys it.
+// The owner of the HcclComm waits for its calls before destroying it.
 TEST(TheCallersCommunicatorIsNotWaitedFor) {
   Forget();
   current = 0;

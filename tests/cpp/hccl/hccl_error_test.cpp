@@ -1,4 +1,4 @@
-// What answers of HCCL and of its runtime become; CANN itself is not needed.
+// How results of HCCL and of its runtime become a Status; CANN itself is not needed.
 #include <string>
 
 #include "check.h"
@@ -41,7 +41,7 @@ TEST(AnswersBecomeCodesWithNumberNameAndText) {
                "error");
 }
 
-TEST(EveryNumberHasItsName) {
+TEST(EveryResultNumberHasItsName) {
   for (int number = 0; number <= 24; ++number) {
     EXPECT_CONTAINS(std::string(Name(static_cast<Result>(number))), "HCCL_");
   }
@@ -60,7 +60,7 @@ TEST(WithoutATextTheNumberStandsAlone) {
   }
 }
 
-TEST(TheRuntimesNumbersAreKept) {
+TEST(ErrorsKeepTheRuntimesNumber) {
   const Status memory = ToStatus(FakeApi(""), 200000, "aclrtCreateEvent");
   EXPECT_EQ(memory.code(), collops::ERROR_OUT_OF_DEVICE_MEMORY);
   const Status other = ToStatus(FakeApi("EE9999: busy"), 107003, "aclrtMemsetAsync");

@@ -1,5 +1,4 @@
-// Calls of hccl on slow streams: what they need outlives the call and the plan's place in the
-// cache.
+// Calls of hccl on slow streams: what they need outlives the call, and its plan outlives the cache.
 #include <memory>
 #include <vector>
 
@@ -16,11 +15,11 @@ using slow_cann::SlowGraph;
 using slow_cann::SlowStream;
 
 constexpr int kRankSize = 2;
-constexpr int kShapes = 9;  // one more than an operation keeps plans
+constexpr int kShapes = 9;  // one more than an operation stores plans
 constexpr Device kNpu = {DeviceKind::kNpu, 0};
 const DType kTypes[] = {DType::kFloat32, DType::kFloat64};
 
-// Rank 0 of 2 on a communicator of the caller's, and nothing on any stream.
+// Rank 0 of 2 on a communicator of the caller's, with empty streams.
 std::shared_ptr<Communicator> Make() {
   static int comm = 0;
   slow_cann::rank_size = kRankSize;
@@ -55,7 +54,7 @@ struct Gather {
   }
 };
 
-// Plans and runs it; the caller's arrays are gone afterwards.
+// Plans and runs it, then destroys the caller's arrays.
 void RunGather(AllGatherV* operation, int shape, DType dtype, SlowStream* stream) {
   Gather call(shape, dtype);
   uint64_t bytes = 0;
@@ -63,7 +62,7 @@ void RunGather(AllGatherV* operation, int shape, DType dtype, SlowStream* stream
   ExpectStatus(operation->Execute(call.pack, nullptr, 0, stream), NO_ERROR, "");
 }
 
-// What the stream has read of a call of that shape; a type that travels as bytes is scaled.
+// Checks what the stream has read of a call of that shape; a type that travels as bytes is scaled.
 void ExpectGather(size_t number, int shape, DType dtype) {
   const Gather want(shape, DType::kFloat32);
   const int64_t scale = dtype == DType::kFloat64 ? 8 : 1;
@@ -73,7 +72,7 @@ void ExpectGather(size_t number, int shape, DType dtype) {
   }
 }
 
-// Work that a call needs, and whether it is held.
+// Data that a call needs, and whether it is alive.
 struct Need {
   std::shared_ptr<std::vector<int64_t>> counts =
       std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{2, 3});
@@ -158,7 +157,7 @@ TEST(AScatterOutlivesItsPlanToo) {
   EXPECT_EQ(reads.at(0).displs, (std::vector<int64_t>{0, 5}));
 }
 
-TEST(WhatACallNeedsIsGivenBackByALaterOne) {
+TEST(ALaterCallReleasesWhatAFinishedOneNeeded) {
   const auto communicator = Make();
   SlowStream stream;
   Need first;
@@ -184,7 +183,7 @@ TEST(ACallThatFailedMayHaveBegun) {
   EXPECT_EQ(reads.at(0).counts, (std::vector<int64_t>{2, 3}));
 }
 
-TEST(WithoutAKeepTheCountsAreCopied) {
+TEST(CountsAreCopiedIfNothingKeepsThemAlive) {
   const auto communicator = Make();
   SlowStream stream;
   Need need;
@@ -222,7 +221,7 @@ TEST(AGraphIsReplayedAfterItsPlansHaveFallenOut) {
   }
 }
 
-TEST(AGraphLetsGoWhenItIsDestroyed) {
+TEST(ADestroyedGraphReleasesWhatItKept) {
   const auto communicator = Make();
   SlowStream stream;
   SlowGraph graph;

@@ -1,5 +1,5 @@
-// CANN with streams that run when a test says so. As late as a device may, a call reads its counts
-// and displacements only when its stream comes to it. Calls on a captured stream go into a graph.
+// CANN with streams that run when a test says so. A call reads its counts and displacements as late
+// as possible: when its stream runs it. Calls on a captured stream go into a graph.
 #ifndef COLLOPS_TESTS_CPP_SLOW_CANN_H_
 #define COLLOPS_TESTS_CPP_SLOW_CANN_H_
 
@@ -43,7 +43,7 @@ struct SlowEvent {
   bool is_reached = false;
 };
 
-// What a call has read when its stream came to it.
+// What a call has read when its stream ran it.
 struct Read {
   std::vector<int64_t> counts;
   std::vector<int64_t> displs;
@@ -52,8 +52,8 @@ struct Read {
 inline int rank_size = 0;
 inline std::vector<Read> reads;
 inline std::list<SlowEvent> events;
-inline std::function<void()> on_query;     // of an event: what comes meanwhile
-inline std::atomic<int> num_destroyed{0};  // communicators
+inline std::function<void()> on_query;     // called while an event is queried
+inline std::atomic<int> num_destroyed{0};  // number of communicators
 inline collops::hccl::Result answer = collops::hccl::Result::kSuccess;
 
 inline void ReadLater(const void* counts, const void* displs, void* stream) {

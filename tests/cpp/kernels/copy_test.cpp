@@ -18,7 +18,7 @@ using collops::kernels::ForceNumThreads;
 using collops::kernels::kStreamingBytes;
 using collops::kernels::Zero;
 
-// Has no period that the parts of a copy could share.
+// Not periodic with the size of a copy's parts.
 uint8_t NumberAt(size_t i) {
   return static_cast<uint8_t>((i * 7 + 1) ^ (i >> 8) ^ (i >> 16));
 }
@@ -43,7 +43,7 @@ TEST(CopyMovesExactlyItsBytes) {
   }
 }
 
-// As a part of a large vector, at addresses of every alignment, by one thread and by several.
+// As a part of a large vector, at addresses of every alignment, with one thread and with several.
 TEST(LargeCopiesMoveExactlyTheirBytes) {
   for (const size_t bytes : {size_t{63}, size_t{200}, size_t{4099}, size_t{3000001}}) {
     const std::vector<uint8_t> source = Numbered(bytes + 64);

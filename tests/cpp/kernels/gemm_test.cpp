@@ -1,5 +1,5 @@
-// The product on every set of kernels that this machine has: exact where numbers are small
-// integers, within a bound where they are not, and with the same bits however it is cut.
+// The product with every set of kernels that this machine has: exact for small integers, within a
+// bound for other numbers, and with the same bits for every cut.
 #include "kernels/gemm/gemm.h"
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct Shape {
   int64_t n;
 };
 
-// Which kernels multiply, and how the weight lies.
+// Which kernels multiply, and the order of the weight in memory.
 struct Way {
   Isa isa;
   bool bfloat16_instructions;
@@ -101,7 +101,7 @@ std::vector<float> InOnePiece(const Way& way, const Shape& shape, const Factors&
   return product;
 }
 
-// Small integers of all signs: every dtype holds them, and float32 their sums.
+// Small integers of both signs: every dtype holds them, and float32 their sums.
 auto SmallIntegers(std::mt19937& random) {
   return [&random] { return static_cast<float>(static_cast<int>(random() % 17) - 8); };
 }
@@ -191,8 +191,8 @@ TEST(ThreadsDoNotMatter) {
   ForceNumThreads(1);
 }
 
-// Each product and each sum is off by at most half a last place of what has been summed so far;
-// AVX512_BF16 may lose products and sums below the smallest normal number.
+// Each product and each sum may be off by half a last place of the sum so far; AVX512_BF16 may also
+// lose products and sums below the smallest normal number.
 TEST(RealNumbersStayWithinTheBound) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
@@ -222,7 +222,7 @@ TEST(RealNumbersStayWithinTheBound) {
   }
 }
 
-// What is no number spoils its row or its column, and nothing else.
+// A NaN or infinity changes its row or its column, and nothing else.
 TEST(NansAndInfinitiesPassThrough) {
   std::mt19937 random(6);
   const Shape shape = {11, 35, 57};

@@ -1,6 +1,6 @@
-// The 16-bit formats once more, slowly and by their definition, so that tests need not trust the
-// bit operations of kernels/half.h: a value is sign * mantissa * 2^exponent, rounding is to the
-// nearest multiple of the last place.
+// A slow reference for the 16-bit formats, by their definition and independent of the bit
+// operations in kernels/half.h: a value is sign * mantissa * 2^exponent; rounding is to the nearest
+// multiple of the last place.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ inline double Decode(Format format, uint16_t pattern) {
   return sign * std::ldexp(units, last_place);
 }
 
-// Any NaN becomes the one quiet NaN with an empty payload.
+// Any NaN becomes the quiet NaN with an empty payload.
 inline uint16_t Encode(Format format, double value) {
   const int infinity = ((1 << format.exponent_bits) - 1) << format.mantissa_bits;
   if (std::isnan(value)) {
@@ -44,10 +44,10 @@ inline uint16_t Encode(Format format, double value) {
   const int sign = std::signbit(value) ? 0x8000 : 0;
   int exponent = 1 - Bias(format);  // of the subnormals and the smallest normal numbers
   if (value != 0 && !std::isinf(value)) exponent = std::max(exponent, std::ilogb(value));
-  // Exact in float64: to scale by a power of two, and to round to an integer, ties to even.
+  // float64 is exact here: scaling by a power of two, and rounding to an integer, ties to even.
   const double units =
       std::nearbyint(std::ldexp(std::fabs(value), format.mantissa_bits - exponent));
-  // With the leading one counted as an exponent, a carry is right of itself.
+  // The leading one counts as an exponent, so a carry gives the right result.
   const double steps = std::ldexp(exponent - (1 - Bias(format)), format.mantissa_bits) + units;
   return static_cast<uint16_t>(sign | (steps < infinity ? static_cast<int>(steps) : infinity));
 }

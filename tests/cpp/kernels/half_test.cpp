@@ -40,7 +40,7 @@ bool IsQuietNan(const Codec& codec, uint16_t pattern) {
   return IsNan(codec, pattern) && (pattern >> (codec.format.mantissa_bits - 1)) % 2 == 1;
 }
 
-// Counts instead of reporting each: a fault usually shows in thousands of patterns.
+// Counts errors instead of reporting each: a fault usually shows in thousands of patterns.
 int WrongWidenings(const Codec& codec) {
   int wrong = 0;
   for (uint32_t i = 0; i < 65536; ++i) {

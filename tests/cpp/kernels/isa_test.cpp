@@ -20,7 +20,7 @@ using collops::kernels::RunnableIsas;
 
 constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
 
-// COLLOPS_ISA for the length of a test.
+// Sets COLLOPS_ISA for the duration of a test.
 class IsaVariable {
  public:
   explicit IsaVariable(const char* value) { setenv("COLLOPS_ISA", value, 1); }
@@ -40,13 +40,13 @@ TEST(PortableRunsEverywhere) {
   }
 }
 
-TEST(TheBestIsUsedWithoutTheVariable) {
+TEST(TheBestInstructionSetIsUsedByDefault) {
   unsetenv("COLLOPS_ISA");
   EXPECT_TRUE(CheckIsa().ok());
   EXPECT_EQ(ActiveIsa(), RunnableIsas().back());
 }
 
-TEST(TheVariableChooses) {
+TEST(TheEnvironmentChoosesTheInstructionSet) {
   for (const Isa isa : RunnableIsas()) {
     const IsaVariable variable(Name(isa));
     EXPECT_TRUE(CheckIsa().ok());
@@ -78,7 +78,7 @@ TEST(WhatCannotRunHereIsRefused) {
   }
 }
 
-TEST(MakingACommunicatorReportsIt) {
+TEST(CreatingACommunicatorReportsAnInvalidIsa) {
   const IsaVariable variable("sse");
   collops::CommunicatorSpec spec;
   spec.rank = 0;
@@ -91,8 +91,8 @@ TEST(MakingACommunicatorReportsIt) {
   EXPECT_CONTAINS(status.message(), "COLLOPS_ISA must be");
 }
 
-// The last test: what is forced stays so.
-TEST(ForcedStaysForced) {
+// The last test, because a forced instruction set stays.
+TEST(AForcedInstructionSetStays) {
   for (const Isa isa : RunnableIsas()) {
     ForceIsa(isa);
     EXPECT_TRUE(CheckIsa().ok());

@@ -1,5 +1,5 @@
-// Matrices as tests of products need them: stored at any alignment with a leading dimension of
-// their own, and products of them in pieces or in one.
+// Matrices for tests of products: stored at any alignment with any leading dimension, and their
+// products in pieces or in one.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace matrices {
 using collops::DType;
 using namespace collops::kernels;
 
-// Row-major numbers, from which the bytes of any dtype are made.
+// Row-major numbers, which can be stored in any dtype.
 struct Matrix {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -41,7 +41,7 @@ inline float RoundTo(DType dtype, float value) {
   return value;
 }
 
-// A matrix in memory: one byte off any alignment, with NaNs between its rows.
+// A matrix in memory: at an odd address, with NaNs between its rows.
 class Stored {
  public:
   Stored(const Matrix& matrix, DType dtype)
@@ -62,7 +62,7 @@ class Stored {
   std::vector<char> bytes_;
 };
 
-// Memory that begins where panels must, full of NaNs.
+// Aligned memory for panels, full of NaNs.
 class Panels {
  public:
   explicit Panels(int64_t bytes) : bytes_(static_cast<size_t>(bytes + kGemmAlignment), '\xff') {}
@@ -75,14 +75,14 @@ class Panels {
   std::vector<char> bytes_;
 };
 
-// How a product is cut: in one piece, or at random by `random`.
+// How a product is cut: in one piece, or randomly with `random`.
 struct Cut {
   std::mt19937* random = nullptr;
   bool packed_before = false;
-  bool in_passing = false;  // MultiplyFewRows() for whatever one panel holds
+  bool in_passing = false;  // use MultiplyFewRows() for all rows that fit into one panel
 };
 
-// Ends of pieces of [0, size), multiples of `step` but for the last.
+// Ends of pieces of [0, size): multiples of `step`, except the last.
 inline std::vector<int64_t> Ends(int64_t size, int64_t step, const Cut& cut) {
   std::vector<int64_t> ends;
   for (int64_t end = 0; cut.random != nullptr && end < size;) {
@@ -106,7 +106,7 @@ inline void PackGroup(const GemmPlan& plan, Stored& x, int64_t first, int64_t ro
   }
 }
 
-// C in memory: kPoison around every row.
+// C in memory, with kPoison around every row.
 class Sums {
  public:
   static constexpr float kPoison = -12345.5f;
@@ -117,7 +117,7 @@ class Sums {
         values_(static_cast<size_t>((rows + 1) * ld), kPoison) {}
   float* At(int64_t i, int64_t j) { return values_.data() + kBefore + i * ld + j; }
 
-  // The sums alone; false when something else has changed.
+  // The sums; false if memory around them has changed.
   bool Take(std::vector<float>* sums) {
     sums->clear();
     for (int64_t i = 0; i < rows_; ++i) {
@@ -137,7 +137,7 @@ class Sums {
   std::vector<float> values_;
 };
 
-// x times the weight, cut as `cut` says. False when memory changed that is not C.
+// x times the weight, cut by `cut`. False if memory other than C has changed.
 inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight, const Cut& cut,
                     std::vector<float>* product) {
   Stored stored_x(x, plan.dtype);

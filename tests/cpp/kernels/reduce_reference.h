@@ -1,4 +1,4 @@
-// The reductions of kernels/reduce/reduce.h, one element at a time and by their definition.
+// A slow reference for kernels/reduce/reduce.h: one element at a time, by definition.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace reduce_reference {
 
 using collops::ReduceOp;
 
-// A number of type T as a test sees it: `Wide` is what the library adds up in.
+// A number of type T: `Wide` is the type in which the library accumulates it.
 template <typename T>
 struct Plain {
   using Stored = T;
@@ -34,7 +34,7 @@ struct Half {
   static Stored Encode(Wide value) { return half_reference::Encode(kFormat, value); }
 };
 
-// One step in a type of its own; `volatile` keeps the compiler from joining it with the next one.
+// One step, rounded to its type; `volatile` keeps the compiler from fusing it with the next one.
 template <typename T>
 T SumOrProd(T a, T b, ReduceOp op) {
   if constexpr (std::is_integral_v<T>) {

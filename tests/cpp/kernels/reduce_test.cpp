@@ -1,5 +1,5 @@
-// Every dtype and reduction, on every instruction set that this machine has, against a slow
-// reference that works on one element at a time.
+// Every dtype and reduction, on every instruction set of this machine, against a slow reference
+// that works on one element at a time.
 #include "kernels/reduce/reduce.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ using reduce_reference::Plain;
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin,
                              ReduceOp::kAvg};
 
-// Random bits hold NaNs, infinities and subnormals only now and then, so a third are picked.
+// Random bits are seldom NaN, infinite or subnormal, so a third of the numbers are chosen.
 template <typename Element>
 typename Element::Stored RandomElement(std::mt19937_64& random) {
   using Stored = typename Element::Stored;
@@ -73,11 +73,11 @@ struct Case {
   ReduceOp op;
   int num_sources;
   int count;
-  int shift;  // bytes by which the addresses miss their alignment
-  int alias;  // the source that is the destination too; -1: none
+  int shift;  // bytes by which the addresses are misaligned
+  int alias;  // the source that is also the destination; -1: none
 };
 
-// How the same case is run once more: the result may depend on none of it.
+// Settings that must not change the result of a case.
 struct Way {
   Isa isa;
   int64_t whole_bytes;
@@ -133,7 +133,7 @@ std::vector<typename Element::Stored> Expected(Buffers<Element>& buffers, const 
   return expected;
 }
 
-// True when `buffer` is untouched but for its elements, and all others are untouched altogether.
+// True if only the elements of `buffer` have changed, and nothing in the other buffers.
 template <typename Element>
 bool NothingElseChanged(Buffers<Element>& before, Buffers<Element>& after, const Case& c,
                         int buffer) {
@@ -195,7 +195,7 @@ void CheckType(DType dtype) {
   }
 }
 
-// The same on every instruction set, or the test fails.
+// Fails the test unless every instruction set gives the same result.
 template <typename T>
 T ReduceOne(const std::vector<T>& terms, DType dtype, ReduceOp op) {
   std::vector<const void*> sources;
@@ -258,7 +258,7 @@ TEST(OtherTypesAreNotReduced) {
   }
 }
 
-// The numbers below are worked out by hand, so that a mistake common to code and reference shows.
+// Computed by hand, to show a mistake that code and reference have in common.
 TEST(IntegersWrap) {
   EXPECT_EQ(ReduceOne<int8_t>({127, 1}, DType::kInt8, ReduceOp::kSum), -128);
   EXPECT_EQ(ReduceOne<uint16_t>({65535, 65535}, DType::kUInt16, ReduceOp::kProd), 1);
@@ -270,7 +270,7 @@ TEST(IntegersWrap) {
 TEST(SumsGoInRankOrder) {
   EXPECT_EQ(ReduceOne<float>({0x1p24f, 1, 1}, DType::kFloat32, ReduceOp::kSum), 0x1p24f);
   EXPECT_EQ(ReduceOne<float>({1, 1, 0x1p24f}, DType::kFloat32, ReduceOp::kSum), 0x1p24f + 2);
-  // Starting from zero would lose the sign.
+  // A sum that starts from zero would lose the sign.
   EXPECT_TRUE(std::signbit(ReduceOne<float>({-0.0f, -0.0f}, DType::kFloat32, ReduceOp::kSum)));
   EXPECT_TRUE(std::signbit(ReduceOne<float>({-0.0f}, DType::kFloat32, ReduceOp::kSum)));
 }
@@ -281,9 +281,9 @@ TEST(HalvesAreRoundedOnce) {
   // bfloat16: 256 + 1 + 1 is 258.
   EXPECT_EQ(ReduceOne<uint16_t>({0x4380, 0x3f80, 0x3f80}, DType::kBFloat16, ReduceOp::kSum),
             0x4381);
-  // 65504 + 65504 - 65504 leaves float16's range on the way only.
+  // 65504 + 65504 - 65504 exceeds float16's range only in between.
   EXPECT_EQ(ReduceOne<uint16_t>({0x7bff, 0x7bff, 0xfbff}, DType::kFloat16, ReduceOp::kSum), 0x7bff);
-  // Two subnormals: their sum is kept.
+  // The sum of two subnormals is not flushed.
   EXPECT_EQ(ReduceOne<uint16_t>({0x0001, 0x0002}, DType::kBFloat16, ReduceOp::kSum), 0x0003);
   // avg: (1 + 2) / 2 = 1.5
   EXPECT_EQ(ReduceOne<uint16_t>({0x3c00, 0x4000}, DType::kFloat16, ReduceOp::kAvg), 0x3e00);
@@ -300,7 +300,7 @@ TEST(SignedZerosAreOrdered) {
   EXPECT_TRUE(std::signbit(ReduceOne<double>({0.0, -0.0}, DType::kFloat64, ReduceOp::kMin)));
 }
 
-// Every pattern against every kind of number: widening, rounding and NaNs in all their lanes.
+// Every pattern with every kind of number: widening, rounding and NaNs in all lanes.
 void CheckAllPatterns(DType dtype, float (*widen)(uint16_t), uint16_t (*narrow)(float)) {
   std::vector<uint16_t> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
@@ -325,13 +325,13 @@ void CheckAllPatterns(DType dtype, float (*widen)(uint16_t), uint16_t (*narrow)(
   }
 }
 
-TEST(EveryHalfIsAddedRight) {
+TEST(EverySixteenBitPatternIsAddedCorrectly) {
   using namespace collops::kernels;
   CheckAllPatterns(DType::kFloat16, Float16ToFloat, FloatToFloat16);
   CheckAllPatterns(DType::kBFloat16, BFloat16ToFloat, FloatToBFloat16);
 }
 
-// Sums of more than kLeastSharedBytes are shared out.
+// Sums of more than kLeastSharedBytes are shared among threads.
 TEST(ThreadsChangeNothing) {
   constexpr int64_t kCount = (3 << 20) + 12345;
   std::mt19937_64 random(7);
@@ -352,7 +352,7 @@ TEST(ThreadsChangeNothing) {
                whole_bytes);
         EXPECT_EQ(sums.back(), 0x5b5b);
         if (num_threads == 1) alone = sums;
-        // Which NaN a sum of two NaNs is may differ.
+        // Which NaN results from a sum of two NaNs is not defined.
         EXPECT_TRUE(std::equal(sums.begin(), sums.end(), alone.begin(),
                                reduce_reference::Same<Half<half_reference::kFloat16>>));
       }
@@ -361,7 +361,7 @@ TEST(ThreadsChangeNothing) {
   ForceNumThreads(1);
 }
 
-// max and min give one NaN each, whatever came in: the same bits everywhere.
+// max and min give one NaN each, with the same bits everywhere.
 TEST(NansOfMaxAndMinAreTheSameEverywhere) {
   for (const uint32_t nan : {0x7f800001u, 0xffc12345u, 0x7fffffffu}) {
     for (const Isa isa : RunnableIsas()) {

@@ -56,11 +56,11 @@ struct Case {
   int64_t rows;
   int64_t columns;
   bool has_residual;
-  int shift;  // bytes by which residual and output miss their alignment
+  int shift;  // bytes by which residual and output are misaligned
   float divisor = 1.0f;
 };
 
-// Numbers of every size, and now and then what is special.
+// Numbers of every size, and sometimes special values.
 float Number(std::mt19937& random) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float special[] = {0.0f,      -0.0f,      0x1p-140f, 0x1p-25f,
@@ -97,7 +97,7 @@ struct Data {
   int shift;
 };
 
-// What the output has to hold, its poison included.
+// The expected output, including its poison.
 std::vector<char> Expected(const Case& c, Data data) {
   for (int64_t i = 0; i < c.rows; ++i) {
     for (int64_t j = 0; j < c.columns; ++j) {
@@ -121,7 +121,7 @@ void Run(const Case& c, Data* data) {
            data->ld_out, c.divisor);
 }
 
-// Any NaN is as good as any other.
+// Makes all NaNs equal, because any NaN is accepted.
 void MakeNansEqual(const Case& c, Data* data) {
   for (int64_t i = 0; i < c.rows; ++i) {
     for (int64_t j = 0; j < c.columns; ++j) {
@@ -175,7 +175,7 @@ TEST(ThreadsDoNotMatter) {
   ForceNumThreads(1);
 }
 
-// Worked out by hand, so that a mistake common to code and reference shows.
+// Computed by hand, to show a mistake that code and reference have in common.
 TEST(KnownSums) {
   const float first[] = {0x1p24f, 1, 256, 0x1p-133f, -0.0f};
   const float second[] = {1, 1, 1, 0x1p-133f, -0.0f};

@@ -55,12 +55,12 @@ std::vector<int> Ones(int num_parts) {
 
 bool call_after_the_end = false;
 
-// Registered before the pool registers its own, so it runs after that.
+// Registered before the pool's handler, so it runs after it.
 [[maybe_unused]] const int registered = std::atexit([] {
   if (call_after_the_end) std::_Exit(Count(10) == Ones(10) ? 0 : 1);
 });
 
-// Waits, at most a few seconds, until as many threads as this have come.
+// Waits, at most a few seconds, until `expected` threads have arrived.
 bool Meet(std::atomic<int>* arrived, int expected) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   ++*arrived;
@@ -73,7 +73,7 @@ bool Meet(std::atomic<int>* arrived, int expected) {
 
 }  // namespace
 
-// The first test: nothing was said yet.
+// The first test: SetDefaultShare() has not been called yet.
 TEST(UnknownRanksLeaveOneThread) {
   unsetenv("COLLOPS_NUM_THREADS");
   EXPECT_EQ(NumThreads(), 1);
@@ -108,7 +108,7 @@ TEST(OneThreadRunsAllPartsInOrder) {
   EXPECT_EQ(order, std::vector<int>({0, 1, 2, 3}));
 }
 
-TEST(CallersMeetWithoutWaiting) {
+TEST(ConcurrentCallersOfTheThreadPoolDoNotWait) {
   ForceNumThreads(3);
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
@@ -121,12 +121,12 @@ TEST(CallersMeetWithoutWaiting) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-TEST(AnotherCallerRunsAlone) {
+TEST(ACallerBesideABusyPoolRunsAllPartsItself) {
   ForceNumThreads(2);
   std::atomic<int> arrived{0};
   std::atomic<int> wrong{0};
   std::thread other([&] {
-    Meet(&arrived, 3);  // the pool is at work by then
+    Meet(&arrived, 3);  // the pool is busy by then
     const std::thread::id self = std::this_thread::get_id();
     ParallelFor(8, [&](int) { wrong += std::this_thread::get_id() != self; });
     ++arrived;
@@ -169,12 +169,12 @@ TEST(SignalsAreLeftToTheProgram) {
 }
 
 TEST(AForkedChildMakesItsOwnThreads) {
-  if (kUnderTsan) return;  // which allows no thread in such a child
+  if (kUnderTsan) return;  // TSan allows no threads in such a child
   ForceNumThreads(3);
   EXPECT_EQ(Count(10), Ones(10));
   const pid_t child = fork();
   if (child == 0) {
-    if (NumThreads() != 1) std::_Exit(3);  // what its parent knew is for it to find out anew
+    if (NumThreads() != 1) std::_Exit(3);  // the child must find out anew
     ForceNumThreads(2);
     std::atomic<int> arrived{0};
     std::atomic<int> met{0};
@@ -187,8 +187,8 @@ TEST(AForkedChildMakesItsOwnThreads) {
   EXPECT_EQ(Count(10), Ones(10));
 }
 
-// After exit() has begun, threads of the program may still call.
-TEST(CallsAfterTheEndRunAlone) {
+// Threads of the program may still call after exit() has begun.
+TEST(CallsAfterExitRunOnOneThread) {
   if (kUnderTsan) return;
   const pid_t child = fork();
   if (child == 0) {
@@ -210,12 +210,12 @@ TEST(CoresAreSharedOutAmongTheRanks) {
   EXPECT_EQ(NumThreads(), std::max(1, CoresHere() / 2));
   EXPECT_TRUE(SetDefaultShare(1 << 20).ok());
   EXPECT_EQ(NumThreads(), 1);
-  // A smaller group does not bring cores back: the other ranks are still there.
+  // A smaller group does not bring cores back: the other ranks still exist.
   EXPECT_TRUE(SetDefaultShare(1).ok());
   EXPECT_EQ(NumThreads(), 1);
 }
 
-TEST(TheVariableChoosesTheNumber) {
+TEST(TheEnvironmentChoosesTheNumberOfThreads) {
   setenv("COLLOPS_NUM_THREADS", "5", 1);
   EXPECT_TRUE(SetDefaultShare(2).ok());
   EXPECT_EQ(NumThreads(), 5);

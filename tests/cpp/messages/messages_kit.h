@@ -1,4 +1,4 @@
-// Messages of ranks that meet by ranks.h: calls of a communicator, one line each.
+// Send and Recv for tests with ranks.h: calls of a communicator in one line each.
 #ifndef COLLOPS_TESTS_CPP_MESSAGES_KIT_H_
 #define COLLOPS_TESTS_CPP_MESSAGES_KIT_H_
 
@@ -47,7 +47,7 @@ inline Status Refuse(Communicator& communicator, Transfer::Way way, int peer, in
                                      Status(collops::ERROR_INVALID_PARAM, why));
 }
 
-// One small message from `from` to `to`, whole.
+// Sends one small message from `from` to `to` and checks it.
 inline void Pass(Communicator& communicator, int from, int to, uint32_t seed) {
   Buffer x(Pattern(100, seed)), out(100);
   if (communicator.rank() == from) EXPECT_EQ(Send(communicator, to, 1, &x).message(), "");

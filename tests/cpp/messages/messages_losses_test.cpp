@@ -1,4 +1,4 @@
-// Messages whose peer, or whose group, ends: losses, time-outs, interrupts, and what they say.
+// Messages whose peer or group ends: losses, time-outs, interrupts, and their error texts.
 #include "conformance/ground.h"
 #include "core/interrupt.h"
 #include "messages/messages_kit.h"
@@ -15,7 +15,7 @@ double SecondsSince(Clock::time_point start) {
 
 using Body = std::function<void(Communicator&)>;
 
-// Ranks that have met, each with a body; `victim` is killed when all others are ready.
+// Ranks that have met, each with a body; `victim` is killed once all others are ready.
 void RunAndKill(int rank_size, int victim, const std::function<void(int, Communicator&)>& body) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event met;
@@ -30,7 +30,7 @@ void RunAndKill(int rank_size, int victim, const std::function<void(int, Communi
     }));
   }
   met.Wait(static_cast<size_t>(rank_size));
-  usleep(50000);  // most likely in their calls; before them is as good
+  usleep(50000);  // then they are usually in their calls; both cases must work
   kill(pids[static_cast<size_t>(victim)], SIGKILL);
   for (int rank = 0; rank < rank_size; ++rank) {
     const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)]);
@@ -39,7 +39,7 @@ void RunAndKill(int rank_size, int victim, const std::function<void(int, Communi
   }
 }
 
-// Ranks that have met, of which `brief` has a short time-out.
+// Ranks that have met; rank `brief` has a short time-out.
 void RunBriefly(int rank_size, int brief, const std::function<void(int, Communicator&)>& body) {
   ranks::Run(rank_size, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
@@ -54,7 +54,7 @@ void AwaitTrue(const std::function<bool()>& holds) {
   EXPECT_TRUE(holds());
 }
 
-// Until a rank sleeps in the wait for a message.
+// Waits until a rank sleeps in the wait for a message.
 void AwaitMessageCall(int rank, Communicator& communicator) {
   AwaitTrue([&] {
     return !communicator.control().endpoint().board().member(rank).pair_call.Read().empty();
@@ -72,7 +72,7 @@ TEST(AKilledPeerIsNamedWithinASecond) {
   for (const bool sends : {true, false}) {
     for (const int64_t bytes : {int64_t{10}, int64_t{3000000}}) {
       in_time = 0;
-      // A machine may be too busy for that once, not always.
+      // A busy machine may take longer once, not in every attempt.
       for (int attempt = 0; attempt < 5 && in_time == 0; ++attempt) {
         RunAndKill(2, 1, [&](int rank, Communicator& communicator) {
           if (rank == 1) return;
@@ -98,7 +98,7 @@ TEST(AReceiveFromAnySourceFailsIfOneRankWasKilled) {
       ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST,
                   {Name(2), "ended without a word"});
     } else {
-      // Has no part in it; its next call ends.
+      // This rank takes no part in the message; its next call ends.
       EXPECT_EQ(communicator.Barrier().code(), collops::ERROR_PEER_LOST);
     }
   });
@@ -115,7 +115,7 @@ TEST(AKilledThirdRankDisturbsNoPair) {
       EXPECT_EQ(communicator->Barrier().message(), "");
       met.Set();
       if (rank == 2) pause();
-      if (rank == 0) killed.Wait();  // rank 1 waits in its call meanwhile
+      if (rank == 0) killed.Wait();  // rank 1 is waiting in its call
       for (uint32_t i = 0; i < 100; ++i)
         Pass(*communicator, i % 2 == 0 ? 0 : 1, i % 2 == 0 ? 1 : 0, i);
       ExpectError(communicator->Barrier(), collops::ERROR_PEER_LOST, {Name(2)});
@@ -129,7 +129,7 @@ TEST(AKilledThirdRankDisturbsNoPair) {
     EXPECT_EQ(ranks::Wait(pids[static_cast<size_t>(rank)]).code, 0);
 }
 
-TEST(WhatAPeerSentBeforeItLeftArrives) {
+TEST(MessagesSentBeforeAPeerLeftArrive) {
   const ranks::Event left;
   ranks::Run(2, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
@@ -175,7 +175,7 @@ TEST(ATimeoutNamesBothRanksCalls) {
                  "(tag 3): no such message has come", "is in no call, its process is "});
     over.Set();
   });
-  // Both send first.
+  // Both ranks send first.
   RunBriefly(2, 0, [](int rank, Communicator& communicator) {
     Buffer x(8);
     if (rank == 0) AwaitMessageCall(1, communicator);
@@ -183,7 +183,7 @@ TEST(ATimeoutNamesBothRanksCalls) {
                 {"Send of 8 uint8 to rank ", "its receiver has not taken it",
                  "two ranks that both send first wait for each other, exchange does not"});
   });
-  // Other tags.
+  // The ranks use different tags.
   for (const int brief : {0, 1}) {
     RunBriefly(2, brief, [brief](int rank, Communicator& communicator) {
       Buffer x(8);
@@ -197,7 +197,7 @@ TEST(ATimeoutNamesBothRanksCalls) {
 }
 
 TEST(ATimeoutNamesAGroupCallOfThePeer) {
-  // The message's time-out comes first.
+  // The message's time-out ends first.
   RunBriefly(2, 0, [](int rank, Communicator& communicator) {
     Buffer x(8);
     const uint64_t next = communicator.control().step_number() + 1;
@@ -207,7 +207,7 @@ TEST(ATimeoutNamesAGroupCallOfThePeer) {
         status, collops::ERROR_TIMEOUT,
         {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (Barrier), its process is"});
   });
-  // The group's comes first.
+  // The group's time-out ends first.
   RunBriefly(2, 1, [](int rank, Communicator& communicator) {
     Buffer x(8);
     if (rank == 1) AwaitMessageCall(0, communicator);
@@ -248,7 +248,7 @@ TEST(AbortAndCloseOfAnotherThreadEndAMessage) {
   }
 }
 
-TEST(AnInterruptEndsAMessageAndThePeerLearnsIt) {
+TEST(AnInterruptEndsAMessageAndIsReportedToThePeer) {
   ranks::Run(2, [](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
     Buffer out(8);

@@ -1,5 +1,5 @@
-// Messages between ranks that are processes, as the shm backend carries them: what arrives, what is
-// refused, and what group calls and other ranks notice of it.
+// Messages between processes on the shm backend: data, refusals, and their effect on group calls
+// and other ranks.
 #include "messages/messages_kit.h"
 
 using namespace messages;  // NOLINT: the kit of these tests
@@ -31,7 +31,7 @@ TEST(EveryLengthArrivesFromPlainMemoryAndFromAWindow) {
         }
         if (rank == sender) {
           EXPECT_EQ(communicator.Messages("Send", &send, 1).message(), "");
-          // Nobody reads it any more.
+          // The receiver does not read the memory any more.
           if (bytes > 0) std::memset(send.data, 0xee, static_cast<size_t>(bytes));
         } else {
           int source = -1;
@@ -49,7 +49,7 @@ TEST(MessagesAreMatchedInOrderPerTagAndFromAnySource) {
     Buffer first(Pattern(5, 10U + static_cast<uint32_t>(rank)));
     Buffer second(Pattern(5, 20U + static_cast<uint32_t>(rank)));
     if (rank > 0) {
-      // Tag 9 was sent first and is taken last.
+      // Tag 9 is sent first and received last.
       Buffer late(Pattern(300000, 30));
       EXPECT_EQ(Exchange(communicator, {pairs::Send(0, 9, &late), pairs::Send(0, 4, &first),
                                         pairs::Send(0, 4, &second)})
@@ -80,7 +80,7 @@ TEST(AnExchangeNeedsNoOrder) {
     for (const int64_t bytes : kLengths) {
       std::deque<Buffer> x, out;
       std::vector<Transfer> list;
-      for (int peer = 0; peer < kRanks; ++peer) {  // this rank itself, too
+      for (int peer = 0; peer < kRanks; ++peer) {  // including this rank itself
         x.emplace_back(Pattern(bytes, static_cast<uint32_t>(rank * kRanks + peer)));
         out.emplace_back(bytes);
         list.push_back(pairs::Send(peer, 2, &x.back()));
@@ -102,7 +102,7 @@ TEST(TheOtherRanksTakeNoPart) {
   ranks::Run(4, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
     if (rank > 1) {
-      over.Wait();  // in no call
+      over.Wait();  // this rank is in no call
     } else {
       for (int i = 0; i < 300; ++i) Pass(communicator, i % 2, 1 - i % 2, static_cast<uint32_t>(i));
       over.Set();
@@ -125,14 +125,14 @@ TEST(GroupCallsAndMessagesDoNotMix) {
   });
 }
 
-TEST(ARefusedReceiveIsHeardByItsSenderAlone) {
+TEST(ARefusedReceiveIsReportedToItsSenderOnly) {
   const ranks::Event refused;
   ranks::Run(3, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
     Buffer x(Pattern(100, 1)), out(100);
     for (int round = 0; round < 5; ++round) {
       if (rank == 0) {
-        refused.Wait();  // the refusal comes before its message
+        refused.Wait();  // the refusal is posted before its message
         ExpectError(Send(communicator, 1, 7, &x), collops::ERROR_RANK_MISMATCH,
                     {"Send: " + Name(1), "refused message", "(tag 7): out is read-only"});
       } else if (rank == 1) {
@@ -140,7 +140,7 @@ TEST(ARefusedReceiveIsHeardByItsSenderAlone) {
         refused.Set();
       }
       EXPECT_FALSE(communicator.failed());
-      // Rank 1 answers from within its next call, of messages or of the group.
+      // Rank 1 answers during its next call, of messages or of the group.
       if (round % 2 == 0) Pass(communicator, 0, 1, 5);
       EXPECT_EQ(communicator.Barrier().message(), "");
       Pass(communicator, 1, 0, 6);
@@ -148,7 +148,7 @@ TEST(ARefusedReceiveIsHeardByItsSenderAlone) {
   });
 }
 
-TEST(ARefusedSendIsHeardByItsReceiverAlone) {
+TEST(ARefusedSendIsReportedToItsReceiverOnly) {
   ranks::Run(3, [](int rank, Communicator& communicator) {
     Buffer out(100), long_out(300000);
     for (Buffer* to : {&out, &long_out}) {
@@ -213,7 +213,7 @@ TEST(AMismatchEndsTheGroupWithOneText) {
   }
 }
 
-TEST(APeerOrATagThatThereIsNotIsLocal) {
+TEST(AnInvalidPeerOrTagIsALocalError) {
   ranks::Run(2, [](int /*rank*/, Communicator& communicator) {
     Buffer x(4);
     ExpectError(Send(communicator, 2, 0, &x), collops::ERROR_INVALID_PARAM,

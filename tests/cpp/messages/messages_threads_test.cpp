@@ -1,4 +1,4 @@
-// Messages between ranks that are threads, where a race detector sees them all.
+// Messages between ranks that are threads, so that TSan can see all of them.
 #include <random>
 
 #include "messages/messages_kit.h"
@@ -28,7 +28,7 @@ TEST(ManyMessagesAndGroupCallsOfFourThreads) {
     for (uint32_t round = 0; round < kRounds; ++round) {
       const int from = static_cast<int>(random() % kRanks);
       const int to = (from + 1 + static_cast<int>(random() % (kRanks - 1))) % kRanks;
-      const auto tag = static_cast<int32_t>(round);  // senders overtake each other
+      const auto tag = static_cast<int32_t>(round);  // senders may overtake each other
       const int64_t bytes = BytesOf(round);
       const std::vector<std::byte> data = Pattern(bytes, round);
       if (rank == from) {
@@ -69,7 +69,7 @@ TEST(ExchangesAndRefusalsOfThreeThreads) {
         EXPECT_TRUE(out[static_cast<size_t>(peer)].Holds(
             Pattern(BytesOf(round), static_cast<uint32_t>(peer))));
       }
-      // Answered by rank 1 from within the barrier.
+      // Rank 1 answers during the barrier.
       Buffer small(3);
       if (rank == 1) EXPECT_TRUE(Refuse(communicator, Transfer::kRecv, 0, 9, "no").ok());
       if (rank == 0) {

@@ -1,4 +1,4 @@
-// What this process itself may not do is its own error, not the peer's whose window it cannot map.
+// A limit of this process is its own error, not that of the peer whose window it cannot map.
 #include <sys/resource.h>
 
 #include <fstream>
@@ -26,7 +26,7 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 constexpr bool kSanitized = false;
 #endif
 
-// From now on this process cannot map kBytes more.
+// Limits this process so that it cannot map kBytes more.
 void LimitAddressSpace() {
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;

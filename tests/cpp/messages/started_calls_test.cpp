@@ -1,5 +1,5 @@
-// Calls that are started: their order, who runs them, messages beside them. Each test runs on ranks
-// that are processes and on ranks that are threads, where a race detector sees them all.
+// Started calls: their order, which thread runs them, messages beside them. Each test runs with
+// ranks that are processes, and with threads, so that TSan can see all of them.
 #include <dirent.h>
 
 #include <random>
@@ -15,7 +15,7 @@ void OnBoth(int rank_size, const std::function<void(int, Communicator&)>& body) 
   ranks::RunThreads(rank_size, body);
 }
 
-// Between ranks that are processes or threads alike: a message from `from` to `to`.
+// Sends a message from `from` to `to`, between processes or threads.
 void Signal(Communicator& comm, int from, int to) {
   messages::Pass(comm, from, to, 1);
 }
@@ -36,7 +36,7 @@ int NumThreads() {
 
 }  // namespace
 
-TEST(TheirOrderIsThatOfTheStarts) {
+TEST(StartedCallsRunInTheOrderOfTheirStarts) {
   OnBoth(3, [](int rank, Communicator& comm) {
     std::vector<std::unique_ptr<Gather>> gathers;
     for (int i = 0; i < 30; ++i) gathers.push_back(StartGather(comm, i));
@@ -51,12 +51,12 @@ TEST(TheirOrderIsThatOfTheStarts) {
   });
 }
 
-TEST(StartReturnsWhateverThePeersDo) {
+TEST(StartDoesNotWaitForPeers) {
   OnBoth(2, [](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
     Buffer x(messages::Pattern(1 << 20, 5)), out(1 << 20);
     if (rank == 1) {
-      Signal(comm, 0, 1);  // rank 0 has started all, and this rank none
+      Signal(comm, 0, 1);  // rank 0 has started all its calls, this rank none
     }
     std::vector<Handle> handles;
     for (int i = 0; i < 50; ++i) handles.push_back(StartBarrier(comm));
@@ -85,8 +85,8 @@ TEST(OtherCallsComeAfterTheQueue) {
   });
 }
 
-// Nobody waits on rank 0: the thread of its queue makes the calls and moves the messages.
-TEST(TheyGoOnWhileNobodyWaits) {
+// No thread of rank 0 waits: the queue's thread makes the calls and moves the messages.
+TEST(StartedCallsRunWhileNoThreadWaits) {
   OnBoth(2, [](int rank, Communicator& comm) {
     constexpr int64_t kBytes = 3 << 20;
     EXPECT_EQ(comm.Barrier().message(), "");
@@ -102,10 +102,10 @@ TEST(TheyGoOnWhileNobodyWaits) {
     const Handle receive = StartRecv(comm, 1, 4, &out);
     const auto gather = StartGather(comm, 0);
     const Handle send = StartSend(comm, 1, 5, &x);
-    // Not Test(), which would move them itself.
+    // Not Test(), which would itself move the messages.
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (comm.control().Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
-      std::this_thread::yield();  // until rank 1 is through with all, and leaves
+      std::this_thread::yield();  // until rank 1 has finished all calls and leaves
     }
     for (const Handle& handle : {receive, gather->handle(), send}) {
       EXPECT_EQ(comm.Wait(handle).message(), "");
@@ -115,8 +115,8 @@ TEST(TheyGoOnWhileNobodyWaits) {
   });
 }
 
-// A rank that has started nothing but messages, and waits for none of them.
-TEST(MessagesAloneGoOnWhileNobodyWaits) {
+// A rank has started only messages, and waits for none of them.
+TEST(MessagesMoveWhileNoThreadWaits) {
   const ranks::Event taken;
   OnBoth(2, [&](int rank, Communicator& comm) {
     constexpr int64_t kBytes = 3 << 20;
@@ -134,8 +134,8 @@ TEST(MessagesAloneGoOnWhileNobodyWaits) {
   });
 }
 
-// Two threads wait for a message each, which come together; a third message is left, and goes on.
-TEST(MessagesThatWaitersLeaveGoOn) {
+// Two threads wait for one message each, which arrive together; the third message must go on.
+TEST(MessagesMoveOnAfterTheirWaitersReturn) {
   const ranks::Event taken;
   OnBoth(2, [&](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
@@ -155,15 +155,15 @@ TEST(MessagesThatWaitersLeaveGoOn) {
       std::thread other([&] { EXPECT_EQ(comm.Wait(handles[1]).message(), ""); });
       EXPECT_EQ(comm.Wait(handles[0]).message(), "");
       other.join();
-      taken.Wait();  // in no call
+      taken.Wait();  // this rank is in no call
       EXPECT_EQ(comm.Wait(handles[2]).message(), "");
       EXPECT_TRUE(third.Holds(messages::Pattern(1 << 20, 3)));
     }
   });
 }
 
-// A barrier that cannot end holds up neither messages that were started nor those of other calls.
-TEST(MessagesPassTheQueue) {
+// A barrier that cannot end delays neither started messages nor those of other calls.
+TEST(MessagesDoNotWaitForTheQueue) {
   OnBoth(2, [](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
     constexpr int64_t kBytes = 1 << 20;
@@ -187,7 +187,7 @@ TEST(MessagesPassTheQueue) {
   });
 }
 
-// Both send first, then receive; and a call of the group stands between.
+// Both ranks send first, then receive, with a group call in between.
 TEST(SendsBeforeReceivesDoNotLockUp) {
   OnBoth(2, [](int rank, Communicator& comm) {
     for (const int64_t bytes : {10, 5000, 2 << 20}) {
@@ -214,7 +214,7 @@ TEST(TwoThreadsMayWaitForOneCallAndForTwo) {
     EXPECT_EQ(comm.Wait(first->handle()).message(), "");
     EXPECT_EQ(comm.Wait(second->handle()).message(), "");
     other.join();
-    EXPECT_EQ(comm.Wait(second->handle()).message(), "");  // again
+    EXPECT_EQ(comm.Wait(second->handle()).message(), "");  // a second time
     EXPECT_TRUE(first->Holds(1) && second->Holds(2));
   });
 }
@@ -238,8 +238,8 @@ TEST(TheSourceOfAMessageIsKnownAtItsEnd) {
   });
 }
 
-// One thread for a communicator that has started something, and none after it was closed.
-TEST(TheThreadIsMadeAtTheFirstStartAndEndsAtTheClose) {
+// A communicator with started calls has one thread, and none after Close().
+TEST(TheQueuesThreadExistsFromTheFirstStartToClose) {
   ranks::Run(2, [](int, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
     const int before = NumThreads();
@@ -255,7 +255,7 @@ TEST(TheThreadIsMadeAtTheFirstStartAndEndsAtTheClose) {
   });
 }
 
-// Messages and calls of the group, started or not, waited for in any order.
+// Messages and group calls, started or not, waited for in any order.
 TEST(ManyCallsOfAllWays) {
   OnBoth(3, [](int rank, Communicator& comm) {
     std::mt19937 common(11);  // the same on all ranks

@@ -1,4 +1,4 @@
-// Calls that are started, in a line each: numbers that are gathered, and messages.
+// Started calls in one line each: gathers of one number per rank, and messages.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ using messages::Status;
 using messages::Transfer;
 using Handle = Communicator::Handle;
 
-// One number of each rank, gathered; all that the call needs, until its end.
+// A gather of one number per rank, with all that the call needs until its end.
 class Gather {
  public:
   Gather(Communicator& comm, int64_t number)
@@ -44,7 +44,7 @@ class Gather {
     return comm_.Start("AllGatherV", [this] { return Run(); }, &handle_);
   }
   const Handle& handle() const { return handle_; }
-  // Every rank's number is `number` and a thousand times its rank.
+  // Whether every rank's number is `number` plus a thousand times its rank.
   bool Holds(int64_t number) const {
     for (size_t r = 0; r < output_.size(); ++r) {
       if (output_[r] != number + 1000 * static_cast<int64_t>(r)) return false;

@@ -1,5 +1,4 @@
-// Calls that are started and do not go well: refusals, failures, time-outs, interrupts, leaving,
-// fork().
+// Started calls that fail: refusals, failures, time-outs, interrupts, leaving, fork().
 #include "core/interrupt.h"
 #include "messages/started_kit.h"
 
@@ -18,7 +17,7 @@ void ExpectAll(Communicator& comm, const std::vector<Handle>& handles, collops::
   }
 }
 
-// Until another rank has left or ended the group.
+// Waits until another rank has left or ended the group.
 void AwaitEnd(Communicator& comm) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (comm.control().Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
@@ -35,7 +34,7 @@ void RefuseOnce(Communicator& comm, Handle* handle) {
 
 }  // namespace
 
-// The others hear of it in the call whose place it has, and those around it are whole.
+// The other ranks get the refusal in the refused call; the calls before and after it succeed.
 TEST(ARefusalTakesItsPlaceInTheQueue) {
   for (const bool from_thread : {false, true}) {
     const auto body = [](int rank, Communicator& comm) {
@@ -81,7 +80,7 @@ TEST(AFailureEndsAllThatAreQueued) {
   }
 }
 
-// The wait's own limit is shorter than the group's and ends the group, of calls and of messages.
+// The wait's time-out is shorter than the group's, and ends the group (calls and messages).
 TEST(AWaitMayHaveAShorterTimeOut) {
   for (const bool message : {false, true}) {
     const ranks::Event over;
@@ -105,8 +104,8 @@ TEST(AWaitMayHaveAShorterTimeOut) {
   }
 }
 
-// The call runs in the thread of the queue while the interrupt comes to the one that waits; nothing
-// of it runs any more when the wait returns.
+// The call runs in the queue's thread while the waiting thread is interrupted; no part of the call
+// runs any more when the wait returns.
 TEST(AnInterruptOfAWaitEndsTheGroup) {
   for (const bool message : {false, true}) {
     ranks::Run(2, [&](int rank, Communicator& comm) {
@@ -121,7 +120,7 @@ TEST(AnInterruptOfAWaitEndsTheGroup) {
       static std::atomic<bool> left{false};
       Handle handle;
       const auto body = [&comm] {
-        // Only ranks that do not come make this last.
+        // Runs until another rank is missing.
         const Status status = comm.control().Run("Sum", [&comm]() -> Status {
           while (!comm.failed()) std::this_thread::yield();
           return comm.control().Failure();
@@ -139,7 +138,7 @@ TEST(AnInterruptOfAWaitEndsTheGroup) {
   }
 }
 
-TEST(ACloseEndsWhatHasNotEnded) {
+TEST(CloseEndsStartedCalls) {
   for (const bool from_thread : {false, true}) {
     const auto body = [](int rank, Communicator& comm) {
       EXPECT_EQ(comm.Barrier().message(), "");
@@ -161,8 +160,8 @@ TEST(ACloseEndsWhatHasNotEnded) {
   }
 }
 
-// A communicator that goes while calls are under way takes them with it.
-TEST(CallsAreGivenUpWithTheirCommunicator) {
+// A communicator that is destroyed ends its calls.
+TEST(ADestroyedCommunicatorEndsItsStartedCalls) {
   ranks::Run(2, [](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
     if (rank == 1) {
@@ -178,7 +177,7 @@ TEST(CallsAreGivenUpWithTheirCommunicator) {
   });
 }
 
-TEST(TheLossOfAPeerEndsThem) {
+TEST(TheLossOfAPeerEndsStartedCalls) {
   const ranks::Event met;
   ranks::Run(2, [&](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
@@ -219,7 +218,7 @@ TEST(AStartInsideAnotherThreadsCallIsAnError) {
   }
 }
 
-TEST(AHandleOfNothingIsAnError) {
+TEST(AnInvalidEngineHandleIsAnError) {
   ranks::Run(1, [](int, Communicator& comm) {
     EXPECT_EQ(comm.Wait(StartBarrier(comm)).message(), "");
     ExpectError(comm.Wait(nullptr), collops::ERROR_INVALID_PARAM, {"no such call"});
@@ -227,7 +226,7 @@ TEST(AHandleOfNothingIsAnError) {
   });
 }
 
-// It would wait for ever.
+// The wait would never end.
 TEST(ACallInTheQueueCannotWaitForALaterOne) {
   ranks::RunThreads(1, [](int, Communicator& comm) {
     Handle later;
@@ -245,8 +244,8 @@ TEST(ACallInTheQueueCannotWaitForALaterOne) {
   });
 }
 
-// In a child the thread does not exist, and its locks may be held for ever.
-TEST(AChildOfForkForgetsThem) {
+// In a child of fork() the thread does not exist, and its locks may be held for ever.
+TEST(AForkedChildHasNoStartedCalls) {
   ranks::Run(2, [](int rank, Communicator& comm) {
     const Handle first = StartBarrier(comm);
     EXPECT_EQ(comm.Wait(first).message(), "");
@@ -262,7 +261,7 @@ TEST(AChildOfForkForgetsThem) {
                       {"parent process"});
           ExpectError(comm.Barrier(), collops::ERROR_INVALID_PARAM, {"parent process"});
           comm.Close("the child has ended");
-          comm.~Communicator();  // nothing there waits for anyone
+          comm.~Communicator();  // the destructor waits for no rank
         });
         EXPECT_EQ(ranks::Wait(child).code, 0);
       }

@@ -1,5 +1,5 @@
-// AllGatherV's shapes, dtypes and outputs against the contract's table of checks. Its counts and
-// memory are in all_gather_v_counts_test.cpp, the lines of execute in execute_check_test.cpp.
+// AllGatherV's checks of shapes, dtypes and outputs, in the documented order. Counts and memory are
+// in all_gather_v_counts_test.cpp, execute's checks in execute_check_test.cpp.
 #include <limits>
 
 #include "operators/framework/operator_call.h"
@@ -16,7 +16,7 @@ Shape Ones(int num_dims) {
   return Shape::From(sizes, num_dims);
 }
 
-// Spoils a valid call with `spoil` and expects the fault from planning.
+// Makes a valid call invalid by `spoil` and expects the error from planning.
 template <typename Spoil>
 void Faulty(ErrorCode code, const char* part, Spoil spoil) {
   GatherCall call;
@@ -24,7 +24,7 @@ void Faulty(ErrorCode code, const char* part, Spoil spoil) {
   ExpectPlanFault(call, code, part);
 }
 
-// The same for a fault that infer_shape finds too.
+// The same for an error that InferShape finds, too.
 template <typename Spoil>
 void FaultyDesc(ErrorCode code, const char* part, Spoil spoil) {
   GatherCall call;
@@ -173,7 +173,7 @@ TEST(Outputs) {
          [](GatherCall& call) { call.out().desc.format = Format::kNCHW; });
 }
 
-// Each pair holds two neighbours of the table: the upper one's code is what the user gets.
+// Each pair holds two neighbours of the documented order: the first one's code is reported.
 TEST(OfTwoFaultsTheUpperLineIsReported) {
   FaultyDesc(ERROR_INVALID_IN_TENSOR_NUM, "inputs", [](GatherCall& call) {
     call.pack.inputs.pop_back();

@@ -1,4 +1,4 @@
-// AllGatherV's counts and memory against the contract's table of checks.
+// AllGatherV's checks of counts and memory, in the documented order.
 #include <limits>
 
 #include "operators/framework/operator_call.h"
@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 
-// Spoils a valid call with `spoil` and expects the fault from planning.
+// Makes a valid call invalid by `spoil` and expects the error from planning.
 template <typename Spoil>
 void Faulty(ErrorCode code, const char* part, Spoil spoil) {
   GatherCall call;
@@ -121,7 +121,7 @@ TEST(CountsOnADevice) {
          "AllGatherV: recvCounts is on npu:0; counts are host tensors: .cpu()",
          [](GatherCall& call) {
            call.input(kRecvCounts).device = {DeviceKind::kNpu, 0};
-           // An address of another device: whoever reads it crashes.
+           // An address of another device: reading it would crash.
            call.input(kRecvCounts).data = reinterpret_cast<void*>(uintptr_t{64});
          });
   Faulty(ERROR_INVALID_TENSOR_ADDR, "sendCount is on cuda:1",
@@ -168,7 +168,7 @@ TEST(Layouts) {
          [](GatherCall& call) { call.input(kRecvCounts).foreign_endian = true; });
 }
 
-// Their elements lie elsewhere or mean something else, so no value of theirs is judged.
+// Counts whose elements lie elsewhere or mean something else: their values are not checked.
 TEST(CountsInAnotherLayoutAreNotRead) {
   Faulty(ERROR_INVALID_TENSOR_ADDR, "recvCounts is not contiguous", [](GatherCall& call) {
     call.input(kRecvCounts).contiguous = false;
@@ -186,7 +186,7 @@ TEST(ReadOnlyInputsAreFine) {
   ExpectStatus(PlanCall(call), NO_ERROR, "");
 }
 
-TEST(DataElsewhereThanTheBackendMovesIt) {
+TEST(DataOnAnotherDeviceThanTheBackends) {
   Faulty(ERROR_INVALID_TENSOR_ADDR, "x is on cuda:0; this backend moves CPU tensors",
          [](GatherCall& call) { call.input(kGatherX).device = {DeviceKind::kCuda, 0}; });
   Faulty(ERROR_INVALID_TENSOR_ADDR, "the output is on npu:3",
@@ -209,7 +209,7 @@ TEST(BackendRefuses) {
   EXPECT_EQ(call.communicator->asked.dtype, DType::kFloat32);
 }
 
-// The upper line of the table is what the user gets.
+// The error that is first in the documented order is reported.
 TEST(OfTwoFaultsTheUpperLineIsReported) {
   Faulty(ERROR_INVALID_TENSOR_INI_MATCH, "the output must be float32", [](GatherCall& call) {
     call.send_count[0] = 9;

@@ -1,5 +1,5 @@
-// AllToAll: its struct, what it asks of the communicator, its checks, and both forms between ranks
-// that are processes, and threads.
+// AllToAll: its struct, its calls of the communicator, its checks, and both forms between processes
+// and between threads.
 #include "operators/all_to_all/all_to_all.h"
 
 #include <cstring>
@@ -58,7 +58,7 @@ int32_t Value(int rank, int64_t i) {
   return static_cast<int32_t>(i) * 7 + rank * 100000;
 }
 
-// x [rows, columns] of every rank, without and with transpose, element by element.
+// x [rows, columns] of every rank, with or without transpose, element by element.
 void Exchange(int rank, Communicator& communicator, int64_t rows, int64_t columns) {
   const int size = communicator.size();
   const auto count = static_cast<size_t>(rows * columns);
@@ -138,7 +138,7 @@ TEST(CreationChecks) {
   }
 }
 
-TEST(WhatTheCommunicatorIsAsked) {
+TEST(ArgumentsOfTheCommunicatorsCall) {
   AllToAllCall call;
   ExpectStatus(PlanCall(call), NO_ERROR, "");
   ExpectStatus(RunCall(call), NO_ERROR, "");
@@ -214,7 +214,7 @@ TEST(ABackendThatCannot) {
                   "AllToAll: transpose copies columns on the CPU; x is on npu:1");
 }
 
-// No elements, few, as many as cells of a record hold, and more than a stage.
+// No elements, few, as many as a call record's cells hold, and more than a stage.
 TEST(EveryElementOverProcesses) {
   for (const int size : {2, 3, 4}) {
     ranks::Run(size, [size](int rank, Communicator& communicator) {

@@ -1,5 +1,5 @@
-// AllGather, ReduceScatter, AllReduce and Broadcast: what they ask of the communicator, what its
-// default bodies make of that, and the checks that these operators add.
+// AllGather, ReduceScatter, AllReduce and Broadcast: their calls of the communicator, the default
+// implementations, and the checks that these operators add.
 #include "check.h"
 #include "operators/all_gather/all_gather.h"
 #include "operators/all_reduce/all_reduce.h"
@@ -56,7 +56,7 @@ void BothPhasesPass(Call& call) {
   ExpectStatus(RunCall(call), NO_ERROR, "");
 }
 
-// The pair is refused with `code` where the struct was written for `backend`.
+// The pair is refused with `code` if the struct is for `backend`.
 template <typename Call>
 void Pair(ReduceOp op, const char* backend, DType dtype, ErrorCode code, const char* part) {
   Call call(op, backend);
@@ -65,7 +65,7 @@ void Pair(ReduceOp op, const char* backend, DType dtype, ErrorCode code, const c
   ExpectStatus(call.operation.InferShape(Descs(call.pack.inputs), &outputs), code, part);
 }
 
-// Keeps what the calls' pointers show, which the default bodies own.
+// Copies the counts that the default implementations pass, whose memory ends with the call.
 class Watching : public RecordingCommunicator {
  public:
   using RecordingCommunicator::RecordingCommunicator;
@@ -234,7 +234,7 @@ TEST(PairsThatATBRefuses) {
   Pair<ReduceOf>(ReduceOp::kSum, "shm", DType::kBool, ini, "x is bool; pass one of");
 }
 
-// Sizes through the slot, the stage and more than one chunk of it; in place and not.
+// Sizes for the call record, the stage and several chunks; in place and not.
 TEST(AllReduceOverSharedMemory) {
   ranks::Run(3, [](int rank, Communicator& communicator) {
     for (const int64_t count :

@@ -1,4 +1,4 @@
-// Valid calls of AllToAllV and AllToAllVV2, for tests to spoil one thing in.
+// Valid calls of AllToAllV and AllToAllVV2, in which tests change one thing.
 #ifndef COLLOPS_TESTS_CPP_EXCHANGE_CALL_H_
 #define COLLOPS_TESTS_CPP_EXCHANGE_CALL_H_
 
@@ -11,7 +11,7 @@
 
 namespace collops {
 
-// Rank 1 of 2 on the page's example: x [4], and its blocks lie in reverse order.
+// Rank 1 of 2 in the documented example: x [4]; its blocks lie in reverse order.
 inline AllToAllVParam ExampleLists() {
   AllToAllVParam param;
   param.rank = 1;

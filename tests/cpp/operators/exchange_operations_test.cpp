@@ -1,5 +1,5 @@
-// AllToAllV and AllToAllVV2: what they ask of the communicator, their checks in the contract's
-// order, and both between ranks that are threads of this process.
+// AllToAllV and AllToAllVV2: their calls of the communicator, their checks in the documented order,
+// and both between ranks that are threads.
 #include <limits>
 #include <thread>
 
@@ -39,7 +39,7 @@ void AsksForTheExample(Call& call, const char* name) {
   EXPECT_TRUE(call.communicator->asked.primitive == Primitive::kExchange);
 }
 
-// A fault of the lists of AllToAllV, which infer_shape finds, too.
+// An error in the lists of AllToAllV, which InferShape finds, too.
 template <typename Change>
 void FaultyLists(ErrorCode code, const char* part, Change change) {
   AllToAllVParam param = ExampleLists();
@@ -62,7 +62,7 @@ void FaultyDescs(ErrorCode code, const char* part, Spoil spoil) {
   ExpectDescFault(call, code, part);
 }
 
-// The page's example, as each rank sees it.
+// The documented example as each rank sees it.
 template <typename Param>
 Param OfRank(int rank, const char* domain) {
   Param param;
@@ -123,7 +123,7 @@ std::vector<Status> OnTwoRanks(bool with_tensors, int64_t received, std::vector<
 
 }  // namespace
 
-TEST(WhatTheCommunicatorIsAsked) {
+TEST(ArgumentsOfTheCommunicatorsCall) {
   ListedCall listed;
   AsksForTheExample(listed, "AllToAllV");
   TensorsCall tensors;
@@ -142,7 +142,7 @@ TEST(TheOutputIsOneRow) {
   EXPECT_EQ(outputs.at(0).dtype, DType::kFloat32);
 }
 
-// A plan outlives the operation where a device still runs a call of it.
+// A plan outlives the operation while a device still runs a call of it.
 TEST(APlansListsOutliveItsOperation) {
   const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
   communicator->where = {DeviceKind::kNpu, 0};
@@ -201,7 +201,7 @@ TEST(TensorsAndTheirLists) {
                 [](TensorsCall& call) { call.lists[3][0] = 2; });
   FaultyTensors(dim, "AllToAllVV2: recvCounts add up to 3 but y has length 4: they must be equal",
                 [](TensorsCall& call) { call.lists[2][1] = 0; });
-  // Neither sum is one of 64 bits; the blocks end within the output for all that.
+  // Neither sum fits into 64 bits, although the blocks end within the output.
   FaultyTensors(dim, "the sum of recvCounts does not fit into 64 bits", [](TensorsCall& call) {
     call.lists[2][0] = kMin;
     call.lists[2][1] = -1;
@@ -266,7 +266,7 @@ TEST(TheExampleOnThreads) {
   }
 }
 
-// 4 elements are asked for where 3 are sent: no rank moves anything.
+// 4 elements are expected but 3 are sent: no rank moves data.
 TEST(APairThatDisagrees) {
   std::vector<float> outputs[2];
   for (const Status& status : OnTwoRanks(false, 4, outputs)) {

@@ -1,4 +1,4 @@
-// Send and Recv: their structs, what creation refuses, and both phases between threads.
+// Send and Recv: their structs, refused values, and both phases between threads.
 #include <thread>
 
 #include "comm/registry.h"
@@ -52,7 +52,7 @@ void PeersAreChecked(const std::string& op, const std::string& field) {
   ExpectStatus(CheckParam(Struct<Param>(1, 3, 1, "")), ERROR_INVALID_PARAM,
                op + ": " + field + " 1 is this rank itself: name another one");
   Param param = Struct<Param>(0, 3, 3, "");
-  param.rankRoot = 3;  // the peer is the last
+  param.rankRoot = 3;  // the peer is checked last
   ExpectStatus(CheckParam(param), ERROR_INVALID_PARAM, "rankRoot");
   param = Struct<Param>(0, 3, 1, "");
   param.backend = "lccl";
@@ -114,7 +114,7 @@ TEST(ThePeerIsCheckedAgainstTheCallersCommunicator) {
   std::unique_ptr<Operation> other;
   SendParam param = Struct<SendParam>(0, 2, 1, "handed in");
   EXPECT_EQ(CreateOperation(param, &operation).message(), "");
-  // The domain's communicator, by way of another struct that keeps it alive.
+  // The domain's communicator, which another struct keeps alive.
   std::shared_ptr<Communicator> communicator;
   CommunicatorSpec spec;
   spec.backend = "shm";
@@ -173,7 +173,7 @@ TEST(ARefusalOfEitherPhaseReachesThePeer) {
                  "Send: x is not contiguous");
     message.pack.inputs[0].contiguous = true;
     message.pack.inputs[0].desc.shape = {7};
-    // No plan has that shape: execute refuses.
+    // No plan has that shape: Execute refuses.
     ExpectStatus(operation->Execute(message.pack, nullptr, 0, nullptr), ERROR_INVALID_PARAM,
                  "call get_workspace_size");
     message.pack.inputs[0].desc.shape = {6};

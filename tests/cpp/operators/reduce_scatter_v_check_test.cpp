@@ -1,5 +1,5 @@
-// Every line of the contract's table of checks as ReduceScatterV meets it: infer_shape and
-// get_workspace_size. The lines of execute are in execute_check_test.cpp.
+// ReduceScatterV's checks in InferShape and GetWorkspaceSize, in the documented order. Those of
+// Execute are in execute_check_test.cpp.
 #include <limits>
 
 #include "operators/framework/operator_call.h"

@@ -1,5 +1,5 @@
-// Every order in which 2 or 3 ranks can post, poll and hear of each other, for a few transfers: the
-// messages that arrive, and that all of them do. A faulty wire shows that the search finds faults.
+// Every order in which 2 or 3 ranks can post, poll and receive, for a few transfers: which messages
+// arrive, and that all do. A faulty wire shows that the search finds faults.
 #include <cstdio>
 #include <memory>
 #include <set>
@@ -56,7 +56,7 @@ class Run {
         buffers_(programs.size()) {
     ranks_.net.fault = fault;
   }
-  // A rank posts its next call, a rank polls, or one thing is delivered on one way of one link.
+  // A rank posts its next call, a rank polls, or a link delivers one item in one direction.
   int NumSteps() const { return 2 * size_ + 3 * size_ * size_; }
   bool Take(int step) {
     if (step < size_) return Post(step);
@@ -65,7 +65,7 @@ class Run {
     step -= size_;
     return ranks_.net.Deliver(step / 3 / size_, step / 3 % size_, step % 3);
   }
-  // What the state follows from: each rank's own history; what flies follows from all of them.
+  // Identifies a state: each rank's own history, which determines what is under way.
   std::string Signature() const {
     std::string text;
     for (const pairs::QueueWire& wire : ranks_.wires) text += std::to_string(wire.history) + ",";
@@ -77,7 +77,8 @@ class Run {
     }
     return text;
   }
-  // In a state without a next step: everything is done, and each receive has what it may have.
+  // Checks a state without a next step: all is done, and each receive has a message that it may
+  // have.
   std::string Judge() {
     for (int rank = 0; rank < size_; ++rank) {
       const auto at = static_cast<size_t>(rank);
@@ -119,7 +120,7 @@ class Run {
     }
     return true;
   }
-  // Of a source and tag, the messages must come in order: the n-th receive that took one, the n-th.
+  // Per source and tag, messages must arrive in order: the n-th receive took the n-th message.
   std::string CheckReceive(int rank, const Op& op, int source, bool whole, Buffer* buffer) {
     size_t& count = taken_[{rank, source, op.tag}];
     const std::vector<Op>& theirs = programs_[static_cast<size_t>(source)];
@@ -145,7 +146,7 @@ class Run {
   std::map<std::tuple<int, int, int32_t>, size_t> taken_;
 };
 
-// Goes through every reachable state once; the first fault found, or nothing.
+// Visits every reachable state once; returns the first fault found, or nothing.
 class Search {
  public:
   Search(Programs programs, Fault fault) : programs_(std::move(programs)), fault_(fault) {}

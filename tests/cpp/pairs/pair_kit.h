@@ -1,5 +1,5 @@
-// What the tests of the pair lane share: transfers with data that differs per message and position,
-// a group that can be told to fail, and windows of ranks that share this process.
+// Shared by the tests of the pair lane: transfers with data that differs per message and position,
+// a group that can be told to fail, and windows of ranks in this process.
 #ifndef COLLOPS_TESTS_CPP_PAIR_KIT_H_
 #define COLLOPS_TESTS_CPP_PAIR_KIT_H_
 
@@ -38,7 +38,7 @@ class Group : public collops::PairGroup {
   std::atomic<bool> failed{false};
 };
 
-// Bytes of a message: no two messages and no two positions within 64 KiB are alike.
+// Bytes of a message: they differ between messages, and between positions within 64 KiB.
 inline std::vector<std::byte> Pattern(int64_t bytes, uint32_t seed) {
   std::vector<std::byte> data(static_cast<size_t>(bytes));
   uint32_t state = seed * 2654435761U + 1;
@@ -107,7 +107,7 @@ inline Transfer Recv(int peer, int32_t tag, Buffer* to, DType dtype = DType::kUI
   return Make(Transfer::kRecv, peer, tag, to->data(), to->bytes(), dtype);
 }
 
-// Polls the lanes one after the other until none moves. False if they never come to rest.
+// Polls the lanes one after the other until none moves. False if they never stop.
 inline bool Settle(const std::vector<PairLane*>& lanes) {
   for (int round = 0; round < 100000; ++round) {
     bool moved = false;
@@ -117,8 +117,8 @@ inline bool Settle(const std::vector<PairLane*>& lanes) {
   return false;
 }
 
-// Windows of ranks that share this process: all of them can be found by everyone once announced.
-// Made whole before threads start; rings come later, each under its own number.
+// Windows of ranks in this process: every rank finds them once they are announced. Complete before
+// threads start; rings are added later, each with its own number.
 class Windows : public collops::shm::PairWindows {
  public:
   struct Range {
@@ -193,11 +193,11 @@ class Windows : public collops::shm::PairWindows {
   std::vector<uint32_t> mine_;
 };
 
-// Ranks of one host in this process, each with its wire and lane over one memory.
+// Ranks of one host in this process, each with its wire and lane, on one memory.
 class Host {
  public:
   explicit Host(int size) : Host(size, size) {}
-  // `memory_size`: the size by which the memory is laid out, as a larger group has it.
+  // `memory_size`: the number of ranks for which the memory is laid out, which may be larger.
   Host(int size, int memory_size)
       : bytes_(collops::shm::ShmPairWire::Bytes(memory_size)),
         memory_(static_cast<size_t>(bytes_) + kAlign) {

@@ -1,4 +1,4 @@
-// Matching, refusals, disagreements and losses of the pair lane, over a wire of plain queues.
+// Matching, refusals, disagreements and losses in the pair lane, on a wire of plain queues.
 #include <string>
 #include <vector>
 
@@ -106,7 +106,7 @@ TEST(TagsChooseAndOneTagKeepsItsOrder) {
 TEST(AnySourceTakesTheMessageThatWasReadFirst) {
   QueueRanks ranks(3);
   Buffer from1(Pattern(5, 1)), from2(Pattern(5, 2)), first(5), second(5), tagged(5);
-  // Only the head of rank 2 is there when somebody first looks.
+  // Only the head of rank 2 has arrived at the first poll.
   ranks[2].Post(Send(0, 4, &from2));
   ranks[2].Poll();
   ranks.net.DeliverAll();
@@ -206,7 +206,7 @@ TEST(ARefusedRecvLeavesTheLaneGood) {
   }
 }
 
-TEST(TwoRefusalsMeet) {
+TEST(BothSidesOfAMessageMayRefuse) {
   QueueRanks ranks(2);
   Buffer nothing(0);
   ranks[0].Refuse(Send(1, 8, &nothing), Error(ERROR_INVALID_PARAM, "a"));
@@ -256,7 +256,7 @@ TEST(TypesThatTravelAsBytesAreNamed) {
   QueueRanks ranks(2);
   Buffer x(Pattern(8, 1)), out(8);
   collops::Transfer send = Send(1, 0, &x);
-  std::memset(send.type, 'V', sizeof(send.type));  // fills its field: no end
+  std::memset(send.type, 'V', sizeof(send.type));  // fills its field, without an end
   send.digest = 77;
   ranks[0].Post(send);
   ranks[1].Post(Recv(0, 0, &out));
@@ -275,7 +275,7 @@ TEST(AFailureOfTheGroupEndsWhatIsNotDone) {
   ranks[1].Poll();
   ranks.net.DeliverAll();
   EXPECT_TRUE(ranks[1].Done(received));
-  // Its verdict has come: the send is whole although the group has failed since.
+  // The verdict has arrived: the send is complete although the group has failed since.
   ranks.groups[0].failed = true;
   ranks[0].Poll();
   ASSERT_TRUE(ranks[0].Done(sent) && ranks[0].Done(never));
@@ -292,7 +292,7 @@ TEST(AFailureOfTheGroupEndsWhatIsNotDone) {
               ranks.net.link(0, 1).flying_verdicts.empty());
 }
 
-TEST(AnEndGivesEveryOpenTransferItsStatus) {
+TEST(EndGivesEveryOpenTransferItsStatus) {
   QueueRanks ranks(2);
   Buffer x(Pattern(4, 1)), out(4);
   const TransferHandle a = ranks[0].Post(Send(1, 0, &x));
@@ -305,7 +305,7 @@ TEST(AnEndGivesEveryOpenTransferItsStatus) {
   EXPECT_FALSE(ranks[0].HasWork() || ranks[0].found_failure());
 }
 
-TEST(ALossIsHeardAfterWhatWasSentBefore) {
+TEST(MessagesSentBeforeALossArriveFirst) {
   QueueRanks ranks(3);
   Buffer x(Pattern(4, 1)), out(4), none(4);
   ranks[1].Post(Send(0, 0, &x));
@@ -325,7 +325,7 @@ TEST(ALossIsHeardAfterWhatWasSentBefore) {
   EXPECT_TRUE(ranks[0].found_failure());
 }
 
-TEST(ALossEndsOnlyWhoNeedsIt) {
+TEST(ALossEndsOnlyTransfersThatNeedTheRank) {
   QueueRanks ranks(3);
   Buffer x(Pattern(4, 1)), out(4);
   const TransferHandle received = ranks[0].Post(Recv(2, 0, &out));
@@ -337,11 +337,11 @@ TEST(ALossEndsOnlyWhoNeedsIt) {
   ranks[2].Post(Send(0, 0, &x));
   ranks.Settle();
   EXPECT_TRUE(ranks[0].Done(received) && out.Holds(Pattern(4, 1)));
-  // The refusal that nobody will meet goes with the peer.
+  // The refusal that no message will match is dropped with the peer.
   EXPECT_FALSE(ranks[0].HasWork());
 }
 
-TEST(AnySourceSurvivesThoseWhoLeftButNotOneThatEnded) {
+TEST(AReceiveFromAnySourceSurvivesRanksThatLeftButNotOneThatEnded) {
   for (const bool ended : {true, false}) {
     QueueRanks ranks(3);
     Buffer out(4);

@@ -1,6 +1,6 @@
-// A pair wire of plain queues for tests of the lane: what is posted flies until the test delivers
-// it, so every order of arrival can be played. Room for 2 envelopes and 2 verdicts per pair; bodies
-// up to 8 bytes travel with the envelope, and the last two of them are kept.
+// A pair wire of plain queues for tests of the lane: items stay under way until the test delivers
+// them, so that every order of arrival can be tested. Room for 2 envelopes and 2 verdicts per pair;
+// bodies up to 8 bytes travel with the envelope, and the last two of them are stored.
 #ifndef COLLOPS_TESTS_CPP_QUEUE_WIRE_H_
 #define COLLOPS_TESTS_CPP_QUEUE_WIRE_H_
 
@@ -14,7 +14,7 @@
 
 namespace pairs {
 
-// One way of one pair of ranks.
+// One direction between one pair of ranks.
 struct Link {
   std::deque<collops::Envelope> flying_envelopes, envelopes;
   std::deque<collops::Verdict> flying_verdicts, verdicts;
@@ -22,7 +22,7 @@ struct Link {
   std::map<uint64_t, std::vector<std::byte>> bodies;  // that travelled with an envelope
 };
 
-// What is wrong with the wire, on purpose.
+// A deliberate fault of the wire.
 enum class Fault { kNone, kOvertakes, kForgetsVerdict, kStaleBody };
 
 struct Net {
@@ -31,7 +31,7 @@ struct Net {
   Link& link(int sender, int receiver) {
     return links[static_cast<size_t>(sender * size + receiver)];
   }
-  // 3 ways per link; whether there was anything to deliver.
+  // Delivers one item; `way` is one of 3 per link. False if there was none.
   bool Deliver(int sender, int receiver, int way) {
     Link& at = link(sender, receiver);
     switch (way) {
@@ -158,7 +158,7 @@ class QueueWire : public collops::PairWire {
   }
   Status fault() const override { return Error(collops::ERROR_INTERNAL_ERROR, "no fault"); }
 
-  // All that this rank has seen and done, in its order: what its state follows from.
+  // Records all that this rank has seen and done, in order, which determines its state.
   void Note(char what, int peer, uint64_t value) {
     for (const uint64_t word : {static_cast<uint64_t>(what), static_cast<uint64_t>(peer), value}) {
       history = (history ^ word) * 0x9e3779b97f4a7c15ULL;
@@ -179,7 +179,7 @@ class QueueWire : public collops::PairWire {
   int rank_;
 };
 
-// Ranks over one net.
+// Ranks on one net.
 class QueueRanks {
  public:
   explicit QueueRanks(int size) : net(size) {

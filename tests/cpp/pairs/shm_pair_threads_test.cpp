@@ -1,4 +1,4 @@
-// Ranks that are threads over one memory of pair wires: where a race detector sees them.
+// Ranks that are threads on one memory of pair wires, so that TSan can see them.
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -25,7 +25,7 @@ constexpr uint32_t kMessages = 400;
 constexpr uint32_t kMessages = 3000;
 #endif
 
-// Polls until all are done, and until the peers have been told so; false after a minute.
+// Polls until all transfers are done and the peers have got the verdicts; false after a minute.
 bool Await(PairLane* lane, const std::vector<TransferHandle>& handles) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   for (const TransferHandle handle : handles) {
@@ -70,7 +70,7 @@ TEST(ManyTransfersOfFourThreadsAtOnce) {
   constexpr uint32_t kBatch = 25;
   constexpr int64_t kMost = kPairRingBytes + 400000;
   Host host(kRanks);
-  std::deque<std::vector<std::byte>> memory;  // a window of each rank, the source of every fifth
+  std::deque<std::vector<std::byte>> memory;  // a window per rank, for every fifth message
   for (int rank = 0; rank < kRanks; ++rank) {
     memory.push_back(Pattern(kMost, 900U + static_cast<uint32_t>(rank)));
     host.windows[static_cast<size_t>(rank)].Add(memory.back().data(), kMost);
@@ -87,7 +87,7 @@ TEST(ManyTransfersOfFourThreadsAtOnce) {
           const uint32_t seed = round * 100 + i;
           x.emplace_back(Pattern(bytes, seed + static_cast<uint32_t>(rank) * 7919));
           out.emplace_back(bytes);
-          const auto tag = static_cast<int32_t>(i);  // one message per tag: any order will do
+          const auto tag = static_cast<int32_t>(i);  // one message per tag: any order is right
           list.push_back(Send(peer, tag, &x.back()));
           if (i % 5 == 4) {
             list.back().data = memory[static_cast<size_t>(rank)].data();

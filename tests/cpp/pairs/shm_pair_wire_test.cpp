@@ -1,4 +1,4 @@
-// Messages through shared memory: envelopes, ring and windows; and peers that write what they like.
+// Messages through shared memory: envelopes, rings and windows; and peers that write invalid data.
 #include <deque>
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ using pairs::Send;
 using pairs::Status;
 using pairs::TransferHandle;
 
-// Around the bytes that an envelope takes, a chunk, a ring.
+// Sizes around those of an envelope, a chunk and a ring.
 const std::vector<int64_t> kSizes = {0,
                                      1,
                                      64,
@@ -90,7 +90,7 @@ TEST(EverySizeArrivesFromEnvelopeRingAndWindow) {
   }
 }
 
-TEST(ASmallBodyStaysInItsEnvelopeWhileNobodyNeedsTheSlot) {
+TEST(ASmallBodyStaysInItsEnvelopeUntilTheSlotIsNeeded) {
   Host host(2);
   Buffer x(Pattern(32, 1)), y(Pattern(32, 2)), out(32), other(32);
   host[0].Post(Send(1, 1, &x));
@@ -104,14 +104,14 @@ TEST(ASmallBodyStaysInItsEnvelopeWhileNobodyNeedsTheSlot) {
   EXPECT_EQ(host.windows[0].rings, 0);
 }
 
-TEST(FourEnvelopesFullStopNobodyButTheirSender) {
+TEST(AFullSetOfEnvelopesStopsOnlyItsSender) {
   Host host(3);
   std::deque<Buffer> x, out;
   for (uint32_t i = 0; i < 40; ++i) {
     x.emplace_back(Pattern(i % 5 == 4 ? 9000 : 48, i));
     host[0].Post(Send(1, static_cast<int32_t>(i), &x.back()));
   }
-  // Rank 1 looks at nothing; rank 0 and rank 2 go on, with small and long messages.
+  // Rank 1 does not poll; ranks 0 and 2 exchange small and long messages.
   for (uint32_t i = 0; i < 50; ++i) {
     const int64_t bytes = i % 2 == 0 ? 100 : 700000;
     Buffer there(Pattern(bytes, i)), back(bytes);
@@ -122,7 +122,7 @@ TEST(FourEnvelopesFullStopNobodyButTheirSender) {
     EXPECT_TRUE(host[0].Collect(sent).ok() && host[2].Collect(received).ok());
     EXPECT_TRUE(back.Holds(Pattern(bytes, i)));
   }
-  for (uint32_t i = 40; i-- > 0;) {  // against the order of sending: all bodies are asked for
+  for (uint32_t i = 40; i-- > 0;) {  // in reverse order of sending: every body needs kGo
     out.emplace_back(x[i].bytes());
     host[1].Post(Recv(0, static_cast<int32_t>(i), &out.back()));
   }
@@ -173,7 +173,7 @@ TEST(RefusalsCarryTheirTextUntilEightLaterOnes) {
   EXPECT_EQ(layout.ReadText(1, 91), "text");
 }
 
-TEST(AMismatchIsToldThroughTheWire) {
+TEST(AMismatchIsReportedThroughTheWire) {
   for (const int64_t bytes : {int64_t{8}, int64_t{80000}}) {
     Host host(2);
     Buffer x(Pattern(bytes, 1)), out(bytes + 1);
@@ -186,7 +186,7 @@ TEST(AMismatchIsToldThroughTheWire) {
   }
 }
 
-TEST(LateMailAndAFullMailboxOnlyDelay) {
+TEST(LateMailOrAFullMailboxOnlyDelays) {
   for (const bool window : {false, true}) {
     Host host(2);
     Buffer x(Pattern(500000, 1)), out(500000);
@@ -230,7 +230,7 @@ TEST(SlotsAreUsedAgainForAThousandMessages) {
   }
 }
 
-// The 8-byte words of both ways' lines and heads, bodies left out.
+// The 8-byte words of both directions' lines and heads, without bodies.
 std::vector<size_t> WordsOfHeads() {
   Host host(2);
   const PairLayout layout(host.base(), 2);
@@ -247,9 +247,9 @@ std::vector<size_t> WordsOfHeads() {
   return words;
 }
 
-// Every word of a peer's lines set to every kind of wrong number, at every stage of a message: the
-// lane may end or stall, and writes nothing outside its buffers.
-TEST(LiesOfAPeerNeverCrash) {
+// Every word of a peer's lines is set to every kind of invalid number, at every stage of a message:
+// the lane may end or stall, but must not write outside its buffers.
+TEST(InvalidNumbersOfAPeerNeverCrash) {
   const std::vector<uint64_t> lies = {
       0, 1, 2, 3, 5, 7, 8, 1000, uint64_t{1} << 31, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 3};
   int ended = 0;
@@ -281,7 +281,7 @@ TEST(LiesOfAPeerNeverCrash) {
   EXPECT_TRUE(ended > 300);
 }
 
-TEST(ALieIsNamed) {
+TEST(AnInvalidEnvelopeNumberIsReported) {
   Host host(2);
   Buffer out(8);
   PairLayout layout(host.base(), 2);
@@ -295,8 +295,8 @@ TEST(ALieIsNamed) {
                   "rank 0 wrote what no rank may write: envelope 9 in place of 1");
 }
 
-// A sender that believed it would leave its ring half full for the next message.
-TEST(AVerdictThatIsNotDueEndsTheSender) {
+// A sender that accepted it would leave its ring half full for the next message.
+TEST(AnUnexpectedVerdictEndsTheSender) {
   for (const uint64_t kind : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{3}}) {
     Host host(2);
     Buffer x(Pattern(2 * kPairRingBytes, 1)), out(2 * kPairRingBytes);
@@ -304,7 +304,7 @@ TEST(AVerdictThatIsNotDueEndsTheSender) {
     host[0].Poll();
     host[1].Post(Recv(0, 0, &out));
     host[1].Poll();
-    host[0].Poll();  // has heard kGo, and has filled the ring
+    host[0].Poll();  // has read kGo, and has filled the ring
     collops::shm::VerdictSlot& slot = PairLayout(host.base(), 2).receiver_line(0, 1).verdicts[2];
     slot.number = 1;
     slot.stamp.store(2 << 2 | kind, std::memory_order_release);

@@ -1,4 +1,4 @@
-// A fused call whose result says what was read: for the tests of fused calls on shm.
+// A fused call whose result shows what was read, for the tests of fused calls on shm.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ inline double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A call of all ranks that reads every rank's matrix of int32 and adds up what it reads. The tiles
-// hold one number per rank, which the others read after its signal.
+// A call of all ranks that reads every rank's matrix of int32 and sums its elements. A tile holds
+// one number per rank, which the others read after its signal.
 struct Adding {
   int64_t rows = 5;
   int64_t row_bytes = 40;
@@ -35,7 +35,7 @@ struct Adding {
 
   int64_t sum = 0;
   int64_t tile_sum = 0;
-  bool whole_units = true;  // of every part but those that end with the matrix
+  bool whole_units = true;  // of every part except those at the matrix's end
 
   Status Run(Communicator* comm, const void* x) {
     std::vector<int> ranks;
@@ -103,7 +103,7 @@ struct Adding {
   }
 };
 
-// Fills a rank's matrix of that round; the sum of its numbers.
+// Fills a rank's matrix for that round; returns the sum of its elements.
 inline int64_t Fill(int rank, int round, int64_t count, int32_t* x) {
   int64_t sum = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -17,7 +17,7 @@ using collops::FusedCallSpec;
 using collops::Ok;
 using collops::Status;
 
-// A fused call of all ranks in which nobody reads an input; this rank's window has `bytes`.
+// A fused call of all ranks that reads no input; this rank's window has `bytes`.
 Status RunFused(Communicator* comm, int64_t bytes, const FusedBody& body) {
   const std::vector<int> alone = {comm->rank()};
   const std::vector<int64_t> rows = {1};
@@ -48,7 +48,7 @@ int64_t Number(int rank, int round, int64_t index) {
   return rank * 1000003 + round * 1009 + index;
 }
 
-// Rank 0 goes on to a second call, with a larger window, while rank 1 is still inside the first.
+// Rank 0 begins a second call, with a larger window, while rank 1 is still inside the first.
 void GoOnBesideAReader(int rank, Communicator& comm, std::atomic<bool>* begun) {
   constexpr int64_t kCount = 4096;
   for (int round = 0; round < 2; ++round) {
@@ -83,14 +83,13 @@ void GoOnBesideAReader(int rank, Communicator& comm, std::atomic<bool>* begun) {
 
 }  // namespace
 
-TEST(WhatAPeerStillReadsStaysAndIsNotFree) {
+TEST(AWindowThatAPeerReadsIsNotFreeAndKeepsItsContents) {
   std::atomic<bool> begun{false};
   ranks::RunThreads(2,
                     [&](int rank, Communicator& comm) { GoOnBesideAReader(rank, comm, &begun); });
 }
 
-// In each call one rank signals nothing; it did in the call before.
-// before.
+// In each call one rank signals nothing, though it did in the previous call.
 TEST(CountsOfAnEarlierCallReadAsZero) {
   ranks::Run(3, [](int rank, Communicator& comm) {
     const int last = 2 * comm.size() - 1;
@@ -135,7 +134,7 @@ TEST(TheOwnMemoryIsKeptFromCallToCall) {
   EXPECT_TRUE(data_of(1 << 20) != nullptr);
 }
 
-// A call without a window has none of a peer's either.
+// A call without a window has no peer's window either.
 TEST(WithoutAWindowThereIsNoneOfAPeer) {
   ranks::Run(2, [](int rank, Communicator& comm) {
     const Status status = RunFused(&comm, 0, [&](FusedCall* call) {

@@ -1,5 +1,5 @@
-// The collectives of the shm backend between processes: random calls whose data is new every time,
-// with inputs overwritten right after the return, so that a missing wait gives wrong numbers.
+// The collectives of the shm backend between processes: random calls with new data each time, whose
+// inputs are overwritten right after the return, so that a missing wait gives wrong results.
 #include <numeric>
 #include <random>
 
@@ -19,7 +19,7 @@ int32_t Value(int call, int rank, int64_t i) {
   return static_cast<int32_t>(call * 7919 + rank * 104729 + i * 31);
 }
 
-// Memory that is a window or not.
+// Memory in a window, or plain memory.
 class Buffer {
  public:
   Buffer(Communicator& communicator, bool window, int64_t count) {
@@ -39,7 +39,7 @@ class Buffer {
   int32_t* data_ = nullptr;
 };
 
-// The same on every rank: counts of which a quarter are zero, small ones and large ones.
+// Equal on every rank: counts of which a quarter are zero, with small and large ones.
 std::vector<int64_t> RandomCounts(std::mt19937* random, int size) {
   static constexpr int64_t kLimits[] = {8, 300, 5000, 40000, 700000};
   const int64_t limit = kLimits[(*random)() % 5];
@@ -170,7 +170,7 @@ TEST(RandomCallsOf4Threads) {
   ranks::RunThreads(4, RandomCalls(100));
 }
 
-TEST(AWindowIsReadInPlaceAndAnew) {
+TEST(AWindowIsReadInPlaceInEveryCall) {
   ranks::Run(2, [](int rank, Communicator& communicator) {
     constexpr int64_t kCount = 100000;
     std::shared_ptr<Window> window;
@@ -191,7 +191,7 @@ TEST(AWindowIsReadInPlaceAndAnew) {
       for (int64_t i = 0; i < kCount; ++i) x[i] = Value(round, rank, i);
       const uint64_t before = collops::kernels::CopiedBytes();
       EXPECT_EQ(communicator.AllGatherV(call).message(), "");
-      // Each byte of the output moved once, on this rank; nothing was staged.
+      // This rank copied each byte of the output once; nothing was staged.
       EXPECT_EQ(collops::kernels::CopiedBytes() - before, 2 * kCount * 4);
       EXPECT_EQ(output[static_cast<size_t>(kCount * (1 - rank))], Value(round, 1 - rank, 0));
       EXPECT_EQ(output[static_cast<size_t>(kCount * (2 - rank)) - 1],
@@ -200,7 +200,7 @@ TEST(AWindowIsReadInPlaceAndAnew) {
   });
 }
 
-TEST(AWindowMayTakeThePlaceOfAnother) {
+TEST(AllocateWindowReplacesTheWindowInItsOutput) {
   const auto communicator = ranks::Make(ranks::FreshJob(), 0, 1);
   std::shared_ptr<collops::Window> window;
   EXPECT_EQ(communicator->AllocateWindow(100, &window).message(), "");

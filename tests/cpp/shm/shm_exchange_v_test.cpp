@@ -17,13 +17,13 @@ using List = std::vector<int64_t>;
 
 constexpr int32_t kPoison = -77;
 
-// What every rank sends to every other one in one round; the same on all ranks.
+// What every rank sends to every rank in one round; equal on all ranks.
 struct Table {
   std::vector<List> counts;
 
   Table(int size, unsigned round) {
     std::mt19937 random(round);
-    // For a cell, for one chunk, for many, and nothing at all.
+    // For a cell, for one chunk, for several, and none.
     const int64_t lengths[] = {0, 1, 7, 500, 4096, 50000, 300000};
     const size_t kinds = round % 3 == 0 ? 4 : 7;
     counts.resize(static_cast<size_t>(size));
@@ -44,7 +44,7 @@ int32_t Value(int from, unsigned round, int64_t i) {
   return static_cast<int32_t>((i * 31 + from * 1009 + static_cast<int64_t>(round) * 77) % 100003);
 }
 
-// Blocks one after the other, in the order of the ranks or the other way round, `gap` apart.
+// Blocks with `gap` between them, in the order of the ranks or in reverse order.
 List Displacements(const List& counts, bool reversed, int64_t gap) {
   List displs(counts.size());
   int64_t end = 0;
@@ -56,7 +56,7 @@ List Displacements(const List& counts, bool reversed, int64_t gap) {
   return displs;
 }
 
-// One round of all ranks with its own data. Slices overlap in some rounds: they are only read.
+// One round with its own data. Slices overlap in some rounds, which is allowed for reading.
 void Round(int rank, unsigned round, Communicator& comm) {
   const Table table(comm.size(), round);
   const List sent = table.SentBy(rank);

@@ -1,5 +1,4 @@
-// Which of two things that go wrong counts, and in which call: the same on every rank, whoever is
-// late.
+// Which of two errors counts, and in which call: the same on every rank, whichever rank is late.
 #include <algorithm>
 #include <csignal>
 
@@ -63,7 +62,7 @@ Status RunPlain(Communicator* comm, int root) {
 }  // namespace
 
 // Rank 0 refuses a call in which ranks 1 and 2 disagree.
-TEST(ARefusalGoesBeforeADisagreementInWhateverOrderTheyCome) {
+TEST(ARefusalTakesPrecedenceOverADisagreementInAnyOrder) {
   for (const bool fused : {true, false}) {
     for (const bool refusal_is_late : {true, false}) {
       ranks::Run(3, [&](int rank, Communicator& comm) {
@@ -85,8 +84,8 @@ TEST(ARefusalGoesBeforeADisagreementInWhateverOrderTheyCome) {
   }
 }
 
-// Ranks 0 and 1 disagree in the call after the one that rank 2 is still in.
-TEST(ADisagreementLeavesTheCallBeforeItAlone) {
+// Ranks 0 and 1 disagree in a call while rank 2 is still in the previous one.
+TEST(ADisagreementDoesNotChangeThePreviousCall) {
   ranks::Run(3, [](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
     const Status right = RunFused(&comm, 10, [rank](FusedCall*) {
@@ -101,8 +100,8 @@ TEST(ADisagreementLeavesTheCallBeforeItAlone) {
   });
 }
 
-// Rank 1 dies after a call; rank 0 hears of it in the next one, while rank 2 is still in that call.
-TEST(ADeathLeavesTheCallBeforeItAlone) {
+// Rank 1 dies after a call; rank 0 sees that in its next call, while rank 2 is still in the first.
+TEST(ARanksEndDoesNotChangeThePreviousCall) {
   const collops::JobIdentity job = ranks::FreshJob();
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
@@ -129,9 +128,9 @@ TEST(ADeathLeavesTheCallBeforeItAlone) {
   }
 }
 
-// Four ranks in two groups that read each other, and two that combine. What one group disagrees
-// about must reach the ranks whose part is done before its members have looked.
-TEST(RanksOfOtherGroupsHearOfADisagreement) {
+// Four ranks in two groups that read each other, and two that combine. A disagreement in one group
+// must reach the ranks that are done before the group's members have looked.
+TEST(ADisagreementIsReportedToRanksOfOtherGroups) {
   for (const bool of_readers : {true, false}) {
     ranks::Run(4, [&](int rank, Communicator& comm) {
       const int across = (rank + 2) % 4;
@@ -166,7 +165,7 @@ TEST(RanksOfOtherGroupsHearOfADisagreement) {
   }
 }
 
-// What ends one rank's call early does end the others' of the same call.
+// An error that ends one rank's call early ends the same call on all ranks.
 TEST(AFailureInsideACallEndsThatCallEverywhere) {
   ranks::Run(3, [](int rank, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");

@@ -1,4 +1,4 @@
-// What happens on the shm backend when ranks refuse, disagree, leave, die, or never come.
+// The shm backend when ranks refuse, disagree, leave, die, or never come.
 #include <cstring>
 
 #include "core/interrupt.h"
@@ -17,14 +17,14 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What the plain level says of a call besides.
+// The plain level's additional terms of a call.
 struct Label {
   int dim = 0;
   int num_tensors = 1;
   std::string type;
 };
 
-// An AllGatherV of one or more int32 per rank; `count` is what this rank believes everybody sends.
+// An AllGatherV of `count` int32 per rank, as this rank assumes.
 Status Gather(Communicator& communicator, int64_t count = 1, DType dtype = DType::kInt32,
               int root = 0, const Label& label = Label()) {
   const size_t size = static_cast<size_t>(communicator.size());
@@ -57,8 +57,8 @@ struct Claim {
   int rank_size;
 };
 
-// First contact of processes that claim to be these ranks. The first is rank 0; it looks who has
-// come when the others have said hello, which they do when they are made.
+// First contact of processes that claim these ranks. The first is rank 0; it begins once the others
+// have sent their hello, which they do when they are created.
 void Meet(const std::vector<Claim>& claims, const std::function<void(const Status&)>& check) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens;
@@ -101,13 +101,14 @@ TEST(ARefusalReachesTheOthersAndTheNextCallWorks) {
   });
 }
 
-TEST(ARefusalIsHeardThoughAnotherRankIsLate) {
+TEST(ARefusalIsReportedWhileAnotherRankIsLate) {
   const ranks::Event all_others;
   ranks::Run(3, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
     const Status bad(collops::ERROR_INVALID_PARAM, "no");
     if (rank == 0) {
-      // Does not wait for rank 1, which comes when both others have their results.
+      // This refusal does not wait for rank 1, which comes when both other ranks have their
+      // results.
       EXPECT_TRUE(communicator.Refuse("AllGatherV", bad).ok());
       all_others.Set();
       EXPECT_TRUE(communicator.Refuse("AllGatherV", bad).ok());
@@ -153,7 +154,7 @@ TEST(DisagreementIsAnErrorOnAllRanks) {
   labelled("dim", "1", "3", Label{1, 1, {}}, Label{3, 1, {}});
   labelled("number of tensors", "1", "5", Label{}, Label{0, 5, {}});
   labelled("dtype", "int8", "|S1", Label{}, Label{0, 1, "|S1"});
-  // As long as there is room for, without an end.
+  // The longest text that fits, without a terminator.
   const std::string longest(collops::Agreement::kTextBytes, 'a');
   labelled("dtype", "int8", longest + " on", Label{}, Label{0, 1, longest});
 }
@@ -166,7 +167,7 @@ TEST(AKilledRankIsReportedWithinASecond) {
       const auto communicator = ranks::Make(job, rank, 3);
       EXPECT_EQ(Gather(*communicator).message(), "");
       if (rank == 2) {
-        usleep(200000);  // most often the others wait by then
+        usleep(200000);  // usually the others wait by then
         (void)raise(SIGKILL);
       }
       const Clock::time_point start = Clock::now();
@@ -229,7 +230,7 @@ TEST(AMissingRankIsNamedByTheOthers) {
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
-TEST(RanksThatDoNotFitAreToldAtFirstContact) {
+TEST(RanksThatDoNotFitGetAnErrorInFirstContact) {
   Meet({{0, 3}, {1, 4}, {2, 3}}, [](const Status& status) {
     EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
     EXPECT_CONTAINS(status.message(), "rankSize is 3 on rank 0");
@@ -276,7 +277,7 @@ TEST(AbortEndsTheCallsOfAllRanks) {
   });
 }
 
-TEST(AnInterruptEndsTheWaitAndTheOthersLearnIt) {
+TEST(AnInterruptEndsTheWaitAndIsReportedToTheOthers) {
   const ranks::Event interrupted;
   ranks::Run(2, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
@@ -301,7 +302,7 @@ TEST(ASecondThreadGetsAnError) {
     if (rank == 1) told.Wait();
     std::thread second;
     if (rank == 0) {
-      // A call asks this while it waits.
+      // A call that waits calls this.
       collops::InterruptCheckSlot().store([] {
         waits = true;
         return false;
@@ -327,7 +328,7 @@ TEST(AWindowLargerThanTheMemoryIsAnError) {
   EXPECT_CONTAINS(status.message(), "are available");
 }
 
-TEST(AChildOfForkCannotUseOrHarmTheCommunicator) {
+TEST(AForkedChildCannotUseOrCloseTheParentsCommunicator) {
   ranks::Run(2, [](int rank, Communicator& communicator) {
     EXPECT_EQ(Gather(communicator).message(), "");
     if (rank == 0) {

@@ -1,5 +1,5 @@
-// Fused calls on shm: what the others hear when a rank dies, refuses or disagrees in the middle of
-// one.
+// Fused calls on shm: which error the others get if a rank dies, refuses or disagrees in the middle
+// of one.
 #include <csignal>
 
 #include "shm/adding_call.h"
@@ -14,7 +14,7 @@ using collops::Communicator;
 using collops::FusedCall;
 using collops::Status;
 
-// Computes for 2 s, in which it looks now and then and never waits.
+// Computes for 2 s; calls Progress() now and then, and never waits.
 Status Compute(int /*rank*/, FusedCall* call) {
   const Clock::time_point start = Clock::now();
   while (SecondsSince(start) < 2) {
@@ -30,8 +30,8 @@ Status DieSoon(int /*rank*/, FusedCall* /*call*/) {
   return collops::Ok();
 }
 
-// A call that some ranks are in the middle of: they read each other's matrices part by part, more
-// of them than the stage holds at once, when another one does something 50 ms late.
+// A call in which ranks read each other's matrices part by part, with more parts than the stage
+// holds, when another rank does something 50 ms late.
 struct Late {
   static constexpr int64_t kRows = 900;
   static constexpr int64_t kRowBytes = 4000;
@@ -43,7 +43,7 @@ struct Late {
     call.row_bytes = kRowBytes;
   }
 
-  // A right call of all ranks, with data of its own.
+  // A correct call of all ranks with its own data.
   void Right(int rank, int round, Communicator& comm) {
     int64_t expected = 0;
     const auto count = static_cast<int64_t>(x.size());
@@ -116,7 +116,7 @@ TEST(ARankThatDiesIsReportedToOneThatComputes) {
   EXPECT_EQ(ended.code, 0);
 }
 
-TEST(ARefusalThatComesLateIsHeardInTheMiddle) {
+TEST(ALateRefusalIsReportedInTheMiddle) {
   ranks::Run(3, [](int rank, Communicator& comm) {
     Late late;
     for (int round = 0; round < 6; ++round) {
@@ -157,8 +157,8 @@ TEST(ADisagreementThatComesLateEndsTheGroup) {
   });
 }
 
-// It never comes to the call, or it dies in the middle of it.
-TEST(ADeathThatComesLateIsReportedToAll) {
+// The rank never comes to the call, or dies in the middle of it.
+TEST(ALateEndOfARankIsReportedToAll) {
   for (const bool inside : {false, true}) {
     const collops::JobIdentity job = ranks::FreshJob();
     const auto body = [&](int rank) {

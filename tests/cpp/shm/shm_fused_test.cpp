@@ -1,4 +1,4 @@
-// Fused calls on shm: every part is read, call after call, and what ranks hear that refuse or
+// Fused calls on shm: every part is read in call after call; errors of ranks that refuse or
 // disagree.
 #include <cstring>
 
@@ -11,8 +11,8 @@ using adding::Fill;
 using collops::Communicator;
 using collops::Status;
 
-// Plain memory and windows, matrices for the slot, for one part and for many, round after round
-// with memory that is written anew as soon as the call has returned.
+// Plain memory and windows; matrices for the call record, for one part and for several. The memory
+// is overwritten as soon as the call has returned.
 void ManyRounds(int rank, Communicator& comm) {
   struct Size {
     int64_t rows, row_bytes;
@@ -55,8 +55,8 @@ TEST(EveryPartIsReadOverThreads) {
   ranks::RunThreads(3, ManyRounds);
 }
 
-// Signals keep the low 40 bits of a call's number.
-TEST(CallsGoOnWhereTheirNumberOutgrowsTheSignals) {
+// Signals hold the low 40 bits of a call's number.
+TEST(CallsContinueAfterTheirNumberExceedsASignalsBits) {
   const collops::JobIdentity job = ranks::FreshJob();
   collops::CommunicatorSpec spec;
   spec.backend = "shm";
@@ -100,7 +100,7 @@ TEST(ARefusalEndsTheCallAndTheNextOneWorks) {
   });
 }
 
-TEST(RanksThatDisagreeAllHearOfIt) {
+TEST(ADisagreementIsReportedToAllRanks) {
   struct Fault {
     const char* words;
     void (*plant)(Adding*);

@@ -1,4 +1,4 @@
-// What is thrown inside a call is its error, and the others hear of it at once.
+// An exception inside a call is the call's error, which the others get at once.
 #include <new>
 #include <stdexcept>
 #include <vector>
@@ -33,12 +33,12 @@ void ExpectTold(collops::ErrorCode code, const std::string& text,
 
 }  // namespace
 
-TEST(MissingMemoryIsToldAsSuch) {
+TEST(LackOfMemoryIsReportedAsSuch) {
   ExpectTold(collops::ERROR_OUT_OF_HOST_MEMORY, "this process can get no more memory",
              []() -> Status { throw std::bad_alloc(); });
 }
 
-TEST(AnythingElseIsToldWithItsOwnWords) {
+TEST(OtherExceptionsAreReportedWithTheirText) {
   ExpectTold(collops::ERROR_RT_FAIL, "what went wrong",
              []() -> Status { throw std::runtime_error("what went wrong"); });
 }

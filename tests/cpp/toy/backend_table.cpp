@@ -1,4 +1,4 @@
-// The backends of a program of tests: who defines this, the linker leaves the library's table out.
+// The backends of a test program: its FindBackend makes the linker leave out the library's table.
 #include "comm/backends/backend_table.h"
 
 #include "comm/backends/shm/backend.h"

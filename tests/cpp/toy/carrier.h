@@ -9,29 +9,29 @@
 
 namespace toy {
 
-// What one rank lets the others read in one step.
+// The memory that one rank lets the others read in one step.
 struct Offer {
   const std::byte* x = nullptr;
   const int64_t* displs = nullptr;  // elements: where each reader's part begins; null: at x
 };
 
-// How bytes move between ranks that are threads of one process: each lays open its pointers, and
-// the others copy. One per group, shared by its ranks. Thread-safe. Waits for nobody but a rank
+// Moves bytes between ranks that are threads of one process: each rank offers its pointers, and the
+// others copy from them. One per group, shared by its ranks. Thread-safe. Waits only for a rank
 // that is copying at this moment.
 class Carrier {
  public:
   explicit Carrier(int rank_size) : places_(static_cast<size_t>(rank_size)) {}
 
-  // The one of the group whose ranks all see `group` at this address.
+  // The carrier of the group whose ranks all pass the same address `group`.
   static std::shared_ptr<Carrier> Of(const void* group, int rank_size);
 
   void Open(int rank, uint64_t step, const Offer& offer);
-  // From now on nobody reads it.
+  // Ends the offer: no rank reads it afterwards.
   void Withdraw(int rank);
-  // Every rank has read the offer of this one, itself included.
+  // Whether every rank has read this rank's offer, including this rank.
   bool ReadByAll(int rank);
 
-  // False if `owner` has nothing open in that step.
+  // False if `owner` has no offer in that step.
   bool Borrow(int owner, uint64_t step, Offer* offer);
   void GiveBack(int owner);
 

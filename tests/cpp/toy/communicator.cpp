@@ -12,7 +12,7 @@ namespace {
 
 using namespace collops;
 
-// This rank's offer in one step; nobody reads it once this has gone.
+// This rank's offer in one step; withdrawn by the destructor.
 class OpenOffer {
  public:
   OpenOffer(Carrier* carrier, int rank, uint64_t step, const Offer& offer)
@@ -28,7 +28,7 @@ class OpenOffer {
   int rank_;
 };
 
-// The offers of all ranks, as long as this rank reads them.
+// The offers of all ranks, while this rank reads them.
 class Loans {
  public:
   explicit Loans(Carrier* carrier) : carrier_(carrier) {}
@@ -38,7 +38,7 @@ class Loans {
   Loans(const Loans&) = delete;
   Loans& operator=(const Loans&) = delete;
 
-  // An owner whose offer is gone has failed, which ends the wait.
+  // If an owner has withdrawn its offer, it has failed, which ends the wait.
   Status BorrowAll(control::Step* step, int rank_size) {
     Offer offer;
     for (int r = 0; r < rank_size; ++r) {

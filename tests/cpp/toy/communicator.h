@@ -8,8 +8,8 @@
 
 namespace toy {
 
-// A backend that needs no more than what every backend must have: three ways to move bytes, no
-// windows, and all else left to Control and to the defaults. Its ranks are threads of one process.
+// A backend with only what every backend must have: three ways to move bytes, no windows; the rest
+// is Control's and the default implementations'. Its ranks are threads of one process.
 class ToyCommunicator : public collops::Communicator {
  public:
   explicit ToyCommunicator(std::shared_ptr<collops::control::Control> control)
@@ -28,12 +28,12 @@ class ToyCommunicator : public collops::Communicator {
   collops::Status DoExchangeV(const collops::ExchangeVCall& call) override;
 
  private:
-  // One step: all agree, `move(offers)` reads what the others lay open, and none goes on before all
-  // have read.
+  // One step: all ranks agree, `move(offers)` reads the other ranks' offers, and no rank continues
+  // before all have read.
   template <typename Move>
   collops::Status Run(const collops::Agreement& agreement, const Offer& offer, Move&& move);
 
-  std::shared_ptr<Carrier> carrier_;  // once first contact is complete
+  std::shared_ptr<Carrier> carrier_;  // set once first contact is complete
 };
 
 // The row of the backend table.

@@ -1,4 +1,4 @@
-// Numbers that a hand-written peer wrote: none of them is used before it was checked.
+// Numbers that a peer wrote are checked before they are used.
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -16,14 +16,14 @@ using collops::Status;
 using collops::control::Board;
 using collops::control::Endpoint;
 
-// Waits until rank 0 is through with the steps before, which a failure outside all steps would end.
+// Waits until rank 0 has finished its earlier steps, which a failure outside all steps would end.
 const Board& BoardAfterItsStep(Communicator& communicator) {
   const Endpoint& endpoint = communicator.control().endpoint();
   while (!endpoint.HasFinished(0, communicator.control().step_number())) std::this_thread::yield();
   return endpoint.board();
 }
 
-// Rank 0 meets a rank 1 that says it has failed with this code.
+// Rank 1 says that it has failed with this code.
 void ExpectFailure(int32_t code, collops::ErrorCode want) {
   const ranks::Event heard;
   ranks::Run(2, [&](int rank, Communicator& communicator) {
@@ -45,14 +45,14 @@ void ExpectFailure(int32_t code, collops::ErrorCode want) {
 
 }  // namespace
 
-TEST(AFailureWithACodeThatIsNoneIsALoss) {
+TEST(AFailureWithAnInvalidCodeIsALoss) {
   for (const int32_t code : {0, -1, 30, 99, 105, 12345, INT_MIN, INT_MAX}) {
     ExpectFailure(code, collops::ERROR_PEER_LOST);
   }
   ExpectFailure(collops::ERROR_UNSUPPORTED, collops::ERROR_UNSUPPORTED);
 }
 
-TEST(AFailureOfARankThatCannotBeIsOneOfTheGroup) {
+TEST(AFailureOfAnInvalidRankIsAFailureOfTheGroup) {
   ranks::Run(2, [](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
     if (rank == 1) BoardAfterItsStep(communicator).group().failed_rank.store(UINT_MAX);
@@ -60,7 +60,7 @@ TEST(AFailureOfARankThatCannotBeIsOneOfTheGroup) {
   });
 }
 
-TEST(AVerdictWithoutACodeIsALoss) {
+TEST(AVerdictWithAnInvalidCodeIsALoss) {
   for (const int32_t code : {0, 12345}) {
     collops::control::MeetingMessage verdict;
     verdict.type = collops::control::MessageType::kVerdict;
@@ -74,7 +74,7 @@ TEST(AReductionThatIsNoneHasAName) {
   EXPECT_EQ(std::string(collops::Name(static_cast<collops::ReduceOp>(-1))), "undefined");
 }
 
-TEST(ARankKnowsItsOwnPartWhateverAPeerWroteThere) {
+TEST(ARankUsesItsOwnChoiceAndNotWhatAPeerWroteThere) {
   setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
   ranks::Run(2, [](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");

@@ -1,4 +1,4 @@
-// First contact when ranks leave, die, abort, or meet anew.
+// First contact when ranks leave, die, abort, or meet again.
 #include "ranks.h"
 
 namespace {
@@ -15,7 +15,8 @@ void WaitAll(const std::vector<pid_t>& pids) {
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
-// Rank 1 says hello when it is made, ends by `leave`, and stays alive; rank 0 must not wait for it.
+// Rank 1 sends its hello when it is created, ends by `leave`, and its process lives on; rank 0 must
+// not wait for it.
 void LeaveAfterHello(collops::ErrorCode code, const std::function<void(Communicator&)>& leave) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, came, met, left, checked;
@@ -23,7 +24,7 @@ void LeaveAfterHello(collops::ErrorCode code, const std::function<void(Communica
              const auto communicator = ranks::Make(job, 0, 2);
              listens.Set();
              came.Wait();
-             EXPECT_TRUE(communicator->Connect().ok());  // all have said hello
+             EXPECT_TRUE(communicator->Connect().ok());  // all hellos have been sent
              met.Set();
              left.Wait();
              const Status status = communicator->Barrier();
@@ -85,7 +86,7 @@ TEST(TheEndOfRank0InFirstContactIsReported) {
       EXPECT_CONTAINS(status.message(), "rank 0 (pid " + std::to_string(leader));
     });
     came.Wait();
-    usleep(static_cast<useconds_t>(round) * 10000);  // at another instant each time
+    usleep(static_cast<useconds_t>(round) * 10000);  // at another time in each round
     kill(leader, SIGKILL);
     const Clock::time_point start = Clock::now();
     EXPECT_EQ(ranks::Wait(member).code, 0);
@@ -94,14 +95,14 @@ TEST(TheEndOfRank0InFirstContactIsReported) {
   }
 }
 
-TEST(RanksMeetAnewRightAfterAFailedFirstContact) {
+TEST(RanksMeetAgainRightAfterAFailedFirstContact) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, came;
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
       if (rank > 0) listens.Wait();
-      // One rank is wrong about their number first.
+      // First one rank has a wrong rankSize.
       auto wrong = ranks::Make(job, rank, rank == 2 ? 5 : 3, 5);
       if (rank > 0) {
         came.Set();
@@ -117,8 +118,8 @@ TEST(RanksMeetAnewRightAfterAFailedFirstContact) {
   WaitAll(pids);
 }
 
-// One process claims rank 1 though it is rank 2; the verdict tells it so, and it comes again.
-TEST(WhoCorrectsItsRankMeetsTheOthers) {
+// A process claims rank 1 although it is rank 2; it gets a verdict, and comes again.
+TEST(AProcessThatCorrectsItsRankMeetsTheOthers) {
   for (const int claimed : {0, 1}) {
     const collops::JobIdentity job = ranks::FreshJob();
     const ranks::Event listens, came;
@@ -144,7 +145,7 @@ TEST(WhoCorrectsItsRankMeetsTheOthers) {
   }
 }
 
-// The same among threads, which are told apart though they have one pid.
+// The same with threads, which are told apart although they have one pid.
 TEST(AThreadThatCorrectsItsRankMeetsTheOthers) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, came;
@@ -168,14 +169,14 @@ TEST(AThreadThatCorrectsItsRankMeetsTheOthers) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(AForkedChildKeepsNothingOfFirstContactOpen) {
+TEST(AForkedChildClosesTheSocketsOfFirstContact) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, met;
   WaitAll({ranks::Start([&] {
              auto communicator = ranks::Make(job, 0, 2);
              const pid_t child = ranks::Start([&] { met.Wait(); });
              communicator.reset();
-             // The child would still listen here, and nobody would answer.
+             // Otherwise the child would still own the socket, and nobody would answer.
              communicator = ranks::Make(job, 0, 2, 5);
              listens.Set();
              EXPECT_EQ(communicator->Connect().message(), "");

@@ -1,4 +1,4 @@
-// First contact when others than the ranks come to it: what they say must not end it.
+// First contact when other processes connect: their messages must not end it.
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -33,7 +33,7 @@ MeetingMessage Message(MessageType type, int rank = 1, int rank_size = 2) {
   return message;
 }
 
-// By hand: the library sends at most 4 descriptors.
+// Sent without the library, which sends at most 4 descriptors.
 void SendWithDescriptors(int socket, const MeetingMessage& message, const std::vector<int>& fds) {
   iovec part{const_cast<MeetingMessage*>(&message), sizeof(message)};
   alignas(cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
@@ -52,7 +52,8 @@ void SendWithDescriptors(int socket, const MeetingMessage& message, const std::v
   EXPECT_EQ(sendmsg(socket, &header, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
 }
 
-// A stranger says `speak` to rank 0 before rank 1 comes, and stays. The two ranks must meet.
+// Another process runs `speak` on a connection to rank 0 before rank 1 comes, and stays. The two
+// ranks must meet.
 void MeetBeside(const std::function<void(int socket)>& speak) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, spoken;
@@ -91,18 +92,18 @@ TEST(AStrangerWithTooManyDescriptorsIsDropped) {
   }
 }
 
-TEST(AVerdictOfOneNeverAdmittedIsDropped) {
+TEST(AVerdictOfAProcessThatWasNotAdmittedIsDropped) {
   MeetBesideOneWhoSays(Message(MessageType::kVerdict), 0);
 }
 
-TEST(WhatIsNoHelloIsDropped) {
+TEST(AMessageThatIsNoHelloIsDropped) {
   for (const MessageType type : {MessageType::kPeer, MessageType::kWelcome, MessageType::kProgress,
                                  static_cast<MessageType>(77)}) {
     MeetBesideOneWhoSays(Message(type), 1);
   }
 }
 
-TEST(AHelloThatCannotBeIsDropped) {
+TEST(AnInvalidHelloIsDropped) {
   MeetBesideOneWhoSays(Message(MessageType::kHello), 0);
   MeetBesideOneWhoSays(Message(MessageType::kHello, 2), 1);
   MeetBesideOneWhoSays(Message(MessageType::kHello, -1), 1);
@@ -113,7 +114,7 @@ TEST(BytesOfAnotherProgramAreDropped) {
   MeetBeside([](int socket) { EXPECT_EQ(send(socket, "GET /", 5, MSG_NOSIGNAL), 5); });
 }
 
-// What an admitted rank says after its hello can only be that it leaves.
+// After its hello an admitted rank may only send why it leaves.
 TEST(ARankThatSaysHelloTwiceIsLost) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, spoken;
@@ -134,8 +135,8 @@ TEST(ARankThatSaysHelloTwiceIsLost) {
   EXPECT_EQ(ranks::Wait(leader).code, 0);
 }
 
-// A code that is no error's would make the end of first contact a success.
-TEST(AVerdictWithoutACodeIsAnErrorAllTheSame) {
+// A code that is no error's would turn the end of first contact into a success.
+TEST(AVerdictWithAnInvalidCodeIsAnError) {
   for (const int code : {0, -7, 4711}) {
     const collops::JobIdentity job = ranks::FreshJob();
     const ranks::Event listens, spoken;
@@ -162,11 +163,11 @@ namespace {
 
 constexpr uid_t kOtherUser = 65534;
 
-// Another user's process that has bound the name of `job`, and listens there if `listening`. It
-// stays until `done`.
+// Starts a process of another user that binds the name of `job`, and listens if `listening`. It
+// lives until `done`.
 pid_t StartSquatter(const collops::JobIdentity& job, bool listening, const ranks::Event& bound,
                     const ranks::Event& done) {
-  const std::string name = MeetingName(job);  // of our user
+  const std::string name = MeetingName(job);  // the name as this user has it
   return ranks::Start([&, name, listening] {
     if (geteuid() == 0) EXPECT_EQ(setuid(kOtherUser), 0);
     const UniqueFd squatter = listening ? collops::control::Listen(name) : [&name] {
@@ -192,7 +193,7 @@ bool CanBeAnotherUser() {
 
 }  // namespace
 
-TEST(AnotherUserUnderOurNameIsNamedAtOnce) {
+TEST(AnotherUserThatOwnsTheSocketsNameIsReportedAtOnce) {
   if (!CanBeAnotherUser()) return;
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event bound, done;
@@ -210,8 +211,8 @@ TEST(AnotherUserUnderOurNameIsNamedAtOnce) {
   EXPECT_EQ(ranks::Wait(squatter).code, 0);
 }
 
-// Nobody can ask whose it is, but that the name is taken is said soon, and not "rank 0 is missing".
-TEST(ANameThatIsTakenAndNotListenedOnIsToldSoon) {
+// Nobody can find its owner, but the error is that the name is taken, not "rank 0 is missing".
+TEST(ATakenNameWithoutAListenerIsReportedSoon) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event bound, done;
   const pid_t squatter = StartSquatter(job, false, bound, done);

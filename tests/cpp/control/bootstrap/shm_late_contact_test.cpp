@@ -1,4 +1,4 @@
-// First contact that one rank has given up: who comes later learns it, whatever the reason was.
+// First contact that one rank has given up: a rank that comes later gets the reason.
 #include <sys/resource.h>
 
 #include <fstream>
@@ -10,10 +10,10 @@ namespace {
 using collops::Status;
 using Clock = std::chrono::steady_clock;
 
-// Fewer than any first contact needs, from now on.
+// Limits open files to `more` than now, fewer than first contact needs.
 void OpenNoMoreThan(rlim_t more) {
-  // UBSan opens a pipe when it first meets a class, and takes its failure for a fault of the
-  // program: the streams that first contact reads files and writes messages with are met before.
+  // UBSan opens a pipe when it first meets a class, and reports a failure to do so as an error of
+  // the program: so these streams are used before the limit is set.
   std::ifstream("/proc/self/stat").get();
   EXPECT_EQ(collops::Concat(1), "1");
   const int first_free = dup(0);
@@ -30,7 +30,7 @@ void ExpectToldSoon(const Status& status, const std::string& reason, Clock::time
 
 }  // namespace
 
-TEST(TheLateLearnThatRank0HasNoDescriptors) {
+TEST(ALateRankGetsTheErrorOfRank0WithoutDescriptors) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens;
   std::vector<pid_t> pids;
@@ -53,7 +53,7 @@ TEST(TheLateLearnThatRank0HasNoDescriptors) {
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
-// Rank 1 says hello, and leaves before rank 2 has come.
+// Rank 1 sends its hello, and leaves before rank 2 has come.
 void LeaveBeforeTheLastComes(const std::function<void(collops::Communicator&)>& leave,
                              const std::string& reason) {
   const collops::JobIdentity job = ranks::FreshJob();
@@ -82,14 +82,14 @@ void LeaveBeforeTheLastComes(const std::function<void(collops::Communicator&)>& 
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
-TEST(TheLateLearnWhyAnotherRankLeft) {
+TEST(ALateRankGetsTheReasonWhyAnotherRankLeft) {
   LeaveBeforeTheLastComes([](auto& c) { c.Close("no such token"); }, "no such token");
   LeaveBeforeTheLastComes([](auto& c) { c.Abort("no such token"); }, "no such token");
   LeaveBeforeTheLastComes([](auto& c) { EXPECT_FALSE(c.Connect().ok()); }, " in 0.1 s");
 }
 
-// Rank 1 cannot take what rank 0 hands over: the others' mailboxes, and the memory. It stays alive
-// until they have heard why.
+// Rank 1 cannot take the descriptors that rank 0 sends (mailboxes, the segment). It lives until the
+// others have got the reason.
 void FailAfterTheIntroduction(int rank_size, rlim_t more) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, came, failed, heard;
@@ -127,7 +127,7 @@ void FailAfterTheIntroduction(int rank_size, rlim_t more) {
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
 }
 
-TEST(AllLearnThatARankCouldNotTakeItsIntroduction) {
+TEST(AllRanksGetTheErrorOfARankThatCouldNotBeIntroduced) {
   for (const int rank_size : {2, 3, 4}) {
     for (const rlim_t more : {0, 2, 4}) FailAfterTheIntroduction(rank_size, more);
   }

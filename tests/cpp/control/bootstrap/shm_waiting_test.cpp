@@ -1,4 +1,4 @@
-// What a rank says on standard error when first contact takes long.
+// What a rank writes to standard error when first contact takes long.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 using collops::JobIdentity;
 using collops::Status;
 
-// Standard error of this process from now on, in memory that other processes can read.
+// Redirects standard error of this process to memory that other processes can read.
 class SavedErrors {
  public:
   SavedErrors() : file_(memfd_create("stderr", MFD_CLOEXEC)) {}
@@ -26,7 +26,7 @@ class SavedErrors {
   int file_;
 };
 
-// A rank that waits for 11 s in vain; `errors` then holds what it has said meanwhile.
+// A rank that waits 11 s in vain; `errors` then contains what it has written.
 pid_t StartWaiter(const JobIdentity& job, int rank, int rank_size, const SavedErrors& errors,
                   const std::string& missing) {
   return ranks::Start([&, rank, rank_size, missing] {

@@ -1,4 +1,4 @@
-// The creation line of the contract's table, and how an operation finds its communicator.
+// The checks of CreateOperation, and how an operation finds its communicator.
 #include "operators/create_operation.h"
 
 #include <cstdio>
@@ -12,7 +12,7 @@ using namespace collops;
 
 namespace {
 
-// Sets a variable for as long as it lives.
+// Sets an environment variable while it lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
@@ -56,7 +56,7 @@ void ExpectRefused(const Status& status, ErrorCode code, const std::string& part
   EXPECT_CONTAINS(status.message(), part);
 }
 
-// Both operators refuse a field they share in the same words.
+// Both operators refuse a field that both have with the same text.
 template <typename Spoil>
 void BothRefuse(ErrorCode code, const std::string& part, Spoil spoil) {
   AllGatherVParam gather = Gather();
@@ -194,7 +194,7 @@ TEST(EnvironmentReplacesTheBackend) {
   {
     const Variable variable("COLLOPS_BACKEND", "shm");
     EXPECT_EQ(Create(param).message(), std::string());
-    param.backend = "lccl";  // validated before it is replaced
+    param.backend = "lccl";  // checked before it is replaced
     ExpectRefused(Create(param), kInvalid, "does not run this operator");
     param.backend = "hccl";
   }
@@ -207,7 +207,7 @@ TEST(EnvironmentReplacesTheBackend) {
                 "COLLOPS_BACKEND=hccl=smh replaces \"hccl\" by the unknown backend \"smh\"");
 }
 
-TEST(WhatTheEnvironmentReplacesMustExist) {
+TEST(ABackendInTheEnvironmentMustExist) {
   const std::pair<const char*, const char*> faults[] = {
       {"hcll=shm", "replaces the unknown backend \"hcll\""},
       {"hccl=shm,nccl=cdua", "replaces \"nccl\" by the unknown backend \"cdua\""},
@@ -260,7 +260,7 @@ TEST(RankFromTheLauncher) {
 
 namespace {
 
-// A live communicator of our own, as a program passes it in hcclComm.
+// A live communicator that a program passes as hcclComm.
 std::shared_ptr<Communicator> Live(int rank) {
   CommunicatorSpec spec;
   spec.backend = "shm";
@@ -281,7 +281,7 @@ TEST(ACommunicatorOfTheCallers) {
   AllGatherVParam param;
   param.backend = "shm";
   param.hcclComm = communicator.get();
-  EXPECT_EQ(Create(param).message(), std::string());  // rank -1 and rankSize 0: as it says
+  EXPECT_EQ(Create(param).message(), std::string());  // rank -1 and rankSize 0: the communicator's
   param.rank = 1;
   param.rankSize = 2;
   EXPECT_EQ(Create(param).message(), std::string());
@@ -302,7 +302,7 @@ TEST(ACommunicatorOfTheCallers) {
 
 namespace {
 
-// A struct whose rank is 0 unless it is set, with rank 1's communicator.
+// A struct whose default rank is 0, with rank 1's communicator.
 template <typename Param>
 void ExpectRankLeftOut() {
   const std::shared_ptr<Communicator> communicator = Live(1);

@@ -1,11 +1,11 @@
-// The lines of the contract's table that execute checks, and what it hands to the communicator.
+// The checks of Execute, and what it passes to the communicator.
 #include "operators/framework/operator_call.h"
 
 using namespace collops;
 
 namespace {
 
-// Plans a valid call, then spoils it.
+// Plans a valid call, then makes it invalid.
 template <typename Call, typename Spoil>
 void Faulty(ErrorCode code, const char* part, Spoil spoil) {
   Call call;
@@ -19,7 +19,7 @@ void FaultyGather(ErrorCode code, const char* part, Spoil spoil) {
   Faulty<GatherCall>(code, part, spoil);
 }
 
-// An operator that only wants scratch memory: the two real ones need none.
+// An operator that needs scratch memory, unlike AllGatherV and ReduceScatterV.
 class ScratchOperation : public CollectiveOperation {
  public:
   explicit ScratchOperation(std::shared_ptr<Communicator> communicator)
@@ -141,7 +141,7 @@ TEST(OtherCountsHaveNoPlan) {
                       [](ScatterCall& call) { call.recv_count[0] = 4; });
 }
 
-TEST(OtherAddressesAreFine) {
+TEST(OtherAddressesUseTheSamePlan) {
   GatherCall call;
   ExpectStatus(PlanCall(call), NO_ERROR, "");
   float x[8] = {};
@@ -230,7 +230,7 @@ TEST(Workspace) {
   EXPECT_TRUE(operation.seen_workspace == workspace);
 }
 
-TEST(TheCallersOwnFaultIsReturnedWhateverTheRefusalDoes) {
+TEST(TheCallersErrorIsReturnedAndNotTheRefusals) {
   GatherCall call;
   call.communicator->refuse_result = Error(ERROR_TIMEOUT, "nobody came");
   ExpectRunFault(call, ERROR_INVALID_PARAM, "get_workspace_size");

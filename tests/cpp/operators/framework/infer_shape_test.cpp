@@ -1,5 +1,5 @@
-// Shapes of results by the struct, the number of ranks and the inputs alone: no communicator is
-// made, and no address is read.
+// Output shapes from the struct, the number of ranks and the inputs: no communicator is made, and
+// no address is read.
 #include <string>
 #include <vector>
 
@@ -87,7 +87,7 @@ TEST(LinearParallelOfUnevenRows) {
   EXPECT_EQ(Shapes(param, 4, inputs), "float32[10, 24]");
 }
 
-TEST(WhatIsWrongIsSaidAsByTheOperation) {
+TEST(InferShapeGivesTheOperationsErrors) {
   const std::vector<TensorDesc> x = {Desc(kF32, {7, 5})};
   EXPECT_CONTAINS(Shapes(Struct<ReduceScatterParam>(0), 3, x),
                   "x has 7 rows, which 3 ranks cannot share out evenly");

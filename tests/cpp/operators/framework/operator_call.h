@@ -1,4 +1,4 @@
-// Valid calls of the two operators, for tests to spoil one thing in.
+// Valid calls of AllGatherV and ReduceScatterV, in which tests change one thing.
 #ifndef COLLOPS_TESTS_CPP_OPERATOR_CALL_H_
 #define COLLOPS_TESTS_CPP_OPERATOR_CALL_H_
 
@@ -31,7 +31,7 @@ inline std::vector<TensorDesc> Descs(const std::vector<TensorView>& views) {
 
 enum GatherInput { kGatherX, kSendCount, kRecvCounts, kRdispls, kGatherY };
 
-// The contract's worked example as rank 0 of 2 sees it: x [2, 4], counts 4 and 2, output [5, 4].
+// The documented example as rank 0 of 2 sees it: x [2, 4], counts 4 and 2, output [5, 4].
 struct GatherCall {
   float x[8] = {0, 1, 2, 3, 4, 5, 6, 7};
   int64_t send_count[1] = {4};
@@ -99,7 +99,7 @@ Status RunCall(Call& call) {
   return call.operation.Execute(call.pack, nullptr, 0, nullptr);
 }
 
-// A fault of the inputs' descriptions: both functions that check them say the same.
+// An error in the inputs' descriptors: both functions that check them report the same.
 template <typename Call>
 void ExpectDescFault(Call& call, ErrorCode code, const std::string& part) {
   std::vector<TensorDesc> outputs;
@@ -108,7 +108,7 @@ void ExpectDescFault(Call& call, ErrorCode code, const std::string& part) {
   ExpectStatus(PlanCall(call), code, part);
 }
 
-// A fault that planning finds. Nothing is sent and nothing is planned.
+// An error that planning finds. Nothing is sent and no plan is stored.
 template <typename Call>
 void ExpectPlanFault(Call& call, ErrorCode code, const std::string& part) {
   ExpectStatus(PlanCall(call), code, part);
@@ -116,7 +116,7 @@ void ExpectPlanFault(Call& call, ErrorCode code, const std::string& part) {
   ExpectStatus(RunCall(call), ERROR_INVALID_PARAM, "get_workspace_size");
 }
 
-// A fault that comes up between planning and running: the others are told.
+// An error that arises between planning and running: the other ranks get a refusal.
 template <typename Call>
 void ExpectRunFault(Call& call, ErrorCode code, const std::string& part) {
   const Status status = RunCall(call);

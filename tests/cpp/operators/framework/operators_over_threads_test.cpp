@@ -1,4 +1,4 @@
-// Both operators from struct to result, between ranks that are threads of this process.
+// AllGatherV and ReduceScatterV from struct to result, between ranks that are threads.
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kPoison = -77;
 
-// Runs `body(rank)` in one thread per rank; what they return is by rank.
+// Runs `body(rank)` in one thread per rank; returns the results by rank.
 template <typename Body>
 std::vector<Status> OnRanks(int rank_size, Body body) {
   std::vector<Status> results(static_cast<size_t>(rank_size));
@@ -46,7 +46,7 @@ Status BothPhases(const Param& param, const VariantPack& pack) {
   return planned;
 }
 
-// The contract's worked example; `recv_count` other than 2 is a fault of rank 1.
+// The documented example; another `recv_count` than 2 is an error of rank 1.
 Status GatherExample(int rank, const char* domain, int64_t recv_count, std::vector<float>* output) {
   std::vector<float> x = {0, 1, 2, 3, 4, 5, 6, 7};
   if (rank == 1) x = {3, 2, 1, 0, 7, 6, 5, 4, 7, 6, 5, 4};
@@ -64,7 +64,7 @@ Status GatherExample(int rank, const char* domain, int64_t recv_count, std::vect
   return BothPhases(OfThreads<AllGatherVParam>(rank, 2, domain), pack);
 }
 
-// x of rank q at position i, different everywhere; the maximum lies on another rank at every i.
+// x of a rank at position i, different everywhere; at each i another rank has the maximum.
 float Value(int rank, int i) {
   return static_cast<float>((i + rank) % 3 * 100 + 10 * rank + i);
 }

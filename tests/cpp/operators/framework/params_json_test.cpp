@@ -1,4 +1,4 @@
-// Param structs as JSON and back, and what is refused on the way in.
+// Param structs as JSON and back, and what is refused when reading.
 #include <string>
 
 #include "check.h"
@@ -35,7 +35,7 @@ ReduceScatterVParam FullScatter() {
   return param;
 }
 
-// The text is refused, the message holds the part, and the struct keeps what it had.
+// The text is refused with a message that contains `part`, and the struct does not change.
 template <typename Param>
 void Refused(const std::string& text, const std::string& part) {
   Param param;
@@ -59,7 +59,7 @@ TEST(TheTextHasATBsKeysInATBsOrder) {
                         "\"backend\":\"hccl\",\"rankTableFile\":\"\",\"commDomain\":\"\"}"));
 }
 
-TEST(EveryFieldComesBack) {
+TEST(EveryFieldIsReadBackFromJson) {
   AllGatherVParam gather;
   EXPECT_TRUE(FromJson(ToJson(FullGather()), &gather).ok());
   EXPECT_TRUE(gather == FullGather());

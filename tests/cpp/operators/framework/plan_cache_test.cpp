@@ -1,4 +1,4 @@
-// The last eight plans of an operation are kept, the most recently used first.
+// An operation stores its last eight plans, the most recently used first.
 #include "operators/framework/operator_call.h"
 
 using namespace collops;
@@ -30,15 +30,15 @@ TEST(EightPlansAreKept) {
   }
 }
 
-TEST(TheNinthPushesOutTheLeastRecentlyUsed) {
+TEST(TheNinthPlanReplacesTheLeastRecentlyUsed) {
   GatherCall call;
   for (int variant = 0; variant < 8; ++variant) {
     Choose(call, variant);
     ExpectStatus(PlanCall(call), NO_ERROR, "");
   }
-  EXPECT_TRUE(HasPlan(call, 0));  // by execute: now 1 is the oldest
+  EXPECT_TRUE(HasPlan(call, 0));  // used by execute: now 1 is the oldest
   Choose(call, 2);
-  ExpectStatus(PlanCall(call), NO_ERROR, "");  // by planning again: no second plan for it
+  ExpectStatus(PlanCall(call), NO_ERROR, "");  // used by planning again: no second plan
   Choose(call, 8);
   ExpectStatus(PlanCall(call), NO_ERROR, "");
   EXPECT_FALSE(HasPlan(call, 1));
@@ -68,7 +68,7 @@ TEST(AlternatingPlansKeepTheirOwnCounts) {
   }
 }
 
-TEST(AFaultyCallTakesNoPlaceAmongThePlans) {
+TEST(ARefusedCallStoresNoPlan) {
   GatherCall call;
   ExpectStatus(PlanCall(call), NO_ERROR, "");
   for (int64_t displ = 40; displ < 60; ++displ) {
@@ -98,7 +98,7 @@ TEST(OnTheCpuACallHoldsNoPlan) {
   EXPECT_TRUE(call.communicator->gathers.at(0).keep == nullptr);
 }
 
-TEST(ADevicesCallHoldsThePlanThatFellOut) {
+TEST(ACallOnADeviceKeepsADroppedPlanAlive) {
   GatherCall call;
   call.communicator->where = {DeviceKind::kNpu, 1};
   call.input(kGatherX).device = call.out().device = call.communicator->where;
@@ -111,6 +111,6 @@ TEST(ADevicesCallHoldsThePlanThatFellOut) {
   const AllGatherVCall& last = call.communicator->gathers.at(8);
   EXPECT_FALSE(HasPlan(call, 0));
   EXPECT_EQ(first.rdispls[1], 4);
-  EXPECT_EQ(first.keep.use_count(), 1);  // nobody else holds it
+  EXPECT_EQ(first.keep.use_count(), 1);  // no other owner
   EXPECT_EQ(last.keep.use_count(), 2);
 }

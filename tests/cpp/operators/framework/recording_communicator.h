@@ -1,4 +1,4 @@
-// A communicator without peers: it records what an operator asks of it.
+// A communicator without peers, which records an operator's calls.
 #ifndef COLLOPS_TESTS_CPP_RECORDING_COMMUNICATOR_H_
 #define COLLOPS_TESTS_CPP_RECORDING_COMMUNICATOR_H_
 
@@ -60,20 +60,20 @@ class RecordingCommunicator : public Communicator {
     Status reason;
   };
 
-  // The answers; a test may change them.
+  // Its answers, which a test may change.
   const kernels::Compute* products = kernels::CpuCompute();
   Status supports;
   Status result;
   Status refuse_result;
   Device where;
 
-  // The record.
+  // The recorded calls.
   mutable Question asked;
   std::vector<AllGatherVCall> gathers;
   std::vector<ReduceScatterVCall> scatters;
   std::vector<ExchangeVCall> exchanges;
   std::vector<Refusal> refusals;
-  std::vector<Agreement> agreements;  // of each call that has one
+  std::vector<Agreement> agreements;  // of each call that has an agreement
 
  private:
   void Record(const Agreement* agreement) {

@@ -79,7 +79,7 @@ void Faulty(ErrorCode code, const char* part, Spoil spoil, const P& param = Type
 
 }  // namespace
 
-TEST(ARightCall) {
+TEST(ACorrectCall) {
   LinearCall call;
   std::vector<TensorDesc> outputs;
   ExpectStatus(call.operation.InferShape(Descs(call.pack.inputs), &outputs), NO_ERROR, "");
@@ -204,7 +204,7 @@ TEST(ShapesThatDoNotMultiply) {
       [](LinearCall&) {}, Mc2());
 }
 
-TEST(ShapesThatDo) {
+TEST(ValidShapes) {
   LinearCall call;
   call.input(kResidual).desc.shape = {1, 5};
   call.input(kWeight).desc.shape = {1, 5, 3};

@@ -80,7 +80,7 @@ void RefuseInTurn(const Case& c, const Engine* engine, Communicator* comm) {
   }
 }
 
-TEST(ARefusalThatComesLateIsHeardInTheMiddle) {
+TEST(ALateRefusalIsReportedInTheMiddle) {
   for (const Case& c : Cases()) {
     for (const Engine* engine : kEngines) {
       NameTheJob();
@@ -89,7 +89,7 @@ TEST(ARefusalThatComesLateIsHeardInTheMiddle) {
   }
 }
 
-TEST(AMemberThatComesLateHoldsTheOthersUpAndNothingElse) {
+TEST(ALateMemberDelaysTheOthersAndCausesNoError) {
   for (const Case& c : Cases()) {
     for (const Engine* engine : kEngines) {
       NameTheJob();

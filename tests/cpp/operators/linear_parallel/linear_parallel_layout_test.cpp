@@ -251,7 +251,7 @@ TEST(TheWeightBothWays) {
   Refused(c, ERROR_INVALID_TENSOR_DIM, "a weight of 3 dims must have 1 matrix in dim 0, got 2");
 }
 
-TEST(GridsThatAreNone) {
+TEST(InvalidGrids) {
   for (const int ag : {0, 1, 2, 3, 4}) {
     Case c = GridCase(ag, 3, 1, 0);
     c.rank_size = 6;
@@ -264,7 +264,7 @@ TEST(GridsThatAreNone) {
   Refused(c, ERROR_INVALID_PARAM, "must be rankSize 1");
 }
 
-TEST(ListsThatAreNone) {
+TEST(InvalidLists) {
   Case c = GridCase(2, 2, 1, 1);
   c.param.gatherRows = {6, 6, 6};
   Refused(c, ERROR_INVALID_PARAM,

@@ -135,7 +135,7 @@ TEST(TheTextHasATBsKeysInATBsOrder) {
                         "\"gatherRows\":[],\"scatterRows\":[]}"));
 }
 
-TEST(EveryFieldComesBack) {
+TEST(EveryFieldIsReadBackFromJson) {
   P param;
   EXPECT_EQ(FromJson(ToJson(Full()), &param).message(), std::string());
   EXPECT_TRUE(param == Full());
