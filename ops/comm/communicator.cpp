@@ -57,8 +57,8 @@ Communicator::Communicator(std::shared_ptr<control::Control> control)
     : control_(std::move(control)), spec_(control_->spec()) {}
 
 Communicator::~Communicator() {
-  for (const auto& [name, part] : kept_parts_) {
-    if (part != nullptr) part->Close("the communicator that it is a part of is gone");
+  for (const auto& [name, subgroup] : kept_subgroups_) {
+    if (subgroup != nullptr) subgroup->Close("the communicator that it is a part of is gone");
   }
   if (!control_->Inherited()) return;
   // In a child of fork() their threads do not exist, and their locks may be held for ever.
@@ -255,19 +255,20 @@ Status Communicator::RunFused(const FusedCallSpec& spec, const FusedBody& body) 
   return Run(spec.agreement->op(), sizes, [&] { return DoRunFused(spec, body); });
 }
 
-Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* part) {
-  return Run("Split", NoSizes, [&] { return MakePart(color, key, false, part); });
+Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* subgroup) {
+  return Run("Split", NoSizes, [&] { return MakeSubgroup(color, key, false, subgroup); });
 }
 
 Status Communicator::KeptSplit(const std::string& name, int color, int key,
-                               std::shared_ptr<Communicator>* part) {
+                               std::shared_ptr<Communicator>* subgroup) {
   return Enter("Split", [&]() -> Status {
-    const auto kept = kept_parts_.find(name);
-    if (kept == kept_parts_.end()) {
-      RETURN_IF_ERROR(Traced("Split", NoSizes, [&] { return MakePart(color, key, true, part); }));
-      kept_parts_[name] = *part;
+    const auto kept = kept_subgroups_.find(name);
+    if (kept == kept_subgroups_.end()) {
+      RETURN_IF_ERROR(
+          Traced("Split", NoSizes, [&] { return MakeSubgroup(color, key, true, subgroup); }));
+      kept_subgroups_[name] = *subgroup;
     } else {
-      *part = kept->second;
+      *subgroup = kept->second;
     }
     return Ok();
   });

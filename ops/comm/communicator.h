@@ -110,13 +110,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Makes a subgroup of the ranks with the same color, numbered by key and then by rank here. Every
   // rank calls it; a rank with a negative color takes part and gets null.
-  Status Split(int color, int key, std::shared_ptr<Communicator>* part);
+  Status Split(int color, int key, std::shared_ptr<Communicator>* subgroup);
 
   // As Split(), once: a later call with that name returns the same subgroup. Every rank calls it
   // with the same names in the same order. The subgroups close with this communicator, and a
   // failure in one of them ends all.
   Status KeptSplit(const std::string& name, int color, int key,
-                   std::shared_ptr<Communicator>* part);
+                   std::shared_ptr<Communicator>* subgroup);
 
   // Takes part in the next call with a refusal: the other ranks get `reason`'s message at once.
   // `name` is the operator's and must live as long as the process.
@@ -195,15 +195,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // An error if the backend carries no messages.
   Status CheckMessages(const char* name) const;
   Status GetSubgroup(const std::vector<int>& members, int color, int64_t token, bool kept,
-                     std::shared_ptr<Communicator>* part);
-  Status MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part);
+                     std::shared_ptr<Communicator>* subgroup);
+  Status MakeSubgroup(int color, int key, bool kept, std::shared_ptr<Communicator>* subgroup);
 
   std::shared_ptr<control::Control> control_;
   const CommunicatorSpec& spec_;          // owned by Control
   std::unique_ptr<Messenger> messenger_;  // set once first contact is complete
   std::unique_ptr<CallQueue> queue_owner_;
   std::atomic<CallQueue*> queue_{nullptr};  // set once a call was started
-  std::map<std::string, std::shared_ptr<Communicator>> kept_parts_;
+  std::map<std::string, std::shared_ptr<Communicator>> kept_subgroups_;
   UserCalls user_calls_;
   const bool traced_ = TraceEnabled();
   std::atomic<bool> connected_{false};

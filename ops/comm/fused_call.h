@@ -57,7 +57,7 @@ class FusedCall {
   virtual Status Progress() = 0;
 
   // Whether `rank` has announced this call.
-  virtual bool Heard(int rank) const = 0;
+  virtual bool HasAnnounced(int rank) const = 0;
   // The reader_rows of a rank that has announced: as many as `readers`, none negative.
   virtual const std::vector<int64_t>& ReaderRows(int rank) const = 0;
 

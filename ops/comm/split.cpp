@@ -32,21 +32,22 @@ std::vector<int> Members(const std::vector<Choice>& choices, int64_t color) {
 
 }  // namespace
 
-Status Communicator::MakePart(int color, int key, bool kept, std::shared_ptr<Communicator>* part) {
+Status Communicator::MakeSubgroup(int color, int key, bool kept,
+                                  std::shared_ptr<Communicator>* subgroup) {
   const Choice own{color, key, std::random_device()()};
   std::vector<Choice> choices(static_cast<size_t>(size()));
   RETURN_IF_ERROR(control_->Share(Agreement("Split").InPlainWords("split", 1), &own, sizeof(own),
                                   choices.data()));
   choices[static_cast<size_t>(rank())] = own;  // not what a peer may have written there
-  part->reset();
+  subgroup->reset();
   if (color < 0) return Ok();
-  const Status made = GetSubgroup(Members(choices, color), color, choices[0].token, kept, part);
+  const Status made = GetSubgroup(Members(choices, color), color, choices[0].token, kept, subgroup);
   // An error of a subgroup does not end this group, unless the subgroup belongs to it.
   return made.ok() || kept ? made : control_->Excuse(made);
 }
 
 Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int64_t token,
-                                 bool kept, std::shared_ptr<Communicator>* part) {
+                                 bool kept, std::shared_ptr<Communicator>* subgroup) {
   CommunicatorSpec spec = this->spec();
   spec.timeout_s = timeout_s();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
@@ -60,7 +61,7 @@ Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int
     return living == nullptr ? Ok() : living->FindLossAmong(members, kept);
   };
   spec.parent = kept ? parent : std::weak_ptr<control::Control>();
-  return Registry::Instance().Get(spec, part);
+  return Registry::Instance().Get(spec, subgroup);
 }
 
 }  // namespace collops

@@ -37,7 +37,7 @@ Range PartialSums::OutputRows(size_t member) const {
 
 bool PartialSums::AllHeard() const {
   const std::vector<int>& ranks = plan_.layout.scatter.ranks;
-  return std::all_of(ranks.begin(), ranks.end(), [this](int r) { return call_->Heard(r); });
+  return std::all_of(ranks.begin(), ranks.end(), [this](int r) { return call_->HasAnnounced(r); });
 }
 
 // What the others told of their rows is checked here, before it becomes an offset.

@@ -80,7 +80,8 @@ struct Adding {
       return all_read;
     }));
     for (int r = 0; r < size; ++r) {
-      RETURN_IF_ERROR(call->Wait([&] { return call->Heard(r) && window->Signalled(r, 0) == 1; }));
+      RETURN_IF_ERROR(
+          call->Wait([&] { return call->HasAnnounced(r) && window->Signalled(r, 0) == 1; }));
       const std::byte* tiles = window->data();
       if (r != comm->rank()) RETURN_IF_ERROR(window->PeerData(r, &tiles));
       int64_t theirs = 0;

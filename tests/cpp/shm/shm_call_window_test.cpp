@@ -38,7 +38,7 @@ Status RunFused(Communicator* comm, int64_t bytes, const FusedBody& body) {
 Status WaitForAll(const Communicator& comm, FusedCall* call) {
   return call->Wait([&] {
     for (int r = 0; r < comm.size(); ++r) {
-      if (!call->Heard(r)) return false;
+      if (!call->HasAnnounced(r)) return false;
     }
     return true;
   });
@@ -66,7 +66,8 @@ void GoOnBesideAReader(int rank, Communicator& comm, std::atomic<bool>* begun) {
         window->Signal(0, 1);
         return Ok();
       }
-      RETURN_IF_ERROR(call->Wait([&] { return call->Heard(0) && window->Signalled(0, 0) == 1; }));
+      RETURN_IF_ERROR(
+          call->Wait([&] { return call->HasAnnounced(0) && window->Signalled(0, 0) == 1; }));
       const std::byte* data = nullptr;
       RETURN_IF_ERROR(window->PeerData(0, &data));
       if (round == 0) RETURN_IF_ERROR(call->Wait([&] { return begun->load(); }));

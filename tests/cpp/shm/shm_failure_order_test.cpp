@@ -110,7 +110,8 @@ TEST(ARanksEndDoesNotChangeThePreviousCall) {
       EXPECT_EQ(comm->Barrier().message(), "");
       const Status right = RunFused(comm.get(), 10, [rank](FusedCall* call) -> Status {
         if (rank != 2) return collops::Ok();
-        RETURN_IF_ERROR(call->Wait([call] { return call->Heard(0) && call->Heard(1); }));
+        RETURN_IF_ERROR(
+            call->Wait([call] { return call->HasAnnounced(0) && call->HasAnnounced(1); }));
         usleep(4 * kLate);
         return collops::Ok();
       });

@@ -75,10 +75,10 @@ Status ShmFusedCall::Progress() {
   }
   RETURN_IF_ERROR(exchange_->ReadArrived());
   for (int r = 0; r < endpoint_->size(); ++r) {
-    if (!rows_known_[static_cast<size_t>(r)] && Heard(r)) RETURN_IF_ERROR(TakeRows(r));
+    if (!rows_known_[static_cast<size_t>(r)] && HasAnnounced(r)) RETURN_IF_ERROR(TakeRows(r));
   }
   for (ReaderInput& input : inputs_) {
-    if (!input.located && Heard(input.rank)) RETURN_IF_ERROR(Locate(&input));
+    if (!input.located && HasAnnounced(input.rank)) RETURN_IF_ERROR(Locate(&input));
   }
   while (CanStage()) StagePart();
   return Ok();

@@ -27,7 +27,7 @@ class ShmFusedCall : public FusedCall {
   Status End();
 
   Status Progress() override;
-  bool Heard(int rank) const override { return exchange_->step().HasArrived(rank); }
+  bool HasAnnounced(int rank) const override { return exchange_->step().HasArrived(rank); }
   const std::vector<int64_t>& ReaderRows(int rank) const override {
     return reader_rows_[static_cast<size_t>(rank)];
   }
