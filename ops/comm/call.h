@@ -27,7 +27,7 @@ struct Range {
 // Keeps alive all that a call's pointers point to, except tensors, until the stream is past the
 // call; usually a plan. Null: the pointers are valid only until the call returns, and a backend
 // whose work runs later copies what it still reads.
-using Kept = std::shared_ptr<const void>;
+using KeepAlive = std::shared_ptr<const void>;
 
 // One AllGatherV: block r of `output` = x of rank r. What a call's pointers point to must not
 // change during the call, nor as long as `keep` lives.
@@ -41,7 +41,7 @@ struct AllGatherVCall {
   const Range* gaps = nullptr;           // elements that no block covers: set to zero
   int64_t num_gaps = 0;
   void* stream = nullptr;
-  Kept keep;
+  KeepAlive keep;
 };
 
 // One ReduceScatterV: output = reduction, in rank order, of every rank's slice `rank` of x.
@@ -55,7 +55,7 @@ struct ReduceScatterVCall {
   const int64_t* send_counts = nullptr;  // rank_size, equal on every rank
   const int64_t* sdispls = nullptr;      // rank_size, equal on every rank
   void* stream = nullptr;
-  Kept keep;
+  KeepAlive keep;
 };
 
 // One ExchangeV: block r of `output` = slice `rank` of x of rank r. Slices may overlap, blocks must
@@ -72,7 +72,7 @@ struct ExchangeVCall {
   const Range* gaps = nullptr;           // elements that no block covers: set to zero
   int64_t num_gaps = 0;
   void* stream = nullptr;
-  Kept keep;
+  KeepAlive keep;
 };
 
 // One AllReduce: output = reduction, in rank order, of every rank's x.
@@ -84,7 +84,7 @@ struct AllReduceCall {
   int64_t count = 0;       // elements of x, equal on every rank
   void* output = nullptr;  // may be x
   void* stream = nullptr;
-  Kept keep;
+  KeepAlive keep;
 };
 
 // One Broadcast: data = data of rank `root`.
@@ -95,7 +95,7 @@ struct BroadcastCall {
   void* data = nullptr;
   int64_t count = 0;  // elements of data, equal on every rank
   void* stream = nullptr;
-  Kept keep;
+  KeepAlive keep;
 };
 
 }  // namespace collops

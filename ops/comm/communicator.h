@@ -87,7 +87,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Starts messages, which begin at once, whatever is in the queue. `keep` is kept alive until they
   // end.
   Status StartMessages(const char* name, const Transfer* list, int count, Handle* handle,
-                       Kept keep = nullptr);
+                       KeepAlive keep = nullptr);
   // Waits for the end and returns the outcome; may be called again. After timeout_s (0: the group's
   // time-out only) it ends the group; this counts from the call's beginning, for messages from
   // here. `sources`: the senders of received messages. From any thread, but not inside a `body`.

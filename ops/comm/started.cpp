@@ -34,7 +34,7 @@ Status Communicator::Start(const char* name, std::function<Status()> body, Handl
 
 // No message can be posted before first contact is complete, which is then the queue's first call.
 Status Communicator::StartMessages(const char* name, const Transfer* list, int count,
-                                   Handle* handle, Kept keep) {
+                                   Handle* handle, KeepAlive keep) {
   RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
   RETURN_IF_ERROR(MakeQueue(name));
   auto call = std::make_shared<StartedCall>();

@@ -17,8 +17,8 @@ constexpr DTypeSet kPayload =
     SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
 
-const Signature& GetSignature() {
-  static const Signature signature = {
+const OpSignature& GetSignature() {
+  static const OpSignature signature = {
       "AllGatherV",
       {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny},
        {"sendCount", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kOne},
@@ -57,7 +57,7 @@ Status AllGatherV::DescribeOutputs(const RankPlace& /*place*/,
 Status AllGatherV::CheckCounts(const Plan& plan) const {
   const std::vector<int64_t>& send_count = plan.counts[kSendCount];
   const std::vector<int64_t>& recv_counts = plan.counts[kRecvCounts];
-  const Blocks blocks = {recv_counts, plan.counts[kRdispls]};
+  const RankBlocks blocks = {recv_counts, plan.counts[kRdispls]};
   const int64_t x_count = Numel(plan.inputs[kX].shape);
   CHECK_ARG(send_count.empty() || send_count[0] <= x_count, ERROR_INVALID_TENSOR_DIM,
             "AllGatherV: sendCount ", send_count[0], " exceeds x's ", x_count, " elements");

@@ -12,8 +12,9 @@ namespace {
 
 enum Input { kX, kNumInputs };
 
-Signature MakeSignature() {
-  Signature signature = {"AllReduce", {{"x", Role::kData, kReducible, kAnyNumDims, Extent::kAny}}};
+OpSignature MakeSignature() {
+  OpSignature signature = {"AllReduce",
+                           {{"x", Role::kData, kReducible, kAnyNumDims, Extent::kAny}}};
   signature.may_be_in_place = true;
   return signature;
 }

@@ -15,7 +15,7 @@ namespace {
 
 enum Input { kX, kNumInputs };
 
-Signature MakeSignature() {
+OpSignature MakeSignature() {
   return {"AllToAll", {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny}}};
 }
 

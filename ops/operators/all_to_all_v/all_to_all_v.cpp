@@ -12,9 +12,9 @@ namespace {
 
 enum Input { kX, kNumInputs };
 
-const Signature& GetSignature() {
-  static const Signature signature = {"AllToAllV",
-                                      {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny}}};
+const OpSignature& GetSignature() {
+  static const OpSignature signature = {
+      "AllToAllV", {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny}}};
   return signature;
 }
 
@@ -49,7 +49,7 @@ ExchangeLists AllToAllV::ListsOf(const Plan& plan) const {
 // The lists come from the struct, so they are checked completely here, without tensors.
 Status AllToAllV::DescribeOutputs(const RankPlace& /*place*/, const std::vector<TensorDesc>& inputs,
                                   std::vector<TensorDesc>* outputs) const {
-  const Blocks blocks = {lists_->recv_counts, lists_->rdispls};
+  const RankBlocks blocks = {lists_->recv_counts, lists_->rdispls};
   RETURN_IF_ERROR(CheckEnds(kSlices, {lists_->send_counts, lists_->sdispls},
                             Numel(inputs[kX].shape), ERROR_INVALID_PARAM));
   int64_t count = 0;

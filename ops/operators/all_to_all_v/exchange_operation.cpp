@@ -9,7 +9,7 @@ constexpr size_t kX = 0;
 
 }  // namespace
 
-ExchangeOperation::ExchangeOperation(const Signature& signature,
+ExchangeOperation::ExchangeOperation(const OpSignature& signature,
                                      std::shared_ptr<Communicator> communicator, int root)
     : CollectiveOperation(signature, std::move(communicator)), root_(root) {}
 

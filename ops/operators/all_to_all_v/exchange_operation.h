@@ -27,7 +27,7 @@ struct ExchangeLists {
 // from and in the messages of their checks. Otherwise as CollectiveOperation.
 class ExchangeOperation : public CollectiveOperation {
  public:
-  ExchangeOperation(const Signature& signature, std::shared_ptr<Communicator> communicator,
+  ExchangeOperation(const OpSignature& signature, std::shared_ptr<Communicator> communicator,
                     int root);
 
  protected:

@@ -12,8 +12,8 @@ namespace {
 
 enum Input { kX, kSendCounts, kSdispls, kRecvCounts, kRdispls, kY, kNumInputs };
 
-const Signature& GetSignature() {
-  static const Signature signature = {
+const OpSignature& GetSignature() {
+  static const OpSignature signature = {
       "AllToAllVV2",
       {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny},
        {"sendCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
@@ -57,7 +57,7 @@ Status AllToAllVV2::DescribeOutputs(const RankPlace& /*place*/,
 
 Status AllToAllVV2::CheckCounts(const Plan& plan) const {
   const ExchangeLists lists = ListsOf(plan);
-  const Blocks blocks = {lists.recv_counts, lists.rdispls};
+  const RankBlocks blocks = {lists.recv_counts, lists.rdispls};
   const int64_t length = Numel(plan.outputs[0].shape);
   RETURN_IF_ERROR(
       CheckEnds(kSlices, {lists.send_counts, lists.sdispls}, Numel(plan.inputs[kX].shape)));

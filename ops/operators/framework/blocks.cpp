@@ -11,12 +11,12 @@ bool EndsPast(int64_t displ, int64_t count, int64_t whole) {
   return displ > whole && displ + count > whole;
 }
 
-bool AreRead(const Blocks& blocks) {
+bool AreRead(const RankBlocks& blocks) {
   return !blocks.counts.empty() && !blocks.displs.empty();
 }
 
 // The ranks whose block is not empty, by displacement.
-std::vector<size_t> FilledInOrder(const Blocks& blocks) {
+std::vector<size_t> FilledInOrder(const RankBlocks& blocks) {
   std::vector<size_t> ranks;
   for (size_t r = 0; r < blocks.counts.size(); ++r) {
     if (blocks.counts[r] > 0) ranks.push_back(r);
@@ -29,7 +29,7 @@ std::vector<size_t> FilledInOrder(const Blocks& blocks) {
 
 }  // namespace
 
-Status CheckEnds(const BlockWords& words, const Blocks& blocks, int64_t whole, ErrorCode code) {
+Status CheckEnds(const BlockWords& words, const RankBlocks& blocks, int64_t whole, ErrorCode code) {
   if (!AreRead(blocks)) return Ok();
   for (size_t r = 0; r < blocks.counts.size(); ++r) {
     const int64_t displ = blocks.displs[r];
@@ -49,7 +49,7 @@ bool AddUp(const std::vector<int64_t>& counts, int64_t* sum) {
   return true;
 }
 
-Status CheckNotNegative(const Signature& signature, const Counts& counts) {
+Status CheckNotNegative(const OpSignature& signature, const Counts& counts) {
   for (size_t i = 0; i < counts.size(); ++i) {
     for (size_t r = 0; r < counts[i].size(); ++r) {
       CHECK_ARG(counts[i][r] >= 0, ERROR_INVALID_PARAM, signature.name, ": ",
@@ -59,7 +59,7 @@ Status CheckNotNegative(const Signature& signature, const Counts& counts) {
   return Ok();
 }
 
-Status CheckDisjoint(const BlockWords& words, const Blocks& blocks) {
+Status CheckDisjoint(const BlockWords& words, const RankBlocks& blocks) {
   if (!AreRead(blocks)) return Ok();
   const std::vector<size_t> ranks = FilledInOrder(blocks);
   for (size_t i = 1; i < ranks.size(); ++i) {
@@ -74,7 +74,7 @@ Status CheckDisjoint(const BlockWords& words, const Blocks& blocks) {
   return Ok();
 }
 
-std::vector<Range> FindGaps(const Blocks& blocks, int64_t whole) {
+std::vector<Range> FindGaps(const RankBlocks& blocks, int64_t whole) {
   std::vector<Range> gaps;
   int64_t covered = 0;
   for (const size_t r : FilledInOrder(blocks)) {

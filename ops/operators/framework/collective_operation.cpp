@@ -41,7 +41,7 @@ bool SameCounts(const Plan& plan, const VariantPack& pack) {
   return true;
 }
 
-bool AllReadable(const Signature& signature, const std::vector<TensorView>& inputs) {
+bool AllReadable(const OpSignature& signature, const std::vector<TensorView>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (signature.inputs[i].role == Role::kCounts && !IsReadable(inputs[i])) return false;
   }
@@ -50,7 +50,7 @@ bool AllReadable(const Signature& signature, const std::vector<TensorView>& inpu
 
 }  // namespace
 
-CollectiveOperation::CollectiveOperation(Signature signature,
+CollectiveOperation::CollectiveOperation(OpSignature signature,
                                          std::shared_ptr<Communicator> communicator)
     : signature_(std::move(signature)), communicator_(std::move(communicator)) {}
 

@@ -38,7 +38,7 @@ class CollectiveOperation : public Operation {
  public:
   static constexpr size_t kMaxPlans = 8;
 
-  CollectiveOperation(Signature signature, std::shared_ptr<Communicator> communicator);
+  CollectiveOperation(OpSignature signature, std::shared_ptr<Communicator> communicator);
 
   const char* Name() const override { return signature_.name; }
   int NumInputs() const override { return static_cast<int>(signature_.inputs.size()); }
@@ -59,7 +59,7 @@ class CollectiveOperation : public Operation {
  protected:
   // The `keep` of a call of the plan: the plan on a device; null on the CPU, where a call is
   // complete on return.
-  Kept KeepOf(const Plan& plan) const {
+  KeepAlive KeepOf(const Plan& plan) const {
     return communicator_->device().kind == DeviceKind::kCpu ? nullptr : plan.shared_from_this();
   }
 
@@ -91,7 +91,7 @@ class CollectiveOperation : public Operation {
   Status ExplainNoPlan(const VariantPack& pack) const;
   void Keep(Plan plan);
 
-  const Signature signature_;
+  const OpSignature signature_;
   std::shared_ptr<Communicator> communicator_;
   std::vector<std::shared_ptr<const Plan>> plans_;
 };

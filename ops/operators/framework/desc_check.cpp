@@ -32,7 +32,7 @@ bool IsTooLarge(const TensorDesc& desc) {
   return room == 0;
 }
 
-Status CheckNumDimsLimit(const Signature& op, const InputRule& rule, const TensorDesc& desc) {
+Status CheckNumDimsLimit(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
   CHECK_ARG(desc.shape.num_dims <= kMaxDims, ERROR_INVALID_TENSOR_DIM, op.name, ": ", rule.name,
             " has ", desc.shape.num_dims, " dims, the limit is ", kMaxDims, ": flatten some");
   CHECK_ARG(desc.shape.num_dims > 0 || rule.num_dims != kAnyNumDims, ERROR_INVALID_TENSOR_DIM,
@@ -41,7 +41,7 @@ Status CheckNumDimsLimit(const Signature& op, const InputRule& rule, const Tenso
   return Ok();
 }
 
-Status CheckSize(const Signature& op, const char* name, const TensorDesc& desc) {
+Status CheckSize(const OpSignature& op, const char* name, const TensorDesc& desc) {
   for (int i = 0; i < desc.shape.num_dims; ++i) {
     CHECK_ARG(desc.shape[i] >= (i == 0 ? 0 : 1), ERROR_INVALID_TENSOR_SIZE, op.name, ": ", name,
               " has size ", desc.shape[i], " in dim ", i, " of ", ToString(desc.shape),
@@ -52,7 +52,7 @@ Status CheckSize(const Signature& op, const char* name, const TensorDesc& desc) 
   return Ok();
 }
 
-Status CheckDType(const Signature& op, const InputRule& rule, const TensorDesc& desc) {
+Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
   if (Contains(rule.dtypes, desc.dtype)) return Ok();
   const char* got = Name(desc.dtype);
   switch (rule.role) {
@@ -71,13 +71,13 @@ Status CheckDType(const Signature& op, const InputRule& rule, const TensorDesc& 
   return Ok();
 }
 
-Status CheckFormat(const Signature& op, const char* name, const TensorDesc& desc) {
+Status CheckFormat(const OpSignature& op, const char* name, const TensorDesc& desc) {
   CHECK_ARG(desc.format == Format::kND, ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ", name,
             " has format ", Name(desc.format), "; pass it as nd");
   return Ok();
 }
 
-Status CheckOneDType(const Signature& op, const std::vector<TensorDesc>& inputs) {
+Status CheckOneDType(const OpSignature& op, const std::vector<TensorDesc>& inputs) {
   for (size_t i = 1; i < inputs.size(); ++i) {
     CHECK_ARG(!op.one_dtype || inputs[i].dtype == inputs[0].dtype, ERROR_INVALID_TENSOR_INI_MATCH,
               op.name, ": ", op.inputs[i].name, " is ", Name(inputs[i].dtype), " but ",
@@ -86,7 +86,7 @@ Status CheckOneDType(const Signature& op, const std::vector<TensorDesc>& inputs)
   return Ok();
 }
 
-Status CheckNumDims(const Signature& op, const InputRule& rule, const TensorDesc& desc) {
+Status CheckNumDims(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
   const int got = desc.shape.num_dims;
   const int most = std::max(rule.num_dims, rule.most_dims);
   if (rule.num_dims == kAnyNumDims || (got >= rule.num_dims && got <= most)) return Ok();
@@ -95,7 +95,7 @@ Status CheckNumDims(const Signature& op, const InputRule& rule, const TensorDesc
                most == 1 ? " dim" : " dims", ", got ", got, " in shape ", ToString(desc.shape));
 }
 
-Status CheckExtent(const Signature& op, const InputRule& rule, int rank_size,
+Status CheckExtent(const OpSignature& op, const InputRule& rule, int rank_size,
                    const TensorDesc& desc) {
   if (rule.extent == Extent::kAny) return Ok();
   const int64_t want = rule.extent == Extent::kOne ? 1 : rank_size;
@@ -107,7 +107,7 @@ Status CheckExtent(const Signature& op, const InputRule& rule, int rank_size,
 
 }  // namespace
 
-Status CheckInputs(const Signature& op, int rank_size, const std::vector<TensorDesc>& inputs) {
+Status CheckInputs(const OpSignature& op, int rank_size, const std::vector<TensorDesc>& inputs) {
   const size_t n = op.inputs.size();
   CHECK_ARG(inputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,
             n == 1 ? " input" : " inputs", ", got ", inputs.size());
@@ -125,14 +125,14 @@ Status CheckInputs(const Signature& op, int rank_size, const std::vector<TensorD
   return Ok();
 }
 
-Status CheckOutputSizes(const Signature& op, const std::vector<TensorDesc>& outputs) {
+Status CheckOutputSizes(const OpSignature& op, const std::vector<TensorDesc>& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     RETURN_IF_ERROR(CheckSize(op, op.outputs[i], outputs[i]));
   }
   return Ok();
 }
 
-Status CheckOutputs(const Signature& op, const std::vector<TensorDesc>& want,
+Status CheckOutputs(const OpSignature& op, const std::vector<TensorDesc>& want,
                     const std::vector<TensorView>& outputs) {
   const size_t n = want.size();
   CHECK_ARG(outputs.size() == n, ERROR_INVALID_IN_TENSOR_NUM, op.name, ": needs ", n,

@@ -9,14 +9,14 @@
 namespace collops {
 
 // The checks of InferShape that are the same for all operators, in the documented order.
-Status CheckInputs(const Signature& signature, int rank_size,
+Status CheckInputs(const OpSignature& signature, int rank_size,
                    const std::vector<TensorDesc>& inputs);
 
 // The output shapes that follow from the inputs may be too large.
-Status CheckOutputSizes(const Signature& signature, const std::vector<TensorDesc>& outputs);
+Status CheckOutputSizes(const OpSignature& signature, const std::vector<TensorDesc>& outputs);
 
 // Checks that the call's outputs are the tensors in `want`.
-Status CheckOutputs(const Signature& signature, const std::vector<TensorDesc>& want,
+Status CheckOutputs(const OpSignature& signature, const std::vector<TensorDesc>& want,
                     const std::vector<TensorView>& outputs);
 
 }  // namespace collops

@@ -24,13 +24,13 @@ const char* DeviceName(DeviceKind kind) {
 }
 
 // `values`: how to make a tensor with memory.
-Status MetaFault(const Signature& op, const char* name, const char* values) {
+Status MetaFault(const OpSignature& op, const char* name, const char* values) {
   return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
                " is a meta tensor, which has no values: ", values);
 }
 
 // Checks are inline, messages are not: every call checks, hardly any call fails.
-Status DeviceFault(const Signature& op, const char* name, const Device& got, const Device& want) {
+Status DeviceFault(const OpSignature& op, const char* name, const Device& got, const Device& want) {
   if (got.kind == DeviceKind::kMeta) {
     const std::string device = ToString(Device{want.kind, std::max(want.index, 0)});
     const std::string make = Concat("torch.empty_like(tensor, device=\"", device, "\")");
@@ -52,14 +52,14 @@ bool HasPlainLayout(const TensorView& tensor) {
   return tensor.contiguous && !tensor.foreign_endian;
 }
 
-Status LayoutFault(const Signature& op, const char* name, const TensorView& tensor) {
+Status LayoutFault(const OpSignature& op, const char* name, const TensorView& tensor) {
   CHECK_ARG(tensor.contiguous, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
             " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
   return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
                " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
 }
 
-Status AddressFault(const Signature& op, const char* name, const TensorView& tensor) {
+Status AddressFault(const OpSignature& op, const char* name, const TensorView& tensor) {
   return Error(ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name, " of shape ",
                ToString(tensor.desc.shape), " has no address");
 }
@@ -68,7 +68,7 @@ bool ShareMemory(const TensorView& a, int64_t a_bytes, const TensorView& b, int6
   return a.device == b.device && Overlap(a.data, a_bytes, b.data, b_bytes);
 }
 
-Status CheckCountsOnHost(const Signature& op, const std::vector<TensorView>& inputs) {
+Status CheckCountsOnHost(const OpSignature& op, const std::vector<TensorView>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Device& where = inputs[i].device;
     if (op.inputs[i].role == Role::kCounts && where.kind == DeviceKind::kMeta) {
@@ -82,7 +82,7 @@ Status CheckCountsOnHost(const Signature& op, const std::vector<TensorView>& inp
 }
 
 // Checks that output `o` shares no memory with an input or an earlier output.
-Status CheckApart(const Signature& op, const VariantPack& pack, const TensorBytes& bytes,
+Status CheckApart(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
                   size_t o) {
   const char* other = nullptr;
   for (size_t i = 0; i < pack.inputs.size() && other == nullptr; ++i) {
@@ -102,7 +102,7 @@ Status CheckApart(const Signature& op, const VariantPack& pack, const TensorByte
   return Ok();
 }
 
-Status CheckWritable(const Signature& op, const VariantPack& pack) {
+Status CheckWritable(const OpSignature& op, const VariantPack& pack) {
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
     CHECK_ARG(op.inputs[i].role != Role::kInPlace || !pack.inputs[i].read_only,
               ERROR_INVALID_TENSOR_ADDR, op.name, ": ", op.inputs[i].name,
@@ -115,7 +115,7 @@ Status CheckWritable(const Signature& op, const VariantPack& pack) {
   return Ok();
 }
 
-Status CheckLayouts(const Signature& op, const VariantPack& pack) {
+Status CheckLayouts(const OpSignature& op, const VariantPack& pack) {
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
     if (!HasPlainLayout(pack.inputs[i])) {
       return LayoutFault(op, op.inputs[i].name, pack.inputs[i]);
@@ -127,7 +127,7 @@ Status CheckLayouts(const Signature& op, const VariantPack& pack) {
   return Ok();
 }
 
-Status CheckDevices(const Signature& op, const VariantPack& pack, const Device& device) {
+Status CheckDevices(const OpSignature& op, const VariantPack& pack, const Device& device) {
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
     const Role role = op.inputs[i].role;
     const Device& where = pack.inputs[i].device;
@@ -149,7 +149,7 @@ bool IsReadable(const TensorView& counts) {
          !counts.foreign_endian;
 }
 
-Counts ReadCounts(const Signature& op, const std::vector<TensorView>& inputs) {
+Counts ReadCounts(const OpSignature& op, const std::vector<TensorView>& inputs) {
   Counts counts(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (op.inputs[i].role != Role::kCounts || !IsReadable(inputs[i])) continue;
@@ -160,7 +160,7 @@ Counts ReadCounts(const Signature& op, const std::vector<TensorView>& inputs) {
   return counts;
 }
 
-Status CheckHostData(const Signature& op, const std::vector<TensorView>& inputs) {
+Status CheckHostData(const OpSignature& op, const std::vector<TensorView>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool is_null = inputs[i].data == nullptr && inputs[i].device.kind == DeviceKind::kCpu;
     CHECK_ARG(op.inputs[i].role != Role::kCounts || !is_null, ERROR_INVALID_PARAM, op.name, ": ",
@@ -169,7 +169,7 @@ Status CheckHostData(const Signature& op, const std::vector<TensorView>& inputs)
   return Ok();
 }
 
-Status CheckMemory(const Signature& op, const VariantPack& pack, const TensorBytes& bytes,
+Status CheckMemory(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
                    const Device& device) {
   RETURN_IF_ERROR(CheckCountsOnHost(op, pack.inputs));
   for (size_t o = 0; o < pack.outputs.size(); ++o) {
@@ -180,7 +180,7 @@ Status CheckMemory(const Signature& op, const VariantPack& pack, const TensorByt
   return CheckDevices(op, pack, device);
 }
 
-Status CheckAddresses(const Signature& op, const VariantPack& pack, const TensorBytes& bytes) {
+Status CheckAddresses(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes) {
   for (size_t i = 0; i < pack.inputs.size(); ++i) {
     if (pack.inputs[i].data == nullptr && bytes.inputs[i] != 0) {
       return AddressFault(op, op.inputs[i].name, pack.inputs[i]);

@@ -11,16 +11,16 @@ namespace collops {
 // Whether the host may read the counts in place; the checks below refuse counts that cannot be
 // read.
 bool IsReadable(const TensorView& counts);
-Counts ReadCounts(const Signature& signature, const std::vector<TensorView>& inputs);
-Status CheckHostData(const Signature& signature, const std::vector<TensorView>& inputs);
+Counts ReadCounts(const OpSignature& signature, const std::vector<TensorView>& inputs);
+Status CheckHostData(const OpSignature& signature, const std::vector<TensorView>& inputs);
 
 // Checks devices and contiguity, and that outputs overlap no input and no other output. Null
 // addresses pass. `device` is the communicator's.
-Status CheckMemory(const Signature& signature, const VariantPack& pack, const TensorBytes& bytes,
+Status CheckMemory(const OpSignature& signature, const VariantPack& pack, const TensorBytes& bytes,
                    const Device& device);
 
 // Checks that every tensor that is not empty has an address.
-Status CheckAddresses(const Signature& signature, const VariantPack& pack,
+Status CheckAddresses(const OpSignature& signature, const VariantPack& pack,
                       const TensorBytes& bytes);
 
 }  // namespace collops

@@ -36,7 +36,7 @@ struct InputRule {
 };
 
 // What the checks know about an operator. The outputs have the dtype of the first input.
-struct Signature {
+struct OpSignature {
   const char* name;  // in messages and for the other ranks; lives as long as the process
   std::vector<InputRule> inputs;
   std::vector<const char*> outputs = {"the output"};  // names for messages

@@ -22,8 +22,8 @@ constexpr DTypeSet kPayload = SetOf(DType::kFloat16, DType::kBFloat16, DType::kF
 constexpr InputRule kWeightRule = {"weight", Role::kData, kPayload, 2, Extent::kAny, 3};
 
 // ATB's own tests expect 8 for a wrong number of dims, but 16 with mc2, which has no batches.
-Signature SignatureOf(const LinearParallelParam& param) {
-  Signature signature;
+OpSignature SignatureOf(const LinearParallelParam& param) {
+  OpSignature signature;
   signature.name = "LinearParallel";
   signature.inputs = {{"x", Role::kData, kPayload, 2, Extent::kAny, 3}, kWeightRule};
   if (param.hasResidual) {
@@ -40,8 +40,8 @@ Signature SignatureOf(const LinearParallelParam& param) {
 }
 
 // What is packed is checked as the one input of a call, and as nothing else's output.
-const Signature& PrepackSignature() {
-  static const Signature signature = {
+const OpSignature& PrepackSignature() {
+  static const OpSignature signature = {
       "LinearParallel", {kWeightRule}, {}, false, ERROR_INVALID_TENSOR_DIM};
   return signature;
 }
@@ -156,7 +156,7 @@ Status LinearParallel::Refuse(const Status& reason) {
 }
 
 Status LinearParallel::Prepack(const TensorView& weight) {
-  const Signature& signature = PrepackSignature();
+  const OpSignature& signature = PrepackSignature();
   const VariantPack pack = {{weight}, {}};
   RETURN_IF_ERROR(CheckInputs(signature, communicator().size(), {weight.desc}));
   const Shape& shape = weight.desc.shape;

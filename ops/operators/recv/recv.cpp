@@ -15,8 +15,8 @@ constexpr DTypeSet kPayload =
     SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
 
-Signature MakeSignature() {
-  Signature signature = {"Recv", {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}};
+OpSignature MakeSignature() {
+  OpSignature signature = {"Recv", {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}};
   signature.may_be_in_place = true;
   return signature;
 }

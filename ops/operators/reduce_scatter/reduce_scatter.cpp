@@ -14,7 +14,7 @@ namespace {
 enum Input { kX, kNumInputs };
 
 // ATB's ReduceScatter, unlike its AllReduce, takes no int64 on either of its backends.
-Signature MakeSignature(const std::string& backend) {
+OpSignature MakeSignature(const std::string& backend) {
   const bool is_atb = backend == "hccl" || backend == "lccl";
   const DTypeSet payload = is_atb ? kReducible & ~SetOf(DType::kInt64) : kReducible;
   return {"ReduceScatter", {{"x", Role::kData, payload, kAnyNumDims, Extent::kAny}}};

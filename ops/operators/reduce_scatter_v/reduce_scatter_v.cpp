@@ -16,8 +16,8 @@ constexpr DTypeSet kPayload =
     SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64);
 
-const Signature& GetSignature() {
-  static const Signature signature = {
+const OpSignature& GetSignature() {
+  static const OpSignature signature = {
       "ReduceScatterV",
       {{"x", Role::kData, kPayload, 2, Extent::kAny},
        {"sendCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},

@@ -4,8 +4,9 @@
 
 namespace collops {
 
-MessageOperation::MessageOperation(Signature signature, std::shared_ptr<Communicator> communicator,
-                                   Transfer::Way way, int peer)
+MessageOperation::MessageOperation(OpSignature signature,
+                                   std::shared_ptr<Communicator> communicator, Transfer::Way way,
+                                   int peer)
     : CollectiveOperation(std::move(signature), std::move(communicator)), way_(way), peer_(peer) {}
 
 Transfer MessageOperation::NewTransfer() const {

@@ -10,7 +10,7 @@ namespace collops {
 // collectives. Only the peer takes part, and gets a refusal. Otherwise as CollectiveOperation.
 class MessageOperation : public CollectiveOperation {
  public:
-  MessageOperation(Signature signature, std::shared_ptr<Communicator> communicator,
+  MessageOperation(OpSignature signature, std::shared_ptr<Communicator> communicator,
                    Transfer::Way way, int peer);
 
   Status Refuse(const Status& reason) override;

@@ -15,7 +15,7 @@ constexpr DTypeSet kPayload =
     SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
 
-Signature MakeSignature() {
+OpSignature MakeSignature() {
   return {"Send", {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny}}, {}};
 }
 

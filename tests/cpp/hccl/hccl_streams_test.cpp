@@ -189,7 +189,7 @@ TEST(CountsAreCopiedIfNothingKeepsThemAlive) {
   Need need;
   {
     AllGatherVCall call = need.Call(&stream);
-    const Kept counts = std::move(call.keep);
+    const KeepAlive counts = std::move(call.keep);
     EXPECT_TRUE(communicator->AllGatherV(call).ok());
     call.keep = nullptr;
   }

@@ -8,7 +8,7 @@
 namespace collops::hccl {
 
 Status AllGatherV(const Engine& engine, const AllGatherVCall& call, int rank, int rank_size,
-                  Kept* keep) {
+                  KeepAlive* keep) {
   const Api& api = engine.api();
   const Carriage carriage = CarriageOf(call.dtype);
   const HcclCounts counts =

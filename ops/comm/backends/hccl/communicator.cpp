@@ -152,7 +152,7 @@ Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
       // A rank whose call compared equal may have failed since.
       RETURN_IF_ERROR(CheckPeers(name));
     }
-    Kept keep = call.keep;
+    KeepAlive keep = call.keep;
     const Status status = step(&keep);
     // Also after a failed step: its first part may be on the stream.
     const Status kept = engine_.Keep(call.stream, std::move(keep));
@@ -161,13 +161,14 @@ Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
 }
 
 Status HcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
-  return Enqueue(call,
-                 [&](Kept* keep) { return hccl::AllGatherV(engine_, call, rank(), size(), keep); });
+  return Enqueue(
+      call, [&](KeepAlive* keep) { return hccl::AllGatherV(engine_, call, rank(), size(), keep); });
 }
 
 Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return Enqueue(
-      call, [&](Kept* keep) { return hccl::ReduceScatterV(engine_, call, rank(), size(), keep); });
+  return Enqueue(call, [&](KeepAlive* keep) {
+    return hccl::ReduceScatterV(engine_, call, rank(), size(), keep);
+  });
 }
 
 void HcclCommunicator::OnLeave() {

@@ -9,13 +9,13 @@ namespace {
 
 struct Copy {
   std::vector<uint64_t> numbers;  // counts, then displacements
-  Kept rest;                      // what else the call needs
+  KeepAlive rest;                 // what else the call needs
 };
 
 }  // namespace
 
 HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_size, int64_t scale,
-                      Kept* keep) {
+                      KeepAlive* keep) {
   // The counts have been checked: none is negative, so int64_t and uint64_t have the same bits.
   if (scale == 1 && *keep != nullptr) return {counts, displs};
   auto copy = std::make_shared<Copy>();

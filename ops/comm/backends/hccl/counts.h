@@ -17,6 +17,6 @@ struct HcclCounts {
 // or null; on return it holds the returned numbers: the call's own, or a copy if the call's `keep`
 // is null or they are scaled.
 HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_size, int64_t scale,
-                      Kept* keep);
+                      KeepAlive* keep);
 
 }  // namespace collops::hccl

@@ -34,7 +34,7 @@ Status Engine::CheckHealth() const {
 }
 
 // The caller's HcclComm outlives its calls, so only what they read must be kept alive.
-Status Engine::Keep(Stream stream, Kept kept) {
+Status Engine::Keep(Stream stream, KeepAlive kept) {
   if (!owned_ && kept == nullptr) return Ok();
   return in_flight_.Keep(stream, std::move(kept));
 }

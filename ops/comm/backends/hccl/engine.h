@@ -29,7 +29,7 @@ class Engine {
 
   // Keeps `kept` alive until the work that is on `stream` now is done; also after a call that
   // failed half way. Releases what finished calls needed.
-  Status Keep(Stream stream, Kept kept);
+  Status Keep(Stream stream, KeepAlive kept);
 
   // Whether all calls have ended, or their state cannot be asked any more.
   bool IsIdle(int device);

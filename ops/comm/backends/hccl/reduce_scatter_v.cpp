@@ -10,7 +10,7 @@
 namespace collops::hccl {
 
 Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int rank, int rank_size,
-                      Kept* keep) {
+                      KeepAlive* keep) {
   const Api& api = engine.api();
   DataType type = DataType::kInt8;
   Reduction reduction = Reduction::kSum;

@@ -9,6 +9,6 @@ namespace collops::hccl {
 // Puts HcclReduceScatterV on the call's stream, and then zeros for the rest of the output. `keep`
 // as in AllGatherV.
 Status ReduceScatterV(const Engine& engine, const ReduceScatterVCall& call, int rank, int rank_size,
-                      Kept* keep);
+                      KeepAlive* keep);
 
 }  // namespace collops::hccl

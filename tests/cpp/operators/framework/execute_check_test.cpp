@@ -28,8 +28,8 @@ class ScratchOperation : public CollectiveOperation {
   void* seen_workspace = nullptr;
 
  protected:
-  static const Signature& GetSignature() {
-    static const Signature signature = {
+  static const OpSignature& GetSignature() {
+    static const OpSignature signature = {
         "Scratch", {{"x", Role::kData, SetOf(DType::kFloat32), 1, Extent::kAny}}};
     return signature;
   }
