@@ -50,8 +50,8 @@ class Watcher {
   int rank_size_;
   int num_hosts_;
   std::vector<int> own_ranks_;
-  int doorbell_rank_;  // a remote rank, whose doorbell (rung whenever all are rung) wakes this
-                       // thread
+  // A remote rank, whose doorbell, rung whenever all are rung, wakes this thread.
+  int doorbell_rank_;
   LocalNews news_;
   Mirror mirror_;
   std::vector<bool> gone_;  // hosts from which no more news are taken

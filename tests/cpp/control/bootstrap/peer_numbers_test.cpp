@@ -25,12 +25,12 @@ const Board& BoardAfterItsStep(Communicator& communicator) {
 
 // Rank 1 says that it has failed with this code.
 void ExpectFailure(int32_t code, collops::ErrorCode want) {
-  const ranks::Event heard;
+  const ranks::Event reported;
   ranks::Run(2, [&](int rank, Communicator& communicator) {
     EXPECT_EQ(communicator.Barrier().message(), "");
     if (rank == 0) {
       const Status status = communicator.Barrier();
-      heard.Set();
+      reported.Set();
       EXPECT_EQ(status.code(), want);
       EXPECT_CONTAINS(status.message(), "what it says (reported by rank 1)");
       return;
@@ -39,7 +39,7 @@ void ExpectFailure(int32_t code, collops::ErrorCode want) {
     board.member(1).code = code;
     collops::control::WriteReason("what it says", board.member(1).reason);
     board.group().failed_rank.store(2);
-    heard.Wait();
+    reported.Wait();
   });
 }
 

@@ -92,14 +92,14 @@ TEST(ALateRankGetsTheReasonWhyAnotherRankLeft) {
 // others have got the reason.
 void FailAfterTheIntroduction(int rank_size, rlim_t more) {
   const collops::JobIdentity job = ranks::FreshJob();
-  const ranks::Event listens, came, failed, heard;
+  const ranks::Event listens, came, failed, reported;
   const size_t others = static_cast<size_t>(rank_size) - 1;
   const auto take_part = [&](collops::Communicator& communicator) {
     const Clock::time_point start = Clock::now();
     Status status = communicator.Connect();
     if (status.ok()) status = communicator.Barrier();
     ExpectToldSoon(status, "open files", start);
-    heard.Set();
+    reported.Set();
   };
   const auto fail = [&](collops::Communicator& communicator) {
     OpenNoMoreThan(more);
@@ -107,7 +107,7 @@ void FailAfterTheIntroduction(int rank_size, rlim_t more) {
     EXPECT_EQ(status.code(), collops::ERROR_RT_FAIL);
     EXPECT_CONTAINS(status.message(), "open files");
     failed.Set();
-    heard.Wait(others);
+    reported.Wait(others);
   };
   std::vector<pid_t> pids;
   for (int rank = 0; rank < rank_size; ++rank) {
