@@ -239,7 +239,7 @@ CallQueue::Turn::~Turn() {
   running_here_ = outer_;
   queue_->calling_.store(false, std::memory_order_release);
   queue_->runs_.store(false);
-  // Nobody waits: the queue's thread can go on sleeping.
+  // If no call waits, the queue's thread can go on sleeping.
   if (queue_->has_waiting_.load()) queue_->Wake();
 }
 

@@ -90,7 +90,7 @@ class Endpoint {
   // left.
   Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;
 
-  // As FindLoss(), for one rank in its pair lane. `said`: the rank left with a reason.
+  // As FindLoss(), for one rank in its pair lane. `said`: the rank has closed its communicator.
   Status FindDeparture(int rank, bool* said) const;
 
   // What this rank waits for in its pair lane, for the messages of other ranks; empty: nothing.

@@ -34,8 +34,8 @@ struct Origin {
   using Clock = std::chrono::steady_clock;
 
   uint64_t maker = 0;  // a process, or where ranks are threads a thread
-  // A process has one Meeting at a time, so its next one is always later than the verdict it got. A
-  // thread may create Meetings of several ranks before it gets any verdict.
+  // When a thread created it, which may create Meetings of several ranks before it gets a verdict.
+  // A process has one Meeting at a time, so its next one is later than any verdict it got.
   Clock::time_point made = Clock::time_point::max();
 };
 
