@@ -77,7 +77,7 @@ Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicato
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
   RETURN_IF_ERROR(CheckBackendName(spec.backend));
-  spec.backend = env.ReplaceBackend(spec.backend);
+  RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
   const bool has_timeout = spec.timeout_s > 0;
   if (!has_timeout) spec.timeout_s = env.timeout_s;
   RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
