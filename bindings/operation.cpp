@@ -72,25 +72,11 @@ std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std:
   return std::make_unique<BoundOperation>(*row, std::move(text), std::move(operation));
 }
 
-// Python's name of a tensor's element type, also of a type that the core does not know.
-std::string ElementType(py::handle tensor) {
-  py::object dtype = py::getattr(tensor, "dtype", py::none());
-  if (dtype.is_none()) {  // collops.with_format()
-    dtype = py::getattr(py::getattr(tensor, "tensor", py::none()), "dtype", py::none());
-  }
-  return dtype.is_none() ? Name(DType::kUndefined) : std::string(py::str(dtype));
-}
-
-// The checks go through the tensors in order, so the first one without a type is meant.
-Status NameElementType(const Status& status, const py::tuple& tensors,
-                       const std::vector<TensorView>& views) {
-  const std::string unknown = Name(DType::kUndefined);
-  const size_t at = status.message().find(" " + unknown);
-  if (status.code() != ERROR_INVALID_TENSOR_INI_MATCH || at == std::string::npos) return status;
+// The checks go through the tensors in order, so the first without a type is the one they mean.
+Status NameElementTypes(const Status& status, const py::tuple& tensors,
+                        const std::vector<TensorView>& views) {
   for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].desc.dtype != DType::kUndefined) continue;
-    std::string message = status.message();
-    return Status(status.code(), message.replace(at + 1, unknown.size(), ElementType(tensors[i])));
+    if (views[i].desc.dtype == DType::kUndefined) return NameElementType(status, tensors[i]);
   }
   return status;
 }
@@ -146,7 +132,7 @@ py::list BoundOperation::InferShape(const py::object& inputs) {
   std::vector<TensorDesc> descs;
   for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
   std::vector<TensorDesc> outputs;
-  ThrowIfError(NameElementType(operation_->InferShape(descs, &outputs), in, pack_.inputs));
+  ThrowIfError(NameElementTypes(operation_->InferShape(descs, &outputs), in, pack_.inputs));
   py::list result;
   for (const TensorDesc& desc : outputs) result.append(ToPython(desc));
   return result;
@@ -160,8 +146,8 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   ThrowIfError(ToPack(in, out, &owners));
   uint64_t bytes = 0;
   const Status status =
-      NameElementType(operation_->GetWorkspaceSize(pack_, &bytes), in, pack_.inputs);
-  ThrowIfError(NameElementType(status, out, pack_.outputs));
+      NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), in, pack_.inputs);
+  ThrowIfError(NameElementTypes(status, out, pack_.outputs));
   return bytes;
 }
 
@@ -204,7 +190,7 @@ void BoundOperation::Prepack(const py::object& weight) {
     status = prepackable->Prepack(tensor.view);
     return Ok();
   });
-  ThrowIfError(NameElementType(status, py::make_tuple(weight), {tensor.view}));
+  ThrowIfError(NameElementTypes(status, py::make_tuple(weight), {tensor.view}));
 }
 
 // Each engine of LinearParallel and why it would not run between two ranks with windows, or "".

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "operators/all_reduce/plain.h"
 #include "operators/all_to_all_v/plain.h"
 #include "operators/broadcast/plain.h"
+#include "operators/linear_parallel/plain.h"
 #include "operators/reduce_scatter_v/plain.h"
 #include "plain/plain_call.h"
 #include "tensors/tensor.h"
@@ -51,7 +53,7 @@ Plan GatherPlan(const std::string& method, const std::string& operation, int ran
 }
 
 Plan ScatterPlan(const std::string& method, const std::string& operation, int rank_size, Whole x,
-                 Rows sizes, const std::string& share, int root, int op) {
+                 std::optional<Rows> sizes, const std::string& share, int64_t root, int op) {
   ScatterSpec spec{LastingName(method), LastingName(operation), ToRowShape(std::move(x)),
                    std::move(sizes)};
   if (share == "equal") spec.share = ScatterSpec::kEqual;
@@ -61,32 +63,60 @@ Plan ScatterPlan(const std::string& method, const std::string& operation, int ra
   return Made([&](ConstPlan* plan) { return PlanScatter(spec, rank_size, plan); });
 }
 
-Plan ExchangePlan(const std::string& method, const std::string& operation, int rank_size, Whole row,
-                  Rows sends, Rows receives, int root, Rows sizes) {
-  const ExchangeSpec spec{LastingName(method), LastingName(operation), ToRowShape(std::move(row)),
-                          std::move(sends),    std::move(receives),    root,
-                          std::move(sizes)};
-  return Made([&](ConstPlan* plan) { return PlanExchange(spec, rank_size, plan); });
+Plan ExchangePlan(const std::string& method, const std::string& operation, int rank, int rank_size,
+                  Whole x, Rows sends, Rows receives, Rows sizes, const std::string& share,
+                  int64_t root) {
+  ExchangeSpec spec{LastingName(method), LastingName(operation), ToRowShape(std::move(x)),
+                    std::move(sends),    std::move(receives),    std::move(sizes)};
+  if (share == "to root") spec.share = ExchangeSpec::kToRoot;
+  if (share == "from root") spec.share = ExchangeSpec::kFromRoot;
+  spec.root = root;
+  return Made([&](ConstPlan* plan) { return PlanExchange(spec, rank, rank_size, plan); });
 }
 
-// The tensors of one call; of a call in place there is no out.
+// The tensors of one call; of a call in place there is no out, and only products have more.
 struct Converted {
-  Converted(const PlainPlan& plan, py::handle x, py::handle out) {
-    status = ToTensor(x, {plan.method(), "x", -1, nullptr}, &held_x);
-    if (status.ok() && !out.is_none()) {
-      status = ToTensor(out, {plan.method(), "out", -1, nullptr}, &held_out);
+  Converted(const char* method, py::handle x, py::handle out, py::handle weight = py::none(),
+            py::handle residual = py::none()) {
+    Take({method, "x", -1, nullptr}, x, &tensors.x);
+    if (!weight.is_none()) {
+      Take({method, "weight", -1, nullptr}, weight, &tensors.others.emplace_back());
     }
-    tensors = {held_x, held_out};
+    if (!residual.is_none()) {
+      Take({method, "residual", -1, nullptr}, residual, &tensors.others.emplace_back());
+    }
+    if (!out.is_none()) Take({method, "out", -1, nullptr}, out, &tensors.out);
   }
 
-  Tensor held_x;
-  Tensor held_out;
+  void Take(const TensorName& name, py::handle object, PlainTensor* into) {
+    if (!status.ok()) return;
+    Tensor tensor;
+    status = ToTensor(object, name, &tensor);
+    *into = tensor;
+    if (tensor.owner) owners.push_back(std::move(tensor.owner));
+    if (into->view.desc.dtype == DType::kUndefined && !unnamed) unnamed = object;
+  }
+
+  // What the core says of them, with Python's word for an element type.
+  Status Named(const Status& said) const { return unnamed ? NameElementType(said, unnamed) : said; }
+
+  std::vector<py::object> owners;
   PlainTensors tensors;
+  py::handle unnamed;  // the first tensor whose element type the core has no name for
   Status status;
 };
 
-void Run(Communicator& communicator, const PlainPlan& plan, py::handle x, py::handle out) {
-  const Converted converted(plan, x, out);
+// What the call would refuse; local.
+Status CheckCall(const Communicator& communicator, const PlainPlan& plan,
+                 const Converted& converted) {
+  RETURN_IF_ERROR(converted.status);
+  return converted.Named(plan.Check(communicator, converted.tensors));
+}
+
+void Run(Communicator& communicator, const PlainPlan& plan, py::handle x, py::handle out,
+         py::handle weight, py::handle residual) {
+  Converted converted(plan.method(), x, out, weight, residual);
+  if (converted.unnamed) converted.status = CheckCall(communicator, plan, converted);
   RunNumbered(communicator, [&]() -> Status {
     if (converted.status.ok()) return plan.Run(&communicator, converted.tensors);
     static_cast<void>(communicator.Refuse(plan.operation(), converted.status));
@@ -94,26 +124,42 @@ void Run(Communicator& communicator, const PlainPlan& plan, py::handle x, py::ha
   });
 }
 
-Status CheckCall(const Communicator& communicator, const PlainPlan& plan,
-                 const Converted& converted) {
-  RETURN_IF_ERROR(converted.status);
-  return plan.Check(communicator, converted.tensors);
-}
-
 void Start(Starter& starter, const Plan& plan, const py::object& x, const py::object& out) {
-  const Converted converted(*plan, x, out);
+  const Converted converted(plan->method(), x, out);
   const Status check = CheckCall(starter.communicator(), *plan, converted);
   if (!check.ok()) starter.Refuse(plan->operation(), check);
   ThrowIfError(check);
-  starter.Keep(x, out, converted.held_x.owner, converted.held_out.owner);
+  starter.Keep(x, out);
+  for (const py::object& owner : converted.owners) starter.Keep(owner);
   starter.Add(plan->operation(), [plan, tensors = converted.tensors](Communicator& communicator) {
     return plan->Run(&communicator, tensors);
   });
 }
 
-// Raises what the call would refuse; local.
 void Check(const Communicator& communicator, const PlainPlan& plan, py::handle x, py::handle out) {
-  ThrowIfError(CheckCall(communicator, plan, Converted(plan, x, out)));
+  const Converted converted(plan.method(), x, out);
+  ThrowIfError(CheckCall(communicator, plan, converted));
+}
+
+Plan ProductPlan(std::shared_ptr<Communicator> communicator, py::handle x, py::handle weight,
+                 py::handle residual, std::string method, int64_t ag_dim, int64_t rs_dim,
+                 bool inner_dim_is_ag, std::optional<Rows> gather_rows,
+                 std::optional<Rows> scatter_rows, bool trans_weight, bool averages) {
+  const Converted inputs(method.c_str(), x, py::none(), weight, residual);
+  ThrowIfError(inputs.status);
+  std::vector<TensorDesc> descs = {inputs.tensors.x.view.desc};
+  for (const PlainTensor& other : inputs.tensors.others) descs.push_back(other.view.desc);
+  const ProductSpec spec{
+      std::move(method),       ag_dim,       rs_dim,  inner_dim_is_ag, std::move(gather_rows),
+      std::move(scatter_rows), trans_weight, averages};
+  Status status;
+  ConstPlan plan;
+  RunWithoutGil([&] {
+    status = PlanProduct(spec, descs, std::move(communicator), &plan);
+    return Ok();
+  });
+  ThrowIfError(inputs.Named(status));
+  return std::const_pointer_cast<PlainPlan>(plan);
 }
 
 void BindMakers(py::module_& module) {
@@ -122,11 +168,16 @@ void BindMakers(py::module_& module) {
            py::arg("rank_size"), py::arg("x"), py::arg("sizes"), py::arg("num_tensors") = 1,
            py::arg("one_shape") = false)
       .def("plan_scatter", &ScatterPlan, py::arg("method"), py::arg("operation"),
-           py::arg("rank_size"), py::arg("x"), py::arg("sizes") = Rows(),
+           py::arg("rank_size"), py::arg("x"), py::arg("sizes") = py::none(),
            py::arg("share") = "sizes", py::arg("root") = 0, py::arg("op") = 0)
-      .def("plan_exchange", &ExchangePlan, py::arg("method"), py::arg("operation"),
-           py::arg("rank_size"), py::arg("row"), py::arg("sends"), py::arg("receives"),
-           py::arg("root") = 0, py::arg("sizes") = Rows())
+      .def("plan_exchange", &ExchangePlan, py::arg("method"), py::arg("operation"), py::arg("rank"),
+           py::arg("rank_size"), py::arg("x"), py::arg("sends") = Rows(),
+           py::arg("receives") = Rows(), py::arg("sizes") = Rows(), py::arg("share") = "each",
+           py::arg("root") = 0)
+      .def("plan_product", &ProductPlan, py::arg("communicator"), py::arg("x"), py::arg("weight"),
+           py::arg("residual"), py::arg("method"), py::arg("ag_dim"), py::arg("rs_dim"),
+           py::arg("inner_dim_is_ag"), py::arg("gather_rows"), py::arg("scatter_rows"),
+           py::arg("trans_weight"), py::arg("averages"))
       .def(
           "plan_all_reduce",
           [](int op) {
@@ -142,11 +193,14 @@ void BindMakers(py::module_& module) {
           py::arg("root"), py::arg("type"), py::arg("rank_size"))
       .def(
           "check_sizes",
-          [](const std::string& method, const std::string& label, const Rows& sizes,
-             int rank_size) {
+          [](const std::string& method, const std::string& label, const Rows& sizes, int rank_size,
+             std::optional<int64_t> rows) {
             ThrowIfError(CheckSizes(method.c_str(), label.c_str(), sizes, rank_size));
+            const RowShape x{{rows.value_or(0)}};
+            if (rows) ThrowIfError(CheckSum(method.c_str(), label.c_str(), sizes, x));
           },
-          py::arg("method"), py::arg("label"), py::arg("sizes"), py::arg("rank_size"))
+          py::arg("method"), py::arg("label"), py::arg("sizes"), py::arg("rank_size"),
+          py::arg("rows") = py::none())
       .def(
           "check_root",
           [](const std::string& method, int64_t root, int rank_size) {
@@ -160,9 +214,13 @@ void BindMakers(py::module_& module) {
 void BindPlainPlans(py::module_& module,
                     py::class_<Communicator, std::shared_ptr<Communicator>>& communicator,
                     py::class_<Starter>& starter) {
-  py::class_<PlainPlan, Plan>(module, "PlainPlan").def_property_readonly("rows", &PlainPlan::rows);
+  py::class_<PlainPlan, Plan>(module, "PlainPlan")
+      .def_property_readonly("rows", &PlainPlan::rows)
+      .def_property_readonly("output_shape", &PlainPlan::output_shape);
   BindMakers(module);
-  communicator.def("run", &Run, py::arg("plan"), py::arg("x"), py::arg("out") = py::none())
+  communicator
+      .def("run", &Run, py::arg("plan"), py::arg("x"), py::arg("out") = py::none(),
+           py::arg("weight") = py::none(), py::arg("residual") = py::none())
       .def("check", &Check, py::arg("plan"), py::arg("x"), py::arg("out") = py::none());
   starter.def("run", &Start, py::arg("plan"), py::arg("x"), py::arg("out") = py::none())
       .def(

@@ -118,13 +118,7 @@ void BindRowExchange(py::module_& module,
            py::arg("operation"), py::arg("dim"), py::arg("tensors"));
   communicator.def(
       "exchange_rows",
-      [](Communicator& self, const RowExchange& exchange, int64_t rows) {
-        return exchange.Run(self, {rows});
-      },
-      py::arg("exchange"), py::arg("rows"));
-  communicator.def(
-      "exchange_lists",
-      [](Communicator& self, const RowExchange& exchange, const std::vector<int64_t>& rows) {
+      [](Communicator& self, const RowExchange& exchange, const Rows& rows) {
         return exchange.Run(self, rows);
       },
       py::arg("exchange"), py::arg("rows"));

@@ -97,6 +97,10 @@ Status Export(py::handle object, const TensorName& name, py::object* capsule,
   return Ok();
 }
 
+bool HasDlpack(py::handle object) {
+  return py::hasattr(object, "__dlpack__") && !PyType_Check(object.ptr());
+}
+
 std::byte* Address(const dlpack::Tensor& source) {
   return static_cast<std::byte*>(source.data) + source.byte_offset;
 }
@@ -108,6 +112,12 @@ py::tuple FromDlpack(const py::object& object, const std::string& operation,
   const TensorName name{operation.c_str(), label.c_str(), -1, nullptr};
   py::object capsule;
   const dlpack::Tensor* source = nullptr;
+  if (!HasDlpack(object)) {
+    ThrowIfError(
+        Error(ERROR_INVALID_PARAM, ToString(name),
+              " must be a numpy array, a torch tensor or an object with __dlpack__, got a ",
+              Py_TYPE(object.ptr())->tp_name));
+  }
   ThrowIfError(Export(object, name, &capsule, &source));
   const dlpack::NamedType* type = dlpack::Find(source->type);
   if (type == nullptr) {
@@ -129,7 +139,7 @@ py::tuple FromDlpack(const py::object& object, const std::string& operation,
 }  // namespace
 
 Status DlpackToTensor(py::handle object, const TensorName& name, Tensor* tensor, bool* recognised) {
-  *recognised = py::hasattr(object, "__dlpack__") && !PyType_Check(object.ptr());
+  *recognised = HasDlpack(object);
   if (!*recognised) return Ok();
   const dlpack::Tensor* source = nullptr;
   RETURN_IF_ERROR(Export(object, name, &tensor->owner, &source));

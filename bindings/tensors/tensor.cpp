@@ -54,6 +54,19 @@ Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   return recognised ? Ok() : NotATensor(object, name);
 }
 
+Status NameElementType(const Status& status, py::handle tensor) {
+  const std::string unknown = Name(DType::kUndefined);
+  const size_t at = status.message().find(" " + unknown);
+  if (status.code() != ERROR_INVALID_TENSOR_INI_MATCH || at == std::string::npos) return status;
+  py::object dtype = py::getattr(tensor, "dtype", py::none());
+  if (dtype.is_none()) {  // collops.with_format()
+    dtype = py::getattr(py::getattr(tensor, "tensor", py::none()), "dtype", py::none());
+  }
+  if (dtype.is_none()) return status;
+  std::string message = status.message();
+  return Status(status.code(), message.replace(at + 1, unknown.size(), py::str(dtype)));
+}
+
 void BindTypes(py::module_& module) {
   py::dict dtypes;
   for (int number = 0; number <= static_cast<int>(DType::kBFloat16); ++number) {

@@ -33,6 +33,9 @@ struct Tensor : PlainTensor {
 // ERROR_INVALID_PARAM.
 Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor);
 
+// The status with Python's word for the element type of `tensor`, for which the core has none.
+Status NameElementType(const Status& status, pybind11::handle tensor);
+
 // One function per kind; `recognised` is false if the object is of another kind.
 Status NumpyToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                      bool* recognised);

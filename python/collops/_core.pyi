@@ -19,9 +19,13 @@ class PlainPlan:
 
     @property
     def rows(self) -> list[int]: ...
+    @property
+    def output_shape(self) -> list[int]: ...
 
 class RowExchange:
-    def __init__(self, operation: str, dim: int, tensors: list[tuple[str, list[int]]]) -> None: ...
+    def __init__(
+        self, operation: str, dim: int, tensors: Sequence[tuple[str, Sequence[int]]]
+    ) -> None: ...
 
 class Communicator:
     @property
@@ -38,11 +42,14 @@ class Communicator:
     def comm_domain(self) -> str: ...
     @property
     def handle(self) -> int: ...
-    def run(self, plan: PlainPlan, x: Any, out: Any = None) -> None: ...
+    def run(
+        self, plan: PlainPlan, x: Any, out: Any = None, weight: Any = None, residual: Any = None
+    ) -> None: ...
     def check(self, plan: PlainPlan, x: Any, out: Any = None) -> None: ...
-    def exchange_rows(self, exchange: RowExchange, rows: int) -> list[int]: ...
-    def exchange_lists(self, exchange: RowExchange, rows: list[int]) -> list[int]: ...
-    def share_from_root(self, operation: str, root: int, sizes: list[int], text: str) -> str: ...
+    def exchange_rows(self, exchange: RowExchange, rows: Sequence[int]) -> list[int]: ...
+    def share_from_root(
+        self, operation: str, root: int, sizes: Sequence[int], text: str
+    ) -> str: ...
     def messages(
         self,
         operation: str,
@@ -131,7 +138,9 @@ def connect(
 ) -> Communicator: ...
 def close_all(reason: str) -> None: ...
 def copied_bytes() -> int: ...
-def check_sizes(method: str, label: str, sizes: list[int], rank_size: int) -> None: ...
+def check_sizes(
+    method: str, label: str, sizes: Sequence[int], rank_size: int, rows: int | None = None
+) -> None: ...
 def check_root(method: str, root: int, rank_size: int) -> None: ...
 def plan_gather(
     method: str,
@@ -139,7 +148,7 @@ def plan_gather(
     rank: int,
     rank_size: int,
     x: _Whole,
-    sizes: list[int],
+    sizes: Sequence[int],
     num_tensors: int = 1,
     one_shape: bool = False,
 ) -> PlainPlan: ...
@@ -148,7 +157,7 @@ def plan_scatter(
     operation: str,
     rank_size: int,
     x: _Whole,
-    sizes: Sequence[int] = (),
+    sizes: Sequence[int] | None = None,
     share: str = "sizes",
     root: int = 0,
     op: int = 0,
@@ -156,12 +165,28 @@ def plan_scatter(
 def plan_exchange(
     method: str,
     operation: str,
+    rank: int,
     rank_size: int,
-    row: _Whole,
-    sends: list[int],
-    receives: list[int],
-    root: int = 0,
+    x: _Whole,
+    sends: Sequence[int] = (),
+    receives: Sequence[int] = (),
     sizes: Sequence[int] = (),
+    share: str = "each",
+    root: int = 0,
+) -> PlainPlan: ...
+def plan_product(
+    communicator: Communicator,
+    x: Any,
+    weight: Any,
+    residual: Any,
+    method: str,
+    ag_dim: int,
+    rs_dim: int,
+    inner_dim_is_ag: bool,
+    gather_rows: Sequence[int] | None,
+    scatter_rows: Sequence[int] | None,
+    trans_weight: bool,
+    averages: bool,
 ) -> PlainPlan: ...
 def plan_all_reduce(op: int) -> PlainPlan: ...
 def plan_broadcast(root: int, type: str, rank_size: int) -> PlainPlan: ...

@@ -57,10 +57,7 @@ Status PlanGather(const GatherSpec& spec, int rank, int rank_size,
                   std::shared_ptr<const PlainPlan>* plan) {
   const RowShape& x = spec.x;
   RETURN_IF_ERROR(CheckSizes(spec.method, "sizes", spec.sizes, rank_size));
-  const int64_t own = spec.sizes[static_cast<size_t>(rank)];
-  CHECK_ARG(own == x.rows(), ERROR_INVALID_PARAM, spec.method, ": sizes[", rank, "] is ", own,
-            ", but x has ", x.rows(), " rows", x.dim == 0 ? "" : Concat(" along dim ", x.dim),
-            " on rank ", rank);
+  RETURN_IF_ERROR(CheckOwnRows(spec.method, spec.sizes, rank, x));
   RowBlocks blocks;
   RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, spec.sizes, &blocks));
   *plan = std::make_shared<GatherPlan>(spec, std::move(blocks));

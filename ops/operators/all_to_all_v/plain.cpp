@@ -11,9 +11,9 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
       : PlanOf(spec.method, spec.operation, &Communicator::ExchangeV),
         sends_(std::move(sends)),
         receives_(std::move(receives)),
-        type_(spec.row.type),
-        shape_(ShapeBesideRows(spec.row)),
-        root_(spec.root),
+        type_(spec.x.type),
+        shape_(ShapeBesideRows(spec.x)),
+        root_(static_cast<int>(spec.root)),
         sizes_(spec.sizes) {}
 
  protected:
@@ -52,17 +52,42 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
   const Rows sizes_;
 };
 
+// What this rank sends and receives, once all of it is checked.
+Status ShareOut(const ExchangeSpec& spec, int rank, int rank_size, Rows* sends, Rows* receives) {
+  const auto own = static_cast<size_t>(rank);
+  if (spec.share == ExchangeSpec::kEach) {
+    RETURN_IF_ERROR(CheckSizes(spec.method, "send_sizes", spec.sends, rank_size));
+    RETURN_IF_ERROR(CheckSum(spec.method, "send_sizes", spec.sends, spec.x));
+    RETURN_IF_ERROR(CheckSizes(spec.method, "recv_sizes", spec.receives, rank_size));
+    CHECK_ARG(spec.sends[own] == spec.receives[own], ERROR_INVALID_PARAM, spec.method,
+              ": send_sizes[", rank, "] is ", spec.sends[own], " but recv_sizes[", rank, "] is ",
+              spec.receives[own], ": what this rank ", rank, " sends to itself must be equal");
+    *sends = spec.sends;
+    *receives = spec.receives;
+    return Ok();
+  }
+  RETURN_IF_ERROR(CheckRoot(spec.method, spec.root, rank_size));
+  RETURN_IF_ERROR(CheckSizes(spec.method, "sizes", spec.sizes, rank_size));
+  const bool gathers = spec.share == ExchangeSpec::kToRoot;
+  if (gathers) RETURN_IF_ERROR(CheckOwnRows(spec.method, spec.sizes, rank, spec.x));
+  const Rows none(static_cast<size_t>(rank_size), 0);
+  Rows at_root = none;
+  at_root[static_cast<size_t>(spec.root)] = spec.sizes[own];
+  const Rows of_root = rank == spec.root ? spec.sizes : none;
+  *sends = gathers ? at_root : of_root;
+  *receives = gathers ? of_root : at_root;
+  return Ok();
+}
+
 }  // namespace
 
-Status PlanExchange(const ExchangeSpec& spec, int rank_size,
+Status PlanExchange(const ExchangeSpec& spec, int rank, int rank_size,
                     std::shared_ptr<const PlainPlan>* plan) {
-  for (const Rows* rows : {&spec.sends, &spec.receives}) {
-    CHECK_ARG(rows->size() == static_cast<size_t>(rank_size), ERROR_INVALID_PARAM, spec.method,
-              ": ", rows->size(), " sizes for ", rank_size, " ranks");
-  }
+  Rows send_rows, receive_rows;
+  RETURN_IF_ERROR(ShareOut(spec, rank, rank_size, &send_rows, &receive_rows));
   RowBlocks sends, receives;
-  RETURN_IF_ERROR(RowBlocks::Make(spec.method, spec.row, spec.sends, &sends));
-  RETURN_IF_ERROR(RowBlocks::Make(spec.method, spec.row, spec.receives, &receives));
+  RETURN_IF_ERROR(RowBlocks::Make(spec.method, spec.x, send_rows, &sends));
+  RETURN_IF_ERROR(RowBlocks::Make(spec.method, spec.x, receive_rows, &receives));
   *plan = std::make_shared<ExchangePlan>(spec, std::move(sends), std::move(receives));
   return Ok();
 }

@@ -79,9 +79,11 @@ Status CollectiveOperation::InferShapeAt(const RankPlace& place,
 }
 
 Status CollectiveOperation::GetWorkspaceSize(const VariantPack& pack, uint64_t* bytes) {
-  Plan plan;
-  RETURN_IF_ERROR(Check(pack, &plan));
-  if (FindPlan(pack) == nullptr) {
+  if (const Plan* known = FindPlan(pack)) {
+    RETURN_IF_ERROR(CheckMemory(signature_, pack, known->bytes, communicator_->device()));
+  } else {
+    Plan plan;
+    RETURN_IF_ERROR(Check(pack, &plan));
     RETURN_IF_ERROR(Complete(&plan));
     Keep(std::move(plan));
   }

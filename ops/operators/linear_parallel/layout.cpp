@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "operators/plain/row_blocks.h"
+
 namespace collops {
 namespace {
 
@@ -147,12 +149,12 @@ Status FindScattered(const P& param, int64_t total, RowGroup* group) {
   return Ok();
 }
 
-Status ScatterEvenly(const Slices& slices, int64_t total, RowGroup* group) {
+Status ScatterEvenly(const Slices& slices, int64_t total, bool unevenly, RowGroup* group) {
   if (!group->rows.empty()) return Ok();
-  const auto members = static_cast<int64_t>(group->ranks.size());
-  CHECK_ARG(total % members == 0, ERROR_INVALID_TENSOR_DIM, kOp, ": ", total, " rows in dim ",
-            slices.dim, " do not divide by ", members, " ranks: give scatterRows");
-  group->rows.assign(group->ranks.size(), total / members);
+  const auto members = static_cast<int>(group->ranks.size());
+  CHECK_ARG(unevenly || total % members == 0, ERROR_INVALID_TENSOR_DIM, kOp, ": ", total,
+            " rows in dim ", slices.dim, " do not divide by ", members, " ranks: give scatterRows");
+  group->rows = SplitEvenly(total, members);
   return Ok();
 }
 
@@ -221,7 +223,8 @@ Status CheckShapes(const P& param, const std::vector<TensorDesc>& inputs) {
 }  // namespace
 
 Status MakeLinearLayout(const P& param, int rank, int rank_size,
-                        const std::vector<TensorDesc>& inputs, LinearLayout* layout) {
+                        const std::vector<TensorDesc>& inputs, LinearLayout* layout,
+                        bool splits_unevenly) {
   const Shape& x = inputs[0].shape;
   const Shape& weight = inputs[1].shape;
   const Slices slices = SlicesOf(param.type, x);
@@ -232,7 +235,7 @@ Status MakeLinearLayout(const P& param, int rank, int rank_size,
   RETURN_IF_ERROR(FindGathered(param, slices, &gather, &total));
   RETURN_IF_ERROR(FindScattered(param, total, &scatter));
   RETURN_IF_ERROR(CheckShapes(param, inputs));
-  RETURN_IF_ERROR(ScatterEvenly(slices, total, &scatter));
+  RETURN_IF_ERROR(ScatterEvenly(slices, total, splits_unevenly, &scatter));
   layout->k = x[x.num_dims - 1];
   layout->n = weight[weight.num_dims - (param.transWeight ? 2 : 1)];
   layout->trans_weight = param.transWeight;

@@ -35,7 +35,9 @@ struct LinearLayout {
 // Computes the layout. The inputs have passed CheckInputs; what is wrong with the grid and the
 // lists of rows is ERROR_INVALID_PARAM, then what does not multiply or divide
 // ERROR_INVALID_TENSOR_DIM, and at last what no int64 counts ERROR_INVALID_TENSOR_SIZE.
+// `splits_unevenly`: without scatterRows any number of rows is shared out.
 Status MakeLinearLayout(const LinearParallelParam& param, int rank, int rank_size,
-                        const std::vector<TensorDesc>& inputs, LinearLayout* layout);
+                        const std::vector<TensorDesc>& inputs, LinearLayout* layout,
+                        bool splits_unevenly = false);
 
 }  // namespace collops

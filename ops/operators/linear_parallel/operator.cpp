@@ -81,11 +81,12 @@ struct LinearParallel::PackedWeight {
 
 LinearParallel::LinearParallel(std::shared_ptr<Communicator> communicator,
                                const LinearParallelParam& param, const std::string& engine,
-                               bool averages)
+                               bool averages, bool splits_unevenly)
     : CollectiveOperation(SignatureOf(param), std::move(communicator)),
       param_(param),
       engine_(engine),
-      averages_(averages) {}
+      averages_(averages),
+      splits_unevenly_(splits_unevenly) {}
 
 LinearParallel::~LinearParallel() = default;
 
@@ -97,7 +98,8 @@ Status LinearParallel::DescribeOutputs(const RankPlace& place,
             static_cast<int>(param_.outDataType), " (", collops::Name(param_.outDataType),
             ") but x is ", collops::Name(inputs[kX].dtype), ": leave it at -1 or pass x's");
   LinearLayout layout;
-  RETURN_IF_ERROR(MakeLinearLayout(param_, place.rank, place.rank_size, inputs, &layout));
+  RETURN_IF_ERROR(
+      MakeLinearLayout(param_, place.rank, place.rank_size, inputs, &layout, splits_unevenly_));
   TensorDesc output = inputs[kX];
   output.shape = layout.output;
   outputs->push_back(output);
@@ -119,7 +121,7 @@ Status LinearParallel::Complete(Plan* plan) const {
   auto details = std::make_unique<LinearDetails>();
   LinearPlan& linear = details->plan;
   RETURN_IF_ERROR(MakeLinearLayout(param_, communicator().rank(), communicator().size(),
-                                   plan->inputs, &linear.layout));
+                                   plan->inputs, &linear.layout, splits_unevenly_));
   const EnginePlace place = PlaceOf(linear.layout, communicator(), engine_.empty());
   RETURN_IF_ERROR(ChooseEngine(engine_, place, &linear.engine));
   if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine, !engine_.empty());

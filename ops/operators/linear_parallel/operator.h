@@ -17,8 +17,10 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
  public:
   // `engine` names how it runs (engine.h), equal on every rank; empty: the first engine that can.
   // `averages`: sums are divided by the number of ranks that add up, before the residual.
+  // `splits_unevenly`: without scatterRows the first ranks get one row more, where ATB refuses.
   LinearParallel(std::shared_ptr<Communicator> communicator, const LinearParallelParam& param,
-                 const std::string& engine = "", bool averages = false);
+                 const std::string& engine = "", bool averages = false,
+                 bool splits_unevenly = false);
   ~LinearParallel() override;
 
   Status Prepack(const TensorView& weight) override;
@@ -46,6 +48,7 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   const LinearParallelParam param_;
   const std::string engine_;
   const bool averages_;
+  const bool splits_unevenly_;
   std::shared_ptr<const PackedWeight> packed_;
 };
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "core/status.h"
@@ -24,6 +27,9 @@ class PlainPlan {
 
   // Rows of every rank, where the call has any.
   virtual Rows rows() const { return {}; }
+
+  // The result's shape, where it is not x's with other rows.
+  virtual std::vector<int64_t> output_shape() const { return {}; }
 
   // Whether the tensors are what the call takes. Asks no other rank.
   virtual Status Check(const Communicator& communicator, const PlainTensors& tensors) const = 0;

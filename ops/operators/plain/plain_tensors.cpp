@@ -69,6 +69,8 @@ Shape ComparedShape(const PlainTensor& x) {
 }
 
 Status CheckReducible(DType dtype, ReduceOp op, const char* method) {
+  CHECK_ARG(dtype != DType::kUndefined, ERROR_INVALID_TENSOR_INI_MATCH, method,
+            ": elements of type ", Name(dtype), " cannot be reduced");
   CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_INVALID_TENSOR_INI_MATCH, method, ": there is no ",
             Name(op), " of ", Name(dtype), ": convert x to ",
             op == ReduceOp::kAvg ? "a floating type" : "a type of real numbers");

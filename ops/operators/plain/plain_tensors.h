@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/status.h"
@@ -18,6 +19,7 @@ struct PlainTensor {
 struct PlainTensors {
   PlainTensor x;
   PlainTensor out;
+  std::vector<PlainTensor> others;  // what a product reads besides x: the weight and the residual
 };
 
 // The tensor is contiguous, on the CPU, in this machine's byte order, and has `count` elements.

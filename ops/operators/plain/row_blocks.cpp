@@ -46,6 +46,21 @@ Status CheckRoot(const char* method, int64_t root, int rank_size) {
   return Ok();
 }
 
+Status CheckSum(const char* method, const char* label, const Rows& sizes, const RowShape& x) {
+  CHECK_ARG(SumOf(sizes) == x.rows(), ERROR_INVALID_PARAM, method, ": ", label, " make ",
+            SumOf(sizes), " rows, but x has ", x.rows(),
+            x.dim == 0 ? "" : Concat(" along dim ", x.dim));
+  return Ok();
+}
+
+Status CheckOwnRows(const char* method, const Rows& sizes, int rank, const RowShape& x) {
+  const int64_t own = sizes[static_cast<size_t>(rank)];
+  CHECK_ARG(own == x.rows(), ERROR_INVALID_PARAM, method, ": sizes[", rank, "] is ", own,
+            ", but x has ", x.rows(), " rows", x.dim == 0 ? "" : Concat(" along dim ", x.dim),
+            " on rank ", rank);
+  return Ok();
+}
+
 Status RowBlocks::Make(const char* method, const RowShape& shape, const Rows& rows,
                        RowBlocks* blocks) {
   const auto dim = static_cast<size_t>(shape.dim);

@@ -28,6 +28,12 @@ struct RowShape {
   int64_t rows() const { return sizes[static_cast<size_t>(dim)]; }
 };
 
+// The sizes add up to the rows of x.
+Status CheckSum(const char* method, const char* label, const Rows& sizes, const RowShape& x);
+
+// This rank's size is the number of rows of its x.
+Status CheckOwnRows(const char* method, const Rows& sizes, int rank, const RowShape& x);
+
 // The ranks' blocks of rows, one after the other, in elements.
 class RowBlocks {
  public:

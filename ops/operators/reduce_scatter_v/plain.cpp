@@ -11,7 +11,7 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
       : PlanOf(spec.method, spec.operation, &Communicator::ReduceScatterV),
         blocks_(std::move(blocks)),
         dim_(spec.x.dim),
-        root_(spec.root),
+        root_(static_cast<int>(spec.root)),
         op_(spec.op) {}
 
   Rows rows() const override { return blocks_.rows(); }
@@ -64,7 +64,7 @@ Status ShareOut(const ScatterSpec& spec, int rank_size, Rows* rows) {
               rank_size, " ranks cannot share out evenly: pad x to ", have + rank_size - more,
               " rows, or use reduce_scatterv");
   }
-  *rows = spec.sizes.empty() ? SplitEvenly(have, rank_size) : spec.sizes;
+  *rows = spec.sizes ? *spec.sizes : SplitEvenly(have, rank_size);
   return CheckSizes(spec.method, "sizes", *rows, rank_size);
 }
 
@@ -74,8 +74,7 @@ Status PlanScatter(const ScatterSpec& spec, int rank_size, std::shared_ptr<const
   Rows rows;
   RETURN_IF_ERROR(ShareOut(spec, rank_size, &rows));
   const RowShape& x = spec.x;
-  CHECK_ARG(SumOf(rows) == x.rows(), ERROR_INVALID_PARAM, spec.method, ": sizes make ", SumOf(rows),
-            " rows, but x has ", x.rows(), x.dim == 0 ? "" : Concat(" along dim ", x.dim));
+  RETURN_IF_ERROR(CheckSum(spec.method, "sizes", rows, x));
   RowBlocks blocks;
   RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, rows, &blocks));
   *plan = std::make_shared<ScatterPlan>(spec, std::move(blocks));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "operators/plain/plain_plan.h"
 
@@ -14,9 +15,9 @@ struct ScatterSpec {
   const char* method;
   const char* operation;
   RowShape x;
-  Rows sizes;  // for kSizes; none: shared out as numpy.array_split does
+  std::optional<Rows> sizes;  // for kSizes; none: shared out as numpy.array_split does
   Share share = kSizes;
-  int root = 0;  // for kRoot
+  int64_t root = 0;  // for kRoot
   ReduceOp op = ReduceOp::kSum;
 };
 

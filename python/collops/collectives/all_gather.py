@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, both_as_bytes, normal_dim, resolve_out
-from collops.collectives.plans import Kept, Plan, plan_rows
+from collops.collectives.plans import Plan, plan_rows
 from collops.core import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import Element, PlainLevel
+    from collops.collectives.level import Element
 
 _NAME = "all_gather"
 _OPERATION = "AllGather"  # by which the ranks know the call
 
 
-class AllGather:
-    """all_gather of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Plan] = Kept()
+class AllGather(Method):
+    """all_gather of one communicator."""
 
     def __call__(self, x: Any, out: Any) -> Any:
         """Gathers every rank's x on every rank, in rank order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import (
     as_tensor,
     as_tensors,
@@ -16,7 +17,6 @@ from collops.collectives.plain_tensors import (
     staging_for,
 )
 from collops.collectives.plans import (
-    Kept,
     Plan,
     bad_argument,
     plan_rows,
@@ -30,7 +30,7 @@ from collops.errors import Error, raise_status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import Element, PlainLevel
+    from collops.collectives.level import Element
 
 _NAME = "all_gatherv"
 # By which the ranks know the call, and the exchange of rows before it.
@@ -43,13 +43,8 @@ _EXCHANGE = "AllGatherV without sizes"
 _Step: TypeAlias = "tuple[Plan, Any, Any, Any, Any]"
 
 
-class AllGatherV:
-    """all_gatherv of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Plan] = Kept()
-        self._exchanges: Kept[Any] = Kept()  # collops._core.RowExchange
+class AllGatherV(Method):
+    """all_gatherv of one communicator."""
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, out: Any) -> Any:
         """Gathers every rank's rows on every rank, in rank order.
@@ -100,12 +95,12 @@ class AllGatherV:
         try:
             x = as_tensor(_NAME, "x", x)
             dim = normal_dim(_NAME, "x", x, dim)
-            question = self._question([x], [dim]) if asks else None
+            question = self._level.question(_EXCHANGE, [x], [dim]) if asks else None
         except Exception as error:
             self._level.refuse(_EXCHANGE if asks else _OPERATION, error)
             raise
         if question is not None:
-            sizes = self._level.core.exchange_rows(question, x.shape[dim])
+            sizes = self._level.core.exchange_rows(question, [x.shape[dim]])
         try:
             step = self._prepare(x, sizes_as_tuple(_NAME, sizes), dim, out)
         except Exception as error:
@@ -122,12 +117,12 @@ class AllGatherV:
             tensors = as_tensors(_NAME, x)
             dims = _normal_dims(tensors, dim)
             outs = _as_outs(out, len(tensors))
-            question = self._question(tensors, dims) if asks else None
+            question = self._level.question(_EXCHANGE, tensors, dims) if asks else None
         except Exception as error:
             self._level.refuse(_EXCHANGE if asks else _OPERATION, error)
             raise
         if question is not None:
-            sizes = self._level.core.exchange_rows(question, tensors[0].shape[dims[0]])
+            sizes = self._level.core.exchange_rows(question, [tensors[0].shape[dims[0]]])
         try:
             sizes = sizes_as_tuple(_NAME, sizes)
             steps = [
@@ -142,19 +137,6 @@ class AllGatherV:
         for step in steps:
             self._run(step)
         return [step[-1] for step in steps]
-
-    def _question(self, tensors: list[Any], dims: list[int]) -> Any:
-        """What the ranks agree on before they tell each other the rows of such tensors."""
-        key = tuple([(x.shape, dim, x.dtype) for x, dim in zip(tensors, dims, strict=True)])
-        known = self._exchanges.get(key)
-        if known is None:
-            terms = [
-                (self._level.type_name(dtype), [*shape[:dim], *shape[dim + 1 :]])
-                for shape, dim, dtype in key
-            ]
-            exchange = core().RowExchange(_EXCHANGE, dims[0], terms)
-            known = self._exchanges.keep(key, exchange)
-        return known
 
     def _prepare(
         self,

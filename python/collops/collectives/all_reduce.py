@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, resolve_out
-from collops.collectives.plans import Kept
 from collops.core import core
-
-if TYPE_CHECKING:
-    from collops.collectives.level import PlainLevel
 
 _NAME = "all_reduce"
 _OPERATION = "AllReduce"  # by which the ranks know the call
 
 
-class AllReduce:
-    """all_reduce of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Any] = Kept()  # collops._core.PlainPlan
+class AllReduce(Method):
+    """all_reduce of one communicator."""
 
     def __call__(self, x: Any, op: str, out: Any) -> Any:
         """Reduces over the ranks and leaves every rank the whole result.
@@ -57,7 +50,6 @@ class AllReduce:
         try:
             number = self._level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)
-            self._level.check_reducible(_NAME, x)
             out = resolve_out(_NAME, "out", x, x.shape, out)
             plan = self._plans.get(number) or self._plans.keep(
                 number, core().plan_all_reduce(number)

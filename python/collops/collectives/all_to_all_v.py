@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, normal_dim, resolve_out
-from collops.collectives.plans import Kept, bad_argument, check_sizes, sizes_as_tuple
-from collops.collectives.row_slices import as_moved, make_question, make_slices
+from collops.collectives.plans import sizes_as_tuple, whole_sizes
+from collops.core import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import PlainLevel
 
 _NAME = "all_to_allv"
 # By which the ranks know the call, and the exchange of sizes before it.
@@ -19,13 +19,8 @@ _OPERATION = "AllToAllV"
 _EXCHANGE = "AllToAllV without sizes"
 
 
-class AllToAllV:
-    """all_to_allv of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Any] = Kept()  # collops._core.PlainPlan
-        self._questions: Kept[Any] = Kept()  # collops._core.RowExchange
+class AllToAllV(Method):
+    """all_to_allv of one communicator."""
 
     def __call__(
         self, x: Any, send_sizes: Sequence[int], recv_sizes: Sequence[int] | None, out: Any
@@ -74,48 +69,39 @@ class AllToAllV:
         try:
             x = as_tensor(_NAME, "x", x)
             normal_dim(_NAME, "x", x, 0)
-            sends = self._sizes("send_sizes", send_sizes)
-            if sum(sends) != x.shape[0]:
-                bad_argument(f"{_NAME}: send_sizes make {sum(sends)} rows, but x has {x.shape[0]}")
-            question = self._question(x) if asks else None
+            sends = _sizes("send_sizes", send_sizes)
+            question = self._question(x, sends) if asks else None
         except Exception as error:
             level.refuse(_EXCHANGE if asks else _OPERATION, error)
             raise
         if question is not None:
-            told = level.core.exchange_lists(question, list(sends))
+            told = level.core.exchange_rows(question, sends)
             recv_sizes = told[level.rank :: level.size]
         try:
-            receives = self._sizes("recv_sizes", recv_sizes)
-            slices = self._slices(x, sends, receives)
+            receives = _sizes("recv_sizes", recv_sizes)
+            plan = self._plan(x, sends, receives)
             out = resolve_out(_NAME, "out", x, (sum(receives), *x.shape[1:]), out)
-            source, target = as_moved(level, _NAME, x, out)
+            source, target = level.as_moved(_NAME, x, out)
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise
-        level.core.run(slices, source, target)
+        level.core.run(plan, source, target)
         return out
 
-    def _sizes(self, label: str, sizes: Any) -> tuple[int, ...]:
-        numbers = sizes_as_tuple(_NAME, sizes, label)
-        return tuple(check_sizes(_NAME, numbers, self._level.size, label))
+    def _question(self, x: Any, sends: tuple[int, ...]) -> Any:
+        # Before the ranks tell each other.
+        core().check_sizes(_NAME, "send_sizes", sends, self._level.size, x.shape[0])
+        return self._level.question(_EXCHANGE, [x], [0])
 
-    def _question(self, x: Any) -> Any:
-        key = x.shape[1:], x.dtype
-        known = self._questions.get(key)
-        return known or self._questions.keep(key, make_question(self._level, _EXCHANGE, x))
+    def _plan(self, x: Any, sends: tuple[int, ...], receives: tuple[int, ...]) -> Any:
+        level, element = self._level, self._level.element(x.dtype)
+        key = x.shape, sends, receives, element.unit, element.name
+        whole = list(x.shape), 0, element.unit, element.name
+        return self._plans.get(key) or self._plans.keep(
+            key,
+            core().plan_exchange(_NAME, _OPERATION, level.rank, level.size, whole, sends, receives),
+        )
 
-    def _slices(self, x: Any, sends: tuple[int, ...], receives: tuple[int, ...]) -> Any:
-        rank, element = self._level.rank, self._level.element(x.dtype)
-        if sends[rank] != receives[rank]:
-            bad_argument(
-                f"{_NAME}: send_sizes[{rank}] is {sends[rank]} but recv_sizes[{rank}] is "
-                f"{receives[rank]}: what this rank {rank} sends to itself must be equal"
-            )
-        key = x.shape[1:], sends, receives, element.unit, element.name
-        known = self._plans.get(key)
-        if known is None:
-            slices = make_slices(
-                _NAME, _OPERATION, x.shape[1:], element, list(sends), list(receives)
-            )
-            known = self._plans.keep(key, slices)
-        return known
+
+def _sizes(label: str, sizes: Any) -> tuple[int, ...]:
+    return whole_sizes(_NAME, sizes_as_tuple(_NAME, sizes, label), label)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_bytes, as_tensor
-from collops.collectives.plans import Kept, whole_root
+from collops.collectives.plans import whole_int64
 from collops.core import core
-
-if TYPE_CHECKING:
-    from collops.collectives.level import PlainLevel
 
 _NAME = "broadcast"
 _OPERATION = "Broadcast"  # by which the ranks know the call
 
 
-class Broadcast:
-    """broadcast of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Any] = Kept()  # collops._core.PlainPlan
+class Broadcast(Method):
+    """broadcast of one communicator."""
 
     def __call__(self, x: Any, root: int) -> Any:
         """Gives every rank the root's x, in place.
@@ -54,7 +48,7 @@ class Broadcast:
             [[1, 1], [1, 1], [1, 1]]
         """
         try:
-            root = whole_root(_NAME, root)
+            root = whole_int64(_NAME, "root", root)
             data = as_tensor(_NAME, "x", x)
             element = self._level.element(data.dtype)
             if element.number is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collops.collectives import products
 from collops.collectives.all_gather import AllGather
 from collops.collectives.all_gather_v import AllGatherV
 from collops.collectives.all_reduce import AllReduce
@@ -141,7 +140,7 @@ class Communicator:
     def scatterv(self, x: Any, sizes: Sequence[int], root: int = 0) -> Any:
         return self._scatter_v(x, sizes, root)
 
-    @documented_by(products.all_gather_matmul_reduce_scatter)
+    @documented_by(LinearParallel.all_gather_matmul_reduce_scatter)
     def all_gather_matmul_reduce_scatter(
         self,
         x: Any,
@@ -156,19 +155,18 @@ class Communicator:
         residual: Any = None,
         out: Any = None,
     ) -> Any:
-        return products.all_gather_matmul_reduce_scatter(
-            self._linear,
+        return self._linear.all_gather_matmul_reduce_scatter(
             x,
             weight,
-            (ag_dim, rs_dim, bool(inner_dim_is_ag)),
+            residual,
+            out,
+            grid=(ag_dim, rs_dim, bool(inner_dim_is_ag)),
             gather_rows=gather_rows,
             scatter_rows=scatter_rows,
             trans_weight=trans_weight,
-            residual=residual,
-            out=out,
         )
 
-    @documented_by(products.all_gather_matmul)
+    @documented_by(LinearParallel.all_gather_matmul)
     def all_gather_matmul(
         self,
         x: Any,
@@ -179,17 +177,11 @@ class Communicator:
         residual: Any = None,
         out: Any = None,
     ) -> Any:
-        return products.all_gather_matmul(
-            self._linear,
-            x,
-            weight,
-            gather_rows=gather_rows,
-            trans_weight=trans_weight,
-            residual=residual,
-            out=out,
+        return self._linear.all_gather_matmul(
+            x, weight, residual, out, gather_rows=gather_rows, trans_weight=trans_weight
         )
 
-    @documented_by(products.matmul_reduce_scatter)
+    @documented_by(LinearParallel.matmul_reduce_scatter)
     def matmul_reduce_scatter(
         self,
         x: Any,
@@ -201,18 +193,10 @@ class Communicator:
         residual: Any = None,
         out: Any = None,
     ) -> Any:
-        return products.matmul_reduce_scatter(
-            self._linear,
-            x,
-            weight,
-            op=op,
-            scatter_rows=scatter_rows,
-            trans_weight=trans_weight,
-            residual=residual,
-            out=out,
-        )
+        words = {"op": op, "scatter_rows": scatter_rows, "trans_weight": trans_weight}
+        return self._linear.matmul_reduce_scatter(x, weight, residual, out, **words)
 
-    @documented_by(products.matmul_all_reduce)
+    @documented_by(LinearParallel.matmul_all_reduce)
     def matmul_all_reduce(
         self,
         x: Any,
@@ -222,9 +206,7 @@ class Communicator:
         residual: Any = None,
         out: Any = None,
     ) -> Any:
-        return products.matmul_all_reduce(
-            self._linear, x, weight, trans_weight=trans_weight, residual=residual, out=out
-        )
+        return self._linear.matmul_all_reduce(x, weight, residual, out, trans_weight=trans_weight)
 
     @documented_by(MessageCalls.send)
     def send(self, x: Any, to: int, tag: int = 0) -> None:

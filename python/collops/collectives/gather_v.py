@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, normal_dim, resolve_out
-from collops.collectives.plans import Kept, bad_argument, check_root, check_sizes, sizes_as_tuple
-from collops.collectives.row_slices import as_moved, make_question, make_slices, only_at
+from collops.collectives.plans import sizes_as_tuple, whole_int64, whole_sizes
+from collops.core import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import PlainLevel
 
 _NAME = "gatherv"
 # By which the ranks know the call, and the exchange of sizes before it.
@@ -19,13 +19,8 @@ _OPERATION = "GatherV"
 _EXCHANGE = "GatherV without sizes"
 
 
-class GatherV:
-    """gatherv of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Any] = Kept()  # collops._core.PlainPlan
-        self._questions: Kept[Any] = Kept()  # collops._core.RowExchange
+class GatherV(Method):
+    """gatherv of one communicator."""
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, root: int) -> Any:
         """Gathers every rank's rows on one rank, in rank order.
@@ -66,46 +61,45 @@ class GatherV:
         level = self._level
         asks = sizes is None
         try:
-            root = check_root(_NAME, root, level.size)
+            root = whole_int64(_NAME, "root", root)
             x = as_tensor(_NAME, "x", x)
             normal_dim(_NAME, "x", x, 0)
-            question = self._question(x) if asks else None
+            question = self._question(x, root) if asks else None
         except Exception as error:
             level.refuse(_EXCHANGE if asks else _OPERATION, error)
             raise
         if question is not None:
-            sizes = level.core.exchange_rows(question, x.shape[0])
+            sizes = level.core.exchange_rows(question, [x.shape[0]])
         try:
-            rows = tuple(check_sizes(_NAME, sizes_as_tuple(_NAME, sizes), level.size))
-            if rows[level.rank] != x.shape[0]:
-                bad_argument(
-                    f"{_NAME}: sizes[{level.rank}] is {rows[level.rank]}, but x has {x.shape[0]} "
-                    f"rows on rank {level.rank}"
-                )
-            slices = self._slices(x, rows, root)
+            rows = whole_sizes(_NAME, sizes_as_tuple(_NAME, sizes))
+            plan = self._plan(x, rows, root)
             height = sum(rows) if level.rank == root else 0
             out = resolve_out(_NAME, "out", x, (height, *x.shape[1:]), None)
-            source, target = as_moved(level, _NAME, x, out)
+            source, target = level.as_moved(_NAME, x, out)
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise
-        level.core.run(slices, source, target)
+        level.core.run(plan, source, target)
         return out if level.rank == root else None
 
-    def _question(self, x: Any) -> Any:
-        key = x.shape[1:], x.dtype
-        known = self._questions.get(key)
-        return known or self._questions.keep(key, make_question(self._level, _EXCHANGE, x))
+    def _question(self, x: Any, root: int) -> Any:
+        core().check_root(_NAME, root, self._level.size)  # before the ranks tell each other
+        return self._level.question(_EXCHANGE, [x], [0])
 
-    def _slices(self, x: Any, rows: tuple[int, ...], root: int) -> Any:
+    def _plan(self, x: Any, rows: tuple[int, ...], root: int) -> Any:
         level, element = self._level, self._level.element(x.dtype)
-        key = x.shape[1:], rows, root, element.unit, element.name
-        known = self._plans.get(key)
-        if known is None:
-            sends = only_at(root, rows[level.rank], level.size)
-            receives = list(rows) if level.rank == root else [0] * level.size
-            slices = make_slices(
-                _NAME, _OPERATION, x.shape[1:], element, sends, receives, root, rows
-            )
-            known = self._plans.keep(key, slices)
-        return known
+        key = x.shape, rows, root, element.unit, element.name
+        whole = list(x.shape), 0, element.unit, element.name
+        return self._plans.get(key) or self._plans.keep(
+            key,
+            core().plan_exchange(
+                _NAME,
+                _OPERATION,
+                level.rank,
+                level.size,
+                whole,
+                sizes=rows,
+                share="to root",
+                root=root,
+            ),
+        )

@@ -6,13 +6,14 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collops.collectives.plans import bad_argument
+from collops.collectives.plain_tensors import both_as_bytes
+from collops.collectives.plans import Kept, bad_argument
 from collops.core import core
-from collops.errors import Error, ErrorCode, raise_status, status_of
+from collops.errors import Error, status_of
 from collops.tensors import is_torch_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -38,6 +39,14 @@ class Element:
     unit: int  # elements of the core that one element counts as
 
 
+class Method:
+    """A method of one communicator, and its plans. One thread at a time, as the communicator."""
+
+    def __init__(self, level: PlainLevel) -> None:
+        self._level = level
+        self._plans: Kept[Any] = Kept()
+
+
 class PlainLevel:
     """One communicator of the core, and what is looked up in every call. Waits only in refuse()."""
 
@@ -52,6 +61,7 @@ class PlainLevel:
             number: name for name, number in self.dtypes.items()
         }
         self._elements: dict[Any, Element] = {}
+        self._questions: Kept[Any] = Kept()  # collops._core.RowExchange
 
     def element(self, dtype: Any) -> Element:
         """The element type of a numpy array or a torch tensor."""
@@ -73,13 +83,20 @@ class PlainLevel:
             bad_argument(f"{name}: op must be one of {list(self.ops)}, got {op!r}")
         return number
 
-    def check_reducible(self, name: str, x: Any) -> None:
-        """Elements that travel as bytes are no numbers."""
-        if self.element(x.dtype).number is None:
-            raise_status(
-                ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
-                f"{name}: elements of type {x.dtype} cannot be reduced",
-            )
+    def question(self, operation: str, tensors: Sequence[Any], dims: Sequence[int]) -> Any:
+        """What the ranks agree on before they tell each other the rows of such tensors."""
+        terms = [
+            (self.type_name(x.dtype), (*x.shape[:dim], *x.shape[dim + 1 :]))
+            for x, dim in zip(tensors, dims, strict=True)
+        ]
+        key = operation, dims[0], tuple(terms)
+        return self._questions.get(key) or self._questions.keep(key, core().RowExchange(*key))
+
+    def as_moved(self, name: str, x: Any, out: Any) -> tuple[Any, Any]:
+        """The two tensors as the core reads them: themselves, or the bytes of other elements."""
+        if self.element(x.dtype).number is not None:
+            return x, out
+        return both_as_bytes(name, x, out)
 
     def afterwards(self, work: Callable[[], None]) -> None:
         """Does what is left to do here once a call of the core has ended."""

@@ -1,220 +1,232 @@
-"""The plain level's products whose rows are gathered and whose sums are scattered."""
+"""The plain level's products whose rows are gathered and whose sums are scattered.
+
+All four accumulate in float32, add up the ranks' partial products in rank order, add the
+residual, and round once. x and weight are float16, bfloat16 or float32, one type for all
+tensors, contiguous, and each rank's own. Rows may be 0; k and n are at least 1, while numpy
+takes 0 for them, too. Where x lies in memory of empty(), the others read it in place.
+
+An x of three dims, [matrices, rows, k], gives a result of three: where a list says rows, it
+counts matrices then, as ATB does. matmul_reduce_scatter alone shares out the rows where there
+is one matrix. Other ranks' matrices have as many rows.
+"""
 
 from __future__ import annotations
 
-import operator
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
-from collops.atb.linear_parallel import LinearParallelParam, TwoDimTPInfo
-from collops.atb.operation import Operation
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor
-from collops.collectives.plans import Kept, bad_argument, split_evenly
-from collops.errors import Error, ErrorCode, raise_status, status_error
+from collops.collectives.plans import bad_argument, whole_int64, whole_sizes
+from collops.core import core
 from collops.tensors import empty_like_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import PlainLevel
 
-_Type = LinearParallelParam.ParallelType
-_GATHERING = (_Type.ALL_GATHER_LINEAR, _Type.ALL_GATHER_LINEAR_REDUCE_SCATTER)
-# What the struct's messages say, and what a user of the plain level knows.
-_WORDS = {
-    "with transWeight true it": "with trans_weight=True it",
-    "with transWeight false it is [k, n]": "it is [k, n]: for [n, k] pass trans_weight=True",
-    "gatherRows": "gather_rows",
-    "scatterRows": "scatter_rows",
-    "twoDimTPInfo.agDim": "ag_dim",
-    "agDim": "ag_dim",
-    "rsDim": "rs_dim",
-    "innerDimIsAg": "inner_dim_is_ag",
-}
-_ANY_WORD = re.compile("|".join(map(re.escape, _WORDS)))
-_TYPES = re.compile(r": type is (\d) on (rank .*?) and (\d) on ")
-_METHODS = {
-    _Type.LINEAR_ALL_REDUCE: "matmul_all_reduce",
-    _Type.LINEAR_REDUCE_SCATTER: "matmul_reduce_scatter",
-    _Type.ALL_GATHER_LINEAR: "all_gather_matmul",
-    _Type.ALL_GATHER_LINEAR_REDUCE_SCATTER: "all_gather_matmul_reduce_scatter",
-}
+_OPERATION = "LinearParallel"  # by which the ranks know the call
+
+# Rows of each member of a group; None: nobody says them.
+Rows: TypeAlias = "Sequence[int] | None"
 
 
-class LinearParallel:
-    """LinearParallel of one communicator: an operation for each kind of call, and its scratch."""
+class LinearParallel(Method):
+    """The products of one communicator."""
 
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._operations: Kept[Operation] = Kept()
-        self._scratch = np.empty(0, np.uint8)
+    def all_gather_matmul_reduce_scatter(self, *tensors: Any, **options: Any) -> Any:
+        """Multiplies the rows of a gather group and shares out the sum over a scatter group.
 
-    def __call__(
+        ``S_r = sum over my scatter group of concatenate(x of its gather group) @ weight``, and
+        ``out_r = (S_r + residual)[my rows]``
+
+        The ``ag_dim * rs_dim`` ranks form a grid. With `inner_dim_is_ag` the ranks of a gather
+        group are neighbours: r stands at place ``r % ag_dim`` of its gather group and at place
+        ``r // ag_dim`` of its scatter group. Without, those of a scatter group are: ``r // rs_dim``
+        and ``r % rs_dim``.
+
+        Args:
+            x: [rows, k] this rank's rows; a numpy array or a torch tensor; rows may be 0.
+            weight: [k, n], with `trans_weight` [n, k]; k and n are at least 1.
+            ag_dim: ranks that gather from each other.
+            rs_dim: ranks that add up with each other.
+            inner_dim_is_ag: which groups are made of neighbouring ranks.
+            gather_rows: rows of each member of my gather group; None: all have as many as x.
+            scatter_rows: rows that each member of my scatter group receives; None: shared out as
+                numpy.array_split does. Both lists have the same sum, in every group.
+            trans_weight: whether the weight is stored as [n, k].
+            residual: [n] or [1, n] added once to every row; None: nothing.
+            out: [my scatter_rows, n] the result's memory; None: new memory of x's kind.
+
+        Returns:
+            `out`.
+
+        Raises:
+            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            RankMismatchError: the ranks disagree on the grid, rows, k, n or dtype, or one refused.
+            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+
+        Source of the semantics: ATB's LinearParallel, ALL_GATHER_LINEAR_REDUCE_SCATTER.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def layer(rank):
+            ...     x, weight = np.full((1, 2), rank, np.float32), np.ones((2, 3), np.float32)
+            ...     with collops.init() as comm:
+            ...         return comm.all_gather_matmul_reduce_scatter(
+            ...             x, weight, ag_dim=2, rs_dim=2
+            ...         ).tolist()
+            >>> run_ranks(layer, 4)[0]
+            [[4.0, 4.0, 4.0]]
+        """
+        return self._multiply("all_gather_matmul_reduce_scatter", *tensors, **options)
+
+    def all_gather_matmul(self, *tensors: Any, **options: Any) -> Any:
+        """Multiplies the rows of all ranks by this rank's weight.
+
+        ``out_r = concatenate([x_0, x_1, ..., x_{P-1}]) @ weight_r + residual_r``
+
+        Args:
+            x: [rows, k] this rank's rows; rows may be 0, k may not.
+            weight: [k, n], with `trans_weight` [n, k]; this rank's columns of a larger one, say.
+            gather_rows: rows of each rank; None: all have as many as x.
+            trans_weight: whether the weight is stored as [n, k].
+            residual: [n] or [1, n] added once to every row; None: nothing.
+            out: [sum of gather_rows, n] the result's memory; None: new memory of x's kind.
+
+        Returns:
+            `out`.
+
+        Raises:
+            Error: as all_gather_matmul_reduce_scatter().
+
+        Source of the semantics: ATB's LinearParallel, ALL_GATHER_LINEAR.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def layer(rank):
+            ...     x, weight = np.full((1, 2), rank, np.float32), np.eye(2, dtype=np.float32)
+            ...     with collops.init() as comm:
+            ...         return comm.all_gather_matmul(x, weight).tolist()
+            >>> run_ranks(layer, 2)[0]
+            [[0.0, 0.0], [1.0, 1.0]]
+        """
+        return self._multiply("all_gather_matmul", *tensors, **options)
+
+    def matmul_reduce_scatter(self, *tensors: Any, **options: Any) -> Any:
+        """Adds up the ranks' products and leaves each rank its rows of the sum.
+
+        ``out_r = (x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1})[my rows] + residual_r``; with
+        ``op="avg"`` the sum is divided by P first.
+
+        Args:
+            x: [rows, k] of the same shape on every rank.
+            weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
+            op: ``"sum"`` or ``"avg"``, which divides in float32, before the one rounding.
+            scatter_rows: rows that each rank receives; None: as numpy.array_split shares them out.
+            trans_weight: whether the weight is stored as [n, k].
+            residual: [n] or [1, n] added once to every row; None: nothing.
+            out: [scatter_rows[rank], n] the result's memory; None: new memory of x's kind.
+
+        Returns:
+            `out`.
+
+        Raises:
+            Error: as all_gather_matmul_reduce_scatter().
+
+        Source of the semantics: ATB's LinearParallel, LINEAR_REDUCE_SCATTER; ``op`` as in torch's
+        fused_matmul_reduce_scatter.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def layer(rank):
+            ...     x, weight = np.ones((3, 2), np.float32), np.full((2, 1), rank, np.float32)
+            ...     with collops.init() as comm:
+            ...         return comm.matmul_reduce_scatter(x, weight).tolist()
+            >>> run_ranks(layer, 2)
+            [[[2.0], [2.0]], [[2.0]]]
+        """
+        return self._multiply("matmul_reduce_scatter", *tensors, **options)
+
+    def matmul_all_reduce(self, *tensors: Any, **options: Any) -> Any:
+        """Adds up the ranks' products on every rank.
+
+        ``out = x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1} + residual``
+
+        Args:
+            x: [rows, k] of the same shape on every rank.
+            weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
+            trans_weight: whether the weight is stored as [n, k].
+            residual: [n] or [1, n] added once to every row; None: nothing.
+            out: [rows, n] the result's memory; None: new memory of x's kind.
+
+        Returns:
+            `out`.
+
+        Raises:
+            Error: as all_gather_matmul_reduce_scatter().
+
+        Source of the semantics: ATB's LinearParallel, LINEAR_ALL_REDUCE.
+
+        Example:
+            >>> import collops, numpy as np
+            >>> from collops.testing import run_ranks
+            >>> def layer(rank):
+            ...     x, weight = np.ones((1, 2), np.float32), np.full((2, 1), rank, np.float32)
+            ...     with collops.init() as comm:
+            ...         return comm.matmul_all_reduce(x, weight).tolist()
+            >>> run_ranks(layer, 2)
+            [[[2.0]], [[2.0]]]
+        """
+        return self._multiply("matmul_all_reduce", *tensors, **options)
+
+    def _multiply(
         self,
-        kind: _Type,
+        name: str,
         x: Any,
         weight: Any,
-        grid: tuple[int, int, bool],
-        *,
-        gather_rows: Sequence[int] | None = None,
-        scatter_rows: Sequence[int] | None = None,
-        trans_weight: bool,
         residual: Any,
         out: Any,
+        *,
+        trans_weight: bool,
+        grid: tuple[int, int, bool] = (0, 0, True),
+        gather_rows: Rows = None,
+        scatter_rows: Rows = None,
         op: str = "sum",
     ) -> Any:
-        """One call; `grid` is (ag_dim, rs_dim, inner_dim_is_ag), read by type 4 alone."""
-        name = _METHODS[kind]
-        if self._level.core.failed:
-            self._level.core.barrier()  # waits for no one: it raises what has ended the group
+        level = self._level
         try:
             if op not in ("sum", "avg"):
                 bad_argument(f'{name}: op must be "sum" or "avg", got {op!r}')
-            ins = [as_tensor(name, "x", x), as_tensor(name, "weight", weight)]
+            x, weight = as_tensor(name, "x", x), as_tensor(name, "weight", weight)
             if residual is not None:
-                ins.append(as_tensor(name, "residual", residual))
-            grid = _whole_grid(name, grid)
-            rows = self._rows(name, kind, ins[0], grid, gather_rows, scatter_rows)
-            key = (kind, grid, rows, bool(trans_weight), residual is not None, op)
-            operation = self._operations.get(key) or self._operations.keep(key, self._create(*key))
-            desc = operation.infer_shape(ins)[0]
+                residual = as_tensor(name, "residual", residual)
+            ag_dim, rs_dim, inner_dim_is_ag = grid
+            said = (
+                name,
+                whole_int64(name, "ag_dim", ag_dim),
+                whole_int64(name, "rs_dim", rs_dim),
+                inner_dim_is_ag,
+                _whole_rows(name, "gather_rows", gather_rows),
+                _whole_rows(name, "scatter_rows", scatter_rows),
+                bool(trans_weight),
+                op == "avg",
+            )
+            key = said, x.shape, weight.shape, residual is None
+            plan = self._plans.get(key) or self._plans.keep(
+                key, core().plan_product(level.core, x, weight, residual, *said)
+            )
             if out is None:
-                out = empty_like_kind(name, ins[0], desc.shape, desc.dtype)
-            scratch = self._scratch_of(operation.get_workspace_size(ins, [out]))
+                out = empty_like_kind(name, x, plan.output_shape)
         except Exception as error:
-            said = _in_plain_words(name, error)
-            self._level.refuse("LinearParallel", said)
-            if said is error:
-                raise
-            raise said from None
-        try:
-            operation.execute(ins, [out], scratch)
-        except Error as error:
-            raise _in_plain_words(name, error, kind in _GATHERING and gather_rows is None) from None
+            level.refuse(_OPERATION, error)
+            raise
+        level.core.run(plan, x, out, weight, residual)
         return out
 
-    def _rows(
-        self,
-        name: str,
-        kind: _Type,
-        x: Any,
-        grid: tuple[int, int, bool],
-        gather: Sequence[int] | None,
-        scatter: Sequence[int] | None,
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Both lists in full, so that every number of rows can be shared out."""
-        if x.ndim not in (2, 3):
-            raise_status(
-                ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                f"{name}: x must be [rows, k] or [matrices, rows, k], got {x.ndim} dims: pass "
-                "x.reshape(-1, x.shape[-1])",
-            )
-        if kind == _Type.LINEAR_ALL_REDUCE:
-            return (), ()
-        size = self._level.size
-        num_gather, num_scatter = {
-            _Type.ALL_GATHER_LINEAR: (size, 1),
-            _Type.LINEAR_REDUCE_SCATTER: (1, size),
-        }.get(kind, grid[:2])
-        if num_gather < 1 or num_scatter < 1:
-            bad_argument(
-                f"{name}: ag_dim and rs_dim must be >= 1, got {num_gather} and {num_scatter}"
-            )
-        if num_gather * num_scatter != size:
-            bad_argument(
-                f"{name}: ag_dim {num_gather} times rs_dim {num_scatter} is not the {size} ranks"
-            )
-        # As in ATB, the rows of one matrix are shared out; of several, the matrices.
-        is_one = x.ndim == 3 and x.shape[0] == 1 and kind == _Type.LINEAR_REDUCE_SCATTER
-        gathered = [int(x.shape[1 if is_one else 0])] * num_gather
-        if gather is not None:
-            gathered = _check_rows(name, "gather_rows", gather, num_gather)
-        scattered = split_evenly(sum(gathered), num_scatter)
-        if scatter is not None:
-            scattered = _check_rows(name, "scatter_rows", scatter, num_scatter)
-        if kind == _Type.ALL_GATHER_LINEAR:
-            return tuple(gathered), ()
-        if kind == _Type.LINEAR_REDUCE_SCATTER:
-            return (), tuple(scattered)
-        return tuple(gathered), tuple(scattered)
 
-    def _create(
-        self,
-        kind: _Type,
-        grid: tuple[int, int, bool],
-        rows: tuple[tuple[int, ...], tuple[int, ...]],
-        trans_weight: bool,
-        has_residual: bool,
-        op: str,
-    ) -> Operation:
-        level = self._level
-        ag_dim, rs_dim, inner_dim_is_ag = grid
-        return Operation(
-            LinearParallelParam(
-                rank=level.rank,  # and rank_size from hccl_comm: one rank alone works, too
-                type=kind,
-                backend=level.core.backend,
-                hccl_comm=level.core.handle,
-                trans_weight=trans_weight,
-                has_residual=has_residual,
-                two_dim_tp_info=TwoDimTPInfo(
-                    ag_dim=ag_dim, rs_dim=rs_dim, inner_dim_is_ag=int(inner_dim_is_ag)
-                ),
-                gather_rows=list(rows[0]),
-                scatter_rows=list(rows[1]),
-            ),
-            averages=op == "avg",
-        )
-
-    def _scratch_of(self, num_bytes: int) -> Any:
-        """Scratch memory that the calls of this communicator share."""
-        if self._scratch.nbytes < num_bytes:
-            self._scratch = np.empty(num_bytes, np.uint8)
-        return self._scratch[:num_bytes]
-
-
-def _whole_grid(name: str, grid: tuple[int, int, bool]) -> tuple[int, int, bool]:
-    """The grid in numbers that the core takes."""
-    whole = []
-    for label, value in zip(("ag_dim", "rs_dim"), grid, strict=False):
-        try:
-            whole.append(operator.index(value))
-        except TypeError:
-            bad_argument(f"{name}: {label} must be a whole number, got {value!r}")
-    return whole[0], whole[1], grid[2]
-
-
-def _in_plain_words(name: str, error: Exception, is_even: bool = False) -> Exception:
-    """The error in the words of the plain level; `is_even`: nobody said the rows to gather."""
-    if not isinstance(error, Error):
-        return error
-    message = re.sub("^LinearParallel: ", f"{name}: ", error.message)
-    message = _TYPES.sub(_calls_of_types, message)
-    message = _ANY_WORD.sub(lambda word: _WORDS[word[0]], message)
-    if is_even and ": the sum of the rows is " in message:
-        message += ": where x has other rows on other ranks, pass gather_rows on all of them"
-    return error if message == error.message else status_error(error.code, message)
-
-
-def _calls_of_types(types: re.Match[str]) -> str:
-    """Two ranks' types by the methods that have them; the struct has one that no method has."""
-    first, other = (_METHODS.get(_Type(int(types[i])), f"type {types[i]}") for i in (1, 3))
-    return f": the call is {first} on {types[2]} and {other} on "
-
-
-def _check_rows(name: str, label: str, given: Any, members: int) -> list[int]:
-    """A list of rows, one number for each member of a group."""
-    try:
-        rows = [operator.index(number) for number in given]
-    except TypeError:
-        bad_argument(
-            f"{name}: {label} must be whole numbers, one per member of the group, got {given!r}"
-        )
-    if len(rows) != members:
-        bad_argument(f"{name}: {label} has {len(rows)} entries, the group has {members} ranks")
-    for index, number in enumerate(rows):
-        if not 0 <= number < 2**63:
-            bad_argument(f"{name}: {label}[{index}] must be >= 0 and an int64, got {number}")
-    return rows
+def _whole_rows(name: str, label: str, rows: Rows) -> tuple[int, ...] | None:
+    what = "whole numbers, one per member of the group"
+    return None if rows is None else whole_sizes(name, rows, label, what)

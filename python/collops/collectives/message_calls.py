@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collops.collectives.messages import RecvFrom, SendTo
 from collops.collectives.plain_tensors import as_bytes, as_tensor
-from collops.collectives.plans import bad_argument
+from collops.collectives.plans import bad_argument, whole_number
 from collops.errors import Error, status_of
 from collops.tensors import is_torch
 
@@ -228,7 +227,7 @@ class MessageCalls:
         return False, peer, _tag(name, where, message.tag)
 
     def _rank(self, name: str, label: str, value: Any) -> int:
-        number = _whole(name, label, value)
+        number = whole_number(name, label, value)
         if not 0 <= number < self._level.size:
             bad_argument(f"{name}: {label} must be in [0, {self._level.size}), got {number}")
         return number
@@ -247,15 +246,8 @@ class MessageCalls:
             return  # the communicator is gone; the first error says more
 
 
-def _whole(name: str, label: str, value: Any) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        bad_argument(f"{name}: {label} must be a whole number, got {value!r}")
-
-
 def _tag(name: str, where: str, value: Any) -> int:
-    tag = _whole(name, f"{where}tag", value)
+    tag = whole_number(name, f"{where}tag", value)
     if not 0 <= tag <= _TAG_MAX:
         bad_argument(f"{name}: {where}tag must be from 0 to {_TAG_MAX}, got {tag}")
     return tag

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collops.collectives.plans import bad_argument
+from collops.collectives.plans import bad_argument, whole_number
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
-from collops.tensors import empty_like_kind, from_dlpack, has_dlpack, is_torch
+from collops.tensors import empty_like_kind, from_dlpack, is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,20 +23,11 @@ def as_tensor(name: str, label: str, value: Any) -> Any:
     """
     if type(value) is np.ndarray:
         return value
-    if isinstance(value, np.ndarray):
-        if isinstance(value, np.ma.MaskedArray):
-            core().describe(value, name, label)  # says what is wrong with it
-        return value
-    if is_torch(value):
-        if value.is_quantized:
-            core().describe(value, name, label)
-        return value
-    if has_dlpack(value):
+    if not isinstance(value, np.ndarray) and not is_torch(value):
         return from_dlpack(name, label, value)
-    bad_argument(
-        f"{name}: {label} must be a numpy array, a torch tensor or an object with __dlpack__, "
-        f"got a {type(value).__name__}"
-    )
+    if isinstance(value, np.ma.MaskedArray) or getattr(value, "is_quantized", False):
+        core().describe(value, name, label)  # says what is wrong with it
+    return value
 
 
 def as_tensors(name: str, values: Sequence[Any]) -> list[Any]:
@@ -56,10 +46,7 @@ def normal_dim(name: str, label: str, x: Any, dim: int) -> int:
             ErrorCode.ERROR_INVALID_TENSOR_DIM_NUM,
             f"{name}: {label} has 0 dims, it needs at least 1: pass {label}.reshape(1)",
         )
-    try:
-        number = operator.index(dim)
-    except TypeError:
-        bad_argument(f"{name}: dim must be a whole number, got {dim!r}")
+    number = whole_number(name, "dim", dim)
     if not -x.ndim <= number < x.ndim:
         bad_argument(
             f"{name}: dim must be from {-x.ndim} to {x.ndim - 1} for the {x.ndim} dims of "

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from collops.core import core
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
@@ -63,47 +62,33 @@ def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ..
         )
 
 
-def check_sizes(name: str, sizes: Sequence[int], rank_size: int, label: str = "sizes") -> list[int]:
-    """`sizes` as numbers of rows, one per rank; the core says what is wrong with them."""
-    rows = whole_sizes(name, sizes, label)
-    core().check_sizes(name, label, rows, rank_size)
-    return rows
-
-
-def whole_sizes(name: str, sizes: Sequence[int], label: str = "sizes") -> list[int]:
-    """`sizes` as numbers that the core takes."""
+def whole_number(name: str, label: str, value: Any) -> int:
+    """`value` as a whole number."""
     try:
-        rows = [operator.index(size) for size in sizes]
+        return operator.index(value)
     except TypeError:
-        bad_argument(f"{name}: {label} must be whole numbers of rows, one per rank, got {sizes!r}")
-    for rank, size in enumerate(rows):
-        if abs(size) > _INT64_MAX:
-            bad_argument(f"{name}: {label}[{rank}] must be an int64, got {size}")
-    return rows
+        bad_argument(f"{name}: {label} must be a whole number, got {value!r}")
 
 
-def whole_root(name: str, root: int) -> int:
-    """`root` as a number that the core takes."""
-    try:
-        number = operator.index(root)
-    except TypeError:
-        bad_argument(f"{name}: root must be a whole number, got {root!r}")
+def whole_int64(name: str, label: str, value: Any) -> int:
+    """`value` as a number that the core takes."""
+    number = whole_number(name, label, value)
     if abs(number) > _INT64_MAX:
-        bad_argument(f"{name}: root must be the number of a rank, got {number}")
+        bad_argument(f"{name}: {label} must be an int64, got {number}")
     return number
 
 
-def check_root(name: str, root: int, rank_size: int) -> int:
-    """`root` as the number of a rank; the core says what is wrong with it."""
-    number = whole_root(name, root)
-    core().check_root(name, number, rank_size)
-    return number
-
-
-def split_evenly(rows: int, rank_size: int) -> list[int]:
-    """Rows per rank as numpy.array_split shares them out: the first ones get one more."""
-    each, more = divmod(rows, rank_size)
-    return [each + (rank < more) for rank in range(rank_size)]
+def whole_sizes(
+    name: str, sizes: Any, label: str = "sizes", what: str = "whole numbers of rows, one per rank"
+) -> tuple[int, ...]:
+    """`sizes` as numbers that the core takes; `what` they must be, for messages."""
+    try:
+        rows = tuple([operator.index(size) for size in sizes])
+    except TypeError:
+        bad_argument(f"{name}: {label} must be {what}, got {sizes!r}")
+    for rank, size in enumerate(rows):
+        whole_int64(name, f"{label}[{rank}]", size)
+    return rows
 
 
 def plan_rows(core_plan: Any, shape: Sequence[int], dim: int, out_rows: int | None) -> Plan:

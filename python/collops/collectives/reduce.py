@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, resolve_out
-from collops.collectives.plans import check_root
+from collops.collectives.plans import whole_int64
 from collops.core import core
-
-if TYPE_CHECKING:
-    from collops.collectives.level import PlainLevel
 
 _NAME = "reduce"
 _OPERATION = "Reduce"  # by which the ranks know the call
 
 
-class Reduce:
-    """reduce of one communicator: a reduction of which one rank gets all rows.
-
-    One thread at a time, as the communicator.
-    """
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
+class Reduce(Method):
+    """reduce of one communicator: a reduction of which one rank gets all rows."""
 
     def __call__(self, x: Any, op: str, root: int) -> Any:
         """Reduces over the ranks and leaves the result on one of them.
@@ -59,19 +51,11 @@ class Reduce:
         """
         level = self._level
         try:
-            root = check_root(_NAME, root, level.size)
+            root = whole_int64(_NAME, "root", root)
             number = level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)
-            level.check_reducible(_NAME, x)
-            plan = core().plan_scatter(
-                _NAME,
-                _OPERATION,
-                level.size,
-                ([math.prod(x.shape)], 0, 1, ""),
-                share="root",
-                root=root,
-                op=number,
-            )
+            key = math.prod(x.shape), root, number
+            plan = self._plans.get(key) or self._plans.keep(key, self._plan(*key))
             shape = tuple(x.shape) if level.rank == root else (0,)
             out = resolve_out(_NAME, "out", x, shape, None)
         except Exception as error:
@@ -79,3 +63,8 @@ class Reduce:
             raise
         level.core.run(plan, x, out)
         return out if level.rank == root else None
+
+    def _plan(self, numel: int, root: int, op: int) -> Any:
+        return core().plan_scatter(
+            _NAME, _OPERATION, self._level.size, ([numel], 0, 1, ""), share="root", root=root, op=op
+        )

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, normal_dim, resolve_out
-from collops.collectives.plans import Kept, Plan, plan_rows
+from collops.collectives.plans import Plan, plan_rows
 from collops.core import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import PlainLevel
 
 _NAME = "reduce_scatter"
 _OPERATION = "ReduceScatter"  # by which the ranks know the call
 
 
-class ReduceScatter:
-    """reduce_scatter of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Plan] = Kept()
+class ReduceScatter(Method):
+    """reduce_scatter of one communicator."""
 
     def __call__(self, x: Any, op: str, out: Any) -> Any:
         """Reduces over the ranks and leaves each rank one of P equal parts of the result.
@@ -59,7 +55,6 @@ class ReduceScatter:
             number = self._level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)
             normal_dim(_NAME, "x", x, 0)
-            self._level.check_reducible(_NAME, x)
             key = x.shape, number
             plan = self._plans.get(key) or self._plans.keep(key, self._plan(*key))
             out = resolve_out(_NAME, "out", x, plan.out_shape, out)

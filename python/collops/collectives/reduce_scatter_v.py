@@ -7,6 +7,7 @@ import operator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import (
     as_tensor,
     as_tensors,
@@ -16,14 +17,13 @@ from collops.collectives.plain_tensors import (
     staging_for,
 )
 from collops.collectives.plans import (
-    Kept,
     Plan,
     bad_argument,
     block_slices,
-    check_sizes,
     pack_blocks,
     plan_rows,
     sizes_as_tuple,
+    whole_sizes,
 )
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
@@ -32,18 +32,13 @@ from collops.tensors import empty_like_kind, is_torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import PlainLevel
 
 _NAME = "reduce_scatterv"
 _OPERATION = "ReduceScatterV"  # by which the ranks know the call
 
 
-class ReduceScatterV:
-    """reduce_scatterv of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
-        self._plans: Kept[Plan] = Kept()
+class ReduceScatterV(Method):
+    """reduce_scatterv of one communicator."""
 
     def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, op: str, out: Any) -> Any:
         """Reduces over the ranks and leaves each rank its rows of the result.
@@ -96,7 +91,6 @@ class ReduceScatterV:
                 like = as_tensor(_NAME, "x", x)
                 dim = normal_dim(_NAME, "x", like, dim)
                 shape, parts = like.shape, None
-            self._level.check_reducible(_NAME, like)
             plan = self._plan(shape, sizes, dim, number)
             source = self._source(like, parts, shape, plan)
             out = resolve_out(_NAME, "out", like, plan.out_shape, out)
@@ -136,7 +130,7 @@ class ReduceScatterV:
             bad_argument(f"{_NAME}: sizes {list(sizes)} are not the blocks' {list(rows)}")
         return (*before, sum(rows), *after), rows
 
-    def _plan(self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int, op: int) -> Plan:
+    def _plan(self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int, op: int) -> Any:
         if sizes is not None:
             sizes = sizes_as_tuple(_NAME, sizes)
         key = shape, sizes, dim, op
@@ -147,12 +141,8 @@ class ReduceScatterV:
     ) -> Plan:
         level = self._level
         whole = list(shape), dim, 1, ""
-        if sizes is None:
-            plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, op=op)
-        else:
-            # Checked here, too: to the core an empty list means that nobody gave sizes.
-            rows = check_sizes(_NAME, sizes, level.size)
-            plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, rows, op=op)
+        rows = None if sizes is None else whole_sizes(_NAME, sizes)
+        plan = core().plan_scatter(_NAME, _OPERATION, level.size, whole, rows, op=op)
         return plan_rows(plan, shape, dim, plan.rows[level.rank])
 
     def _source(self, like: Any, parts: list[Any] | None, shape: Sequence[int], plan: Plan) -> Any:

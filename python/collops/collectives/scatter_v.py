@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, normal_dim
-from collops.collectives.plans import bad_argument, check_root, check_sizes, sizes_as_tuple
-from collops.collectives.row_slices import as_moved, make_slices, only_at
+from collops.collectives.plans import bad_argument, sizes_as_tuple, whole_int64, whole_sizes
+from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.tensors import empty_like_kind, is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.collectives.level import PlainLevel
 
 _NAME = "scatterv"
 # By which the ranks know the call, and what the root tells them before it.
@@ -25,11 +25,8 @@ _OPERATION = "ScatterV"
 _TELLING = "ScatterV's rows"
 
 
-class ScatterV:
-    """scatterv of one communicator. One thread at a time, as the communicator."""
-
-    def __init__(self, level: PlainLevel) -> None:
-        self._level = level
+class ScatterV(Method):
+    """scatterv of one communicator."""
 
     def __call__(self, x: Any, sizes: Sequence[int], root: int) -> Any:
         """Hands every rank its rows of one rank's x.
@@ -69,8 +66,10 @@ class ScatterV:
         """
         level = self._level
         try:
-            root = check_root(_NAME, root, level.size)
-            rows = check_sizes(_NAME, sizes_as_tuple(_NAME, sizes), level.size)
+            root = whole_int64(_NAME, "root", root)
+            core().check_root(_NAME, root, level.size)
+            rows = whole_sizes(_NAME, sizes_as_tuple(_NAME, sizes))
+            core().check_sizes(_NAME, "sizes", rows, level.size)
             text = ""
             if level.rank == root:
                 x = _whole(x, rows)
@@ -83,17 +82,23 @@ class ScatterV:
             out = _empty(told, rows[level.rank])
             if level.rank != root:
                 x = out[:0]
-            sends = rows if level.rank == root else [0] * level.size
-            receives = only_at(root, rows[level.rank], level.size)
             element = level.element(out.dtype)
-            slices = make_slices(
-                _NAME, _OPERATION, out.shape[1:], element, sends, receives, root, rows
+            whole = list(x.shape), 0, element.unit, element.name
+            plan = core().plan_exchange(
+                _NAME,
+                _OPERATION,
+                level.rank,
+                level.size,
+                whole,
+                sizes=rows,
+                share="from root",
+                root=root,
             )
-            source, target = as_moved(level, _NAME, x, out)
+            source, target = level.as_moved(_NAME, x, out)
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise
-        level.core.run(slices, source, target)
+        level.core.run(plan, source, target)
         return out
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
-from collops.collectives.plans import bad_argument
+from collops.collectives.plans import bad_argument, whole_number
 
 if TYPE_CHECKING:
     from collops.collectives.level import PlainLevel
@@ -45,8 +44,8 @@ def split(level: PlainLevel, color: int | None, key: int) -> Any:
         [(0, [0, 2]), (0, [1]), (1, [0, 2])]
     """
     try:
-        color = -1 if color is None else max(_whole("color", color), -1)
-        key = _whole("key", key)
+        color = -1 if color is None else max(whole_number("split", "color", color), -1)
+        key = whole_number("split", "key", key)
         if color > _INT_MAX:
             bad_argument(f"split: color must be from 0 to {_INT_MAX}, got {color}")
         if abs(key) > _INT_MAX:
@@ -55,10 +54,3 @@ def split(level: PlainLevel, color: int | None, key: int) -> Any:
         level.refuse("Split", error)
         raise
     return level.core.split(color, key)
-
-
-def _whole(name: str, value: int) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        bad_argument(f"split: {name} must be a whole number, got {value!r}")

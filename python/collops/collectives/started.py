@@ -237,7 +237,7 @@ class _StartingCore:
     def exchange_rows(self, *_: Any) -> Any:
         raise _AsksOthersError
 
-    exchange_lists = share_from_root = exchange_rows
+    share_from_root = exchange_rows
 
 
 class _StartingLevel(PlainLevel):
