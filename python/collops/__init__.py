@@ -1,7 +1,7 @@
-"""Uneven collectives, AllGatherV and ReduceScatterV, the same on CPUs, GPUs and NPUs.
+"""Collective operators for uneven batches: AllGatherV, ReduceScatterV and others.
 
-Importing this package loads nothing but this file: a name's module is imported when it is first
-used, so what needs no core (golden, the parameter structs) works where the core cannot load.
+Importing this package loads only this file. The module of a name is imported when the name is first
+used, so golden and the parameter structs work where the C++ core cannot be loaded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Where each name lives.
+# The module of each public name.
 _NAMES = {
     "atb.all_gather": "AllGatherParam",
     "atb.all_gather_v": "AllGatherVParam",
@@ -84,7 +84,7 @@ def _version() -> str:
     try:
         return metadata.version("collops")
     except metadata.PackageNotFoundError:
-        return "0+unknown"  # the sources are on the path, but nothing was installed
+        return "0+unknown"  # a checkout is on the path, but the package is not installed
 
 
 def __getattr__(name: str) -> Any:

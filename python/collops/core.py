@@ -1,4 +1,4 @@
-"""Loads the extension module and tells it what only Python knows of this process."""
+"""Loads the extension module and passes it facts about this process that only Python has."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def core() -> ModuleType:
 
 
 def _announce(module: ModuleType) -> None:
-    # Equal in all processes that multiprocessing started from one program, under every start
-    # method; the hash does not give the key away.
+    # The key is equal in all processes that multiprocessing started from one program, under every
+    # start method; a hash of it does not reveal the key.
     key = bytes(process.current_process().authkey)
     module.set_process_family(hashlib.sha256(b"collops" + key).hexdigest()[:16])
     module.watch_signals(True)
     atexit.register(leave)
     if process.parent_process() is not None:
-        # A child of multiprocessing ends without running atexit, up to Python 3.12. From 3.13 on
-        # it does, but what ended it is forgotten by then.
+        # Up to Python 3.12 a child of multiprocessing does not run atexit. From 3.13 on it does,
+        # but the exception that ended the child is no longer known then.
         from multiprocessing.util import Finalize
 
         Finalize(None, leave, exitpriority=100)
 
 
 def leave(error: BaseException | None = None) -> None:
-    """Closes every communicator of this process; the other ranks learn why it goes."""
+    """Closes every communicator of this process; the other ranks get the reason."""
     from collops import _core
 
     error = error or sys.exc_info()[1] or getattr(sys, "last_value", None)

@@ -1,4 +1,4 @@
-"""The exceptions of collops: every one has ATB's error code and is also a standard exception."""
+"""The exceptions of collops: each has an error code and is also a standard exception."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 
 class ErrorCode(enum.IntEnum):
-    """ATB's error codes (atb/types.h) with their numbers; ours start at 100."""
+    """ATB's error codes (atb/types.h) with their numbers; collops' own start at 100."""
 
     NO_ERROR = 0
     ERROR_INVALID_PARAM = 1
@@ -47,7 +47,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class Error(RuntimeError):
-    """What collops raises; ``code`` is the number, ``name`` its name, ``message`` the sentence.
+    """An error of collops; ``code`` is a number, ``name`` the code's name, ``message`` a sentence.
 
     A RuntimeError, as torch_atb's errors are.
 
@@ -86,7 +86,7 @@ class RankMismatchError(Error, ValueError):
 
 
 class RankTimeoutError(Error, TimeoutError):
-    """A rank did not come in time."""
+    """A rank did not begin a call within the time-out."""
 
 
 class PeerLostError(Error, ConnectionError):
@@ -112,7 +112,7 @@ _CLASSES: dict[int, type[Error]] = {
 
 
 def status_error(code: int, message: str) -> Error:
-    """The exception of a status, of the class that belongs to its code."""
+    """The exception of a status; its class follows from the code."""
     return _CLASSES.get(code, ArgumentError)(code, message)
 
 
@@ -122,7 +122,7 @@ def raise_status(code: int, message: str) -> NoReturn:
 
 
 def status_of(error: BaseException) -> tuple[int, str]:
-    """Code and message under which other ranks are told of an exception."""
+    """The code and message that other ranks get for an exception of this rank."""
     if isinstance(error, Error):
         return error.code, error.message
     code = ErrorCode.ERROR_INTERNAL_ERROR

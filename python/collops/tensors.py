@@ -1,4 +1,4 @@
-"""What a tensor is here: numpy arrays, torch tensors, what has __dlpack__, and descriptions."""
+"""Kinds of tensors: numpy arrays, torch tensors, objects with __dlpack__, and descriptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def torch_module() -> ModuleType | None:
-    """torch, if the program uses it; a tensor cannot exist before torch was imported."""
+    """The module torch if the program has imported it; else no torch tensor exists."""
     return sys.modules.get("torch")
 
 
@@ -29,12 +29,12 @@ def is_torch(value: object) -> bool:
     torch = torch_module()
     if torch is None:
         return False
-    # torch's own isinstance() costs more than the rest of the checks together.
+    # isinstance(value, torch.Tensor) takes longer than all other checks together.
     return type(value) is torch.Tensor or isinstance(value, torch.Tensor)
 
 
 def torch_mode() -> Callable[[], AbstractContextManager[Any]]:
-    """What makes torch record gradients elsewhere as it does in this thread now, or not."""
+    """A context manager that sets this thread's gradient mode of torch in another thread."""
     torch = torch_module()
     if torch is None or torch.is_grad_enabled():
         return nullcontext
@@ -56,8 +56,8 @@ def from_dlpack(operation: str, label: str, value: Any) -> Any:
     """A read-only numpy array on the memory of a tensor of another library; no copy.
 
     Args:
-        operation: that takes it, for messages.
-        label: what the operation calls it.
+        operation: the operation's name, for messages.
+        label: the argument's name in messages.
         value: an object with ``__dlpack__``.
 
     Raises:
@@ -69,7 +69,7 @@ def from_dlpack(operation: str, label: str, value: Any) -> Any:
 
 
 def numpy_type(name: str) -> np.dtype[Any]:
-    """numpy's element type of that name, or ml_dtypes' where numpy has none.
+    """The element type of that name in numpy, or in ml_dtypes if numpy has none.
 
     Raises:
         UnsupportedError: ml_dtypes is needed, and not installed.
@@ -92,7 +92,7 @@ def dtype_name(dtype: Any) -> str:
     """numpy's name of an element type given as a name, a numpy, ml_dtypes or torch type."""
     if is_torch_type(dtype):
         return str(dtype).removeprefix("torch.")
-    if isinstance(dtype, str) and dtype == "bfloat16":  # numpy itself does not know the name
+    if isinstance(dtype, str) and dtype == "bfloat16":  # numpy has no such name
         return "bfloat16"
     try:
         return str(np.dtype(dtype).name)
@@ -116,7 +116,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, init=False)
 class TensorDesc:
-    """Stands for a tensor where only its description is needed.
+    """The shape, dtype and format of a tensor, for functions that need no data.
 
     Args:
         shape: sizes of the dimensions.
@@ -176,13 +176,13 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
     """New uninitialised memory of the kind of `like`: torch for torch, numpy for all others.
 
     Args:
-        operation: whose output it will be, for messages.
+        operation: the operation's name, for messages.
         like: the tensor whose kind, device and (without `dtype`) element type it gets.
         shape: sizes of the dimensions.
         dtype: element type by name; None: that of `like`.
 
     Raises:
-        ArgumentError: `like` is no tensor (ERROR_INVALID_PARAM), or there is not so much memory
+        ArgumentError: `like` is no tensor (ERROR_INVALID_PARAM), or there is not enough memory
             (ERROR_OUT_OF_HOST_MEMORY).
     """
     if isinstance(like, Formatted):

@@ -15,12 +15,12 @@ class BroadcastParam(Param):
     """Configures Broadcast.
 
     Args:
-        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
+        rank: this rank; -1: from hccl_comm or the launcher.
         rank_size: number of ranks, at least 2.
         rank_root: the rank whose x all others get.
-        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
+        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
         comm_mode: whether ranks are processes or threads.
-        backend: what the program was written for; COLLOPS_BACKEND may replace it.
+        backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
         rank_table_file: path of an HCCL rank table.
         comm_domain: the group's name, at most 128 characters.
         rsv: reserved bytes, all zero.

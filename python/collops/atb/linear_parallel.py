@@ -20,15 +20,15 @@ class LinearParallelParam(Param):
 
     Args:
         trans_weight: whether the weight is [n, k]; otherwise it is [k, n].
-        rank: this rank; -1: from hccl_comm, the rank table or the launcher.
+        rank: this rank; -1: from hccl_comm or the launcher.
         rank_size: number of ranks, at least 2.
-        rank_root: the rank that the others meet at.
+        rank_root: a rank that all ranks agree on; results do not depend on it.
         has_residual: whether there is a third input, [n] or [1, n], added once at the end.
-        backend: what the program was written for; lccl, lcoc and mc2 run where hccl does.
-        hccl_comm: a communicator of the caller's own (one of ours, or its `handle`), or None.
+        backend: the backend that runs the call; lccl, lcoc and mc2 stand for hccl.
+        hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
         comm_mode: whether ranks are processes or threads.
         rank_table_file: path of an HCCL rank table.
-        type: what happens besides the product, a `ParallelType` of 0 to 4.
+        type: the collectives around the product, a `ParallelType` of 0 to 4.
         keep_intermediate: whether type 2 also returns the gathered x.
         quant_type: how the product is quantised; anything but -1 is refused.
         quant_group_size: not read without quantisation.
@@ -40,7 +40,7 @@ class LinearParallelParam(Param):
         gather_rows: rows of x on each member of this rank's gather group; empty: even.
         scatter_rows: rows of the output on each member of its scatter group; empty: even.
 
-    Source of the semantics: ``atb::infer::LinearParallelParam``; the two lists are ours.
+    Source of the semantics: ``atb::infer::LinearParallelParam``, which lacks the two lists.
 
     Example:
         >>> import collops
@@ -51,7 +51,7 @@ class LinearParallelParam(Param):
     """
 
     class ParallelType(enum.IntEnum):
-        """What happens besides the product; MAX and the two with experts are refused.
+        """The collectives around the product; MAX and the two with experts are refused.
 
         Example:
             >>> import collops
@@ -103,7 +103,7 @@ class LinearParallelParam(Param):
     @known_names(localExpertNums="local_expert_nums", epSize="ep_size", tpSize="tp_size")
     @dataclass(kw_only=True)
     class MoeInfo:
-        """What ATB asks of the two types with experts.
+        """The parameters of ATB's two types with experts.
 
         Args:
             local_expert_nums: experts of a rank; `localExpertNums` is the same.
@@ -154,6 +154,6 @@ ParallelType = LinearParallelParam.ParallelType
 TwoDimTPInfo = LinearParallelParam.TwoDimTPInfo
 MoeInfo = LinearParallelParam.MoeInfo
 
-# torch_atb has the numbers beside their class, too.
+# torch_atb has these names at module level, too.
 for _number in (*LinearParallelParam.ParallelType, *LinearParallelParam.QuantType):
     setattr(LinearParallelParam, _number.name, _number)

@@ -30,8 +30,8 @@ class Operation:
             before it adds the residual; the same on every rank.
 
     Raises:
-        ArgumentError: the struct is wrong, or there is no such engine; creation is local, so no
-            other rank hears of it.
+        ArgumentError: the struct is wrong, or there is no such engine. Creation is local: other
+            ranks are not informed.
         UnsupportedError: its backend cannot run here.
 
     Source of the semantics: ``atb::Operation``; AllGatherV as MPI_Allgatherv, ReduceScatterV as
@@ -77,8 +77,8 @@ class Operation:
     def update(self, param: Param) -> None:
         """Gives the operation another struct of its own kind; local.
 
-        An equal struct changes nothing and keeps the plans. Any other one starts without plans; a
-        `comm_domain` that lives keeps its communicator, without a new first contact.
+        An equal struct changes nothing and keeps the plans. Another struct drops the plans; if its
+        `comm_domain` is in use, the communicator is kept, without a new first contact.
 
         Args:
             param: a struct of the class that the operation was made with.
@@ -142,9 +142,9 @@ class Operation:
                 stream on the CPU.
 
         Raises:
-            ArgumentError: the call fails its own checks; the other ranks are told.
+            ArgumentError: the call fails its own checks; the other ranks get its message.
             RankMismatchError: the ranks disagree, or one of them refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
         """
         self._core.execute(ins, outs, workspace, stream)
 
@@ -158,7 +158,7 @@ class Operation:
             The outputs, of the first input's kind: torch for torch, numpy for all others.
 
         Raises:
-            Error: as get_workspace_size() and execute(); the other ranks are told.
+            Error: as get_workspace_size() and execute(); the other ranks get its message.
         """
         try:
             descs, name = self.infer_shape(ins), self.name
@@ -174,9 +174,9 @@ class Operation:
     def prepack(self, weight: Any) -> None:
         """Packs a constant weight once, so that no call has to; local, and for LinearParallel.
 
-        Calls that pass this very tensor (the same memory, shape and dtype) take the packed copy,
-        which lasts until another weight is packed; update() keeps it unless `trans_weight` changes.
-        Results do not depend on it. Whoever changes the weight's values packs it again.
+        Calls that pass this tensor (the same memory, shape and dtype) use the packed copy, which
+        is kept until another weight is packed; update() keeps it unless `trans_weight` changes.
+        Results do not depend on it. After a change of the weight's values, pack it again.
 
         Args:
             weight: the weight as execute() takes it; it is kept alive.
@@ -196,7 +196,7 @@ class Operation:
         try:
             self._core.refuse(*status_of(error))
         except Error:
-            return  # the communicator is gone; the first error says more
+            return  # the communicator has ended; the caller raises the first error
 
 
 def _count(number: int, name: str) -> str:
@@ -214,7 +214,7 @@ def _core_arguments(param: Param) -> tuple[str, str, int]:
 
 
 def _engine_name(engine: Any) -> str:
-    """The engine as the core takes it: empty is none."""
+    """The engine's name for the core; empty for None."""
     if engine is not None and not isinstance(engine, str):
         raise_status(
             ErrorCode.ERROR_INVALID_PARAM,

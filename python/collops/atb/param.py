@@ -1,4 +1,4 @@
-"""What ATB's parameter structs have in common; each is a dataclass in its operator's module."""
+"""Param, the base of ATB's parameter structs, each of which is a dataclass in its own module."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ class CommMode(enum.IntEnum):
     COMM_MULTI_THREAD = 1
 
 
-# torch_atb has them beside the class, too.
+# torch_atb has these names at module level, too.
 COMM_UNDEFINED = CommMode.COMM_UNDEFINED
 COMM_MULTI_PROCESS = CommMode.COMM_MULTI_PROCESS
 COMM_MULTI_THREAD = CommMode.COMM_MULTI_THREAD
 
 _P = TypeVar("_P", bound="Param")
-# Where ATB's spelling is not the one that follows from the name.
+# JSON keys that are not the camelCase form of the field's name.
 _KEYS = {"two_dim_tp_info": "twoDimTPInfo"}
 # Reserved bytes of most structs.
 RSV = bytes(64)
 
 
 def member_of(kind: type[enum.IntEnum]) -> Callable[[Any], Any]:
-    """How a field of `kind` is read from JSON; a number that is no member stays a number."""
+    """A function that reads a field of `kind` from JSON; unknown numbers stay numbers."""
     return lambda number: kind(number) if number in set(kind) else number
 
 
 def struct_of(kind: type[Any]) -> Callable[[Any], Any]:
-    """How a field that is a struct of its own is read from JSON."""
+    """A function that reads a field that is a struct from JSON."""
     names = {_camel(f.name): f.name for f in dataclasses.fields(kind)}
     return lambda values: kind(**{names[key]: value for key, value in values.items()})
 
 
 class Param:
-    """What the structs have in common. The dataclass is the table of a struct's fields."""
+    """The base of the parameter structs: JSON and pickling, from the fields of the dataclass."""
 
     hccl_comm: Any
     rsv: bytes
 
-    # Fields that are more in Python than their JSON value.
+    # Functions that make the Python value of a field from its JSON value.
     _readers: ClassVar[dict[str, Callable[[Any], Any]]] = {"comm_mode": member_of(CommMode)}
 
     def to_json(self) -> str:
@@ -109,7 +109,7 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         values = {_camel(f.name): getattr(value, f.name) for f in dataclasses.fields(value)}
         return {key: int(v) if isinstance(v, bool) else v for key, v in values.items()}
-    # numpy's arrays and numbers, and whatever else says how it is written as a Python object.
+    # numpy arrays and numbers, and other objects that convert themselves to Python objects.
     if hasattr(value, "tolist"):
         return value.tolist()
     raise_status(

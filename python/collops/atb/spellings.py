@@ -1,4 +1,4 @@
-"""The names that a struct takes for its fields: no others, and what a wrong one may have meant."""
+"""known_names: lets a struct refuse unknown names of fields, with a suggestion."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _C = TypeVar("_C")
 
 
 def known_names(**others: str) -> Callable[[type[_C]], type[_C]]:
-    """Lets a dataclass refuse names that it has no field for, which Python would keep in silence.
+    """Lets a dataclass refuse names that are no fields, which Python would accept in assignments.
 
     Args:
-        **others: the field of each further name, as torch_atb spells some.
+        **others: further names of fields, as torch_atb spells some.
 
     Returns:
         A decorator of a dataclass whose constructor takes keywords.
 
     Raises:
-        TypeError: by the constructor, for a keyword that is no field, or a field that is given by
-            both of its names.
+        TypeError: by the constructor, for a keyword that is no field, or a field given by both of
+            its names.
         AttributeError: by an assignment to what is no field.
 
     Example:
@@ -78,7 +78,7 @@ def _setter(cls: type[Any], names: Mapping[str, Any]) -> Callable[[Any, str, Any
 
 
 def _no_field(cls: type[Any], name: str, names: Mapping[str, Any]) -> str:
-    """What is wrong with `name`; camelCase is near to its field, too."""
+    """The message for an unknown `name`; camelCase names get a suggestion, too."""
     plain = {_plain(field): field for field in reversed(list(names))}
     near = difflib.get_close_matches(_plain(name), plain, n=1)
     if near:

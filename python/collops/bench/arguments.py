@@ -1,4 +1,4 @@
-"""The command line of a benchmark: what all of them take, and how an operator reads its own."""
+"""The command line of a benchmark: common options, and parsing for those of an operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
-    """The options, with what is measured where none is given; ends the program if one is wrong."""
+    """The options with their defaults; ends the program if one is wrong."""
     options = _parser(operator).parse_args(arguments)
     options.dtype = options.dtype or (("f32",) if options.quick else tuple(NAMES))
     options.iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)

@@ -1,4 +1,4 @@
-"""``collops bench NAME``: an operator beside other ways to do the same."""
+"""``collops bench NAME``: measures an operator beside other libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from collops.core import core
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
-    """Measures and prints: 0 all is well, 1 ranks failed or a result is wrong, 2 misuse."""
+    """Measures and prints; 0: success, 1: ranks failed or a result is wrong, 2: wrong arguments."""
     operator = load(name)
     options = parse(operator, arguments)
     try:
@@ -34,7 +34,7 @@ def main(name: str, arguments: Sequence[str]) -> int:
 
 
 def run(operator: Operator, options: argparse.Namespace) -> int:
-    """Runs what the arguments say and returns the exit status.
+    """Runs the benchmark that the arguments describe and returns the exit status.
 
     Raises:
         OSError: a file cannot be written.
@@ -46,7 +46,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
         from collops.bench.plot import require_matplotlib
 
         require_matplotlib(options.plot)
-    core()  # says at once where there is none
+    core()  # raises at once if the core cannot be loaded
     sweep = operator.sweep if options.sweep else None
     request = Request(
         operator=operator.name,
@@ -71,7 +71,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
 def _measure(
     operator: Operator, request: Request, mpis: Sequence[Mpi | None], options: argparse.Namespace
 ) -> tuple[list[list[Row]], bool]:
-    """The rows of each point of all launches, as they were shown; whether a launch failed."""
+    """The printed rows of each point of all launches; and whether a launch failed."""
     measured: list[list[Row]] = []
     failed = False
     if options.json:

@@ -1,4 +1,4 @@
-"""Matrices of a benchmark: exact data, the same bits for every library, in memory of their own."""
+"""Matrices of a benchmark: exact data with the same bits for every library, in new memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEVELS = 1 << 16
 
 
 class Element:
-    """One element type: its bits as integers, and those seen as numbers by numpy and by torch."""
+    """One element type: its bits as integers, and views of them as numbers of numpy and torch."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
@@ -27,7 +27,7 @@ class Element:
         self._number = None if dtype == "bf16" else np.dtype(self.name)
 
     def numbers(self, bits: Bits) -> Any:
-        """What collops takes: a numpy array, or a torch tensor where numpy has no bfloat16."""
+        """The tensor for collops: a numpy array, or for bfloat16 a torch tensor."""
         if self._number is not None:
             return bits.view(self._number)
         try:
@@ -43,18 +43,18 @@ class Element:
         return torch_tensor(bits.view(f"int{self.bits.itemsize * 8}"), self.name)
 
     def matrix(self, rows: int, columns: int) -> Bits:
-        """Memory that nobody has touched, as fresh_memory() gives it."""
+        """A matrix in untouched memory of fresh_memory()."""
         memory = fresh_memory(rows * columns * self.bits.itemsize)
         return memory.view(self.bits).reshape(rows, columns)
 
     def poisoned(self, rows: int, columns: int) -> Bits:
-        """A matrix of NaN, whose memory is there."""
+        """A matrix of NaN, whose memory pages exist."""
         matrix = self.matrix(rows, columns)
         matrix.fill(np.iinfo(self.bits).max)
         return matrix
 
     def fill(self, matrix: Bits, seed: tuple[int, ...], density: float) -> None:
-        """-1, 0 and 1, which differ with the seed and the position; `density` of them are not 0."""
+        """Fills with -1, 0 and 1 by seed and position; a part `density` of them is not 0."""
         values = np.zeros(_LEVELS, np.float32)
         half = round(density / 2 * _LEVELS)
         values[:half], values[half : 2 * half] = -1, 1
@@ -71,7 +71,7 @@ class Element:
         return values.astype(self.name).view(self.bits)
 
     def flip(self, matrix: Bits) -> None:
-        """Writes every element anew: its sign changes."""
+        """Rewrites every element with the other sign."""
         np.bitwise_xor(matrix, self._sign, out=matrix)
 
     def num_different(self, a: Bits, b: Bits) -> int:
@@ -81,7 +81,7 @@ class Element:
 
 
 def exact_density(dtype: str, k: int, members: int) -> float:
-    """How many of x may be other than 0, so that sums of products are whole numbers that fit.
+    """The part of x that may differ from 0 so that all sums of products are exact.
 
     bfloat16 holds whole numbers up to 256, float16 up to 2048. A sum of k products of which this
     part is not 0 stays below that by seven standard deviations, also after adding up `members`.
@@ -92,7 +92,7 @@ def exact_density(dtype: str, k: int, members: int) -> float:
 
 
 def fresh_memory(num_bytes: int) -> npt.NDArray[np.uint8]:
-    """Bytes from the system, with huge pages as numpy asks for them; none are there until used."""
+    """Memory of the system, with huge pages as numpy requests them; pages exist once used."""
     if num_bytes == 0:
         return np.empty(0, np.uint8)
     memory = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -1,4 +1,4 @@
-"""Ranks that exchange rows, and which rows each of them has."""
+"""A group of ranks that exchange rows, and the number of rows of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks in the order of their places, and the rows of each."""
+    """Ranks in the order of the group, and the rows of each."""
 
     ranks: tuple[int, ...]
     index: int
@@ -16,7 +16,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return len(self.ranks)
 
     @property
@@ -34,7 +34,7 @@ class Group:
 
 
 def share_rows(rows: int, members: int, shares: Sequence[int]) -> tuple[int, ...]:
-    """Rows of each member by its share, rounded down; the last one has what is left.
+    """Rows of each member by its share, rounded down; the last member has the rest.
 
     Example:
         >>> share_rows(10, 2, [3, 5])

@@ -1,4 +1,4 @@
-"""Starts the ranks of a benchmark, hands on what they write, and ends them."""
+"""Starts the ranks of a benchmark, yields the points that they write, and ends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PROGRAM = [sys.executable, "-m", "collops.bench.rank_program"]
 _LOOK_S = 0.1
 _LAST_LINES = 8
-# What a surrounding job says of this process holds for no rank.
+# Variables of a launcher that started this process; they are not passed to the ranks.
 _DROPPED = (
     "COLLOPS_RANK",
     "COLLOPS_RANK_SIZE",
@@ -35,11 +35,11 @@ _THREADS = ("COLLOPS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBL
 
 
 class RanksFailedError(RuntimeError):
-    """The ranks ended before they had measured everything; the text is the last they said."""
+    """The ranks ended before they had measured everything; the text is their last output."""
 
 
 def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, Any]]:
-    """Runs one request on `ranks` ranks, and yields their records as they come.
+    """Runs one request on `ranks` ranks, and yields each line of JSON that rank 0 writes.
 
     Raises:
         RanksFailedError: a rank failed.
@@ -61,7 +61,7 @@ def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, 
 def _commands(
     request: Request, ranks: int, mpi: Mpi | None
 ) -> list[tuple[list[str], dict[str, str]]]:
-    """What is started: one program of MPI's, or each rank by itself."""
+    """The commands to start: one program of MPI, or one program per rank."""
     env = {name: value for name, value in os.environ.items() if name not in _DROPPED}
     env.update(dict.fromkeys(_THREADS, str(request.threads)))
     env.update({"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"})
@@ -73,7 +73,7 @@ def _commands(
 
 
 def _follow(records: Path, programs: Programs) -> Iterator[dict[str, Any]]:
-    """The records until all processes have ended, or one of them has failed."""
+    """The lines of JSON, until all processes have ended or one has failed."""
     with records.open() as lines:
         rest = ""
         while True:

@@ -1,4 +1,4 @@
-"""Times variants turn by turn on all ranks, and says what the ranks together took."""
+"""Times variants in turn on all ranks, and combines the times of the ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collops.bench.variant import Variant
 
 Times = npt.NDArray[np.float64]
 
-# Of one call: when it began and ended, by a clock that all processes share, and its parts.
+# Times of calls: begin and end, by a clock that all processes share, and the parts.
 _BEGIN, _END, _PARTS = 0, 1, 2
 _MOST_PARTS = 4
 _WARM_UP = 2
@@ -30,9 +30,9 @@ def interleave(
     """Runs one call of each variant in each round, in another order each time.
 
     Args:
-        variants: what is run.
-        iterations: rounds that count; two more come before.
-        rewrite: writes a variant's x anew.
+        variants: the variants.
+        iterations: rounds that count; two rounds before them do not.
+        rewrite: rewrites a variant's x.
         meet: waits for all ranks.
 
     Returns:
@@ -44,7 +44,7 @@ def interleave(
     gc.disable()
     try:
         for i in range(-_WARM_UP, iterations):
-            # The same order on every rank; no variant always follows the same other one.
+            # The order is the same on every rank and changes from round to round.
             for number in np.random.default_rng(i + _WARM_UP).permutation(len(variants)):
                 variant = variants[number]
                 if variant.x is not None:
@@ -69,24 +69,24 @@ def _time(variant: Variant, row: Times) -> None:
 
 
 def together(times: Times) -> Times:
-    """Of [ranks, iterations, 2 + parts]: seconds from the first begin to the last end."""
+    """From times [ranks, iterations, 2 + parts]: seconds from the first begin to the last end."""
     return np.asarray(times[..., _END].max(axis=0) - times[..., _BEGIN].min(axis=0))
 
 
 def own_slowest(times: Times) -> Times:
-    """Of the same: seconds of the rank whose own call took longest."""
+    """From the same times: seconds of the rank whose own call took longest."""
     return np.asarray((times[..., _END] - times[..., _BEGIN]).max(axis=0))
 
 
 def typical_parts(times: Times) -> Times:
-    """Of the same: the parts of the median call, on the rank that ended last."""
+    """From the same times: the parts of the median call, on the rank that ended last."""
     whole = together(times)
     typical = int(np.argsort(whole)[(len(whole) - 1) // 2])
     return np.asarray(times[times[:, typical, _END].argmax(), typical, _PARTS:])
 
 
 def place_us(meet: Callable[[], None]) -> float:
-    """Microseconds of a barrier, which tell whether the cores are near each other."""
+    """Microseconds of a barrier, which show how near the cores are to each other."""
     meet()
     begin = time.perf_counter()
     for _ in range(_PLACE_BARRIERS):

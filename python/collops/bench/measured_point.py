@@ -1,4 +1,4 @@
-"""Measures one point on one rank: makes its variants, runs them, compares and describes them."""
+"""Measures one point on one rank: makes its variants, runs them and compares their results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from collops.core import core
 
 @dataclass
 class MeasuredPoint:
-    """One point: the variants, and what was found about each."""
+    """The measurement of one point: its variants and their figures."""
 
     operator: Operator
     point: Point
-    request: Request  # of which it is a part
-    work: Any  # a communicator of all ranks, for what is not measured
+    request: Request  # the request that contains the point
+    work: Any  # a communicator of all ranks, for calls that are not measured
     meet: Callable[[], None]  # waits for all ranks, on another communicator
     peers: Peers
 
@@ -37,7 +37,7 @@ class MeasuredPoint:
         self._memory: dict[str, tuple[float, float]] = {}
 
     def run(self) -> list[Row]:
-        """Measures, and returns what rank 0 writes: notes, and the point."""
+        """Measures, and returns the lines that rank 0 writes: notes, and the point."""
         request, work = self.request, self.work
         makers: dict[str, Maker] = {key: partial(self._variants.own, key) for key in request.own}
         makers.update(self._variants.others())
@@ -67,7 +67,7 @@ class MeasuredPoint:
         return [*notes(self._variants.notes), point]
 
     def _first_call(self, key: str, make: Maker) -> Variant | None:
-        """The variant after its first call, of which the memory is measured."""
+        """Makes the variant and runs its first call, whose memory is measured."""
         problem = ""
         variant = None
         try:
@@ -76,7 +76,7 @@ class MeasuredPoint:
                 self._variants.element.flip(variant.x)
             added = added_bytes(variant.run, self.meet)
             self._memory[key] = added or (math.nan, math.nan)
-        except Exception as error:  # another library's own limits are a result, too
+        except Exception as error:  # a library that cannot run the variant is a result, too
             problem = f"{type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}"
             if key in self.request.own:
                 raise
@@ -87,7 +87,7 @@ class MeasuredPoint:
         return variant
 
     def _is_wrong(self, variant: Variant, variants: list[Variant]) -> float:
-        """1 if its result is not the reference's on this rank, else 0; NaN if it has none."""
+        """1 if its result differs from the reference's on this rank, else 0; NaN if it has none."""
         key = self.operator.reference
         reference = next((other.result for other in variants if other.key == key), None)
         if reference is None or variant.result is None:
@@ -99,7 +99,7 @@ class MeasuredPoint:
         median, low, high = np.percentile(together(times), [50, 10, 90]) * 1e3
         parts = typical_parts(times) * 1e3
         operations = variant.operations or self._variants.operations
-        # Of a rank: the most that one adds for itself, and the mean of what they share.
+        # Per rank: the largest private memory, and the mean of the shared memory.
         alone, shared = found[:, 0].max() / 2**20, max(found[:, 1].mean(), 0.0) / 2**20
         wrong = found[:, 2].sum()
         return {
@@ -123,5 +123,5 @@ def _rounded(value: float, digits: int) -> float | None:
 
 
 def notes(texts: list[str]) -> list[Row]:
-    """The records of what somebody who reads the tables must know."""
+    """The lines of JSON for notes that are printed above the tables."""
     return [{"record": "note", "text": text} for text in texts]

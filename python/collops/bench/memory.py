@@ -1,4 +1,4 @@
-"""How much memory a call adds to the processes that make it."""
+"""Measures the memory that a call adds to the processes that make it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _RESET_PEAK = "5"
 
 
 def added_bytes(call: Callable[[], object], meet: Callable[[], None]) -> tuple[int, int] | None:
-    """Runs a call of all ranks: bytes it adds at most to this process alone, and shared ones.
+    """Runs a call of all ranks and measures the private and the shared bytes that it adds.
 
-    Alone: how far VmHWM, reset before, rises above VmRSS, without files and shared memory. Shared:
-    by how much this process's share of shared memory (Pss_Shmem) has grown afterwards; summed over
-    the ranks, a page that two of them see counts once.
+    Private: how far VmHWM, reset before, rises above VmRSS, without files and shared memory.
+    Shared: the growth of this process's share of shared memory (Pss_Shmem); in the sum over the
+    ranks a page that two of them map counts once.
 
     Args:
-        call: what is measured; memory that it uses for the first time counts.
+        call: the measured call; memory that it uses for the first time counts.
         meet: waits for all ranks, so that none changes shared memory while another one looks.
 
     Returns:
-        The two numbers, or None where the system does not tell.
+        The two numbers, or None if the system does not provide them.
     """
     try:
         _CLEAR.write_text(_RESET_PEAK)

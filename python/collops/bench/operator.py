@@ -1,4 +1,4 @@
-"""What the bench is told of an operator by its module in ``operators/``."""
+"""Operator: the description of an operator that its module in ``operators/`` gives the bench."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Any
 from collops.bench.request import Point
 from collops.bench.variant import Variants
 
-# One variant's figures and the point's own, as --json writes them.
+# The figures of a variant and the parameters of its point, as --json writes them.
 Row = dict[str, Any]
-# The heads of a table and the cells of its lines.
+# The column heads of a table and the cells of its lines.
 Lines = tuple[tuple[str, ...], list[list[str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What --sweep measures: one size after the other, without other libraries."""
+    """The measurement of --sweep: several sizes, without other libraries."""
 
     help: str
-    own: tuple[str, ...]  # the variants that it takes
+    own: tuple[str, ...]  # the measured variants
     lines: Callable[[list[list[Row]]], Lines]  # of the table, from the rows of each point
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """Its options, points and variants, and what its rows and tables say beyond times."""
+    """The options, points and variants of an operator, and the columns of its tables."""
 
     name: str
     description: str
-    epilog: str  # what is measured without arguments
-    quick: str  # what --quick measures
+    epilog: str  # help text: the points without arguments
+    quick: str  # help text of --quick
     add_options: Callable[[argparse.ArgumentParser], None]
-    points: Callable[[argparse.Namespace], list[Point]]  # ValueError: options that do not fit
-    variants: Callable[..., Variants]  # of a point on one rank: point, work, peers, seed
+    points: Callable[[argparse.Namespace], list[Point]]  # ValueError: contradicting options
+    variants: Callable[..., Variants]  # arguments: point, work, peers, seed
     own: tuple[str, ...]  # variants of collops, in the order in which they are shown
-    reference: str  # the one with whose result the others' are compared
-    torch_peers: tuple[str, ...]  # those of the peers that need torch
-    torch_columns: str  # what a note calls their columns
-    compare: Callable[[Row, dict[str, Row]], Row]  # a row with its ratios to the point's others
-    title: Callable[[Row], str]  # how tables and plots call a row's point
-    headline: Callable[[Row, str], str]  # what stands above a point's table, around the given text
+    reference: str  # the variant with whose result the others are compared
+    torch_peers: tuple[str, ...]  # the peers that need torch
+    torch_columns: str  # the name of their columns in notes
+    compare: Callable[[Row, dict[str, Row]], Row]  # adds a row's ratios to other rows of the point
+    title: Callable[[Row], str]  # the name of a row's point in tables and plots
+    headline: Callable[[Row, str], str]  # the line above a point's table, with the given text
     ratios: dict[str, str]  # columns of a point's table: head -> key of the row
-    summary: Callable[[list[list[Row]]], Lines]  # of the table of all points
-    parts: dict[str, str]  # part of a call -> how a plot calls it, in the order of the stack
+    summary: Callable[[list[list[Row]]], Lines]  # the table of all points
+    parts: dict[str, str]  # part of a call -> its name in plots, in the order of the stack
     unplotted: tuple[str, ...] = ()  # variants without a bar
     sweep: Sweep | None = None

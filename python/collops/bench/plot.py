@@ -1,4 +1,4 @@
-"""Draws where the time goes: a bar per variant, stacked from its parts."""
+"""Draws the times: a bar per variant, stacked from its parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from collops.bench.operator import Operator, Row
 from collops.bench.tables import full_title
 
-# Of an operator's parts, in their order, and of what is left of a call.
+# The colours of an operator's parts, in their order, and of the rest of a call.
 _COLORS = ("#4c78a8", "#bab0ac", "#f58518", "#e45756", "#b279a2")
 _REST = "#54a24b"
 _ACROSS = 3
@@ -16,7 +16,7 @@ _WIDTH, _BAR, _MARGIN = 6.2, 0.3, 1.0
 
 
 def require_matplotlib(path: Path) -> None:
-    """Raises ValueError unless a plot can be drawn and has a name that says so."""
+    """Raises ValueError unless matplotlib is installed and the file's name ends in .png."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"--plot {path}: the name must end in .png, .svg or .pdf")
     if not path.absolute().parent.is_dir():
@@ -52,7 +52,7 @@ def save_plot(path: Path, operator: Operator, points: list[list[Row]]) -> None:
 
 
 def parts_of(operator: Operator, row: Row) -> dict[str, float]:
-    """Milliseconds of each part, and what is left of the whole."""
+    """Milliseconds of each part, and the rest of the call."""
     parts = {name: ms for name, ms in row["parts_ms"].items() if name in operator.parts}
     return {**parts, "rest": max(row["ms"] - sum(parts.values()), 0.0)}
 

@@ -1,7 +1,7 @@
 """One rank of a benchmark: ``python -m collops.bench.rank_program REQUEST STORE RECORDS``.
 
-REQUEST is a file with the pickled request, STORE the path at which gloo's ranks meet, and RECORDS
-the file that rank 0 appends lines of JSON to.
+REQUEST is a file with the pickled request, STORE the path of gloo's file store, and RECORDS the
+file to which rank 0 appends lines of JSON.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def main() -> None:
 
 
 def pin(rank: int, threads: int) -> None:
-    """Gives rank r core r % cores; with several threads, the next ones in the same way."""
+    """Pins rank r to core r % cores, and with several threads to the next cores."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[(rank * threads + i) % len(cores)] for i in range(threads)})
 
 
 def write(records: Any, lines: list[Row]) -> None:
-    """Appends lines of JSON, each at once."""
+    """Appends lines of JSON, and flushes each."""
     records.writelines(json.dumps(line) + "\n" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""What a run of a benchmark measures."""
+"""Point and Request: what a benchmark measures in one launch."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Point(ABC):
-    """One thing to measure; an operator's own class says with what."""
+    """One point to measure; an operator's own class has its parameters."""
 
     dtype: str
 
     @property
     @abstractmethod
     def ranks(self) -> int:
-        """How many ranks it takes."""
+        """The number of ranks."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """How notes call it."""
+        """The name of the point in notes."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What every row says of it."""
+        """The parameters of the point, for every row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What one launch of ranks does: all points of one number of ranks, with one MPI or none."""
+    """The work of one launch: all points with the same number of ranks, with one MPI or none."""
 
     operator: str
     points: tuple[Point, ...]

@@ -8,7 +8,7 @@ from collops.bench.operator import Operator, Row
 
 
 def compared(operator: Operator, record: Row) -> list[Row]:
-    """One row per variant of a point's record, each beside those that it is compared with."""
+    """One row per variant of a point, with its ratios to other variants."""
     point = {key: value for key, value in record.items() if key not in ("record", "columns")}
     others = {row["column"]: row for row in record["columns"]}
     return [operator.compare({**point, **row}, others) for row in others.values()]
@@ -43,12 +43,12 @@ def point_table(operator: Operator, rows: list[Row]) -> str:
 
 
 def full_title(operator: Operator, row: Row) -> str:
-    """A row's point, and the MPI that its launch had."""
+    """The name of a row's point, and the MPI of its launch."""
     return operator.title(row) + (f", {row['mpi']}" if row["mpi"] else "")
 
 
 def number(value: float | None, form: str) -> str:
-    """A number that may not be known."""
+    """A number as text, or a dash if it is None."""
     return "-" if value is None else format(value, form)
 
 

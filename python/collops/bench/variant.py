@@ -1,4 +1,4 @@
-"""One way to do the same work, and the ways of one point on one rank."""
+"""Variant, one implementation of the measured work, and Variants, those of one point."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from collops.bench.elements import Bits, Element
 from collops.bench.peers.installed import Peers
 
 Run = Callable[[], object]
-# A part's name, one of the operator's `parts` (or all), and what it runs.
+# A part's name, one of the operator's `parts` (or all), and its function.
 Step = tuple[str, Run]
 
 
 @dataclass
 class Variant:
-    """A row of the tables: how it is called, what it runs, and where its tensors are."""
+    """A row of the tables: its name, its functions, and its tensors."""
 
     key: str
     label: str
     steps: list[Step]
     x: Bits | None = None  # rewritten before each call
-    result: Bits | None = None  # compared with the reference's, if it is the same thing
-    scratch_bytes: int = 0  # that the caller hands in, as get_workspace_size() says
-    operations: int = 0  # multiplications and additions, if not those of its point
+    result: Bits | None = None  # compared with the reference's; None: has no such result
+    scratch_bytes: int = 0  # of the caller's workspace, as get_workspace_size() returns
+    operations: int = 0  # multiplications and additions, if not those of the point
 
     def run(self) -> None:
         """One call."""
@@ -42,30 +42,30 @@ Maker = Callable[[], Variant]
 
 @dataclass
 class Variants(ABC):
-    """Makes the variants of one point on one rank; an operator's own class says what they run."""
+    """Makes the variants of one point on one rank; an operator's own class has their code."""
 
     point: Any  # the operator's own Point
-    work: Any  # a communicator of all ranks, for what is not measured
-    peers: Peers  # the other libraries that there are
+    work: Any  # a communicator of all ranks, for calls that are not measured
+    peers: Peers  # the installed other libraries
     seed: int
 
     def __post_init__(self) -> None:
         self.operations = 0  # multiplications and additions of one rank's call
         self.element = Element(self.point.dtype)
-        self.notes: list[str] = []  # on what cannot be had here
-        self.kept = ExitStack()  # communicators of the variants, while these may be called
+        self.notes: list[str] = []  # on missing variants
+        self.kept = ExitStack()  # the communicators of the variants
         self._connected = 0
 
     @abstractmethod
     def own(self, key: str) -> Variant:
-        """A variant of collops, planned and not yet run."""
+        """A variant of collops, planned but not yet run."""
 
     def others(self) -> Iterator[tuple[str, Maker]]:
-        """The name of each variant of another library, and what makes it."""
+        """The name of each variant of another library, and the function that makes it."""
         yield from ()
 
     def connect(self) -> Any:
-        """A communicator of one variant alone, so that its memory is not there before its call."""
+        """A new communicator for one variant, so that its memory is allocated in its first call."""
         self._connected += 1
         return self.kept.enter_context(collops.init(comm_domain=f"bench column {self._connected}"))
 

@@ -1,4 +1,4 @@
-"""``collops bench``: what the operators cost here, beside other ways to do the same."""
+"""``collops bench``: measures operators on this machine, beside other libraries."""
 
 from __future__ import annotations
 

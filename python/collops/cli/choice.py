@@ -1,4 +1,4 @@
-"""The word after ``collops``, ``collops golden`` or ``collops bench``."""
+"""Parses the command after ``collops``, ``collops golden`` or ``collops bench``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Choice:
-    """A parser of one word, which says the same wherever a word is missing.
+    """A parser of a command's name, with one message for a missing name.
 
     Args:
-        program: what stands before the word.
-        description: what all of it is for.
-        metavar: what the word is called.
-        words: the words, with what each does.
+        program: the words before the name.
+        description: the program's purpose.
+        metavar: the placeholder of the name in the help text.
+        words: the names, each with its purpose.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Choice:
             choices.add_parser(word, help=summary, add_help=False)
 
     def word(self, arguments: Sequence[str]) -> str | None:
-        """The first argument; None where there is none: the help is then on stderr."""
+        """The first argument; without arguments None, after printing the help to stderr."""
         word: str | None = self.parser.parse_args(arguments[:1]).word
         if word is None:
             self.parser.print_help(sys.stderr)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row = tuple[str, str]
 
-# Packages whose version matters to a user of collops.
+# Packages whose versions are printed.
 PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
 _GIB = 1 << 30
 _MIB = 1 << 20
@@ -77,7 +77,7 @@ def version(name: str) -> str:
 
 
 def engines(module: ModuleType) -> list[Row]:
-    """How LinearParallel runs: the first engine that can, and why each other one cannot."""
+    """The engine with which LinearParallel runs, and why each other one does not."""
     answers = module.linear_engines()
     chosen = next(name for name, why in answers if not why)
     rest = {True: "runs", False: "can run: Operation(param, engine=...) chooses it"}
@@ -99,7 +99,7 @@ def machine(module: ModuleType) -> list[Row]:
 
 
 def available_memory() -> tuple[int | None, str]:
-    """Bytes that can still be had, and the same for the reader."""
+    """The bytes of memory that are available, as a number and as text."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
@@ -108,7 +108,7 @@ def available_memory() -> tuple[int | None, str]:
 
 
 def job(module: ModuleType) -> list[Row]:
-    """Who started this process, and which job the ranks would meet in."""
+    """The launcher of this process, and the job of its ranks."""
     name, rank, size = module.launcher()
     place = f"rank {rank} of {size}" if rank >= 0 else "no rank"
     rows = [("launcher", f"{name}, {place}" if name else "none: pass rank and rank_size")]
@@ -121,7 +121,7 @@ def job(module: ModuleType) -> list[Row]:
 
 
 def environment(module: ModuleType) -> list[Row]:
-    """The variables that are set."""
+    """The environment variables that are set."""
     return list(_set_variables(module)) or [("none", "no COLLOPS_ variable is set")]
 
 

@@ -1,4 +1,4 @@
-"""``collops golden``: cases, case files, comparisons, and runs on living ranks."""
+"""``collops golden``: lists and writes cases, compares tensors, and runs cases on ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "run": "run cases or case files on living ranks, and compare with golden",
+    "run": "run cases or case files on several ranks, and compare with golden",
     "list": "print golden's own cases, or the rows of case files",
     "generate": "write golden's cases: one .npz each, and manifest.json",
     "compare": "compare two files of tensors, and explain a difference",

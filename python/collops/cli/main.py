@@ -1,4 +1,4 @@
-"""Finds the command and hands it the remaining arguments."""
+"""The program collops: runs the command that its first argument names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collops.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# name -> what it does. Its module, collops.cli.NAME, is imported when it is called.
+# name -> purpose. The module of a command, collops.cli.NAME, is imported when it is called.
 COMMANDS = {
     "golden": "run golden's cases and ATB's case files, compare tensors, explain differences",
     "doctor": "what works on this machine, what does not, and why",

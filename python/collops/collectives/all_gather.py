@@ -1,4 +1,4 @@
-"""all_gather of the plain level: from a user's call to a call of the core."""
+"""all_gather of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collops.collectives.level import Element
 
 _NAME = "all_gather"
-_OPERATION = "AllGather"  # by which the ranks know the call
+_OPERATION = "AllGather"  # identifies the call among the ranks
 
 
 class AllGather(Method):
@@ -26,8 +26,8 @@ class AllGather(Method):
 
         ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=0)``
 
-        Any element type of a fixed size travels, and its bits stay as they are. No array is copied
-        here: x and out must be contiguous, and x may be this rank's own block of out.
+        Moves any element type of a fixed size, bit for bit. Copies no array: x and out must be
+        contiguous, and x may be this rank's own block of out.
 
         Args:
             x: [rows, ...] of one shape on every rank; any number of dims from 1, rows may be 0. A
@@ -39,9 +39,9 @@ class AllGather(Method):
             `out`.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on shape or dtype, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: torch.distributed.all_gather_into_tensor; ncclAllGather.
 

@@ -1,4 +1,4 @@
-"""all_gatherv of the plain level: from a user's call to calls of the core."""
+"""all_gatherv of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from collops.collectives.level import Element
 
 _NAME = "all_gatherv"
-# By which the ranks know the call, and the exchange of rows before it.
+# Identify the call and the exchange of rows before it among the ranks.
 _OPERATION = "AllGatherV"
 _EXCHANGE = "AllGatherV without sizes"
 
 
-# One call of the core: its plan, what it reads and writes (tensors or their bytes), the tensor that
-# it fills, and the result, into which that one is unpacked unless it is the same.
+# One call of the core: its plan, the input and the output (tensors or their bytes), the output's
+# tensor, and the result, into which that tensor is unpacked unless it is the result itself.
 _Step: TypeAlias = "tuple[Plan, Any, Any, Any, Any]"
 
 
@@ -51,21 +51,20 @@ class AllGatherV(Method):
 
         ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=dim)``
 
-        Any element type of a fixed size travels, and its bits stay as they are. With dim 0 no
-        array is copied here: x and out must be contiguous, and x may be this rank's own block of
-        out. With another dim any layout goes. If the blocks do not lie one after the other in the
-        result (some dimension before dim is not 1), they arrive in memory of their own and are
-        copied to their places; x is copied only if it is not contiguous. x and out may overlap
-        where something is copied.
+        Moves any element type of a fixed size, bit for bit. With dim 0 the call copies no array: x
+        and out must be contiguous, and x may be this rank's own block of out. With another dim x
+        and out may have any strides. If the blocks do not lie one after the other in the result
+        (some dimension before dim is not 1), they arrive in other memory and are copied to their
+        places; x is copied only if it is not contiguous. Where blocks are copied, x and out may
+        overlap.
 
         Args:
             x: [..., rows, ...] this rank's rows along `dim`; any number of dims from 1, rows may
-                be 0. A numpy array, a torch tensor, or an object with ``__dlpack__`` in memory of
-                the CPU. Or a list of them: several tensors in one call. They share rows and sizes;
-                types and other dimensions may differ. They are all checked before the first one
-                moves.
-            sizes: rows of each rank, the same list on every rank; None: the ranks tell each other,
-                which costs one more exchange, for a list too.
+                be 0. A numpy array, a torch tensor, or an object with ``__dlpack__`` in the CPU's
+                memory. Or a list of several tensors, which have the same rows and sizes; types and
+                other dimensions may differ. All are checked before the first one moves.
+            sizes: rows of each rank, the same list on every rank; None: the ranks exchange their
+                numbers of rows first, once for a list too.
             dim: the dimension that is gathered; negative ones count from the end.
             out: [..., sum of sizes, ...] the result's memory; None: new memory of x's kind (numpy
                 for ``__dlpack__``). A list of tensors where x is a list.
@@ -74,9 +73,9 @@ class AllGatherV(Method):
             `out`; for a list, the list of the results.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on sizes, dim, shape or dtype, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: MPI_Allgatherv; ncclAllGather for equal sizes.
 
@@ -153,7 +152,7 @@ class AllGatherV(Method):
             key, self._plan(x.shape, sizes, dim, element, count)
         )
         received = out = resolve_out(_NAME, label, x, plan.out_shape, out)
-        # With dim 0 nothing is copied here. Otherwise any layout goes, at the price of one copy.
+        # With dim 0 nothing is copied. With another dim any strides are allowed, for one copy.
         if dim != 0 and not (plan.in_order and is_contiguous(x) and is_contiguous(out)):
             received, x = staging_for(_NAME, label, out), contiguous(x)
         if element.number is not None:
@@ -176,7 +175,7 @@ class AllGatherV(Method):
         return plan_rows(plan, shape, dim, None)
 
     def _check_all(self, steps: list[_Step]) -> None:
-        """Of several tensors none moves before the core has checked the last one."""
+        """Checks all tensors of a list before the first one moves."""
         for number, (plan, source, target, _, _) in enumerate(steps):
             try:
                 self._level.core.check(plan.core, source, target)

@@ -1,4 +1,4 @@
-"""all_reduce of the plain level: from a user's call to a call of the core."""
+"""all_reduce of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collops.collectives.plain_tensors import as_tensor, resolve_out
 from collops.core import core
 
 _NAME = "all_reduce"
-_OPERATION = "AllReduce"  # by which the ranks know the call
+_OPERATION = "AllReduce"  # identifies the call among the ranks
 
 
 class AllReduce(Method):
@@ -31,9 +31,9 @@ class AllReduce(Method):
             `out`.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on shape, dtype or op, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: ncclAllReduce; torch.distributed.all_reduce where out is x.
 

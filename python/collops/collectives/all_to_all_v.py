@@ -1,4 +1,4 @@
-"""all_to_allv of the plain level: from a user's call to calls of the core."""
+"""all_to_allv of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "all_to_allv"
-# By which the ranks know the call, and the exchange of sizes before it.
+# Identify the call and the exchange of sizes before it among the ranks.
 _OPERATION = "AllToAllV"
 _EXCHANGE = "AllToAllV without sizes"
 
@@ -25,13 +25,12 @@ class AllToAllV(Method):
     def __call__(
         self, x: Any, send_sizes: Sequence[int], recv_sizes: Sequence[int] | None, out: Any
     ) -> Any:
-        """Hands every rank rows of its own, from every rank.
+        """Sends different rows of x to every rank.
 
         ``out_r = concatenate([rows of x_0 for r, rows of x_1 for r, ..., rows of x_{P-1} for r])``
 
-        Any element type of a fixed size travels, and its bits stay as they are. No array is copied
-        here: x and out must be contiguous. One rank, and ranks that send or receive nothing, are
-        fine.
+        Moves any element type of a fixed size, bit for bit. Copies no array: x and out must be
+        contiguous. A group of one rank, and ranks that send or receive nothing, are allowed.
 
         Args:
             x: [rows, ...] `send_sizes[0]` rows for rank 0, then `send_sizes[1]` for rank 1, and so
@@ -39,7 +38,7 @@ class AllToAllV(Method):
                 object with ``__dlpack__`` in the CPU's memory.
             send_sizes: rows for each rank, 0 included; their sum is the rows of x.
             recv_sizes: rows from each rank; recv_sizes[q] is rank q's send_sizes for this rank.
-                None: the ranks tell each other, which costs one more exchange.
+                None: the ranks exchange their send_sizes first.
             out: [sum of recv_sizes, ...] the result's memory; None: new memory of x's kind (numpy
                 for ``__dlpack__``).
 
@@ -47,10 +46,10 @@ class AllToAllV(Method):
             `out`.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on a pair's rows, the shape of a row or dtype, or
                 one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: MPI_Alltoallv; torch.distributed.all_to_all_single.
 

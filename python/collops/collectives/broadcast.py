@@ -1,4 +1,4 @@
-"""broadcast of the plain level: from a user's call to a call of the core."""
+"""broadcast of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collops.collectives.plans import whole_int64
 from collops.core import core
 
 _NAME = "broadcast"
-_OPERATION = "Broadcast"  # by which the ranks know the call
+_OPERATION = "Broadcast"  # identifies the call among the ranks
 
 
 class Broadcast(Method):
@@ -21,7 +21,7 @@ class Broadcast(Method):
 
         ``x_r = x_root``, for every rank r
 
-        Any element type of a fixed size travels, and its bits stay as they are.
+        Moves any element type of a fixed size, bit for bit.
 
         Args:
             x: [...] of one shape on every rank, contiguous and writable; any number of dims, also
@@ -32,9 +32,9 @@ class Broadcast(Method):
             `x`.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on root, shape or dtype, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: torch.distributed.broadcast; ncclBroadcast in place.
 

@@ -1,4 +1,4 @@
-"""A group of ranks and all its calls; what a call does is said and done in a module of its own."""
+"""A group of ranks and its calls; the module of each call has its code and docstring."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Communicator:
     """A group of ranks, as collops.init() returns it.
 
-    One thread at a time may be inside a call. Every call waits for all ranks, at most the
-    communicator's time-out. After an error other than another rank's refusal it refuses calls, and
+    Only one thread at a time may make a call. Every call waits for all ranks, at most the
+    communicator's time-out. After an error other than a refusal the communicator refuses calls, and
     collops.init() makes a new one. Use it with ``with`` to close it at the end.
 
     Example:
@@ -226,7 +226,7 @@ class Communicator:
         """Waits until every rank has called it.
 
         Raises:
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Example:
             >>> import collops
@@ -248,7 +248,7 @@ class Communicator:
         return self._starts(name, args, kwargs)
 
     def _calls_of(self, level: PlainLevel) -> Communicator:
-        """The same methods on another level."""
+        """The methods of the plain level, bound to `level`."""
         return Communicator(level.core, level)
 
     @documented_by(window_array)
@@ -261,7 +261,7 @@ class Communicator:
         self._core.abort(reason or f"rank {self.rank} called abort()")
 
     def close(self) -> None:
-        """Leaves the group; the others learn it when they next wait for this rank."""
+        """Leaves the group; other ranks get PeerLostError when they next wait for this rank."""
         self._core.close(f"rank {self.rank} called close()")
 
     def __enter__(self) -> Communicator:

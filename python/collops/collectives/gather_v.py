@@ -1,4 +1,4 @@
-"""gatherv of the plain level: from a user's call to calls of the core."""
+"""gatherv of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "gatherv"
-# By which the ranks know the call, and the exchange of sizes before it.
+# Identify the call and the exchange of sizes before it among the ranks.
 _OPERATION = "GatherV"
 _EXCHANGE = "GatherV without sizes"
 
@@ -27,24 +27,24 @@ class GatherV(Method):
 
         ``out = concatenate([x_0, x_1, ..., x_{P-1}], axis=0)`` on the root
 
-        Any element type of a fixed size travels, and its bits stay as they are.
+        Moves any element type of a fixed size, bit for bit.
 
         Args:
             x: [rows, ...] this rank's rows, contiguous; rows may be 0, and a row has the same shape
                 on every rank. A numpy array, a torch tensor, or an object with ``__dlpack__`` in
                 the CPU's memory.
-            sizes: rows of each rank, the same list on every rank; None: the ranks tell each other,
-                which costs one more exchange.
+            sizes: rows of each rank, the same list on every rank; None: the ranks exchange their
+                numbers of rows first.
             root: the rank that gets the rows, the same on every rank.
 
         Returns:
             [sum of sizes, ...] in new memory of x's kind on the root; None on the other ranks.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on root, sizes, the shape of a row or dtype, or
                 one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: MPI_Gatherv.
 

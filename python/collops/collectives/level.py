@@ -1,4 +1,4 @@
-"""What the operators of the plain level share: their communicator, its numbers, and refusals."""
+"""The communicator of the plain level: element types, reductions and refusals for all its calls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
-_LONGEST_NAME = 23  # what the ranks' first signal has room for
+_LONGEST_NAME = 23  # characters of a type's name that fit into a first signal
 
 
 def documented_by(source: Any) -> Callable[[_F], _F]:
-    """Gives a method of the communicator the docstring of what it calls, a function or a class."""
+    """Gives a method of the communicator the docstring of the function or class that it calls."""
 
     def decorate(method: _F) -> _F:
         method.__doc__ = (source.__call__ if isinstance(source, type) else source).__doc__
@@ -32,11 +32,11 @@ def documented_by(source: Any) -> Callable[[_F], _F]:
 
 @dataclass(frozen=True)
 class Element:
-    """An element type as the ranks compare it."""
+    """An element type, as the ranks compare it."""
 
-    number: int | None  # the core's; None: elements travel as bytes
-    name: str  # of a type without a number, else ""
-    unit: int  # elements of the core that one element counts as
+    number: int | None  # the core's number of the type; None: elements are moved as bytes
+    name: str  # the type's name if it has no number, else ""
+    unit: int  # elements of the core per element: 1, or the bytes of a type without a number
 
 
 class Method:
@@ -48,7 +48,7 @@ class Method:
 
 
 class PlainLevel:
-    """One communicator of the core, and what is looked up in every call. Waits only in refuse()."""
+    """A communicator of the core, with tables of types. Only refuse() waits for other ranks."""
 
     def __init__(self, communicator: Any) -> None:
         module = core()
@@ -99,26 +99,26 @@ class PlainLevel:
         return both_as_bytes(name, x, out)
 
     def afterwards(self, work: Callable[[], None]) -> None:
-        """Does what is left to do here once a call of the core has ended."""
+        """Runs `work`, which follows a call of the core, once that call has ended."""
         work()
 
     def result(self, sources: list[int], make: Callable[[list[int]], Any]) -> Any:
-        """What messages come to once they have ended; `sources`: whose message each was."""
+        """The result of messages that have ended; `sources`: the rank that sent each."""
         return make(sources)
 
     def refuse(self, operation: str, error: Exception) -> None:
-        """Tells the ranks that wait in this call why this one does not take part."""
+        """Sends the error to the ranks that wait in this call."""
         try:
             self.core.refuse(operation, *status_of(error))
         except Error:
-            return  # the communicator is gone; the first error says more
+            return  # the communicator has ended; the caller raises the first error
 
     def _describe(self, dtype: Any) -> Element:
         if is_torch_type(dtype):
             name = str(dtype).removeprefix("torch.")
             number = self.dtypes.get(name)
         else:
-            name = str(dtype)  # tells the fields of a structured type apart, and byte orders
+            name = str(dtype)  # contains the fields of a structured type, and byte orders
             number = self.dtypes.get(dtype.name)
         if number is not None:
             return Element(number, "", 1)

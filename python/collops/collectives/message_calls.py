@@ -1,4 +1,4 @@
-"""Messages of the plain level: from a user's call to a call of the core."""
+"""Messages of the plain level: checks the arguments and calls the core."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
 
 _ANY = -1
 _TAG_MAX = 2**31 - 1
-# By which the ranks know the calls.
+# Identify the calls among the ranks.
 _OPERATIONS = {"send": "Send", "recv": "Recv", "exchange": "Exchange"}
 # Whether it is sent, the peer, the tag.
 _Address = tuple[bool, int, int]
 
 
 class MessageCalls:
-    """send, recv and exchange of one communicator. One thread at a time, as the communicator.
+    """send, recv and exchange of one communicator. Not thread-safe.
 
-    Once all ranks of the group have met, only those that are named take part. Messages of one pair
-    are matched in order per tag; they and the group's calls do not mix.
+    After first contact only the two ranks of a message take part. Messages of one pair are matched
+    in order per tag, and never with collective calls.
     """
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
 
     def send(self, x: Any, to: int, tag: int) -> None:
-        """Sends x to another rank, and returns when that has taken it.
+        """Sends x to another rank, and returns when that rank has received it.
 
         ``out of rank `to` = x``
 
-        Any element type of a fixed size travels, and its bits stay as they are. Two ranks that both
-        send first wait for each other until the time-out, as with NCCL: exchange() does not. Where
-        x lies in memory of empty(), the receiver reads it in place.
+        Moves any element type of a fixed size, bit for bit. Two ranks that both send first wait for
+        each other until the time-out, as with NCCL; exchange() avoids this. If x lies in memory of
+        empty(), the receiver reads it in place.
 
         Args:
             x: [...] contiguous; any number of dims, also none. A numpy array, a torch tensor, or an
                 object with ``__dlpack__`` in the CPU's memory.
             to: the rank that receives, another one than this.
-            tag: from 0 to 2**31 - 1; the receiver names the same.
+            tag: from 0 to 2**31 - 1, the same as the receiver's.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the receiver is told, unless it is `to`
-                or `tag` that is wrong.
+            ArgumentError: this rank's arguments are wrong; the receiver gets the message, unless
+                `to` or `tag` is wrong.
             RankMismatchError: the receiver asks for another dtype or number of elements, and the
                 communicator ends; or it refused, and the communicator stays good.
-            RankTimeoutError, PeerLostError, AbortedError: the receiver did not come, died or left.
+            RankTimeoutError, PeerLostError, AbortedError: the receiver timed out, died or left.
 
         Source of the semantics: ncclSend; MPI_Ssend; torch.distributed.send.
 
@@ -77,7 +77,7 @@ class MessageCalls:
         self._run("send", [self._address("send", SendTo(x, to, tag), "")], [("x", x)])
 
     def recv(self, out: Any, from_: int | None, tag: int, return_source: bool) -> Any:
-        """Receives what another rank sends into out.
+        """Receives a tensor of another rank into out.
 
         ``out = x of rank `from_` ``
 
@@ -86,20 +86,20 @@ class MessageCalls:
         Args:
             out: [...] contiguous and writable; any number of dims, also none. A numpy array or a
                 torch tensor in the CPU's memory.
-            from_: the rank that sends, another one than this; None: any rank, and the oldest
-                message that has come is taken.
-            tag: from 0 to 2**31 - 1; the sender names the same.
-            return_source: whether the sender's rank is returned, too.
+            from_: the rank that sends, another one than this; None: the oldest message that has
+                come from any rank.
+            tag: from 0 to 2**31 - 1, the same as the sender's.
+            return_source: whether to return the sender's rank, too.
 
         Returns:
             `out`; with `return_source` the pair of `out` and the rank that sent.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the sender is told, unless it is `from_`
-                or `tag` that is wrong, or any rank may send.
+            ArgumentError: this rank's arguments are wrong; the sender gets the message, unless
+                `from_` or `tag` is wrong, or `from_` is None.
             RankMismatchError: the sender has another dtype or number of elements, and the
                 communicator ends; or it refused, and the communicator stays good.
-            RankTimeoutError, PeerLostError, AbortedError: the sender did not come, died or left.
+            RankTimeoutError, PeerLostError, AbortedError: the sender timed out, died or left.
 
         Source of the semantics: ncclRecv; MPI_Recv; torch.distributed.recv.
 
@@ -127,23 +127,23 @@ class MessageCalls:
         return self._level.result(self._run("recv", [address], [("out", out)]), received)
 
     def exchange(self, messages: Sequence[SendTo | RecvFrom]) -> list[Any]:
-        """Runs several sends and receives at once; their order does not matter.
+        """Runs several sends and receives at once, in any order.
 
         Messages of one pair and tag are matched in the order of the list. All end before it
         returns. A rank may send to itself here.
 
         Args:
-            messages: collops.SendTo and collops.RecvFrom; may be empty. What is received goes into
-                memory that no other message of the list uses.
+            messages: collops.SendTo and collops.RecvFrom; may be empty. The `out` of each RecvFrom
+                is memory that no other message of the list uses.
 
         Returns:
             The `out` of every RecvFrom, in the order of the list; their `source` is set.
 
         Raises:
-            ArgumentError: a message is wrong, and none of them moves; the peers are told.
-            RankMismatchError: a peer disagrees, and the communicator ends; or it refused one
-                message, the others are whole, and the communicator stays good.
-            RankTimeoutError, PeerLostError, AbortedError: a peer did not come, died or left.
+            ArgumentError: a message is wrong, and none of them moves; the peers get the error.
+            RankMismatchError: a peer disagrees, and the communicator ends; or a peer refused one
+                message, the others are complete, and the communicator stays usable.
+            RankTimeoutError, PeerLostError, AbortedError: a peer timed out, died or left.
 
         Source of the semantics: ncclGroupStart; torch.distributed.batch_isend_irecv.
 
@@ -162,7 +162,7 @@ class MessageCalls:
         """
         if not isinstance(messages, (list, tuple)):
             bad_argument(f"exchange: messages must be a list, got a {type(messages).__name__}")
-        messages = list(messages)  # as they are now, also where the call is started
+        messages = list(messages)  # later changes of the list have no effect
         addresses: list[_Address] = []
         tensors: list[tuple[str, Any]] = []
         problem: Error | None = None
@@ -239,11 +239,11 @@ class MessageCalls:
             )
 
     def _refuse(self, name: str, addresses: list[_Address], error: Exception) -> None:
-        """Tells the peers why this rank does not take part."""
+        """Sends the error to the peers of the messages."""
         try:
             self._level.core.refuse_messages(_OPERATIONS[name], addresses, *status_of(error))
         except Error:
-            return  # the communicator is gone; the first error says more
+            return  # the communicator has ended; the caller raises the first error
 
 
 def _tag(name: str, where: str, value: Any) -> int:

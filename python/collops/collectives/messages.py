@@ -1,4 +1,4 @@
-"""The messages of comm.exchange(): what goes to a rank, and what comes from one."""
+"""SendTo and RecvFrom, the messages of comm.exchange()."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class SendTo:
     Args:
         x: [...] the tensor; as comm.send() takes it.
         to: the rank that receives, which may be this one.
-        tag: from 0 to 2**31 - 1; the receiver names the same.
+        tag: from 0 to 2**31 - 1, the same as the receiver's.
 
     Source of the semantics: torch.distributed.P2POp with isend.
 
@@ -32,12 +32,12 @@ class SendTo:
 class RecvFrom:
     """A message of comm.exchange() that this rank receives.
 
-    `source` is the rank whose message it was, once the exchange has ended.
+    After the exchange `source` is the rank that sent the message.
 
     Args:
-        out: [...] its memory; as comm.recv() takes it.
+        out: [...] the memory for the tensor; as comm.recv() takes it.
         from_: the rank that sends, which may be this one; None: any rank.
-        tag: from 0 to 2**31 - 1; the sender names the same.
+        tag: from 0 to 2**31 - 1, the same as the sender's.
 
     Source of the semantics: torch.distributed.P2POp with irecv.
 

@@ -1,4 +1,4 @@
-"""From the rows of each rank to elements: the arithmetic and the checks of the plain level."""
+"""Plans of the plain level: shapes of results, blocks of rows, and checks of lists of sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True)
 class Plan:
-    """One set of shapes and sizes, ready for the core."""
+    """A plan of the core for one shape and one list of sizes, and the shape of its result."""
 
     out_shape: tuple[int, ...]
     core: Any  # collops._core.PlainPlan
@@ -32,7 +32,7 @@ class Plan:
 
 
 class Kept(dict["Hashable", _V]):
-    """What was made for the last keys; when it is full it starts anew."""
+    """A cache of plans and the like by their shapes and sizes; it is cleared when it is full."""
 
     def keep(self, key: Hashable, value: _V) -> _V:
         """Adds a value and returns it."""
@@ -92,13 +92,13 @@ def whole_sizes(
 
 
 def plan_rows(core_plan: Any, shape: Sequence[int], dim: int, out_rows: int | None) -> Plan:
-    """What this side needs of a plan of the core.
+    """The plan of a call, made from the core's plan.
 
     Args:
-        core_plan: of blocks of rows along `dim` of `shape`.
-        shape: of x; the size of `dim` does not matter.
+        core_plan: the core's plan of blocks of rows along `dim` of `shape`.
+        shape: shape of x; the size of `dim` does not matter.
         dim: the dimension that is gathered or scattered.
-        out_rows: of the result; None: those of all ranks.
+        out_rows: rows of the result; None: the rows of all ranks.
     """
     before, after = shape[:dim], shape[dim + 1 :]
     rows = core_plan.rows
@@ -108,7 +108,7 @@ def plan_rows(core_plan: Any, shape: Sequence[int], dim: int, out_rows: int | No
 
 
 def block_slices(rows: Sequence[int], dim: int) -> list[tuple[slice, ...]]:
-    """Where each rank's block lies in a whole that is cut along `dim`."""
+    """The index of each rank's block in an array that is cut along `dim`."""
     begin = 0
     slices = []
     for size in rows:
@@ -118,7 +118,7 @@ def block_slices(rows: Sequence[int], dim: int) -> list[tuple[slice, ...]]:
 
 
 def pack_blocks(parts: Sequence[Any], flat: Any) -> None:
-    """Copies blocks of any layout one after the other into flat memory."""
+    """Copies blocks with any strides one after the other into flat memory."""
     begin = 0
     for part in parts:
         end = begin + math.prod(part.shape)
@@ -127,7 +127,7 @@ def pack_blocks(parts: Sequence[Any], flat: Any) -> None:
 
 
 def unpack_blocks(flat: Any, out: Any, rows: Sequence[int], dim: int) -> None:
-    """Copies blocks that lie one after the other to where they belong in `out`."""
+    """Copies blocks that lie one after the other in `flat` to their places in `out`."""
     begin = 0
     for where in block_slices(rows, dim):
         part = out[where]

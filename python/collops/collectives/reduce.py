@@ -1,4 +1,4 @@
-"""reduce of the plain level: from a user's call to a call of the core."""
+"""reduce of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collops.collectives.plans import whole_int64
 from collops.core import core
 
 _NAME = "reduce"
-_OPERATION = "Reduce"  # by which the ranks know the call
+_OPERATION = "Reduce"  # identifies the call among the ranks
 
 
 class Reduce(Method):
@@ -33,9 +33,9 @@ class Reduce(Method):
             other ranks.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on root, shape, dtype or op, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: MPI_Reduce; ncclReduce.
 

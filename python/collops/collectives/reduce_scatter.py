@@ -1,4 +1,4 @@
-"""reduce_scatter of the plain level: from a user's call to a call of the core."""
+"""reduce_scatter of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "reduce_scatter"
-_OPERATION = "ReduceScatter"  # by which the ranks know the call
+_OPERATION = "ReduceScatter"  # identifies the call among the ranks
 
 
 class ReduceScatter(Method):
@@ -36,9 +36,9 @@ class ReduceScatter(Method):
             `out`.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on shape, dtype or op, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: torch.distributed.reduce_scatter_tensor; ncclReduceScatter.
 

@@ -1,4 +1,4 @@
-"""reduce_scatterv of the plain level: from a user's call to a call of the core."""
+"""reduce_scatterv of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "reduce_scatterv"
-_OPERATION = "ReduceScatterV"  # by which the ranks know the call
+_OPERATION = "ReduceScatterV"  # identifies the call among the ranks
 
 
 class ReduceScatterV(Method):
@@ -45,16 +45,16 @@ class ReduceScatterV(Method):
 
         ``out_r = (x_0 op x_1 op ... op x_{P-1})[rows of rank r along dim]``, in rank order
 
-        With dim 0 no array is copied here, and x and out must be contiguous. With another dim any
-        layout goes; if the blocks do not lie one after the other in x (some dimension before dim is
-        not 1), x is copied once into that order, and so are the blocks of a list.
+        With dim 0 the call copies no array, and x and out must be contiguous. With another dim they
+        may have any strides; if the blocks do not lie one after the other in x (some dimension
+        before dim is not 1), x is copied once into that order. Blocks of a list are copied once.
 
         Args:
             x: [..., rows, ...] of the same shape on every rank; any number of dims from 1. A numpy
-                array, a torch tensor, or an object with ``__dlpack__`` in memory of the CPU. Or a
-                list of one block per destination rank, which may differ in `dim` alone.
+                array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory. Or a
+                list of one block per destination rank; the blocks may differ in `dim` only.
             sizes: rows that each rank receives, the same list on every rank; None: as
-                numpy.array_split shares the rows out, or as the blocks of a list have them.
+                numpy.array_split shares the rows out, or the rows of the blocks of a list.
             dim: the dimension that is scattered; negative ones count from the end.
             op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
             out: [..., sizes[rank], ...] the result's memory; None: new memory of x's kind (numpy
@@ -64,9 +64,9 @@ class ReduceScatterV(Method):
             `out`.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on shape, sizes, dim, dtype or op, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: MPI_Reduce_scatter; ncclReduceScatter for equal sizes;
         torch.distributed.reduce_scatter for a list.
@@ -108,7 +108,7 @@ class ReduceScatterV(Method):
     def _shape_of_blocks(
         self, parts: list[Any], dim: int, sizes: Sequence[int] | None
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shape of the whole that the blocks make, and their rows."""
+        """The shape of the concatenated blocks, and the rows of each block."""
         first, size = parts[0], self._level.size
         if len(parts) != size:
             bad_argument(f"{_NAME}: x has {len(parts)} blocks, there are {size} ranks")
@@ -146,7 +146,7 @@ class ReduceScatterV(Method):
         return plan_rows(plan, shape, dim, plan.rows[level.rank])
 
     def _source(self, like: Any, parts: list[Any] | None, shape: Sequence[int], plan: Plan) -> Any:
-        """What the core reads: x itself, or one copy in which the blocks lie in order."""
+        """The core's input: x itself, or one copy in which the blocks lie one after the other."""
         if parts is None:
             if plan.dim == 0 or (plan.in_order and is_contiguous(like)):
                 return like

@@ -1,4 +1,4 @@
-"""scatterv of the plain level: from a user's call to calls of the core."""
+"""scatterv of the plain level: allocates the result and calls the core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _NAME = "scatterv"
-# By which the ranks know the call, and what the root tells them before it.
+# Identify the call, and the exchange of the root's row type before it, among the ranks.
 _OPERATION = "ScatterV"
 _TELLING = "ScatterV's rows"
 
@@ -29,28 +29,28 @@ class ScatterV(Method):
     """scatterv of one communicator."""
 
     def __call__(self, x: Any, sizes: Sequence[int], root: int) -> Any:
-        """Hands every rank its rows of one rank's x.
+        """Sends every rank its rows of the root's x.
 
         ``out_r = x_root[s_r : s_r + sizes[r]]``, ``s_r = sizes[0] + ... + sizes[r - 1]``
 
-        Any element type of a fixed size travels, and its bits stay as they are. The root first
-        tells the others what its rows are, in one more exchange.
+        Moves any element type of a fixed size, bit for bit. The root first sends the type and the
+        shape of its rows to the other ranks.
 
         Args:
             x: [rows, ...] on the root, contiguous: a numpy array, a torch tensor, or an object with
                 ``__dlpack__`` in the CPU's memory. Not read on the other ranks, which pass None.
             sizes: rows for each rank, 0 included, the same list on every rank; their sum is the
                 rows of x.
-            root: the rank whose rows are handed out, the same on every rank.
+            root: the rank whose rows are scattered, the same on every rank.
 
         Returns:
             [sizes[rank], ...] in new memory of the kind of the root's x (numpy for
             ``__dlpack__``), on the root too.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on root or sizes, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: MPI_Scatterv.
 
@@ -112,7 +112,7 @@ def _whole(x: Any, rows: Sequence[int]) -> Any:
 
 
 def _describe(x: Any) -> str:
-    """Kind, element type and row of the root's x, as a text that _empty() reads."""
+    """Library, element type and row shape of the root's x, as a text that _empty() reads."""
     if is_torch(x):
         said: tuple[Any, ...] = "torch", str(x.dtype).removeprefix("torch.")
     elif x.dtype.type.__module__ in ("numpy", "builtins"):
@@ -128,7 +128,7 @@ def _describe(x: Any) -> str:
 
 
 def _empty(text: str, rows: int) -> Any:
-    """New memory for rows of the kind that _describe() told of."""
+    """New memory for rows of the type and shape that _describe() has written."""
     kind, name, row = ast.literal_eval(text)
     if kind == "torch":
         torch = importlib.import_module("torch")

@@ -1,4 +1,4 @@
-"""split of the plain level: the parts that a communicator's ranks make among themselves."""
+"""split of the plain level: makes a communicator of each subgroup of the ranks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def split(level: PlainLevel, color: int | None, key: int) -> Any:
 
     ``part = the ranks with my color, numbered by key and then by their rank here``
 
-    Parts live side by side with this communicator and with each other, and can be split again.
-    Closing one leaves the others open. Its `handle` serves structs as `hccl_comm`.
+    The new communicators are independent of this one and of each other, and can be split again.
+    Closing one leaves the others open. Structs take its `handle` as `hccl_comm`.
 
     Args:
-        color: which part this rank joins, at least 0; None or a negative number: none of them.
-        key: order within the part; equal keys keep the order of ranks.
+        color: the subgroup that this rank joins, at least 0; None or a negative number: none.
+        key: order within the subgroup; equal keys keep the order of ranks.
 
     Returns:
-        This rank's part, once all its ranks are there; None for a rank that joins none.
+        The communicator of this rank's subgroup, after first contact; None if it joins none.
 
     Raises:
-        ArgumentError: color or key is no whole number; the other ranks are told.
+        ArgumentError: color or key is no whole number; the other ranks get its message.
         RankMismatchError: another rank refused, or called something else.
-        RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+        RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
     Source of the semantics: MPI_Comm_split.
 

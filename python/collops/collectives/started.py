@@ -1,4 +1,4 @@
-"""Calls of the plain level that are started now and waited for later."""
+"""Asynchronous calls of the plain level: comm.start() and StartedCall."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from collops.tensors import torch_mode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What the calls make of numbers that the other ranks tell, or of operations with plans of their
-# own, they make in their turn.
+# Calls that need numbers of the other ranks, or have an Operation with plans of its own: they run
+# as a whole when the queue reaches them.
 _IN_TURN = (
     "all_gather_matmul",
     "all_gather_matmul_reduce_scatter",
@@ -48,9 +48,9 @@ _AT_ONCE = (
 class StartedCall:
     """A call that comm.start() began.
 
-    Its tensors stay as they are until wait() returns or done() is true. It may be waited for by any
-    thread, as often as one likes. Where `out` is filled by a copy (dim is not 0, or `out` is not
-    contiguous), wait() and done() make it.
+    Do not change its tensors until wait() returns or done() is true. Any thread may wait for it,
+    any number of times. If `out` is filled by a copy (dim is not 0, or `out` is not contiguous),
+    wait() or done() makes the copy.
 
     Example:
         >>> import collops, numpy as np
@@ -67,7 +67,7 @@ class StartedCall:
         self._name = name
         self._handle = handle
         self._finish: Callable[[list[int]], Any] | None = finish
-        self._lock = threading.Lock()  # of what follows: two threads may wait
+        self._lock = threading.Lock()  # guards the members below: two threads may wait
         self._value: Any = None
         self._error: BaseException | None = None
 
@@ -75,10 +75,10 @@ class StartedCall:
         return f"<collops.StartedCall {self._name}, {'done' if self.done() else 'under way'}>"
 
     def done(self) -> bool:
-        """Whether the call has ended, well or not; waits for no one."""
+        """Whether the call has ended, with a result or an error; returns at once."""
         if not self._handle.done():
             return False
-        with contextlib.suppress(Exception):  # it is the waiter's
+        with contextlib.suppress(Exception):  # wait() raises it
             self._settle(0.0)
         return True
 
@@ -86,9 +86,9 @@ class StartedCall:
         """Waits for the end of the call and returns what it would have returned.
 
         Args:
-            timeout_s: ends the communicator with RankTimeoutError where that is less than its own
-                time-out. It counts from when the call begins, that is, when those before it have
-                ended; for messages, from here.
+            timeout_s: after this time the communicator ends with RankTimeoutError, if that is less
+                than its own time-out. The time of a collective call counts from its begin, when
+                the calls before it have ended; that of a message from this wait().
 
         Raises:
             ArgumentError: timeout_s is not a positive number.
@@ -110,7 +110,7 @@ class StartedCall:
         return self._settle(timeout_s or 0.0)
 
     def _settle(self, timeout_s: float) -> Any:
-        """Waits, and then makes the result, once."""
+        """Waits; the first thread to return makes the result."""
         sources = self._handle.wait(timeout_s)
         with self._lock:
             finish, self._finish = self._finish, None
@@ -125,9 +125,9 @@ class StartedCall:
 
 
 class Starts:
-    """start() of one communicator: one thread at a time, as the communicator.
+    """start() of one communicator. Not thread-safe.
 
-    `make_calls` makes the plain level's methods of a level.
+    `make_calls` returns the plain level's methods, bound to a level.
     """
 
     def __init__(self, communicator: Any, make_calls: Callable[[PlainLevel], Any]) -> None:
@@ -142,25 +142,26 @@ class Starts:
 
         ``comm.start("all_gatherv", x, sizes).wait() = comm.all_gatherv(x, sizes)``
 
-        Calls of the group run in the order of their starts, which is the same on every rank; a call
-        that is not started runs after those that were. Messages (send, recv, exchange) go on beside
-        them. The first start() adds a thread to this communicator, which makes the calls that
-        nobody waits for; close() ends it. Python runs in it only for calls that make something of
-        what the other ranks tell them: those without sizes, scatterv, products, and split.
+        Collective calls run in the order in which they were started, the same on every rank; a call
+        that is not started runs after those. Messages (send, recv, exchange) do not wait for
+        collective calls. The first start() adds a thread to this communicator, which runs calls
+        that no thread waits for; close() ends it. It runs Python only for calls that need numbers
+        of the other ranks (those without sizes, scatterv, split), and for products.
 
         Args:
-            name: of a method that waits for other ranks: ``"all_gatherv"``, ``"recv"``, ...
-            args, kwargs: as the method takes them. Tensors must not be changed, and `out` not be
-                read, until the call has ended. They are kept until then.
+            name: a method that waits for other ranks: ``"all_gatherv"``, ``"recv"``, ...
+            args, kwargs: the method's arguments. Tensors must not be changed, and `out` not be
+                read, until the call has ended. The call holds references to them until then.
 
         Returns:
-            The call. The communicator's time-out counts from when those before it have ended.
+            The call. Its time-out counts from when the calls before it have ended.
 
         Raises:
             ArgumentError: there is no such call; or its arguments are wrong, and the other ranks
-                are told in its place. What can be checked in its turn alone is raised by wait().
-            AbortedError and others: the communicator has ended. A failure ends all that were
-                started and have not ended.
+                get the error in place of the call. wait() raises the errors of checks that run
+                when the call begins.
+            AbortedError and others: the communicator has ended. A failure ends all started calls
+                that have not ended.
 
         Source of the semantics: torch.distributed with async_op=True; MPI_Iallgatherv.
 
@@ -199,7 +200,7 @@ class Starts:
         except _AsksOthersError:
             return self._start_in_turn(name, args, kwargs)
         except BaseException:
-            # The refusal takes the call's place. If all has ended, the first error says more.
+            # Queues the refusal. If the communicator has ended, the first error is raised.
             with contextlib.suppress(Error):
                 self._starter.commit()
             raise
@@ -209,7 +210,8 @@ class Starts:
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> StartedCall:
         outcome = _Outcome(getattr(self._in_turn, name), args, kwargs)
-        once = [outcome]  # so that the queue, which the error's frames know, does not hold it
+        # A list, so that the queue, to which the error's frames refer, does not hold the outcome.
+        once = [outcome]
         self._starter.add(name, lambda: once.pop().run())
         return StartedCall(name, self._starter.commit(), outcome.take)
 
@@ -222,11 +224,11 @@ def _is_time(value: Any) -> bool:
 
 
 class _AsksOthersError(Exception):
-    """The call needs numbers of the other ranks before it knows its own."""
+    """The call needs numbers of the other ranks before it can make its plan."""
 
 
 class _StartingCore:
-    """A core whose calls are started; those that bring numbers cannot be."""
+    """The core's communicator with started calls; calls that return numbers of ranks raise."""
 
     def __init__(self, starter: Any) -> None:
         self._starter = starter
@@ -241,14 +243,14 @@ class _StartingCore:
 
 
 class _StartingLevel(PlainLevel):
-    """What the methods share when their calls are started: the rest comes after the wait."""
+    """The plain level whose calls are started; the work after a call runs in wait()."""
 
     def __init__(self, starter: Any) -> None:
         super().__init__(_StartingCore(starter))
         self.begin()
 
     def begin(self) -> None:
-        """Forgets the call before."""
+        """Clears the work of the call before."""
         self._work: list[Callable[[], None]] = []
         self._make: Callable[[list[int]], Any] | None = None
 
@@ -259,12 +261,12 @@ class _StartingLevel(PlainLevel):
         self._make = make
 
     def take(self, value: Any) -> Callable[[list[int]], Any]:
-        """What makes the call's result, once it has ended."""
+        """The function that makes the call's result once the call has ended."""
         work, make, mode = self._work, self._make, torch_mode()
         self.begin()
 
         def finish(sources: list[int]) -> Any:
-            with mode():  # as at the start, whoever waits
+            with mode():  # torch's gradient mode at the start, whichever thread waits
                 for piece in work:
                     piece()
             return value if make is None else make(sources)
@@ -273,12 +275,12 @@ class _StartingLevel(PlainLevel):
 
 
 class _Outcome:
-    """A method that runs in its turn, in whatever thread, and what comes of it."""
+    """A method that runs as a whole when the queue reaches it, in any thread, and its result."""
 
     def __init__(
         self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        # Lists are as they were at the start.
+        # Later changes of lists have no effect.
         args = tuple([list(value) if type(value) is list else value for value in args])
         self._call: tuple[Any, ...] | None = (method, args, kwargs)
         self._mode = torch_mode()
@@ -286,11 +288,11 @@ class _Outcome:
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Keeps the error, which is the waiter's; an interrupt is also that of who runs this."""
+        """Runs the method; take() raises its error. An interrupt is raised here, too."""
         assert self._call is not None
         (method, args, kwargs), self._call = self._call, None
         try:
-            with self._mode():  # as at the start, in whatever thread this is
+            with self._mode():  # torch's gradient mode at the start
                 self._value = method(*args, **kwargs)
         except BaseException as error:
             self._error = error
@@ -301,7 +303,7 @@ class _Outcome:
                 raise
 
     def take(self, _: list[int]) -> Any:
-        """The value, or the error raised."""
+        """Returns the method's result, or raises its error."""
         if self._error is not None:
             raise self._error
         return self._value

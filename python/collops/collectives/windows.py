@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
     """Memory that the other ranks read in place, so a call on it copies each byte once.
 
-    In a child of fork() it stays the same memory: what the child writes, this rank and its
-    peers read. The child is to copy what it wants to change.
+    In a child of fork() the array is the same memory: this rank and its peers read what the
+    child writes. The child must copy the array before it changes elements.
 
     Args:
         shape: sizes of the dimensions.
         dtype: element type; a torch dtype makes a torch tensor, any other a numpy array.
 
     Returns:
-        An uninitialised array. It lives as long as something refers to it, also after close().
+        An uninitialised array, which stays valid after close(), while something refers to it.
 
     Raises:
         Error: there is no memory left, or the backend has no windows.

@@ -1,4 +1,4 @@
-"""The main job on real texts, and both operators at the ATB level, compared with golden.
+"""Runs the two examples on real texts, and AllGatherV and ReduceScatterV, compared with golden.
 
 Run it with ``python -m collops.demo``.
 """

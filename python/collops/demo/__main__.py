@@ -74,7 +74,7 @@ def _parser() -> _Parser:
 
 
 def _plant(outcome: Outcome, rank: int, position: int) -> str:
-    """Changes one element, and says which operator was chosen; the table says where."""
+    """Changes one element of an operator's result and returns the operator; the table shows it."""
     outcome.results[rank].flat[position] += 1
     return f"--break: changed one element of the {outcome.operator} result of rank {rank}"
 

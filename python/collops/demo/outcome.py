@@ -1,4 +1,4 @@
-"""What a run gave on every rank, where that differs from golden, and the table of it all."""
+"""The results of a run on every rank, where they differ from golden, and a table of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outcome:
     bounds: list[npt.NDArray[np.float64]] | None = None  # None: equal means bit for bit
 
     def wrong(self, rank: int) -> npt.NDArray[np.bool_]:
-        """Where the result of a rank is not what it must be."""
+        """Where the result of a rank differs from golden."""
         got, expected = self.results[rank], self.expected[rank]
         if got.shape != expected.shape:
             return np.ones(got.shape, np.bool_)
@@ -39,7 +39,7 @@ class Outcome:
         return np.asarray(~(np.abs(got - expected) <= self.bounds[rank]))  # a NaN is wrong, too
 
     def findings(self) -> list[str]:
-        """A line per rank whose result differs: where first, and how often."""
+        """A line per rank whose result differs: the first place, and the number of places."""
         found = (self._finding(rank) for rank in range(len(self.results)))
         return [f"{self.operator}, rank {rank}, {text}" for rank, text in enumerate(found) if text]
 
@@ -55,14 +55,14 @@ class Outcome:
         return f"index {list(index)}: got {got[index]}, expected {expected[index]}{more}"
 
     def verdict(self) -> str:
-        """How the comparison ended, in a few words."""
+        """The result of the comparison in a few words."""
         if self.findings():
             return "NO"
         return "yes, every bit" if self.bounds is None else "yes, in bound"
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Aligned columns, a row per outcome, and under a row what differs in it."""
+    """A table with aligned columns, a row per outcome, and the differences under each row."""
     cells = [
         (o.operator, str(len(o.results)), o.shapes, o.verdict(), f"{o.seconds * 1e6:,.0f}")
         for o in outcomes

@@ -1,4 +1,4 @@
-"""The calls of the demo: each runs on its ranks and is compared with one process."""
+"""The calls of the demo: each runs on several ranks and is compared with one process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RANKS = 4
 CALLS, LAYER_CALLS = 7, 3
 MLP_ROWS = 13
 WIDTH = uneven_batch.WIDTH
-# The worked example of AllGatherV; ReduceScatterV takes the same blocks the other way.
+# The example of docs/operators/all_gather_v.md; ReduceScatterV reduces into the same blocks.
 COUNTS, DISPLS, ROWS = [4, 2], [0, 4], 5
 GATHER_X = [
     np.array([[0, 1, 2, 3], [4, 5, 6, 7]], np.float16),
@@ -85,7 +85,7 @@ def _grid(rank: int) -> Measured:
 
 
 def run_plain() -> list[Outcome]:
-    """The layer's two collectives by themselves, on other data of the same shapes."""
+    """The two collectives of the layer alone, on other data of the same shapes."""
     rows = _tokens(uneven_batch.deal(uneven_batch.read_documents(), RANKS))
     counts = [n * WIDTH for n in rows]
     whole = sum(rows)
@@ -128,7 +128,7 @@ def _reduce_scatterv(rank: int, rows: Sequence[int]) -> Measured:
 
 
 def run_all_gather_v() -> Outcome:
-    """The worked example of AllGatherV through the ATB level: blocks that cut rows, and a gap."""
+    """The example of AllGatherV at the ATB level: blocks that end inside rows, and a gap."""
     results, seconds = _run(_all_gather_v, 2)
     return Outcome(
         operator="AllGatherV",
@@ -147,7 +147,7 @@ def _all_gather_v(rank: int) -> Measured:
 
 
 def run_reduce_scatter_v() -> Outcome:
-    """Its counterpart: the same blocks of [5, 4], reduced into rows like those of x above."""
+    """ReduceScatterV of the same blocks of [5, 4], into rows like those of x of AllGatherV."""
     results, seconds = _run(_reduce_scatter_v, 2)
     return Outcome(
         operator="ReduceScatterV",
@@ -166,7 +166,7 @@ def _reduce_scatter_v(rank: int) -> Measured:
 
 
 def _two_phases(param: Any, ins: list[Array]) -> Measured:
-    """Plans once and executes several times; the time is that of execute()."""
+    """Plans once and executes several times; measures execute()."""
     operation = collops.Operation(param)
     out = np.empty((len(ins[-1]), *ins[0].shape[1:]), ins[0].dtype)
     workspace = np.empty(operation.get_workspace_size(ins, [out]), np.uint8)
@@ -174,9 +174,9 @@ def _two_phases(param: Any, ins: list[Array]) -> Measured:
 
 
 def _measured(call: Callable[[], Any], out: Array | None = None, calls: int = CALLS) -> Measured:
-    """The result of the last of some calls, and their median time; `out` is poisoned before each.
+    """The last result and the median time of several calls; `out` is poisoned before each.
 
-    One call goes before them: it completes first contact and maps the peers' memory.
+    A first call, which is not measured, completes first contact and maps the peers' memory.
     """
     seconds = []
     for _ in range(1 + calls):

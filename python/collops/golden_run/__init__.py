@@ -1,1 +1,1 @@
-"""``collops golden run``: runs golden's cases and ATB's case files on living ranks."""
+"""``collops golden run``: runs golden's cases and ATB's case files on several ranks."""

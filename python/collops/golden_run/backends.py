@@ -1,4 +1,4 @@
-"""What the cases may run on, and what that asks for."""
+"""The backends on which cases can run, and their properties."""
 
 from __future__ import annotations
 

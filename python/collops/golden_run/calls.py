@@ -1,4 +1,4 @@
-"""What a case is to the ranks that run it, and to the process that judges what they made."""
+"""Call, the protocol of a case for the ranks that run it and the process that checks results."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor of a call: golden's array, or None where only a description can be given.
+    """A tensor of a call: golden's array, or None if only a description is passed.
 
-    `own_rows`: dim 0 is each rank's own, and only infer_shape knows it. `only_described`: it gets
-    no memory even if it could.
+    `own_rows`: dim 0 differs per rank, and infer_shape returns it. `only_described`: the tensor is
+    passed as a description although memory could be allocated.
     """
 
     dtype: str
@@ -33,10 +33,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Truth:
-    """What every rank must get: per output, one array of each rank.
+    """The expected results: per output, one array of each rank.
 
-    `bounds` are the largest errors of the first output, None where it is exact; `reduce` is what
-    the operator reduces with, `terms` the products in an element, both for ATB's tolerances.
+    `bounds` are the largest errors of the first output, None if it is exact; `reduce` is the
+    reduction and `terms` the number of products in an element, both for ATB's tolerances.
     """
 
     outputs: Sequence[Sequence[Array]]
@@ -48,7 +48,7 @@ class Truth:
 
 
 class Call(Protocol):
-    """One case. It is sent to the ranks, which make their own tensors from it."""
+    """One case, as it is sent to the ranks, which make their tensors from it."""
 
     @property
     def operator(self) -> str:
@@ -59,7 +59,7 @@ class Call(Protocol):
         """Name of the operator's parameter struct."""
 
     def rank_struct(self, rank: int) -> str:
-        """The struct of the operator that a rank runs; empty where it takes no part."""
+        """The struct's name of the operator that a rank runs; empty if it takes no part."""
 
     @property
     def rank_size(self) -> int:
@@ -71,11 +71,11 @@ class Call(Protocol):
 
     @property
     def in_place(self) -> bool:
-        """Whether the first input is what comes out."""
+        """Whether the operator overwrites its first input and has no output."""
 
     @property
     def expected(self) -> Expectation:
-        """How the call must end."""
+        """The expected end of the call: no error, or an error at a step."""
 
     @property
     def stops_at(self) -> str:
@@ -83,10 +83,10 @@ class Call(Protocol):
 
     @property
     def needs_ml_dtypes(self) -> bool:
-        """Whether numpy alone cannot hold the tensors."""
+        """Whether the tensors need ml_dtypes."""
 
     def shows_input(self, rank: int) -> bool:
-        """Whether what a rank must hold afterwards is its first input."""
+        """Whether this rank's result is its first input."""
 
     def param(self, rank: int) -> str:
         """A rank's parameter struct as JSON."""
@@ -95,7 +95,7 @@ class Call(Protocol):
         """A rank's input tensors."""
 
     def outputs(self, rank: int) -> list[Argument]:
-        """What a rank's output tensors are; they have no arrays."""
+        """Descriptions of a rank's output tensors, without arrays."""
 
     def truth(self) -> Truth:
-        """What must come out."""
+        """The expected results."""

@@ -1,4 +1,4 @@
-"""A case that ``golden generate`` wrote as a call."""
+"""CaseCall: a case that ``golden generate`` has written, as a Call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CaseCall:
         return struct_name(OPERATORS[self.operator].operation)
 
     def rank_struct(self, rank: int) -> str:
-        """The struct of the operator that a rank runs; empty where it takes no part."""
+        """The struct's name of the operator that a rank runs; empty if it takes no part."""
         operator = struct_operator(self.case, rank)
         return struct_name(OPERATORS[operator].operation) if operator else ""
 
@@ -57,36 +57,36 @@ class CaseCall:
 
     @property
     def threads(self) -> bool:
-        """Cases run on processes."""
+        """False: the ranks of golden's cases are processes."""
         return False
 
     @property
     def in_place(self) -> bool:
-        """Whether the first input is what comes out."""
+        """Whether the operator overwrites its first input and has no output."""
         return OPERATORS[self.operator].in_place
 
     def shows_input(self, rank: int) -> bool:
-        """Whether what a rank must hold afterwards is its first input."""
+        """Whether this rank's result is its first input."""
         return shows_input(OPERATORS[self.operator], struct_operator(self.case, rank))
 
     @property
     def expected(self) -> Expectation:
-        """Every case of golden works."""
+        """No error: every case of golden must work."""
         return Expectation()
 
     @property
     def stops_at(self) -> str:
-        """All steps are run."""
+        """Empty: all steps are run."""
         return ""
 
     @property
     def needs_ml_dtypes(self) -> bool:
-        """Whether numpy alone cannot hold the tensors."""
+        """Whether the tensors need ml_dtypes."""
         return self.case.dtype == "bfloat16"
 
     @property
     def outside_atb(self) -> str:
-        """Why ATB's structs cannot state the case; empty if they can."""
+        """Why ATB's structs cannot express the case; empty if they can."""
         op = self.case.op
         operator = OPERATORS[self.operator]
         if operator.must_receive and 0 in self.case.rows:
@@ -99,7 +99,7 @@ class CaseCall:
         return read_entries(self.path)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The tensors stay behind: every rank reads the file itself.
+        # The tensors are not sent: every rank reads the file itself.
         return {key: value for key, value in self.__dict__.items() if key != "_entries"}
 
     def param(self, rank: int) -> str:
@@ -125,7 +125,7 @@ class CaseCall:
         return [Argument(name_of(array), array.shape) for array in self._expected(rank)]
 
     def truth(self) -> Truth:
-        """What must come out, by the file."""
+        """The expected results, read from the file."""
         ranks = range(self.rank_size)
         per_rank = [self._expected(rank) for rank in ranks]
         inputs = [[self._entries[f"rank{r}/{name}"] for name in self.input_names] for r in ranks]
@@ -144,11 +144,11 @@ class CaseCall:
 
 
 def case_calls(path: Path) -> list[CaseCall]:
-    """The cases of a manifest.json, or the one of a .npz that lies beside its manifest.
+    """The cases of a manifest.json, or the case of a .npz that lies beside its manifest.
 
     Raises:
         OSError: the file, or the manifest of a .npz, cannot be read.
-        ValueError: it is no manifest, or does not name the .npz.
+        ValueError: the file is no manifest, or the manifest does not name the .npz.
     """
     manifest = path if path.suffix == ".json" else path.parent / MANIFEST
     if path != manifest and not manifest.exists():

@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the cases: 0 all is well, 1 something failed or nothing passed, 2 a wrong request."""
+    """Runs the cases; 0: all passed, 1: one failed or none passed, 2: wrong arguments."""
     options = _parser().parse_args(arguments)
     try:
         return run(options)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs what the arguments say and returns the exit status.
+    """Runs the cases that the arguments choose and returns the exit status.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
-    """Runs the jobs, prints what is not as it should be, and returns all outcomes."""
+    """Runs the jobs, prints the failed ones, and returns all outcomes."""
     summary, progress = Summary(), Progress(len(jobs))
     begin = time.perf_counter()
     for outcome in runner.run(jobs):
@@ -97,7 +97,7 @@ def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
 
 
 def _backend(given: str | None) -> str:
-    """What runs the cases: the option, else the variable that the ranks would read, else shm."""
+    """The backend: that of the option, else of COLLOPS_BACKEND, else shm."""
     variable = os.environ.get("COLLOPS_BACKEND", "")
     backend = given or variable or DEFAULT_BACKEND
     try:
@@ -110,7 +110,7 @@ def _backend(given: str | None) -> str:
 
 
 def _check_writable(option: str, path: Path) -> None:
-    """Raises ValueError before the run where nothing could be written after it."""
+    """Raises ValueError before the run if the result files could not be written after it."""
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
@@ -142,7 +142,7 @@ def _count(text: str) -> int:
 def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
-        description="Runs cases on living ranks, which are processes on this host, and compares "
+        description="Runs cases on several ranks, which are processes on this host, and compares "
         "what they make with golden.",
         epilog="Status: 0 all is well, 1 something failed or nothing passed, 2 a wrong request.",
         allow_abbrev=False,

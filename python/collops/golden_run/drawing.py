@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def first_wrong_output(path: Path) -> Draw:
-    """A function that draws what it is given first, and nothing of what comes later."""
+    """A function that draws the first output that it gets and ignores later ones."""
     drawn = False
 
     def draw(

@@ -1,4 +1,4 @@
-"""The cases of the files that a run is given, and what is to become of each."""
+"""The cases in the files of a run, and whether each is run or skipped."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """One case: what it is called, and what to do with it.
+    """One case: its name, and what to do with it.
 
-    `action` is run, skip, differs or malformed; a case that differs from ATB's by intent is run,
-    too, if it is known what collops does instead (`call` is then set). `excuse` says why a case
-    that should fail may work: it then counts as skipped.
+    `action` is run, skip, differs or malformed. A case that differs from ATB by intent is run, too,
+    if the behaviour of collops is known (`call` is then set). `excuse` says why a case that should
+    fail may work; if it works, it counts as skipped.
     """
 
     file: Path
@@ -50,7 +50,7 @@ def read_jobs(
     Args:
         files: ATB's case files (.csv), golden's manifest.json, or a case's .npz.
         text: part of a case's name, or numbers such as 3,5-9.
-        seed: of the data of case files.
+        seed: seed of the data of case files.
         same_data: whether every rank gets the data of rank 0, in case files.
 
     Raises:
@@ -100,7 +100,7 @@ def _case_jobs(file: Path) -> Iterator[Job]:
 
 
 def _runnable(job: Job) -> Job:
-    """The job, or a skipped one where its operator or its tensors cannot be had here."""
+    """The job, or a skipped one if its operator or its tensors are not available here."""
     if job.call is None:
         return job
     struct = job.call.struct

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# What XML 1.0 cannot hold.
+# Characters that XML 1.0 does not allow.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(summary: Summary, path: Path) -> None:
-    """Writes one test suite per case file; what differs by intent counts as skipped.
+    """Writes one test suite per case file; cases that differ by intent count as skipped.
 
     Raises:
         OSError: the file cannot be written.
@@ -56,7 +56,7 @@ def _case(suite: str, outcome: Outcome) -> ElementTree.Element:
     text = _clean(outcome.text)
     first = text.partition("\n")[0]
     if outcome.state == FAILED:
-        # What was expected is the same in most failures: what came is what tells them apart.
+        # Most failures have the same first line, the expectation; the lines with "got" differ.
         got = "; ".join(line for line in text.splitlines() if line.startswith("got "))
         ElementTree.SubElement(case, "failure", message=got or first).text = text
     elif outcome.state == SKIPPED:

@@ -1,4 +1,4 @@
-"""golden's arrays in the memory of an NPU, by torch_npu, which is imported where it is needed."""
+"""golden's arrays in the memory of an NPU, by torch_npu, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load() -> None:
-    """Imports torch_npu; done before ranks are forked, it is done once. Touches no device.
+    """Imports torch_npu, once, before ranks are forked. Uses no device.
 
     Raises:
         ValueError: it cannot be imported.
@@ -24,7 +24,7 @@ def load() -> None:
 
 
 def choose_device(rank: int) -> None:
-    """Makes this thread's NPU the one that is a rank's by its number."""
+    """Selects the NPU of a rank, by the rank's number, for this thread."""
     devices = _torch().npu
     devices.set_device(rank % devices.device_count())
 
@@ -38,7 +38,7 @@ def to_device(array: Array, dtype: str) -> Any:
 
 
 def from_device(tensor: Any) -> Array:
-    """A tensor's values once its stream has come to its end."""
+    """A tensor's values, after its stream has completed."""
     torch, host = _torch(), tensor.cpu()
     if host.dtype == torch.bfloat16:
         return np.asarray(host.view(torch.int16).numpy().view(np.uint16))

@@ -1,4 +1,4 @@
-"""What became of the cases of a run, and the lines that say so."""
+"""The outcomes of the cases of a run, and the lines that print them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collops.golden_run.jobs import Job
 
 PASSED, FAILED, DIFFERS, SKIPPED = "passed", "failed", "differs", "skipped"
-# Skipped cases that are named per reason.
+# The number of skipped cases that are named per reason.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One case: its state, why (for all but passed), and the seconds it took."""
+    """The outcome of one case: state, reason (unless it passed), and seconds."""
 
     job: Job
     state: str
@@ -24,7 +24,7 @@ class Outcome:
     seconds: float = 0.0
 
     def lines(self) -> str:
-        """What is printed of it; nothing of a case that passed or was skipped."""
+        """The printed text; empty for a case that passed or was skipped."""
         if self.state == FAILED:
             return f"FAILED {self.job}\n{_indented(self.text)}"
         if self.state == DIFFERS:
@@ -50,7 +50,7 @@ class Summary:
         return run / self.seconds if self.seconds > 0 else 0.0
 
     def skipped_lines(self) -> list[str]:
-        """One line per reason to skip, with the first cases that it concerns."""
+        """One line per reason to skip, with the first skipped cases."""
         jobs: dict[str, list[str]] = {}
         for outcome in self.outcomes:
             if outcome.state == SKIPPED:
@@ -63,7 +63,7 @@ class Summary:
         return lines
 
     def closing_line(self) -> str:
-        """The counts of all states, with the reasons of what was skipped, and the rate."""
+        """The counts of all states, the reasons of skipped cases, and the rate."""
         reasons = Counter(o.text for o in self.outcomes if o.state == SKIPPED)
         listed = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
         skipped = f"{self.count(SKIPPED)} skipped" + (f" ({listed})" if listed else "")
@@ -74,7 +74,7 @@ class Summary:
         )
 
     def problem(self, max_skipped: int | None = None) -> str:
-        """Why the run is no success; empty if it is one."""
+        """Why the run has failed; empty if it has not."""
         if self.count(FAILED):
             return f"{self.count(FAILED)} failed"
         if not self.count(PASSED):

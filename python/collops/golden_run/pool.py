@@ -1,4 +1,4 @@
-"""Ranks that are kept alive from case to case: processes, or threads of one process."""
+"""Ranks that run several cases one after the other: processes, or threads of one process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     Work = Callable[[Call, int], Report]
 
-# Once a rank has failed, the others soon learn of it, or wait for nothing.
+# Seconds for the reports of the other ranks once a rank has failed.
 GRACE_S = 3.0
 
 
 class Pool:
-    """The ranks of one number. A call is submitted, then collected; a broken pool takes no more.
+    """A group of ranks: submit() a call, then collect() the reports. Unusable once broken.
 
     Owns its processes: close() leaves none behind.
     """
@@ -55,10 +55,10 @@ class Pool:
             process.ask(call)
 
     def collect(self, timeout: float) -> list[Report]:
-        """Returns every rank's report; those that died or hung have one that says so.
+        """Returns every rank's report; for a rank that died or hung, a report that says so.
 
         Args:
-            timeout: seconds from now on.
+            timeout: seconds from now.
         """
         late, first = watch(self._processes, timeout, GRACE_S, self._failed)
         limit = f"no report within {timeout:g} s"
@@ -73,7 +73,7 @@ class Pool:
         return reports
 
     def _failed(self, process: RankProcess) -> bool:
-        """Whether a rank did not do its part, for which others may wait in vain."""
+        """Whether a rank has failed to take part, so that others may wait for it."""
         if process.silent:
             return False
         return bool(_fault(process)) or any(
@@ -81,14 +81,14 @@ class Pool:
         )
 
     def close(self) -> None:
-        """Ends every rank: they may end by themselves, and are killed if they do not."""
+        """Ends every rank: asks it to end, and kills it if it does not."""
         for process in self._processes:
             process.ask(None)
         end_all(self._processes, 0.0 if self.broken else GRACE_S)
 
 
 def _fault(process: RankProcess) -> Report | None:
-    """The report on a process that has none of its own."""
+    """The report on a process that has sent none."""
     if process.problem is not None:
         return Report("execute", -1, "died", f"the rank's report is unreadable: {process.problem}")
     if process.lost:
@@ -107,9 +107,9 @@ def _give_up(process: RankProcess, limit: str) -> Report:
 
 
 def _is_stopped(pid: int | None) -> bool:
-    """Whether a process is stopped, as by SIGSTOP: then others hang because of it."""
+    """Whether a process is stopped, as by SIGSTOP, so that other ranks hang."""
     try:
-        # The state follows the name, which stands in parentheses and may hold any character.
+        # The state follows the name, which is in parentheses and may contain any character.
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
     except (OSError, IndexError):
         return False
@@ -118,9 +118,9 @@ def _is_stopped(pid: int | None) -> bool:
 def _serve(
     end: Connection, ranks: Sequence[int], environment: Mapping[str, str], work: Work
 ) -> None:
-    """Answers calls until there are no more."""
+    """Runs calls and sends reports until the pipe is closed."""
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who reads the reports is told
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that reads the reports handles it
     while True:
         try:
             call = end.recv()
@@ -132,7 +132,7 @@ def _serve(
         try:
             post(end.fileno(), reports)
         except ConnectionError:
-            return  # the one who asked has ended: nobody is there to be told
+            return  # the process that reads the reports has ended
 
 
 def _on_threads(call: Call, ranks: Sequence[int], work: Work) -> list[Report]:
@@ -142,7 +142,7 @@ def _on_threads(call: Call, ranks: Sequence[int], work: Work) -> list[Report]:
 
 
 class Pools:
-    """The pools of a run, one per number of ranks and kind of ranks. Closing it ends them all."""
+    """The pools of a run, one per number of ranks and kind of ranks. close() ends them all."""
 
     def __init__(self, environment: Mapping[str, str], work: Work = execute) -> None:
         self._environment = environment
@@ -150,7 +150,7 @@ class Pools:
         self._pools: dict[tuple[int, bool], Pool] = {}
 
     def of(self, call: Call) -> Pool:
-        """The ranks for a call, made anew if they broke."""
+        """The pool for a call, a new one if the old one is broken."""
         key = (call.rank_size, call.threads)
         pool = self._pools.get(key)
         if pool is not None and pool.broken:

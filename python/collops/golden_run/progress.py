@@ -1,4 +1,4 @@
-"""A line at the bottom of a terminal that says how far a run is."""
+"""A line at the bottom of a terminal that shows the progress of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """Draws on a terminal, and nothing elsewhere."""
+    """Draws the progress line if standard error is a terminal."""
 
     def __init__(self, total: int, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -21,7 +21,7 @@ class Progress:
         self._begin = time.monotonic()
 
     def show(self, done: int, failed: int) -> None:
-        """Draws how many cases are done, but not more often than the eye can follow."""
+        """Draws the number of finished cases, a few times per second at most."""
         now = time.monotonic()
         if not self._shown or (now - self._drawn_at < _EVERY_S and done < self._total):
             return
@@ -33,7 +33,7 @@ class Progress:
         self._stream.flush()
 
     def clear(self) -> None:
-        """Removes the line, so that something else can be printed."""
+        """Removes the line, so that other text can be printed."""
         if self._shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""What a rank does with a call: every step of the operation, and a report of how it went."""
+"""Runs a call on one rank: every step of the operation, and a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collops.golden.data.dtypes import Array
     from collops.golden_run.calls import Call
 
-# The last operation of every domain: while it lives, so does its communicator.
+# The last operation of every comm_domain, which keeps the communicator open.
 _kept: dict[tuple[int, str], Any] = {}
 
 
@@ -31,9 +31,9 @@ _kept: dict[tuple[int, str], Any] = {}
 class Report:
     """How a call ended on one rank.
 
-    `stage` is the step that failed, empty if none did; `code` is the error's, -1 for a fault that
-    has none, whose `name` is then a word for it. `outputs` are what came out, as golden's arrays;
-    `backend` is what ran the call. `took_part`: of a message, only two ranks do.
+    `stage` is the step that failed, empty if none did; `code` is the error's, or -1 for a fault
+    without a code, which `name` then describes. `outputs` are golden's arrays; `backend` is the
+    backend of the operation. `took_part` is false on ranks without a part in a message.
     """
 
     stage: str = ""
@@ -46,7 +46,7 @@ class Report:
 
 
 class FaultError(Exception):
-    """A rank got something, `got`, that no error code says."""
+    """A rank found a fault, `got`, for which there is no error code."""
 
     def __init__(self, got: str, message: str) -> None:
         super().__init__(message)
@@ -70,8 +70,8 @@ def execute(call: Call, rank: int) -> Report:
 
 
 def _words_of(error: Exception, stage: str) -> tuple[str, str]:
-    """An exception's name and message: with its traceback, unless the case's data is at fault."""
-    if isinstance(error, MemoryError):  # numpy has a private kind of it
+    """An exception's name and message, with its traceback unless the case's data caused it."""
+    if isinstance(error, MemoryError):  # numpy raises a private subclass
         return "MemoryError", str(error) or "no memory is left"
     said, name = str(error), type(error).__name__
     if stage == "data" and isinstance(error, (ValueError, OSError)):
@@ -80,7 +80,7 @@ def _words_of(error: Exception, stage: str) -> tuple[str, str]:
 
 
 class _Steps:
-    """One call on one rank; `stage` is the step that it is at."""
+    """One call on one rank; `stage` is the current step."""
 
     def __init__(self, call: Call, rank: int) -> None:
         self.call = call
@@ -123,7 +123,7 @@ class _Steps:
         return Report(outputs=tuple(own.array() for own in results), backend=self.backend)
 
     def _stand_by(self) -> Report:
-        """Of a rank that takes no part: it meets the others, and its tensor stays as it is."""
+        """For a rank that takes no part: joins first contact, and returns its tensor unchanged."""
         fields = json.loads(self.call.param(self.rank))
         backend = fields.get("backend", collops.SendParam().backend)
         self.backend = core().resolve_backend(self.call.operator, backend)
@@ -144,13 +144,13 @@ class _Steps:
         return Report(outputs=(own.array(),), backend=self.backend, took_part=False)
 
     def refuse(self, error: Exception) -> None:
-        """Tells the ranks that have come to this call that this one will not."""
+        """Sends a refusal to the ranks that wait in this call."""
         waiting = self.call.stops_at in ("", "execute") and self.stage != "execute"
         if waiting and self.operation is not None:
             self.operation._refuse(error)
 
     def _placed(self, position: int, argument: Argument) -> Placed:
-        """An argument in its memory: of the V operators the counts and lengths stay on the host."""
+        """An argument in its memory; counts and lengths of the V operators are on the host."""
         of_host = self.call.operator.endswith(("_v", "_v_v2")) and position > 0
         return place(argument, on_npu=is_on_npu(self.backend) and not of_host)
 
@@ -160,7 +160,7 @@ class _Steps:
         return self._placed(0, Argument("uint8", (size,), array=np.empty(size, np.uint8))).tensor
 
     def _outputs(self, described: Sequence[Any]) -> list[Argument]:
-        """The outputs that the call states, which must be those of infer_shape if it is to work."""
+        """The call's outputs; if the call must work, they must be those of infer_shape."""
         stated = self.call.outputs(self.rank)
         if len(stated) == len(described):
             stated = [

@@ -1,4 +1,4 @@
-"""A row of a case file as a call."""
+"""RowCall: a row of a case file as a Call."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from collops.golden.case_files.csv_row import CsvRow, Expectation, RowTensor
     from collops.golden.operators.operator import Operator
 
-# Where a call must fail, a tensor of more bytes than these is only described.
+# If a call must fail, a tensor of more bytes than these is passed as a description.
 MOST_BYTES = 1 << 30
 _REDUCTIONS = ("reduceType", "allReduceType")
 _THREADS = 1
 
 
 def struct_name(operator: str) -> str:
-    """The parameter struct of an operator of case files."""
+    """The name of the parameter struct of an operator of case files."""
     return re.sub(r"Operation$", "Param", operator)
 
 
 def shows_input(operator: Operator, role: str) -> bool:
-    """Whether what a rank of this role must hold after a call is its first input."""
+    """Whether the result of a rank with this role is its first input."""
     return operator.in_place if operator.role is None else role != "recv"
 
 
 @dataclass(frozen=True)
 class RowCall:
-    """A row, with what the command line says about its data.
+    """A row, with the options of the command line for its data.
 
-    `instead` replaces what the row expects where collops differs from ATB by intent.
+    `instead` replaces the expected end if collops differs from ATB by intent.
     """
 
     row: CsvRow
@@ -64,43 +64,43 @@ class RowCall:
         return struct_name(self.row.operator)
 
     def rank_struct(self, rank: int) -> str:
-        """The struct of the operator that a rank runs; empty where it takes no part."""
+        """The struct's name of the operator that a rank runs; empty if it takes no part."""
         return struct_name(rank_operator(self.row, rank))
 
     @property
     def rank_size(self) -> int:
-        """Ranks of the call; 1 where the row's number is one that creation must refuse."""
+        """Ranks of the call; 1 if creation must refuse the row's number of ranks."""
         size = self.row.rank_size
         return size if 1 <= size <= MOST_RANKS else 1
 
     @property
     def threads(self) -> bool:
-        """Whether the row's commMode says so."""
+        """Whether the ranks are threads, by the row's commMode."""
         return self.row.params.get("commMode") == _THREADS
 
     @property
     def in_place(self) -> bool:
-        """Whether the first input is what comes out."""
+        """Whether the operator overwrites its first input and has no output."""
         return OPERATIONS[self.row.operator].in_place
 
     def shows_input(self, rank: int) -> bool:
-        """Whether what a rank must hold afterwards is its first input."""
+        """Whether this rank's result is its first input."""
         role = OPERATIONS.get(rank_operator(self.row, rank))
         return shows_input(OPERATIONS[self.row.operator], role.name if role else "")
 
     @property
     def expected(self) -> Expectation:
-        """How the call must end."""
+        """The expected end of the call: no error, or an error at a step."""
         return self.instead or self.row.expected
 
     @property
     def stops_at(self) -> str:
-        """The step that must fail; creation where the row has no tensors."""
+        """The step that must fail; creation if the row has no tensors."""
         return "create" if self.row.expected.stage == "create" else self.expected.stage
 
     @property
     def needs_ml_dtypes(self) -> bool:
-        """Whether numpy alone cannot hold the tensors."""
+        """Whether the tensors need ml_dtypes."""
         return any(t.dtype == "bfloat16" for t in (*self.row.inputs, *self.row.outputs))
 
     def param(self, rank: int) -> str:
@@ -110,7 +110,7 @@ class RowCall:
     def inputs(self, rank: int) -> list[Argument]:
         """A rank's input tensors.
 
-        Descriptions if one of them cannot be made, or none is needed: infer_shape reads no data.
+        Descriptions if one of them cannot be made, or if no data is needed, as for infer_shape.
         """
         tensors = self.row.inputs
         has_files = any(tensor.file for tensor in tensors)
@@ -128,13 +128,13 @@ class RowCall:
         return Argument(tensor.dtype, array.shape, tensor.format, array)
 
     def _is_too_large(self, tensor: RowTensor) -> bool:
-        """Whether a call that must fail is to fail without this much memory."""
+        """Whether the tensor of a call that must fail is passed as a description."""
         if not self.expected.stage or not tensor.can_be_made:
             return False
         return math.prod(tensor.shape) * storage(tensor.dtype).itemsize > MOST_BYTES
 
     def outputs(self, rank: int) -> list[Argument]:
-        """The outputs as the row states them; dim 0 is open where the ranks' rows differ."""
+        """The outputs as the row states them; dim 0 is unknown if the ranks' rows differ."""
         if rank_operator(self.row, rank) != self.row.operator:
             return [] if self.shows_input(rank) else [_described(self.row.inputs[0])]
         own_rows = any("{rank}" in tensor.file for tensor in self.row.inputs)
@@ -145,7 +145,7 @@ class RowCall:
         ]
 
     def truth(self) -> Truth:
-        """What must come out, by golden or by the row's files."""
+        """The expected results, of golden or of the row's files."""
         row, ranks = self.row, range(self.rank_size)
         inputs = [rank_inputs(row, r, seed=self.seed, same_data=self.same_data) for r in ranks]
         per_rank = expected_outputs(row, inputs)

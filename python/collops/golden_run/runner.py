@@ -1,4 +1,4 @@
-"""Runs jobs on living ranks, one after the other, and judges each while the next one runs."""
+"""Runs jobs on ranks one after the other, and checks the results of each while the next runs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """How cases are run: for how long, on which backend, and with which tolerance.
+    """Runs jobs with one backend, time-out and tolerance.
 
     Args:
         environment: variables of the ranks, such as COLLOPS_BACKEND.
         timeout: seconds that a case may take.
-        allowance: how far results may be off.
+        allowance: allowed errors of results.
         draw: is called with the first wrong output of a case.
-        work: what a rank does with a call.
+        work: the function with which a rank runs a call.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Runner:
                 begin = time.perf_counter()
                 pool = pools.of(job.call)
                 pool.submit(job.call)
-                # The ranks work on this case while the one before it is judged.
+                # The ranks run this case while the results of the one before it are checked.
                 yield from self._judged(waiting)
                 reports = pool.collect(self._timeout)
                 waiting.append((job, job.call, reports, time.perf_counter() - begin))

@@ -1,4 +1,4 @@
-"""From golden's arrays to the tensors that an operation takes, and back."""
+"""Converts golden's arrays to the tensors of an operation, and back."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placed:
-    """An argument where its backend wants it: `tensor` is what an operation takes.
+    """An argument in the memory that its backend needs: `tensor` is passed to the operation.
 
-    `device` is the NPU's tensor, None where the tensor lies on the argument's own array.
+    `device` is the NPU's tensor, None if the tensor uses the memory of the argument's array.
     """
 
     argument: Argument
@@ -29,7 +29,7 @@ class Placed:
     device: Any = None
 
     def array(self) -> Array:
-        """Its values now.
+        """The tensor's current values.
 
         Raises:
             ValueError: it is only a description.
@@ -42,12 +42,12 @@ class Placed:
         return np.asarray(argument.array)
 
     def content(self) -> bytes | None:
-        """Its bytes now, None where it is only a description."""
+        """The tensor's current bytes, None for a description."""
         return None if self.argument.array is None else self.array().tobytes()
 
 
 def place(argument: Argument, *, on_npu: bool = False) -> Placed:
-    """An argument as a tensor, on the memory of its array or on this thread's NPU."""
+    """An argument as a tensor, in the memory of its array or on this thread's NPU."""
     if argument.array is None:
         return Placed(argument, _description(argument))
     array: Any = argument.array
@@ -61,14 +61,14 @@ def place(argument: Argument, *, on_npu: bool = False) -> Placed:
 
 
 def poisoned(output: Argument) -> Argument:
-    """An output with memory full of poison, where it can have memory."""
+    """An output, filled with poison if it can have memory."""
     if output.only_described or output.dtype not in DTYPES or any(d < 0 for d in output.shape):
         return output
     return replace(output, array=poison(output.shape, output.dtype))
 
 
 def _description(argument: Argument) -> TensorDesc:
-    desc = object.__new__(TensorDesc)  # numpy does not know all the names that a case may state
+    desc = object.__new__(TensorDesc)  # a case may have dtypes that numpy does not know
     for name in ("shape", "dtype", "format"):
         object.__setattr__(desc, name, getattr(argument, name))
     return desc

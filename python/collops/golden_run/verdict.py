@@ -1,4 +1,4 @@
-"""Judges what the ranks reported: passed, or what is wrong."""
+"""Checks the reports of the ranks: passed, or the reasons why not."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collops.golden_run.rank import Report
 
 _LETTERS = {stage: letter for letter, stage in STAGES.items()}
-# Shows an output that is wrong: got, expected, what was found, where the blocks lie.
+# Draws a wrong output: got, expected, the comparison, the blocks of the ranks.
 Draw = Callable[[Sequence["Array"], Sequence["Array"], Comparison, Layout], None]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a call went as it must, and if not, why."""
+    """Whether a call ended as expected, and if not, why."""
 
     passed: bool
     text: str = ""
@@ -38,7 +38,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Allowance:
-    """How far results may be off: `atb`: by ATB's tolerances, in the place of golden's."""
+    """Allowed errors of results; `atb`: ATB's tolerances in place of golden's."""
 
     atb: bool = False
 
@@ -52,13 +52,13 @@ def judge(
     allowance: Allowance = EXACTLY,
     draw: Draw | None = None,
 ) -> Verdict:
-    """Says whether every rank did what the call expects.
+    """Returns whether every rank ended as the call expects.
 
     Args:
-        call: what was run.
-        reports: one of each rank.
-        allowance: how far results may be off.
-        draw: is called with the first output that is wrong.
+        call: the call that was run.
+        reports: the report of each rank.
+        allowance: allowed errors of results.
+        draw: is called with the first wrong output.
     """
     expected = call.expected
     if expected.stage or any(report.stage for report in reports):
@@ -75,14 +75,14 @@ def judge(
         if problem:
             return Verdict(False, problem)
         return _outputs(call, truth, reports, allowance, draw)
-    except Exception as error:  # whatever a case's files hold, the other cases are judged
+    except Exception as error:  # a fault in a case's files must not stop the other cases
         named = isinstance(error, (OSError, ValueError))
         said = str(error) if named else f"{type(error).__name__}: {error}"
         return Verdict(False, f"golden cannot say what must come out: {said}")
 
 
 def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
-    """Why a call that must work says nothing of collops: its engine lacks it; or empty."""
+    """Why a call that must work is skipped: the backend does not support it; or empty."""
     backend = reports[0].backend
     if call.expected.stage or keeps_order(backend):
         return ""
@@ -92,7 +92,7 @@ def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
 
 
 def _number_problem(truth: Truth, reports: Sequence[Report]) -> str:
-    """What is wrong with the number of outputs; empty if nothing is."""
+    """What is wrong with the number of outputs; empty if it is right."""
     wanted = len(truth.outputs)
     if wanted == 0:
         return "golden cannot say what must come out: the case has no expected outputs"
@@ -112,7 +112,7 @@ def _outputs(
     texts = []
     for position, expected in enumerate(truth.outputs):
         got = [report.outputs[position] for report in reports]
-        first = position == 0  # a second output is x, gathered
+        first = position == 0  # a second output is the gathered x
         layout = truth.layout if first else Layout()
         result = compare(
             got,
@@ -133,7 +133,7 @@ def _outputs(
 def _drawn(
     draw: Draw, got: Sequence[Array], expected: Sequence[Array], result: Comparison, layout: Layout
 ) -> list[str]:
-    """Draws; what the report says of it, where that failed."""
+    """Draws the output; returns lines for the report if drawing failed."""
     try:
         draw(got, expected, result, layout)
     except Exception as error:
@@ -144,7 +144,7 @@ def _drawn(
 def _bounds(
     truth: Truth, reports: Sequence[Report], allowance: Allowance
 ) -> Sequence[Bound] | None:
-    """The largest error of every element of the first output; None: see the tolerance."""
+    """The largest error of every element of the first output; None: the tolerance decides."""
     if allowance.atb or truth.bounds is not None:
         return None if allowance.atb else truth.bounds
     layout, dtype = truth.layout, truth.dtype
@@ -169,7 +169,7 @@ def _atb_tolerance(call: Call, truth: Truth) -> Tolerance:
 
 
 def _ending(report: Report) -> str:
-    """How a rank ended, in the words of a case file."""
+    """How a rank ended, in the notation of a case file."""
     if not report.stage:
         return "NO_ERROR"
     letter = _LETTERS.get(report.stage)
@@ -177,7 +177,7 @@ def _ending(report: Report) -> str:
 
 
 def _endings(wanted: str, ends: Sequence[str], reports: Sequence[Report]) -> str:
-    """One line per ending that is not the right one, with its ranks and the first message."""
+    """One line per unexpected end, with its ranks and the first message."""
     lines = [f"expected {wanted}"]
     for end in dict.fromkeys(ends):
         ranks = [rank for rank, own in enumerate(ends) if own == end]

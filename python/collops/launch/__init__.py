@@ -1,1 +1,1 @@
-"""Ranks: who this process is among them, and starting, watching and ending them."""
+"""The rank of this process; starting, watching and ending ranks."""

@@ -1,4 +1,4 @@
-"""Who this process is among the ranks, and the communicators it is part of."""
+"""init(): the rank of this process, and its communicators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _live: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
 
 
 class ThreadRank(threading.local):
-    """Which rank this thread is, where run_ranks made the ranks threads; size 0: it is none."""
+    """The rank of this thread, if run_ranks started ranks as threads; size 0: it is no rank."""
 
     rank = -1
     size = 0
@@ -42,17 +42,17 @@ def init(
     timeout_s: float | None = None,
     comm_mode: int | None = None,
 ) -> Communicator:
-    """Returns the communicator of a domain, once every rank is there.
+    """Returns the communicator of a domain after first contact with every rank.
 
     Args:
-        rank: this process's number; None: as the launcher says (run_ranks, torchrun, mpirun, srun,
+        rank: this process's number; None: set by the launcher (run_ranks, torchrun, mpirun, srun,
             or COLLOPS_RANK).
-        rank_size: number of ranks, at least 1; None: as the launcher says.
-        backend: what moves the data; COLLOPS_BACKEND may replace it.
-        comm_domain: the group's name; the same name is the same communicator while it lives.
+        rank_size: number of ranks, at least 1; None: set by the launcher.
+        backend: the backend that moves the data; COLLOPS_BACKEND may replace it.
+        comm_domain: the group's name; the same name is the same communicator while it is open.
         timeout_s: seconds that a call waits for other ranks; None: COLLOPS_TIMEOUT_S, or 300.
-        comm_mode: COMM_MULTI_THREAD where the ranks are threads of this process, which then meet
-            nobody else; each passes its rank. None: as run_ranks says, or COMM_MULTI_PROCESS.
+        comm_mode: COMM_MULTI_THREAD if all ranks are threads of this process; each thread passes
+            its rank. None: set by run_ranks, or COMM_MULTI_PROCESS.
 
     Returns:
         The communicator that structs with this `comm_domain` use, too.
@@ -61,7 +61,7 @@ def init(
         ArgumentError: rank, rank_size, backend or the job's identity is missing or wrong, or
             rank_size is more than the launcher has started.
         RankMismatchError: a rank was claimed twice, or the ranks disagree on rank_size.
-        RankTimeoutError: a rank did not come within `timeout_s`; the message names it.
+        RankTimeoutError: a rank did not connect within `timeout_s`; the message names it.
         UnsupportedError: the backend cannot run here; the message says why.
 
     Source of the semantics: torch.distributed.init_process_group, MPI_Init.
@@ -90,7 +90,7 @@ def init(
 
 
 def _launched(module: ModuleType, comm_mode: int | None) -> tuple[str, int, int, int]:
-    """Who started this rank, which one it is, of how many, in which mode; -1: nobody says."""
+    """The launcher, rank, number of ranks and mode of this process; -1: not set by a launcher."""
     if thread_rank.size and comm_mode != CommMode.COMM_MULTI_PROCESS:
         return "run_ranks", thread_rank.rank, thread_rank.size, CommMode.COMM_MULTI_THREAD
     return *module.launcher(), CommMode.COMM_MULTI_PROCESS
@@ -125,7 +125,7 @@ def _check_words(backend: str, comm_domain: str, timeout_s: float | None) -> Non
 
 
 def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> None:
-    """Refuses what is neither passed nor launched; `places`: both, by name."""
+    """Refuses a rank or size that neither caller nor launcher sets; `places`: both, by name."""
     missing = [name for name, (passed, said) in places.items() if passed is None and said == -1]
     if missing:
         started = f"{launcher} does not say" if launcher else "nothing says"
@@ -141,7 +141,7 @@ def _check_place(rank: int, rank_size: int, comm_mode: int) -> None:
         _bad(f"rank_size must be at least 1, got {rank_size}")
     if not 0 <= rank < rank_size:
         _bad(f"rank must be from 0 to {rank_size - 1}, got {rank}")
-    # Of processes the core knows how many were started.
+    # For processes the core compares with the number of started ranks.
     if comm_mode == CommMode.COMM_MULTI_THREAD and 0 < thread_rank.size < rank_size:
         _bad(f"rank_size is {rank_size}, but run_ranks has started {thread_rank.size} threads")
 

@@ -1,4 +1,4 @@
-"""Keeps Ctrl-C out of the moments at which it would lose track of a process."""
+"""Defers Ctrl-C while a process is started, so that no started process is lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Ctrl-C during the block takes effect at its end; only the main thread ever sees one."""
+    """Defers Ctrl-C to the end of the block, in the main thread; others never get one."""
     ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is None:  # None: C code's handler, left alone
+    if not ours or signal.getsignal(signal.SIGINT) is None:  # None: a handler of C code
         yield
         return
     noted: list[tuple[Any, ...]] = []

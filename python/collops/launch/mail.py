@@ -1,4 +1,4 @@
-"""Reports on their way, in pieces: half a report holds up nobody who waits for several."""
+"""Pickled reports over pipes, read in pieces, so that an incomplete report does not block."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _MOST = 1 << 16
 
 
 def post(descriptor: int, content: object) -> None:
-    """Writes one thing, as fast as it is taken at the other end.
+    """Writes one pickled object; waits until the reader has taken the bytes.
 
     Raises:
-        OSError: the other end was closed.
+        OSError: the reader has closed the pipe.
     """
     write(descriptor, packed(content))
 
 
 def packed(content: object) -> bytes:
-    """One thing as post() writes it."""
+    """One object as the bytes that post() writes."""
     data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
     return _HEAD.pack(len(data)) + data
 
@@ -34,16 +34,16 @@ def write(descriptor: int, data: bytes) -> None:
 
 
 class Inbox:
-    """What has come so far of what is posted at the other end."""
+    """The bytes of an object that have arrived so far."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._data = bytearray()
 
     def read(self) -> Any:
-        """Takes what is there: the thing that was posted if it is whole now, otherwise None.
+        """Reads the bytes that are there; returns the object once it is complete, else None.
 
-        It waits only where the descriptor is not readable.
+        Blocks only if the descriptor is not readable.
 
         Raises:
             EOFError: the other end was closed.

@@ -1,4 +1,4 @@
-"""Processes that run ranks: they are started, heard, waited for and ended here."""
+"""Starts processes that run ranks, reads their reports, waits for them and ends them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from collops.launch.mail import Inbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_JOIN_S = 3.0  # for a process whose pipe has ended to end, too
+_JOIN_S = 3.0  # for the end of a process whose pipe has ended
 _LOOK_S = 0.2
-# While one process is started, no other one may be forked: it would keep a copy of the first one's
-# pipe, whose end would never be seen. Nor may one be forgotten: start() looks at them all.
+# Held while a process is started: another process forked at the same time would have a copy of the
+# first one's pipe, so that the end of the pipe would never be seen.
 _starting = threading.Lock()
 
 
 def _renew_lock() -> None:
-    # A rank was forked while its parent held the lock, and may start ranks of its own.
+    # A rank is forked while its parent holds the lock, and may start ranks of its own.
     global _starting
     _starting = threading.Lock()
 
@@ -34,15 +34,15 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def new_job_id(starter: str) -> str:
-    """A COLLOPS_JOB_ID by which the ranks of one start never meet those of another."""
+    """A new COLLOPS_JOB_ID, so that ranks of two runs never connect."""
     return f"{starter}-{secrets.token_hex(16)}"
 
 
 class RankProcess:
-    """A process that runs ranks, and the pipe on which it posts its reports, one at a time.
+    """A process that runs ranks, and the pipe over which it sends reports, one at a time.
 
-    Its starter owns it, and ends it with end_all(). A report that has come is in `report`; `lost`
-    says how the process ended without one, and `problem` why one could not be read.
+    The process that started it owns it and ends it with end_all(). `report` is the report that has
+    come; `lost` says how the process ended without one, and `problem` why one could not be read.
     """
 
     def __init__(self, ranks: Sequence[int], process: Any, end: Any) -> None:
@@ -59,20 +59,20 @@ class RankProcess:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is known yet of what was asked last."""
+        """Whether neither a report on the last request nor the end of the process has come."""
         return self.report is None and not self.lost and self.problem is None
 
     def ask(self, content: object) -> None:
-        """Sends the process something to do, for which it posts another report."""
+        """Sends the process a request, on which it will send a report."""
         self._forget()
         try:
             self.end.send(content)
         except OSError:
-            return  # it has ended, which listen() will say
+            return  # the process has ended, as listen() will find
 
     def listen(self) -> None:
-        """Takes what has come of the report, or the news that there will be none."""
-        alive = self.process.is_alive()  # asked first: a report sent before the end is not lost
+        """Reads the part of the report that has come, or notes that the process has ended."""
+        alive = self.process.is_alive()  # before reading: a report sent before the end is not lost
         try:
             if self.end.poll():
                 self.report = self._inbox.read()
@@ -87,7 +87,7 @@ class RankProcess:
             self.lost = _ending(self.process.exitcode)
 
     def kill(self) -> None:
-        """Ends the process, which has no say in it."""
+        """Ends the process with SIGKILL."""
         self.process.kill()
         self.process.join()
 
@@ -105,14 +105,14 @@ def start(
     """Adds a process that calls ``main(end, *args)``; Ctrl-C waits until it is in the list.
 
     Args:
-        processes: those of the same group that were started before.
-        ranks: which ranks it runs.
-        main: its work; it posts reports on `end`, a Connection, and may be asked for more on it.
-        args: passed on.
-        start_method: as multiprocessing has it.
+        processes: the processes of the same group that were started before.
+        ranks: the ranks that it runs.
+        main: its work; it sends reports and reads requests on `end`, a Connection.
+        args: further arguments of main.
+        start_method: multiprocessing's start method.
         daemon: whether it ends with this process.
         apart: whether it closes its copies of the group's pipes, so that it notices the end of this
-            process; with "fork" alone.
+            process; only with "fork".
     """
     context: Any = get_context(start_method)
     with _starting, interrupts_deferred():
@@ -123,8 +123,8 @@ def start(
         )
         try:
             with warnings.catch_warnings():
-                # Python warns of fork() beside threads. The ranks are this process's own business,
-                # and only fork() can run functions that do not pickle.
+                # Python warns of fork() in a process with threads, but only fork() can run
+                # functions that do not pickle.
                 warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
                 process.start()
         except BaseException:
@@ -141,10 +141,10 @@ def watch(
     grace_s: float = 0.0,
     failed: Callable[[RankProcess], bool] = lambda process: False,
 ) -> tuple[list[RankProcess], int | None]:
-    """Waits for the reports; once a process has `failed`, for `grace_s` more at most.
+    """Waits for the reports; once a process has `failed`, at most `grace_s` longer.
 
     Returns:
-        Those that are silent when their time is up, and the rank that cut it short, None if none.
+        The processes without a report when the time is up, and the rank that failed first, or None.
     """
     deadline, first = time.monotonic() + timeout_s, None
     while silent := [process for process in processes if process.silent]:
@@ -163,7 +163,7 @@ def watch(
 
 
 def end_all(processes: Sequence[RankProcess], patience_s: float) -> None:
-    """Waits for processes that are about to end, and leaves no process, zombie or pipe behind."""
+    """Waits for processes that are ending; afterwards no process, zombie or pipe is left."""
     deadline = time.monotonic() + patience_s
     for process in processes:
         process.end.close()
@@ -184,7 +184,7 @@ def _main(end: Any, ends: Sequence[Any], main: Callable[..., None], args: tuple[
 
 
 def _ending(code: int | None) -> str:
-    """How a process ended; real-time signals but the first and the last have a number only."""
+    """How a process ended, in words; most real-time signals have no name, only a number."""
     if code is None or code >= 0:
         return "still running" if code is None else f"exit code {code}"
     try:

@@ -1,4 +1,4 @@
-"""Ranks that are programs of their own, or a launcher's: they are started and ended here."""
+"""Starts and ends ranks that are programs of their own, or programs of a launcher."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _GRACE_S = 5.0
 
 
 class Programs:
-    """Programs that run ranks, each in a session of its own. Use it with ``with``, which ends them.
+    """Programs that run ranks, each in a session of its own. Use it with ``with`` to end them.
 
     Args:
         commands: the words and the environment of each.
-        said: the file that takes what they print.
+        output: the file to which they print.
     """
 
     def __init__(
-        self, commands: Iterable[tuple[Sequence[str], Mapping[str, str]]], said: IO[str]
+        self, commands: Iterable[tuple[Sequence[str], Mapping[str, str]]], output: IO[str]
     ) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
             for words, env in commands:
                 process = subprocess.Popen(
-                    words, env=env, stdout=said, stderr=said, start_new_session=True
+                    words, env=env, stdout=output, stderr=output, start_new_session=True
                 )
                 self._processes.append(process)
         except BaseException:
@@ -38,12 +38,12 @@ class Programs:
             raise
 
     def running(self) -> bool:
-        """Whether some have not ended, and none has failed."""
+        """Whether at least one program runs and none has failed."""
         return None in [process.poll() for process in self._processes] and not self.failed
 
     @property
     def failed(self) -> bool:
-        """Whether one has ended with another status than 0."""
+        """Whether a program has ended with a status other than 0."""
         return any(process.returncode for process in self._processes)
 
     def __enter__(self) -> Programs:
@@ -53,7 +53,7 @@ class Programs:
         self._end(_GRACE_S if kind is None else 0.0)
 
     def _end(self, patience_s: float) -> None:
-        """Waits a while for those that are ending, and then ends them with all they started."""
+        """Waits a while for programs that are ending, then ends them with all their children."""
         for sent in (None, signal.SIGTERM, signal.SIGKILL):
             deadline = time.monotonic() + (_GRACE_S if sent else patience_s)
             for process in self._processes:

@@ -1,4 +1,4 @@
-"""Ranks that are threads of this process: they are started and waited for here."""
+"""Starts ranks that are threads of this process, and waits for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Between two looks at the clock: a queue takes no more than 63 bits of nanoseconds.
+# The longest wait of one Queue.get(), whose time-out is at most 63 bits of nanoseconds.
 _LOOK_S = 60.0
 
 
@@ -24,8 +24,8 @@ def run_on_threads(
     """Calls ``work(rank)`` in a thread of each rank; once one has `failed`, waits `grace_s` more.
 
     Returns:
-        What each rank returned, None where it raised; and the threads of those that still run: they
-        cannot be ended, but end with the process.
+        The result of each rank, None if it raised; and the threads that still run: they cannot be
+        ended, but end with the process.
     """
     done: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
 

@@ -1,4 +1,4 @@
-"""What the processes of run_ranks do: each runs one rank, or all of them as threads."""
+"""The main functions of run_ranks' processes: each runs one rank, or all ranks as threads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_child(
 
 
 def _end(signal_number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM changes nothing
     raise Ended
 
 
@@ -70,9 +70,9 @@ def _packed(result: Any) -> bytes:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """The exception, or one that says the same where it cannot pass to another process."""
+    """The exception, or one with the same text if it cannot be pickled."""
     try:
-        pickle.loads(pickle.dumps(error))  # it may pickle and still not be made again
+        pickle.loads(pickle.dumps(error))  # some exceptions pickle but do not unpickle
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
@@ -86,13 +86,13 @@ def run_threads(
     timeout: float,
     grace_s: float,
 ) -> list[Any]:
-    """What the one process of ranks that are threads does: calls ``fn(rank, *args)`` in each.
+    """The main function if ranks are threads: calls ``fn(rank, *args)`` in a thread per rank.
 
     Raises:
-        RankErrors: a rank raised, or took too long. It cannot be ended: the process must.
+        RankErrors: a rank raised, or took too long; its thread ends with the process.
     """
     for name in ("COLLOPS_RANK", "COLLOPS_RANK_SIZE"):
-        os.environ.pop(name, None)  # they speak of the process
+        os.environ.pop(name, None)  # they describe the process, not its threads
 
     def work(rank: int) -> Report:
         thread_rank.rank, thread_rank.size = rank, n

@@ -1,4 +1,4 @@
-"""What run_ranks raises."""
+"""The exceptions of run_ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    # A rank's result, or its error and where that was raised.
+    # A rank's result, or its error and the traceback.
     Report = tuple[Any, "BaseException | None", str]
 
 
@@ -16,7 +16,7 @@ class RankErrors(Exception):  # noqa: N818 - the errors of several ranks
 
     Attributes:
         errors: the exception of each rank that failed, by rank.
-        tracebacks: where it was raised, as text, by rank.
+        tracebacks: the traceback of each error as text, by rank.
     """
 
     def __init__(self, errors: dict[int, BaseException], tracebacks: dict[int, str]) -> None:
@@ -42,15 +42,15 @@ class RankErrors(Exception):  # noqa: N818 - the errors of several ranks
 
 
 class RankDiedError(RuntimeError):
-    """A rank's process ended without telling its result."""
+    """A rank's process ended without a report."""
 
 
 class RankEndedError(RuntimeError):
-    """run_ranks ended a rank: its time was up, or another rank had failed."""
+    """run_ranks ended a rank, because the time was up or another rank had failed."""
 
 
 def results_of(reports: Mapping[int, Report]) -> list[Any]:
-    """The results of all ranks in their order, or RankErrors with what went wrong."""
+    """Returns the results of all ranks in rank order, or raises RankErrors."""
     by_rank = sorted(reports.items())
     errors = {rank: error for rank, (_, error, _) in by_rank if error is not None}
     if errors:

@@ -27,12 +27,12 @@ def ranks(
     The test takes a parameter `comm`, the rank's communicator, and fails with the traceback of
     every rank that failed. It may take `rank_size` and `comm_mode`, too. Fixtures and
     pytest.mark.parametrize work: they are set up once, before the ranks start, and each rank has a
-    copy of their values. What a rank changes stays in that rank. If all ranks skip, the test does.
+    copy of their values; a rank's changes stay in that rank. If all ranks skip, the test skips.
 
     Args:
         *sizes: numbers of ranks, at least one of them.
-        comm_modes: COMM_MULTI_PROCESS: each rank is a process (the default); COMM_MULTI_THREAD:
-            the ranks are threads of one process. The test runs in each of them.
+        comm_modes: the modes in which the test runs. COMM_MULTI_PROCESS (the default): each rank is
+            a process; COMM_MULTI_THREAD: the ranks are threads of one process.
         timeout: seconds until all ranks must have ended.
         env: variables to set in every rank's environment.
 
@@ -107,7 +107,7 @@ def _run(
 
 
 def _body(rank: int, test: Callable[..., None]) -> tuple[str, str] | None:
-    """Runs the test on one rank; says how and why it was skipped, for that is no error."""
+    """Runs the test on one rank; returns how and why it was skipped, which is no error."""
     import pytest
 
     from collops.launch.init import init
@@ -123,7 +123,7 @@ def _body(rank: int, test: Callable[..., None]) -> tuple[str, str] | None:
 
 
 def _signature(test: Callable[..., None]) -> inspect.Signature:
-    """What pytest shall fill in: the test's parameters but for `comm`, and the ones added here."""
+    """The parameters for pytest: those of the test without `comm`, and the ones of `ranks`."""
     signature = inspect.signature(test)
     kept = [p for name, p in signature.parameters.items() if name not in ("comm", *_ADDED)]
     added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in _ADDED]

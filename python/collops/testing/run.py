@@ -1,4 +1,4 @@
-"""run_ranks: starts the ranks, collects what they return, and ends them in time."""
+"""run_ranks: starts ranks, collects their results, and ends them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collops.launch.processes import RankProcess
     from collops.testing.errors import Report
 
-GRACE_S = 5.0  # for ranks to end by themselves once one has failed
-TERMINATE_S = 2.0  # for them to end once asked
+GRACE_S = 5.0  # once a rank has failed, for the others to end by themselves
+TERMINATE_S = 2.0  # after SIGTERM, for a rank to end
 
 
 def run_ranks(
@@ -30,28 +30,28 @@ def run_ranks(
 ) -> list[Any]:
     """Calls ``fn(rank, *args)`` in `n` processes and returns their results in rank order.
 
-    In each process collops.init() knows its place without arguments. The ranks are a job of their
-    own: two runs never meet, one after another or at once.
+    In each process collops.init() needs no arguments. The ranks are a job of their own, so ranks of
+    two runs never connect.
 
-    With `threads`, the ranks are threads of one new process. collops.init() gives each of them a
-    communicator of COMM_MULTI_THREAD; structs need that as `comm_mode`, and their `rank`.
+    With `threads`, the ranks are threads of one new process. collops.init() returns a communicator
+    of COMM_MULTI_THREAD in each thread; structs need that `comm_mode`, and the `rank`.
 
     Args:
-        fn: what each rank runs; with start_method "spawn" it must be importable.
+        fn: the function that each rank runs; with start_method "spawn" it must be importable.
         n: number of ranks.
-        *args: passed on to every rank.
+        *args: further arguments of fn, the same on every rank.
         timeout: seconds until all ranks must have returned.
         start_method: ``"fork"`` (default), ``"spawn"`` or ``"forkserver"``.
         env: variables to set in every rank's environment.
         threads: whether the ranks are threads of one process.
 
     Returns:
-        The results, which must pickle; result r is rank r's.
+        The results in rank order; they must pickle.
 
     Raises:
         ValueError: `n` is less than 1.
-        RankErrors: a rank raised, died or took too long; `.errors` has the exception of each. The
-            other ranks had a few seconds to end by themselves.
+        RankErrors: a rank raised, died or took too long; `.errors` has the exceptions. The other
+            ranks had a few seconds to end by themselves.
 
     Example:
         >>> from collops.testing import run_ranks
@@ -88,7 +88,7 @@ def _run_as_threads(
     start_method: str | None,
     env: Mapping[str, str] | None,
 ) -> list[Any]:
-    """The ranks in a process of their own: it can be ended, and what it changes ends with it."""
+    """Runs the ranks as threads of a new process, which can be ended with all its changes."""
     given = (fn, n, args, timeout, GRACE_S)
     limit = timeout + GRACE_S
     try:
@@ -109,7 +109,7 @@ def _collect(processes: Sequence[RankProcess], timeout: float) -> list[Any]:
     if first is not None:
         why = f"{GRACE_S:g} s after rank {first} had failed"
     if late:
-        # Who is asked reports where it was; who does not is killed.
+        # A rank that gets SIGTERM reports its traceback; a rank that does not is killed.
         _terminate(late)
         for process in watch(late, TERMINATE_S)[0]:
             process.kill()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collops.bench.operator import Operator
 
-# name -> what is measured. The module of that name beside this file has OPERATOR.
+# name -> description. The module of that name in this folder has OPERATOR.
 OPERATORS = {
     "linear_parallel": "LinearParallel against its parts, its pipeline, and torch with MPI or gloo",
 }

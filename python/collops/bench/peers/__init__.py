@@ -1,4 +1,4 @@
 """The other libraries that operators are compared with: MPI, torch with gloo, and numpy."""
 
-# As --peers names them.
+# The names of --peers.
 PEERS = ("mpi", "gloo", "torch", "numpy")

@@ -1,4 +1,4 @@
-"""The other libraries of a launch: those that are there, and why the others are not."""
+"""The other libraries of a launch: the installed ones, and why others are missing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Peers:
     """torch, gloo and MPI as far as they were asked for and are installed.
 
     Args:
-        request: which are wanted, and the MPI that started this rank.
-        operator: what is measured.
+        request: the wanted libraries, and the MPI that started this rank.
+        operator: the measured operator.
         store: path at which gloo's ranks meet.
         rank: this rank.
         size: number of ranks.
@@ -34,7 +34,7 @@ class Peers:
         if {*operator.torch_peers} & {*self.wanted}:
             self._load_torch(request.threads, operator.torch_columns)
         if self.torch is not None and "gloo" in self.wanted:
-            # Before this rank is pinned: gloo's own threads may use every core.
+            # Called before this rank is pinned, so that gloo's own threads may use every core.
             self.gloo = self.torch.Gloo(store, rank, size)
 
     def _load_torch(self, threads: int, columns: str) -> None:

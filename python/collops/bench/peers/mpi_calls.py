@@ -19,12 +19,12 @@ def loaded_name() -> str:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Who this process is for MPI."""
+    """The rank of this process in MPI, and the number of ranks."""
     return int(MPI.COMM_WORLD.Get_rank()), int(MPI.COMM_WORLD.Get_size())
 
 
 class Members:
-    """The communicator of a group, which every rank makes: those of one color are one group."""
+    """The MPI communicator of a group; every rank makes one, and ranks of one color are a group."""
 
     def __init__(self, color: int, own: Group) -> None:
         self._own, self._handle = own, MPI.COMM_WORLD.Split(color, own.index)
@@ -43,7 +43,7 @@ class Members:
         return lambda: self._handle.Reduce_scatter(given, got, counts, MPI.SUM)
 
     def exchange(self, product: Bits) -> tuple[Run, list[Bits]]:
-        """MPI_Alltoallv of what others add up, and the parts: the own rows, which stay, first."""
+        """MPI_Alltoallv of the rows that others add up, and the parts of this rank's rows."""
         own, kind, n = self._own, _type(product), product.shape[1]
         block = own.own_rows * n
         got = fresh_memory(own.size * block * product.itemsize).view(product.dtype)

@@ -13,14 +13,14 @@ _ASK_S = 20
 
 @dataclass(frozen=True)
 class Mpi:
-    """One MPI: its name, the program that starts ranks, and what they need in their environment."""
+    """One MPI: its name, the program that starts ranks, and their environment variables."""
 
     name: str
     program: str
     environment: dict[str, str]
 
     def command(self, ranks: int) -> list[str]:
-        """The words before the program's own."""
+        """The launcher's command line, without the program of the ranks."""
         words = [self.program, "-n", str(ranks)]
         if self.name == "Open MPI":
             words += ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
@@ -29,7 +29,7 @@ class Mpi:
         return words
 
     def variables(self, ranks: int) -> dict[str, str]:
-        """What is set for the ranks; those that outnumber the cores must yield them."""
+        """Environment variables of the ranks; with more ranks than cores, ranks must yield."""
         more = dict(self.environment)
         over = ranks > len(os.sched_getaffinity(0))
         if self.name == "Open MPI" and over:
@@ -42,7 +42,7 @@ class Mpi:
 
 
 def find_mpis(prefixes: list[Path]) -> list[Mpi]:
-    """The MPI below each prefix; without prefixes, that of the mpirun on PATH, if there is one.
+    """The MPI in each prefix; without prefixes, the MPI of the mpirun on PATH, if there is one.
 
     Raises:
         ValueError: a prefix has no mpirun.
@@ -65,7 +65,7 @@ def _with(program: str, prefix: Path) -> Mpi:
     # Intel MPI's programs look for each other on PATH.
     environment = {"PATH": f"{prefix / 'bin'}:{os.environ.get('PATH', '')}"}
     name = _name(program, environment)
-    # libmpi.so itself may be a text for the linker, so a name with a version goes first.
+    # libmpi.so itself may be a linker script, so a name with a version is preferred.
     libraries = [path for part in ("lib", "lib64") for path in (prefix / part).glob("libmpi.so*")]
     if libraries:
         library = max(libraries, key=lambda path: (path.name != "libmpi.so", -len(path.name)))
@@ -78,7 +78,7 @@ def _with(program: str, prefix: Path) -> Mpi:
 
 
 def _name(program: str, environment: dict[str, str]) -> str:
-    """Which library the program says it belongs to."""
+    """The library's name, as the program prints it."""
     try:
         done = subprocess.run(
             [program, "--version"],

@@ -14,12 +14,12 @@ from collops.bench.groups import Group
 
 
 def torch_tensor(bits: Any, name: str) -> Any:
-    """A tensor of the element type `name` on an array of whole numbers of the same size."""
+    """A tensor of the element type `name` in the memory of an array of integers."""
     return torch.from_numpy(bits).view(getattr(torch, name))
 
 
 def set_threads(threads: int) -> None:
-    """How many threads a product takes."""
+    """Sets the number of threads of a product."""
     torch.set_num_threads(threads)
 
 
@@ -41,7 +41,7 @@ def add(first: Any, others: Sequence[Any], out: Any) -> Callable[[], object]:
 
 
 class Gloo:
-    """torch.distributed's collectives of the CPU, made uneven in the two ways that are fast.
+    """Uneven collectives on torch.distributed's gloo, in two variants.
 
     Args:
         store: path of a file that does not exist yet; the ranks meet there.
@@ -57,7 +57,7 @@ class Gloo:
         self._groups: dict[tuple[int, ...], Any] = {}
 
     def group(self, ranks: Sequence[tuple[int, ...]], own: Group) -> Any:
-        """The process group of `own`; every rank names all groups in the same order."""
+        """The process group of `own`; every rank creates all groups in the same order."""
         pinned = os.sched_getaffinity(0)
         os.sched_setaffinity(0, self._cores)  # for the threads that a group starts
         for members in ranks:
@@ -71,7 +71,7 @@ class Gloo:
         dist.destroy_process_group()
 
     def gather(self, way: str, x: Any, out: Any, own: Group, handle: Any) -> Callable[[], object]:
-        """Brings every member's rows of x to all of them."""
+        """Gathers every member's rows of x on all members."""
         k = x.shape[1]
         parts = torch.split(out, list(own.rows))
         if way == "isend_irecv":
@@ -88,7 +88,7 @@ class Gloo:
         return run
 
     def scatter(self, way: str, product: Any, own: Group, handle: Any) -> tuple[Any, list[Any]]:
-        """A step that brings this rank the others' parts of its rows, and those parts."""
+        """A call that receives the others' parts of this rank's rows, and the parts."""
         n = product.shape[1]
         parts = torch.split(product, list(own.rows))
         got = product.new_empty((own.size, own.own_rows, n))
@@ -101,7 +101,7 @@ class Gloo:
 
 
 def _exchange(own: Group, handle: Any, given: Any, got: Any, kept: Any) -> None:
-    """Sends given[q] to member q and receives got[q] from it; `kept` goes to the own place."""
+    """Sends given[q] to member q, receives got[q] from it, and copies `kept` to its own place."""
     others = [(q, rank) for q, rank in enumerate(own.ranks) if q != own.index]
     waits = [dist.irecv(got[q], rank, group=handle) for q, rank in others]
     waits += [dist.isend(given[q], rank, group=handle) for q, rank in others]

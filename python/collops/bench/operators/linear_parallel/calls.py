@@ -1,4 +1,4 @@
-"""The parts of LinearParallel by single calls: of collops, or of torch with MPI or gloo."""
+"""LinearParallel as single calls of collops, or of torch with MPI or gloo."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from collops.bench.variant import Run, Step
 if TYPE_CHECKING:
     from collops.bench.operators.linear_parallel.variants import LinearVariants
 
-# Takes a matrix and the memory of the product with the weight; what it runs, and its scratch bytes.
+# Takes a matrix and the memory of its product with the weight; returns a call and scratch bytes.
 Multiply = Callable[[Bits, Bits], tuple[Run, int]]
 
 
 class Calls(NamedTuple):
-    """Each takes a matrix to read and one to write."""
+    """The calls of one variant; each takes a matrix to read and a matrix to write."""
 
     gather: Callable[[Bits, Bits], Run]
     multiply: Multiply
@@ -26,7 +26,7 @@ class Calls(NamedTuple):
 
 
 def of_plain_level(own: LinearVariants) -> Calls:
-    """The plain level, as a user of it writes the parts."""
+    """The calls of collops' plain level."""
     (gather, scatter), numbers = own.groups, own.element.numbers
     comm = gather_comm = scatter_comm = own.connect()
     if own.point.type == 4:
@@ -46,7 +46,7 @@ def of_plain_level(own: LinearVariants) -> Calls:
 
 
 def of_mpi(own: LinearVariants) -> Iterator[tuple[str, Calls]]:
-    """The variants of MPI that there are for this point."""
+    """The variants of MPI for this point."""
     mpi = own.peers.mpi
     if mpi is None:
         return
@@ -67,7 +67,7 @@ def of_mpi(own: LinearVariants) -> Iterator[tuple[str, Calls]]:
 
 
 def of_gloo(own: LinearVariants) -> Iterator[tuple[str, Calls]]:
-    """The variants of gloo that there are for this point."""
+    """The variants of gloo for this point."""
     gloo = own.peers.gloo
     if gloo is None:
         return
@@ -93,7 +93,7 @@ def _summed(
     product: Bits,
     result: Bits,
 ) -> list[Step]:
-    """An exchange that brings this rank all parts of its rows, and their sum by torch."""
+    """An exchange of the parts of this rank's rows, and their sum by torch."""
     step, (first, *others) = exchange(product)
     added = own.peers.torch.add(first, others, own.element.tensor(result))
     return [("scatter", step), ("reduce", added)]

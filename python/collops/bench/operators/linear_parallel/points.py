@@ -1,4 +1,4 @@
-"""The options of ``collops bench linear_parallel``, and the points they ask for."""
+"""The options of ``collops bench linear_parallel``, and the points that they select."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class LinearPoint(Point):
 
     @property
     def ranks(self) -> int:
-        """How many ranks it takes."""
+        """The number of ranks."""
         return self.grid[0] * self.grid[1]
 
     @property
     def title(self) -> str:
-        """How notes call it."""
+        """The name of the point in notes."""
         shape = ",".join(map(str, self.shape))
         return f"type {self.type}, {self.grid[0]}x{self.grid[1]} ranks, {self.dtype}, {shape}"
 
     def describe(self) -> dict[str, Any]:
-        """What every row says of it."""
+        """The parameters of the point, for every row."""
         gather, scatter = Groups.of(self, 0)
         return {
             "type": self.type,
@@ -70,7 +70,7 @@ class Groups(NamedTuple):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds those that only this benchmark has."""
+    """Adds the options of this benchmark."""
     add = parser.add_argument
     add("--type", type=lambda text: words(text, _TYPES), metavar="1,2,4", help="ATB's types")
     add("--ranks", type=count, metavar="N", help="ranks of types 1 and 2 (2); of the grid (4)")

@@ -1,4 +1,4 @@
-"""What rows and tables of LinearParallel say beyond times: ratios, all formed inside one run."""
+"""Ratios in rows and tables of LinearParallel, each formed inside one run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SWEEP = "fused ms|plain x ms|unfused ms|fused / unfused|plain x / unfused"
 def compare(row: Row, others: dict[str, Row]) -> Row:
     """The row with its ratios to other variants of its point.
 
-    - `peak_fraction`: the product's multiplications and additions, by its time, by the peak.
-    - `to_gemm`: its time by that of the product alone.
-    - `to_fused`: its time by that of the fused call with x in a window.
+    - `peak_fraction`: the product's multiplications and additions / its time / the peak.
+    - `to_gemm`: its time / the time of the product alone.
+    - `to_fused`: its time / the time of the fused call with x in a window.
     """
     key, peak = row["column"], others.get("peak", {}).get("gflops")
     row = {**row, "peak_gflops": peak, "peak_fraction": _ratio(row["gflops"], peak)}
@@ -32,7 +32,7 @@ def compare(row: Row, others: dict[str, Row]) -> Row:
 
 
 def _exposed(ms: float, gemm_ms: float) -> dict[str, float]:
-    """What a fused call takes beyond the product alone is communication that shows."""
+    """The parts of a fused call: the product alone, and the rest of its time as communication."""
     return {"gemm": min(ms, gemm_ms), "exposed": round(max(ms - gemm_ms, 0.0), 5)}
 
 
@@ -41,14 +41,14 @@ def _ratio(value: float, by: float | None) -> float | None:
 
 
 def title(row: Row) -> str:
-    """How tables and plots call the point of a row."""
+    """The name of a row's point in tables and plots."""
     gather, scatter = row["grid"]
     shape = f"{row['m']},{row['k']},{row['n']}"
     return f"type {row['type']}, {gather}x{scatter}, {row['dtype']}, {shape}"
 
 
 def headline(row: Row, text: str) -> str:
-    """What stands above the table of a row's point."""
+    """The line above the table of a row's point."""
     return (
         f"Rows {row['gather_rows']} gathered, {row['scatter_rows']} scattered; {text}; "
         f"peak {number(row['peak_gflops'], '.1f')} GFLOP/s a rank."
@@ -56,13 +56,13 @@ def headline(row: Row, text: str) -> str:
 
 
 def best(rows: list[Row], start: str) -> Row | None:
-    """The fastest of the variants whose name begins so."""
+    """The fastest variant whose name begins with `start`."""
     found = [row for row in rows if row["column"].startswith(start)]
     return min(found, key=lambda row: float(row["ms"])) if found else None
 
 
 def summary(points: list[list[Row]]) -> Lines:
-    """One line per point of a launch: the ratios that matter, all from inside one run."""
+    """The summary table: one line of ratios per point of a launch, each from one run."""
     lines = []
     for rows in points:
         variants = {row["column"]: row for row in rows}
@@ -87,7 +87,7 @@ def _by(row: Row | None, other: Row | None) -> str:
 
 
 def sweep(points: list[list[Row]]) -> Lines:
-    """Fused against unfused for each M, and the medians of each type and dtype."""
+    """The ratio of fused to unfused for each M, and the medians of each type and dtype."""
     lines, ratios = [], dict[str, list[tuple[float, float]]]()
     for rows in points:
         variants = {row["column"]: row for row in rows}

@@ -1,4 +1,4 @@
-"""The ways of LinearParallel: fused, as a pipeline, by single calls, and its product alone."""
+"""The variants of LinearParallel: fused, pipeline, single calls, and the product alone."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _X, _WEIGHT = 0, 1
 _PEAK_S = 0.02
 _FIRST_ROUNDS = 20_000
 _PROBE_ROWS = 64
-# A product that takes longer than this, and so much longer than the arithmetic, has no kernel here.
+# A product that takes longer than this, and more than this factor of the arithmetic, is left out.
 _ALWAYS_S = 0.2
 _MOST_TIMES = 6
 
 
 class LinearVariants(Variants):
-    """Makes the variants of one point. They share the weight; x and results they do not."""
+    """Makes the variants of one point. All use one weight; each has its own x and result."""
 
     point: LinearPoint
 
@@ -58,13 +58,13 @@ class LinearVariants(Variants):
         self.element.fill(self.weight, (self.seed, self.work.rank, _WEIGHT), 2 / 3)
 
     def own(self, key: str) -> Variant:
-        """The variant of collops of that name, planned and not yet run."""
+        """The variant of collops of that name, planned but not yet run."""
         if key == "unfused":
             return self.by_calls(key, calls.of_plain_level(self))
         return {"gemm": self._gemm, "peak": self._peak}.get(key, partial(self._operator, key))()
 
     def others(self) -> Iterator[tuple[str, Maker]]:
-        """The name of each variant of another library, and what makes it."""
+        """The name of each variant of another library, and the function that makes it."""
         if self.peers.torch is not None:
             slow = too_slow(self.most(self._expected_s()), self.most(self._least_s()))
             if slow:
@@ -82,7 +82,7 @@ class LinearVariants(Variants):
         return x
 
     def _own_x(self, comm: Any = None) -> Bits:
-        """This rank's rows of x, equal for every variant; in a window, where `comm` is given."""
+        """This rank's rows of x, equal for every variant; in a window if `comm` is given."""
         rows, k = self.groups.gather.own_rows, self.point.shape[1]
         x = comm.empty((rows, k), self.element.bits) if comm else self.element.matrix(rows, k)
         return self._filled(x)
@@ -93,7 +93,7 @@ class LinearVariants(Variants):
     def planned(
         self, comm: Any, kind: Any, x: Bits, result: Bits, engine: str = "local"
     ) -> tuple[Run, int]:
-        """A call of LinearParallel, and the bytes of its scratch memory, which is not there yet."""
+        """A call of LinearParallel, and the bytes of its scratch memory, which is untouched."""
         gather, scatter = self.groups
         param = collops.LinearParallelParam(
             rank=comm.rank, rank_size=comm.size, type=kind, backend="shm", hccl_comm=comm
@@ -147,7 +147,7 @@ class LinearVariants(Variants):
         return self.peers.torch.matmul(*tensors), 0
 
     def _by_numpy(self, x: Bits, product: Bits) -> tuple[Run, int]:
-        """By numpy and its BLAS; float32 alone is worth it."""
+        """The product by numpy and its BLAS, for float32 only."""
         a, b, out = (bits.view(np.float32) for bits in (x, self.weight, product))
         return lambda: np.matmul(a, b.T, out=out), 0
 
@@ -170,7 +170,7 @@ class LinearVariants(Variants):
         return (time.perf_counter() - begin) * self.operations / operations
 
     def _expected_s(self) -> float:
-        """Seconds that a product takes here, by that of a few rows."""
+        """The expected seconds of a product, from the time of a few rows."""
         m, k, n = self.point.shape
         rows = min(m, _PROBE_ROWS)
         run, _ = self.by_torch(self.element.matrix(rows, k), self.element.matrix(rows, n))
@@ -181,7 +181,7 @@ class LinearVariants(Variants):
 
 
 def too_slow(seconds: float, least_s: float) -> str:
-    """Why a product is left out, or nothing; `least_s` is what the arithmetic alone takes."""
+    """Why a product is left out, or empty; `least_s` are the seconds of the arithmetic alone."""
     if seconds <= max(_ALWAYS_S, _MOST_TIMES * least_s):
         return ""
     times = f"{seconds / least_s:.0f} times what the arithmetic takes"
