@@ -34,9 +34,9 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0; 1: the tensors differ, or a file cannot be written; 2: a wrong request.
+    0: success; 1: the tensors differ, or a file cannot be written; 2: wrong arguments.
     """
-    # With arguments of its own it is `collops golden` that calls; a checkout has no collops.
+    # `collops golden` passes arguments; `python -m golden` in a checkout passes none.
     module = arguments is None or not __package__.startswith("collops.")
     program = f"python -m {__package__}" if module else "collops golden"
     options = _parser(program).parse_args(arguments)
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; keep the interpreter's last flush quiet too.
+        # The reader (head, less) has closed the pipe; the interpreter's last flush must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, FileNotFoundError) as error:
@@ -101,7 +101,7 @@ def _rows(options: argparse.Namespace) -> list[CsvRow | RowError]:
 
 
 def _operator(row: CsvRow | RowError) -> str:
-    """Return a row's operator, or the one that a misspelt row means."""
+    """Return a row's operator; for a misspelt operator, the one that is meant."""
     return row.operator if row.operator in OPERATIONS else meant_operation(row.operator) or ""
 
 

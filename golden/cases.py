@@ -1,4 +1,4 @@
-"""Golden's own cases of all operators, and all that a test needs to run one."""
+"""Golden's own cases of all operators, with their inputs, expected outputs and structs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def all_cases(
         rank_sizes: numbers of ranks, >= 1; of send and recv >= 2.
 
     Returns:
-        Cases with unique ids, the same list on every call; none where nothing matches.
+        Cases with unique ids, the same list on every call; empty if no id matches.
 
     Raises:
         ValueError: `operator` is unknown.
@@ -66,10 +66,10 @@ def all_cases(
 def inputs(case: Case) -> list[dict[str, Array]]:
     """Return the input tensors of every rank, in the operator's order of inputs.
 
-    x, and what Operator.inputs of its operator name: counts and displacements are int64; of y only
-    the length matters; a bfloat16 x is np.uint16 bit patterns. Where the counts are in the struct
-    (see struct_fields) there is x alone; of a message x is the sender's data, and only a shape and
-    a dtype on the receiver.
+    These are x and the inputs in Operator.inputs: counts and displacements are int64; only the
+    length of y matters; a bfloat16 x is np.uint16 bit patterns. If the counts are in the struct
+    (see struct_fields), x is the only input. In a message the sender's x has the data; of the
+    receiver's x only shape and dtype matter.
 
     Raises:
         ValueError: the case's operator is unknown.
@@ -83,9 +83,9 @@ def inputs(case: Case) -> list[dict[str, Array]]:
 
 
 def expected(case: Case) -> list[Array]:
-    """Return the first output that every rank must get; of broadcast, what its x must become.
+    """Return the expected first output of every rank; for broadcast, the expected x.
 
-    Of a message: what the receiver's output must be, and the x that all others still have.
+    For a message: the expected output of the receiver, and the unchanged x of all other ranks.
 
     Raises:
         ValueError: the case's operator is unknown, or its numbers do not fit together.
@@ -100,7 +100,7 @@ def expected(case: Case) -> list[Array]:
 
 
 def all_outputs(case: Case) -> list[list[Array]]:
-    """Return all outputs that every rank must get; linear_parallel may have two.
+    """Return all expected outputs of every rank; linear_parallel may have two.
 
     Raises:
         ValueError: the case's operator is unknown, or its numbers do not fit together.
@@ -118,7 +118,7 @@ def case_layout(case: Case, given: Inputs | None = None) -> Layout:
 
     Args:
         case: the case.
-        given: its inputs, where they are at hand; None: they are made.
+        given: its inputs; None: they are made.
 
     Raises:
         ValueError: the case's operator is unknown.
@@ -132,7 +132,7 @@ def case_layout(case: Case, given: Inputs | None = None) -> Layout:
 
 
 def case_bounds(case: Case, given: Inputs | None = None) -> list[Bound] | None:
-    """Return how far each rank's first output may be off; None: not at all, bit for bit.
+    """Return the largest errors of each rank's first output; None: it must be equal bit for bit.
 
     `given` is as for case_layout.
 
@@ -147,9 +147,9 @@ def case_bounds(case: Case, given: Inputs | None = None) -> list[Bound] | None:
 
 
 def struct_operator(case: Case, rank: int) -> str:
-    """Return the operator that a rank calls in a case; empty where it takes no part.
+    """Return the operator that a rank calls in a case; empty if it takes no part.
 
-    That is the case's own, but of a message: its sender calls send and its receiver recv.
+    That is the operator of the case; in a message the sender calls send and the receiver recv.
 
     Example:
         >>> case = Case("send", "tiny", 3, "int8", (), (), ((2,),) * 3, (2,) * 3, root=2, peer=0)
@@ -161,7 +161,7 @@ def struct_operator(case: Case, rank: int) -> str:
 
 
 def struct_fields(case: Case, rank: int) -> dict[str, Any]:
-    """Return what a case says in a rank's struct, beside rank and rankSize, by its JSON keys.
+    """Return the fields of a rank's struct in a case, except rank and rankSize, by JSON keys.
 
     Empty for a rank that takes no part in a message.
 
@@ -183,7 +183,7 @@ def struct_fields(case: Case, rank: int) -> dict[str, Any]:
 
 
 def _params(case: Case) -> dict[str, Any]:
-    """Return a case as OpParam of a case file states it."""
+    """Return the OpParam of a case, as in a case file."""
     return {"rankSize": case.rank_size, **operator_of(case.operator).params(case)}
 
 

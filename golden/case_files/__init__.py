@@ -1,4 +1,4 @@
-"""Files that state calls: golden's own cases, and ATB's case files with their tensors."""
+"""Files of cases: golden's own cases, and ATB's case files with their tensors."""
 
 from .manifest import read_cases, write_cases
 

@@ -1,4 +1,4 @@
-"""Where the all-to-alls differ from ATB by intent.
+"""Where AllToAll, AllToAllV and AllToAllVV2 differ from ATB by intent.
 
 Example:
     >>> [known.reason for known in ALL_TO_ALL_DIFFERENCES if known.instead is None]
@@ -35,8 +35,8 @@ def _refuses_size(row: CsvRow) -> bool:
     return len(shape) == 2 and row.rank_size > 0 and shape[1] % row.rank_size == 0
 
 
-def _leaves_a_rest(row: CsvRow) -> bool:
-    """Whether ATB accepts an x that the ranks cannot share evenly, and drops its end."""
+def _drops_remainder(row: CsvRow) -> bool:
+    """Whether ATB accepts an x that the ranks cannot share evenly, and drops the remainder."""
     if row.expected.stage or row.params.get("transpose") or not row.inputs or not row.rank_size:
         return False
     return math.prod(row.inputs[0].shape) % row.rank_size != 0
@@ -51,7 +51,7 @@ def _accepts_overlap(row: CsvRow) -> bool:
 
 
 def _refuses_outside_as_param(row: CsvRow) -> bool:
-    """Whether ATB calls a slice or block past its tensor, or another sum, ERROR_INVALID_PARAM."""
+    """Whether ATB's code for a slice or block past its tensor, or a wrong sum, is INVALID_PARAM."""
     lists = _lists(row) if row.expected == _BAD_NUMBERS else None
     if lists is None:
         return False
@@ -66,7 +66,7 @@ def _refuses_outside_as_param(row: CsvRow) -> bool:
 
 
 def _refuses_length_as_param(row: CsvRow) -> bool:
-    """Whether ATB finds only at set-up that a count tensor has not rankSize numbers."""
+    """Whether ATB checks only at set-up that a count tensor has rankSize numbers."""
     if row.expected != _BAD_NUMBERS or len(row.inputs) != 6:
         return False
     counts = [tensor.shape for tensor in row.inputs[1:5]]
@@ -76,7 +76,7 @@ def _refuses_length_as_param(row: CsvRow) -> bool:
 
 
 def _lists(row: CsvRow) -> dict[str, list[int]] | None:
-    """Return the four lists that rank 0 passes, None where they cannot be known or do not fit."""
+    """Return the four lists of rank 0, None if they are unknown or have a wrong length."""
     ranks = row.rank_size
     lists: dict[str, Any] = {}
     if row.operator == "AllToAllVOperation":
@@ -97,7 +97,7 @@ ALL_TO_ALL_DIFFERENCES = (
         "lccl takes any number of ranks",
         pattern="an error for an odd rankSize, with lccl",
     ),
-    # Not run: these tensors are large.
+    # Rows of this pattern are not run, because their tensors are large.
     Difference(
         ("AllToAllOperation",),
         _refuses_size,
@@ -107,7 +107,7 @@ ALL_TO_ALL_DIFFERENCES = (
     ),
     Difference(
         ("AllToAllOperation",),
-        _leaves_a_rest,
+        _drops_remainder,
         "rankSize must divide x",
         _BAD_SHAPE,
         pattern="NO_ERROR although rankSize does not divide x",

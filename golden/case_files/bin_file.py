@@ -24,7 +24,7 @@ from ..data.acl_types import FORMATS, dtype_from_number, dtype_number
 from ..data.dtypes import Array, name_of, storage
 
 _END = b"$End=1"
-# ATB's files have some ten short lines; more than this before $End=1 is another kind of file.
+# ATB's files have about ten short lines; a file with more bytes before $End=1 is no .bin file.
 _LONGEST_HEAD = 64 * 1024
 
 
@@ -39,7 +39,7 @@ def read_bin(path: Path) -> tuple[Array, str, str]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is no .bin file, its dtype cannot be held, or its length contradicts dims.
+        ValueError: it is no .bin file, numpy has no such dtype, or its length contradicts dims.
 
     Example:
         >>> import tempfile
@@ -75,7 +75,7 @@ def write_bin(path: Path, array: Array, dtype: str | None = None, *, form: str =
     Args:
         path: the file; one of this name is replaced.
         array: the tensor; bfloat16 as np.uint16 bits.
-        dtype: name of its dtype; None: the array's numpy type tells it.
+        dtype: name of its dtype; None: the array's numpy type determines it.
         form: word of the format, a key of acl_types.FORMATS.
 
     Raises:

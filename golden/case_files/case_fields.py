@@ -1,4 +1,4 @@
-"""A case as JSON has it: its fields, which values they can have, and lists for tuples."""
+"""Converts a case to fields of JSON and back, and checks their values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..operators.case import Case
 from ..operators.linear_parallel.groups import LinearParallel
 from ..operators.table import OPERATORS
 
-# Fields that most cases do without: they are written where they say something.
+# Fields that most cases do not use; they are written only if they are set.
 _RARE = {"root": 0, "peer": 0, "transpose": False, "rdispls": ()}
 
 
 def fields_of(case: Case) -> dict[str, Any]:
-    """Return the fields of a case as plain JSON values; `linear` and `columns` where they are set.
+    """Return the fields of a case as JSON values; `linear` and `columns` only if they are set.
 
     Example:
         >>> case = Case("all_gather_v", "tiny", 2, "int8", (2, 1), (0, 2), ((2,), (1,)), (3, 3))
@@ -36,7 +36,7 @@ def case_of(fields: Mapping[str, Any]) -> Case:
     """Return the case that fields_of described.
 
     Raises:
-        TypeError: a field is missing or unknown, or cannot have such a value.
+        TypeError: a field is missing or unknown, or has an invalid value.
 
     Example:
         >>> case_of({"rank_size": None})
@@ -53,7 +53,7 @@ def case_of(fields: Mapping[str, Any]) -> Case:
 
 
 def _check(fields: Mapping[str, Any]) -> None:
-    """Raise TypeError for the first field that no case can have, such as a rank_size of null."""
+    """Raise TypeError for the first field with an invalid value, such as a rank_size of null."""
     known = {"operator": tuple(OPERATORS), "dtype": DTYPES}
     for name, words in known.items():
         if name in fields and fields[name] not in words:

@@ -21,7 +21,7 @@ COLUMNS = (
 ).split()
 _OPTIONAL = set("DataGenType DataGenRange InTensorFile OutTensorFile TestType TestLevel".split())
 _OPTIONAL |= {"FromModel", "SocVersion"}
-# How much a misspelt column must have in common with the right one.
+# The least similarity (difflib's ratio) of a misspelt column's name and the right one.
 _ALIKE = 0.85
 _NUMBERS = rf"{NUMBER}(-{NUMBER})?"
 
@@ -137,7 +137,7 @@ def _column_names(cells: list[str], place: str) -> list[str]:
 
 
 def _identified(problem: RowError, cells: Mapping[str, str]) -> RowError:
-    """Return a problem with what can be read of its row's number, name and operator."""
+    """Return a problem with the row's number, name and operator, as far as they can be read."""
     number = cells.get("CaseNum", "")
     problem.number = int(number) if re.fullmatch(NUMBER, number) else None
     problem.name = cells.get("CaseName", "")

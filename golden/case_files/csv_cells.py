@@ -15,17 +15,17 @@ from ..operators.table import OPERATIONS
 from .csv_row import STAGES, CsvRow, Expectation, RowError, RowTensor
 
 GENERATORS = ("one", "zero", "random", "customize")
-# A number with more digits may not fit into 64 bits.
+# The most digits of a number that always fits into 64 bits.
 _MOST_DIGITS = 18
 _TOO_LARGE = 2**63
 NUMBER = rf"\d{{1,{_MOST_DIGITS}}}"
-# How much a misspelt operator must have in common with the right one. ATB has others that are close
-# to ours: ReduceOperation and AllReduceOperation have 0.91.
+# The least similarity (difflib's ratio) of a misspelt operator and the right one. ATB has other
+# operators with similar names: ReduceOperation and AllReduceOperation have 0.91.
 _ALIKE = 0.92
 
 
 def meant_operation(word: str) -> str | None:
-    """Return the operator that a word which is none probably means, upper or lower case, or None.
+    """Return the operator that an unknown word probably means, in any case, or None.
 
     Example:
         >>> meant_operation("AllReduceOpration"), meant_operation("ReduceOperation")
@@ -35,7 +35,7 @@ def meant_operation(word: str) -> str | None:
 
 
 def nearest(word: str, known: Iterable[str], alike: float) -> str | None:
-    """Return the known word that has most in common with another, `alike` (difflib) or more.
+    """Return the known word most similar to `word`, with a ratio (difflib) of `alike` or more.
 
     Example:
         >>> nearest("SocVersoin", ["SocVersion"], 0.85), nearest("Remark", ["OpName"], 0.85)
@@ -77,7 +77,7 @@ def read_row(cells: Mapping[str, str], place: str) -> CsvRow:
 
 
 def _operator(cells: Mapping[str, str], place: str) -> str:
-    # A suffix _0_1 tells cases of one operator apart in ATB's tool.
+    # ATB's tool appends suffixes such as _0_1 to the operators of different cases.
     operator = cells["OpName"].partition("_")[0]
     if not operator:
         raise RowError(place, "OpName", "is empty: name an operator", "")
@@ -120,7 +120,7 @@ def _params(cells: Mapping[str, str], place: str) -> dict[str, Any]:
 
 
 def _json_number(text: str) -> int:
-    # Room for the largest number of 64 bits without a sign: rows test what is refused beyond.
+    # Numbers up to the largest unsigned 64 bits are read, because rows test their refusal.
     if len(text) > _MOST_DIGITS + 3:
         raise ValueError(f"a number of {len(text)} digits does not fit into 64 bits")
     return int(text)
@@ -195,7 +195,7 @@ def _shape(text: str, column: str, place: str) -> tuple[int, ...]:
     dims = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"-?\d+", dim) for dim in dims):
         raise RowError(place, column, "has a dim that is no whole number", text)
-    # Of thousands of digits Python makes no number.
+    # Python refuses to convert thousands of digits.
     shape = tuple(int(dim) if len(dim) <= _MOST_DIGITS + 2 else _TOO_LARGE for dim in dims)
     if not all(abs(dim) < _TOO_LARGE for dim in shape):
         raise RowError(place, column, "has a dim that does not fit into 64 bits", text)
@@ -212,5 +212,5 @@ def _range(text: str, place: str) -> tuple[float, float]:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RowError(place, "DataGenRange", "is no range LOW,HIGH", text)
-    # ATB's own rows have ranges written backwards.
+    # Some of ATB's rows have ranges with the higher end first.
     return min(low, high), max(low, high)

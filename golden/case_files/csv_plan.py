@@ -9,18 +9,18 @@ from ..operators.table import OPERATIONS
 from .csv_row import MOST_RANKS, CsvRow, Expectation
 from .differences import difference_of
 
-# The chip whose rules collops mirrors. An error that a row expects on other chips alone (a dtype
-# that the 310P lacks, say) need not exist here.
+# The chip whose rules collops follows. An error that a row expects only on other chips (for example
+# for a dtype that the 310P lacks) need not occur in collops.
 MIRRORED_SOC = "Ascend910B"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of a row, and why it is not simply run.
+    """Whether a row is run, and why not.
 
-    `action` is "run", "skip" (it says nothing about collops here) or "differs" (collops does
-    something else than ATB, by intent: `instead`, if that is known). `excuse` says why a row that
-    runs and expects an error may end without one; it then counts as skipped.
+    `action` is "run", "skip" (the row does not apply to collops) or "differs" (collops differs from
+    ATB by intent and does `instead`, if that is known). `excuse` says why a row that expects an
+    error may end without one; it then counts as skipped.
 
     Example:
         >>> Plan("run").reason
@@ -34,7 +34,7 @@ class Plan:
 
 
 def plan_row(row: CsvRow) -> Plan:
-    """Return what to do with a row, by the first of these rules that fits.
+    """Return what to do with a row, by the first of these rules that applies.
 
     Skipped: an operator that is none of collops', quantised and MoE rows, tensors of format
     FRACTAL_NZ (unless the row expects its refusal), more ranks than MOST_RANKS (unless creation

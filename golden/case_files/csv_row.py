@@ -1,4 +1,4 @@
-"""One row of an ATB case file: the call it describes, and what it expects."""
+"""One row of an ATB case file: a call and its expected end."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..data.dtypes import DTYPES
 from ..data.generators import DEFAULT_RANGE
 from ..operators.operator import rank_size_of
 
-# The letter of ExpectedError, and the step of an operation that has to fail.
+# The letters of ExpectedError, and the step of an operation that must fail.
 STAGES = {"C": "create", "I": "infer_shape", "S": "setup", "E": "execute"}
-# What shm takes; nothing is made of more, which may be a typing error.
+# The most ranks of shm; no tensors are made for more, which may be a typing error.
 MOST_RANKS = 128
 _SHOWN = 60
 
@@ -36,7 +36,7 @@ class RowTensor:
 
     @property
     def can_be_made(self) -> bool:
-        """Whether an array can hold it; otherwise only its description can be given."""
+        """Whether numpy has an array type for it; otherwise it is passed as a description."""
         return self.dtype in DTYPES and all(dim >= 0 for dim in self.shape)
 
 
@@ -68,10 +68,10 @@ class Expectation:
 class CsvRow:
     """A row of a case file.
 
-    `place` is file:line, for messages; a relative file name of a tensor begins at the case file's
-    folder. Rows that expect an error at creation have no tensors here, since creation fails before
-    any is made; rows of an operator that golden does not know have a number and a name alone.
-    `result_file` is OutTensorFile of a row without outputs: what x is after the call.
+    `place` is file:line, for messages; file names of tensors are relative to the case file. Rows
+    that expect an error at creation have no tensors, because creation fails before any is made;
+    rows of an unknown operator have a number and a name only. `result_file` is OutTensorFile of a
+    row without outputs: the expected x after the call.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "two ranks", "AllGatherVOperation", {"rankSize": 2})
@@ -97,7 +97,7 @@ class CsvRow:
 
 
 class RowError(ValueError):
-    """A row that cannot be read: where it stands, in which column, and what was got there.
+    """A row that cannot be read: its place, the column, and the value.
 
     `number`, `name` and `operator` are the row's, as far as they were read.
 
@@ -118,7 +118,7 @@ class RowError(ValueError):
 
 
 def _short(cell: str) -> str:
-    """Return a cell for a message; of a huge one the beginning, and how much there is."""
+    """Return a cell for a message; for a huge cell its beginning and its length."""
     if len(cell) <= 2 * _SHOWN:
         return repr(cell)
     return f"{cell[:_SHOWN]!r} and {len(cell) - _SHOWN} characters more"

@@ -1,4 +1,4 @@
-"""A pattern of rows of case files in which collops differs from ATB by intent, and its numbers."""
+"""Difference: a pattern of rows of case files in which collops differs from ATB by intent."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ACCEPTED = Expectation()
 
 @dataclass(frozen=True)
 class Difference:
-    """A pattern of rows where collops differs from ATB by intent, and how.
+    """A pattern of rows in which collops differs from ATB by intent.
 
-    `pattern` says in words which rows `matches` finds; `instead` is what collops does with such a
-    row, None where that depends on more than the pattern.
+    `pattern` describes the rows that `matches` finds; `instead` is the end of such a row in
+    collops, None if it does not follow from the pattern.
 
     Example:
         >>> rule = Difference(("AllReduceOperation",), lambda row: False, "a rank may be empty")
@@ -32,7 +32,7 @@ class Difference:
 
 
 def passed_numbers(row: CsvRow, position: int, length: int) -> list[int] | None:
-    """Return the counts that rank 0 passes, None where they cannot be known or are not `length`.
+    """Return the counts that rank 0 passes, None if they are unknown or their number is wrong.
 
     Example:
         >>> from .csv_row import RowTensor

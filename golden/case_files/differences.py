@@ -1,4 +1,4 @@
-"""Where collops differs from ATB by intent: patterns of rows, what ATB does, what collops does."""
+"""DIFFERENCES, the patterns of rows in which collops differs from ATB by intent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GATHER, _SCATTER = "AllGatherVOperation", "ReduceScatterVOperation"
 _LINEAR = "LinearParallelOperation"
 _ALL_TO_ALL, _MESSAGES = "AllToAllOperation", ("SendOperation", "RecvOperation")
 _BY_STRUCT, _BY_TENSORS = "AllToAllVOperation", "AllToAllVV2Operation"
-# Of a gather the output would have a dim of 0 behind its first one, so it is none of these.
+# AllGather is not in this list: its output would have a dim of 0 after the first one.
 _EVEN = ("ReduceScatterOperation", "AllReduceOperation", "BroadcastOperation", _ALL_TO_ALL)
 
 _ACCEPTED = Expectation()
@@ -65,7 +65,7 @@ def _values(row: CsvRow, position: int, length: int) -> list[int] | None:
 
 
 def _numbers(row: CsvRow) -> tuple[list[int], list[int]]:
-    """Return counts and displacements of an AllGatherV row; none where they cannot be known."""
+    """Return counts and displacements of an AllGatherV row; empty if they are unknown."""
     counts, displs = _values(row, 2, row.rank_size), _values(row, 3, row.rank_size)
     return ([], []) if counts is None or displs is None else (counts, displs)
 
@@ -75,7 +75,7 @@ def _has_overlap(row: CsvRow) -> bool:
     return not row.expected.stage and first_overlap(displs, counts) is not None
 
 
-def _refuses_a_layout(row: CsvRow) -> bool:
+def _refuses_gaps(row: CsvRow) -> bool:
     """Whether ATB refuses blocks only because one begins later than the ones before it end."""
     if row.expected != _BAD_COUNTS:
         return False
@@ -135,7 +135,7 @@ DIFFERENCES = (
         "a rank may have no rows",
         pattern="an error for an x without rows",
     ),
-    # With no row on any rank all counts are 0, which the next step refuses.
+    # Without rows on any rank all counts are 0, which the next step refuses.
     Difference(
         (_GATHER,),
         _refuses_no_rows,
@@ -143,7 +143,7 @@ DIFFERENCES = (
         _BAD_COUNTS,
         pattern="an error for an x without rows",
     ),
-    # What the next steps say depends on the counts.
+    # The end of such a row depends on the counts.
     Difference(
         (_BY_STRUCT, _BY_TENSORS),
         _refuses_no_rows,
@@ -160,7 +160,7 @@ DIFFERENCES = (
     ),
     Difference(
         (_GATHER,),
-        _refuses_a_layout,
+        _refuses_gaps,
         "blocks may leave gaps and lie in any order",
         pattern="an error for a displacement above the sum of the counts before it",
     ),

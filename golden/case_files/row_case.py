@@ -1,4 +1,4 @@
-"""What each rank does by a row of a case file, and what must come out.
+"""The call of each rank in a row of a case file, and its expected results.
 
 A runner needs `rank_params` and `row_inputs.rank_inputs` for a call, `expected_outputs` and
 `row_bounds` for its results, `row.expected` for its error, `row_layout` to explain a difference.
@@ -25,11 +25,11 @@ from .row_inputs import from_file
 
 
 def rank_params(row: CsvRow, rank: int) -> dict[str, Any]:
-    """Return OpParam for a rank: `rank` is its own.
+    """Return OpParam for a rank, with `rank` replaced.
 
-    A rank outside [0, rankSize) stays where the row expects an error at creation: that is what
-    such a row tests. Of Send and Recv the rank that the row names gets the other side's, of
-    AllToAllV each rank its own of a list of lists.
+    If the row expects an error at creation, a rank outside [0, rankSize) is not replaced, because
+    the row tests it. For Send and Recv the peer's OpParam is that of the other operator; for
+    AllToAllV a list of lists has a list per rank.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rank": 0, "rankSize": 2})
@@ -51,10 +51,10 @@ def rank_params(row: CsvRow, rank: int) -> dict[str, Any]:
 
 
 def rank_operator(row: CsvRow, rank: int) -> str:
-    """Return the operator that a rank runs of a row; empty where it takes no part.
+    """Return the operator that a rank runs in a row; empty if it takes no part.
 
-    Of most rows that is the row's own, on every rank. Who must fail before a message is moved
-    fails alone.
+    For most rows that is the row's operator on every rank. In a row of Send or Recv that must fail
+    before a message moves, only one rank runs it.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "x", "SendOperation", {"rankSize": 3, "destRank": 2})
@@ -69,7 +69,7 @@ def rank_operator(row: CsvRow, rank: int) -> str:
 
 
 def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """Return what every rank must get: OutTensorFile's tensors where it names any, else golden's.
+    """Return the expected outputs of every rank: OutTensorFile's tensors, else golden's.
 
     Args:
         row: a row that expects no error.
@@ -109,7 +109,7 @@ def expected_outputs(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[lis
 
 
 def row_bounds(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[Bound] | None:
-    """Return how far each rank's first output may be off; None: not at all, bit for bit.
+    """Return the largest errors of each rank's first output; None: it must be equal bit for bit.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "x", "AllGatherVOperation", {"rankSize": 2})
@@ -145,7 +145,7 @@ def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
 
 @contextmanager
 def _located(row: CsvRow) -> Iterator[None]:
-    """Name the row in an error that OpParam lacks a list."""
+    """Add the row's place to an error about a missing list of OpParam."""
     try:
         yield
     except NoListError as error:
@@ -153,7 +153,7 @@ def _located(row: CsvRow) -> Iterator[None]:
 
 
 def _file_outputs(row: CsvRow) -> list[tuple[int, RowTensor]]:
-    """Return what OutTensorFile may name: the outputs, or x where it is what comes out."""
+    """Return the tensors that OutTensorFile may name: the outputs, or x if there are none."""
     operator = OPERATIONS.get(row.operator)
     if row.result_file and row.inputs and operator is not None and operator.in_place:
         return [(0, replace(row.inputs[0], file=row.result_file))]

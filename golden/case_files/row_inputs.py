@@ -1,4 +1,4 @@
-"""The input tensors of a row of a case file, from files or generators as the row says."""
+"""The input tensors of a row of a case file, from the row's files or generators."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .tensor_files import read_tensor
 
 
 def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = False) -> list[Array]:
-    """Return the input tensors of one rank, from files or generators as the row says.
+    """Return the input tensors of one rank, from the row's files or generators.
 
     `{rank}` in a file's name stands for the rank.
 
     Args:
         row: a row whose tensors can all be made (RowTensor.can_be_made).
-        rank: whose tensors.
+        rank: the rank whose tensors are returned.
         seed: seed of generated data.
         same_data: give every rank the data of rank 0.
 
@@ -90,7 +90,7 @@ def from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:
         raise ValueError(f"{row.place}: {error}") from None
     if dtype != tensor.dtype:
         raise ValueError(f"{row.place}: {path} holds {dtype}, the row says {tensor.dtype}")
-    # With a file per rank, the first dim is the rank's own.
+    # With a file per rank the first dim may differ per rank.
     own = slice(1 if "{rank}" in tensor.file else 0, None)
     if array.ndim != len(tensor.shape) or array.shape[own] != tensor.shape[own]:
         raise ValueError(
@@ -119,7 +119,7 @@ def _generated(row: CsvRow, position: int, rank: int, seed: int, same_data: bool
 
 
 def _customized(row: CsvRow, tensor: RowTensor, holds: str, operator: Operator, rank: int) -> Array:
-    """Return counts, displacements or the y of an even split, in the shape that the row says."""
+    """Return counts, displacements or the y of an even split, in the row's shape."""
     if holds == "length":
         return np.zeros(tensor.shape, storage(tensor.dtype))
     x = row.inputs[0]
@@ -129,5 +129,5 @@ def _customized(row: CsvRow, tensor: RowTensor, holds: str, operator: Operator, 
     else:
         sizes = [int(np.prod(x.shape, dtype=np.int64))] * len(ranks)
     values = operator.split(sizes, rank)
-    # A wrong length is filled up: what the row tests then is the length.
+    # A tensor of a wrong length is filled up, because the row tests the length.
     return np.resize(np.array(values[holds]), tensor.shape).astype(storage(tensor.dtype))

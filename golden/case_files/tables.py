@@ -36,7 +36,7 @@ def case_table(cases: Sequence[Case]) -> str:
 
 
 def row_table(rows: Sequence[CsvRow | RowError]) -> str:
-    """Return the rows of case files as a table: what each expects, and what becomes of it.
+    """Return the rows of case files as a table: the expected end, and whether the row is run.
 
     Example:
         >>> row = CsvRow("a.csv:2", 1, "two ranks", "AllGatherVOperation", {"rankSize": 2})

@@ -34,8 +34,8 @@ def read_tensor(path: Path, *, form: str = "nd") -> tuple[Array, str]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file's name ends otherwise, it is damaged, its dtype is none of ours, or
-            its elements lie in another order than `form` says.
+        ValueError: the file's name has another ending, it is damaged, its dtype is unknown, or its
+            elements lie in another order than that of `form`.
 
     Example:
         >>> import tempfile
@@ -127,7 +127,7 @@ def read_entries(path: Path) -> dict[str, Array]:
 
 
 def _read_array(file: IO[bytes], size: int) -> Array:
-    """Return the array of a .npy of `size` bytes; nothing is made of a header that claims more."""
+    """Return the array of a .npy of `size` bytes; a header that claims more bytes is refused."""
     read_header = _HEADERS.get(np.lib.format.read_magic(file))
     if read_header is not None:
         shape, _, dtype = read_header(file)
@@ -140,7 +140,7 @@ def _read_array(file: IO[bytes], size: int) -> Array:
 
 
 def _damaged(path: Path, error: Exception) -> ValueError:
-    """Return the error of a file, in one line: numpy and zipfile raise nearly anything."""
+    """Return a one-line error for a file; numpy and zipfile raise many kinds of exceptions."""
     text = str(error).partition("\n")[0] or type(error).__name__
     if isinstance(error, SyntaxError) or " object at 0x" in text:
         text = "its header is none that numpy writes"

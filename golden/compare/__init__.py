@@ -1,4 +1,4 @@
-"""Compares outputs with what they must be."""
+"""Compares outputs with the expected ones."""
 
 from .comparison import Comparison, Extreme, compare
 

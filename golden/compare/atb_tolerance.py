@@ -1,6 +1,6 @@
-"""How far a result may be off: bit for bit, a number, or by the tables of ATB's own test tool.
+"""Tolerances of results: bit for bit, a number, or the tables of ATB's test tool.
 
-ATB's newer standard goes by the kind of operator, its older one by dtype alone:
+ATB's newer standard depends on the kind of operator, its older one on the dtype only:
 
 - operators that move data, reductions by max and min, integers: exact;
 - LinearParallel and AllReduce: |error| <= t max(1, |expected|), t by dtype and number of products,
@@ -42,7 +42,7 @@ _COMPUTE = {
 }
 _BALANCE = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-14}
 _FLOOR = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-14}
-# What ATB adds to |expected| before it divides by it.
+# ATB adds this to |expected| before it divides by it.
 _TINY = 1e-7
 # The older standard: absolute and relative part of the limit, share of elements beyond it.
 _PERCENT = {
@@ -61,7 +61,7 @@ _PERCENT = {
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What counts as equal.
+    """The tolerance of a comparison.
 
     `limit(expected)` is the largest absolute error of each element (None: bit for bit), `share` of
     the elements may exceed it, and every measure's value must not exceed its own limit.
@@ -81,7 +81,7 @@ EXACT = Tolerance("bit for bit")
 
 
 def tolerance(text: str, op: str, dtype: str, *, reduce: str = "sum", terms: int = 1) -> Tolerance:
-    """Return the tolerance that a word or number of the command line means.
+    """Return the tolerance for a word or number of the command line.
 
     Args:
         text: exact, atb, atb-percent (ATB's older standard), or a number t, which stands for

@@ -1,4 +1,4 @@
-"""The command `compare`: two files of tensors that came from anywhere."""
+"""The command `compare`: compares two files of tensors of any program."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> tuple[Comparison, str]:
-    """Compare as the arguments say; return the result and the text to print.
+    """Compare the files that the arguments name; return the result and the text to print.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -140,7 +140,7 @@ def _listed(names: Mapping[str, Array]) -> str:
 
 
 def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> Layout:
-    """Return where the blocks lie: by --counts, or by the inputs of a case's .npz."""
+    """Return the ranks' blocks, from --counts or from the inputs of a case's .npz."""
     if options.counts is not None:
         counts = _counts(options.counts)
         for array in expected:

@@ -1,4 +1,4 @@
-"""Compares outputs with what they must be: how many elements differ, how far, where, and why."""
+"""Compares outputs with the expected ones: number, size, places and pattern of differences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True)
 class Extreme:
-    """The largest error of one kind, and where it is: output, row (index of dim 0), column.
+    """The largest error of one kind, and its place: output, row (index of dim 0), column.
 
     Example:
         >>> print(Extreme("absolute", 2.0, 1, 0, 3, "5.0", "3.0", label="rank 1"))
@@ -48,12 +48,12 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found.
+    """The result of a comparison.
 
-    `wrong` is the number of elements beyond the tolerance, `differing` of those that are not equal
-    bit for bit; `masks` has True where an element is wrong, per output (where it differs, if only a
-    measure over all elements failed). `problem` is set, and nothing else was compared, where the
-    outputs' number or shapes differ.
+    `wrong` is the number of elements beyond the tolerance, `differing` the number of elements that
+    are not equal bit for bit. `masks` has True for wrong elements, per output (for differing ones,
+    if only a measure over all elements failed). If the number or the shapes of the outputs differ,
+    `problem` is set, and nothing else is compared.
 
     Example:
         >>> one = compare([np.array([1, 2], np.int8)], [np.array([1, 5], np.int8)], "int8")
@@ -75,7 +75,7 @@ class Comparison:
     lines: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     def text(self) -> str:
-        """Return the report: one line where all is well, some more where it is not."""
+        """Return the report: one line if the outputs are equal, else several."""
         if self.problem:
             return f"different: {self.problem}"
         head = f"{self.size} elements of {self.dtype}, {self.tolerance}"
@@ -103,11 +103,11 @@ def compare(
 
     Args:
         got: the outputs, one per rank.
-        expected: what they must be.
+        expected: the expected outputs.
         dtype: name of their dtype; bfloat16 arrays are np.uint16 bits.
-        tolerance: what counts as equal.
-        bounds: largest absolute error of every element, in the tolerance's place.
-        layout: where each rank's elements lie, as far as it is known.
+        tolerance: the tolerance.
+        bounds: largest absolute error of every element, in place of the tolerance.
+        layout: the places of each rank's elements, as far as they are known.
         labels: names of the outputs in the report; None: rank 0, rank 1, ...
 
     Returns:
@@ -139,7 +139,7 @@ def compare(
     ]
     size, wrong = sum(m.size for m in masks), sum(int(m.sum()) for m in masks)
     failed = _failed_measures(got, expected, dtype, tolerance) if bounds is None else []
-    # Measures over all elements can fail without a wrong one: explain all that is unequal.
+    # A measure over all elements can fail without a wrong one; then differing ones are explained.
     marked = unequal if failed and not wrong else masks
     result = Comparison(
         accepted=not failed and wrong <= tolerance.share * size,
@@ -188,7 +188,7 @@ def _limits(
         return [None] * len(expected)
     values = [values_of(e, dtype) for e in expected]
     with np.errstate(all="ignore"):
-        # Nothing is close to an infinity, however large the limit of a finite number is.
+        # An infinity must be equal, however large the limit of a finite number is.
         limits = [np.minimum(tolerance.limit(v), _LARGEST) for v in values]
         return [
             np.where(np.isfinite(v), limit, 0.0) for v, limit in zip(values, limits, strict=True)

@@ -16,16 +16,16 @@ from ..data.dtypes import Array
 from ..operators.layout import Layout
 
 _MOST_PANELS = 8
-# A panel has more points than these on paper: nothing is dropped in drawing it.
+# A panel has more pixels than these per side, so that drawing drops no point.
 _MOST_PIXELS = 240
 _FOLDED = 64
 _LETTERS_PER_PANEL = 42
-# Labels of blocks that lie closer than this share of a panel's height are written together.
+# Labels of blocks that are closer than this part of a panel's height share a line.
 _CLOSE = 0.05
 
 
 class NoMatplotlibError(ValueError):
-    """There is no matplotlib to draw with.
+    """matplotlib is not installed.
 
     Example:
         >>> print(NoMatplotlibError("a.png"))
@@ -61,7 +61,7 @@ def error_grid(error: Array, wrong: Array, *, most: int = _MOST_PIXELS) -> npt.N
         size = grid.shape[axis]
         if size > most:
             starts = np.arange(most) * size // most
-            # -inf loses against every error, and becomes NaN again.
+            # -inf is less than every error, and becomes NaN again.
             filled = np.where(np.isnan(grid), -np.inf, grid)
             grid = np.maximum.reduceat(filled, starts, axis=axis)
             grid = np.where(np.isneginf(grid), np.nan, grid)
@@ -79,19 +79,19 @@ def save_plot(
     names: Sequence[str],
     title: str = "",
 ) -> None:
-    """Write a picture of where outputs are wrong, and how far off: one panel per output.
+    """Write a picture of the errors of outputs: one panel per output.
 
     Args:
         file: the picture, a .png.
         got, expected: the outputs.
         masks: True where an element is wrong, per output.
         dtype: name of their dtype.
-        layout: whose borders are drawn, as far as it is known.
+        layout: the blocks whose borders are drawn, as far as they are known.
         names: the outputs' names.
         title: a line above the panels.
 
     Raises:
-        NoMatplotlibError: (a ValueError) there is no matplotlib.
+        NoMatplotlibError: (a ValueError) matplotlib is not installed.
         ValueError: the file is no .png.
         OSError: the file cannot be written.
 
@@ -129,7 +129,7 @@ def save_plot(
 
 
 def require_matplotlib(file: Path) -> None:
-    """Raise ValueError unless `file` is the name of a .png, and pictures can be drawn.
+    """Raise ValueError unless `file` ends in .png and matplotlib is installed.
 
     Example:
         >>> require_matplotlib(Path("error.jpg"))
@@ -171,7 +171,7 @@ def _norm(grids: Sequence[npt.NDArray[np.float64]]) -> Any:
 
     values = np.concatenate([grid[np.isfinite(grid) & (grid > 0)] for grid in grids])
     low, high = (float(values.min()), float(values.max())) if values.size else (1.0, 10.0)
-    # More decades than these cannot be told apart, nor the ends of float64 be computed with.
+    # More decades cannot be distinguished, and the ends of float64 would overflow.
     high = min(high, 1e100)
     low = max(min(low, high), high * 1e-30, 1e-250)
     return LogNorm(low, high if high > low else 10 * low)
@@ -182,7 +182,7 @@ def _draw(axis: Any, grid: npt.NDArray[np.float64], shape: tuple[int, ...], norm
     from matplotlib.ticker import MaxNLocator
 
     rows, width = _sides(shape)
-    # An error of 0 is the sign of a zero; it gets the lowest colour.
+    # An error of 0 is a zero of the other sign; it gets the lowest colour.
     shown = np.where(grid == 0, norm.vmin, grid)
     image = axis.imshow(
         np.ma.masked_invalid(np.where(np.isinf(shown), np.nan, shown)),
@@ -216,7 +216,7 @@ def _bar(
     bar.ax.tick_params(which="both", labelsize=7)
     ends = (image.norm.vmin, image.norm.vmax)
     if ends[1] <= 10 * ends[0]:
-        # Powers of ten would say the same number at several ticks.
+        # With powers of ten several ticks would have the same label.
         bar.minorticks_off()
         bar.set_ticks(list(ends), labels=[f"{end:.6g}" for end in ends])
 

@@ -17,7 +17,7 @@ _COLUMNS_SHOWN = 8
 
 
 def shown(array: Array, dtype: str) -> list[str]:
-    """Return the elements of a 1-D array as text, as short as tells them apart.
+    """Return the elements of a 1-D array as text, as short as possible but distinct.
 
     Example:
         >>> shown(np.array([0x3F80, 0x3F81], np.uint16), "bfloat16")
@@ -30,7 +30,7 @@ def shown(array: Array, dtype: str) -> list[str]:
     if not is_float(dtype):
         return [str(value) for value in array]
     if dtype == "bfloat16":
-        # Four digits tell any two bfloat16 apart.
+        # Four digits distinguish any two bfloat16.
         return [_number(value, precision=4) for value in values_of(array, dtype)]
     return [_number(value) for value in array]
 
@@ -87,7 +87,7 @@ def first_rows(
 
 
 def _windows(mask: npt.NDArray[np.bool_]) -> Iterator[tuple[str, int, int]]:
-    """Yield parts of rows with wrong elements: what to call them, and their flat ends.
+    """Yield parts of rows with wrong elements: their name, first and last flat position.
 
     A tensor of one column is shown in parts of several rows.
     """

@@ -1,7 +1,4 @@
-"""What all of golden is made of: dtypes, test data, counts, reductions and bounds.
-
-Knows no operator.
-"""
+"""Dtypes, test data, counts, reductions and error bounds, independent of any operator."""
 
 from .kinds import KINDS, fill, poison
 

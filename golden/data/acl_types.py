@@ -1,4 +1,4 @@
-"""ATB's words and numbers for dtypes, formats and errors, as its case and .bin files use them.
+"""ATB's names and numbers of dtypes, formats and errors, as in its case files and .bin files.
 
 `bf16` is bfloat16 here, `float` float32 and `double` float64; every other word is the same. Words
 without a numpy type of ours (complex64, float8_e5m2, ...) can be read in a row, but hold no data.

@@ -1,4 +1,4 @@
-"""Numbers made from bits: a hash of (position, seed, rank), floats put together, extremes."""
+"""Numbers made from bits: a hash of (position, seed, rank), random floats, extreme values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def assemble(word: npt.NDArray[np.uint64], dtype: str, lowest: int, span: int) -
 
 
 def extremes(dtype: str) -> npt.NDArray[Any]:
-    """Return the values where reductions go wrong; their number is prime (17 floats, 11 integers).
+    """Return extreme values for reductions; their number is prime (17 floats, 11 integers).
 
     Floats: both zeros, infinities, +-1, smallest and largest subnormals, smallest normals and
     largest numbers, 1 + eps, and two NaNs (one signalling). Integers: the ends of the signed and

@@ -1,4 +1,4 @@
-"""How far a result may be from golden's where the order of additions is not promised.
+"""Bounds of the difference from golden's result if the order of additions is not fixed.
 
 A sum of n numbers, added in any order with n - 1 roundings to nearest of unit roundoff u, is off by
 at most (n - 1) u sum|x| (Jeannerod and Rump, 2013: no higher-order term); n products with their sum
@@ -21,14 +21,14 @@ _ENLARGED = 1 + 2.0**-10
 
 
 def bound(dtype: str, op: str, terms: int, magnitude: Array) -> Bound:
-    """Return how far a reduction by another order may be from golden's, element by element.
+    """Return the largest difference of a reduction in another order from golden's, per element.
 
     max, min and all integers are exact: 0.  `sum: sum_bound`, `avg: sum_bound / P` and one more
     rounding of each, `prod: 2 ((1 + u)^P - 1) magnitude` while no partial product leaves the
     range of normal numbers.
 
     Args:
-        dtype: dtype of the tensors and, at worst, of the other's partial results.
+        dtype: dtype of the tensors and, at worst, of the partial results in the other order.
         op: sum, max, min, prod or avg.
         terms: number of ranks P.
         magnitude: float64, sum over ranks of |x|; for prod the product of |x|.
@@ -60,7 +60,7 @@ def bound(dtype: str, op: str, terms: int, magnitude: Array) -> Bound:
 
 
 def sum_bound(abs_sum: Array, terms: int, dtype: str) -> Bound:
-    """Return how far two sums of the same numbers may be apart, whatever their orders.
+    """Return the largest difference of two sums of the same numbers in any orders.
 
     `bound = 2 n u abs_sum + smallest subnormal`: n - 1 additions, and one rounding at the end for
     a sum kept in a wider accumulator.  A single term is exact: 0.
@@ -88,7 +88,7 @@ def sum_bound(abs_sum: Array, terms: int, dtype: str) -> Bound:
 
 
 def matmul_bound(abs_product: Array, k: int, dtype: str) -> Bound:
-    """Return how far two products A @ B may be apart that accumulate in float32, in any order.
+    """Return the largest difference of two products A @ B, accumulated in float32 in any order.
 
     `bound = 2 (k u32 + u (1 + k u32)) |A| @ |B| + underflow`, u32 for the k products and their
     sum in float32 and u for the one rounding to `dtype` at the end (0 for float32 itself); a
@@ -123,6 +123,6 @@ def matmul_bound(abs_product: Array, k: int, dtype: str) -> Bound:
 
 
 def _limited(result: Bound, magnitude: Bound, dtype: str) -> Bound:
-    """Enlarge a bound a little, and say nothing (infinity) where results may overflow."""
+    """Enlarge a bound by 1/1024, and make it infinite where results may overflow."""
     fits = magnitude * 2 < float_format(dtype).largest
     return np.asarray(np.where(fits, result * _ENLARGED, np.inf))

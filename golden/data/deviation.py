@@ -16,9 +16,9 @@ def values_of(array: Array, dtype: str) -> npt.NDArray[np.float64]:
         [1.0, -2.0]
     """
     if dtype == "bool":
-        # A poisoned bool is neither of its two values.
+        # The byte of a poisoned bool is neither 0 nor 1.
         return bits_of(array, dtype).astype(np.float64)
-    # A signalling NaN would warn.
+    # numpy would warn of signalling NaNs.
     with np.errstate(invalid="ignore"):
         return (to_float32(array) if dtype == "bfloat16" else array).astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""Who sends how much to whom in an all-to-all: four tables, one line of numbers per rank."""
+"""Exchange: the counts and displacements of an all-to-all, as tables with one line per rank."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .shares import packed
 
 Table = tuple[tuple[int, ...], ...]
-# What one rank states of a call, by ATB's names of struct fields and inputs.
+# The lists that one rank passes, by ATB's names of struct fields and inputs.
 COUNT_LISTS = ("sendCounts", "sdispls", "recvCounts", "rdispls")
 
 
@@ -33,16 +33,16 @@ class Exchange:
 
     @property
     def recv_counts(self) -> Table:
-        """What each rank gets from each: `recv_counts[r][q] = send_counts[q][r]`."""
+        """Elements that each rank receives from each: `recv_counts[r][q] = send_counts[q][r]`."""
         return turned(self.send_counts)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """How many elements each rank's output has: what it receives in all."""
+        """The number of elements of each rank's output, which are all that it receives."""
         return tuple(sum(counts) for counts in self.recv_counts)
 
     def lists(self, rank: int) -> dict[str, list[int]]:
-        """Return what one rank states of the call, by the names of COUNT_LISTS."""
+        """Return the lists that one rank passes, by the names of COUNT_LISTS."""
         tables = (self.send_counts, self.sdispls, self.recv_counts, self.rdispls)
         return {name: list(table[rank]) for name, table in zip(COUNT_LISTS, tables, strict=True)}
 

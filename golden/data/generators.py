@@ -1,4 +1,4 @@
-"""The generators of case files: tensors from a word, a range, a seed, a rank and a position."""
+"""The generators of case files: tensors from DataGenType, a range, a seed, a rank, a position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from .bit_patterns import mix
 from .dtypes import Array, is_float, rounded, storage
 
-# ATB's, of a row that says none.
+# ATB's default range.
 DEFAULT_RANGE = (-5.0, 5.0)
 
 
@@ -26,22 +26,22 @@ def generate(
     seed: int = 0,
     same_data: bool = False,
 ) -> Array:
-    """Return a tensor as a row's DataGenType asks for it; equal arguments give equal bits.
+    """Return a tensor for a row's DataGenType; equal arguments give equal bits.
 
     - one, zero: all elements 1 or 0;
     - random, customize: integers of the range, both ends included, or floats uniform in it, other
       ones in every rank, every tensor and every element.
 
-    What "customize" means for counts is `even_split`'s.
+    For counts "customize" is `even_split`.
 
     Args:
         generator: one, zero, random or customize.
         shape: dimensions.
         dtype: name of a dtype that arrays can hold.
         value_range: lowest and highest value.
-        rank: whose tensor.
-        position: which input of the operator.
-        seed: another seed is other data.
+        rank: the rank of the tensor.
+        position: the position of the input.
+        seed: a seed; each gives different data.
         same_data: give every rank the data of rank 0, as ATB's own tool does.
 
     Returns:
@@ -80,7 +80,7 @@ def generate(
 
 
 def even_split(sizes: Sequence[int], *, divide: bool) -> tuple[list[int], list[int]]:
-    """Return the counts and packed displacements that stand for ones a case file cannot state.
+    """Return counts and packed displacements for a row that states none.
 
     Args:
         sizes: elements of x on every rank.
@@ -107,13 +107,13 @@ def _uniform(words: Array, low: float, high: float, dtype: str) -> Array:
 
 
 def _whole_numbers(words: Array, low: float, high: float, dtype: str) -> Array:
-    """Return integers of the range, as far as the dtype has them."""
+    """Return integers of the range, cut to the range of the dtype."""
     limits = np.iinfo(storage(dtype))
     first, last = max(math.ceil(low), limits.min), min(math.floor(high), limits.max)
     if first > last:
         raise ValueError(f"range {low:g},{high:g} holds no number of {dtype}")
     span = last - first + 1
     offsets = words if span == 2**64 else words % np.uint64(span)
-    # Modulo 2^64, so that the sum needs no wider type.
+    # Computed modulo 2^64, so that the sum needs no wider type.
     total = offsets + np.uint64(first % 2**64)
     return np.asarray(total).view(np.int64).astype(storage(dtype))

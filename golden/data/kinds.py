@@ -27,7 +27,7 @@ _PERIODS = {
     "int32": 2**31 - 1,
     "int64": 2**31 - 1,
 }
-# Spreads the index over all bytes of the wide types, so that a lost half shows.
+# Spreads the index over all bytes of the wide types, so that a lost half is found.
 _SCALES = {"float64": 2**26 + 1, "int64": 2**32 + 1}
 _EXACT_PERIOD = 17
 
@@ -41,8 +41,8 @@ def fill(shape: Sequence[int], dtype: str, rank: int, seed: int = 0, kind: str =
     - exact: the same with the numbers -8..9, whose sums over up to 28 ranks are exact in any
       order and in every dtype.
     - random: both signs, magnitudes over 20 powers of two; integers over their whole range.
-    - cancel: of every three neighbouring ranks two have large floats that cancel each other, the
-      third one so small that the order of a sum shows, from 3 ranks on. Integers as random.
+    - cancel: of every three neighbouring ranks two have large floats that cancel each other, and
+      the third a small one, so that from 3 ranks on a sum depends on its order. Integers as random.
     - special: every second element is NaN, an infinity, a signed zero, a subnormal or an extreme,
       in all pairs between two ranks; the others are random.
 
@@ -51,8 +51,8 @@ def fill(shape: Sequence[int], dtype: str, rank: int, seed: int = 0, kind: str =
     Args:
         shape: dimensions; () is one element.
         dtype: one of DTYPES.
-        rank: whose data, >= 0.
-        seed: another seed is other data of the same kind.
+        rank: the rank of the data, >= 0.
+        seed: a seed; each gives different data of the same kind.
         kind: one of KINDS.
 
     Returns:
@@ -81,7 +81,7 @@ def fill(shape: Sequence[int], dtype: str, rank: int, seed: int = 0, kind: str =
 
 
 def poison(shape: Sequence[int], dtype: str) -> Array:
-    """Return a tensor to prefill an output with: every byte is 0xA5, so an unwritten element shows.
+    """Return a tensor of bytes 0xA5 to prefill an output, so that unwritten elements are found.
 
     That is a small negative number in the floating types and -91 in int8; in bool it is a byte
     that is neither False nor True.
@@ -129,7 +129,7 @@ def _random(positions: Array, dtype: str, rank: int, seed: int) -> Array:
 def _cancel(positions: Array, dtype: str, rank: int, seed: int) -> Array:
     if not is_float(dtype):
         return _random(positions, dtype, rank, seed)
-    # Three neighbours take the parts large, small and -large in turn: other orders, other sums.
+    # Three neighbours have large, small and -large values, so that the sum depends on the order.
     part = (positions + np.uint64(rank)) % np.uint64(3)
     large = bits_of(assemble(mix(positions, seed, rank // 3), dtype, 12, 3), dtype)
     opposite = large ^ large.dtype.type(float_format(dtype).sign)

@@ -1,4 +1,4 @@
-"""Who gets how much: named patterns of counts for any number of ranks, and displacements."""
+"""Named patterns of counts for any number of ranks, and displacements."""
 
 from __future__ import annotations
 

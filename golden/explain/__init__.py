@@ -1,7 +1,7 @@
-"""Names the pattern of a difference: what went wrong, as far as the numbers themselves can say.
+"""Names the pattern of a difference between outputs and expected ones.
 
-A pattern is named only if it accounts for the wrong elements of every output and would hardly come
-about by chance (`evidence.ENOUGH_BITS`); everything else is "no pattern".
+A pattern is named only if it explains the wrong elements of every output and is unlikely to occur
+by chance (`evidence.ENOUGH_BITS`); otherwise the result is "no pattern".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = (
 def explain(evidence: Evidence) -> Diagnosis:
     """Return the first pattern that explains all wrong elements.
 
-    - missing rank: its block holds poison or zeros, or the reduction is right without it;
+    - missing rank: the rank's block holds poison or zeros, or the reduction is right without it;
     - unwritten gap: all wrong elements hold poison, or zeros;
     - swapped, shifted, repeated block: the elements are right, but lie elsewhere;
     - rounding: errors so small that another order of additions may have made them;

@@ -1,4 +1,4 @@
-"""Errors of a reduction: a rank whose numbers were left out, or other roundings."""
+"""Patterns of errors of a reduction: a rank that was left out, roundings, signs of zero."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def rounding(evidence: Evidence) -> Diagnosis | None:
             return None
         allowed = _rounding_bound(evidence, output)[wrong]
         few = (ulps <= _FEW) & (not evidence.layout.parts)
-        # An error of 0 is the sign of a zero, which no rounding turns.
+        # An error of 0 is a zero of the other sign, which no rounding makes.
         if not ((error > 0) & ((error <= allowed) | few)).all():
             return None
         share = _share_as_close(values_of(expected, evidence.dtype), wrong, allowed)
-        # Random numbers of many exponents seldom agree in nearly all their digits.
+        # Random numbers with many exponents seldom agree in nearly all digits.
         near = 2 * float_format(evidence.dtype).unit_roundoff
         share = np.where(ulps <= _FEW, np.minimum(share, near + share / 16), share)
         if output in evidence.distinct:
@@ -128,7 +128,7 @@ def _bits_without(evidence: Evidence, output: int, rank: int) -> float:
 
 
 def _without(parts: list[Array], rank: int, op: str, dtype: str) -> Iterator[Array]:
-    """Yield what the reduction is without a rank; an average also if it still divides by all."""
+    """Yield the reduction without a rank; for an average also that divided by all ranks."""
     yield reduce_ranks(parts[:rank] + parts[rank + 1 :], op, dtype)
     if op == "avg":
         nothing = np.zeros_like(parts[rank])
@@ -143,7 +143,7 @@ def _equal(got: Array, expected: Array, dtype: str, limit: Array | None) -> bool
 
 
 def _share_as_close(values: Array, wrong: Array, allowed: Array) -> Bound:
-    """Return which share of an output's numbers is as close to each wrong element's own."""
+    """Return the part of an output's numbers that are as close as each wrong element's own."""
     ordered = np.sort(values[np.isfinite(values)])
     below = np.searchsorted(ordered, values[wrong] - allowed, "left")
     above = np.searchsorted(ordered, values[wrong] + allowed, "right")
@@ -156,7 +156,7 @@ def _rounding_bound(evidence: Evidence, output: int) -> Bound:
     values = np.abs(values_of(expected, dtype))
     parts = evidence.layout.parts[output] if evidence.layout.parts else ()
     if not parts and evidence.layout.blocks:
-        # Nothing was added up: no cancellation makes a small error large.
+        # Nothing was added, so no cancellation can make a small error large.
         return np.zeros(values.shape)
     if not parts:
         largest = float(np.max(values, initial=0.0, where=np.isfinite(values)))

@@ -1,4 +1,4 @@
-"""Blocks that are right, but in the wrong place: swapped, shifted, or written twice."""
+"""Finds correct blocks in wrong places: swapped, shifted, or written twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL_STEPS = 8
 
 @dataclass(frozen=True)
 class _Place:
-    """A block of the space that is searched, and what to call it."""
+    """A block of the searched space, and its name."""
 
     start: int
     stop: int
@@ -30,7 +30,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Space:
-    """One output, or all of them one after the other."""
+    """The searched space: one output, or all outputs one after the other."""
 
     material: Material
     wrong: Positions
@@ -54,7 +54,7 @@ def displaced_blocks(evidence: Evidence) -> Diagnosis | None:
     """
     alone = [_diagnose(_alone(evidence, output)) for output in evidence.bad_outputs()]
     found = [one for one in alone if one is not None]
-    # What happens in several outputs need not be as clear in each of them.
+    # Evidence in several outputs adds up, so each may have less of it.
     pairs = zip(evidence.bad_outputs(), alone, strict=True)
     bits = sum(one.bits for i, one in pairs if one is not None and i in evidence.distinct)
     if bits >= ENOUGH_BITS and len(found) == len(alone) and len({one.kind for one in found}) == 1:
@@ -69,7 +69,7 @@ def displaced_blocks(evidence: Evidence) -> Diagnosis | None:
 
 @dataclass(frozen=True)
 class _Finding:
-    """What was found in one space, and how unlikely it is by chance: 2^-bits."""
+    """The pattern found in one space, and its probability by chance: 2^-bits."""
 
     kind: str
     text: str
@@ -77,7 +77,7 @@ class _Finding:
 
 
 def _by_text(evidence: Evidence, found: Sequence[_Finding]) -> str:
-    """Return what was found, each text once with the outputs that it is true of."""
+    """Return the texts of the patterns, each once with its outputs."""
     outputs: dict[str, list[int]] = {}
     for output, one in zip(evidence.bad_outputs(), found, strict=True):
         outputs.setdefault(one.text, []).append(output)
@@ -110,7 +110,7 @@ def _diagnose(space: _Space) -> _Finding | None:
 
 
 def _other_order(moves: Sequence[Move], places: Sequence[_Place]) -> list[str] | None:
-    """Return the blocks' names as they lie now, if whole blocks moved, not just changed places."""
+    """Return the blocks' names in their new order, if whole blocks moved and not just swapped."""
     starts = []
     for place in places:
         offsets = {move.offset for move in moves if _sources_in(move, place)}
@@ -130,7 +130,7 @@ def _other_order(moves: Sequence[Move], places: Sequence[_Place]) -> list[str] |
 
 
 def _rotation(moves: Sequence[Move], space: _Space) -> str | None:
-    """Say how far a block, or all of the space, was rotated: what left at one end came in again."""
+    """Return a sentence on the rotation of a block or of the whole space, None if there is none."""
     if len(moves) != 2 or moves[0].offset * moves[1].offset > 0:
         return None
     late, early = sorted((move.offset for move in moves), reverse=True)
@@ -153,7 +153,7 @@ def _sources_in(move: Move, place: _Place) -> bool:
 
 
 def _kind(found: Moves, empty: int, places: Sequence[_Place]) -> str | None:
-    """Return what moves mean, or None if they leave too much unexplained."""
+    """Return the pattern of the moves, or None if they leave too much unexplained."""
     explained = sum(move.places.size for move in found.moves)
     left = found.rest.size
     if left + empty > explained:
@@ -177,7 +177,7 @@ def _one_place(move: Move, places: Sequence[_Place]) -> bool:
 
 
 def _words(move: Move, space: _Space, kind: str) -> str:
-    """Say what a move has done, by the blocks' names where they are known."""
+    """Return a sentence on a move, with the names of the blocks if they are known."""
     middle = int(move.places[move.places.size // 2])
     there, here = _place_of(middle, space.places), _place_of(middle - move.offset, space.places)
     if kind == "shifted block":
@@ -240,7 +240,7 @@ def _space(
     blocks = tuple((place.start, place.stop) for place in places)
     material = replace(material, blocks=blocks, steps=tuple(small))
     masks = np.concatenate([evidence.masks[i].reshape(-1) for i in outputs])
-    # Half of all bools are 0, which says nothing about who wrote it.
+    # Half of all bools are 0, so a 0 is no evidence of its origin.
     kinds = 1 if dtype == "bool" else 2
     blank = np.concatenate([np.any(blanks(evidence, i)[:kinds], axis=0) for i in outputs])
     return _Space(material, np.flatnonzero(masks), blank, places, name)

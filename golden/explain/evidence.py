@@ -1,4 +1,4 @@
-"""What an explanation starts from, and what it ends in."""
+"""Evidence, the input of an explanation, and Diagnosis, its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..data.deviation import values_of
 from ..data.dtypes import Array, bits_of, storage
 from ..operators.layout import Layout
 
-# An explanation that fits by chance once in 2^16 random tensors is none.
+# A pattern is named if it would occur by chance less than once in 2^16 random tensors.
 ENOUGH_BITS = 16.0
 _POISON = 0xA5
 _SAMPLE = 65536
@@ -24,7 +24,7 @@ _SAMPLE = 65536
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a difference looks like: a kind (see explain.KINDS) and a sentence.
+    """The pattern of a difference: a kind (see explain.KINDS) and a sentence.
 
     Example:
         >>> Diagnosis("rounding", "rounding: 3 elements").kind
@@ -37,7 +37,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Outputs, what they must be, and which elements are wrong.
+    """Outputs, the expected outputs, and which elements are wrong.
 
     `masks` has True where an element is wrong; `limits` are the largest absolute errors that count
     as equal, None for bit for bit; `names` are the outputs' names.
@@ -66,7 +66,7 @@ class Evidence:
 
     @cached_property
     def distinct(self) -> frozenset[int]:
-        """The outputs with wrong elements, one of each: a copy says nothing new."""
+        """The outputs with wrong elements, without copies of each other."""
         seen = {(self.got[i].tobytes(), self.expected[i].tobytes()): i for i in self.bad_outputs()}
         return frozenset(seen.values())
 
@@ -108,7 +108,7 @@ def bits_per_match(expected: Array, dtype: str, limit: Bound | None = None) -> f
     bits = plain_bits(expected, dtype)
     bits = bits[:: bits.size // _SAMPLE + 1]
     if dtype != "bool":
-        # Gaps and tails are zero, however distinct the data is.
+        # Gaps and tails are zero, even if all data are distinct.
         bits = bits[bits != 0]
     distinct = float(np.unique(bits).size)
     if distinct < 2:

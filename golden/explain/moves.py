@@ -1,4 +1,4 @@
-"""Finds elements that are right, but lie in the wrong place: got[t] == expected[t - offset].
+"""Finds correct elements in wrong places: got[t] == expected[t - offset].
 
 A wrong element is explained by an offset only together with its neighbours, and an explanation
 counts only if it says more than it costs to state: see `Moves.bits`.
@@ -22,13 +22,13 @@ _MOST_MOVES = 12
 _SHORTEST = 3
 _WINDOWS = (64, 16, 4, 1)
 _NEARBY = 64
-# Farther away nothing is searched: it bounds the time for huge tensors.
+# The largest offset that is searched, which bounds the time for huge tensors.
 _REACH = 2**23
 
 
 @dataclass(frozen=True)
 class Material:
-    """What is searched: bit patterns, flat, and which positions hold equal elements.
+    """The searched tensors as flat bit patterns, and a function that compares elements.
 
     `same(places, sources)` says where got at `places` is expected's at `sources`; `bits_each` is
     how many bits of evidence one such match of a wrong element is; `blocks` are the starts and
@@ -69,7 +69,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Moves:
-    """All that was found: moves, the wrong positions left over, and the weight of the evidence.
+    """The moves that were found, the unexplained wrong positions, and the evidence in bits.
 
     Example:
         >>> Moves((), np.array([3]), 0.0).rest.size
@@ -82,7 +82,7 @@ class Moves:
 
 
 def exact(got: Array, expected: Array, bits_each: float) -> Material:
-    """Return the material of bit patterns that are equal or not.
+    """Return material whose elements are compared bit for bit.
 
     Example:
         >>> a, b = np.array([1, 2], np.uint8), np.array([2, 1], np.uint8)
@@ -127,7 +127,7 @@ def find_moves(material: Material, wrong: Positions) -> Moves:
 
 
 def _explained(material: Material, rest: Positions, offset: int) -> tuple[Move, float]:
-    """Return the move by an offset, made of all runs that are worth stating, and its gain in bits.
+    """Return the move by an offset, of all runs whose evidence exceeds their cost, and its gain.
 
     A run is an interval in which all elements match, from its first wrong element to its last.
     """
@@ -154,9 +154,9 @@ def _explained(material: Material, rest: Positions, offset: int) -> tuple[Move, 
 def _cost_of_runs(
     material: Material, rest: Positions, starts: Positions, wrong: Positions, right: Positions
 ) -> npt.NDArray[np.float64]:
-    """Return how many bits it takes to state each run: its ends, or the block that it fills.
+    """Return the bits that describe each run: its ends, or the block that it fills.
 
-    One or two elements are no run of anything, unless they fill a block.
+    One or two elements are a run only if they fill a block.
     """
     anywhere = 2 * math.log2(rest.size + 1)
     cost = np.where(wrong + right < _SHORTEST, np.inf, anywhere)
@@ -177,7 +177,7 @@ def _between_blocks(material: Material, place: int) -> set[int]:
 
 
 def _bits_of_right(material: Material, offset: int) -> float:
-    """Return the evidence of a right element that matches: none where expected repeats itself."""
+    """Return the evidence of a right element that matches: none if expected repeats itself."""
     size, step = material.expected.size, abs(offset)
     if step >= size:
         return 0.0

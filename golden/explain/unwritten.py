@@ -1,4 +1,4 @@
-"""Elements that nobody wrote: poison left, or zeros, in a rank's whole block or anywhere."""
+"""Finds unwritten elements, poison or zeros, in a rank's whole block or anywhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def blanks(evidence: Evidence, output: int) -> tuple[npt.NDArray[np.bool_], ...]
 
 
 def missing_blocks(evidence: Evidence) -> Diagnosis | None:
-    """Explain wrong elements by blocks of ranks that never arrived, or return None.
+    """Explain wrong elements by blocks of ranks that were never written, or return None.
 
     Every wrong element lies in a block that holds poison or zeros from end to end.
 
@@ -122,7 +122,7 @@ _STATES = ("poison", "zero")
 
 
 def _is_right_zero(evidence: Evidence, output: int) -> npt.NDArray[np.bool_]:
-    """Return where a zero is right, which it may be by chance in a block that was left zero."""
+    """Return where zero is the expected value, which a block that was left zero may contain."""
     value = values_of(evidence.got[output], evidence.dtype).reshape(-1)
     return np.asarray((value == 0) & ~evidence.masks[output].reshape(-1))
 
@@ -140,7 +140,7 @@ def _bits_of_poison(evidence: Evidence, output: int) -> float:
 
 
 def _bits_of_zeros(evidence: Evidence, output: int) -> float:
-    """Return the evidence of one zero that nobody wrote: little where many elements are zero."""
+    """Return the evidence of one unwritten zero: little if many elements are zero."""
     expected = evidence.expected[output]
     each = bits_per_match(expected, evidence.dtype, evidence.limits[output])
     share = float(np.mean(values_of(expected, evidence.dtype) == 0))

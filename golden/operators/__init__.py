@@ -1,1 +1,1 @@
-"""The operators, one module each, found through `table`."""
+"""The operators, one module each, listed in `table`."""

@@ -23,8 +23,8 @@ def all_gather(xs: Sequence[Array]) -> Array:
         xs: x of every rank, [d0, ...] of one shape and dtype.
 
     Returns:
-        [P, d0, ...] of x's dtype, a fresh array. Its rows one after the other, reshaped to
-        [P * d0, ...], are what the plain level returns.
+        [P, d0, ...] of x's dtype, a new array. The plain level returns it reshaped to
+        [P * d0, ...].
 
     Raises:
         ValueError: shapes or dtypes differ.

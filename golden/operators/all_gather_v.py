@@ -43,10 +43,10 @@ def all_gather_v(
         recv_counts: elements taken from each rank.
         rdispls: element offset of each rank's block in the output; any order, gaps are legal.
         rows: rows n of the output, the length of y.
-        rank: whose d1, ... the output has; matters only where they differ between ranks.
+        rank: the rank whose d1, ... the output has; matters only if they differ between ranks.
 
     Returns:
-        [rows, d1, ...] of x's dtype, a fresh array.
+        [rows, d1, ...] of x's dtype, a new array.
 
     Raises:
         ValueError: lists of other lengths than xs, dtypes that differ, a count above its x, and
@@ -70,7 +70,7 @@ def all_gather_v(
 def _check(
     xs: Sequence[Array], recv_counts: Sequence[int], rdispls: Sequence[int], size: int
 ) -> None:
-    """Raise ValueError where slices of numpy would quietly do something else."""
+    """Raise ValueError for arguments that numpy's slices would accept with another meaning."""
     for name, values in (("recv_counts", recv_counts), ("rdispls", rdispls)):
         if len(values) != len(xs):
             raise ValueError(f"all_gather_v: {name} has {len(values)} entries for {len(xs)} ranks")
@@ -93,7 +93,7 @@ def _check(
 
 
 def _cases(size: int) -> Iterator[Case]:
-    """Yield every dtype, share, kind of data, layout and shape: each axis, not their product."""
+    """Yield every dtype, share, kind of data, placement of blocks and shape, each once."""
     case = partial(blocks_case, "all_gather_v", gathers=True)
     yield from every_dtype(case, shares("1:2:3:4", size, 12))
     yield from every_share(case, size, SHARES)

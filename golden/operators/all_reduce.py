@@ -26,7 +26,7 @@ def all_reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -
         dtype: name of x's dtype; None reads it from the arrays.
 
     Returns:
-        A fresh array of x's shape and dtype.
+        A new array of x's shape and dtype.
 
     Raises:
         ValueError: shapes or dtypes differ, or the dtype has no such `op`.
@@ -62,7 +62,7 @@ def _cases(size: int) -> Iterator[Case]:
 
 
 def _outside(params: Params) -> str:
-    # Other modes than these are no mode at all, and such a row runs.
+    # A row with an unknown mode is run, because creation must refuse it.
     mode = params.get("quantType")
     return "quantised" if isinstance(mode, int) and mode in (1, 2) else ""
 

@@ -13,9 +13,9 @@ from .case_lists import every_dim, every_dtype, special_data
 from .even import Even, check_alike, equal_parts
 from .operator import Inputs, Operator, Outputs, Params, each, xs_of
 
-# A prime number of elements, times the ranks longer than one chunk of a pipeline may be.
+# A prime number of elements which, times the ranks, is longer than a chunk of a pipeline.
 _HUGE = 65_537
-# What ATB takes with transpose.
+# The dtypes that ATB supports with transpose.
 _TRANSPOSED = {"float16", "bfloat16", "int8"}
 
 
@@ -31,11 +31,11 @@ def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
     `output_r[q * d0 : (q + 1) * d0, :] = x_q[:, r * w : (r + 1) * w]`, for all ranks q
 
     So a matrix whose rows are shared out (P * d0 rows) becomes one whose columns are shared out.
-    In both, part q of an output, flat, is what came from rank q: P parts of b elements.
+    In both forms the flat output has P parts of b elements, and part q is that of rank q.
 
     Errors of the operator, in the order of its checks:
 
-    - creation: `transpose` with backend hccl, which ATB's hccl lacks: 1
+    - creation: `transpose` with backend hccl, which ATB does not support: 1
     - infer_shape, after the checks that all operators have (1 input: 5; 0 or more than 8 dims: 8;
       sizes: 9; dtype, format: 13): with `transpose` x is not 2-D: 16; P does not divide d1: 8.
       Without it P does not divide numel(x): 8. Then an output over 256 GB: 9
@@ -49,7 +49,7 @@ def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
         transpose: exchange blocks of columns, not of elements.
 
     Returns:
-        One fresh array per rank, of x's dtype.
+        One new array per rank, of x's dtype.
 
     Raises:
         ValueError: shapes or dtypes differ, or x cannot be shared out evenly.

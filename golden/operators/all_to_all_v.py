@@ -1,4 +1,4 @@
-"""AllToAllV and AllToAllVV2: every rank sends a slice of its own to every rank."""
+"""AllToAllV and AllToAllVV2: every rank sends a different slice of its x to every rank."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def all_to_all_v(xs: Sequence[Array], call: Exchange) -> list[Array]:
         call: counts and displacements of every rank.
 
     Returns:
-        One fresh array [1, n_r] per rank, of x's dtype; [1, 0] where a rank gets nothing, which
+        One new array [1, n_r] per rank, of x's dtype; [1, 0] where a rank gets nothing, which
         the operators refuse and the plain level allows.
 
     Raises:
@@ -88,7 +88,7 @@ def all_to_all_v(xs: Sequence[Array], call: Exchange) -> list[Array]:
 
 
 def all_to_all_v_rows(xs: Sequence[Array], send_sizes: Sequence[Sequence[int]]) -> list[Array]:
-    """Return what the plain level's all_to_allv gives every rank: whole rows, packed.
+    """Return the results of the plain level's all_to_allv on every rank: whole rows, packed.
 
     `output_r = rows of every x_q that q sends to r, one rank after the other`: x_q is
     `send_sizes[q][0]` rows for rank 0, then `send_sizes[q][1]` rows for rank 1, and so on.
@@ -101,7 +101,7 @@ def all_to_all_v_rows(xs: Sequence[Array], send_sizes: Sequence[Sequence[int]]) 
         send_sizes: rows that each rank sends to each; their sum is the rows of its x.
 
     Returns:
-        One fresh array [sum of rows received, d1, ...] per rank.
+        One new array [sum of rows received, d1, ...] per rank.
 
     Raises:
         ValueError: rows or dtypes that differ, or sizes that are not those of xs.
@@ -199,7 +199,7 @@ def _by_tensors(params: Params, inputs: Inputs) -> Exchange:
 
 
 def _operator(name: str, call: Callable[[Params, Inputs], Exchange], **facts: Any) -> Operator:
-    """Return AllToAllV or AllToAllVV2, which differ in where the lists stand."""
+    """Return the entry of AllToAllV (lists in the struct) or AllToAllVV2 (lists as tensors)."""
 
     def layout(params: Params, inputs: Inputs) -> Layout:
         lists = call(params, inputs)
@@ -224,7 +224,7 @@ def _numbers(case: Case, rank: int) -> Numbers:
 
 
 def _split(sizes: Sequence[int], rank: int) -> Numbers:
-    # A rank's own x in equal parts, and such a part of every rank's.
+    # This rank's x in equal parts, and the equal part of every rank's x for this rank.
     sent = even_split([sizes[rank]] * len(sizes), divide=True)
     return dict(zip(_HOLDS, (*sent, *even_split(sizes, divide=True)), strict=True))
 

@@ -1,7 +1,7 @@
 """The cases of AllToAllV (counts in the struct) and of AllToAllVV2 (counts as tensors).
 
-In the cases called nothing-... a rank receives nothing: ATB's structs refuse that, the plain level
-does it.
+In the cases named nothing-... a rank receives nothing: ATB's structs refuse that, the plain level
+does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Counts = Sequence[Sequence[int]]
 
 
 def all_to_all_v_cases(size: int, operator: str = "all_to_all_v") -> Iterator[Case]:
-    """Yield every dtype, share, kind of data, layout and shape: each axis, not their product.
+    """Yield every dtype, share, kind of data, placement of blocks and shape, each once.
 
     Example:
         >>> cases = list(all_to_all_v_cases(3))
@@ -31,7 +31,7 @@ def all_to_all_v_cases(size: int, operator: str = "all_to_all_v") -> Iterator[Ca
 def _cases(size: int) -> Iterator[Case]:
     yield from every_dtype(_case, _turning("1:2:3:4", size, 3))
     for pattern in SHARES:
-        # Rank q's counts are rank 0's, q places on: all ranks receive the same number in all.
+        # Rank q's counts are rank 0's, rotated by q places, so all ranks receive the same number.
         counts = _turning(pattern, size, 8)
         nothing = "" if sum(counts[0]) else "nothing-"
         yield _case(f"{nothing}shares-{pattern.replace(':', '-')}", counts)
@@ -44,7 +44,7 @@ def _cases(size: int) -> Iterator[Case]:
 
 
 def _layouts(size: int) -> Iterator[Case]:
-    """Yield cases whose slices lie in x, or blocks in the output, in unusual ways."""
+    """Yield cases with unusual places of slices in x, or of blocks in the output."""
     counts = square(shares("primes", size * size, 2), size)
     received = exchange(counts).recv_counts
     backwards = [reversed_order(line) for line in counts]
@@ -96,7 +96,7 @@ def _shapes(size: int) -> Iterator[Case]:
 
 
 def _turning(pattern: str, size: int, unit: int) -> list[list[int]]:
-    """Return the table whose line q is a pattern of shares, turned q places to the right."""
+    """Return the table whose line q is a pattern of shares, rotated by q places to the right."""
     line = shares(pattern, size, unit)
     return [line[-q % size :] + line[: -q % size] for q in range(size)]
 
@@ -112,7 +112,7 @@ def _case(
     kind: str = "index",
     extra: int = 0,
 ) -> Case:
-    """Return a case with room for its slices, and `extra` rows, in x."""
+    """Return a case whose x has its slices and `extra` rows."""
     call = exchange(counts, sdispls=sdispls, rdispls=rdispls)
     return Case(
         operator="all_to_all_v",

@@ -21,10 +21,10 @@ def broadcast(xs: Sequence[Array], root: int = 0) -> Array:
 
     Args:
         xs: x of every rank, of one shape and dtype.
-        root: the rank whose x it is.
+        root: the rank whose x all ranks get.
 
     Returns:
-        A fresh array of x's shape and dtype.
+        A new array of x's shape and dtype.
 
     Raises:
         ValueError: shapes or dtypes differ, or no rank is called `root`.

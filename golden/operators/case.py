@@ -1,4 +1,4 @@
-"""A test case: everything that states one call of one operator on all ranks."""
+"""Case: one call of one operator on all ranks, for tests."""
 
 from __future__ import annotations
 

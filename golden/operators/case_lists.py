@@ -1,4 +1,4 @@
-"""Lists of cases that several operators have, each of which makes them its own way.
+"""Lists of cases for several operators, each of which passes a function that makes its cases.
 
 `make(name, what, dtype, **more)` makes one: `what` is x's shape where all ranks have the same, and
 otherwise a count per rank.
@@ -17,9 +17,9 @@ from .operator import Numbers
 
 Make = Callable[..., Case]
 
-# A prime number of elements that is longer than one chunk of a pipeline may be.
+# A prime number of elements that is longer than a chunk of a pipeline.
 HUGE = 131_101
-# Elements in which data of kind "special" shows every pair of extremes of two ranks.
+# The number of elements in which data of kind "special" has all pairs of extremes of two ranks.
 ALL_PAIRS = 2 * 17 * 17
 
 

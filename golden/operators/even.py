@@ -1,4 +1,4 @@
-"""What the operators have in common in which every rank's x has the same shape."""
+"""Even, the common part of the operators in which every rank's x has the same shape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .case import Case
 from .layout import Layout, gather_layout, scatter_layout
 from .operator import Inputs, Params, xs_of
 
-# Counts and displacements, for a number of ranks, the elements of x, and a root.
+# Counts and displacements from a number of ranks, the elements of x, and a root.
 Places = Callable[[int, int, int], tuple[list[int], list[int]]]
 
 

@@ -1,6 +1,6 @@
-"""Where each rank's elements lie in the outputs of a call, and what was reduced into them.
+"""The places of each rank's elements in the outputs of a call, and the arrays reduced into them.
 
-This is what lets a difference be named: block 2 in block 0's place, rank 3 left out of a sum.
+With it a difference can be named: block 2 in block 0's place, rank 3 left out of a sum.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is known about the outputs of a call, one entry per output.
+    """The blocks of ranks in the outputs of a call, one entry per output.
 
-    `blocks` are the blocks of each output; nothing is known where it is empty. `parts` are, for a
-    reduction `op`, the arrays that were reduced into the head of each output, one per rank.
+    `blocks` are the blocks of each output, empty if they are unknown. `parts` are, for a reduction
+    `op`, the arrays that were reduced into the beginning of each output, one per rank.
 
     Example:
         >>> Layout().blocks
@@ -48,7 +48,7 @@ class Layout:
     parts: tuple[tuple[Array, ...], ...] = field(default=(), compare=False)
 
     def of(self, output: int) -> tuple[Block, ...]:
-        """Return the blocks of one output, none where nothing is known."""
+        """Return the blocks of one output, none if they are unknown."""
         return self.blocks[output] if output < len(self.blocks) else ()
 
 
@@ -81,7 +81,7 @@ def exchange_layout(
 
 
 def message_layout(sizes: Sequence[int], source: int, destination: int) -> Layout:
-    """Return the layout of a message: all that a rank holds is its own, but the receiver's.
+    """Return the layout of a message: the receiver holds the sender's elements, others their own.
 
     Example:
         >>> message_layout([3, 3, 3], 0, 1).blocks[1]

@@ -1,4 +1,4 @@
-"""What golden knows of one operator: its entry of `table`."""
+"""Operator, the class of the entries of `table`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ Params = Mapping[str, Any]
 # The input tensors of every rank, in the operator's order, and the outputs of every rank.
 Inputs = Sequence[Sequence[Array]]
 Outputs = list[list[Array]]
-# What the inputs behind x hold, by the words of Input.holds.
+# The contents of the inputs after x, by the names of Input.holds.
 Numbers = Mapping[str, Sequence[int]]
 
-# What ATB's own test tool takes for close: nothing at all, a multiple of a reference's error, or
-# a part of the value.
+# The tolerance of ATB's test tool: none, a multiple of a reference's error, or a part of the value.
 MOVES, SCATTERS, COMPUTES = "moves", "scatters", "computes"
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input behind x.
+    """An input after x.
 
     `dtype` is its dtype, "" where it is x's. `holds` says what is in it: "own count", "counts" and
     "displacements" (of an all-to-all those of what a rank sends, beside "counts received" and

@@ -29,7 +29,7 @@ def reduce_scatter(xs: Sequence[Array], op: str = "sum", dtype: str | None = Non
         dtype: name of x's dtype; None reads it from the arrays.
 
     Returns:
-        One fresh array [d0 / P, ...] per rank, of x's dtype.
+        One new array [d0 / P, ...] per rank, of x's dtype.
 
     Raises:
         ValueError: shapes or dtypes differ, P does not divide d0, or the dtype has no such `op`.

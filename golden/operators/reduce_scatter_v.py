@@ -51,7 +51,7 @@ def reduce_scatter_v(
         dtype: name of x's dtype; None reads it from the arrays.
 
     Returns:
-        One fresh array [rows[r], d1] per rank, of x's dtype.
+        One new array [rows[r], d1] per rank, of x's dtype.
 
     Raises:
         ValueError: lists of other lengths than xs, shapes or dtypes that differ, a slice outside
@@ -81,7 +81,7 @@ def _check(
     rows: Sequence[int],
     dtype: str,
 ) -> None:
-    """Raise ValueError where slices of numpy would quietly do something else."""
+    """Raise ValueError for arguments that numpy's slices would accept with another meaning."""
     for name, values in (("send_counts", send_counts), ("sdispls", sdispls), ("rows", rows)):
         if len(values) != len(xs):
             raise ValueError(
@@ -108,7 +108,7 @@ def _check(
 
 
 def _cases(size: int) -> Iterator[Case]:
-    """Yield every dtype with every op; of share, data and layout each once, not their product."""
+    """Yield every dtype with every op, and every share, kind of data and placement once."""
     case = partial(blocks_case, "reduce_scatter_v", gathers=False, op="sum")
     steps = size * (size + 1) // 2
     yield from every_reduction(case, shares("1:2:3:4", size, rows_of(ALL_PAIRS, (steps,))))

@@ -1,7 +1,7 @@
 """References of the plain level's collectives that have a root: reduce, gatherv, scatterv.
 
 Their cases are those of all_reduce, all_gather_v and reduce_scatter_v: the inputs are the same, and
-the root alone gets, or has, the whole.
+only the root gets, or has, the whole tensor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .even import check_alike
 
 
 def reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> Array:
-    """Return what the root gets of a reduce, whichever rank it is; the others get nothing.
+    """Return the root's result of a reduce, the same for every root; other ranks have none.
 
     `output = reduce over q, in rank order, of xs[q]`
 
@@ -39,7 +39,7 @@ def reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> Ar
 
 
 def gatherv(xs: Sequence[Array]) -> Array:
-    """Return what the root gets of a gatherv, whichever rank it is; the others get nothing.
+    """Return the root's result of a gatherv, the same for every root; other ranks have none.
 
     `output = rows of xs[0], then of xs[1], ...`
 
@@ -47,7 +47,7 @@ def gatherv(xs: Sequence[Array]) -> Array:
         xs: x of every rank, [rows, d1, ...]; rows may differ and be 0, the other dims not.
 
     Returns:
-        [sum of rows, d1, ...], a fresh array.
+        [sum of rows, d1, ...], a new array.
 
     Raises:
         ValueError: x without dims, or rows or dtypes that differ.
@@ -65,7 +65,7 @@ def gatherv(xs: Sequence[Array]) -> Array:
 
 
 def scatterv(x: Array, sizes: Sequence[int]) -> list[Array]:
-    """Return what each rank gets of a scatterv of the root's x.
+    """Return each rank's result of a scatterv of the root's x.
 
     `output_r = x[start_r : start_r + sizes[r]]`, `start_r = sizes[0] + .. + sizes[r-1]`
 
@@ -74,7 +74,7 @@ def scatterv(x: Array, sizes: Sequence[int]) -> list[Array]:
         sizes: rows that each rank gets, 0 included; their sum is the rows of x.
 
     Returns:
-        One fresh array [sizes[r], d1, ...] per rank.
+        One new array [sizes[r], d1, ...] per rank.
 
     Raises:
         ValueError: a size below 0, or sizes that are not the rows of x.

@@ -1,7 +1,7 @@
 """Send and Recv: one message, from one rank to another.
 
-Both operators take part in every case. What varies is what Send sees (who, how much, which data) in
-the cases of send, and what Recv sees (the shape it asks for) in those of recv.
+Both operators take part in every case. The cases of send vary the ranks, the length and the data;
+those of recv vary the shape of the receiver's tensor.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def send_recv(xs: Sequence[Array], source: int, destination: int) -> list[Array]
 
     - creation: rsv, backend (as AllGatherV: not lccl, lcoc, mc2), rankSize, commMode, commDomain,
       rankTableFile, rank, rankRoot; then destRank (of Recv srcRank) not in [0, rankSize), or this
-      rank itself: 1. The default is 1, so rank 1 has to say another
+      rank itself: 1. The default is 1, so rank 1 must set another rank
     - infer_shape, get_workspace_size: as all operators: number of inputs 5, dims 8, sizes 9, dtype
       and format 13; number of outputs 5 (Send: any; Recv: not 1), dims 16, shape 8, dtype and
       format 13; device, layout, read-only output, an output over a part of x: 14
-    - execute, at the match: the two sides have other dtypes or lengths: 102 on both, and the
-      communicator ends for all; the peer has refused its side: 102 on this one alone, and the
-      communicator stays good; the peer never comes: 100; the peer has ended: 101
+    - execute, at the match: the two sides have different dtypes or lengths: 102 on both, and the
+      communicator ends for all; the peer has refused its side: 102 on this rank only, and the
+      communicator stays usable; the peer never comes: 100; the peer has ended: 101
 
     Args:
         xs: the tensor of every rank; of the receiver only the shape matters.
@@ -53,10 +53,10 @@ def send_recv(xs: Sequence[Array], source: int, destination: int) -> list[Array]
         destination: the rank that receives.
 
     Returns:
-        One fresh array per rank, each of its own x's shape.
+        One new array per rank, each of its own x's shape.
 
     Raises:
-        ValueError: no rank is called so, one rank is both, or dtypes or lengths differ.
+        ValueError: a rank does not exist, both ranks are the same, or dtypes or lengths differ.
 
     Example:
         >>> xs = [np.array([[1, 2], [3, 4]]), np.zeros(4, int), np.array([7])]
@@ -141,7 +141,7 @@ def _case(
 
 
 def _acting_rank(params: Params) -> int:
-    """Return the rank that OpParam is about; 0 where its own is none."""
+    """Return the rank of OpParam; 0 if it is no valid rank."""
     given = params.get("rank", 0)
     return given if isinstance(given, int) and 0 <= given < rank_size_of(params) else 0
 
@@ -150,8 +150,8 @@ def _acting_rank(params: Params) -> int:
 class _Side:
     """Send or Recv.
 
-    OpParam says what one rank does, the one called `rank`. The rank that it names, destRank or
-    srcRank, does the other side; all others take no part.
+    OpParam states the call of one rank, `rank`. Its peer, destRank or srcRank, makes the matching
+    call; all other ranks take no part.
     """
 
     name: str
@@ -181,7 +181,7 @@ class _Side:
         return {"rank": ends[0], self.peer: ends[1]}
 
     def outputs(self, params: Params, inputs: Inputs) -> Outputs:
-        """Return what each rank's tensor holds: the receiver's output, all others' own x."""
+        """Return the expected tensor of each rank: the receiver's output, else the rank's own x."""
         return each(send_recv(xs_of(inputs), *self.message(params)))
 
     def layout(self, params: Params, inputs: Inputs) -> Layout:

@@ -1,4 +1,4 @@
-"""All operators. Whoever needs one finds it here."""
+"""The table of all operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALL = (
     SEND,
     RECV,
 )
-# By golden's name, and by that of case files.
+# By golden's name, and by the name in case files.
 OPERATORS: dict[str, Operator] = {operator.name: operator for operator in _ALL}
 OPERATIONS: dict[str, Operator] = {operator.operation: operator for operator in _ALL}
 

@@ -1,4 +1,4 @@
-"""How far a result of LinearParallel may be from golden's."""
+"""Bounds of the difference of a result of LinearParallel from golden's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...data.dtypes import Array
 from .groups import LinearParallel, place
 from .reference import output_block, widened
 
-# An instruction that takes subnormals as 0 loses at most this, float32's smallest normal number.
+# The most that an instruction loses by reading subnormals as 0: float32's smallest normal number.
 _FLUSHED = 2.0**-126
 
 
@@ -66,7 +66,7 @@ def linear_parallel_bounds(
 def _magnitudes(
     call: LinearParallel, xs: Sequence[Array], weights: Sequence[Array], dtype: str
 ) -> tuple[list[Bound], list[Bound]]:
-    """Return |G| @ |W| of every rank, and what it may lose where subnormals count as 0."""
+    """Return |G| @ |W| of every rank, and the loss if subnormals are read as 0."""
     sizes = [np.abs(widened(x, dtype)).astype(np.float64).reshape(-1, x.shape[-1]) for x in xs]
     products, lost = [], []
     for r, weight in enumerate(weights):

@@ -31,8 +31,8 @@ _TYPES = {
 def linear_parallel_cases(size: int) -> Iterator[Case]:
     """Yield types, groups, dtypes, rows and shapes, each in full, for a number of ranks.
 
-    Names begin with exact where the outputs are compared bit for bit, and with random where
-    `linear_parallel_bounds` says how far they may be off.
+    Names begin with exact if the outputs are compared bit for bit, and with random if
+    `linear_parallel_bounds` bounds their errors.
 
     Example:
         >>> [case.name for case in linear_parallel_cases(2)][:2]
@@ -137,7 +137,7 @@ def _case(
 
 
 def _uneven_case(name: str, call: LinearParallel, share: str, dtype: str) -> Case:
-    """Return a case whose lists follow `share`, turned by one place in the next group."""
+    """Return a case whose lists follow `share`, rotated by one place from group to group."""
     ranks = range(call.rank_size)
     own = [place(call, rank) for rank in ranks]
     gathers = call.type != REDUCE_SCATTER
@@ -161,7 +161,7 @@ def _turned(share: str, members: int, turn: int) -> list[int]:
 
 
 def _split(rows: int, members: int, turn: int) -> list[int]:
-    """Return how many rows each member gets: unequal, and other ones in the next group."""
+    """Return unequal numbers of rows of each member, different in the next group."""
     weights = [(3 * (i + turn)) % 4 for i in range(members)]
     if not sum(weights):
         weights[turn % members] = 1

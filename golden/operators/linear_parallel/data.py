@@ -1,4 +1,4 @@
-"""The tensors of LinearParallel's cases: sums that are exact in any order, or that are rounded."""
+"""The tensors of LinearParallel's cases: with sums that are exact in any order, or rounded."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def linear_inputs(
 ) -> dict[str, Array]:
     """Return x, weight and, where there is one, residual of a rank.
 
-    - exact: small whole numbers; whatever is added up in whatever order, every partial and final
-      sum is exact in `dtype`. Where K is large, part of the weight is zero.
+    - exact: small whole numbers; in any order of additions every partial and final sum is exact in
+      `dtype`. If K is large, a part of the weight is zero.
     - random: floats in [-1, 1).
 
     Both differ in every rank, tensor and position.
 
     Args:
         call: the parameters.
-        rank: whose tensors.
+        rank: the rank of the tensors.
         x_shape: shape of its x, [m, k] or [b, m, k].
         columns: n.
         dtype: float16, bfloat16 or float32.
         kind: exact or random.
-        seed: another seed is other data of the same kind.
+        seed: a seed; each gives different data of the same kind.
 
     Raises:
         ValueError: another kind.
@@ -84,8 +84,8 @@ def _whole(shape: tuple[int, ...], amplitude: int, rank: int, position: int, see
 
 
 def _pattern(call: LinearParallel, k: int, columns: int, stride: int, rank: int) -> Array:
-    """Return 1 at every stride-th k of each column, another one in the next column, and 0."""
+    """Return 1 at every stride-th k of each column, shifted from column to column, else 0."""
     keep = (np.arange(k)[:, None] + 7 * np.arange(columns)[None, :] + rank) % stride == 0
-    # A column gets at most k // stride places, so that R of them stay below the limit.
+    # A column has at most k // stride ones, so that the sum over R ranks stays below the limit.
     keep &= np.cumsum(keep, axis=0) <= max(1, k // stride)
     return np.asarray(keep.T if call.trans_weight else keep, np.float32)

@@ -1,4 +1,4 @@
-"""LinearParallel's entry of the table.
+"""LinearParallel's entry in the table of operators.
 
 Example:
     >>> list(LINEAR_PARALLEL.input_numbers)
@@ -23,7 +23,7 @@ from .reference import linear_parallel, output_block
 
 
 def _linear_call(params: Params, rank_size: int) -> LinearParallel:
-    """Return what OpParam states; gatherRows and scatterRows are every rank's, or one list each."""
+    """Return OpParam's call; gatherRows and scatterRows are one list, or a list per rank."""
     dims: dict[str, Any] = params.get("twoDimTPInfo", {})
 
     def lists(name: str) -> tuple[tuple[int, ...], ...]:
@@ -110,7 +110,7 @@ def _layout(params: Params, inputs: Inputs) -> Layout:
 def _outside(params: Params) -> str:
     if params.get("type", 0) in (5, 6):
         return "MoE"
-    # Other modes than these are no mode at all, and such a row runs.
+    # A row with an unknown mode is run, because creation must refuse it.
     mode = params.get("quantType")
     return "quantised" if isinstance(mode, int) and mode in range(4) else ""
 

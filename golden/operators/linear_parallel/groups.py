@@ -1,4 +1,4 @@
-"""Which ranks a rank of LinearParallel gathers from and reduces with, and whose rows it gets."""
+"""The gather group and the reduce group of each rank of LinearParallel, and its block of rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LinearParallel:
 
 @dataclass(frozen=True)
 class Place:
-    """A rank's two groups, each in the order of its indices, and its own index in both.
+    """A rank's two groups, each in the order of its indices, and the rank's index in both.
 
     Example:
         >>> place(LinearParallel(ALL_GATHER, 2), 1)
@@ -50,7 +50,7 @@ class Place:
 
 
 def place(call: LinearParallel, rank: int) -> Place:
-    """Return where a rank stands.
+    """Return the groups and indices of a rank.
 
     Type 4: with innerDimIsAg `agIdx = r mod agDim, rsIdx = r div agDim`, and otherwise
     `agIdx = r div rsDim, rsIdx = r mod rsDim`; ranks of one rsIdx gather, ranks of one agIdx
@@ -92,8 +92,8 @@ def block_of(call: LinearParallel, rank: int, rows: int) -> tuple[int, int]:
 
     Args:
         call: the parameters.
-        rank: whose block.
-        rows: rows of the product; type 0 and 3 take all of them.
+        rank: the rank of the block.
+        rows: rows of the product; the block of types 0 and 3 has all of them.
 
     Raises:
         ValueError: the rows do not divide, or scatterRows do not fit them.

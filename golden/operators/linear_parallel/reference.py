@@ -11,7 +11,7 @@ from ...data.dtypes import Array, name_of, rounded, to_float32
 from .groups import REDUCE_SCATTER, LinearParallel, block_of, place
 
 _Single = npt.NDArray[np.float32]
-# From here on the order of additions is left to numpy's matmul, which is much faster.
+# From this number of products on numpy's matmul is used, which is faster and has its own order.
 _LARGE = 2**26
 
 
@@ -110,7 +110,7 @@ def widened(array: Array, dtype: str) -> _Single:
 def _check_tensors(
     call: LinearParallel, xs: Sequence[Array], weights: Sequence[Array], residuals: Sequence[Array]
 ) -> None:
-    """Raise ValueError where broadcasting would quietly do something else."""
+    """Raise ValueError for shapes that numpy's broadcasting would accept with another meaning."""
     k, n = xs[0].shape[-1], _columns(call, weights[0])
     for r, (x, weight) in enumerate(zip(xs, weights, strict=True)):
         if x.ndim not in (2, 3) or x.shape[1:] != xs[0].shape[1:]:
@@ -149,7 +149,7 @@ def _stack(parts: Sequence[Array], shape: Sequence[int] | None = None) -> Array:
 
 
 def _product(left: _Single, right: _Single) -> _Single:
-    """Return left @ right, computed in float64; small ones give the same bits on every machine."""
+    """Return left @ right, computed in float64; small products have the same bits everywhere."""
     a, b = left.astype(np.float64), right.astype(np.float64)
     with np.errstate(all="ignore"):
         if left.size * right.shape[1] >= _LARGE:
