@@ -13,8 +13,8 @@ from .data.dtypes import Array
 from .data.kinds import fill
 from .data.reduction import ATB_REDUCE_OPS, REDUCE_OPS
 from .operators.case import Case
-from .operators.layout import Layout
 from .operators.operator import Inputs, is_per_rank
+from .operators.output_layout import OutputLayout
 from .operators.table import OPERATORS, operator_of
 
 __all__ = [
@@ -113,7 +113,7 @@ def all_outputs(case: Case) -> list[list[Array]]:
     return operator_of(case.operator).outputs(_params(case), _listed(case))
 
 
-def case_layout(case: Case, given: Inputs | None = None) -> Layout:
+def case_layout(case: Case, given: Inputs | None = None) -> OutputLayout:
     """Return where each rank's elements lie in a case's outputs.
 
     Args:

@@ -13,12 +13,12 @@ from typing import Any
 
 from ..data.bounds import Bound
 from ..data.dtypes import Array
-from ..operators.layout import Layout
 from ..operators.operator import (
     NoListError,
     is_per_rank,
     own_list,
 )
+from ..operators.output_layout import OutputLayout
 from ..operators.table import OPERATIONS, OPERATORS
 from .csv_row import CsvRow, RowTensor
 from .row_inputs import from_file
@@ -122,7 +122,7 @@ def row_bounds(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> list[Bound] | 
     return operator.bounds(row.params, inputs)
 
 
-def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> Layout:
+def row_layout(row: CsvRow, inputs: Sequence[Sequence[Array]]) -> OutputLayout:
     """Return where each rank's elements lie in the outputs, for `compare`.
 
     Raises:

@@ -13,7 +13,7 @@ from ..data.dtypes import DTYPES, Array
 from ..data.reduction import REDUCE_OPS
 from ..data.shares import packed
 from ..explain.evidence import Diagnosis
-from ..operators.layout import Layout, exchange_layout, gather_layout, scatter_layout
+from ..operators.output_layout import OutputLayout, exchange_layout, gather_layout, scatter_layout
 from .atb_tolerance import MOVING, OPERATORS, tolerance
 from .comparison import Comparison, compare
 from .plot import require_matplotlib, save_plot
@@ -139,7 +139,7 @@ def _listed(names: Mapping[str, Array]) -> str:
     return ", ".join(names) if list(names) != [""] else "one tensor"
 
 
-def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> Layout:
+def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> OutputLayout:
     """Return the ranks' blocks, from --counts or from the inputs of a case's .npz."""
     if options.counts is not None:
         counts = _counts(options.counts)
@@ -151,7 +151,7 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> Layout:
                 )
         return gather_layout(counts, packed(counts), outputs=len(expected))
     if options.expected.suffix != ".npz":
-        return Layout()
+        return OutputLayout()
     entries = read_entries(options.expected)
     ranks = range(len(expected))
     names = ("recvCounts", "rdispls")
@@ -162,7 +162,7 @@ def _layout(options: argparse.Namespace, expected: Sequence[Array]) -> Layout:
         counts, displs = (entries[f"rank0/{name}"].tolist() for name in ("sendCounts", "sdispls"))
         xs = [entries[f"rank{r}/x"] for r in ranks]
         return scatter_layout(xs, counts, displs, options.reduce)
-    return Layout()
+    return OutputLayout()
 
 
 def _counts(text: str) -> list[int]:

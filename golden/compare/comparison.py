@@ -14,7 +14,7 @@ from ..data.deviation import absolute_error, relative_error, ulp_error, values_o
 from ..data.dtypes import Array, differs, storage
 from ..explain import explain
 from ..explain.evidence import Diagnosis, Evidence
-from ..operators.layout import Layout
+from ..operators.output_layout import OutputLayout
 from .atb_tolerance import EXACT, Tolerance
 from .report import first_rows, shown
 
@@ -96,7 +96,7 @@ def compare(
     *,
     tolerance: Tolerance = EXACT,
     bounds: Sequence[Bound] | None = None,
-    layout: Layout | None = None,
+    layout: OutputLayout | None = None,
     labels: Sequence[str] | None = None,
 ) -> Comparison:
     """Compare outputs with the expected ones and explain the difference.
@@ -154,7 +154,7 @@ def compare(
     if result.accepted:
         return result
     return _explained(
-        result, Evidence(got, expected, marked, dtype, limits, layout or Layout(), names)
+        result, Evidence(got, expected, marked, dtype, limits, layout or OutputLayout(), names)
     )
 
 

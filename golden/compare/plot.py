@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..data.deviation import absolute_error
 from ..data.dtypes import Array
-from ..operators.layout import Layout
+from ..operators.output_layout import OutputLayout
 
 _MOST_PANELS = 8
 # A panel has more pixels than these per side, so that drawing drops no point.
@@ -75,7 +75,7 @@ def save_plot(
     masks: Sequence[npt.NDArray[np.bool_]],
     dtype: str,
     *,
-    layout: Layout,
+    layout: OutputLayout,
     names: Sequence[str],
     title: str = "",
 ) -> None:
@@ -97,7 +97,7 @@ def save_plot(
 
     Example:
         >>> a, b = np.zeros((2, 2), np.int8), np.eye(2, dtype=np.int8)
-        >>> save_plot(Path("error.png"), [a], [b], [a != b], "int8", layout=Layout(),
+        >>> save_plot(Path("error.png"), [a], [b], [a != b], "int8", layout=OutputLayout(),
         ...           names=["rank 0"])  # doctest: +SKIP
     """
     require_matplotlib(file)

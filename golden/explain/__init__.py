@@ -34,10 +34,10 @@ def explain(evidence: Evidence) -> Diagnosis:
 
     Example:
         >>> import numpy as np
-        >>> from ..operators.layout import Layout
+        >>> from ..operators.output_layout import OutputLayout
         >>> b = np.arange(16, dtype=np.int32)
         >>> a = b ^ np.int32(0x5A5A5A)
-        >>> explain(Evidence([a], [b], [a != b], "int32", [None], Layout(), [""])).kind
+        >>> explain(Evidence([a], [b], [a != b], "int32", [None], OutputLayout(), [""])).kind
         'no pattern'
     """
     hypotheses = (

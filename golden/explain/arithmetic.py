@@ -20,7 +20,7 @@ def missing_contribution(evidence: Evidence) -> Diagnosis | None:
     """Explain wrong outputs by a reduction without one rank, or return None.
 
     Example:
-        >>> from ..operators.layout import scatter_layout
+        >>> from ..operators.output_layout import scatter_layout
         >>> xs = [np.array([1.5, 2, 3, 4], np.float32) * 3**rank for rank in range(3)]
         >>> layout = scatter_layout(xs, [4], [0], "sum")
         >>> a, b = xs[0] + xs[2], xs[0] + xs[1] + xs[2]
@@ -49,10 +49,10 @@ def rounding(evidence: Evidence) -> Diagnosis | None:
     4 roundings of the output's largest number.
 
     Example:
-        >>> from ..operators.layout import Layout
+        >>> from ..operators.output_layout import OutputLayout
         >>> b = np.linspace(1, 2, 9, dtype=np.float16)
         >>> a = np.nextafter(b, np.float16(3))
-        >>> rounding(Evidence([a], [b], [a != b], "float16", [None], Layout(), [""])).text
+        >>> rounding(Evidence([a], [b], [a != b], "float16", [None], OutputLayout(), [""])).text
         'rounding: 9 errors of at most 1 ULP'
     """
     if not is_float(evidence.dtype):
@@ -87,9 +87,10 @@ def sign_of_zero(evidence: Evidence) -> Diagnosis | None:
     """Explain wrong elements by zeros of the other sign, or return None.
 
     Example:
-        >>> from ..operators.layout import Layout
+        >>> from ..operators.output_layout import OutputLayout
         >>> a, b = np.array([-0.0, 1]), np.array([0.0, 1])
-        >>> parts = Evidence([a], [b], [np.array([True, False])], "float64", [None], Layout(), [""])
+        >>> masks = [np.array([True, False])]
+        >>> parts = Evidence([a], [b], masks, "float64", [None], OutputLayout(), [""])
         >>> sign_of_zero(parts).text
         'sign of zero: 1 element is a zero of the other sign'
     """

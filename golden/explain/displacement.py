@@ -45,7 +45,7 @@ def displaced_blocks(evidence: Evidence) -> Diagnosis | None:
     Each output is searched alone; if that does not explain all of them, all together.
 
     Example:
-        >>> from ..operators.layout import gather_layout
+        >>> from ..operators.output_layout import gather_layout
         >>> b = np.arange(12, dtype=np.float32)
         >>> a = np.concatenate([b[6:], b[:6]])
         >>> parts = Evidence([a], [b], [a != b], "float32", [None], gather_layout([6, 6]), [""])

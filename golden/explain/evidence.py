@@ -14,7 +14,7 @@ from ..data.bit_patterns import plain_bits
 from ..data.bounds import Bound
 from ..data.deviation import values_of
 from ..data.dtypes import Array, bits_of, storage
-from ..operators.layout import Layout
+from ..operators.output_layout import OutputLayout
 
 # A pattern is named if it would occur by chance less than once in 2^16 random tensors.
 ENOUGH_BITS = 16.0
@@ -44,7 +44,7 @@ class Evidence:
 
     Example:
         >>> a, b = np.array([1, 2], np.int8), np.array([1, 3], np.int8)
-        >>> Evidence([a], [b], [a != b], "int8", [None], Layout(), ["rank 0"]).wrong(0).tolist()
+        >>> Evidence([a], [b], [a != b], "int8", [None], OutputLayout(), [""]).wrong(0).tolist()
         [1]
     """
 
@@ -53,7 +53,7 @@ class Evidence:
     masks: Sequence[npt.NDArray[np.bool_]]
     dtype: str
     limits: Sequence[Bound | None]
-    layout: Layout
+    layout: OutputLayout
     names: Sequence[str]
 
     def wrong(self, output: int) -> npt.NDArray[np.int64]:

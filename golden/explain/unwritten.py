@@ -23,9 +23,9 @@ def blanks(evidence: Evidence, output: int) -> tuple[npt.NDArray[np.bool_], ...]
     """Return where an output holds poison, and where zeros in place of other numbers, flat.
 
     Example:
-        >>> from ..operators.layout import Layout
+        >>> from ..operators.output_layout import OutputLayout
         >>> a, b = np.array([-91, 0, 2], np.int8), np.array([1, 1, 1], np.int8)
-        >>> parts = Evidence([a], [b], [a != b], "int8", [None], Layout(), [""])
+        >>> parts = Evidence([a], [b], [a != b], "int8", [None], OutputLayout(), [""])
         >>> [mask.tolist() for mask in blanks(parts, 0)]
         [[True, False, False], [False, True, False]]
     """
@@ -41,7 +41,7 @@ def missing_blocks(evidence: Evidence) -> Diagnosis | None:
     Every wrong element lies in a block that holds poison or zeros from end to end.
 
     Example:
-        >>> from ..operators.layout import gather_layout
+        >>> from ..operators.output_layout import gather_layout
         >>> a, b = np.array([1, 2, 0, 0, 0], np.int32), np.arange(1, 6, dtype=np.int32)
         >>> parts = Evidence([a], [b], [a != b], "int32", [None], gather_layout([2, 3]), [""])
         >>> missing_blocks(parts).text
@@ -87,9 +87,9 @@ def unwritten_gap(evidence: Evidence) -> Diagnosis | None:
 
     Example:
         >>> from ..data.kinds import poison
-        >>> from ..operators.layout import Layout
+        >>> from ..operators.output_layout import OutputLayout
         >>> a, b = poison((4,), "float32"), np.zeros(4, np.float32)
-        >>> parts = Evidence([a], [b], [a != b], "float32", [None], Layout(), [""])
+        >>> parts = Evidence([a], [b], [a != b], "float32", [None], OutputLayout(), [""])
         >>> unwritten_gap(parts).text
         'unwritten gap: 4 elements were left poison, the first at element 0 of the output'
     """

@@ -22,8 +22,8 @@ from .case_lists import (
     moved_data,
     unusual_places,
 )
-from .layout import Layout, gather_layout
 from .operator import Input, Inputs, Operator, Outputs, Params, xs_of
+from .output_layout import OutputLayout, gather_layout
 
 
 def all_gather_v(
@@ -127,7 +127,7 @@ def _outputs(params: Params, inputs: Inputs) -> Outputs:
     return [[all_gather_v(xs, counts, displs, len(own[4]), rank=r)] for r, own in enumerate(inputs)]
 
 
-def _layout(params: Params, inputs: Inputs) -> Layout:
+def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     return gather_layout(*_numbers(inputs), outputs=len(inputs))
 
 

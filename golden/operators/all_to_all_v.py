@@ -13,8 +13,8 @@ from ..data.generators import even_split
 from ..data.shares import first_overlap
 from .all_to_all_v_cases import all_to_all_v_cases
 from .case import Case
-from .layout import Layout, exchange_layout
 from .operator import Input, Inputs, Numbers, Operator, Params, each, own_list, xs_of
+from .output_layout import OutputLayout, exchange_layout
 
 
 def all_to_all_v(xs: Sequence[Array], call: Exchange) -> list[Array]:
@@ -201,7 +201,7 @@ def _by_tensors(params: Params, inputs: Inputs) -> Exchange:
 def _operator(name: str, call: Callable[[Params, Inputs], Exchange], **facts: Any) -> Operator:
     """Return the entry of AllToAllV (lists in the struct) or AllToAllVV2 (lists as tensors)."""
 
-    def layout(params: Params, inputs: Inputs) -> Layout:
+    def layout(params: Params, inputs: Inputs) -> OutputLayout:
         lists = call(params, inputs)
         return exchange_layout(lists.recv_counts, lists.rdispls)
 

@@ -8,8 +8,8 @@ from math import prod
 
 from ..data.dtypes import Array
 from .case import Case
-from .layout import Layout, gather_layout, scatter_layout
 from .operator import Inputs, Params, xs_of
+from .output_layout import OutputLayout, gather_layout, scatter_layout
 
 # Counts and displacements from a number of ranks, the elements of x, and a root.
 Places = Callable[[int, int, int], tuple[list[int], list[int]]]
@@ -93,7 +93,7 @@ class Even:
         """Return what OpParam says of a case's reduction."""
         return {self.reduction: case.op}
 
-    def layout(self, params: Params, inputs: Inputs) -> Layout:
+    def layout(self, params: Params, inputs: Inputs) -> OutputLayout:
         """Return where each rank's elements lie in the outputs."""
         xs = xs_of(inputs)
         root = int(params.get("rankRoot", 0))

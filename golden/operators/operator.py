@@ -10,7 +10,7 @@ from ..data.bounds import Bound
 from ..data.dtypes import Array
 from ..data.reduction import ATB_REDUCE_OPS
 from .case import Case
-from .layout import Layout
+from .output_layout import OutputLayout
 
 # OpParam of a case file: the fields of the operator's struct by their JSON keys.
 Params = Mapping[str, Any]
@@ -75,7 +75,7 @@ class Operator:
     operation: str
     cases: Callable[[int], Iterable[Case]]
     outputs: Callable[[Params, Inputs], Outputs]
-    layout: Callable[[Params, Inputs], Layout]
+    layout: Callable[[Params, Inputs], OutputLayout]
     bounds: Callable[[Params, Inputs], list[Bound]] | None = None
     params: Callable[[Case], dict[str, Any]] = lambda case: {}
     inputs: tuple[Input, ...] = ()

@@ -23,8 +23,8 @@ from .case_lists import (
     reduced_data,
     unusual_places,
 )
-from .layout import Layout, scatter_layout
 from .operator import SCATTERS, Input, Inputs, Operator, Outputs, Params, each, xs_of
+from .output_layout import OutputLayout, scatter_layout
 
 
 def reduce_scatter_v(
@@ -142,7 +142,7 @@ def _outputs(params: Params, inputs: Inputs) -> Outputs:
     return each(reduce_scatter_v(xs_of(inputs), *_numbers(inputs), rows, _op(params)))
 
 
-def _layout(params: Params, inputs: Inputs) -> Layout:
+def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     return scatter_layout(xs_of(inputs), *_numbers(inputs), _op(params))
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from ..data.dtypes import DTYPES, Array
 from .case import Case
 from .case_lists import HUGE
-from .layout import Layout, message_layout
 from .operator import Inputs, Operator, Outputs, Params, each, rank_size_of, xs_of
+from .output_layout import OutputLayout, message_layout
 
 _Shape = tuple[int, ...]
 _PEER_BY_DEFAULT = 1
@@ -184,7 +184,7 @@ class _Side:
         """Return the expected tensor of each rank: the receiver's output, else the rank's own x."""
         return each(send_recv(xs_of(inputs), *self.message(params)))
 
-    def layout(self, params: Params, inputs: Inputs) -> Layout:
+    def layout(self, params: Params, inputs: Inputs) -> OutputLayout:
         return message_layout([x.size for x in xs_of(inputs)], *self.message(params))
 
     def operator(self, cases: Callable[[int], Iterator[Case]]) -> Operator:

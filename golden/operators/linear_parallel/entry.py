@@ -13,8 +13,8 @@ from typing import Any
 from ...data.bounds import Bound
 from ...data.dtypes import Array, name_of
 from ..case import Case
-from ..layout import Block, Layout
 from ..operator import COMPUTES, Input, Inputs, Operator, Outputs, Params, is_per_rank
+from ..output_layout import Block, OutputLayout
 from .bounds import linear_parallel_bounds
 from .cases import linear_parallel_cases
 from .data import linear_inputs
@@ -88,7 +88,7 @@ def _bounds(params: Params, inputs: Inputs) -> list[Bound]:
     return linear_parallel_bounds(call, *_factors(inputs), name_of(inputs[0][0]))
 
 
-def _layout(params: Params, inputs: Inputs) -> Layout:
+def _layout(params: Params, inputs: Inputs) -> OutputLayout:
     """Return which rows of each output come from which rank's x."""
     call = _linear_call(params, len(inputs))
     x_shapes = [own[0].shape for own in inputs]
@@ -104,7 +104,7 @@ def _layout(params: Params, inputs: Inputs) -> Layout:
                 blocks.append(Block((low - first) * columns, (high - low) * columns, q))
             start = stop
         outputs.append(tuple(blocks))
-    return Layout(blocks=tuple(outputs))
+    return OutputLayout(blocks=tuple(outputs))
 
 
 def _outside(params: Params) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from collops.golden.operators.layout import Layout
+from collops.golden.operators.output_layout import OutputLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Truth:
 
     outputs: Sequence[Sequence[Array]]
     dtype: str
-    layout: Layout = field(default_factory=Layout)
+    layout: OutputLayout = field(default_factory=OutputLayout)
     bounds: Sequence[Bound] | None = None
     reduce: str = "sum"
     terms: int = 1

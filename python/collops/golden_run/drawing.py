@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from collops.golden.compare import Comparison
     from collops.golden.data.dtypes import Array
-    from collops.golden.operators.layout import Layout
+    from collops.golden.operators.output_layout import OutputLayout
     from collops.golden_run.verdict import Draw
 
 
@@ -21,7 +21,7 @@ def first_wrong_output(path: Path) -> Draw:
     drawn = False
 
     def draw(
-        got: Sequence[Array], expected: Sequence[Array], result: Comparison, layout: Layout
+        got: Sequence[Array], expected: Sequence[Array], result: Comparison, layout: OutputLayout
     ) -> None:
         nonlocal drawn
         if drawn:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LETTERS = {stage: letter for letter, stage in STAGES.items()}
 # Draws a wrong output: got, expected, the comparison, the blocks of the ranks.
-Draw = Callable[[Sequence["Array"], Sequence["Array"], Comparison, Layout], None]
+Draw = Callable[[Sequence["Array"], Sequence["Array"], Comparison, OutputLayout], None]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _outputs(
     for position, expected in enumerate(truth.outputs):
         got = [report.outputs[position] for report in reports]
         first = position == 0  # a second output is the gathered x
-        layout = truth.layout if first else Layout()
+        layout = truth.layout if first else OutputLayout()
         result = compare(
             got,
             expected,
@@ -131,7 +131,11 @@ def _outputs(
 
 
 def _drawn(
-    draw: Draw, got: Sequence[Array], expected: Sequence[Array], result: Comparison, layout: Layout
+    draw: Draw,
+    got: Sequence[Array],
+    expected: Sequence[Array],
+    result: Comparison,
+    layout: OutputLayout,
 ) -> list[str]:
     """Draws the output; returns lines for the report if drawing failed."""
     try:

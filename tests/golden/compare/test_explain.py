@@ -18,7 +18,7 @@ from golden.data.reduction import reduce_ranks
 from golden.data.shares import gapped, packed, reversed_order
 from golden.explain import KINDS
 from golden.operators.all_gather_v import all_gather_v
-from golden.operators.layout import Layout, gather_layout, scatter_layout
+from golden.operators.output_layout import OutputLayout, gather_layout, scatter_layout
 from golden.operators.reduce_scatter_v import reduce_scatter_v
 
 Rng = np.random.Generator
@@ -33,7 +33,7 @@ class Call:
     counts: list[int]
     displs: list[int]
     right: list[Array]
-    layout: Layout
+    layout: OutputLayout
 
     @property
     def ranks(self) -> int:

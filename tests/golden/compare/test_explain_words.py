@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from golden.compare import compare
 from golden.data import fill
-from golden.operators.layout import gather_layout
+from golden.operators.output_layout import gather_layout
 
 RIGHT = fill((30, 7), "float32", 0, kind="random")
 FLAT = RIGHT.reshape(-1)

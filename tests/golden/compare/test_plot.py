@@ -18,7 +18,7 @@ from golden.compare.plot import (
 )
 from golden.data import fill
 from golden.data.dtypes import DTYPES
-from golden.operators.layout import Layout, gather_layout
+from golden.operators.output_layout import OutputLayout, gather_layout
 
 
 def test_a_small_tensor_is_shown_as_it_is() -> None:
@@ -79,7 +79,7 @@ def test_any_number_of_outputs_and_shapes(
     got = [array + np.float32(rank) for rank, array in enumerate(right)]
     masks = [g != r for g, r in zip(got, right, strict=True)]
     file = tmp_path / "error.png"
-    save_plot(file, got, right, masks, "float32", layout=Layout(), names=[""] * outputs)
+    save_plot(file, got, right, masks, "float32", layout=OutputLayout(), names=[""] * outputs)
     assert picture(file)[0] > 300
 
 
@@ -126,7 +126,7 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     a, mask = np.zeros(2, np.int8), np.zeros(2, np.bool_)
     with pytest.raises(NoMatplotlibError) as caught:
-        save_plot(tmp_path / "e.png", [a], [a], [mask], "int8", layout=Layout(), names=[""])
+        save_plot(tmp_path / "e.png", [a], [a], [mask], "int8", layout=OutputLayout(), names=[""])
     assert str(caught.value) == (
         f"{tmp_path / 'e.png'} cannot be drawn without matplotlib: pip install matplotlib"
     )

@@ -32,14 +32,14 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Layout:
+class OutputLayout:
     """The blocks of ranks in the outputs of a call, one entry per output.
 
     `blocks` are the blocks of each output, empty if they are unknown. `parts` are, for a reduction
     `op`, the arrays that were reduced into the beginning of each output, one per rank.
 
     Example:
-        >>> Layout().blocks
+        >>> OutputLayout().blocks
         ()
     """
 
@@ -54,7 +54,7 @@ class Layout:
 
 def gather_layout(
     counts: Sequence[int], displs: Sequence[int] | None = None, *, outputs: int = 1
-) -> Layout:
+) -> OutputLayout:
     """Return the layout of a gather: rank r's block at displs[r] (None: packed), in every output.
 
     Example:
@@ -64,12 +64,12 @@ def gather_layout(
     displs = packed(counts) if displs is None else displs
     places = enumerate(zip(counts, displs, strict=True))
     blocks = tuple(Block(int(start), int(count), rank) for rank, (count, start) in places)
-    return Layout(blocks=(blocks,) * outputs)
+    return OutputLayout(blocks=(blocks,) * outputs)
 
 
 def exchange_layout(
     recv_counts: Sequence[Sequence[int]], rdispls: Sequence[Sequence[int]]
-) -> Layout:
+) -> OutputLayout:
     """Return the layout of an all-to-all: in output r rank q's block is at rdispls[r][q].
 
     Example:
@@ -77,10 +77,10 @@ def exchange_layout(
         (Block(start=0, count=4, rank=0), Block(start=4, count=3, rank=1))
     """
     outputs = zip(recv_counts, rdispls, strict=True)
-    return Layout(blocks=tuple(gather_layout(*lists).of(0) for lists in outputs))
+    return OutputLayout(blocks=tuple(gather_layout(*lists).of(0) for lists in outputs))
 
 
-def message_layout(sizes: Sequence[int], source: int, destination: int) -> Layout:
+def message_layout(sizes: Sequence[int], source: int, destination: int) -> OutputLayout:
     """Return the layout of a message: the receiver holds the sender's elements, others their own.
 
     Example:
@@ -89,12 +89,12 @@ def message_layout(sizes: Sequence[int], source: int, destination: int) -> Layou
     """
     owners = [source if rank == destination else rank for rank in range(len(sizes))]
     blocks = ((Block(0, int(n), rank),) for n, rank in zip(sizes, owners, strict=True))
-    return Layout(blocks=tuple(blocks))
+    return OutputLayout(blocks=tuple(blocks))
 
 
 def scatter_layout(
     xs: Sequence[Array], counts: Sequence[int], displs: Sequence[int], op: str
-) -> Layout:
+) -> OutputLayout:
     """Return the layout of a reduce-scatter: output r is a reduction of its slice of every x.
 
     Example:
@@ -105,7 +105,7 @@ def scatter_layout(
     """
     flat = [x.reshape(-1) for x in xs]
     places = list(zip(counts, displs, strict=True))
-    return Layout(
+    return OutputLayout(
         blocks=tuple((Block(0, int(count), rank),) for rank, count in enumerate(counts)),
         op=op,
         parts=tuple(tuple(x[start : start + n] for x in flat) for n, start in places),
