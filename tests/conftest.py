@@ -22,7 +22,7 @@ MARKS = []
 
 
 def pytest_configure() -> None:
-    """Marks this process; what it starts inherits a mark."""
+    """Marks this process and the processes that it starts."""
     os.environ["COLLOPS_TEST_RUN"] = RUN
     descriptor = os.memfd_create(RUN)
     os.truncate(descriptor, mmap.PAGESIZE)

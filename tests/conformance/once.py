@@ -1,4 +1,4 @@
-"""What golden says of its cases, computed once in the test's process.
+"""Golden's expected results of its cases, computed once in the test's process.
 
 Ranks that are forked afterwards find it there and compute nothing; nobody writes to it.
 """

@@ -1,4 +1,4 @@
-"""What the table of conformance holds of one operator."""
+"""The conformance table's entry of one operator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Outputs = Sequence[Sequence[Any] | None]
 
 
 def golden_outputs(case: Any, run: Run) -> Outputs:
-    """What golden says of its own cases."""
+    """Golden's expected results of its own cases."""
     return once.all_outputs(case)
 
 

@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
 @lru_cache(maxsize=512)
 def filled(shape: tuple[int, ...], dtype: str, rank: int) -> Any:
-    """What ranks that are forked afterwards need not compute again."""
+    """Results computed before the fork, so that ranks need not compute them."""
     return fill(shape, dtype, rank, 0, "index")
 
 

@@ -1,4 +1,4 @@
-"""What a run of golden's cases varies, and memory of the run's kind."""
+"""The variants of a run of golden's cases, and memory for each variant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     backend: str = "shm"
 
     def __str__(self) -> str:
-        """What is not as by default."""
+        """The settings that are not the defaults."""
         said = [self.backend, self.level, f"p{self.ranks}", self.memory]
         said += [self.form] if self.form != "whole" else []
         said += ["threads"] if self.threads else []

@@ -1,4 +1,4 @@
-"""Every golden case on living ranks: the table of operator x backend x memory, bit for bit, and
+"""Every golden case on several ranks: the table of operator x backend x memory, bit for bit, and
 random sums of products within golden's bound.
 """
 
@@ -36,7 +36,7 @@ class Judged(NamedTuple):
     moves: bool
 
     def problems(self, rank: int, outs: Any) -> list[str]:
-        """What is wrong with a rank's outputs."""
+        """The errors of a rank's outputs."""
         wanted, where = self.wanted[rank], f"{self.case.id} on rank {rank}"
         if outs is None or wanted is None:
             same = outs is None and wanted is None

@@ -1,4 +1,4 @@
-"""What the table of conformance covers: operators, memory, levels, dtypes, shapes and shares."""
+"""The conformance table covers all operators, memory, levels, dtypes, shapes and shares."""
 
 from __future__ import annotations
 

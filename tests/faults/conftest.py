@@ -1,4 +1,4 @@
-"""What ranks that were killed may have left behind."""
+"""Finds files and sockets that killed ranks have left behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def socket_name(job: str) -> str:
 
 
 def find_left_behind(job: str) -> list[str]:
-    """What is left of the job that has a name: files of shared memory, its socket."""
+    """The files of shared memory and the sockets with the job's name."""
     files = [path.name for path in Path("/dev/shm").iterdir() if "collops" in path.name]
     sockets = Path("/proc/net/unix").read_text().split()
     return files + [word for word in sockets if word == socket_name(job)]
@@ -29,5 +29,5 @@ def find_left_behind(job: str) -> list[str]:
 
 @pytest.fixture
 def left_behind() -> Callable[[str], list[str]]:
-    """Finds what is left of the job of that name."""
+    """Finds files and sockets of the job of that name."""
     return find_left_behind

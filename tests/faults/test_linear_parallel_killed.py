@@ -1,4 +1,4 @@
-"""A rank that is killed inside a LinearParallel: all others hear of it, and nothing is left."""
+"""A rank is killed inside a LinearParallel: all others get an error, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def line_within(rank: subprocess.Popen[str], seconds: float) -> str:
 
 
 def check_all_hear(ranks: list[subprocess.Popen[str]], killed: int, numbered: bool) -> None:
-    """Every other rank says within the limit that this one is lost, and which it was."""
+    """Every other rank reports within the limit that this rank is lost, by its number."""
     end = time.monotonic() + LIMIT_S
     for rank in (r for r in range(RANKS) if r != killed):
         line = line_within(ranks[rank], end - time.monotonic())
@@ -57,7 +57,7 @@ def check_all_hear(ranks: list[subprocess.Popen[str]], killed: int, numbered: bo
 
 
 def end(ranks: list[subprocess.Popen[str]]) -> None:
-    """Ends what still lives."""
+    """Ends the processes that still run."""
     for process in ranks:
         process.kill()
     for process in ranks:

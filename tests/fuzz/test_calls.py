@@ -1,4 +1,4 @@
-"""Programs of random calls on living ranks, against golden bit for bit.
+"""Programs of random calls on several ranks, compared with golden bit for bit.
 
 An example is a group of ranks, processes or threads, and several calls in a row, so that one call's
 memory and signals meet the next one's.

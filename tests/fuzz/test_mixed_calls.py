@@ -221,7 +221,7 @@ def run_atb(comm: collops.Communicator, call: Call, ins: list[Any]) -> list[Any]
 
 
 class Starting:
-    """A communicator whose calls are started: a method gives what its call will give."""
+    """A communicator whose calls are started: a method returns the StartedCall."""
 
     def __init__(self, comm: collops.Communicator, pending: list[collops.StartedCall]) -> None:
         self.comm, self.rank, self._pending = comm, comm.rank, pending

@@ -43,7 +43,7 @@ def each_seed(number: int, *others: Any) -> Callable[[Callable[..., None]], Call
 
 
 def check_all(check: Callable[..., None], given: dict[str, Sequence[Any]]) -> None:
-    """Makes one check after the other; the first that fails says for what."""
+    """Makes one check after the other; the first that fails names its case."""
     for name, arguments in given.items():
         try:
             check(*arguments)

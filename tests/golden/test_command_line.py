@@ -199,7 +199,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         ("[]", "schema is None, this golden reads 1"),
     ],
 )
-def test_what_is_no_manifest(tmp_path: Path, text: str, message: str) -> None:
+def test_files_that_are_no_manifest_are_refused(tmp_path: Path, text: str, message: str) -> None:
     manifest = tmp_path / "manifest.json"
     manifest.write_text(text)
     with pytest.raises(ValueError) as caught:

@@ -1,4 +1,4 @@
-"""The examples of docs/golden.md print what the page says."""
+"""The examples of docs/golden.md print the output on the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 
 
 def run(command: str, folder: Path) -> str:
-    """What a command prints, and its status if that is not 0."""
+    """The output of a command, and its exit status if that is not 0."""
     python = shlex.quote(sys.executable)
     shell = f'python() {{ {python} "$@"; }}\ncollops() {{ python -m collops.cli "$@"; }}\n{command}'
     done = own_output.run(
@@ -38,7 +38,7 @@ def without_rates(text: str) -> str:
 
 
 def session(text: str, folder: Path) -> str:
-    """A page whose console blocks show what their commands print now."""
+    """The page with the current output of the commands in its console blocks."""
 
     def replay(match: re.Match[str]) -> str:
         kind, body = match.groups()

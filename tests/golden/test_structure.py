@@ -19,7 +19,7 @@ NAMES = [str(path.relative_to(ROOT / "golden")) for path in SOURCES]
 MODULES = [name[:-3].replace("/", ".") for name in NAMES if "__" not in name] + ["explain"]
 
 
-def test_it_works_under_another_name(tmp_path: Path) -> None:
+def test_the_program_works_under_another_name(tmp_path: Path) -> None:
     """As it is installed: below a package, with no folder `golden` in sight."""
     package = tmp_path / "outer" / "golden"
     shutil.copytree(ROOT / "golden", package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""The command that measures the rate runs, and its rows are what it says."""
+"""The command that measures the case rate runs, and prints the expected rows."""
 
 from __future__ import annotations
 

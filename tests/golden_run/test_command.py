@@ -1,4 +1,4 @@
-"""`collops golden run` as it is called: arguments, what it prints, its exit status, its files."""
+"""`collops golden run` as a command: arguments, output, exit status, files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
 
 
 @pytest.mark.parametrize("operator", ["all_gather_v", "reduce_scatter_v"])
-def test_samples_pass(operator: str) -> None:
+def test_sample_case_files_pass(operator: str) -> None:
     file = SAMPLES / f"{operator}.csv"
     done = golden("run", file)
     rows = len(file.read_text().splitlines()) - 1
@@ -127,7 +127,7 @@ def test_a_file_without_cases(case_file: CaseFile, tmp_path: Path) -> None:
         assert done.stderr.startswith(f"collops golden run: {path}: {problem}")
 
 
-def test_a_backend_that_is_not_there_says_why() -> None:
+def test_a_missing_backend_has_its_reason() -> None:
     done = golden("run", SAMPLES / "all_gather_v.csv", "--backend", "ucx")
     assert done.returncode == 2
     assert "backend ucx: " in done.stderr
@@ -199,7 +199,7 @@ def test_what_differs_by_intent_is_run_as_collops_does_it(case_file: CaseFile) -
     assert "4 case_4: collops takes more dtypes than ATB" in done.stdout
 
 
-def test_a_difference_that_is_none_any_more_fails(case_file: CaseFile) -> None:
+def test_a_known_difference_that_no_longer_occurs_fails(case_file: CaseFile) -> None:
     code = (
         "from collops.golden.case_files import differences as d\n"
         "from dataclasses import replace\n"
@@ -314,7 +314,7 @@ def test_golden_s_own_cases(tmp_path: Path, operator: str) -> None:
     assert closing_line(golden("run", single)).startswith("1 passed, 0 failed")
 
 
-def test_a_case_s_file_is_what_must_come_out(tmp_path: Path) -> None:
+def test_expected_outputs_are_read_from_the_case_file(tmp_path: Path) -> None:
     [case] = all_cases("all_gather_v", text="p2.shares-3-5")
     manifest = write_cases([case], tmp_path)
     path = tmp_path / f"{case.id}.npz"
@@ -348,7 +348,7 @@ def test_files_that_are_no_cases(tmp_path: Path) -> None:
 
 
 def on_terminal(*arguments: object) -> str:
-    """What the command writes to a terminal that is its stderr."""
+    """The command's output on a terminal as stderr."""
     ours, theirs = pty.openpty()
     program = "from collops.cli import main; raise SystemExit(main())"
     done = subprocess.run(

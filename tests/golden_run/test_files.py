@@ -29,7 +29,7 @@ def closing_line(done: subprocess.CompletedProcess[str]) -> str:
     return re.sub(r"; [0-9.]+ cases per second$", "", done.stdout.splitlines()[-1])
 
 
-def test_a_case_without_what_must_come_out_fails_alone(tmp_path: Path) -> None:
+def test_a_case_without_expected_outputs_fails_and_others_run(tmp_path: Path) -> None:
     cases = [
         *all_cases("broadcast", text="p2.")[:2],
         *all_cases("all_gather_v", text="p2.shares-3-5"),
@@ -75,16 +75,16 @@ def test_tensors_that_no_machine_has_room_for(case_file: CaseFile) -> None:
     assert closing_line(done) == f"2 passed, 0 failed, {NONE_SKIPPED}", done.stdout
 
 
-def test_what_infer_shape_refuses_still_reads_named_files(
-    case_file: CaseFile, tmp_path: Path
-) -> None:
+def test_named_files_are_read_if_infer_shape_must_fail(case_file: CaseFile, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((4, 6), np.float16))
     cells = {"InTensorFile": "x.npy", "expected": "I:ERROR_INVALID_TENSOR_DIM"}
     done = golden("run", case_file({**cells, "InShape": "4,5;1;3;2;8"}))
     assert "x.npy has shape [4, 6], the row says [4, 5]" in done.stdout
 
 
-def test_what_a_broadcast_makes_of_x_may_be_in_a_file(case_file: CaseFile, tmp_path: Path) -> None:
+def test_the_expected_x_of_a_broadcast_may_be_in_a_file(
+    case_file: CaseFile, tmp_path: Path
+) -> None:
     cells = {
         "operator": "BroadcastOperation",
         "InNum": 1,

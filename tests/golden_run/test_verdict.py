@@ -1,4 +1,4 @@
-"""What counts as passed: tolerances, orders of addition, second outputs."""
+"""The verdict on outputs: tolerances, orders of addition, second outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two jobs at once, started by one shell script: where they run, and what came of them."""
+"""Two jobs at once, started by one shell script: how they are started, and their output."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def needs_a_launcher(item: pytest.Item) -> bool:
 
 @pytest.fixture
 def place() -> Callable[[str], Place]:
-    """Finds a launcher's environment; skips the test where pip had none, and says why."""
+    """Finds a launcher's environment; skips the test with pip's reason if there is none."""
 
     def find(name: str) -> Place:
         folder = os.environ.get("COLLOPS_LAUNCHERS")

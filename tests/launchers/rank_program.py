@@ -26,7 +26,7 @@ def rows_of(rank: int) -> int:
 
 
 def block(token: str, rank: int) -> np.ndarray:
-    """What a rank sends: other numbers in every job, rank and position, as many in every job."""
+    """The data of a rank: different in every job, rank and position, of the same length."""
     return JOB_UNIT * ord(token) + RANK_UNIT * rank + np.arange(rows_of(rank))
 
 

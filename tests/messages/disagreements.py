@@ -101,7 +101,7 @@ FIELDS_A = np.dtype([("a_field_of", "i4"), ("another", "f4")])
 FIELDS_B = np.dtype([("a_field_of", "f4"), ("another", "i4")])
 FLAT = (2, 3, *(1,) * 10)
 
-# What the odd rank calls, and what the others call.
+# The call of the odd rank, and the call of the others.
 CASES: dict[str, tuple[Call, Call]] = {
     "operator": (scatter(), gather()),
     "operator: Barrier": (barrier, scatter()),

@@ -20,7 +20,7 @@ Comm = collops.Communicator
 
 
 def every_call(w: Witness, comm: Comm, when: str) -> None:
-    """What each kind of call says."""
+    """The expected messages of each kind of call."""
     table: dict[str, Callable[[], object]] = {
         "barrier": comm.barrier,
         "all_gatherv": lambda: comm.all_gatherv(np.ones(2), [2] * w.size),

@@ -67,7 +67,7 @@ def is_accepted(text: str, rank: int, ranks: dict[int, list[str]], racing: bool)
 
 
 def said(text: str) -> str:
-    """What is found: not by whom, nor in whose call, and the lower of two ranks first."""
+    """The finding, without who found it and in whose call, with the lower rank first."""
     return PAIR.sub(in_order, REPORTED.sub("", text).partition(": ")[2])
 
 
@@ -78,7 +78,7 @@ def in_order(match: re.Match[str]) -> str:
 
 
 def differences(heard: Heard, expected: Heard, racing: bool) -> list[str]:
-    """What was heard and is not expected, and what is expected and nobody heard; a text each."""
+    """Two texts: the unexpected messages, and the expected messages that are missing."""
     found = []
     for case in [*expected, *(case for case in heard if case not in expected)]:
         accepted, spoken = expected.get(case, {}), heard.get(case, {})

@@ -53,7 +53,7 @@ def miss(missing: int, impatient: int) -> Callable[[Witness], None]:
 
 
 def miss_rank_0(w: Witness) -> None:
-    """Rank 0 does not come; of the others each hears it for itself."""
+    """Rank 0 does not come; each of the others gets its own error."""
     if w.rank > 0:
         w.hears("init", lambda: collops.init(timeout_s=LATE_S, comm_domain="missing"))
 
@@ -143,7 +143,7 @@ def end_rank_1(w: Witness) -> None:
 
 
 def change_the_size(w: Witness) -> None:
-    """What a process hears that contradicts a domain it has."""
+    """The messages to a process that contradicts a domain it has."""
     comm = w.join("live")
     for name, size, rank in [("rankSize", w.size + 1, w.rank), ("rank", w.size, 1 - w.rank)]:
         if w.rank < 2:

@@ -57,7 +57,7 @@ GATHER = ParallelType.ALL_GATHER_LINEAR
 
 
 def cases(ranks: int) -> dict[str, tuple[Any, Any]]:
-    """What the odd rank calls, and what the others call."""
+    """The call of the odd rank, and the call of the others."""
     usual, whole = Call(), 6 * ranks
     apart = {"two_dim_tp_info": grid(1, ranks)}
     first, second = [3] * ranks, [4, 2, *[3] * (ranks - 2)]

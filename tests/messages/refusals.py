@@ -1,4 +1,4 @@
-"""Scenes in which a rank fails its own check: it refuses, the others hear why, all go on."""
+"""Scenes in which a rank fails its own check: the others get its error, and all go on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def atb_scatter(w: Witness, comm: Comm, dtype: Any = np.float32) -> Any:
 
 
 def gather_strided(w: Witness, comm: Comm) -> Any:
-    """all_gatherv of what is not contiguous."""
+    """all_gatherv of a tensor that is not contiguous."""
     return comm.all_gatherv(w.rows(comm, 6).repeat(2, 1)[:, ::2])
 
 
@@ -104,7 +104,7 @@ def refuse(cases: dict[str, tuple[Any, Any]], windows: bool) -> Callable[[Witnes
 
 
 def refuse_together(w: Witness) -> None:
-    """All ranks but one refuse; then all, of whom nobody hears another."""
+    """All ranks but one refuse; then all refuse, and each gets only its own error."""
     comm = w.join("refusals")
     wrong = plain("all_gatherv", X, [w.rank])
     w.hears("ranks 1 and 2 refuse", lambda: (wrong if w.rank else calls.gather())(w, comm))

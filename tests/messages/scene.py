@@ -1,4 +1,4 @@
-"""A scene is a job of some ranks in which calls fail; playing it gives what every rank heard."""
+"""A scene is a job of some ranks in which calls fail; playing it returns all ranks' messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every message that ranks hear when a call fails is as expected.txt has it, word for word.
+"""Every message that ranks get when a call fails is in expected.txt, word for word.
 
 COLLOPS_UPDATE_MESSAGES=1 plays the scenes that are selected several times and writes the file.
 """

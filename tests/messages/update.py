@@ -17,7 +17,7 @@ Played = dict[str, Heard | Exception]
 
 
 def play_all(scenes: Sequence[Scene]) -> Played:
-    """What every one of them gave, or its exception."""
+    """The result of each scene, or its exception."""
 
     def one(scene: Scene) -> Heard | Exception:
         try:
@@ -31,7 +31,7 @@ def play_all(scenes: Sequence[Scene]) -> Played:
 
 
 def check(path: Path, scene: Scene, heard: Heard | Exception) -> None:
-    """Compares what was heard in a scene with the file, unless that is to be written."""
+    """Compares the messages of a scene with the file, unless the file is to be written."""
     if isinstance(heard, Exception):
         raise heard
     listed = expected.read(path).get(title(scene), {})
@@ -40,7 +40,7 @@ def check(path: Path, scene: Scene, heard: Heard | Exception) -> None:
 
 
 def update(path: Path, test: str, scenes: Sequence[Scene], played: Played) -> None:
-    """Writes what was heard, in the order of `scenes`; what was not played stays."""
+    """Writes the messages in the order of `scenes`; those of scenes not played stay."""
     if not MODE:
         return
     before = expected.read(path)

@@ -1,4 +1,4 @@
-"""One rank of a scene: it makes calls and writes down what each of them says."""
+"""One rank of a scene: makes calls and notes the message of each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Gate:
 
 
 class Witness:
-    """What a scene sees of the rank that plays it.
+    """The rank that plays a scene.
 
     With `windows`, place() puts arrays into memory that peers read in place, and they are so large
     that no call copies them into its signal.
@@ -57,7 +57,7 @@ class Witness:
 
     @property
     def last(self) -> bool:
-        """Whether this is the rank of the highest number, which does what is odd."""
+        """Whether this is the highest rank, which makes the wrong call."""
         return self.rank == self.size - 1
 
     @property

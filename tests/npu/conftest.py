@@ -91,7 +91,7 @@ class Npu:
         return [int(number) for number in self.array(out)]
 
     def gathered(self, ranks: int, value: int = 0) -> list[int]:
-        """What gather() gives."""
+        """The result of gather()."""
         return [100 * r + value + i for r in range(ranks) for i in range(r + 1)]
 
     def open_library(self, name: str) -> ctypes.CDLL:

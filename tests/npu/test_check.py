@@ -1,4 +1,4 @@
-"""Ranks that disagree on hccl: the engine finds out, or with COLLOPS_CHECK=1 everybody hears."""
+"""Ranks that disagree on hccl: HCCL finds it, or with COLLOPS_CHECK=1 all ranks get an error."""
 
 from __future__ import annotations
 

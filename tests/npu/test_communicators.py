@@ -131,7 +131,7 @@ def test_a_handed_in_communicator_is_not_contradicted(
 
 
 @pytest.mark.parametrize("backend", ["shm", "hccl"])
-def test_one_of_ours_that_is_gone_is_not_taken_for_an_hcclcomm(npu: Any, backend: str) -> None:
+def test_a_closed_communicators_handle_is_no_hcclcomm(npu: Any, backend: str) -> None:
     def work(rank: int) -> list[str]:
         npu.choose(rank)
         comm = collops.init(backend=backend, comm_domain="gone")

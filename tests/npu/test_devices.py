@@ -80,7 +80,7 @@ def test_a_thread_without_an_npu_may_close_it(npu: Any) -> None:
 
 
 def test_a_rank_that_chose_none_says_so_in_first_contact(npu: Any) -> None:
-    """HCCL is not asked before the others have heard, so nobody waits for its time-out."""
+    """HCCL is called after the others have got the error, so no rank waits for its time-out."""
 
     def work(rank: int) -> tuple[int, str]:
         if rank == 0:

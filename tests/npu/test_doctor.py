@@ -1,4 +1,4 @@
-"""What `collops doctor` says where HCCL can be opened."""
+"""The output of `collops doctor` if HCCL can be opened."""
 
 from __future__ import annotations
 

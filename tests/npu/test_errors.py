@@ -1,4 +1,4 @@
-"""What HCCL and the runtime answer becomes our codes, with the number, its name, call and text."""
+"""Errors of HCCL and the runtime become codes of collops, with number, name, call and text."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_answers_of_the_runtime(npu: Any, number: int, code: int) -> None:
         )
 
 
-def test_rank_0_without_a_root_info_tells_the_others(npu: Any) -> None:
+def test_rank_0_without_a_root_info_fails_all_ranks(npu: Any) -> None:
     def work(rank: int) -> tuple[int, str, list[int]]:
         npu.choose(rank)
         op = gather_operation(rank)
@@ -167,7 +167,7 @@ def test_counts_on_an_npu_are_refused(npu: Any) -> None:
         assert result == (14, said)
 
 
-def test_what_is_not_on_hccl_yet_says_so(npu: Any) -> None:
+def test_operators_not_on_hccl_are_unsupported(npu: Any) -> None:
     def work(rank: int) -> list[str]:
         npu.choose(rank)
         comm = collops.init(backend="hccl")

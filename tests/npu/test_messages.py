@@ -1,4 +1,4 @@
-"""What ranks hear on hccl when a call fails is as expected_messages.txt has it, word for word.
+"""Messages of failed calls on hccl are those in expected_messages.txt, word for word.
 
 COLLOPS_UPDATE_MESSAGES=1 plays the scenes that are selected several times and writes the file.
 """
@@ -32,7 +32,7 @@ def gather(
     dtype: Any = "f4",
     root: int = 0,
 ) -> Call:
-    """AllGatherV of 2, 4, 6 elements, if nothing else is said."""
+    """AllGatherV, by default of 2, 4, 6 elements."""
 
     def call(npu: Any, w: Witness, domain: str) -> Any:
         param = collops.AllGatherVParam(
@@ -180,7 +180,7 @@ SCENES = [
 
 @pytest.fixture(scope="module")
 def played() -> Iterator[Played]:
-    """What the scenes of this file gave; written at the end, where that is asked for."""
+    """The messages of the scenes of this file, which are written at the end on request."""
     heard: Played = {}
     yield heard
     update(PATH, "tests/npu/test_messages.py", SCENES, heard)

@@ -64,7 +64,7 @@ class Caller:
     def gather(
         self, counts: Any = None, send: int = 0, send_count: int = -1, dtype: int = FLOAT32
     ) -> int:
-        """HcclAllGatherV's answer; what is not given is right."""
+        """HcclAllGatherV's result; arguments that are not given are right."""
         counts = self.counts if counts is None else counts
         displs = np.array([0, counts[0]], np.uint64)
         return int(
@@ -81,11 +81,11 @@ class Caller:
         )
 
     def recent_error(self) -> str:
-        """What CANN says of the last failure."""
+        """CANN's text of the last failure."""
         return (self.acl.aclGetRecentErrMsg() or b"").decode()
 
     def is_right(self) -> bool:
-        """Whether the output is what it should be."""
+        """Whether the output is right."""
         want = np.repeat([1, 2], ROWS)[:, None] * np.ones(WIDTH)
         return bool((self.npu.array(self.out) == want).all())
 
@@ -128,7 +128,7 @@ def test_counts_past_the_memory_are_refused(ranks: Any) -> None:
         assert "the elements do not lie in this device's memory" in text
 
 
-def test_an_own_count_that_the_list_denies_is_refused(ranks: Any) -> None:
+def test_a_send_count_that_contradicts_recv_counts_is_refused(ranks: Any) -> None:
     def work(caller: Caller) -> tuple[int, str]:
         return caller.gather(send_count=ROWS[caller.rank]), caller.recent_error()
 

@@ -82,7 +82,7 @@ def test_a_call_follows_what_its_stream_waits_for(
         assert (stale == 0) == waits, f"{stale} of {ROUNDS} results were old"
 
 
-def test_what_is_no_stream_is_refused(npu: Any) -> None:
+def test_values_that_are_no_stream_are_refused(npu: Any) -> None:
     def work(rank: int) -> list[tuple[int, str]]:
         npu.choose(rank)
         op, ins, out, _ = call(npu, rank)
@@ -127,7 +127,7 @@ class Gather:
         self.out.copy_(self.npu.poisoned(tuple(self.out.shape), self.out))
 
     def is_right(self) -> bool:
-        """Whether the output is what it should be, bit for bit."""
+        """Whether the output is right, bit for bit."""
         want = np.concatenate([self.values[0], [0], self.values[1]]).astype(self.values[0].dtype)
         return bool(np.array_equal(self.npu.array(self.out), want))
 

@@ -1,4 +1,4 @@
-"""What CreateOperation refuses: operators, the fields that are spoilt, and a part of the message.
+"""Refusals of CreateOperation: operators, wrong fields, and a part of the message.
 
 The code is ERROR_INVALID_PARAM in every row.
 """

@@ -1,4 +1,4 @@
-"""Calls in which one rank, the odd one, differs from the others, and what all of them hear."""
+"""Calls in which one rank differs from the others, and the message that all ranks get."""
 
 from __future__ import annotations
 

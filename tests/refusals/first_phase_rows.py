@@ -1,4 +1,4 @@
-"""What infer_shape and get_workspace_size refuse: operators, what is spoilt, code and message."""
+"""Refusals of infer_shape and get_workspace_size: operators, wrong argument, code, message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plain level refuses of all_gatherv and reduce_scatterv: rows of wrong calls."""
+"""Refusals of all_gatherv and reduce_scatterv of the plain level: rows of wrong calls."""
 
 from __future__ import annotations
 

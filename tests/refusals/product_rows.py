@@ -1,4 +1,4 @@
-"""The plain level's four products on four ranks: right calls, and the rows of what is refused."""
+"""The plain level's four products on four ranks: right calls, and rows of refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CreateOperation refuses, from Python: code and message for every line of the table."""
+"""Refusals of CreateOperation, from Python: code and message for every row of the table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_longest_domain_is_taken(name: str) -> None:
 
 
 @both
-def test_nothing_says_the_rank(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_nothing_sets_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("COLLOPS_RANK", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(variable, raising=False)
     error = refusal(create, name, rank=-1)
@@ -123,7 +123,7 @@ def test_a_field_of_a_wrong_type(name: str) -> None:
     assert "rankSize" in error.message
 
 
-def test_what_is_no_struct() -> None:
+def test_values_that_are_no_struct_are_refused() -> None:
     with pytest.raises(collops.Error, match="a parameter struct .* is needed, got dict"):
         collops.Operation({"rank": 0})  # type: ignore[arg-type]
 

@@ -75,7 +75,7 @@ def results_of(name: str, mode: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "mode", "row"), NODES)
-def test_all_ranks_are_told_who_differs_in_what(name: str, mode: str, row: str) -> None:
+def test_a_disagreement_names_ranks_and_values_on_all_ranks(name: str, mode: str, row: str) -> None:
     table = TABLES[name]
     for result in results_of(name, mode):
         code, message = result[row][0]
@@ -96,7 +96,7 @@ def test_the_communicator_refuses_later_calls(name: str, mode: str, row: str) ->
 
 
 @pytest.mark.parametrize(("name", "mode", "row"), NODES)
-def test_a_new_one_can_be_made(name: str, mode: str, row: str) -> None:
+def test_a_new_communicator_can_be_made(name: str, mode: str, row: str) -> None:
     ranks = TABLES[name].ranks
     assert [result[row][2] for result in results_of(name, mode)] == [list(range(ranks))] * ranks
 

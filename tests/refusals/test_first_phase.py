@@ -1,4 +1,4 @@
-"""What infer_shape and get_workspace_size refuse: both are local, code and message per line."""
+"""Refusals of infer_shape and get_workspace_size, which are local: code and message per row."""
 
 from __future__ import annotations
 

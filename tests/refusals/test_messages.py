@@ -1,4 +1,4 @@
-"""A wrong message is its rank's error; its peer hears of it, and the other ranks do not."""
+"""A wrong message is an error on its rank and on its peer, and on no other rank."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_mismatch_ends_the_group_with_one_text(out: Any) -> None:
     assert endings[0] == endings[1]
 
 
-def test_two_ranks_that_send_first_are_told_of_exchange() -> None:
+def test_two_sends_first_time_out_with_advice_to_exchange() -> None:
     def work(rank: int) -> tuple[int, str]:
         with collops.init(timeout_s=0.5) as comm:
             comm.barrier()

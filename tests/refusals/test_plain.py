@@ -25,7 +25,7 @@ LATE_S = 1.0
 
 @dataclass(frozen=True)
 class Refused:
-    """What rank 1 calls, what the others call, and what rank 1 is told."""
+    """The call of rank 1, the call of the others, and rank 1's error."""
 
     wrong: Call
     right: Call
@@ -93,7 +93,7 @@ NODES = [
 
 
 def all_rows(rank: int, name: str) -> dict[str, tuple[Heard, float, bool]]:
-    """Per row: what this rank hears, after how many seconds, and whether the next call is right."""
+    """Per row: this rank's error, the seconds until it, and whether the next call is right."""
     comm = collops.init(timeout_s=20)
     table, seen = TABLES[name], {}
     assert table.after(comm, 0)

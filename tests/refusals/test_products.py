@@ -25,7 +25,7 @@ def alone(rank: int) -> list[Heard]:
     return [*heard, ("", int(right), "")]
 
 
-def test_one_rank_alone_hears_of_its_errors() -> None:
+def test_a_group_of_one_rank_gets_its_errors() -> None:
     [heard] = run_ranks(alone, 1)
     assert [(name, code) for name, code, _ in heard] == [
         ("ArgumentError", 1),
@@ -44,7 +44,7 @@ def after_close(rank: int) -> list[Heard]:
     ]
 
 
-def test_a_closed_communicator_says_so() -> None:
+def test_a_closed_communicator_refuses_new_kinds_of_calls() -> None:
     """Also for a kind of call that it has not made before."""
     [heard] = run_ranks(after_close, 1)
     for name, code, message in heard:
@@ -53,7 +53,7 @@ def test_a_closed_communicator_says_so() -> None:
 
 
 def torch_faults(rank: int) -> list[Any]:
-    """What only a torch tensor can have wrong."""
+    """Faults that only torch tensors can have."""
     import torch
 
     comm = collops.init(timeout_s=20)

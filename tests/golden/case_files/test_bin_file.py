@@ -16,7 +16,9 @@ HEAD = b"$Version=1.0\n$Object.Count=1\n$Object.Length=4\n"
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (0, 2), (2, 1, 2, 1, 2, 1, 2, 3)])
-def test_there_and_back(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+def test_a_written_bin_file_reads_back_equal(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
     array = fill(shape, dtype, 3, kind="random")
     write_bin(tmp_path / "x.bin", array)
     again, name, form = read_bin(tmp_path / "x.bin")
@@ -83,7 +85,7 @@ def test_damaged_files(tmp_path: Path, content: bytes, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_files_that_cannot_be_written_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="bfloat16 is carried as uint16, got an array of float32"):
         write_bin(tmp_path / "x.bin", np.zeros(1, np.float32), "bfloat16")
     with pytest.raises(ValueError, match="format 'nz' is unknown"):

@@ -1,4 +1,4 @@
-"""The reader of ATB's case files: what it accepts, what it says of the rest, our own samples."""
+"""The reader of ATB's case files: accepted rows, messages about others, the sample files."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_nothing_is_asked_of_the_tensors_where_creation_fails(tmp_path: Path) ->
     assert (row.inputs, row.outputs, row.params["rankSize"]) == ((), (), 2)
 
 
-def test_nothing_is_asked_of_operators_that_golden_does_not_know(tmp_path: Path) -> None:
+def test_rows_of_unknown_operators_are_not_checked(tmp_path: Path) -> None:
     row = one(tmp_path, OpName="FillOperation", OpParam="", InDType="int4", InShape="")
     assert (row.operator, row.params, row.inputs) == ("FillOperation", {}, ())
 
@@ -235,7 +235,7 @@ def test_another_operator_of_atb_is_no_misspelling_of_ours(tmp_path: Path, name:
     assert one(tmp_path, OpName=name).operator == name
 
 
-def test_a_column_of_one_s_own_is_no_misspelling(tmp_path: Path) -> None:
+def test_unknown_columns_are_ignored_unless_misspelt(tmp_path: Path) -> None:
     for name in ("InTensor", "Remark", "InNums2"):
         path = write(tmp_path, {}, columns=[name if c == "TestType" else c for c in COLUMNS])
         assert len(read_rows(path)) == 1
@@ -278,7 +278,7 @@ def test_a_filter_of_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["all_gather_v", "reduce_scatter_v"])
-def test_our_samples(name: str) -> None:
+def test_sample_case_files_have_rows_of_every_stage(name: str) -> None:
     rows = read_rows(SAMPLES / f"{name}.csv")
     assert [row.number for row in rows] == list(range(1, len(rows) + 1))
     assert len({row.name for row in rows}) == len(rows)

@@ -42,7 +42,7 @@ def test_plain_rows_run(operator: str) -> None:
     assert plan_row(row(operator, soc=("Ascend310P",))).action == "run"
 
 
-def test_our_samples_run() -> None:
+def test_all_rows_of_sample_case_files_are_run() -> None:
     for file in SAMPLES.glob("*.csv"):
         assert {plan_row(r).action for r in read_rows(file)} == {"run"}
 

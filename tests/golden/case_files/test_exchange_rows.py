@@ -1,4 +1,4 @@
-"""Rows of case files of the all-to-alls and of messages: what each rank passes, and gets."""
+"""Rows of all-to-alls and of messages: the inputs and the expected outputs of each rank."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZE = Expectation("infer_shape", "ERROR_INVALID_TENSOR_SIZE")
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_our_samples(stem: str) -> None:
+def test_sample_case_files_have_rows_of_every_stage(stem: str) -> None:
     rows = ROWS[stem]
     assert [row.number for row in rows] == list(range(1, len(rows) + 1))
     assert len({row.name for row in rows}) == len(rows)
@@ -180,7 +180,7 @@ def test_the_peer_of_a_message_has_the_other_side(
 
 
 @pytest.mark.parametrize("expected", [CREATE, SHAPE, SETUP])
-def test_who_must_fail_before_execute_is_alone(expected: Expectation) -> None:
+def test_a_message_that_must_fail_before_execute_runs_on_one_rank(expected: Expectation) -> None:
     row = message("SendOperation", expected, rank=1, destRank=0)
     assert [rank_operator(row, rank) for rank in range(3)] == ["", "SendOperation", ""]
     late = replace(row, expected=Expectation("execute", "ERROR_RANK_MISMATCH"))

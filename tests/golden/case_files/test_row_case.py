@@ -166,7 +166,7 @@ def test_outputs_without_a_file_are_golden_s(tmp_path: Path) -> None:
         assert len(mixed[rank]) == 2
 
 
-def test_a_broadcast_s_file_is_what_x_becomes(tmp_path: Path) -> None:
+def test_out_tensor_file_of_a_broadcast_is_the_expected_x(tmp_path: Path) -> None:
     x = RowTensor("float16", (2, 3))
     place = f"{tmp_path / 'a.csv'}:2"
     row = CsvRow(place, 1, "x", "BroadcastOperation", {"rankSize": 2}, (x,))
@@ -209,7 +209,7 @@ def test_parameters_have_the_own_rank() -> None:
         assert rank_params(replace(row, expected=Expectation()), 2)["rank"] == 2
 
 
-def test_what_golden_does_not_know() -> None:
+def test_rows_of_unknown_operators_are_read() -> None:
     row = replace(gather(), operator="FillOperation")
     inputs = [rank_inputs(row, rank) for rank in range(3)]
     with pytest.raises(ValueError, match="a.csv:2: golden has no reference of FillOperation"):

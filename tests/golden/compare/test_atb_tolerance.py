@@ -111,7 +111,7 @@ def test_a_number() -> None:
         (("atb", "all_reduce", "float64"), "ATB has no tolerance for float64; use exact or a"),
     ],
 )
-def test_what_is_unknown(arguments: tuple[str, str, str], message: str) -> None:
+def test_unknown_arguments_are_refused(arguments: tuple[str, str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tolerance(*arguments)
     with pytest.raises(ValueError, match="reduction 'mean' is unknown"):

@@ -16,7 +16,7 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(3))
-def test_what_was_changed_is_found(dtype: str, seed: int) -> None:
+def test_a_changed_element_of_random_tensors_is_found(dtype: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ranks, rows, width = (int(rng.integers(low, 9)) for low in (1, 3, 1))
     right = [fill((rows, width), dtype, rank, kind="special") for rank in range(ranks)]
@@ -163,7 +163,7 @@ def test_a_report_shows_a_few_rows_only() -> None:
     assert "  r row 2, columns 0..1" in lines
 
 
-def test_numbers_are_short_and_tell_neighbours_apart() -> None:
+def test_numbers_are_short_and_distinct() -> None:
     values = [0.0, -0.0, 1.5, 1e-7, NAN, -INF, 65504.0, 1 / 3]
     assert shown(np.array(values, np.float16), "float16") == (
         ["0.0", "-0.0", "1.5", "1.0e-07", "nan", "-inf", "65504.0", "0.3333"]

@@ -76,7 +76,9 @@ def save_outputs(path: Path, outputs: list[Array]) -> Path:
     return path
 
 
-def test_a_case_brings_its_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_knows_the_blocks_of_a_case_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     [case] = all_cases("all_gather_v", text="p3.layout-gaps-of-rows")
     write_cases([case], tmp_path)
     file = tmp_path / f"{case.id}.npz"
@@ -221,7 +223,7 @@ def test_no_tolerance_makes_an_infinity_of_a_number(
     assert out[0].startswith("different: 1 of 2 elements")
 
 
-def test_a_gather_that_rounds_is_told_that_it_adds_nothing(
+def test_the_pattern_rounding_names_operators_that_add_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     right = fill((30, 7), "float32", 0, kind="random")

@@ -27,7 +27,7 @@ SEEDS = 40
 
 @dataclass
 class Call:
-    """One call as it should have gone: outputs, where the blocks lie, and what was reduced."""
+    """The expected results of one call: outputs, places of blocks, and reduced arrays."""
 
     dtype: str
     counts: list[int]
@@ -45,7 +45,7 @@ def draw_dtype(rng: Rng, dtypes: tuple[str, ...] = DTYPES) -> str:
 
 
 def shortest(dtype: str) -> int:
-    """Elements of a block that are enough to tell it from chance: a bool says one bit each."""
+    """The least elements of a block for enough evidence: a bool has one bit of it."""
     return {"bool": 90, "int8": 12, "uint8": 12}.get(dtype, 4)
 
 
@@ -99,7 +99,7 @@ def repeat(rng: Rng, call: Call, flat: Array) -> None:
 
 
 def shift(rng: Rng, call: Call, flat: Array) -> None:
-    """Write a block some elements beside its place, over what is there."""
+    """Write a block some elements beside its place, over the elements there."""
     rank = int(rng.integers(call.ranks))
     own = block(call, flat, rank).copy()
     start, step = call.displs[rank], int(rng.integers(1, max(2, own.size // 4)))
@@ -117,7 +117,7 @@ def drop(rng: Rng, call: Call, flat: Array) -> None:
 
 
 def leave(rng: Rng, call: Call, flat: Array) -> None:
-    """Leave poison in a part of a block, or in what no block covers."""
+    """Leave poison in a part of a block, or outside all blocks."""
     rank = int(rng.integers(call.ranks))
     part = block(call, flat, rank)[1:-1]
     covered = np.zeros(flat.size, np.bool_)
@@ -317,7 +317,7 @@ def noise(rng: Rng, array: Array, dtype: str) -> Array:
 
 
 @each_seed(150)
-def test_noise_has_no_name(seed: int) -> None:
+def test_random_errors_have_no_pattern(seed: int) -> None:
     rng = np.random.default_rng(seed)
     gathers = rng.random() < 0.5
     call = draw_gather(rng) if gathers else draw_scatter(rng, REDUCE_DTYPES)
@@ -336,7 +336,7 @@ def test_a_single_wrong_element_has_no_name() -> None:
     assert compare([got], [right], "float32").diagnosis.kind == "no pattern"
 
 
-def test_too_little_to_tell_from_chance_has_no_name() -> None:
+def test_too_few_elements_have_no_pattern() -> None:
     right = fill((50, 4), "float16", 0)
     near = right.copy()
     near[7, 1] = np.nextafter(near[7, 1], np.float16(np.inf))
@@ -354,7 +354,7 @@ def test_too_little_to_tell_from_chance_has_no_name() -> None:
     assert compare([one], [whole], "int8").diagnosis.kind == "no pattern"
 
 
-def test_single_elements_in_many_outputs_have_no_name() -> None:
+def test_single_elements_in_many_outputs_have_no_pattern() -> None:
     right = fill((8,), "float32", 0)
     got = [right.copy() for _ in range(24)]
     for rank, array in enumerate(got):
@@ -362,7 +362,7 @@ def test_single_elements_in_many_outputs_have_no_name() -> None:
     assert compare(got, [right] * 24, "float32").diagnosis.kind == "no pattern"
 
 
-def test_a_missing_block_and_another_error_have_no_name() -> None:
+def test_a_missing_block_and_another_error_have_no_pattern() -> None:
     right = fill((40,), "float32", 0)
     got = right.copy()
     got[10:20] = 0
@@ -372,7 +372,7 @@ def test_a_missing_block_and_another_error_have_no_name() -> None:
     assert compare([got], [right], "float32", layout=layout).diagnosis.kind == "no pattern"
 
 
-def test_two_faults_at_once_have_no_name() -> None:
+def test_two_faults_at_once_have_no_pattern() -> None:
     right = fill((40, 4), "float32", 0, kind="random")
     got = right.copy()
     got[:10], got[10:20] = right[10:20], right[:10]

@@ -1,4 +1,4 @@
-"""What is said of blocks that lie elsewhere is true of them."""
+"""The sentences about displaced blocks are true."""
 
 from __future__ import annotations
 

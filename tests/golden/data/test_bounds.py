@@ -72,7 +72,7 @@ def test_average_and_product_are_within_the_bound(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "op"), [("int8", "sum"), ("int64", "prod"), ("float16", "max"), ("bfloat16", "min")]
 )
-def test_what_is_exact_has_no_tolerance(dtype: str, op: str) -> None:
+def test_exact_results_have_no_tolerance(dtype: str, op: str) -> None:
     assert bound(dtype, op, 8, np.full((2, 3), 1e3)).tolist() == [[0.0] * 3] * 2
 
 
@@ -118,7 +118,7 @@ def test_products_in_any_order_are_within_the_bound(dtype: str, k: int) -> None:
     assert (np.abs(results[0] - exact)[fits] <= limit[fits]).all()
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="matmul accumulates in float32"):
         matmul_bound(np.ones(1), 2, "float64")
     with pytest.raises(ValueError, match="'int8' is not floating"):

@@ -82,7 +82,7 @@ def test_ranges_are_cut_to_what_an_integer_has(
         assert (array.min(), array.max()) == (first, last)
 
 
-def test_what_cannot_be_made() -> None:
+def test_tensors_that_cannot_be_made_are_refused() -> None:
     with pytest.raises(ValueError, match=r"range 0.2,0.8 holds no number of int32"):
         random("int32", 0.2, 0.8)
     with pytest.raises(ValueError, match="generator 'ones' is unknown; use one, zero, random or"):

@@ -1,4 +1,4 @@
-"""Test data: it differs where it must, covers what it promises and never changes."""
+"""Test data: differs per rank and position, covers the promised values, and never changes."""
 
 from __future__ import annotations
 

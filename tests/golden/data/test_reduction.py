@@ -226,7 +226,7 @@ def test_no_elements() -> None:
         ("avg", "int8", r"op 'avg' is for floating dtypes, got int8; use sum"),
     ],
 )
-def test_what_a_dtype_does_not_have(op: str, dtype: str, message: str) -> None:
+def test_reductions_that_a_dtype_lacks_are_refused(op: str, dtype: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check_reduction(op, dtype)
 

@@ -34,7 +34,7 @@ def test_every_pattern_has_a_count_for_every_rank(name: str, rank_size: int) -> 
     assert sum(counts) > 0 or (name, rank_size) == ("zeros", 1)
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"shares '2:1' is unknown; use one of even, 3:5"):
         shares("2:1", 2, 1)
     with pytest.raises(ValueError, match="must be >= 1, got 0 and 4"):

@@ -25,7 +25,7 @@ def call_of(**tables: list[list[int]]) -> Exchange:
     return exchange(tables.pop("counts", [[2, 1], [1, 2]]), **tables)
 
 
-def test_by_hand() -> None:
+def test_a_small_example_worked_out_by_hand() -> None:
     assert [y.tolist() for y in all_to_all_v(XS, call_of())] == [[[0, 1, 10]], [[2, 11, 12]]]
 
 
@@ -34,7 +34,7 @@ def test_slices_may_overlap_and_blocks_lie_in_any_order() -> None:
     assert [y.tolist() for y in all_to_all_v(XS, call)] == [[[13, 3, 4]], [[10, 11, 4]]]
 
 
-def test_whoever_receives_nothing_has_no_elements() -> None:
+def test_a_rank_that_receives_nothing_has_no_elements() -> None:
     outputs = all_to_all_v(XS, call_of(counts=[[0, 2], [0, 0]], sdispls=[[6, 1], [4, 4]]))
     assert [y.shape for y in outputs] == [(1, 0), (1, 2)]
     assert outputs[1].tolist() == [[1, 2]]
@@ -66,7 +66,7 @@ def test_every_bit_travels(dtype: str) -> None:
         ({"rdispls": [[0, 2], [1, 0]]}, "blocks 1 and 0 of rank 1 overlap at element 1"),
     ],
 )
-def test_what_is_refused(tables: dict[str, list[list[int]]], message: str) -> None:
+def test_wrong_arguments_are_refused(tables: dict[str, list[list[int]]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         all_to_all_v(XS, call_of(**tables))
 

@@ -173,7 +173,7 @@ def test_the_seed_changes_the_data_and_nothing_else() -> None:
         assert x.tobytes() != again.tobytes() or max(plain.counts) <= 2 or not x.size
 
 
-def test_some_ops_alone_have_every_dtype() -> None:
+def test_ops_of_atb_have_every_dtype() -> None:
     strict = [case for case in SCATTER if case.op in ATB_REDUCE_OPS]
     assert {case.op for case in strict} == set(ATB_REDUCE_OPS)
     assert {case.dtype for case in strict} == set(REDUCE_DTYPES)

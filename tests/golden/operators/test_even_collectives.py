@@ -86,7 +86,7 @@ def test_shapes_and_dtypes_must_agree(operator: str) -> None:
             OPERATORS[operator].outputs({}, [[XS[0]], [other]])
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="2 ranks cannot share 3 rows evenly"):
         reduce_scatter([np.zeros(3), np.zeros(3)])
     with pytest.raises(ValueError, match=r"root must be in \[0, 2\), got 2"):

@@ -106,7 +106,7 @@ def test_random_cases_are_within_the_bound_of_an_exact_sum(case: Case) -> None:
 
 
 def in_another_order(case: Case) -> list[np.ndarray]:
-    """What an implementation makes that adds from the last product on, in float32."""
+    """The result of an implementation that adds from the last product on, in float32."""
     call, tensors = call_of(case), inputs(case)
     turned = []
     for own in tensors:

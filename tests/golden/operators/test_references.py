@@ -1,4 +1,4 @@
-"""The two operators' references against values worked out by hand, and what they refuse."""
+"""The references of AllGatherV and ReduceScatterV: values worked out by hand, and refusals."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_every_axis_is_covered(size: int) -> None:
     assert {len(case.x_shapes[case.peer]) for case in other} >= set(range(2, 9))
 
 
-def test_what_is_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     xs = [np.zeros(4), np.zeros((2, 2)), np.zeros(3), np.zeros(4, np.int8)]
     for pair, message in (
         ((0, 4), r"destination must be in \[0, 4\), got 4"),
@@ -84,7 +84,7 @@ def test_the_receiver_has_a_copy() -> None:
 
 
 @pytest.mark.parametrize("text", ["p2.", "p3.sum-", "p4.data-cancel"])
-def test_a_reduce_is_an_all_reduce_that_one_rank_hears_of(text: str) -> None:
+def test_reduce_equals_all_reduce_on_the_root(text: str) -> None:
     cases = all_cases("all_reduce", text=text)
     assert cases
     for case in cases:
@@ -103,7 +103,7 @@ def test_a_scatterv_and_a_gatherv_are_each_other_s_end(sizes: list[int]) -> None
     assert parts[-1].tobytes() == x[start:].tobytes()
 
 
-def test_what_collectives_with_a_root_refuse() -> None:
+def test_refusals_of_collectives_with_a_root() -> None:
     with pytest.raises(ValueError, match=r"reduce: xs\[1\] is \(3,\)"):
         reduce([np.zeros(2), np.zeros(3)])
     with pytest.raises(ValueError, match="op 'avg' is for floating dtypes"):

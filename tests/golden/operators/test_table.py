@@ -1,4 +1,4 @@
-"""The table of operators: each entry is whole, and nobody else knows an operator by its name."""
+"""The table of operators: each entry is complete, and no other module names an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameter structs: what their fields are by default in ATB, and another value of each."""
+"""The parameter structs: ATB's defaults of their fields, and another value of each."""
 
 from __future__ import annotations
 

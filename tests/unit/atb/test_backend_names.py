@@ -1,4 +1,4 @@
-"""core().resolve_backend() says which backend runs what was written for another."""
+"""core().resolve_backend() returns the backend that runs in place of another."""
 
 from __future__ import annotations
 

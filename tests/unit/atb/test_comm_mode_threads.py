@@ -118,7 +118,7 @@ def test_a_refusal_reaches_the_other_threads() -> None:
     assert [out for _, _, out in results] == [[0, 1, 2]] * 3
 
 
-def test_threads_that_disagree_are_told() -> None:
+def test_threads_that_disagree_get_the_disagreement() -> None:
     def work(rank: int) -> list[Any]:
         comm = collops.init()
         with pytest.raises(collops.RankMismatchError) as caught:
@@ -151,7 +151,7 @@ def test_a_domain_has_one_mode() -> None:
         assert "is live in this process with rankSize 2, got 3" in size
 
 
-def test_a_thread_that_fails_leaves_no_one_waiting() -> None:
+def test_no_rank_waits_after_a_thread_has_failed() -> None:
     def work(rank: int) -> None:
         comm = collops.init()
         if rank == 2:
@@ -183,7 +183,7 @@ def test_a_thread_that_takes_too_long_is_shown() -> None:
     assert "threading.Event().wait(30)" in caught.value.tracebacks[1]
 
 
-def test_what_does_not_pickle_is_told_all_the_same() -> None:
+def test_an_error_that_does_not_pickle_is_reported() -> None:
     class Local(Exception):
         pass
 

@@ -110,7 +110,7 @@ def disagree(rank: int) -> str:
     return ""
 
 
-def test_ranks_with_different_engines_hear_of_it() -> None:
+def test_different_engines_are_a_disagreement() -> None:
     for message in run_ranks(disagree, 2):
         assert "LinearParallel: the ranks disagree in call 1: the engine (COLLOPS_FUSED)" in message
         assert "is windows on rank 0 (pid " in message

@@ -1,4 +1,4 @@
-"""While a call runs it holds its tensors, whatever other threads and forked children do."""
+"""A running call holds its tensors, also if other threads or forked children drop them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_right(out: Any) -> bool:
 
 
 def drop_while_waiting(rank: int, comm: collops.Communicator, kind: str, told: Any) -> bool:
-    """Rank 0 waits with tensors that only the call holds; rank 1 comes late and is told right."""
+    """Rank 0 waits with tensors that only the call holds; rank 1 comes late and gets the data."""
     x = np.full(ROWS, 3.0 + rank)
     alive = weakref.ref(x)
     foreign = Foreign(x) if kind == "dlpack" else None
@@ -152,7 +152,7 @@ def test_a_second_thread_gets_an_error_and_the_first_its_result() -> None:
 
 
 def messages_of_child(calls: list[Callable[[], Any]]) -> list[str]:
-    """What a forked child gets from each call."""
+    """The result of each call in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

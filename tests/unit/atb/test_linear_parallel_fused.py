@@ -1,4 +1,4 @@
-"""LinearParallel over windows: what waits for whom, what memory a call takes, and its bits."""
+"""LinearParallel over windows: waits, memory of a call, and bits of results."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_late_rank_delays_only_its_rows(
 
 
 def grown(rank: int, kind: ParallelType, rows: int, k: int, n: int) -> tuple[int, int, int]:
-    """What the first call adds to this process at most, in bytes; its workspace; its output."""
+    """The most bytes that the first call adds to this process; its workspace; its output."""
     param = LinearParallelParam(rank=rank, rank_size=2, backend="shm", type=kind)
     ins = [numbers(rank, rows, k), numbers(rank + 2, n, k)]
     operation, out, scratch = planned(param, ins)
@@ -121,7 +121,7 @@ def test_a_call_takes_the_memory_that_is_documented(kind: ParallelType) -> None:
 
 
 def bits(rank: int, rows: int, k: int, n: int) -> bytes:
-    """Both engines' results with the threads that the environment says."""
+    """Both engines' results with the environment's number of threads."""
     param = LinearParallelParam(
         rank=rank, rank_size=2, backend="shm", type=ParallelType.LINEAR_ALL_REDUCE
     )

@@ -1,4 +1,4 @@
-"""The parameter structs as JSON: ATB's keys and numbers, and what is refused."""
+"""The parameter structs as JSON: ATB's keys and numbers, and refusals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_json_that_is_no_struct(struct: type[Any], text: str, message: str) -> N
 
 
 @pytest.mark.parametrize("text", [{"rank": 1}, None, 3])
-def test_what_is_no_json_text(text: Any) -> None:
+def test_texts_that_are_no_json_are_refused(text: Any) -> None:
     with pytest.raises(collops.Error, match=f"a JSON text is needed, got {type(text).__name__}"):
         collops.AllGatherVParam.from_json(text)
 

@@ -33,7 +33,7 @@ def square() -> Any:
 
 @pytest.mark.parametrize("trans_weight", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_results_do_not_depend_on_it(trans_weight: bool, dtype: Any) -> None:
+def test_results_do_not_depend_on_prepack(trans_weight: bool, dtype: Any) -> None:
     op = operation(trans_weight=trans_weight)
     weight = (np.arange(4 * 7) % 5 - 2).astype(dtype).reshape((7, 4) if trans_weight else (4, 7))
     plain = product(op, weight, X.astype(dtype))

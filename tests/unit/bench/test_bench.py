@@ -1,4 +1,4 @@
-"""What the benchmarks are made of: data, groups, times, memory, ratios, tables, launchers."""
+"""The parts of the benchmarks: data, groups, times, memory, ratios, tables, launchers."""
 
 from __future__ import annotations
 
@@ -210,9 +210,7 @@ def test_a_wrong_result_is_printed_as_wrong() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "names"), [(0.15, ["torch"]), (0.5, ["torch"]), (0.7, [])])
-def test_a_product_without_a_kernel_is_left_out_with_a_note(
-    seconds: float, names: list[str]
-) -> None:
+def test_a_slow_product_is_left_out_with_a_note(seconds: float, names: list[str]) -> None:
     notes: list[str] = []
     peers = SimpleNamespace(torch="torch", mpi=None, gloo=None, wanted=("torch",))
     own: Any = SimpleNamespace(point=point(), peers=peers, notes=notes, most=float)

@@ -1,4 +1,4 @@
-"""`collops bench linear_parallel` as a whole: what it prints, writes, and refuses."""
+"""`collops bench linear_parallel` as a whole: its output, files, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench measures an operator that it has never seen: all it is told stands in this file."""
+"""The bench measures an operator that is defined in this file only."""
 
 from __future__ import annotations
 

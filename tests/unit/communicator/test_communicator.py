@@ -1,4 +1,4 @@
-"""The plain level: what users may pass, and that the result is numpy's own."""
+"""The plain level: allowed arguments, and results that equal numpy's."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_windows() -> None:
         assert np.array_equal(own, data(rank, (2, 3)) + 1)
 
 
-def test_a_window_is_let_go_with_its_last_array() -> None:
+def test_a_window_is_freed_with_its_last_array() -> None:
     def mapped() -> int:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[0]) * 4096

@@ -1,4 +1,4 @@
-"""collops.init: who the ranks are, which communicator it gives, and what it says otherwise."""
+"""collops.init: ranks, communicators and error messages."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_arguments_come_before_the_launcher() -> None:
     assert run_ranks(work, 2) == [[1, 10, 0], [0, 10, 0]]
 
 
-def test_nothing_says_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_nothing_sets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in PLACE:
         monkeypatch.delenv(name, raising=False)
     error = error_of()
@@ -139,7 +139,7 @@ def test_a_live_domain_keeps_its_size() -> None:
     assert "rankSize 1, got 2" in error.message
 
 
-def test_a_domain_that_nothing_uses_is_met_anew() -> None:
+def test_an_unused_domain_connects_anew() -> None:
     def param(rank: int, size: int, domain: str) -> collops.AllGatherVParam:
         return collops.AllGatherVParam(rank=rank, rank_size=size, backend="shm", comm_domain=domain)
 
@@ -223,7 +223,7 @@ def test_a_struct_for_more_ranks_than_were_started() -> None:
         assert "rankSize is 3, but run_ranks has started 2 ranks: pass at most 2" in message
 
 
-def test_a_place_that_was_passed_is_not_blamed_on_the_launcher() -> None:
+def test_a_passed_rank_is_not_called_the_launchers() -> None:
     def work(rank: int) -> tuple[str, str]:
         return error_of(-1, 2).message, error_of(0, -1).message
 

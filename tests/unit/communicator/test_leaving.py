@@ -1,4 +1,4 @@
-"""A rank that leaves says so with its last error, however its process ends."""
+"""A rank that leaves sends its last error, however its process ends."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_program_that_ends(ending: str, reason: str, tmp_path: Path) -> None:
     assert reason in printed[0]
 
 
-def test_a_child_of_multiprocessing_says_its_last_error(tmp_path: Path) -> None:
+def test_a_child_of_multiprocessing_reports_its_last_error(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(
         "import multiprocessing, sys\nimport collops\n"

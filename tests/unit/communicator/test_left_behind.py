@@ -46,7 +46,7 @@ def run_pytest(folder: Path, *texts: str, conftest: str) -> subprocess.Completed
     return subprocess.run(command, cwd=folder, text=True, capture_output=True)
 
 
-def test_what_stays_is_found_and_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_test_are_found_and_removed(tmp_path: Path) -> None:
     assert PATIENCE in CONFTEST
     # What stays here never ends by itself: to wait for it is of no use.
     conftest = CONFTEST.replace(PATIENCE, "PATIENCE_S = 0.2")

@@ -1,4 +1,4 @@
-"""Time-outs beyond what clocks, polls and locks can count are long, not over at once."""
+"""Time-outs beyond the range of clocks, polls and locks are long and do not end at once."""
 
 from __future__ import annotations
 

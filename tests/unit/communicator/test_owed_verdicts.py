@@ -1,4 +1,4 @@
-"""A receiver that has all it wants still tells the senders so, whatever it does next."""
+"""A receiver that has received everything still sends its verdicts, whatever it does next."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_sender_does_not_wait_for_the_receivers_next_call(tmp_path: Path) -> N
     assert run_ranks(work, 2, timeout=60) == [True, True]
 
 
-def test_a_receiver_that_closes_has_told_the_sender(tmp_path: Path) -> None:
+def test_a_receiver_that_closes_has_sent_its_verdict(tmp_path: Path) -> None:
     def work(rank: int) -> bool:
         for i in range(20):
             comm = collops.init(comm_domain=f"round{i}")

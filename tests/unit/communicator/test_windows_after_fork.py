@@ -1,4 +1,4 @@
-"""What a child of fork() has of its parent's communicator and of its memory of comm.empty."""
+"""A child of fork() and its parent's communicator and memory of comm.empty."""
 
 from __future__ import annotations
 

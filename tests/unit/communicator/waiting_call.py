@@ -1,4 +1,4 @@
-"""What to do while a call of the main thread waits, whenever that is."""
+"""Actions that run while a call of the main thread waits."""
 
 from __future__ import annotations
 

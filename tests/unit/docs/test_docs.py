@@ -1,4 +1,4 @@
-"""The pages are true where a test can know it: links, error codes, fields, signatures, steps."""
+"""Checks of the docs: links, error codes, fields of structs, signatures of methods, steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prose(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """What a link may name after the #: the headings, as web pages of repositories spell them."""
+    """The anchors of the headings, as web pages of repositories spell them."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""The messages in docs/errors.md are what the code says: each is produced here, pids apart."""
+"""The messages in docs/errors.md are those of the code: each is produced here, without pids."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def messages(comm: collops.Communicator) -> Said:
 
 
 def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
-    """What both ranks say when rank 1 does something else."""
+    """Both ranks' messages when rank 1 makes another call."""
     odd = rank == 1
 
     def comm(domain: str, timeout_s: float = 30) -> collops.Communicator:
@@ -168,7 +168,7 @@ def all_ranks(rank: int, pipe: tuple[int, int]) -> Said:
 
 
 def answers_of_hccl() -> Said:
-    """What the C++ test of the backend hccl expects."""
+    """The messages that the C++ test of the backend hccl expects."""
     text = (ROOT / "tests/cpp/hccl/hccl_error_test.cpp").read_text()
     codes = {25: "ERROR_HCCL_FAIL", 26: "ERROR_OUT_OF_DEVICE_MEMORY"}
     found = [(code, re.search(rf'{name},\s*"(.+)"', text)) for code, name in codes.items()]

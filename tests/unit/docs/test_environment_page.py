@@ -1,4 +1,4 @@
-"""docs/environment.md says what the core's table of variables says, and every variable is in it."""
+"""docs/environment.md equals the core's table of variables, which has every variable."""
 
 from __future__ import annotations
 

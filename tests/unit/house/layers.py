@@ -1,4 +1,4 @@
-"""What breaks the layers: includes and imports of a tree, read from its sources."""
+"""Finds includes and imports of a tree that break the layers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def backend_of(path: str) -> str | None:
 
 
 def check_vendor_header(path: str, header: str) -> str | None:
-    """What is wrong with a header of the system, by the file that includes it."""
+    """The error of including a header of the system, by the file that includes it."""
     if re.match(FRAMEWORK_HEADERS, header):
         return "no file sees a framework's headers"
     if re.match(BINDING_HEADERS, header) and not path.startswith("bindings/"):
@@ -83,7 +83,7 @@ def check_vendor_header(path: str, header: str) -> str | None:
 
 
 def check_own_header(path: str, header: str) -> str | None:
-    """What is wrong with a header of ours, which lies below ops/ (or beside a binding)."""
+    """The error of including a header of collops, below ops/ or beside a binding."""
     target = f"ops/{header}"
     if path.startswith("bindings/") and layer_of(target) is None:
         return None

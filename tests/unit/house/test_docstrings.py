@@ -28,7 +28,7 @@ def is_sentence(text: str | None) -> bool:
 
 
 def methods_of(owner: type) -> list[tuple[str, object]]:
-    """What a class itself defines for its users."""
+    """The public members that a class defines itself."""
     return [
         (f"{owner.__name__}.{name}", member.fget if isinstance(member, property) else member)
         for name, member in vars(owner).items()
@@ -48,7 +48,7 @@ def undocumented(names: list[tuple[str, object]]) -> list[str]:
 
 
 def public_names() -> list[tuple[str, object]]:
-    """What `collops` itself offers: functions and classes of __all__."""
+    """The functions and classes in `collops.__all__`."""
     values = [(name, getattr(collops, name)) for name in collops.__all__]
     return [(name, value) for name, value in values if callable(value)]
 

@@ -74,5 +74,5 @@ def test_an_operator_that_a_file_must_not_know_is_found(path: str, text: str) ->
         ("operators/some.py", "from collops.bench.variant import Variant"),
     ],
 )
-def test_what_a_file_may_know_passes(path: str, text: str) -> None:
+def test_allowed_knowledge_of_operators_passes(path: str, text: str) -> None:
     assert check(BENCH + path, text, {"some", "other"}) == []

@@ -1,4 +1,4 @@
-"""No folder has too many entries and no file too many lines: each thing stands in a room."""
+"""No folder has too many entries, and no file too many lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def long_files(root: Path) -> dict[str, int]:
     return {name: count for name, count in lines.items() if count > MOST_LINES}
 
 
-def test_every_folder_can_be_taken_in_at_a_glance() -> None:
+def test_every_folder_and_file_is_within_its_limit() -> None:
     assert large_folders(ROOT) == {}
 
 

@@ -25,7 +25,7 @@ def run(
     cwd: Path | None = None,
     timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
-    """Calls main() with these arguments; its status, and what it and its children wrote."""
+    """Calls main() with these arguments; returns its status and the output, children included."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as open_files:
         paths = [Path(folder, name) for name in ("stdout", "stderr")]
         files = [open_files.enter_context(path.open("wb")) for path in paths]

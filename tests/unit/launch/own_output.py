@@ -1,4 +1,4 @@
-"""What a program itself writes, without what this machine makes every program write.
+"""The output of a program, without lines that this machine adds to every program's.
 
 A machine may have notices of its own (a start-up file of Python, a library that cannot be
 preloaded). Tests that know every line of a program's output do not count those.

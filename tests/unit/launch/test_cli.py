@@ -1,4 +1,4 @@
-"""The command line: what it says when all is well, and when it is not."""
+"""The command line: output on success and on errors."""
 
 from __future__ import annotations
 

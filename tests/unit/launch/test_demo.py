@@ -38,7 +38,7 @@ def run_demo(folder: Path, *arguments: str, **variables: str) -> subprocess.Comp
 
 
 def columns(lines: list[str]) -> list[list[str]]:
-    """The cells of a table, cut where its line of dashes says."""
+    """The cells of a table, cut at the columns of its line of dashes."""
     rule = next(line for line in lines if set(line) == {"-", " "})
     starts = [i for i, sign in enumerate(rule) if sign == "-" and (i == 0 or rule[i - 1] == " ")]
     ends = [start + len(rule[start:].split(" ")[0]) for start in starts]
@@ -102,7 +102,7 @@ def test_without_a_core_the_error_is_one_line(tmp_path: Path) -> None:
 
 
 def outcome(**fields: object) -> Outcome:
-    """Two ranks that have what they must have."""
+    """Two ranks with right results."""
     arrays = [np.arange(6, dtype=np.float32).reshape(2, 3) + rank for rank in range(2)]
     settings = {"results": [array.copy() for array in arrays], "expected": arrays, **fields}
     return Outcome(operator="Op", shapes="[2, 3]", seconds=1.5e-6, **settings)  # type: ignore[arg-type]

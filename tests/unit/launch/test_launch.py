@@ -1,4 +1,4 @@
-"""The process manager by itself: what is heard of processes, threads, programs, and their end."""
+"""The process manager alone: reports of processes, threads and programs, and their end."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_report_that_cannot_be_read_is_no_end_of_the_others() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_threads_that_raise_or_hang_are_told_from_those_that_report() -> None:
+def test_threads_that_raise_hang_or_report_are_distinguished() -> None:
     over = threading.Event()
 
     def work(rank: int) -> Any:

@@ -241,7 +241,7 @@ def test_ctrl_c_ends_the_ranks(tmp_path: Path) -> None:
             os.kill(int(path.read_text() or 0), 0)
 
 
-def test_ctrl_c_between_two_starts_loses_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_between_two_starts_leaves_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     from collops.launch import processes
 
     started: list[int] = []

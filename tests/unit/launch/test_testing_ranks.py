@@ -179,7 +179,7 @@ def test_reasons_are_kept(report: str) -> None:
 
 
 @ranks(2, 3, comm_modes=(collops.COMM_MULTI_PROCESS, collops.COMM_MULTI_THREAD))
-def test_it_serves_the_tests_here_as_well(comm: collops.Communicator, rank_size: int) -> None:
+def test_ranks_marks_tests_of_this_repository(comm: collops.Communicator, rank_size: int) -> None:
     assert comm.all_gatherv(np.array([comm.rank])).tolist() == list(range(rank_size))
 
 

@@ -66,7 +66,7 @@ def test_errors_pickle_and_copy(code: int) -> None:
         assert (again.code, str(again), again.__dict__["rank"]) == (code, str(error), 3)
 
 
-def test_what_other_ranks_are_told_of_any_exception() -> None:
+def test_code_and_message_of_any_exception_for_other_ranks() -> None:
     assert status_of(status_error(8, "too long")) == (8, "too long")
     assert status_of(MemoryError("no room")) == (27, "MemoryError: no room")
     assert status_of(KeyError("k")) == (3, "KeyError: 'k'")
@@ -83,7 +83,7 @@ def _told_of_an_abort(rank: int, pad: str) -> str:
 
 
 @pytest.mark.parametrize("pad", ["", "x"])
-def test_a_peers_words_may_be_cut_within_a_character(pad: str) -> None:
+def test_a_peers_message_may_be_cut_within_a_character(pad: str) -> None:
     told, _ = run_ranks(_told_of_an_abort, 2, pad)
     assert told.startswith(f"rank 1 aborted: {pad}\u00e9\u00e9")
     assert told.endswith(" (reported by rank 1) [ERROR_ABORTED]")

@@ -25,7 +25,7 @@ def test_portable_kernels_run_everywhere_and_the_best_are_taken() -> None:
         ("COLLOPS_TRACE", "yes", "COLLOPS_TRACE must be 0, 1 or 2"),
     ],
 )
-def test_a_value_that_cannot_be_meant_is_an_error_at_creation(
+def test_an_invalid_variable_is_an_error_at_creation(
     name: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)

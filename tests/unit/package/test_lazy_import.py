@@ -72,7 +72,7 @@ def test_works_without_the_core(code: str) -> None:
         "collops.AllGatherVParam().to_json()",
     ],
 )
-def test_says_what_is_missing_without_the_core(code: str) -> None:
+def test_run_without_the_core_names_what_is_missing(code: str) -> None:
     program = (
         f"{NO_CORE}import collops\ntry: {code}\nexcept NotImplementedError as error: print(error)"
     )
@@ -81,7 +81,7 @@ def test_says_what_is_missing_without_the_core(code: str) -> None:
     assert printed.endswith("[ERROR_UNSUPPORTED]")
 
 
-def test_elsewhere_than_on_linux_the_reason_is_that() -> None:
+def test_without_linux_the_reason_names_linux() -> None:
     program = (
         f"{NO_CORE}sys.platform = 'darwin'; import collops\n"
         "try: collops.init(0, 1)\nexcept collops.Error as error: print(error)"

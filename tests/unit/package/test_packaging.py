@@ -172,7 +172,7 @@ def test_the_build_finds_what_it_needs_offline_without_isolation(
     assert "Build files have been written to" in output
 
 
-def test_elsewhere_there_is_no_core(sources: Path) -> None:
+def test_without_linux_the_core_is_not_built(sources: Path) -> None:
     pytest.importorskip("setuptools")
     program = (
         "import sys, setuptools.command.build_ext\n"

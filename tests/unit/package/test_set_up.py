@@ -71,7 +71,7 @@ def test_versions_come_from_the_metadata(venv: environment.Venv) -> None:
     assert venv.versions() == {"Some_Package": "1.2", "other": "3.4"}
 
 
-def test_pip_installs_whatever_else_it_says(venv: environment.Venv) -> None:
+def test_an_install_succeeds_whatever_pip_prints(venv: environment.Venv) -> None:
     record_pip(venv, "exit 0")
     assert venv.try_pip("thing", limit_s=20) == "installed"
 
@@ -147,7 +147,7 @@ def test_the_preflight_check_takes_a_python_with_spaces_that_says_more(tmp_path:
     assert done.returncode == 0
 
 
-def test_a_machines_notices_are_not_a_programs_own_words() -> None:
+def test_lines_of_the_machine_are_removed_from_output() -> None:
     known = frozenset({"a notice"})
     text = "a notice\nfirst\n\na notice \nnot a notice\na notice\r\nlast"
     assert own_output.own(text, known) == "first\n\na notice \nnot a notice\nlast"

@@ -69,7 +69,7 @@ def test_one_rank() -> None:
     assert run_ranks(work, 1) == [[[[1.5, 2.0], [3.0, 4.0]]] * 4]
 
 
-def test_what_is_read_is_not_changed() -> None:
+def test_inputs_are_not_changed() -> None:
     def work(rank: int) -> bool:
         comm = collops.init()
         x = np.arange(6.0) + rank

@@ -105,7 +105,7 @@ def test_the_average(name: str, engine: str) -> None:
             assert np.array_equal(result, right), i
 
 
-def test_who_adds_and_who_averages_disagree() -> None:
+def test_averages_on_one_rank_only_are_a_disagreement() -> None:
     def work(rank: int) -> str:
         comm = collops.init()
         ones = np.ones((2, 2), np.float32)

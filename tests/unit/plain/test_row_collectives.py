@@ -83,7 +83,7 @@ def test_one_rank() -> None:
     assert run_ranks(work, 1) == [[[3.0], *[X.tolist()] * 3]]
 
 
-def test_what_scatterv_does_not_read() -> None:
+def test_scatterv_ignores_x_of_other_ranks() -> None:
     def work(rank: int) -> Any:
         with collops.init() as comm:
             given = [X, "anything", np.zeros(9)][rank]

@@ -107,7 +107,7 @@ def test_split_and_messages_return_what_they_find() -> None:
     assert run_ranks(work, 2) == [([7], 1), None]
 
 
-def test_what_is_started_and_forgotten_is_kept() -> None:
+def test_a_started_call_keeps_its_tensors_if_nobody_waits() -> None:
     def work(rank: int) -> list[Any]:
         with collops.init() as comm:
             out = np.empty((20, 2, 50_000))
@@ -263,7 +263,7 @@ def test_threads_that_start_at_once_get_their_own_call_or_an_error() -> None:
     assert run_ranks(work, 1) == [True]
 
 
-def test_a_wrong_argument_is_told_in_the_call_s_place() -> None:
+def test_other_ranks_get_the_error_of_a_wrong_argument() -> None:
     def work(rank: int, list_of: int, sizes: list[int] | None) -> list[str]:
         x = np.ones(2, np.int32)
         given = [x] * list_of if list_of else x

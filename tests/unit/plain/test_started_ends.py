@@ -113,7 +113,7 @@ def test_a_signal_handler_may_close_while_its_thread_waits(name: str) -> None:
         assert run_ranks(work, 2, start, timeout=20) == [True] * 2
 
 
-def test_ctrl_c_is_that_of_the_call_one_is_in() -> None:
+def test_ctrl_c_interrupts_the_current_call() -> None:
     def work(rank: int) -> str:
         comm = collops.init()
         comm.barrier()
@@ -133,7 +133,7 @@ def test_ctrl_c_is_that_of_the_call_one_is_in() -> None:
     assert "rank 0 was interrupted" in second
 
 
-def test_nothing_of_failed_communicators_stays() -> None:
+def test_failed_communicators_leave_nothing_behind() -> None:
     def work(rank: int) -> list[tuple[int, int]]:
         counts = []
         for number in range(6):
@@ -186,7 +186,7 @@ def test_a_wait_with_a_very_long_time_out_waits() -> None:
     assert run_ranks(work, 2) == [[7], None]
 
 
-def test_close_ends_what_is_under_way() -> None:
+def test_close_ends_running_calls() -> None:
     def work(rank: int) -> bool:
         comm = collops.init()
         comm.barrier()
@@ -206,7 +206,7 @@ def test_close_ends_what_is_under_way() -> None:
     assert run_ranks(work, 2) == [True] * 2
 
 
-def test_the_end_of_the_interpreter_ends_them() -> None:
+def test_the_end_of_the_interpreter_ends_started_calls() -> None:
     job = {**os.environ, "COLLOPS_JOB_ID": f"started at exit {os.getpid()}"}
     ranks = [
         subprocess.Popen(
@@ -226,7 +226,7 @@ def test_the_end_of_the_interpreter_ends_them() -> None:
     assert "rank 0" in outputs[1][0]
 
 
-def test_a_lost_rank_ends_them() -> None:
+def test_a_lost_rank_ends_started_calls() -> None:
     def work(rank: int) -> bool:
         comm = collops.init()
         comm.barrier()
@@ -246,7 +246,7 @@ def test_a_lost_rank_ends_them() -> None:
     assert "rank 0" not in str(caught.value).split("---")[1]
 
 
-def test_a_child_of_fork_has_none_of_them() -> None:
+def test_a_child_of_fork_has_no_started_calls() -> None:
     def work(rank: int) -> bool:
         comm = collops.init()
         started = comm.start("all_gatherv", np.full(1, rank))

@@ -243,7 +243,7 @@ class BrokenDevice(Broken):
         (BrokenDevice((1,)), "its __dlpack__ failed: IndexError"),
     ],
 )
-def test_what_is_broken_says_so(thing: Any, message: str) -> None:
+def test_broken_tensors_of_other_libraries_are_refused(thing: Any, message: str) -> None:
     with pytest.raises(collops.Error) as caught:
         core().describe(thing)
     assert caught.value.code == 1

@@ -48,7 +48,7 @@ def test_types_without_a_number_are_undefined(dtype: Any) -> None:
     assert core().describe(np.zeros(4, dtype))["dtype"] == "undefined"
 
 
-def test_what_is_wrong_with_memory_is_seen() -> None:
+def test_memory_properties_are_described() -> None:
     x = np.zeros((4, 6), np.float32)
     assert not core().describe(x[:, ::2])["contiguous"]
     assert not core().describe(x.T)["contiguous"]
@@ -67,7 +67,7 @@ def test_unaligned_and_empty_arrays_and_many_dims() -> None:
 
 
 @pytest.mark.parametrize("thing", [[1, 2], 3, "text", None, np.float32(3), (1,)])
-def test_what_is_no_tensor(thing: Any) -> None:
+def test_values_that_are_no_tensor_are_refused(thing: Any) -> None:
     with pytest.raises(collops.Error, match=f"needed, got {type(thing).__name__}|numpy") as caught:
         core().describe(thing)
     assert caught.value.code == 1
@@ -111,7 +111,7 @@ def test_dtype_names(dtype: Any) -> None:
         ((2, 2.5), "int8", "TensorDesc: shape must be a list of whole numbers"),
     ],
 )
-def test_what_is_no_description(shape: Any, dtype: Any, message: str) -> None:
+def test_invalid_descriptions_are_refused(shape: Any, dtype: Any, message: str) -> None:
     with pytest.raises(collops.ArgumentError, match=message) as caught:
         collops.TensorDesc(shape, dtype)
     assert caught.value.code == 1

@@ -30,7 +30,7 @@ def test_a_tensor_is_taken_as_it_lies(name: str) -> None:
     }
 
 
-def test_what_is_wrong_with_memory_is_seen() -> None:
+def test_memory_properties_are_described() -> None:
     x = torch.zeros(4, 6)
     assert not core().describe(x.t())["contiguous"]
     assert core().describe(x[1:3])["address"] == x.data_ptr() + 24
@@ -51,7 +51,7 @@ def test_requires_grad_says_detach() -> None:
     assert core().describe(x.detach())["address"] == x.data_ptr()
 
 
-def test_a_conjugate_says_resolve() -> None:
+def test_a_conjugated_tensor_is_refused_with_resolve_conj() -> None:
     x = torch.zeros(3, dtype=torch.complex64)
     with pytest.raises(collops.Error, match="resolve_conj"):
         core().describe(x.conj())
@@ -142,7 +142,7 @@ def test_numpy_and_torch_may_meet_in_one_call() -> None:
     assert run_ranks(work, 2) == [[0.0, 0.0, 1.0, 1.0]] * 2
 
 
-def test_a_refused_tensor_leaves_no_one_waiting() -> None:
+def test_no_rank_waits_after_a_refused_tensor() -> None:
     def work(rank: int) -> list[object]:
         comm = collops.init()
         x = torch.zeros(2, requires_grad=rank == 1)
