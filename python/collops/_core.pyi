@@ -15,7 +15,7 @@ REDUCE_OPS: dict[str, int]
 _Whole = tuple[list[int], int, int, str]
 
 class PlainPlan:
-    """What is known of a call of the plain level before its tensors are."""
+    """A planned call of the plain level, without its tensors."""
 
     @property
     def rows(self) -> list[int]: ...
@@ -71,7 +71,7 @@ class StartedCall:
     def done(self) -> bool: ...
 
 class Starter:
-    """The calls of a communicator as they are started, until commit()."""
+    """Starts calls of a communicator; commit() ends the description of a call."""
 
     def __init__(self, communicator: Communicator) -> None: ...
     @property

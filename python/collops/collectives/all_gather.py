@@ -59,7 +59,7 @@ class AllGather(Method):
             normal_dim(_NAME, "x", x, 0)
             element = self._level.element(x.dtype)
             key = x.shape, element.unit, element.name
-            plan = self._plans.get(key) or self._plans.keep(key, self._plan(x.shape, element))
+            plan = self._plans.get(key) or self._plans.add(key, self._plan(x.shape, element))
             out = resolve_out(_NAME, "out", x, plan.out_shape, out)
             source, target = x, out
             if element.number is None:

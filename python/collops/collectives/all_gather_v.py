@@ -148,7 +148,7 @@ class AllGatherV(Method):
     ) -> _Step:
         element = self._level.element(x.dtype)
         key = x.shape, sizes, dim, element.unit, element.name, count
-        plan = self._plans.get(key) or self._plans.keep(
+        plan = self._plans.get(key) or self._plans.add(
             key, self._plan(x.shape, sizes, dim, element, count)
         )
         received = out = resolve_out(_NAME, label, x, plan.out_shape, out)

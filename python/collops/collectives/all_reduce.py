@@ -51,7 +51,7 @@ class AllReduce(Method):
             number = self._level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)
             out = resolve_out(_NAME, "out", x, x.shape, out)
-            plan = self._plans.get(number) or self._plans.keep(
+            plan = self._plans.get(number) or self._plans.add(
                 number, core().plan_all_reduce(number)
             )
         except Exception as error:

@@ -54,7 +54,7 @@ class Broadcast(Method):
             if element.number is None:
                 data = as_bytes(f"{_NAME}: x", data)
             key = root, element.name
-            plan = self._plans.get(key) or self._plans.keep(
+            plan = self._plans.get(key) or self._plans.add(
                 key, core().plan_broadcast(*key, self._level.size)
             )
         except Exception as error:

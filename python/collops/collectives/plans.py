@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
 _INT64_MAX = 2**63 - 1
-_MAX_KEPT = 64
+_MAX_ENTRIES = 64
 
 _V = TypeVar("_V")
 
@@ -31,12 +31,12 @@ class Plan:
     in_order: bool  # blocks along `dim` lie one after the other in row-major memory
 
 
-class Kept(dict["Hashable", _V]):
+class Cache(dict["Hashable", _V]):
     """A cache of plans and the like by their shapes and sizes; it is cleared when it is full."""
 
-    def keep(self, key: Hashable, value: _V) -> _V:
+    def add(self, key: Hashable, value: _V) -> _V:
         """Adds a value and returns it."""
-        if len(self) >= _MAX_KEPT:
+        if len(self) >= _MAX_ENTRIES:
             self.clear()
         self[key] = value
         return value

@@ -56,7 +56,7 @@ class ReduceScatter(Method):
             x = as_tensor(_NAME, "x", x)
             normal_dim(_NAME, "x", x, 0)
             key = x.shape, number
-            plan = self._plans.get(key) or self._plans.keep(key, self._plan(*key))
+            plan = self._plans.get(key) or self._plans.add(key, self._plan(*key))
             out = resolve_out(_NAME, "out", x, plan.out_shape, out)
         except Exception as error:
             self._level.refuse(_OPERATION, error)

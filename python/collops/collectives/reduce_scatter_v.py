@@ -134,7 +134,7 @@ class ReduceScatterV(Method):
         if sizes is not None:
             sizes = sizes_as_tuple(_NAME, sizes)
         key = shape, sizes, dim, op
-        return self._plans.get(key) or self._plans.keep(key, self._make_plan(*key))
+        return self._plans.get(key) or self._plans.add(key, self._make_plan(*key))
 
     def _make_plan(
         self, shape: Sequence[int], sizes: Sequence[int] | None, dim: int, op: int

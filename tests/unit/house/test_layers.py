@@ -81,7 +81,7 @@ def test_a_room_of_golden_may_import_what_it_knows(path: str, text: str) -> None
     ("path", "text"),
     [
         ("errors.py", "from collops.core import core"),
-        ("atb/a.py", "from collops.collectives.plans import Kept"),
+        ("atb/a.py", "from collops.collectives.plans import Cache"),
         ("collectives/a.py", "def f():\n    from collops.launch.init import init"),
         ("collectives/a.py", "import collops"),
         ("launch/a.py", "from collops.testing import run_ranks"),
