@@ -40,7 +40,7 @@ MAX_ROWS = 100_000
 
 @dataclass(frozen=True)
 class Problem:
-    """x, both weights, and how the rows are shared out along the two axes."""
+    """x, both weights, and the rows of each rank along the two axes of the grid."""
 
     x: Array  # [rows, WIDTH]
     up: Array  # [WIDTH, HIDDEN]
@@ -50,7 +50,7 @@ class Problem:
 
 
 def make_problem(rows: int) -> Problem:
-    """Whole numbers from a fixed seed; about 3 : 5 of the rows, and 2 : 1 of the hidden ones."""
+    """Whole numbers from a fixed seed; rows shared out about 3 : 5, hidden rows 2 : 1."""
     random = np.random.default_rng(2026)
 
     def whole(*shape: int) -> Array:
@@ -75,10 +75,10 @@ def part(whole: Array, rows: Sequence[int], row: int, column: int) -> Array:
 
 
 def mlp(comm: collops.Communicator, problem: Problem) -> Array:
-    """The two layers on one rank: its block of x in, its block of y out."""
+    """The two layers on one rank: takes its block of x, returns its block of y."""
     a, s = comm.rank % GRID, comm.rank // GRID
     block = part(problem.x, problem.rows, a, s)
-    # Memory of comm.empty is read in place by the other ranks: no copy on the way.
+    # The other ranks read memory of comm.empty in place, without a copy.
     x = comm.empty(block.shape, np.float32)
     x[:] = block
     hidden = comm.all_gather_matmul_reduce_scatter(
@@ -102,13 +102,13 @@ def mlp(comm: collops.Communicator, problem: Problem) -> Array:
 
 
 def whole_mlp(problem: Problem) -> list[Array]:
-    """The same in one process, cut into what each rank must have."""
+    """The same in one process, cut into the blocks of the ranks."""
     y = np.maximum(problem.x @ problem.up, 0) @ problem.down
     return [part(y, problem.rows, rank % GRID, rank // GRID) for rank in range(RANKS)]
 
 
 def run_rank(rank: int, rows: int) -> Array:
-    """What each process does: it meets the others and runs the MLP."""
+    """The main function of each rank: connects to the others and runs the MLP."""
     with collops.init() as comm:
         return mlp(comm, make_problem(rows))
 

@@ -37,14 +37,14 @@ Documents = Sequence[bytes]
 WIDTH, HEADS, HIDDEN = 64, 4, 250  # 250 hidden units: 63 on two of four ranks, 62 on the others
 DOCUMENTS, CONTEXT = 11, 512
 MAX_RANKS = 64
-# The checkout that this file lies in or, once installed, the package: texts enough in both.
+# The checkout of this file or, once installed, the package; both contain enough texts.
 HOME = Path(__file__).resolve().parents[1]
 TEXTS = ("*.md", "docs/*.md", "golden/**/*.py", "*.py", "examples/*.py")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The layer's weights; every rank makes the same ones and uses its part of the MLP's."""
+    """The layer's weights; every rank makes all of them and uses its part of the MLP's."""
 
     embedding: Array  # [256, WIDTH]: a token is a byte
     query_key_value: Array  # [3, WIDTH, HEADS, WIDTH / HEADS]
@@ -71,7 +71,7 @@ def make_weights() -> Weights:
 
 
 def read_documents() -> list[bytes]:
-    """The openings of some texts, in whole paragraphs as far as CONTEXT bytes allow."""
+    """The beginnings of some texts, in whole paragraphs of at most CONTEXT bytes if possible."""
     paths = [path for pattern in TEXTS for path in sorted(HOME.glob(pattern))]
     texts = [path.read_bytes().strip() for path in paths]
     return [
@@ -82,7 +82,7 @@ def read_documents() -> list[bytes]:
 
 
 def deal(documents: Documents, ranks: int) -> list[Documents]:
-    """Shares of 1 : 2 : 3 : ..., and nothing for rank 1, which has no requests at the moment."""
+    """Shares of 1 : 2 : 3 : ..., and nothing for rank 1, which has no requests."""
     weights = np.array([0 if rank == 1 else max(rank, 1) for rank in range(ranks)])
     ends = np.rint(weights.cumsum() / weights.sum() * len(documents)).astype(int).tolist()
     return [documents[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
@@ -119,11 +119,11 @@ def attended(documents: Documents, weights: Weights) -> Array:
 
 
 def layer(comm: collops.Communicator, shares: Sequence[Documents], weights: Weights) -> Array:
-    """The layer on one rank: its own documents in, the rows of its own documents out."""
+    """The layer on one rank: takes its own documents, returns their rows."""
     tokens = [sum(map(len, documents)) for documents in shares]
     residual = attended(shares[comm.rank], weights)
 
-    # Memory of comm.empty is read in place by the other ranks: no copy on the way.
+    # The other ranks read memory of comm.empty in place, without a copy.
     rows = comm.empty(residual.shape, np.float32)
     rows[:] = normalized(residual)
     gathered = comm.all_gatherv(rows, sizes=tokens)
@@ -136,7 +136,7 @@ def layer(comm: collops.Communicator, shares: Sequence[Documents], weights: Weig
 
 
 def whole_layer(documents: Documents) -> tuple[Array, Bound]:
-    """The layer in one process, and how far a rank's result may be from it, by element.
+    """The layer in one process, and the largest error of a rank's result, by element.
 
     Both are float32 sums of the same products in different orders. An element of hidden has WIDTH
     of them; ReLU makes no difference larger, and `down` carries it on. An element of the result
@@ -155,7 +155,7 @@ def whole_layer(documents: Documents) -> tuple[Array, Bound]:
 
 
 def run_rank(rank: int, shares: Sequence[Documents]) -> Array:
-    """What each process does: it meets the others and runs the layer."""
+    """The main function of each rank: connects to the others and runs the layer."""
     with collops.init() as comm:
         return layer(comm, shares, make_weights())
 

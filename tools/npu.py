@@ -52,7 +52,7 @@ def make_environment() -> tuple[Venv, str]:
 
 
 def build_simulator() -> None:
-    """The libraries that stand in CANN's place."""
+    """The libraries of the simulated CANN."""
     say("building the simulated CANN")
     command = ["cmake", "-S", str(ROOT / "tests" / "npu" / "sim"), "-B", str(SIMULATOR)]
     command += ["-GNinja"] if shutil.which("ninja", path=run_tests.ENV["PATH"]) else []
@@ -61,7 +61,7 @@ def build_simulator() -> None:
 
 
 def main() -> int:
-    """Sets everything up, runs the tests, and says what they ran on."""
+    """Sets everything up, runs the tests, and prints the versions."""
     venv, result = make_environment()
     if result != "installed":
         print(f"collops: tests/npu not run: {result}")

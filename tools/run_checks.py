@@ -1,4 +1,4 @@
-"""Runs every check of `make check`, all of them even if one fails, and lists how they went.
+"""Runs every check of `make check`, all of them even if one fails, and lists the results.
 
 With --fix, lets the formatters rewrite the sources instead.
 """
@@ -18,7 +18,7 @@ CHECK_TESTS = ["tests/unit/house"]
 
 
 def run(*command: str | Path) -> bool:
-    """Runs a command in the checkout; it prints what it found."""
+    """Runs a command in the checkout, which prints its findings."""
     return subprocess.run([str(part) for part in command], cwd=ROOT).returncode == 0
 
 
@@ -48,7 +48,7 @@ def check_python_format() -> bool:
 
 
 def lay_out_package() -> None:
-    """Links the sources as they lie once installed: golden and examples inside the package."""
+    """Links the sources as in the installed package: golden and examples inside collops."""
     package = TYPING / "collops"
     package.mkdir(parents=True, exist_ok=True)
     for old in package.iterdir():
@@ -61,7 +61,7 @@ def lay_out_package() -> None:
 
 
 def check_types() -> bool:
-    """Mypy, strictly, over the package as it lies once installed."""
+    """Mypy, strictly, over the package as installed."""
     lay_out_package()
     command = [sys.executable, "-m", "mypy", "-p", "collops", "--config-file"]
     done = subprocess.run(
@@ -71,7 +71,7 @@ def check_types() -> bool:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    # Messages name the links; the reader wants the files.
+    # Messages name the links; these become the names of the files.
     text = re.sub(r"^collops/(golden|examples)/", r"\1/", done.stdout, flags=re.MULTILINE)
     print(re.sub(r"^collops/", "python/collops/", text, flags=re.MULTILINE), end="")
     return done.returncode == 0
@@ -92,7 +92,7 @@ CHECKS = {
 
 
 def fix() -> int:
-    """Rewrites what a formatter can put right."""
+    """Lets the formatters rewrite the sources."""
     done = [
         run(BIN / "clang-format", "-i", *cpp_files()),
         run(BIN / "ruff", "format", "."),

@@ -1,6 +1,6 @@
 """Builds the C++ tests under the sanitizers and runs them; tsan sees ranks as threads.
 
-Names of presets as arguments choose among them; without any, the two that find everything run.
+Arguments name presets; without arguments those in DEFAULT run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def run_sanitizer(name: str) -> bool:
 
 
 def main(chosen: list[str]) -> int:
-    """Runs the chosen ones, by default those of DEFAULT, and says how each went."""
+    """Runs the chosen presets, by default those in DEFAULT, and prints each result."""
     unknown = sorted(set(chosen) - set(SANITIZERS))
     if unknown:
         print(f"no such sanitizer: {', '.join(unknown)}; choose from {', '.join(SANITIZERS)}")

@@ -1,8 +1,8 @@
-"""Runs the Python tests with pytest and the C++ tests with ctest, then says what ran and what not.
+"""Runs the Python tests with pytest and the C++ tests with ctest, then prints a summary.
 
 The Python tests run in two halves at once, and meanwhile the C++ tests are compiled at a low
 priority: ranks mostly wait for each other.
-The arguments go to pytest; with a selection (-k, -m or a path) the C++ tests run all the same.
+Arguments are passed to pytest; with a selection (-k, -m or a path) the C++ tests run as well.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ ROOT = Path(__file__).resolve().parent.parent
 # Where setup.py has compiled the core for the package.
 BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
 REPORTS = ROOT / "build" / "reports"
-# Of the Python tests: about half of their time.
+# Folders of Python tests that take about half of the time.
 FIRST_HALF = ["tests/unit", "tests/refusals"]
-# What needs more than this environment, and the targets that run it.
+# Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
     "tests/npu: make test-npu; the MPIs and torchrun of tests/launchers: make test-launchers"
 )
-# Where the tests are told, and the reader too, why there is no torch.
+# The stamp with the reason why torch is missing, for the tests and the summary.
 TORCH_STAMP = Path(sys.prefix) / "stamps" / "torch"
 
 
 @dataclass
 class Outcome:
-    """How one kind of tests went."""
+    """The result of one kind of tests."""
 
     name: str
     passed: int = 0
@@ -46,18 +46,18 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether something ran and nothing failed, nor was skipped where all of it is required."""
+        """Whether tests ran, none failed, and, if all are required, none was skipped."""
         skipped = self.skipped.total() > 0 and is_required(self.required_as)
         return not self.problem and self.failed == 0 and self.passed > 0 and not skipped
 
     def line(self) -> str:
-        """The outcome in one line."""
+        """The result in one line."""
         counts = f"{self.passed} passed, {self.failed} failed, {self.skipped.total()} skipped"
         why = f"  ({self.problem})" if self.problem else ""
         return f"  {self.name:<7} {counts}, {self.seconds:.0f} s{why}"
 
 
-# The tools of this environment come first; flags of the make that runs this are not for others.
+# The tools of this environment come first; the flags of the outer make are removed.
 ENV = {
     **{name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}},
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -65,7 +65,7 @@ ENV = {
 
 
 def is_required(name: str) -> bool:
-    """Whether CI_REQUIRE names it: then what is skipped counts as failed."""
+    """Whether CI_REQUIRE names it; skipped tests then count as failed."""
     return name in os.environ.get("CI_REQUIRE", "").split(",")
 
 
@@ -82,11 +82,11 @@ def json_headers() -> list[str]:
 
 
 def configure() -> bool:
-    """Adds the C++ tests to the package's build, or builds the core alone where there is none."""
+    """Adds the C++ tests to the package's build; without one, builds the core alone."""
     command = ["cmake", "-S", ".", "-B", str(BUILD), "-DBUILD_TESTING=ON"]
     if (BUILD / "CMakeCache.txt").exists() and run(*command) == 0:
         return True
-    # Its cache may name tools that are gone.
+    # Its cache may name tools that no longer exist.
     shutil.rmtree(BUILD, ignore_errors=True)
     command += ["-DCMAKE_BUILD_TYPE=Release", *json_headers()]
     command += ["-GNinja"] if shutil.which("ninja", path=ENV["PATH"]) else []
@@ -94,14 +94,14 @@ def configure() -> bool:
 
 
 class CppTests:
-    """The C++ tests, with the core of the package: builds beside other work, then runs."""
+    """The C++ tests, with the package's core: built beside other work, then run."""
 
     def __init__(self) -> None:
         self._jobs = str(len(os.sched_getaffinity(0)))
         self._log = REPORTS / "cpp-build.log"
         self._build: subprocess.Popen[bytes] | None = None
         build = ["cmake", "--build", str(BUILD), "-j", self._jobs]
-        # Some Python tests need the core as a library; mostly it is there.
+        # Some Python tests need the core as a library, which usually exists.
         if configure() and run(*build, "--target", "collops") == 0:
             command = ["nice", "-n", "15", *build]
             with self._log.open("wb") as log:
@@ -183,7 +183,7 @@ def read_report(report: Path, outcome: Outcome) -> None:
 
 
 def print_summary(outcomes: list[Outcome]) -> None:
-    """What ran, and what did not and why."""
+    """The tests that ran, and those that did not, with reasons."""
     print("\nSummary")
     for outcome in outcomes:
         print(outcome.line())
@@ -196,7 +196,7 @@ def print_summary(outcomes: list[Outcome]) -> None:
 
 
 def main() -> int:
-    """Runs both kinds, whatever the first one gave."""
+    """Runs both kinds of tests, even if the first one fails."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     for old in REPORTS.glob("*.xml"):
         old.unlink()
