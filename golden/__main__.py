@@ -108,7 +108,7 @@ def _operator(row: CsvRow | RowError) -> str:
 def _parser(program: str) -> _Parser:
     parser = _Parser(
         prog=program,
-        description="Golden cases of the operators: what goes in, and what must come out.",
+        description="Golden cases of the operators: inputs and expected outputs.",
         epilog=f"example: {program} generate cases --op all_gather_v --filter p2.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="list|generate|compare")
@@ -130,8 +130,8 @@ def _parser(program: str) -> _Parser:
     comparing = commands.add_parser(
         "compare",
         help="compare tensors from files, and say where and how they differ",
-        description="Compare A, what came out, with B, what must come out. Exit status 0: equal, "
-        "1: different, 2: a wrong request.",
+        description="Compare outputs A with expected outputs B. Exit status 0: equal, "
+        "1: different, 2: wrong arguments.",
     )
     compare_command.add_arguments(comparing)
     comparing.set_defaults(run=_compare, failure="cannot read or write")

@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         >>> parser.parse_args("a.npy b.npy --op broadcast --dtype int8".split()).tolerance
         'exact'
     """
-    parser.add_argument("got", metavar="A", type=Path, help="what came out: .bin, .npy or .npz")
-    parser.add_argument("expected", metavar="B", type=Path, help="what must come out")
+    parser.add_argument("got", metavar="A", type=Path, help="the outputs: .bin, .npy or .npz")
+    parser.add_argument("expected", metavar="B", type=Path, help="the expected outputs")
     parser.add_argument("--op", metavar="OP", required=True, help=f"one of {', '.join(OPERATORS)}")
     parser.add_argument("--dtype", metavar="T", required=True, help=f"one of {', '.join(DTYPES)}")
     parser.add_argument(

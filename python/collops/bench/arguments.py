@@ -15,7 +15,7 @@ from collops.bench.peers import PEERS
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _STATUS = """
 Every way runs in turn on the same ranks in one run; docs/bench.md says how a number is made.
-Status: 0 all is well, 1 ranks failed or a result was wrong, 2 a wrong request.
+Exit status: 0 success, 1 ranks failed or a result was wrong, 2 wrong arguments.
 """
 
 
@@ -74,7 +74,7 @@ def _parser(operator: Operator) -> Parser:
     )
     if operator.sweep:
         add("--sweep", action="store_true", help=operator.sweep.help)
-    add("--quick", action="store_true", help=f"{operator.quick}: shows that all of it works here")
+    add("--quick", action="store_true", help=f"{operator.quick}: shows that all parts work here")
     add("--json", type=Path, metavar="FILE", help="write one JSON object per row")
     add("--plot", type=Path, metavar="FILE.png", help="draw the time as stacked parts")
     return parser

@@ -16,7 +16,7 @@ _WIDTH, _BAR, _MARGIN = 6.2, 0.3, 1.0
 
 
 def require_matplotlib(path: Path) -> None:
-    """Raises ValueError unless matplotlib is installed and the file's name ends in .png."""
+    """Raises ValueError unless matplotlib is installed and the name ends in .png, .svg or .pdf."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"--plot {path}: the name must end in .png, .svg or .pdf")
     if not path.absolute().parent.is_dir():

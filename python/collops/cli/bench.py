@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one benchmark; without a name, lists them and returns 2."""
-    summary = "What the operators cost here, beside other ways to do the same."
+    summary = "Measures operators on this machine, beside other libraries."
     name = Choice("collops bench", summary, "BENCH", OPERATORS).word(arguments)
     if name is None:
         return 2

@@ -28,7 +28,7 @@ _MIB = 1 << 20
 def run(arguments: Sequence[str]) -> int:
     """Prints the report; 0 if at least one backend can run here."""
     parser = argparse.ArgumentParser(
-        prog="collops doctor", description="Says what works on this machine, what not, and why."
+        prog="collops doctor", description="Lists what works on this machine, what not, and why."
     )
     parser.parse_args(arguments)
     print_rows("Versions", versions())

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 # name -> purpose. The module of a command, collops.cli.NAME, is imported when it is called.
 COMMANDS = {
     "golden": "run golden's cases and ATB's case files, compare tensors, explain differences",
-    "doctor": "what works on this machine, what does not, and why",
-    "bench": "what the operators cost here, beside torch with MPI and gloo",
-    "demo": "a transformer layer over an uneven batch, compared with one process",
+    "doctor": "list what works on this machine, what does not, and why",
+    "bench": "measure operators on this machine, beside torch with MPI and gloo",
+    "demo": "run a transformer layer over an uneven batch, and compare with one process",
 }
 
 

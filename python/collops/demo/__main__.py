@@ -61,7 +61,7 @@ def _parser() -> _Parser:
         "an MLP on a grid of 2 x 2 ranks, two collectives, and the operators of the ATB level with "
         "2 ranks. Compares every rank's result with golden or with one process. Times are the "
         "median of some calls, on the slowest rank.",
-        epilog="Status: 0 all equal, 1 something differs, 2 it cannot run here.",
+        epilog="Exit status: 0 all equal, 1 a result differs, 2 the demo cannot run here.",
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -144,7 +144,7 @@ def _parser() -> _Parser:
         prog=PROGRAM,
         description="Runs cases on several ranks, which are processes on this host, and compares "
         "what they make with golden.",
-        epilog="Status: 0 all is well, 1 something failed or nothing passed, 2 a wrong request.",
+        epilog="Exit status: 0 success, 1 a case failed or none passed, 2 wrong arguments.",
         allow_abbrev=False,
     )
     add = parser.add_argument

@@ -205,7 +205,7 @@ def test_a_block_that_never_came(seed: int) -> None:
         != block(call, right.reshape(-1), rank).tobytes()
     }
     assert text.startswith(f"missing rank {absent}: its block ")
-    # Without the layout it is memory that was not written; whose, nobody knows.
+    # Without the blocks the rank of the unwritten memory is unknown.
     assert compare(got, call.right, call.dtype).diagnosis.kind in ("unwritten gap", "no pattern")
 
 
