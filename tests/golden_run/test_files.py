@@ -82,9 +82,7 @@ def test_named_files_are_read_if_infer_shape_must_fail(case_file: CaseFile, tmp_
     assert "x.npy has shape [4, 6], the row says [4, 5]" in done.stdout
 
 
-def test_the_expected_x_of_a_broadcast_may_be_in_a_file(
-    case_file: CaseFile, tmp_path: Path
-) -> None:
+def test_a_broadcasts_expected_x_may_be_a_file(case_file: CaseFile, tmp_path: Path) -> None:
     cells = {
         "operator": "BroadcastOperation",
         "InNum": 1,

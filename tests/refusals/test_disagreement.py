@@ -75,7 +75,7 @@ def results_of(name: str, mode: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "mode", "row"), NODES)
-def test_a_disagreement_names_ranks_and_values_on_all_ranks(name: str, mode: str, row: str) -> None:
+def test_all_ranks_get_the_disagreement(name: str, mode: str, row: str) -> None:
     table = TABLES[name]
     for result in results_of(name, mode):
         code, message = result[row][0]

@@ -76,9 +76,7 @@ def save_outputs(path: Path, outputs: list[Array]) -> Path:
     return path
 
 
-def test_compare_knows_the_blocks_of_a_case_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_case_file_has_its_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [case] = all_cases("all_gather_v", text="p3.layout-gaps-of-rows")
     write_cases([case], tmp_path)
     file = tmp_path / f"{case.id}.npz"
