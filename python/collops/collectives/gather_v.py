@@ -90,7 +90,7 @@ class GatherV(Method):
         level, element = self._level, self._level.element(x.dtype)
         key = x.shape, rows, root, element.unit, element.name
         whole = list(x.shape), 0, element.unit, element.name
-        return self._plans.get(key) or self._plans.keep(
+        return self._plans.get(key) or self._plans.add(
             key,
             core().plan_exchange(
                 _NAME,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collops.collectives.plain_tensors import both_as_bytes
-from collops.collectives.plans import Kept, bad_argument
+from collops.collectives.plans import Cache, bad_argument
 from collops.core import core
 from collops.errors import Error, status_of
 from collops.tensors import is_torch_type
@@ -44,7 +44,7 @@ class Method:
 
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
-        self._plans: Kept[Any] = Kept()
+        self._plans: Cache[Any] = Cache()
 
 
 class PlainLevel:
@@ -61,7 +61,7 @@ class PlainLevel:
             number: name for name, number in self.dtypes.items()
         }
         self._elements: dict[Any, Element] = {}
-        self._questions: Kept[Any] = Kept()  # collops._core.RowExchange
+        self._questions: Cache[Any] = Cache()  # collops._core.RowExchange
 
     def element(self, dtype: Any) -> Element:
         """The element type of a numpy array or a torch tensor."""
@@ -90,7 +90,7 @@ class PlainLevel:
             for x, dim in zip(tensors, dims, strict=True)
         ]
         key = operation, dims[0], tuple(terms)
-        return self._questions.get(key) or self._questions.keep(key, core().RowExchange(*key))
+        return self._questions.get(key) or self._questions.add(key, core().RowExchange(*key))
 
     def as_moved(self, name: str, x: Any, out: Any) -> tuple[Any, Any]:
         """The two tensors as the core reads them: themselves, or the bytes of other elements."""

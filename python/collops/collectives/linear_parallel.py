@@ -215,7 +215,7 @@ class LinearParallel(Method):
                 op == "avg",
             )
             key = said, x.shape, weight.shape, residual is None
-            plan = self._plans.get(key) or self._plans.keep(
+            plan = self._plans.get(key) or self._plans.add(
                 key, core().plan_product(level.core, x, weight, residual, *said)
             )
             if out is None:

@@ -55,7 +55,7 @@ class Reduce(Method):
             number = level.op_number(_NAME, op)
             x = as_tensor(_NAME, "x", x)
             key = math.prod(x.shape), root, number
-            plan = self._plans.get(key) or self._plans.keep(key, self._plan(*key))
+            plan = self._plans.get(key) or self._plans.add(key, self._plan(*key))
             shape = tuple(x.shape) if level.rank == root else (0,)
             out = resolve_out(_NAME, "out", x, shape, None)
         except Exception as error:

@@ -14,7 +14,7 @@ from collops.golden.compare.atb_tolerance import EXACT, Tolerance, tolerance
 from collops.golden.data.bounds import bound
 from collops.golden.data.deviation import values_of
 from collops.golden.data.dtypes import is_float
-from collops.golden.operators.layout import Layout
+from collops.golden.operators.output_layout import OutputLayout
 from collops.golden_run.backends import keeps_order
 
 if TYPE_CHECKING:
