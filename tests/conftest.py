@@ -23,6 +23,8 @@ MARKS = []
 
 def pytest_configure() -> None:
     """Marks this process and the processes that it starts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell starts what ends in &
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["COLLOPS_TEST_RUN"] = RUN
     descriptor = os.memfd_create(RUN)
     os.truncate(descriptor, mmap.PAGESIZE)
