@@ -5,18 +5,8 @@
 namespace collops {
 namespace {
 
-// A value, short enough for a message. For a nested value only the type: writing it out would
-// recurse as deep as the text.
-std::string Show(const Json& json) {
-  constexpr size_t kMaxShown = 60;
-  if (json.is_structured()) return json.type_name();
-  std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
-  return text;
-}
-
 Status WrongValue(const Json& json, const std::string& where, const std::string& expected) {
-  return Error(ERROR_INVALID_PARAM, where, " must be ", expected, ", got ", Show(json));
+  return Error(ERROR_INVALID_PARAM, where, " must be ", expected, ", got ", ShowJson(json));
 }
 
 // JSON may hold an unsigned number that exceeds int64_t.

@@ -7,14 +7,10 @@
 #include <type_traits>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "core/status.h"
 
 namespace collops {
-
-// Ordered, so that the text lists the fields in the struct's order.
-using Json = nlohmann::ordered_json;
 
 // Writes and reads one value of a param struct: a pair of functions per C++ type. `where` names the
 // value in messages ("AllGatherVParam: rankSize"). If null is written, the key is left out.

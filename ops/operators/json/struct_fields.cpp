@@ -40,15 +40,6 @@ std::string Nearest(const std::string& key, const std::vector<std::string>& know
                            [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
 }
 
-// "line 2, column 7" of the byte at `position`, both counted from 1.
-std::string LineAndColumn(const std::string& text, size_t position) {
-  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(position, text.size()));
-  const auto lines = std::count(text.begin(), end, '\n');
-  const size_t newline = text.substr(0, position).rfind('\n');
-  const size_t column = newline == std::string::npos ? position + 1 : position - newline;
-  return Concat("line ", lines + 1, ", column ", column);
-}
-
 }  // namespace
 
 Status UnknownKey(const std::string& key, const char* struct_name,
@@ -58,21 +49,6 @@ Status UnknownKey(const std::string& key, const char* struct_name,
   const std::string shown = Json(start).dump(-1, ' ', true, Json::error_handler_t::replace);
   return Error(ERROR_INVALID_PARAM, struct_name, ": unknown key ", shown,
                "; the nearest known key is \"", Nearest(start, known), "\"");
-}
-
-Status ParseText(const std::string& text, const char* struct_name, Json* json) {
-  try {
-    *json = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    // The parser counts bytes from 1, and reports 0 for an empty text.
-    const size_t position = error.byte == 0 ? 0 : error.byte - 1;
-    return Error(ERROR_INVALID_PARAM, struct_name, ": malformed JSON at ",
-                 LineAndColumn(text, position), " (byte ", position, " of ", text.size(), ")");
-  } catch (const Json::exception&) {
-    return Error(ERROR_INVALID_PARAM, struct_name,
-                 ": the JSON text has a number that no type holds");
-  }
-  return Ok();
 }
 
 Status CheckObject(const Json& json, const char* name) {

@@ -125,7 +125,7 @@ template <typename Param>
 Status FromJson(const std::string& text, Param* param) {
   const char* const name = FieldsOf<Param>().name;
   Json object;
-  RETURN_IF_ERROR(ParseText(text, name, &object));
+  RETURN_IF_ERROR(ParseJson(text, name, &object));
   return ReadObject(object, name, param);
 }
 

@@ -1,0 +1,63 @@
+#include "comm/placement/rank_table/table_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace collops::rank_table {
+namespace {
+
+// 100,000 ranks take about 15 MB.
+constexpr int64_t kMaxBytes = int64_t{64} << 20;
+
+struct OpenFile {
+  int descriptor;
+  ~OpenFile() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
+
+Status CheckKind(const std::string& name, const struct stat& info) {
+  CHECK_ARG(S_ISREG(info.st_mode), ERROR_INVALID_PARAM, name, " is not a regular file");
+  CHECK_ARG(info.st_size <= kMaxBytes, ERROR_INVALID_PARAM, name, " has ", info.st_size,
+            " bytes, the limit is ", kMaxBytes);
+  return Ok();
+}
+
+Status ReadAll(const std::string& name, int descriptor, std::string* text) {
+  char bytes[65536];
+  text->clear();
+  while (true) {
+    const ssize_t count = read(descriptor, bytes, sizeof(bytes));
+    if (count == 0) return Ok();
+    if (count < 0 && errno == EINTR) continue;
+    CHECK_ARG(count > 0, ERROR_INVALID_PARAM, name, ": ", std::strerror(errno));
+    text->append(bytes, static_cast<size_t>(count));
+    // It may have grown since its size was asked.
+    CHECK_ARG(static_cast<int64_t>(text->size()) <= kMaxBytes, ERROR_INVALID_PARAM, name,
+              " has more than ", kMaxBytes, " bytes");
+  }
+}
+
+}  // namespace
+
+Status ReadTableFile(const std::string& path, const std::string& name, std::string* text) {
+  CHECK_ARG(path.find('\0') == std::string::npos, ERROR_INVALID_PARAM, name,
+            ": a path holds no NUL");
+  struct stat info = {};
+  // Asked before it is opened: opening some devices does something.
+  CHECK_ARG(stat(path.c_str(), &info) == 0, ERROR_INVALID_PARAM, name, ": ", std::strerror(errno));
+  RETURN_IF_ERROR(CheckKind(name, info));
+  const OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  CHECK_ARG(file.descriptor >= 0, ERROR_INVALID_PARAM, name, ": ", std::strerror(errno));
+  // Once more: it may have been replaced in between.
+  CHECK_ARG(fstat(file.descriptor, &info) == 0, ERROR_INVALID_PARAM, name, ": ",
+            std::strerror(errno));
+  RETURN_IF_ERROR(CheckKind(name, info));
+  return ReadAll(name, file.descriptor, text);
+}
+
+}  // namespace collops::rank_table

@@ -1,0 +1,221 @@
+#include "comm/placement/rank_table/rank_table.h"
+
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "placement/tables.h"
+
+namespace {
+
+using collops::ParseRankTable;
+using collops::RankTable;
+using collops::Status;
+using tables::With;
+
+RankTable Read(const std::string& text) {
+  RankTable table;
+  const Status status = ParseRankTable(text, "t.json", &table);
+  EXPECT_EQ(status.message(), "");
+  return table;
+}
+
+std::string ErrorOf(const std::string& text) {
+  RankTable table;
+  table.version = "untouched";
+  const Status status = ParseRankTable(text, "t.json", &table);
+  EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+  EXPECT_EQ(table.version, "untouched");
+  return status.message();
+}
+
+std::string Ranks(const RankTable& table) {
+  std::string text;
+  for (const RankTable::Rank& rank : table.ranks) {
+    text += collops::Concat(table.servers[static_cast<size_t>(rank.server)].id, ":", rank.device_id,
+                            ":", rank.device_ip, " ");
+  }
+  return text;
+}
+
+struct Fault {
+  const char* text;
+  const char* part;
+  const char* other;
+  const char* message;  // after: rank table "t.json":
+};
+
+constexpr Fault kFaults[] = {
+    {tables::kTwoServers, "\"status\": \"completed\", ", "", "status is missing"},
+    {tables::kTwoServers, "\"completed\"", "\"done\"",
+     "status must be \"completed\" or \"initializing\", got \"done\""},
+    {tables::kTwoServers, "\"completed\"", "1", "status must be a string, got 1"},
+    {tables::kTwoServers, "\"1.0\"", "\"1.3\"",
+     "version must be \"1.0\", \"1.1\", \"1.2\" or \"2.0\", or be left out with a group_list, got "
+     "\"1.3\""},
+    {tables::kTwoServers, "\"version\": \"1.0\", ", "", "group_list is missing"},
+    {tables::kTwoServers, "\"server_count\": \"2\"", "\"server_count\": \"3\"",
+     "server_count is 3, but server_list has 2 entries"},
+    {tables::kTwoServers, "\"server_count\": \"2\"", "\"server_count\": 2",
+     "server_count must be a string of digits, 0 to 9223372036854775807, got 2"},
+    {tables::kTwoServers, "\"server_list\"", "\"servers\"", "server_list is missing"},
+    {tables::kTwoServers, "\"node-a\"", "\"10.20.0.8\"",
+     "server_list[1].server_id: \"10.20.0.8\" given twice, first at server_list[0]"},
+    {tables::kTwoServers, "\"node-a\"", "\"node\\u0000a\"",
+     "server_list[1].server_id must be 1 to 64 characters without spaces, got \"node\\u0000a\""},
+    {tables::kTwoServers, "\"node-a\"", "\"\"",
+     "server_list[1].server_id must be 1 to 64 characters without spaces, got \"\""},
+    {tables::kTwoServers, "\"host_ip\": \"10.20.0.7\"", "\"host_ip\": \"10.20.0\"",
+     "server_list[1].host_ip must be an IPv4 or IPv6 address, got \"10.20.0\""},
+    {tables::kTwoServers, "\"rank_id\": \"1\"", "\"rank_id\": \"3\"",
+     "server_list[1].device[0].rank_id: \"3\" given twice, first at server_list[0].device[1]"},
+    {tables::kTwoServers, "\"rank_id\": \"1\"", "\"rank_id\": \"7\"",
+     "the table lists 4 ranks, which must be 0 to 3: rank 1 is missing, "
+     "server_list[0].device[0].rank_id is 2"},
+    {tables::kTwoServers, "\"rank_id\": \"1\"", "\"rank_id\": \"-1\"",
+     "server_list[1].device[0].rank_id must be a string of digits, 0 to 2147483646, got \"-1\""},
+    {tables::kTwoServers, "\"rank_id\": \"1\"", "\"rank_id\": \"99999999999999999999\"",
+     "server_list[1].device[0].rank_id must be a string of digits, 0 to 2147483646, got "
+     "\"99999999999999999999\""},
+    {tables::kTwoServers, "\"rank_id\": \"1\"", "\"rank_id\": {}",
+     "server_list[1].device[0].rank_id must be a string of digits, 0 to 2147483646, got object"},
+    {tables::kTwoServers, "\"rank_id\": \"1\"", "\"rank\": \"1\"",
+     "server_list[1].device[0].rank_id is missing"},
+    {tables::kTwoServers, "\"device_id\": \"5\", ", "",
+     "server_list[1].device[0].device_id is missing"},
+    {tables::kTwoServers, "\"device_id\": \"5\"", "\"device_id\": \"6\", \"device_id\": \"5\"",
+     "server_list[1].device[0].device_id is given twice in one object"},
+    {tables::kTwoServers, "\"16666\"", "\"0\"",
+     "server_list[1].device[0].device_port must be a string of digits, 1 to 65535, got \"0\""},
+    {tables::kTwoServers, "\"172.30.1.11\"", "17",
+     "server_list[1].device[0].device_ip must be a string, got 17"},
+    {tables::kTwoServers, "[\n      {\"device_id\": \"5\"", "{\"x\": [ {\"device_id\": \"5\"",
+     "malformed JSON at line 8, column 71 (byte 582 of 584)"},
+    {tables::kSuperPods, ", \"super_device_id\": \"16\"", "",
+     "server_list[0].device[0].super_device_id is missing"},
+    {tables::kSuperPods, "\"super_pod_list\"", "\"pods\"", "super_pod_list is missing"},
+    {tables::kSuperPods, "\"super_pod_id\": \"1\"", "\"super_pod_id\": \"0\"",
+     "super_pod_list[1].super_pod_id: \"0\" given twice, first at super_pod_list[0]"},
+    {tables::kSuperPods, "[{\"server_id\": \"node-b\"}]", "[{\"server_id\": \"node-a\"}]",
+     "super_pod_list[1].server_list[0].server_id: \"node-a\" is in super pod \"0\" already"},
+    {tables::kSuperPods, "[{\"server_id\": \"node-b\"}]", "[{\"server_id\": \"node-c\"}]",
+     "super_pod_list[1].server_list[0].server_id: \"node-c\" is not in server_list"},
+    {tables::kSuperPods,
+     ",\n                     {\"super_pod_id\": \"1\", \"server_list\": [{\"server_id\": "
+     "\"node-b\"}]}",
+     "", "server \"node-b\" of server_list is in no entry of super_pod_list"},
+    {tables::kSuperPods,
+     "[{\"server_id\": \"node-a\"}]},\n                     {\"super_pod_id\": \"1\", "
+     "\"server_list\": [",
+     "[{\"server_id\": \"node-a\"}, ",
+     "super_device_id \"16\" is given to ranks 0 and 1 of super pod \"0\""},
+    {tables::kGroupList, "\"group_count\": \"1\"", "\"group_count\": \"2\"",
+     "group_count is 2, but group_list has 1 entries"},
+    {tables::kGroupList, "\"instance_count\": \"2\"", "\"instance_count\": \"1\"",
+     "group_list[0].instance_count is 1, but group_list[0].instance_list has 2 entries"},
+    {tables::kGroupList, "\"device_count\": \"3\"", "\"device_count\": \"4\"",
+     "group_list[0].device_count is 4, but the instances have 3 devices"},
+    {tables::kGroupList, "{\"device_id\": \"0\"}", "{\"device_id\": \"1\"}",
+     "device_id \"1\" is given twice on server \"10.20.0.8\""},
+    {tables::kRankList, "\"rank_count\": 2", "\"rank_count\": 1",
+     "rank_count is 1, but rank_list has 2 entries"},
+    {tables::kRankList, "\"rank_id\": 1", "\"rank_id\": \"1\"",
+     "rank_list[0].rank_id must be a number, 0 to 2147483646, got \"1\""},
+    {tables::kRankList, "\"rank_id\": 1", "\"rank_id\": 18446744073709551615",
+     "rank_list[0].rank_id must be a number, 0 to 2147483646, got 18446744073709551615"},
+    {tables::kRankList, "\"net_layer\": 0", "\"net_layer\": 8",
+     "rank_list[0].level_list[0].net_layer must be a number, 0 to 7, got 8"},
+    {tables::kRankList, "\"net_layer\": 0", "\"net_layer\": 1",
+     "rank_list[0].level_list has no entry with net_layer 0"},
+    {tables::kRankList, "\"CLOS\"", "\"RING\"",
+     "rank_list[1].level_list[0].net_type must be one of \"TOPO_FILE_DESC\", \"CLOS\", got "
+     "\"RING\""},
+    {tables::kRankList, "\"rank_id\": 1", "\"rank_id\": 0",
+     "rank_list[1].rank_id: \"0\" given twice, first at rank_list[0]"},
+};
+
+}  // namespace
+
+TEST(EveryFormIsReadIntoTheSamePlacement) {
+  EXPECT_EQ(Ranks(Read(tables::kTwoServers)),
+            "node-a:4:172.30.1.10 node-a:5:172.30.1.11 10.20.0.8:0:172.30.2.10 "
+            "10.20.0.8:1:172.30.2.11 ");
+  EXPECT_EQ(Ranks(Read(With(tables::kTwoServers, "1.0", "1.1"))), Ranks(Read(tables::kTwoServers)));
+  EXPECT_EQ(Ranks(Read(tables::kSuperPods)), "node-a:0:172.30.1.10 node-b:0:172.30.2.10 ");
+  EXPECT_EQ(Ranks(Read(tables::kGroupList)), "10.20.0.7:1: 10.20.0.8:0: 10.20.0.8:1:172.30.2.11 ");
+  EXPECT_EQ(Ranks(Read(tables::kRankList)), "node-a:2:172.30.1.10 node-b:3:172.30.1.11 ");
+}
+
+TEST(ServersKeepTheirAddressesPodsAndNames) {
+  const RankTable two = Read(tables::kTwoServers);
+  EXPECT_EQ(two.servers[1].host_ip, "10.20.0.7");
+  EXPECT_EQ(two.file, "rank table \"t.json\"");
+  const RankTable pods = Read(tables::kSuperPods);
+  EXPECT_EQ(pods.servers[1].super_pod_id, "1");
+  EXPECT_EQ(pods.ranks[1].super_device_id, "16");
+  EXPECT_EQ(Read(tables::kGroupList).ranks[0].pod_name, "p1");
+}
+
+// Whoever writes it has not got to the rest.
+TEST(ATableThatIsNotCompletedMayLackEverythingElse) {
+  EXPECT_FALSE(Read(R"({"status": "initializing"})").completed);
+  EXPECT_TRUE(Read(tables::kTwoServers).completed);
+}
+
+TEST(AnErrorNamesFilePlaceValueAndRule) {
+  for (const Fault& fault : kFaults) {
+    EXPECT_EQ(ErrorOf(With(fault.text, fault.part, fault.other)),
+              std::string("rank table \"t.json\": ") + fault.message);
+  }
+}
+
+TEST(HostileTextsAreErrors) {
+  EXPECT_CONTAINS(ErrorOf(""), "malformed JSON at line 1, column 1");
+  EXPECT_CONTAINS(ErrorOf("[]"), "the table must be an object, got array");
+  EXPECT_CONTAINS(ErrorOf("null"), "the table must be an object, got null");
+  EXPECT_CONTAINS(ErrorOf(std::string("\0", 1)), "malformed JSON");
+  EXPECT_CONTAINS(ErrorOf("\"\xff\""), "malformed JSON");
+  EXPECT_CONTAINS(ErrorOf("1e999"), "a number that no type holds");
+  for (const char* open : {"[", "{\"a\":"}) {
+    std::string deep;
+    for (int i = 0; i < 1000000; ++i) deep += open;
+    EXPECT_CONTAINS(ErrorOf(deep), "malformed JSON");
+  }
+  const std::string nested = std::string(1000000, '[') + std::string(1000000, ']');
+  EXPECT_CONTAINS(ErrorOf(With(tables::kTwoServers, "\"reserve\"", nested)),
+                  "is nested more than 32 deep");
+  EXPECT_CONTAINS(
+      ErrorOf(With(tables::kTwoServers, "\"node-a\"", "\"" + std::string(1000000, 'a') + "\"")),
+      "aaa...");
+}
+
+TEST(HcclsOwnRulesAreApart) {
+  struct Case {
+    const char* part;
+    const char* other;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"\"172.30.1.11\"", "\"172.30.1\"", "device_ip of rank 1 must be an IPv4 or IPv6 address"},
+      {"\"172.30.1.11\"", "\"172.30.2.10\"", "device_ip \"172.30.2.10\" is given to ranks 1 and 2"},
+      {"\"172.30.1.11\"", "\"fd00::1\"", "is of another family than the others"},
+      {"\"device_ip\": \"172.30.1.11\", ", "", "rank 1 has no device_ip, which HCCL needs on sev"},
+      {"\"device_id\": \"5\"", "\"device_id\": \"4\"",
+       "device_id \"4\" of server \"node-a\" is given to ranks 0 and 1"},
+  };
+  EXPECT_EQ(CheckHcclRules(Read(tables::kTwoServers)).message(), "");
+  for (const Case& one : cases) {
+    const std::string text = With(tables::kTwoServers, one.part, one.other);
+    EXPECT_CONTAINS(CheckHcclRules(Read(text)).message(), one.message);
+  }
+  std::string text = With(tables::kTwoServers, "\"rank_id\": \"2\"", "\"rank_id\": \"x\"");
+  text = With(With(text, "\"rank_id\": \"1\"", "\"rank_id\": \"2\""), "\"rank_id\": \"x\"",
+              "\"rank_id\": \"1\"");
+  EXPECT_CONTAINS(CheckHcclRules(Read(text)).message(),
+                  "rank 2 of server \"node-a\" does not follow the server's other ranks");
+  text = With(tables::kTwoServers,
+              "{\"device_id\": \"0\", \"device_ip\": \"172.30.2.10\", \"rank_id\": \"2\"},", "");
+  text = With(text, "\"rank_id\": \"3\"", "\"rank_id\": \"2\"");
+  EXPECT_CONTAINS(CheckHcclRules(Read(text)).message(),
+                  "server \"node-a\" has 2 devices and \"10.20.0.8\" 1: HCCL wants as many");
+}

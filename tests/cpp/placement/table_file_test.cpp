@@ -1,0 +1,83 @@
+// What stands where a rank table should: every kind of file gives an error at once.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "check.h"
+#include "comm/placement/rank_table/rank_table.h"
+#include "placement/tables.h"
+
+namespace {
+
+using collops::RankTable;
+
+// A folder that is gone, with what is in it, at the end.
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/collops-table-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~Folder() {
+    for (const char* name : {"table.json", "link.json", "pipe.json", "loop.json", "huge.json"}) {
+      unlink(At(name).c_str());
+    }
+    rmdir(path_.c_str());
+  }
+  std::string At(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::string ErrorOf(const std::string& path) {
+  RankTable table;
+  return collops::ReadRankTable(path, &table).message();
+}
+
+}  // namespace
+
+TEST(ATableIsReadAlsoThroughALink) {
+  const Folder folder;
+  std::ofstream(folder.At("table.json")) << tables::kSuperPods;
+  EXPECT_EQ(symlink("table.json", folder.At("link.json").c_str()), 0);
+  RankTable table;
+  EXPECT_EQ(collops::ReadRankTable(folder.At("link.json"), &table).message(), "");
+  EXPECT_EQ(table.ranks.size(), 2);
+}
+
+TEST(WhatIsNoTableFileIsAnErrorAtOnce) {
+  const Folder folder;
+  EXPECT_EQ(symlink("loop.json", folder.At("loop.json").c_str()), 0);
+  EXPECT_EQ(mkfifo(folder.At("pipe.json").c_str(), 0600), 0);
+  EXPECT_CONTAINS(ErrorOf(folder.At("none.json")), "none.json\": No such file or directory");
+  EXPECT_CONTAINS(ErrorOf(folder.At("loop.json")), "loop.json\": Too many levels");
+  EXPECT_CONTAINS(ErrorOf(folder.At("pipe.json")), "pipe.json\" is not a regular file");
+  EXPECT_CONTAINS(ErrorOf("/dev/zero"), "\"/dev/zero\" is not a regular file");
+  EXPECT_CONTAINS(ErrorOf("/"), "\"/\" is not a regular file");
+  EXPECT_CONTAINS(ErrorOf(""), "No such file or directory");
+  EXPECT_CONTAINS(ErrorOf(std::string(5000, 'a')), "File name too long");
+  EXPECT_CONTAINS(ErrorOf(folder.At(std::string("table.json\0x", 12))), "a path holds no NUL");
+}
+
+TEST(AFileLargerThanAnyTableIsNotRead) {
+  const Folder folder;
+  const int huge = open(folder.At("huge.json").c_str(), O_CREAT | O_RDWR, 0600);
+  EXPECT_EQ(ftruncate(huge, int64_t{1} << 40), 0);  // has no blocks
+  close(huge);
+  EXPECT_CONTAINS(ErrorOf(folder.At("huge.json")),
+                  "has 1099511627776 bytes, the limit is 67108864");
+}
+
+TEST(AFileThatMayNotBeReadIsAnError) {
+  const Folder folder;
+  std::ofstream(folder.At("table.json")) << tables::kSuperPods;
+  EXPECT_EQ(chmod(folder.At("table.json").c_str(), 0), 0);
+  if (geteuid() == 0) return;  // who may read everything
+  EXPECT_CONTAINS(ErrorOf(folder.At("table.json")), "Permission denied");
+}
