@@ -1,4 +1,4 @@
-#include "comm/placement/job.h"
+#include "comm/placement/placement.h"
 
 #include <tuple>
 
@@ -17,9 +17,11 @@
 namespace collops::bindings {
 namespace {
 
+// What the launcher, or RANK_TABLE_FILE, says of this process.
 std::tuple<std::string, int, int> Launched() {
-  const Launcher launcher = DetectLauncher();
-  return {launcher.name, launcher.rank, launcher.rank_size};
+  Placement placement;
+  ThrowIfError(FindPlacement({}, &placement));
+  return {placement.source, placement.rank, placement.rank_size};
 }
 
 // Every backend: its name, why it cannot run here (empty where it can), where its tensors lie, how
@@ -80,6 +82,10 @@ Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicato
   RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
   const bool has_timeout = spec.timeout_s > 0;
   if (!has_timeout) spec.timeout_s = env.timeout_s;
+  Placement placement;
+  RETURN_IF_ERROR(FindPlacement(
+      {spec.rank, spec.rank_size, "", spec.comm_mode == COMM_MULTI_THREAD}, &placement));
+  spec.table = std::move(placement.table);
   RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
   if (has_timeout) (*communicator)->set_timeout_s(spec.timeout_s);
   return (*communicator)->Connect();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/placement/rank_table/rank_table.h"
 #include "core/status.h"
 
 namespace collops {
@@ -32,6 +33,8 @@ struct CommunicatorSpec {
   // Set in a subgroup that lives no longer than the group it was split from: a failure in one of
   // the two ends the other.
   std::weak_ptr<control::Control> parent = {};
+  // Where the ranks run; null without a rank table. The table may not be complete yet.
+  std::shared_ptr<const RankTable> table = nullptr;
 };
 
 }  // namespace collops

@@ -5,6 +5,9 @@
 #include <limits>
 #include <new>
 
+#include "comm/control/bootstrap/awaited_table.h"
+#include "comm/placement/placement.h"
+
 namespace collops::control {
 namespace {
 
@@ -19,18 +22,30 @@ Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
   CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend ", spec.backend, ": at most ",
             kMaxRanks, " ranks, got rankSize ", spec.rank_size);
   if (spec.comm_mode == COMM_MULTI_PROCESS) RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
+  if (spec.table != nullptr && !spec.table->completed) {
+    const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;
+    *control = std::make_shared<Control>(spec, std::make_unique<AwaitedTable>(spec, bytes));
+    return Ok();
+  }
+  if (spec.table != nullptr) RETURN_IF_ERROR(CheckOneHost(spec.backend, *spec.table));
   JobIdentity job;
-  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD, &job));
+  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD,
+                                   spec.table == nullptr ? "" : spec.table->digest, &job));
   *control = std::make_shared<Control>(spec, job, backend_bytes);
   return Ok();
 }
 
 Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
                  uint64_t steps_before)
+    : Control(spec, Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes),
+              steps_before) {}
+
+Control::Control(const CommunicatorSpec& spec, std::unique_ptr<Meeting> meeting,
+                 uint64_t steps_before)
     : spec_(spec),
       fork_generation_(ForkGeneration()),
       steps_before_(steps_before),
-      meeting_(Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes)) {
+      meeting_(std::move(meeting)) {
   if (!spec.parent.expired()) duties_.parent = [this] { return ParentFailure(); };
   meeting_->Begin();
 }

@@ -33,6 +33,9 @@ class Control {
   // then follows that number.
   Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
           uint64_t steps_before = 0);
+  // Begins `meeting`.
+  Control(const CommunicatorSpec& spec, std::unique_ptr<Meeting> meeting,
+          uint64_t steps_before = 0);
   // For a group that has met: `group` is the result of Meeting::Complete().
   Control(const CommunicatorSpec& spec, Group group);
   // For a group whose ranks a vendor's engine connects. It has no board.

@@ -31,6 +31,10 @@ bool IsSet(const char* variable) {
   return !GetVariable(variable).empty();
 }
 
+bool HasRankTable() {
+  return IsSet("RANK_TABLE_FILE");
+}
+
 bool InTorchrun() {
   return IsSet("TORCHELASTIC_RUN_ID");
 }
@@ -57,6 +61,7 @@ struct RankVariables {
 // proxies with srun, SLURM_PROCID numbers the proxies and PMI_RANK the ranks.
 constexpr RankVariables kRankVariables[] = {
     {"run_ranks", "COLLOPS_RANK", "COLLOPS_RANK_SIZE", Always},
+    {"the rank table's environment", "RANK_ID", "RANK_SIZE", HasRankTable},
     {"torchrun", "RANK", "WORLD_SIZE", InTorchrun},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", Always},
     {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", Always},
@@ -141,7 +146,7 @@ Launcher DetectLauncher() {
   return {};
 }
 
-Status FindJobIdentity(JobIdentity* identity) {
+Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest) {
   if (IsSet("COLLOPS_JOB_ID")) {
     *identity = {"job/" + GetVariable("COLLOPS_JOB_ID"), kJobIdSource};
     return Ok();
@@ -159,6 +164,10 @@ Status FindJobIdentity(JobIdentity* identity) {
                  "Slurm (SLURM_JOB_ID and SLURM_STEP_ID)"};
     return Ok();
   }
+  if (!table_digest.empty()) {
+    *identity = {"rank-table/" + table_digest, "the rank table's content"};
+    return Ok();
+  }
   if (IsSet("PMI_RANK")) return FromAncestor(identity);
   if (FromFamily(identity)) return Ok();
   return Error(ERROR_INVALID_PARAM,
@@ -167,8 +176,8 @@ Status FindJobIdentity(JobIdentity* identity) {
                kJobIdRule);
 }
 
-Status FindMeetingPlace(bool threads, JobIdentity* identity) {
-  if (!threads) return FindJobIdentity(identity);
+Status FindMeetingPlace(bool threads, const std::string& table_digest, JobIdentity* identity) {
+  if (!threads) return FindJobIdentity(identity, table_digest);
   *identity = {Concat("threads/", getpid(), "/", token.Get().number), kThreadsSource};
   return Ok();
 }

@@ -22,12 +22,13 @@ struct JobIdentity {
   std::string source;  // where the id comes from, for messages
 };
 
-// The first of COLLOPS_JOB_ID, the launcher's id, the process family; else an error.
-Status FindJobIdentity(JobIdentity* identity);
+// The first of COLLOPS_JOB_ID, a launcher's id that is the same on all hosts, the digest of the rank
+// table (empty: there is none), MPICH's process, the process family; else an error.
+Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest = "");
 
 // Where the ranks of a group meet: the job or, if the ranks are threads, this process, whatever the
 // launcher says.
-Status FindMeetingPlace(bool threads, JobIdentity* identity);
+Status FindMeetingPlace(bool threads, const std::string& table_digest, JobIdentity* identity);
 
 // "job family/2443, from multiprocessing; set COLLOPS_JOB_ID to meet other processes"
 std::string DescribeJob(const JobIdentity& job);

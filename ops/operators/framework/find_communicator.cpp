@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "comm/placement/job.h"
+#include "comm/placement/placement.h"
 #include "comm/registry.h"
 #include "core/env.h"
 #include "operators/framework/backend_names.h"
@@ -12,16 +12,28 @@ namespace {
 
 using CheckOfRanks = std::function<Status(int rank, int rank_size)>;
 
-// -1: the launcher of this process determines the rank.
-Status ChooseRank(const char* op, int given, int rank_size, int* rank) {
-  *rank = given;
-  if (given != -1) return Ok();
-  const Launcher launcher = DetectLauncher();
-  CHECK_ARG(launcher.rank != -1, ERROR_INVALID_PARAM, op,
-            ": rank is -1 and no launcher says it: set rank in [0, ", rank_size,
+// FindPlacement for a struct.
+Status FindPlacementOf(const char* op, const GroupFields& group, int rank, int rank_size,
+                       Placement* placement) {
+  const bool threads = group.comm_mode == COMM_MULTI_THREAD;
+  const Status found = FindPlacement({rank, rank_size, group.rank_table_file, threads}, placement);
+  return found.ok() ? Ok() : Error(found.code(), op, ": ", found.message());
+}
+
+// Sets the rank, which the struct may leave to the launcher or a rank table, and the table.
+Status Place(const char* op, const GroupFields& group, CommunicatorSpec* spec) {
+  Placement placement;
+  RETURN_IF_ERROR(FindPlacementOf(op, group, group.rank, group.rank_size, &placement));
+  CHECK_ARG(placement.rank != -1, ERROR_INVALID_PARAM, op,
+            ": rank is -1 and no launcher says it: set rank in [0, ", group.rank_size,
             "), or hcclComm, or start the ranks with run_ranks, torchrun, mpirun or srun");
-  *rank = launcher.rank;
-  return CheckRank(op, *rank, rank_size, " (from " + launcher.name + ")");
+  if (group.rank == -1) {
+    RETURN_IF_ERROR(
+        CheckRank(op, placement.rank, group.rank_size, " (from " + placement.source + ")"));
+  }
+  spec->rank = placement.rank;
+  spec->table = std::move(placement.table);
+  return Ok();
 }
 
 // A struct with an hcclComm may omit rank and rankSize, but must not contradict the communicator.
@@ -40,6 +52,10 @@ Status UseHandle(const char* op, const GroupFields& group, const std::string& ba
       group.rank == -1 || (group.rank_size == 0 && group.rank == group.default_rank);
   CHECK_ARG(left_out || group.rank == found->rank(), ERROR_INVALID_PARAM, op, ": rank is ",
             group.rank, " but hcclComm is rank ", found->rank(), ": pass that or -1");
+  if (!group.rank_table_file.empty()) {
+    Placement placement;
+    RETURN_IF_ERROR(FindPlacementOf(op, group, found->rank(), found->size(), &placement));
+  }
   RETURN_IF_ERROR(CheckRankRoot(op, group.rank_root, found->size()));
   RETURN_IF_ERROR(check_ranks(found->rank(), found->size()));
   *communicator = std::move(found);
@@ -50,8 +66,6 @@ Status UseHandle(const char* op, const GroupFields& group, const std::string& ba
 
 Status FindGroup(const char* op, const GroupFields& group, const CheckOfRanks& check_ranks,
                  std::shared_ptr<Communicator>* communicator) {
-  CHECK_ARG(group.rank_table_file.empty(), ERROR_UNSUPPORTED, op, ": rankTableFile \"",
-            group.rank_table_file, "\": rank tables are not yet supported by this version");
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
   CommunicatorSpec spec;
@@ -59,7 +73,7 @@ Status FindGroup(const char* op, const GroupFields& group, const CheckOfRanks& c
   if (group.hccl_comm != nullptr) {
     return UseHandle(op, group, spec.backend, check_ranks, communicator);
   }
-  RETURN_IF_ERROR(ChooseRank(op, group.rank, group.rank_size, &spec.rank));
+  RETURN_IF_ERROR(Place(op, group, &spec));
   RETURN_IF_ERROR(check_ranks(spec.rank, group.rank_size));
   spec.comm_domain = group.comm_domain;
   spec.rank_size = group.rank_size;

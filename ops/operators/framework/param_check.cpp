@@ -1,24 +1,11 @@
 #include "operators/framework/param_check.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <cstring>
+#include "comm/placement/rank_table/table_file.h"
 
 namespace collops {
 namespace {
 
 constexpr size_t kMaxCommDomain = 128;
-
-Status CheckRankTableFile(const char* op, const std::string& path) {
-  if (path.empty()) return Ok();
-  struct stat info = {};
-  CHECK_ARG(stat(path.c_str(), &info) == 0, ERROR_INVALID_PARAM, op, ": rankTableFile \"", path,
-            "\": ", std::strerror(errno));
-  CHECK_ARG(S_ISREG(info.st_mode), ERROR_INVALID_PARAM, op, ": rankTableFile \"", path,
-            "\" is not a regular file");
-  return Ok();
-}
 
 }  // namespace
 
@@ -42,8 +29,11 @@ Status CheckDistributed(const char* op, const GroupFields& group) {
   CHECK_ARG(group.comm_domain.size() <= kMaxCommDomain, ERROR_INVALID_PARAM, op,
             ": commDomain has ", group.comm_domain.size(), " characters, the limit is ",
             kMaxCommDomain);
-  RETURN_IF_ERROR(CheckRankTableFile(op, group.rank_table_file));
-  if (group.rank_size == 0) return Ok();  // ranks are checked against the communicator later
+  if (!group.rank_table_file.empty()) {
+    const std::string name = Concat(op, ": rankTableFile \"", group.rank_table_file, "\"");
+    RETURN_IF_ERROR(rank_table::CheckTableFile(group.rank_table_file, name));
+  }
+  if (group.rank_size == 0) return Ok();  // ranks are checked against the communicator
   if (group.rank != -1) RETURN_IF_ERROR(CheckRank(op, group.rank, group.rank_size, ""));
   return CheckRankRoot(op, group.rank_root, group.rank_size);
 }

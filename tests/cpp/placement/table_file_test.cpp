@@ -15,25 +15,7 @@
 namespace {
 
 using collops::RankTable;
-
-// A folder that is gone, with what is in it, at the end.
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/collops-table-XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~Folder() {
-    for (const char* name : {"table.json", "link.json", "pipe.json", "loop.json", "huge.json"}) {
-      unlink(At(name).c_str());
-    }
-    rmdir(path_.c_str());
-  }
-  std::string At(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using tables::Folder;
 
 std::string ErrorOf(const std::string& path) {
   RankTable table;

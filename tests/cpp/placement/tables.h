@@ -1,5 +1,11 @@
 #pragma once
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <set>
 #include <string>
 
 // Rank tables that are right, one for each form; tests spoil them by replacing a part.
@@ -14,6 +20,12 @@ inline constexpr const char* kTwoServers = R"({
     {"server_id": "node-a", "host_ip": "10.20.0.7", "device": [
       {"device_id": "5", "device_ip": "172.30.1.11", "rank_id": "1", "device_port": "16666"},
       {"device_id": "4", "device_ip": "172.30.1.10", "rank_id": "0"}]}]})";
+
+// One host, whatever its name: tests set COLLOPS_SERVER_ID.
+inline constexpr const char* kOneServer = R"({
+  "version": "1.0", "status": "completed", "server_count": "1", "server_list": [
+    {"server_id": "node-a", "device": [{"device_id": "4", "rank_id": "0"},
+                                       {"device_id": "6", "rank_id": "1"}]}]})";
 
 inline constexpr const char* kSuperPods = R"({
   "version": "1.2", "status": "completed", "server_count": "2", "server_list": [
@@ -49,5 +61,34 @@ inline std::string With(std::string text, const std::string& part, const std::st
   return position == std::string::npos ? "no such part"
                                        : text.replace(position, part.size(), other);
 }
+
+// A folder that is gone at the end, with the files whose paths were asked for.
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/collops-table-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~Folder() {
+    if (getpid() != maker_) return;  // a copy in a child of fork()
+    for (const std::string& file : files_) unlink(file.c_str());
+    rmdir(path_.c_str());
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string At(const std::string& name) const { return *files_.insert(path_ + "/" + name).first; }
+  // Replaces the file as a whole.
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(At(name + ".new")) << text;
+    std::rename(At(name + ".new").c_str(), At(name).c_str());
+    return At(name);
+  }
+
+ private:
+  const pid_t maker_ = getpid();
+  std::string path_;
+  mutable std::set<std::string> files_;
+};
 
 }  // namespace tables

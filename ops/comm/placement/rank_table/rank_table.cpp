@@ -2,6 +2,7 @@
 
 #include "comm/placement/rank_table/formats.h"
 #include "comm/placement/rank_table/table_file.h"
+#include "core/sha256.h"
 
 namespace collops {
 namespace rank_table {
@@ -70,7 +71,9 @@ Status ListedRanks::Take(const std::string& file, std::vector<RankTable::Rank>* 
 
 Status ParseRankTable(const std::string& text, const std::string& path, RankTable* table) {
   RankTable read;
+  read.path = path;
   read.file = rank_table::NameOf(path);
+  read.digest = Hex(Sha256(text));
   Json json;
   RETURN_IF_ERROR(rank_table::ParseTable(text, read.file, &json));
   const rank_table::TableValue root(json, read.file);

@@ -22,7 +22,9 @@ struct RankTable {
     std::string pod_name;  // of the format without a version
   };
 
-  std::string file;  // for messages: rank table "/etc/hccl.json"
+  std::string path;
+  std::string file;    // for messages: rank table "/etc/hccl.json"
+  std::string digest;  // of the text: the same on every host that has the same table
   std::string version;
   bool completed = false;  // false: whoever writes the table is not done, and the rest is empty
   std::vector<Server> servers;

@@ -44,16 +44,21 @@ Status ReadAll(const std::string& name, int descriptor, std::string* text) {
 
 }  // namespace
 
-Status ReadTableFile(const std::string& path, const std::string& name, std::string* text) {
+Status CheckTableFile(const std::string& path, const std::string& name) {
   CHECK_ARG(path.find('\0') == std::string::npos, ERROR_INVALID_PARAM, name,
             ": a path holds no NUL");
   struct stat info = {};
-  // Asked before it is opened: opening some devices does something.
   CHECK_ARG(stat(path.c_str(), &info) == 0, ERROR_INVALID_PARAM, name, ": ", std::strerror(errno));
-  RETURN_IF_ERROR(CheckKind(name, info));
+  return CheckKind(name, info);
+}
+
+Status ReadTableFile(const std::string& path, const std::string& name, std::string* text) {
+  // Before it is opened: opening some devices does something.
+  RETURN_IF_ERROR(CheckTableFile(path, name));
   const OpenFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   CHECK_ARG(file.descriptor >= 0, ERROR_INVALID_PARAM, name, ": ", std::strerror(errno));
   // Once more: it may have been replaced in between.
+  struct stat info = {};
   CHECK_ARG(fstat(file.descriptor, &info) == 0, ERROR_INVALID_PARAM, name, ": ",
             std::strerror(errno));
   RETURN_IF_ERROR(CheckKind(name, info));

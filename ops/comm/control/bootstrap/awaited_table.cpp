@@ -1,0 +1,55 @@
+#include "comm/control/bootstrap/awaited_table.h"
+
+#include <chrono>
+#include <thread>
+
+#include "comm/placement/placement.h"
+
+namespace collops::control {
+namespace {
+
+// HCCL's own loader looks once a second.
+constexpr int kTablePollMs = 100;
+
+}  // namespace
+
+AwaitedTable::AwaitedTable(const CommunicatorSpec& spec, int64_t segment_bytes)
+    : spec_(spec), segment_bytes_(segment_bytes) {
+  // The meeting to come ends when this one is stopped.
+  spec_.watch = [this, watch = spec.watch] {
+    RETURN_IF_ERROR(CheckWanted());
+    return watch ? watch() : Ok();
+  };
+}
+
+// The table's writer replaces it as a whole or writes it in place: a text that is no table yet, or
+// a file that is gone for a moment, is read again.
+Status AwaitedTable::Await(const Deadline& deadline, RankTable* table) {
+  const std::string path = spec_.table->path;
+  while (true) {
+    const Status read = ReadRankTable(path, table);
+    if (read.ok() && table->completed) return Ok();
+    RETURN_IF_ERROR(spec_.watch());
+    TellWaiting(Concat("collops: rank ", spec_.rank, ": waiting for ", spec_.table->file,
+                       " to be complete (\"status\": \"completed\")"));
+    if (deadline.Passed()) {
+      return Error(ERROR_TIMEOUT, spec_.table->file, " was not complete in ", deadline.timeout_s(),
+                   " s: ", read.ok() ? "its status is \"initializing\"" : read.message());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kTablePollMs));
+  }
+}
+
+Status AwaitedTable::Complete(const Deadline& deadline, Group* group) {
+  RankTable table;
+  RETURN_IF_ERROR(Await(deadline, &table));
+  RETURN_IF_ERROR(CheckTable(table, spec_.rank, spec_.rank_size));
+  RETURN_IF_ERROR(CheckOneHost(spec_.backend, table));
+  JobIdentity job;
+  RETURN_IF_ERROR(FindMeetingPlace(false, table.digest, &job));
+  meeting_ = Create(spec_, job, segment_bytes_);
+  meeting_->Begin();
+  return meeting_->Complete(deadline, group);
+}
+
+}  // namespace collops::control

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "comm/control/bootstrap/meeting.h"
+
+namespace collops::control {
+
+// First contact of a group whose rank table somebody still writes: Complete() waits until the table
+// is complete, checks it, and then meets the others. All of it ends at the one deadline.
+class AwaitedTable : public Meeting {
+ public:
+  AwaitedTable(const CommunicatorSpec& spec, int64_t segment_bytes);
+
+  void Begin() override {}
+  Status Complete(const Deadline& deadline, Group* group) override;
+  bool Settle(Group* group) override { return meeting_ != nullptr && meeting_->Settle(group); }
+  void Cancel(const Status& reason) override {
+    if (meeting_ != nullptr) meeting_->Cancel(reason);
+  }
+
+ private:
+  Status Await(const Deadline& deadline, RankTable* table);
+
+  CommunicatorSpec spec_;
+  const int64_t segment_bytes_;
+  std::unique_ptr<Meeting> meeting_;  // from when the table is complete
+};
+
+}  // namespace collops::control
