@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, module) {
   BindTypes(module);
   BindDlpack(module);
   BindJob(module);
+  BindRankTable(module);
   BindCommunicator(module);
   BindWindow(module);
   BindParams(module);

@@ -11,6 +11,7 @@ void BindStatus(py::module_& module);
 void BindTypes(py::module_& module);
 void BindDlpack(py::module_& module);
 void BindJob(py::module_& module);
+void BindRankTable(py::module_& module);
 void BindCommunicator(py::module_& module);
 void BindWindow(py::module_& module);
 void BindParams(py::module_& module);

@@ -13,9 +13,11 @@ from collops.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# name -> purpose. The module of a command, collops.cli.NAME, is imported when it is called.
+# name -> purpose. The module of a command, collops.cli.NAME with _ for -, is imported when it is called.
 COMMANDS = {
+    "run": "start the ranks of a job on this host",
     "golden": "run golden's cases and ATB's case files, compare tensors, explain differences",
+    "rank-table": "check an HCCL rank table, or make one",
     "doctor": "list what works on this machine, what does not, and why",
     "bench": "measure operators on this machine, beside torch with MPI and gloo",
     "demo": "run a transformer layer over an uneven batch, and compare with one process",
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name is None:
         return 2
     try:
-        run = importlib.import_module(f"collops.cli.{name}").run
+        run = importlib.import_module(f"collops.cli.{name.replace('-', '_')}").run
         return int(run(given[1:]))
     except Error as error:
         print(f"collops {name}: {error}", file=sys.stderr)

@@ -1,0 +1,38 @@
+#include "comm/placement/local_host.h"
+#include "comm/placement/rank_table/hccl_rules.h"
+#include "comm/placement/rank_table/read_rank_table.h"
+#include "module.h"
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+// A rank table as a dict. here: the server that this host is, or why it is none; hccl: what HCCL
+// would refuse, or empty.
+py::dict ReadTable(const std::string& path) {
+  RankTable table;
+  ThrowIfError(ReadRankTable(path, &table));
+  py::list servers;
+  for (const RankTable::Server& server : table.servers) {
+    servers.append(py::make_tuple(server.id, server.host_ip, server.super_pod_id));
+  }
+  py::list ranks;
+  for (const RankTable::Rank& rank : table.ranks) {
+    ranks.append(py::make_tuple(rank.server, rank.device_id, rank.device_ip));
+  }
+  int here = -1;
+  const Status found = table.completed ? FindServer(table, ThisHost(), &here) : Ok();
+  using namespace py::literals;
+  return py::dict("version"_a = table.version, "completed"_a = table.completed,
+                  "digest"_a = table.digest, "servers"_a = servers, "ranks"_a = ranks,
+                  "here"_a = here, "not_here"_a = found.message(),
+                  "hccl"_a = CheckHcclRules(table).message());
+}
+
+}  // namespace
+
+void BindRankTable(py::module_& module) {
+  module.def("read_rank_table", &ReadTable, py::arg("path"));
+}
+
+}  // namespace collops::bindings

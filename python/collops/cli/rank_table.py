@@ -1,0 +1,67 @@
+"""``collops rank-table``: checks a rank table and shows the placement, or makes one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collops.launch.rank_table import VERSIONS, make_rank_table, read_rank_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.launch.rank_table import RankTable
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Checks or makes a table; 2 where its arguments or the table are wrong."""
+    parser = argparse.ArgumentParser(
+        prog="collops rank-table",
+        description="Rank tables say which rank runs on which host and device (HCCL's JSON).",
+        allow_abbrev=False,
+    )
+    words = parser.add_subparsers(dest="word", metavar="check|make", required=True)
+    check = words.add_parser("check", help="read a table, and print where each rank runs")
+    check.add_argument("file", help="the JSON file")
+    make = words.add_parser("make", help="write a table for hosts with as many devices on each")
+    make.add_argument(
+        "--hosts", required=True, help="names or addresses of the hosts, with commas: a,b"
+    )
+    make.add_argument("--devices-per-host", type=int, required=True, help="ranks on each host")
+    make.add_argument("--version", choices=VERSIONS, default="1.0", help="(default: 1.0)")
+    make.add_argument("--output", help="the file to write (default: standard output)")
+    options = parser.parse_args(arguments)
+    if options.word == "check":
+        print("\n".join(describe(read_rank_table(options.file))))
+        return 0
+    text = make_rank_table(options.hosts.split(","), options.devices_per_host, options.version)
+    if options.output is None:
+        print(text)
+    else:
+        Path(options.output).write_text(text + "\n", encoding="utf-8")
+    if "," in options.hosts:
+        print("device_ip is left out: backend hccl needs it on several hosts", file=sys.stderr)
+    return 0
+
+
+def describe(table: RankTable) -> list[str]:
+    """The lines that ``check`` prints."""
+    form = f"version {table.version}" if table.version else "without a version (group_list)"
+    if not table.completed:
+        return ['status "initializing": whoever writes it is not done, first contact waits for it']
+    lines = [f"{form}, {len(table.servers)} hosts, {len(table.ranks)} ranks"]
+    rows = [("rank", "host", "device", "device_ip")]
+    for rank, place in enumerate(table.ranks):
+        server = table.servers[place.server]
+        name = f"{server.name} ({server.host_ip})" if server.host_ip else server.name
+        rows.append((str(rank), name, str(place.device_id), place.device_ip or "-"))
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    here = table.servers[table.here].name if table.here >= 0 else ""
+    lines.append(f"this host: {here}" if here else f"this host: not found: {table.not_here}")
+    lines.append(f"backend hccl: {table.hccl or 'takes it'}")
+    return lines

@@ -1,0 +1,230 @@
+"""The ranks of one job as programs on this host: they are started, watched and ended here."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+from collops.launch.output import Prefixed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import FrameType
+
+# Between the signal that asks a rank to end and the one that ends it.
+GRACE_S = 10.0
+# Between the first failure and the signal: ranks that fail together, or because of it, say so.
+_FAIL_S = 0.5
+# For what programs that a rank has started may still write once all ranks have ended.
+_DRAIN_S = 1.0
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
+
+
+class Job:
+    """Programs that run one rank each, in a process group of their own.
+
+    Every line they write is passed on with the rank before it. When one fails, the others are asked
+    to end, and ended after ten seconds; so they are on SIGINT, SIGTERM and SIGHUP, at once on a
+    second one. Nothing that they have started is left in the group, also when this process is
+    killed: then the ranks end with it. One job at a time, in the main thread.
+
+    Args:
+        command: the program and its arguments, the same for every rank.
+        environments: the variables of each rank; COLLOPS_RANK is its number.
+    """
+
+    def __init__(self, command: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
+        self._command = list(command)
+        self._environments = environments
+        self._ranks = [environment["COLLOPS_RANK"] for environment in environments]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._selector = selectors.DefaultSelector()
+        self._running: set[int] = set()  # indices
+        self._status = 0
+        self._asked = 0  # the signal by which the user, or a launcher above, wants an end
+        self._next: list[tuple[float, int]] = []  # when to send which signal, the soonest first
+
+    def run(self) -> int:
+        """Runs the ranks to their end.
+
+        Returns:
+            0, or what the first rank that failed ended with: its exit status, or 128 and the number
+            of the signal.
+
+        Raises:
+            OSError: the program cannot be started.
+        """
+        handlers = {number: signal.signal(number, self._on_signal) for number in _PASSED_ON}
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        before = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._selector.register(wake_read, selectors.EVENT_READ, None)
+        try:
+            for index in range(len(self._ranks)):
+                if self._asked:  # what is started now has not heard of it
+                    break
+                self._start(index)
+            while self._running:
+                self._turn(wake_read)
+            self._drain()
+            cut_short = self._asked and len(self._processes) < len(self._ranks)
+            return self._status or (128 + self._asked if cut_short else 0)
+        finally:
+            self._end()
+            signal.set_wakeup_fd(before)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            self._selector.close()
+            os.close(wake_read)
+            os.close(wake_write)
+
+    def _start(self, index: int) -> None:
+        group = self._processes[0].pid if self._processes else 0
+        process = subprocess.Popen(
+            self._command,
+            env=self._environments[index],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            preexec_fn=_Child(os.getpid(), group),
+        )
+        self._processes.append(process)
+        self._running.add(index)
+        prefix = f"[{self._ranks[index]}] ".encode()
+        for pipe, out in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe, selectors.EVENT_READ, Prefixed(prefix, _binary(out)))
+        self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, index)
+
+    def _turn(self, wake_read: int) -> None:
+        """Waits for the next thing to happen, and does what follows from it."""
+        ready = self._selector.select(self._next[0][0] - time.monotonic() if self._next else None)
+        for key, _ in ready:
+            if isinstance(key.data, Prefixed):
+                self._read(key)
+            elif key.fd == wake_read:
+                os.read(wake_read, 512)
+        # After what it wrote.
+        for key, _ in ready:
+            if isinstance(key.data, int):
+                self._note_end(key)
+        while self._next and self._next[0][0] <= time.monotonic():
+            self._signal_group(self._next.pop(0)[1])
+
+    def _read(self, key: selectors.SelectorKey) -> bool:
+        """Passes on what is there; False at the end."""
+        pipe: Any = key.fileobj
+        try:
+            data = os.read(key.fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        key.data.write(data)
+        if data:
+            return True
+        self._selector.unregister(pipe)
+        pipe.close()
+        return False
+
+    def _note_end(self, key: selectors.SelectorKey) -> None:
+        # Not reaped: as long as the group's first process is there, the group's number is ours.
+        index: int = key.data
+        process = self._processes[index]
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return
+        self._selector.unregister(key.fileobj)
+        os.close(key.fd)
+        self._running.discard(index)
+        exited = ended.si_code == os.CLD_EXITED
+        status = ended.si_status if exited else 128 + ended.si_status
+        if status == 0 or (self._next and self._next[0][1] == signal.SIGKILL):
+            return  # well, or because it was asked to
+        how = f"exited with status {status}" if exited else f"was ended by {_name(ended.si_status)}"
+        _say(f"rank {self._ranks[index]} (pid {process.pid}) {how}")
+        if self._status == 0:
+            self._status = status
+            self._ask_to_end(signal.SIGTERM, _FAIL_S)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._asked:
+            self._next = [(time.monotonic(), signal.SIGKILL)]
+            return
+        self._asked = number
+        _say(f"{_name(number)}: ending the ranks")
+        self._ask_to_end(number, 0.0)
+
+    def _ask_to_end(self, number: int, patience_s: float) -> None:
+        now = time.monotonic() + patience_s
+        self._next = [(now, number), (now + GRACE_S, signal.SIGKILL)]
+
+    def _signal_group(self, number: int) -> None:
+        if self._processes:
+            try:
+                os.killpg(self._processes[0].pid, number)
+            except (ProcessLookupError, PermissionError):
+                return  # nobody is left but those that have ended
+
+    def _drain(self) -> None:
+        """Passes on what is left in the pipes, which programs started by ranks may hold open."""
+        deadline = time.monotonic() + _DRAIN_S
+        while time.monotonic() < deadline:
+            pipes = [k for k in self._selector.get_map().values() if isinstance(k.data, Prefixed)]
+            if not pipes:
+                return
+            for key, _ in self._selector.select(deadline - time.monotonic()):
+                if isinstance(key.data, Prefixed):
+                    self._read(key)
+
+    def _end(self) -> None:
+        """Leaves no process of the group, no zombie and no pipe."""
+        self._signal_group(signal.SIGKILL)
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.data, Prefixed):
+                key.data.finish()
+            elif isinstance(key.data, int):
+                os.close(key.fd)
+        for process in self._processes:
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+            process.wait()
+
+
+class _Child:
+    """What a rank's process does before its program: it joins the group, and ends with us."""
+
+    def __init__(self, parent: int, group: int) -> None:
+        self._parent = parent
+        self._group = group
+        self._libc = ctypes.CDLL(None)  # not after fork(): loading takes locks
+
+    def __call__(self) -> None:
+        os.setpgid(0, self._group)
+        self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != self._parent:  # it ended before we asked
+            os._exit(1)
+
+
+def _binary(stream: Any) -> IO[bytes]:
+    out: IO[bytes] = stream.buffer
+    return out
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _say(text: str) -> None:
+    print(f"collops run: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,272 @@
+"""``collops run``: its ranks' variables, output, ends and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from collops.cli.run import one_host, parse, this_host
+from collops.launch.output import Prefixed
+from collops.launch.rank_table import make_rank_table, read_rank_table
+
+RUN = [sys.executable, "-m", "collops.cli", "run"]
+LIMIT_S = 60.0
+
+
+def collops_run(*words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*RUN, *words], env=os.environ | env, capture_output=True, timeout=LIMIT_S, check=False
+    )
+
+
+def start(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*RUN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.fixture
+def script(tmp_path: Path):
+    def write(text: str) -> str:
+        path = tmp_path / "script.py"
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def await_gone(pid: int) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_ranks_meet_and_their_lines_are_prefixed(script):
+    path = script(
+        "import collops, numpy as np, sys\n"
+        "c = collops.init()\n"
+        "print(c.rank, c.all_gatherv(np.full(c.rank + 1, c.rank)).tolist(), *sys.argv[1:])\n"
+    )
+    ended = collops_run("-n", "3", path, "--x", "-n")
+    assert ended.returncode == 0, ended.stderr.decode()
+    lines = [f"[{r}] {r} [0, 1, 1, 2, 2, 2] --x -n" for r in range(3)]
+    assert sorted(ended.stdout.decode().splitlines()) == lines
+
+
+def test_two_jobs_at_once_never_meet(script):
+    path = script("import collops\nprint(collops.init().size)\n")
+    jobs = [start("-n", str(n), path) for n in (2, 3)]
+    for n, job in zip((2, 3), jobs, strict=True):
+        out, err = job.communicate(timeout=LIMIT_S)
+        assert job.returncode == 0, err.decode()
+        assert sorted(out.decode().splitlines()) == [f"[{r}] {n}" for r in range(n)]
+
+
+def test_variables_of_one_host():
+    environments = one_host(3)
+    assert [e["COLLOPS_RANK"] for e in environments] == ["0", "1", "2"]
+    for name, value in {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}.items():
+        assert {e[name] for e in environments} == {value}
+    for name in ("COLLOPS_JOB_ID", "COLLOPS_JOB_KEY", "MASTER_PORT"):
+        assert len({e[name] for e in environments}) == 1
+    assert one_host(1)[0]["COLLOPS_JOB_ID"] != environments[0]["COLLOPS_JOB_ID"]
+    assert len(environments[0]["COLLOPS_JOB_KEY"]) == 64
+
+
+def test_a_key_of_the_users_is_kept(monkeypatch):
+    monkeypatch.setenv("COLLOPS_JOB_KEY", "mine")
+    assert one_host(1)[0]["COLLOPS_JOB_KEY"] == "mine"
+
+
+def test_variables_of_a_table(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLLOPS_SERVER_ID", "b")
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    path = tmp_path / "t.json"
+    path.write_text(make_rank_table(["10.0.0.1", "b"], 2), encoding="utf-8")
+    environments = this_host(str(path), read_rank_table(path))
+    assert [e["RANK_ID"] for e in environments] == ["2", "3"]
+    assert [e["RANK"] for e in environments] == ["2", "3"]
+    assert [e["LOCAL_RANK"] for e in environments] == ["0", "1"]
+    assert [e["DEVICE_ID"] for e in environments] == ["0", "1"]
+    for name, value in {
+        "WORLD_SIZE": "4",
+        "RANK_SIZE": "4",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+        "RANK_TABLE_FILE": str(path),
+    }.items():
+        assert {e[name] for e in environments} == {value}
+
+
+def test_a_table_starts_this_hosts_ranks(tmp_path, script):
+    path = tmp_path / "t.json"
+    path.write_text(make_rank_table(["a"], 2), encoding="utf-8")
+    program = script("import collops\nc = collops.init()\nprint(c.rank, c.size)\n")
+    ended = collops_run("--rank-table", str(path), program, COLLOPS_SERVER_ID="a")
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert sorted(ended.stdout.decode().splitlines()) == ["[0] 0 2", "[1] 1 2"]
+
+
+def test_a_table_that_is_not_complete_is_awaited(tmp_path, script):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"status": "initializing"}), encoding="utf-8")
+    ended = collops_run("--rank-table", str(path), "--timeout-s", "0.1", script("pass"))
+    assert ended.returncode == 2
+    assert b"was not complete in 0.1 s" in ended.stderr
+
+
+def test_the_first_failure_ends_all_and_is_the_status(script):
+    path = script(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '1': sys.exit(7)\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    ended = collops_run("-n", "3", path)
+    assert ended.returncode == 7
+    assert b"rank 1 (pid " in ended.stderr
+    assert b"exited with status 7" in ended.stderr
+    for line in ended.stdout.decode().splitlines():
+        assert not alive(int(line.split()[1]))
+
+
+def test_a_rank_ended_by_a_signal_gives_its_number(script):
+    ended = collops_run("-n", "2", script("import os; os.kill(os.getpid(), 9)"))
+    assert ended.returncode == 128 + signal.SIGKILL
+    assert b"was ended by SIGKILL" in ended.stderr
+
+
+def test_a_rank_that_ignores_the_signal_is_killed_on_a_second_one(script):
+    job = start(
+        "-n",
+        "2",
+        script(
+            "import signal, time\n"
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "print('ready', flush=True)\n"
+            "time.sleep(600)\n"
+        ),
+    )
+    assert job.stdout is not None
+    for _ in range(2):
+        assert b"ready" in job.stdout.readline()
+    job.send_signal(signal.SIGINT)
+    assert job.stderr is not None
+    assert b"SIGINT: ending the ranks" in job.stderr.readline()
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=LIMIT_S)
+    assert job.returncode == 128 + signal.SIGKILL
+
+
+def test_a_signal_is_passed_on_and_what_is_written_then_is_not_lost(script):
+    job = start(
+        "-n",
+        "2",
+        script(
+            "import os, signal, sys\n"
+            "def end(*_):\n"
+            "    print('ending', flush=True)\n"
+            "    os.write(1, b'no newline')\n"
+            "    sys.exit(0)\n"
+            "signal.signal(signal.SIGTERM, end)\n"
+            "print('ready', flush=True)\n"
+            "signal.pause()\n"
+        ),
+    )
+    assert job.stdout is not None
+    for _ in range(2):
+        assert b"ready" in job.stdout.readline()
+    job.send_signal(signal.SIGTERM)
+    out, _ = job.communicate(timeout=LIMIT_S)
+    assert job.returncode == 0
+    assert sorted(out.splitlines()) == sorted(
+        [b"[0] ending", b"[1] ending", b"[0] no newline", b"[1] no newline"]
+    )
+
+
+def test_ranks_end_with_a_launcher_that_is_killed(script):
+    job = start("-n", "2", script("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n"))
+    assert job.stdout is not None
+    pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
+    job.kill()
+    job.wait(LIMIT_S)
+    for pid in pids:
+        await_gone(pid)
+    job.communicate()
+
+
+def test_what_a_rank_leaves_behind_is_ended(script):
+    path = script(
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(child.pid, flush=True)\n"
+    )
+    ended = collops_run("-n", "2", path)
+    assert ended.returncode == 0
+    for line in ended.stdout.decode().splitlines():
+        await_gone(int(line.split()[1]))
+
+
+def test_bytes_pass_as_they_are(script):
+    path = script("import os\nos.write(1, bytes(range(256)) * 1000)\n")
+    ended = collops_run("-n", "1", path)
+    assert ended.stdout.replace(b"[0] ", b"") == bytes(range(256)) * 1000 + b"\n"
+
+
+def test_a_line_without_an_end_is_passed_on_before_it_is_too_long():
+    class Out:
+        lines = b""
+
+        def write(self, data: bytes) -> None:
+            self.lines += data
+
+        def flush(self) -> None:
+            pass
+
+    out = Out()
+    prefixed = Prefixed(b"[0] ", out)
+    prefixed.write(b"x" * 70000)
+    assert out.lines == b"[0] " + b"x" * 70000 + b"\n"
+    prefixed.write(b"a\nb")
+    prefixed.write(b"c\n")
+    prefixed.write(b"")
+    assert out.lines.endswith(b"\n[0] a\n[0] bc\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-n", "2", "none.py"], "none.py: no such script"),
+        (["-n", "2", "--no-python", "none-such"], "none-such: no such program"),
+        (["-n", "0", "x.py"], "-n must be at least 1, got 0"),
+        (["-n", "2"], "no script given"),
+        (["x.py"], "one of the arguments -n --rank-table is required"),
+        (["--rank-table", "none.json", __file__], "none.json"),
+    ],
+)
+def test_what_cannot_be_started_is_an_error(words, message):
+    ended = collops_run(*words)
+    assert ended.returncode == 2
+    assert message in ended.stderr.decode()
+    assert ended.stdout == b""
+
+
+def test_what_follows_the_script_is_the_scripts():
+    options = parse(["-n", "2", "-m", "tool", "--help", "-m", "x"])
+    assert options.command == ["tool", "--help", "-m", "x"]
+    assert parse(["-n", "2", "--", "a.py", "--", "b"]).command == ["a.py", "--", "b"]
