@@ -1,4 +1,6 @@
 #include "comm/placement/placement.h"
+#include "comm/placement/rank_table/hccl_rules.h"
+#include "comm/placement/rank_table/read_rank_table.h"
 
 #include <tuple>
 

@@ -4,10 +4,11 @@
 #include <memory>
 #include <string>
 
-#include "comm/placement/rank_table/rank_table.h"
 #include "core/status.h"
 
 namespace collops {
+
+struct RankTable;
 
 namespace control {
 class Control;

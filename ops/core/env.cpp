@@ -107,12 +107,20 @@ const std::vector<EnvVariable>& EnvVariables() {
       {"COLLOPS_JOB_ID", "what the launcher says",
        "Names the job this process belongs to: the same text in all its ranks, another one in "
        "every other job on the host."},
+      {"COLLOPS_JOB_KEY", "a random one under `collops run -n`",
+       "A secret of the job, the same in all its ranks, by which they know each other."},
+      {"COLLOPS_LOCAL_RANK", "not set",
+       "This process's number among the ranks of its host; `collops run` sets it."},
       {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",
        "Threads that a rank uses for kernels. Results do not depend on it."},
       {"COLLOPS_RANK", "what the launcher says",
-       "This process's rank, set by `run_ranks`; with COLLOPS_RANK_SIZE it goes before any "
+       "This process's rank, set by `run_ranks` and `collops run`; with COLLOPS_RANK_SIZE it goes "
+       "before any "
        "launcher's."},
-      {"COLLOPS_RANK_SIZE", "what the launcher says", "The number of ranks, set by `run_ranks`."},
+      {"COLLOPS_RANK_SIZE", "what the launcher says",
+       "The number of ranks, set by `run_ranks` and `collops run`."},
+      {"COLLOPS_SERVER_ID", "found by addresses and host name",
+       "This host's server_id in a rank table, where addresses and names do not say it."},
       {"COLLOPS_TIMEOUT_S", "300",
        "Seconds that a call waits for other ranks before ERROR_TIMEOUT names who is missing."},
       {"COLLOPS_TRACE", "0",

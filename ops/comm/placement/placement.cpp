@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "comm/placement/local_host.h"
+#include "comm/placement/rank_table/read_rank_table.h"
 #include "core/env.h"
 
 namespace collops {

@@ -1,9 +1,10 @@
-#include "comm/placement/rank_table/rank_table.h"
+#include "comm/placement/rank_table/read_rank_table.h"
 
 #include <string>
 #include <vector>
 
 #include "check.h"
+#include "comm/placement/rank_table/hccl_rules.h"
 #include "placement/tables.h"
 
 namespace {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "comm/placement/placement.h"
+#include "comm/placement/rank_table/read_rank_table.h"
 
 namespace collops::control {
 namespace {

@@ -1,7 +1,9 @@
-#include <set>
+#include "comm/placement/rank_table/hccl_rules.h"
+
+#include <map>
+#include <utility>
 
 #include "comm/placement/host_address.h"
-#include "comm/placement/rank_table/formats.h"
 
 namespace collops {
 namespace {

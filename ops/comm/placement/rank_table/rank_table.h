@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
-
 namespace collops {
 
 // What an HCCL rank table says: which ranks there are, and on which server and device each runs.
@@ -30,17 +28,5 @@ struct RankTable {
   std::vector<Server> servers;
   std::vector<Rank> ranks;  // in the order of their numbers
 };
-
-// Reads a table of version 1.0, 1.1, 1.2, 2.0 or none (group_list). An error gives the file, the
-// place in the JSON text, the value and the rule. Waits for nothing, whatever the file is.
-Status ReadRankTable(const std::string& path, RankTable* table);
-
-// The same of a text; `path` names it in messages.
-Status ParseRankTable(const std::string& text, const std::string& path, RankTable* table);
-
-// HCCL's own rules, which hold for backend hccl alone: device_ip everywhere on several servers,
-// valid, unique and of one family; as many devices on each server; a device given once; the ranks
-// of a server follow each other.
-Status CheckHcclRules(const RankTable& table);
 
 }  // namespace collops

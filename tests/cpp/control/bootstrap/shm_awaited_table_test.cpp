@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "comm/backends/backend_table.h"
+#include "comm/placement/rank_table/read_rank_table.h"
 #include "placement/tables.h"
 #include "ranks.h"
 

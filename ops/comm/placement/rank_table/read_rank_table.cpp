@@ -1,4 +1,4 @@
-#include "comm/placement/rank_table/rank_table.h"
+#include "comm/placement/rank_table/read_rank_table.h"
 
 #include "comm/placement/rank_table/formats.h"
 #include "comm/placement/rank_table/table_file.h"
