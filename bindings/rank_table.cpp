@@ -1,5 +1,5 @@
 #include "comm/placement/local_host.h"
-#include "comm/placement/rank_table/hccl_rules.h"
+#include "comm/placement/rank_table/device_rules.h"
 #include "comm/placement/rank_table/read_rank_table.h"
 #include "module.h"
 #include "status.h"
@@ -7,8 +7,8 @@
 namespace collops::bindings {
 namespace {
 
-// A rank table as a dict. here: the server that this host is, or why it is none; hccl: what HCCL
-// would refuse, or empty.
+// A rank table as a dict. here: the server that this host is; not_here: why it is none;
+// device_fault: what HCCL would refuse, or empty.
 py::dict ReadTable(const std::string& path) {
   RankTable table;
   ThrowIfError(ReadRankTable(path, &table));
@@ -26,7 +26,7 @@ py::dict ReadTable(const std::string& path) {
   return py::dict("version"_a = table.version, "completed"_a = table.completed,
                   "digest"_a = table.digest, "servers"_a = servers, "ranks"_a = ranks,
                   "here"_a = here, "not_here"_a = found.message(),
-                  "hccl"_a = CheckHcclRules(table).message());
+                  "device_fault"_a = CheckDeviceRules(table).message());
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ const std::vector<EnvVariable>& EnvVariables() {
        "Names the job this process belongs to: the same text in all its ranks, another one in "
        "every other job on the host."},
       {"COLLOPS_JOB_KEY", "a random one under `collops run -n`",
-       "A secret of the job, the same in all its ranks, by which they know each other."},
+       "A secret of the job, the same in all its ranks."},
       {"COLLOPS_LOCAL_RANK", "not set",
        "This process's number among the ranks of its host; `collops run` sets it."},
       {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",

@@ -23,6 +23,7 @@ from right_calls import (
 
 import collops
 from collops import TensorDesc as Desc
+from collops.launch.rank_table import make_rank_table
 from collops.testing import run_ranks
 
 every = pytest.mark.parametrize("name", EVERY)
@@ -77,13 +78,32 @@ def test_a_rank_that_nothing_sets_is_refused(name: str, monkeypatch: pytest.Monk
 
 
 @every
-def test_a_rank_table_is_not_supported(name: str, tmp_path: Path) -> None:
+def test_a_rank_table_that_contradicts_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLLOPS_SERVER_ID", "node-a")
+    monkeypatch.setenv("COLLOPS_JOB_ID", f"table-{tmp_path.name}")
     table = tmp_path / "table.json"
-    table.write_text(json.dumps({"version": "1.0"}))
-    error = refusal(create, name, rank_table_file=str(table))
-    assert error.code == 103
-    assert isinstance(error, NotImplementedError)
-    assert str(table) in error.message
+
+    def refused(text: str) -> collops.Error:
+        table.write_text(text)
+        return refusal(create, name, rank_table_file=str(table))
+
+    size = 2  # as create() makes it
+    for text, message in (
+        ("{}", f'rank table "{table}": status is missing'),
+        (make_rank_table(["node-a"], size + 1), f"lists {size + 1} ranks: pass {size + 1}"),
+        (make_rank_table(["node-b"], size), 'COLLOPS_SERVER_ID is "node-a", but the table'),
+        (make_rank_table([f"node-{c}" for c in "abcd"], 9), "lists 36 ranks: pass 36"),
+    ):
+        error = refused(text)
+        assert error.code == 1
+        assert error.message.startswith(f"{name}: ")
+        assert message in error.message
+    table.write_text(make_rank_table(["node-a"], size))
+    create(name, rank_table_file=str(table))
+    table.write_text(json.dumps({"status": "initializing"}))
+    create(name, rank_table_file=str(table))
 
 
 @every

@@ -13,7 +13,7 @@ from collops.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# name -> purpose. The module of a command, collops.cli.NAME with _ for -, is imported when it is called.
+# name -> purpose. The module, collops.cli.NAME with _ for -, is imported when a command is called.
 COMMANDS = {
     "run": "start the ranks of a job on this host",
     "golden": "run golden's cases and ATB's case files, compare tensors, explain differences",

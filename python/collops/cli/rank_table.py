@@ -63,5 +63,5 @@ def describe(table: RankTable) -> list[str]:
         lines.append(("  " + "  ".join(cells)).rstrip())
     here = table.servers[table.here].name if table.here >= 0 else ""
     lines.append(f"this host: {here}" if here else f"this host: not found: {table.not_here}")
-    lines.append(f"backend hccl: {table.hccl or 'takes it'}")
+    lines.append(f"backend hccl: {table.device_fault or 'takes it'}")
     return lines

@@ -132,9 +132,7 @@ def this_host(path: str, table: RankTable) -> list[dict[str, str]]:
     return environments
 
 
-def rank_environment(
-    rank: int, rank_size: int, local_rank: int, local_size: int
-) -> dict[str, str]:
+def rank_environment(rank: int, rank_size: int, local_rank: int, local_size: int) -> dict[str, str]:
     """This process's variables, with those of one rank in collops' names and in torch's."""
     names = {
         "COLLOPS_RANK": rank,

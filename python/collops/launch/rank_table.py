@@ -42,7 +42,7 @@ class RankTable:
         servers: the hosts.
         ranks: where each rank runs, by its number.
         here: index of the server that this host is; -1: none, and `not_here` says why.
-        hccl: what backend hccl would refuse, empty if nothing.
+        device_fault: what backend hccl would refuse, empty if nothing.
     """
 
     version: str
@@ -52,7 +52,7 @@ class RankTable:
     ranks: list[Place]
     here: int
     not_here: str
-    hccl: str
+    device_fault: str
 
 
 def read_rank_table(path: str | os.PathLike[str]) -> RankTable:
@@ -96,9 +96,7 @@ def make_rank_table(hosts: Sequence[str], devices_per_host: int, version: str = 
     servers: list[dict[str, Any]] = []
     for number, host in enumerate(hosts):
         first = number * devices_per_host
-        devices = [
-            _device(device, first + device, version) for device in range(devices_per_host)
-        ]
+        devices = [_device(device, first + device, version) for device in range(devices_per_host)]
         servers.append({"server_id": host, "device": devices})
     table: dict[str, Any] = {
         "version": version,

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/placement/rank_table/hccl_rules.h"
+#include "comm/placement/rank_table/device_rules.h"
 #include "placement/tables.h"
 
 namespace {
@@ -204,19 +204,19 @@ TEST(HcclsOwnRulesAreApart) {
       {"\"device_id\": \"5\"", "\"device_id\": \"4\"",
        "device_id \"4\" of server \"node-a\" is given to ranks 0 and 1"},
   };
-  EXPECT_EQ(CheckHcclRules(Read(tables::kTwoServers)).message(), "");
+  EXPECT_EQ(CheckDeviceRules(Read(tables::kTwoServers)).message(), "");
   for (const Case& one : cases) {
     const std::string text = With(tables::kTwoServers, one.part, one.other);
-    EXPECT_CONTAINS(CheckHcclRules(Read(text)).message(), one.message);
+    EXPECT_CONTAINS(CheckDeviceRules(Read(text)).message(), one.message);
   }
   std::string text = With(tables::kTwoServers, "\"rank_id\": \"2\"", "\"rank_id\": \"x\"");
   text = With(With(text, "\"rank_id\": \"1\"", "\"rank_id\": \"2\""), "\"rank_id\": \"x\"",
               "\"rank_id\": \"1\"");
-  EXPECT_CONTAINS(CheckHcclRules(Read(text)).message(),
+  EXPECT_CONTAINS(CheckDeviceRules(Read(text)).message(),
                   "rank 2 of server \"node-a\" does not follow the server's other ranks");
   text = With(tables::kTwoServers,
               "{\"device_id\": \"0\", \"device_ip\": \"172.30.2.10\", \"rank_id\": \"2\"},", "");
   text = With(text, "\"rank_id\": \"3\"", "\"rank_id\": \"2\"");
-  EXPECT_CONTAINS(CheckHcclRules(Read(text)).message(),
+  EXPECT_CONTAINS(CheckDeviceRules(Read(text)).message(),
                   "server \"node-a\" has 2 devices and \"10.20.0.8\" 1: HCCL wants as many");
 }

@@ -79,7 +79,11 @@ def test_two_jobs_at_once_never_meet(script):
 def test_variables_of_one_host():
     environments = one_host(3)
     assert [e["COLLOPS_RANK"] for e in environments] == ["0", "1", "2"]
-    for name, value in {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1"}.items():
+    for name, value in {
+        "WORLD_SIZE": "3",
+        "LOCAL_WORLD_SIZE": "3",
+        "MASTER_ADDR": "127.0.0.1",
+    }.items():
         assert {e[name] for e in environments} == {value}
     for name in ("COLLOPS_JOB_ID", "COLLOPS_JOB_KEY", "MASTER_PORT"):
         assert len({e[name] for e in environments}) == 1
@@ -200,7 +204,9 @@ def test_a_signal_is_passed_on_and_what_is_written_then_is_not_lost(script):
 
 
 def test_ranks_end_with_a_launcher_that_is_killed(script):
-    job = start("-n", "2", script("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n"))
+    job = start(
+        "-n", "2", script("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
+    )
     assert job.stdout is not None
     pids = [int(job.stdout.readline().split()[1]) for _ in range(2)]
     job.kill()

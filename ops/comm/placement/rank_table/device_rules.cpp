@@ -1,4 +1,4 @@
-#include "comm/placement/rank_table/hccl_rules.h"
+#include "comm/placement/rank_table/device_rules.h"
 
 #include <map>
 #include <utility>
@@ -60,7 +60,7 @@ Status CheckDevices(const RankTable& table) {
 
 }  // namespace
 
-Status CheckHcclRules(const RankTable& table) {
+Status CheckDeviceRules(const RankTable& table) {
   RETURN_IF_ERROR(CheckDevices(table));
   return CheckDeviceAddresses(table);
 }
