@@ -22,8 +22,8 @@ struct JobIdentity {
   std::string source;  // where the id comes from, for messages
 };
 
-// The first of COLLOPS_JOB_ID, a launcher's id that is the same on all hosts, the digest of the rank
-// table (empty: there is none), MPICH's process, the process family; else an error.
+// The first of COLLOPS_JOB_ID, a launcher's id that is the same on all hosts, the digest of the
+// rank table (empty: there is none), MPICH's process, the process family; else an error.
 Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest = "");
 
 // Where the ranks of a group meet: the job or, if the ranks are threads, this process, whatever the
