@@ -1,6 +1,4 @@
 #include "comm/placement/placement.h"
-#include "comm/placement/rank_table/hccl_rules.h"
-#include "comm/placement/rank_table/read_rank_table.h"
 
 #include <tuple>
 
