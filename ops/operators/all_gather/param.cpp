@@ -8,18 +8,8 @@ namespace collops {
 template <>
 const StructFields<AllGatherParam>& FieldsOf() {
   using P = AllGatherParam;
-  static const StructFields<P> table = {
-      "AllGatherParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("AllGatherParam", RankFields<P>(), CommunicatorFields<P>(),
+                                     Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const AllGatherParam& a, const AllGatherParam& b);

@@ -8,18 +8,8 @@ namespace collops {
 template <>
 const StructFields<AllGatherVParam>& FieldsOf() {
   using P = AllGatherVParam;
-  static const StructFields<P> table = {
-      "AllGatherVParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("AllGatherVParam", RankFields<P>(), CommunicatorFields<P>(),
+                                     Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const AllGatherVParam& a, const AllGatherVParam& b);

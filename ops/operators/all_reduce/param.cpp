@@ -8,21 +8,10 @@ namespace collops {
 template <>
 const StructFields<AllReduceParam>& FieldsOf() {
   using P = AllReduceParam;
-  static const StructFields<P> table = {
-      "AllReduceParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::allReduceType>("allReduceType"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::quantType>("quantType"),
-      Field<&P::outDataType>("outDataType"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("AllReduceParam", RankFields<P>(),
+                                     Field<&P::allReduceType>("allReduceType"),
+                                     CommunicatorFields<P>(), Field<&P::quantType>("quantType"),
+                                     Field<&P::outDataType>("outDataType"), Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const AllReduceParam& a, const AllReduceParam& b);

@@ -8,19 +8,8 @@ namespace collops {
 template <>
 const StructFields<AllToAllParam>& FieldsOf() {
   using P = AllToAllParam;
-  static const StructFields<P> table = {
-      "AllToAllParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::transpose>("transpose"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("AllToAllParam", RankFields<P>(), CommunicatorFields<P>(),
+                                     Field<&P::transpose>("transpose"), Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const AllToAllParam& a, const AllToAllParam& b);

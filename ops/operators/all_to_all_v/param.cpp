@@ -27,22 +27,10 @@ std::array<NamedList, 4> ListsOf(const AllToAllVParam& param) {
 template <>
 const StructFields<AllToAllVParam>& FieldsOf() {
   using P = AllToAllVParam;
-  static const StructFields<P> table = {
-      "AllToAllVParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::sendCounts>("sendCounts"),
-      Field<&P::sdispls>("sdispls"),
-      Field<&P::recvCounts>("recvCounts"),
-      Field<&P::rdispls>("rdispls"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table(
+      "AllToAllVParam", RankFields<P>(), Field<&P::sendCounts>("sendCounts"),
+      Field<&P::sdispls>("sdispls"), Field<&P::recvCounts>("recvCounts"),
+      Field<&P::rdispls>("rdispls"), CommunicatorFields<P>(), Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const AllToAllVParam& a, const AllToAllVParam& b);

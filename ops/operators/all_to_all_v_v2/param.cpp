@@ -8,18 +8,8 @@ namespace collops {
 template <>
 const StructFields<AllToAllVV2Param>& FieldsOf() {
   using P = AllToAllVV2Param;
-  static const StructFields<P> table = {
-      "AllToAllVV2Param",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("AllToAllVV2Param", RankFields<P>(), CommunicatorFields<P>(),
+                                     Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const AllToAllVV2Param& a, const AllToAllVV2Param& b);

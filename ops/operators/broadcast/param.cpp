@@ -8,18 +8,9 @@ namespace collops {
 template <>
 const StructFields<BroadcastParam>& FieldsOf() {
   using P = BroadcastParam;
-  static const StructFields<P> table = {
-      "BroadcastParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::backend>("backend"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("BroadcastParam", RankFields<P>(),
+                                     CommunicatorFields<P>(/*backend_first=*/false),
+                                     Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const BroadcastParam& a, const BroadcastParam& b);

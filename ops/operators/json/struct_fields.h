@@ -28,15 +28,24 @@ bool SameValue(const uint8_t (&a)[kSize], const uint8_t (&b)[kSize]) {
   return std::equal(a, a + kSize, b);
 }
 
+// Fields that stand one after the other in a struct.
+template <typename Struct>
+using FieldRun = std::vector<StructField<Struct>>;
+
 // All fields of a struct, in its order, and its name for messages.
 template <typename Struct>
 struct StructFields {
-  template <typename... Fields>
-  StructFields(const char* struct_name, const Fields&... of_struct)
-      : name(struct_name), fields{of_struct...} {}
+  // Each part is a field or a run of fields.
+  template <typename... Parts>
+  StructFields(const char* struct_name, const Parts&... parts) : name(struct_name) {
+    (Add(parts), ...);
+  }
+
+  void Add(const StructField<Struct>& field) { fields.push_back(field); }
+  void Add(const FieldRun<Struct>& run) { fields.insert(fields.end(), run.begin(), run.end()); }
 
   const char* name;
-  std::vector<StructField<Struct>> fields;
+  FieldRun<Struct> fields;
 };
 
 // The field table of a struct, in the .cpp beside it.
@@ -58,6 +67,23 @@ StructField<Struct> Field(const char* key) {
           [](const Json& json, const std::string& where, Struct* to) {
             return ReadJson(json, where, &(to->*kMember));
           }};
+}
+
+// The runs that ATB's structs have in common: the rank, and its communicator. Some structs have
+// `backend` after commMode.
+template <typename P>
+FieldRun<P> RankFields() {
+  return {Field<&P::rank>("rank"), Field<&P::rankSize>("rankSize"),
+          Field<&P::rankRoot>("rankRoot")};
+}
+
+template <typename P>
+FieldRun<P> CommunicatorFields(bool backend_first = true) {
+  FieldRun<P> run = {Field<&P::hcclComm>("hcclComm"), Field<&P::commMode>("commMode"),
+                     Field<&P::rankTableFile>("rankTableFile"),
+                     Field<&P::commDomain>("commDomain")};
+  run.insert(run.begin() + (backend_first ? 0 : 2), Field<&P::backend>("backend"));
+  return run;
 }
 
 // Parses the text; an error says where it is malformed.

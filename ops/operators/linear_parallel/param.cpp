@@ -156,9 +156,7 @@ const StructFields<P>& FieldsOf() {
   static const StructFields<P> table = {
       "LinearParallelParam",
       Field<&P::transWeight>("transWeight"),
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
+      RankFields<P>(),
       Field<&P::hasResidual>("hasResidual"),
       Field<&P::backend>("backend"),
       Field<&P::hcclComm>("hcclComm"),

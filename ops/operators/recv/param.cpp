@@ -8,19 +8,8 @@ namespace collops {
 template <>
 const StructFields<RecvParam>& FieldsOf() {
   using P = RecvParam;
-  static const StructFields<P> table = {
-      "RecvParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::srcRank>("srcRank"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("RecvParam", RankFields<P>(), Field<&P::srcRank>("srcRank"),
+                                     CommunicatorFields<P>(), Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const RecvParam& a, const RecvParam& b);

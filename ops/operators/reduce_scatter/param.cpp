@@ -8,19 +8,9 @@ namespace collops {
 template <>
 const StructFields<ReduceScatterParam>& FieldsOf() {
   using P = ReduceScatterParam;
-  static const StructFields<P> table = {
-      "ReduceScatterParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::reduceType>("reduceType"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::backend>("backend"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table(
+      "ReduceScatterParam", RankFields<P>(), Field<&P::reduceType>("reduceType"),
+      CommunicatorFields<P>(/*backend_first=*/false), Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const ReduceScatterParam& a, const ReduceScatterParam& b);

@@ -8,22 +8,11 @@ namespace collops {
 template <>
 const StructFields<ReduceScatterVParam>& FieldsOf() {
   using P = ReduceScatterVParam;
-  static const StructFields<P> table = {
-      "ReduceScatterVParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::sendCounts>("sendCounts"),
-      Field<&P::sdispls>("sdispls"),
-      Field<&P::recvCount>("recvCount"),
-      Field<&P::reduceType>("reduceType"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::backend>("backend"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table(
+      "ReduceScatterVParam", RankFields<P>(), Field<&P::sendCounts>("sendCounts"),
+      Field<&P::sdispls>("sdispls"), Field<&P::recvCount>("recvCount"),
+      Field<&P::reduceType>("reduceType"), CommunicatorFields<P>(/*backend_first=*/false),
+      Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const ReduceScatterVParam& a, const ReduceScatterVParam& b);

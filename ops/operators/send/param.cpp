@@ -8,19 +8,8 @@ namespace collops {
 template <>
 const StructFields<SendParam>& FieldsOf() {
   using P = SendParam;
-  static const StructFields<P> table = {
-      "SendParam",
-      Field<&P::rank>("rank"),
-      Field<&P::rankSize>("rankSize"),
-      Field<&P::rankRoot>("rankRoot"),
-      Field<&P::destRank>("destRank"),
-      Field<&P::backend>("backend"),
-      Field<&P::hcclComm>("hcclComm"),
-      Field<&P::commMode>("commMode"),
-      Field<&P::rankTableFile>("rankTableFile"),
-      Field<&P::commDomain>("commDomain"),
-      Field<&P::rsv>("rsv"),
-  };
+  static const StructFields<P> table("SendParam", RankFields<P>(), Field<&P::destRank>("destRank"),
+                                     CommunicatorFields<P>(), Field<&P::rsv>("rsv"));
   return table;
 }
 template bool operator==(const SendParam& a, const SendParam& b);
