@@ -17,8 +17,5 @@ struct AllGatherParam {
 };
 
 Status CheckParam(const AllGatherParam& param);
-Status CreateOperation(const AllGatherParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const AllGatherParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

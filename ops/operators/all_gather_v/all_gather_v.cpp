@@ -1,26 +1,18 @@
-#include "operators/all_gather_v/all_gather_v.h"
-
 #include <algorithm>
-#include <utility>
 
 #include "operators/all_gather_v/param.h"
 #include "operators/framework/blocks.h"
-#include "operators/framework/find_communicator.h"
-#include "operators/framework/infer_shape.h"
+#include "operators/framework/make_operator.h"
 
 namespace collops {
 namespace {
 
 enum Input { kX, kSendCount, kRecvCounts, kRdispls, kY, kNumInputs };
 
-constexpr DTypeSet kPayload =
-    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
-          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
-
 const OpSignature& GetSignature() {
   static const OpSignature signature = {
       "AllGatherV",
-      {{"x", Role::kData, kPayload, kAnyNumDims, Extent::kAny},
+      {{"x", Role::kData, kMovable, kAnyNumDims, Extent::kAny},
        {"sendCount", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kOne},
        {"recvCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
        {"rdispls", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
@@ -41,81 +33,80 @@ Status CheckOwnCount(const std::vector<int64_t>& send_count,
   return Ok();
 }
 
+// output.flat[rdispls[r] : rdispls[r] + recvCounts[r]] = x of rank r, for every rank r; every other
+// element of the output is zero. Inputs: x, sendCount, recvCounts, rdispls, y.
+class AllGatherV : public CollectiveOperation {
+ public:
+  explicit AllGatherV(const AllGatherVParam& param)
+      : CollectiveOperation(GetSignature()), root_(param.rankRoot) {}
+
+ protected:
+  Status DescribeOutputs(const RankPlace& /*place*/, const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override {
+    outputs->assign(1, inputs[kX]);
+    outputs->front().shape.dims[0] = inputs[kY].shape[0];
+    return Ok();
+  }
+
+  Status CheckCounts(const Plan& plan) const override {
+    const std::vector<int64_t>& send_count = plan.counts[kSendCount];
+    const std::vector<int64_t>& recv_counts = plan.counts[kRecvCounts];
+    const RankBlocks blocks = {recv_counts, plan.counts[kRdispls]};
+    const int64_t x_count = Numel(plan.inputs[kX].shape);
+    CHECK_ARG(send_count.empty() || send_count[0] <= x_count, ERROR_INVALID_TENSOR_DIM,
+              "AllGatherV: sendCount ", send_count[0], " exceeds x's ", x_count, " elements");
+    RETURN_IF_ERROR(CheckEnds(kWords, blocks, Numel(plan.outputs[0].shape)));
+    RETURN_IF_ERROR(CheckNotNegative(GetSignature(), plan.counts));
+    const auto is_zero = [](int64_t count) { return count == 0; };
+    CHECK_ARG(
+        recv_counts.empty() || !std::all_of(recv_counts.begin(), recv_counts.end(), is_zero),
+        ERROR_INVALID_PARAM,
+        "AllGatherV: all recvCounts are 0: at least one rank must send, or leave the call out");
+    RETURN_IF_ERROR(CheckOwnCount(send_count, recv_counts, communicator().rank()));
+    return CheckDisjoint(kWords, blocks);
+  }
+
+  Status CheckSupport(DType dtype) const override {
+    return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
+  }
+
+  Status Complete(Plan* plan) const override {
+    plan->gaps = FindGaps({plan->counts[kRecvCounts], plan->counts[kRdispls]},
+                          Numel(plan->outputs[0].shape));
+    return Ok();
+  }
+
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override {
+    AddTerms(TermsOf(plan, root_), agreement);
+    agreement->EqualList("recvCounts", plan.counts[kRecvCounts].data(), communicator().size())
+        .EqualList("rdispls", plan.counts[kRdispls].data(), communicator().size());
+  }
+
+  Status Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
+             void* stream) override {
+    auto call = CallOf<AllGatherVCall>(plan, stream);
+    call.x = pack.inputs[kX].data;
+    call.output = pack.outputs[0].data;
+    call.recv_counts = plan.counts[kRecvCounts].data();
+    call.rdispls = plan.counts[kRdispls].data();
+    call.gaps = plan.gaps.data();
+    call.num_gaps = static_cast<int64_t>(plan.gaps.size());
+    return communicator().AllGatherV(call);
+  }
+
+ private:
+  const int root_;
+};
+
 }  // namespace
 
-AllGatherV::AllGatherV(std::shared_ptr<Communicator> communicator, int root)
-    : CollectiveOperation(GetSignature(), std::move(communicator)), root_(root) {}
-
-Status AllGatherV::DescribeOutputs(const RankPlace& /*place*/,
-                                   const std::vector<TensorDesc>& inputs,
-                                   std::vector<TensorDesc>* outputs) const {
-  outputs->assign(1, inputs[kX]);
-  outputs->front().shape.dims[0] = inputs[kY].shape[0];
-  return Ok();
+template <>
+std::unique_ptr<CollectiveOperation> MakeOperator(const AllGatherVParam& param) {
+  return std::make_unique<AllGatherV>(param);
 }
-
-Status AllGatherV::CheckCounts(const Plan& plan) const {
-  const std::vector<int64_t>& send_count = plan.counts[kSendCount];
-  const std::vector<int64_t>& recv_counts = plan.counts[kRecvCounts];
-  const RankBlocks blocks = {recv_counts, plan.counts[kRdispls]};
-  const int64_t x_count = Numel(plan.inputs[kX].shape);
-  CHECK_ARG(send_count.empty() || send_count[0] <= x_count, ERROR_INVALID_TENSOR_DIM,
-            "AllGatherV: sendCount ", send_count[0], " exceeds x's ", x_count, " elements");
-  RETURN_IF_ERROR(CheckEnds(kWords, blocks, Numel(plan.outputs[0].shape)));
-  RETURN_IF_ERROR(CheckNotNegative(GetSignature(), plan.counts));
-  const auto is_zero = [](int64_t count) { return count == 0; };
-  CHECK_ARG(recv_counts.empty() || !std::all_of(recv_counts.begin(), recv_counts.end(), is_zero),
-            ERROR_INVALID_PARAM,
-            "AllGatherV: all recvCounts are 0: at least one rank must send, or leave the call out");
-  RETURN_IF_ERROR(CheckOwnCount(send_count, recv_counts, communicator().rank()));
-  return CheckDisjoint(kWords, blocks);
-}
-
-Status AllGatherV::CheckSupport(DType dtype) const {
-  return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
-}
-
-Status AllGatherV::Complete(Plan* plan) const {
-  plan->gaps =
-      FindGaps({plan->counts[kRecvCounts], plan->counts[kRdispls]}, Numel(plan->outputs[0].shape));
-  return Ok();
-}
-
-void AllGatherV::AgreeOn(const Plan& plan, Agreement* agreement) const {
-  CollectiveTerms terms;
-  terms.dtype = collops::Name(plan.inputs[kX].dtype);
-  terms.root = root_;
-  AddTerms(terms, agreement);
-  agreement->EqualList("recvCounts", plan.counts[kRecvCounts].data(), communicator().size())
-      .EqualList("rdispls", plan.counts[kRdispls].data(), communicator().size());
-}
-
-Status AllGatherV::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-                       void* stream) {
-  AllGatherVCall call;
-  call.agreement = &*plan.agreement;
-  call.dtype = plan.inputs[kX].dtype;
-  call.x = pack.inputs[kX].data;
-  call.output = pack.outputs[0].data;
-  call.recv_counts = plan.counts[kRecvCounts].data();
-  call.rdispls = plan.counts[kRdispls].data();
-  call.gaps = plan.gaps.data();
-  call.num_gaps = static_cast<int64_t>(plan.gaps.size());
-  call.stream = stream;
-  call.keep = KeepOf(plan);
-  return communicator().AllGatherV(call);
-}
-
-Status CreateOperation(const AllGatherVParam& param, std::unique_ptr<Operation>* operation) {
-  std::shared_ptr<Communicator> communicator;
-  RETURN_IF_ERROR(FindCommunicator("AllGatherV", param, operation, &communicator));
-  *operation = std::make_unique<AllGatherV>(std::move(communicator), param.rankRoot);
-  return Ok();
-}
-
-Status InferShape(const AllGatherVParam& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs) {
-  return InferShapeOf(AllGatherV(nullptr, param.rankRoot), param, rank_size, inputs, outputs);
-}
+template Status CreateOperation(const AllGatherVParam& param,
+                                std::unique_ptr<Operation>* operation);
+template Status InferShape(const AllGatherVParam& param, int rank_size,
+                           const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

@@ -17,8 +17,5 @@ struct AllGatherVParam {
 };
 
 Status CheckParam(const AllGatherVParam& param);
-Status CreateOperation(const AllGatherVParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const AllGatherVParam& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

@@ -30,8 +30,5 @@ struct AllReduceParam {
 };
 
 Status CheckParam(const AllReduceParam& param);
-Status CreateOperation(const AllReduceParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const AllReduceParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

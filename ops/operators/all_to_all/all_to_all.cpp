@@ -1,14 +1,9 @@
-#include "operators/all_to_all/all_to_all.h"
-
 #include <cstddef>
 #include <cstring>
-#include <utility>
 
 #include "operators/all_to_all/param.h"
-#include "operators/all_to_all_v/exchange_operation.h"
 #include "operators/framework/even_blocks.h"
-#include "operators/framework/find_communicator.h"
-#include "operators/framework/infer_shape.h"
+#include "operators/framework/make_operator.h"
 
 namespace collops {
 namespace {
@@ -16,7 +11,7 @@ namespace {
 enum Input { kX, kNumInputs };
 
 OpSignature MakeSignature() {
-  return {"AllToAll", {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny}}};
+  return {"AllToAll", {{"x", Role::kData, kMovable, kAnyNumDims, Extent::kAny}}};
 }
 
 // Copies x [rows, parts * width] as `parts` matrices [rows, width], one after the other.
@@ -40,86 +35,82 @@ Status CheckShares(const char* what, int64_t count, int size) {
   return Ok();
 }
 
+// Part q of the output = part `rank` of x of rank q. x has P equal parts: of its elements or, with
+// `transpose`, of its columns; the output's parts [d0, d1 / P] are then stacked as rows. Input: x.
+// Columns are first copied into the workspace, so that each part is contiguous.
+class AllToAll : public CollectiveOperation {
+ public:
+  explicit AllToAll(const AllToAllParam& param)
+      : CollectiveOperation(MakeSignature()), root_(param.rankRoot), transpose_(param.transpose) {}
+
+ protected:
+  Status DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override {
+    const Shape& shape = inputs[kX].shape;
+    outputs->assign(1, inputs[kX]);
+    if (!transpose_) return CheckShares("elements", Numel(shape), place.rank_size);
+    CHECK_ARG(shape.num_dims == 2, ERROR_INVALID_TENSOR_DIM_NUM,
+              "AllToAll: x must have 2 dims with transpose, got ", shape.num_dims, " in shape ",
+              ToString(shape));
+    RETURN_IF_ERROR(CheckShares("columns", shape[1], place.rank_size));
+    const int size = place.rank_size;
+    outputs->front().shape = {shape[0] * size, shape[1] / size};
+    return Ok();
+  }
+
+  Status CheckSupport(DType dtype) const override {
+    RETURN_IF_ERROR(communicator().Supports(Primitive::kExchange, dtype, ReduceOp::kSum));
+    const Device device = communicator().device();
+    CHECK_ARG(!transpose_ || device.kind == DeviceKind::kCpu, ERROR_UNSUPPORTED,
+              "AllToAll: transpose copies columns on the CPU; x is on ", ToString(device));
+    return Ok();
+  }
+
+  Status Complete(Plan* plan) const override {
+    const int size = communicator().size();
+    plan->details = std::make_unique<EvenBlocks>(size, Numel(plan->inputs[kX].shape) / size);
+    if (transpose_) plan->workspace_bytes = static_cast<uint64_t>(plan->bytes.inputs[kX]);
+    return Ok();
+  }
+
+  // x's shape and `transpose` determine all counts, so the counts need no terms of their own.
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override {
+    CollectiveTerms terms = TermsOf(plan, root_);
+    terms.x_shape = plan.inputs[kX].shape;
+    AddTerms(terms, agreement);
+    agreement->Equal("transpose", transpose_ ? 1 : 0);
+  }
+
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override {
+    const TensorDesc& x = plan.inputs[kX];
+    const EvenBlocks& blocks = BlocksOf(plan);
+    auto call = CallOf<ExchangeVCall>(plan, stream);
+    call.x = pack.inputs[kX].data;
+    // Without a workspace there are no rows, and then the width can have any size.
+    if (plan.workspace_bytes > 0) {
+      const int size = communicator().size();
+      PackColumns(call.x, x.shape[0], size, x.shape[1] / size * SizeOf(x.dtype), workspace);
+      call.x = workspace;
+    }
+    call.send_counts = call.recv_counts = blocks.counts.data();
+    call.sdispls = call.rdispls = blocks.displs.data();
+    call.output = pack.outputs[0].data;
+    return communicator().ExchangeV(call);
+  }
+
+ private:
+  const int root_;
+  const bool transpose_;
+};
+
 }  // namespace
 
-AllToAll::AllToAll(std::shared_ptr<Communicator> communicator, int root, bool transpose)
-    : CollectiveOperation(MakeSignature(), std::move(communicator)),
-      root_(root),
-      transpose_(transpose) {}
-
-Status AllToAll::DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
-                                 std::vector<TensorDesc>* outputs) const {
-  const Shape& shape = inputs[kX].shape;
-  outputs->assign(1, inputs[kX]);
-  if (!transpose_) return CheckShares("elements", Numel(shape), place.rank_size);
-  CHECK_ARG(shape.num_dims == 2, ERROR_INVALID_TENSOR_DIM_NUM,
-            "AllToAll: x must have 2 dims with transpose, got ", shape.num_dims, " in shape ",
-            ToString(shape));
-  RETURN_IF_ERROR(CheckShares("columns", shape[1], place.rank_size));
-  const int size = place.rank_size;
-  outputs->front().shape = {shape[0] * size, shape[1] / size};
-  return Ok();
+template <>
+std::unique_ptr<CollectiveOperation> MakeOperator(const AllToAllParam& param) {
+  return std::make_unique<AllToAll>(param);
 }
-
-Status AllToAll::CheckSupport(DType dtype) const {
-  RETURN_IF_ERROR(communicator().Supports(Primitive::kExchange, dtype, ReduceOp::kSum));
-  const Device device = communicator().device();
-  CHECK_ARG(!transpose_ || device.kind == DeviceKind::kCpu, ERROR_UNSUPPORTED,
-            "AllToAll: transpose copies columns on the CPU; x is on ", ToString(device));
-  return Ok();
-}
-
-Status AllToAll::Complete(Plan* plan) const {
-  const int size = communicator().size();
-  plan->details = std::make_unique<EvenBlocks>(size, Numel(plan->inputs[kX].shape) / size);
-  if (transpose_) plan->workspace_bytes = static_cast<uint64_t>(plan->bytes.inputs[kX]);
-  return Ok();
-}
-
-// x's shape and `transpose` determine all counts, so the counts need no terms of their own.
-void AllToAll::AgreeOn(const Plan& plan, Agreement* agreement) const {
-  CollectiveTerms terms;
-  terms.dtype = collops::Name(plan.inputs[kX].dtype);
-  terms.root = root_;
-  terms.x_shape = plan.inputs[kX].shape;
-  AddTerms(terms, agreement);
-  agreement->Equal("transpose", transpose_ ? 1 : 0);
-}
-
-Status AllToAll::Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) {
-  const TensorDesc& x = plan.inputs[kX];
-  const EvenBlocks& blocks = BlocksOf(plan);
-  ExchangeVCall call;
-  call.agreement = &*plan.agreement;
-  call.dtype = x.dtype;
-  call.x = pack.inputs[kX].data;
-  // Without a workspace there are no rows, and then the width can have any size.
-  if (plan.workspace_bytes > 0) {
-    const int size = communicator().size();
-    PackColumns(call.x, x.shape[0], size, x.shape[1] / size * SizeOf(x.dtype), workspace);
-    call.x = workspace;
-  }
-  call.send_counts = blocks.counts.data();
-  call.sdispls = blocks.displs.data();
-  call.output = pack.outputs[0].data;
-  call.recv_counts = blocks.counts.data();
-  call.rdispls = blocks.displs.data();
-  call.stream = stream;
-  call.keep = KeepOf(plan);
-  return communicator().ExchangeV(call);
-}
-
-Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation) {
-  std::shared_ptr<Communicator> communicator;
-  RETURN_IF_ERROR(FindCommunicator("AllToAll", param, operation, &communicator));
-  *operation = std::make_unique<AllToAll>(std::move(communicator), param.rankRoot, param.transpose);
-  return Ok();
-}
-
-Status InferShape(const AllToAllParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs) {
-  return InferShapeOf(AllToAll(nullptr, param.rankRoot, param.transpose), param, rank_size, inputs,
-                      outputs);
-}
+template Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation);
+template Status InferShape(const AllToAllParam& param, int rank_size,
+                           const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

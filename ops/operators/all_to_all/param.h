@@ -18,8 +18,5 @@ struct AllToAllParam {
 };
 
 Status CheckParam(const AllToAllParam& param);
-Status CreateOperation(const AllToAllParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const AllToAllParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

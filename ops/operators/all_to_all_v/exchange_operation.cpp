@@ -9,9 +9,8 @@ constexpr size_t kX = 0;
 
 }  // namespace
 
-ExchangeOperation::ExchangeOperation(const OpSignature& signature,
-                                     std::shared_ptr<Communicator> communicator, int root)
-    : CollectiveOperation(signature, std::move(communicator)), root_(root) {}
+ExchangeOperation::ExchangeOperation(OpSignature signature, int root)
+    : CollectiveOperation(std::move(signature)), root_(root) {}
 
 Status ExchangeOperation::CheckSupport(DType dtype) const {
   return communicator().Supports(Primitive::kExchange, dtype, ReduceOp::kSum);
@@ -19,10 +18,7 @@ Status ExchangeOperation::CheckSupport(DType dtype) const {
 
 void ExchangeOperation::AgreeOn(const Plan& plan, Agreement* agreement) const {
   const ExchangeLists lists = ListsOf(plan);
-  CollectiveTerms terms;
-  terms.dtype = collops::Name(plan.inputs[kX].dtype);
-  terms.root = root_;
-  AddTerms(terms, agreement);
+  AddTerms(TermsOf(plan, root_), agreement);
   agreement->Pairwise("sendCounts", lists.send_counts.data(), "recvCounts",
                       lists.recv_counts.data(), communicator().rank(), communicator().size());
 }
@@ -30,17 +26,13 @@ void ExchangeOperation::AgreeOn(const Plan& plan, Agreement* agreement) const {
 Status ExchangeOperation::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
                               void* stream) {
   const ExchangeLists lists = ListsOf(plan);
-  ExchangeVCall call;
-  call.agreement = &*plan.agreement;
-  call.dtype = plan.inputs[kX].dtype;
+  auto call = CallOf<ExchangeVCall>(plan, stream);
   call.x = pack.inputs[kX].data;
   call.send_counts = lists.send_counts.data();
   call.sdispls = lists.sdispls.data();
   call.output = pack.outputs[0].data;
   call.recv_counts = lists.recv_counts.data();
   call.rdispls = lists.rdispls.data();
-  call.stream = stream;
-  call.keep = KeepOf(plan);
   return communicator().ExchangeV(call);
 }
 

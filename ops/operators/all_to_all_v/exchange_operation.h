@@ -1,17 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "operators/framework/collective_operation.h"
 
 namespace collops {
-
-// Element types of operators that move elements without reducing them.
-constexpr DTypeSet kExchanged =
-    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
-          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
 
 // One rank's part in an all-to-all, in elements: each list has a number per rank. Owned by the
 // plan.
@@ -27,8 +21,7 @@ struct ExchangeLists {
 // from and in the messages of their checks. Otherwise as CollectiveOperation.
 class ExchangeOperation : public CollectiveOperation {
  public:
-  ExchangeOperation(const OpSignature& signature, std::shared_ptr<Communicator> communicator,
-                    int root);
+  ExchangeOperation(OpSignature signature, int root);
 
  protected:
   // The lists of a complete plan.
@@ -39,7 +32,7 @@ class ExchangeOperation : public CollectiveOperation {
   Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
 
  private:
-  int root_;
+  const int root_;
 };
 
 // An output of `count` elements of x's type: one row, as in ATB.

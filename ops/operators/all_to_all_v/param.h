@@ -21,9 +21,6 @@ struct AllToAllVParam {
 };
 
 Status CheckParam(const AllToAllVParam& param);
-Status CreateOperation(const AllToAllVParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const AllToAllVParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
 
 // Checks that the four lists have an element per rank. Part of CheckParam if rankSize is set.
 Status CheckRanks(const AllToAllVParam& param, int rank, int rank_size);

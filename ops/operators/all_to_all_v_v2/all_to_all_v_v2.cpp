@@ -1,11 +1,7 @@
-#include "operators/all_to_all_v_v2/all_to_all_v_v2.h"
-
-#include <utility>
-
+#include "operators/all_to_all_v/exchange_operation.h"
 #include "operators/all_to_all_v_v2/param.h"
 #include "operators/framework/blocks.h"
-#include "operators/framework/find_communicator.h"
-#include "operators/framework/infer_shape.h"
+#include "operators/framework/make_operator.h"
 
 namespace collops {
 namespace {
@@ -15,7 +11,7 @@ enum Input { kX, kSendCounts, kSdispls, kRecvCounts, kRdispls, kY, kNumInputs };
 const OpSignature& GetSignature() {
   static const OpSignature signature = {
       "AllToAllVV2",
-      {{"x", Role::kData, kExchanged, kAnyNumDims, Extent::kAny},
+      {{"x", Role::kData, kMovable, kAnyNumDims, Extent::kAny},
        {"sendCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
        {"sdispls", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
        {"recvCounts", Role::kCounts, SetOf(DType::kInt64), 1, Extent::kRankSize},
@@ -38,45 +34,47 @@ Status CheckSum(const std::vector<int64_t>& recv_counts, int64_t length) {
   return Ok();
 }
 
+// All-to-all with counts and displacements as inputs: x, sendCounts, sdispls, recvCounts, rdispls,
+// y. The output is [1, n], where n is the length of y and the sum of recvCounts.
+class AllToAllVV2 : public ExchangeOperation {
+ public:
+  explicit AllToAllVV2(const AllToAllVV2Param& param)
+      : ExchangeOperation(GetSignature(), param.rankRoot) {}
+
+ protected:
+  ExchangeLists ListsOf(const Plan& plan) const override {
+    const Counts& counts = plan.counts;
+    return {counts[kSendCounts], counts[kSdispls], counts[kRecvCounts], counts[kRdispls]};
+  }
+
+  Status DescribeOutputs(const RankPlace& /*place*/, const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override {
+    outputs->assign(1, OneRow(inputs[kX], inputs[kY].shape[0]));
+    return Ok();
+  }
+
+  Status CheckCounts(const Plan& plan) const override {
+    const ExchangeLists lists = ListsOf(plan);
+    const RankBlocks blocks = {lists.recv_counts, lists.rdispls};
+    const int64_t length = Numel(plan.outputs[0].shape);
+    RETURN_IF_ERROR(
+        CheckEnds(kSlices, {lists.send_counts, lists.sdispls}, Numel(plan.inputs[kX].shape)));
+    RETURN_IF_ERROR(CheckEnds(kBlocks, blocks, length));
+    RETURN_IF_ERROR(CheckSum(lists.recv_counts, length));
+    RETURN_IF_ERROR(CheckNotNegative(GetSignature(), plan.counts));
+    return CheckDisjoint(kBlocks, blocks);
+  }
+};
+
 }  // namespace
 
-AllToAllVV2::AllToAllVV2(std::shared_ptr<Communicator> communicator, int root)
-    : ExchangeOperation(GetSignature(), std::move(communicator), root) {}
-
-ExchangeLists AllToAllVV2::ListsOf(const Plan& plan) const {
-  const Counts& counts = plan.counts;
-  return {counts[kSendCounts], counts[kSdispls], counts[kRecvCounts], counts[kRdispls]};
+template <>
+std::unique_ptr<CollectiveOperation> MakeOperator(const AllToAllVV2Param& param) {
+  return std::make_unique<AllToAllVV2>(param);
 }
-
-Status AllToAllVV2::DescribeOutputs(const RankPlace& /*place*/,
-                                    const std::vector<TensorDesc>& inputs,
-                                    std::vector<TensorDesc>* outputs) const {
-  outputs->assign(1, OneRow(inputs[kX], inputs[kY].shape[0]));
-  return Ok();
-}
-
-Status AllToAllVV2::CheckCounts(const Plan& plan) const {
-  const ExchangeLists lists = ListsOf(plan);
-  const RankBlocks blocks = {lists.recv_counts, lists.rdispls};
-  const int64_t length = Numel(plan.outputs[0].shape);
-  RETURN_IF_ERROR(
-      CheckEnds(kSlices, {lists.send_counts, lists.sdispls}, Numel(plan.inputs[kX].shape)));
-  RETURN_IF_ERROR(CheckEnds(kBlocks, blocks, length));
-  RETURN_IF_ERROR(CheckSum(lists.recv_counts, length));
-  RETURN_IF_ERROR(CheckNotNegative(GetSignature(), plan.counts));
-  return CheckDisjoint(kBlocks, blocks);
-}
-
-Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation) {
-  std::shared_ptr<Communicator> communicator;
-  RETURN_IF_ERROR(FindCommunicator("AllToAllVV2", param, operation, &communicator));
-  *operation = std::make_unique<AllToAllVV2>(std::move(communicator), param.rankRoot);
-  return Ok();
-}
-
-Status InferShape(const AllToAllVV2Param& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs) {
-  return InferShapeOf(AllToAllVV2(nullptr, param.rankRoot), param, rank_size, inputs, outputs);
-}
+template Status CreateOperation(const AllToAllVV2Param& param,
+                                std::unique_ptr<Operation>* operation);
+template Status InferShape(const AllToAllVV2Param& param, int rank_size,
+                           const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

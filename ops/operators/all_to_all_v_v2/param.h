@@ -18,8 +18,5 @@ struct AllToAllVV2Param {
 };
 
 Status CheckParam(const AllToAllVV2Param& param);
-Status CreateOperation(const AllToAllVV2Param& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const AllToAllVV2Param& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

@@ -1,72 +1,60 @@
-#include "operators/broadcast/broadcast.h"
-
-#include <utility>
-
 #include "operators/broadcast/param.h"
-#include "operators/framework/find_communicator.h"
-#include "operators/framework/infer_shape.h"
+#include "operators/framework/make_operator.h"
 
 namespace collops {
 namespace {
 
 enum Input { kX, kNumInputs };
 
-constexpr DTypeSet kPayload =
-    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
-          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
-
 OpSignature MakeSignature() {
-  return {"Broadcast", {{"x", Role::kInPlace, kPayload, kAnyNumDims, Extent::kAny}}, {}};
+  return {"Broadcast", {{"x", Role::kInPlace, kMovable, kAnyNumDims, Extent::kAny}}, {}};
 }
+
+// x = x of rank `root`, in place. Input: x; there is no output.
+class Broadcast : public CollectiveOperation {
+ public:
+  explicit Broadcast(const BroadcastParam& param)
+      : CollectiveOperation(MakeSignature()), root_(param.rankRoot) {}
+
+ protected:
+  Status DescribeOutputs(const RankPlace& /*place*/, const std::vector<TensorDesc>& /*inputs*/,
+                         std::vector<TensorDesc>* outputs) const override {
+    outputs->clear();
+    return Ok();
+  }
+
+  Status CheckSupport(DType dtype) const override {
+    RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, ReduceOp::kSum));
+    return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
+  }
+
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override {
+    CollectiveTerms terms = TermsOf(plan, root_);
+    terms.x_shape = plan.inputs[kX].shape;
+    AddTerms(terms, agreement);
+  }
+
+  Status Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
+             void* stream) override {
+    auto call = CallOf<BroadcastCall>(plan, stream);
+    call.root = root_;
+    call.data = pack.inputs[kX].data;
+    call.count = Numel(plan.inputs[kX].shape);
+    return communicator().Broadcast(call);
+  }
+
+ private:
+  const int root_;
+};
 
 }  // namespace
 
-Broadcast::Broadcast(std::shared_ptr<Communicator> communicator, int root)
-    : CollectiveOperation(MakeSignature(), std::move(communicator)), root_(root) {}
-
-Status Broadcast::DescribeOutputs(const RankPlace& /*place*/,
-                                  const std::vector<TensorDesc>& /*inputs*/,
-                                  std::vector<TensorDesc>* outputs) const {
-  outputs->clear();
-  return Ok();
+template <>
+std::unique_ptr<CollectiveOperation> MakeOperator(const BroadcastParam& param) {
+  return std::make_unique<Broadcast>(param);
 }
-
-Status Broadcast::CheckSupport(DType dtype) const {
-  RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, ReduceOp::kSum));
-  return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
-}
-
-void Broadcast::AgreeOn(const Plan& plan, Agreement* agreement) const {
-  CollectiveTerms terms;
-  terms.dtype = collops::Name(plan.inputs[kX].dtype);
-  terms.root = root_;
-  terms.x_shape = plan.inputs[kX].shape;
-  AddTerms(terms, agreement);
-}
-
-Status Broadcast::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-                      void* stream) {
-  BroadcastCall call;
-  call.agreement = &*plan.agreement;
-  call.dtype = plan.inputs[kX].dtype;
-  call.root = root_;
-  call.data = pack.inputs[kX].data;
-  call.count = Numel(plan.inputs[kX].shape);
-  call.stream = stream;
-  call.keep = KeepOf(plan);
-  return communicator().Broadcast(call);
-}
-
-Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation) {
-  std::shared_ptr<Communicator> communicator;
-  RETURN_IF_ERROR(FindCommunicator("Broadcast", param, operation, &communicator));
-  *operation = std::make_unique<Broadcast>(std::move(communicator), param.rankRoot);
-  return Ok();
-}
-
-Status InferShape(const BroadcastParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs) {
-  return InferShapeOf(Broadcast(nullptr, param.rankRoot), param, rank_size, inputs, outputs);
-}
+template Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
+template Status InferShape(const BroadcastParam& param, int rank_size,
+                           const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

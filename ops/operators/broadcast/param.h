@@ -17,8 +17,5 @@ struct BroadcastParam {
 };
 
 Status CheckParam(const BroadcastParam& param);
-Status CreateOperation(const BroadcastParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const BroadcastParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

@@ -50,9 +50,8 @@ bool AllReadable(const OpSignature& signature, const std::vector<TensorView>& in
 
 }  // namespace
 
-CollectiveOperation::CollectiveOperation(OpSignature signature,
-                                         std::shared_ptr<Communicator> communicator)
-    : signature_(std::move(signature)), communicator_(std::move(communicator)) {}
+CollectiveOperation::CollectiveOperation(OpSignature signature)
+    : signature_(std::move(signature)) {}
 
 Status CollectiveOperation::CheckCounts(const Plan& /*plan*/) const {
   return Ok();

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -38,7 +39,10 @@ class CollectiveOperation : public Operation {
  public:
   static constexpr size_t kMaxPlans = 8;
 
-  CollectiveOperation(OpSignature signature, std::shared_ptr<Communicator> communicator);
+  explicit CollectiveOperation(OpSignature signature);
+
+  // Gives it its communicator, without which only InferShapeAt() may be called.
+  void Join(std::shared_ptr<Communicator> communicator) { communicator_ = std::move(communicator); }
 
   const char* Name() const override { return signature_.name; }
   int NumInputs() const override { return static_cast<int>(signature_.inputs.size()); }
@@ -46,7 +50,7 @@ class CollectiveOperation : public Operation {
 
   Status InferShape(const std::vector<TensorDesc>& inputs,
                     std::vector<TensorDesc>* outputs) const override;
-  // InferShape() of an operation that may have no communicator.
+  // InferShape() of an operation that may have no communicator yet.
   Status InferShapeAt(const RankPlace& place, const std::vector<TensorDesc>& inputs,
                       std::vector<TensorDesc>* outputs) const;
   Status GetWorkspaceSize(const VariantPack& pack, uint64_t* bytes) override;
@@ -55,12 +59,27 @@ class CollectiveOperation : public Operation {
   Status Refuse(const Status& reason) override;
 
   Communicator& communicator() const { return *communicator_; }
+  const OpSignature& signature() const { return signature_; }
 
  protected:
-  // The `keep` of a call of the plan: the plan on a device; null on the CPU, where a call is
-  // complete on return.
-  KeepAlive KeepOf(const Plan& plan) const {
-    return communicator_->device().kind == DeviceKind::kCpu ? nullptr : plan.shared_from_this();
+  // A call of the plan, in which the operator still sets the tensors. Its `keep` is the plan on a
+  // device; null on the CPU, where a call is complete on return.
+  template <typename Call>
+  Call CallOf(const Plan& plan, void* stream) const {
+    Call call;
+    call.agreement = &*plan.agreement;
+    call.dtype = plan.inputs[0].dtype;
+    call.stream = stream;
+    if (communicator_->device().kind != DeviceKind::kCpu) call.keep = plan.shared_from_this();
+    return call;
+  }
+
+  // What the ranks agree on in calls of all operators with a root.
+  static CollectiveTerms TermsOf(const Plan& plan, int root) {
+    CollectiveTerms terms;
+    terms.dtype = collops::Name(plan.inputs[0].dtype);
+    terms.root = root;
+    return terms;
   }
 
   // The outputs for inputs that have passed CheckInputs, or an error of their shapes. Must not use

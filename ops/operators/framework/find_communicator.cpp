@@ -82,10 +82,4 @@ Status FindGroup(const char* op, const GroupFields& group, const CheckOfRanks& c
   return Registry::Instance().Get(spec, communicator);
 }
 
-Status ParseReduceType(const char* op, const std::string& name, ReduceOp* reduce_op) {
-  CHECK_ARG(ParseReduceOp(name.c_str(), reduce_op), ERROR_INVALID_PARAM, op,
-            ": unknown reduction \"", name, "\"");
-  return Ok();
-}
-
 }  // namespace collops

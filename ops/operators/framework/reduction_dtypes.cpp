@@ -2,6 +2,12 @@
 
 namespace collops {
 
+ReduceOp ReduceOpOf(const std::string& name) {
+  ReduceOp op = ReduceOp::kSum;
+  static_cast<void>(ParseReduceOp(name.c_str(), &op));
+  return op;
+}
+
 Status CheckAtbPair(const char* operation, const std::string& backend, ReduceOp op, DType dtype) {
   const bool is_short = dtype == DType::kInt16 || dtype == DType::kBFloat16;
   CHECK_ARG(backend != "hccl" || op != ReduceOp::kProd || !is_short, ERROR_INVALID_TENSOR_DTYPE,

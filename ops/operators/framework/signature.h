@@ -16,6 +16,11 @@ constexpr DTypeSet SetOf(DTypes... dtypes) {
   return ((DTypeSet{1} << static_cast<int>(dtypes)) | ...);
 }
 
+// The element types of operators that move elements without reducing them.
+constexpr DTypeSet kMovable =
+    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
+          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
+
 // What an input is for: data that moves, data that the call changes, counts on the host whose
 // values are read, or a tensor of which only the length is read.
 enum class Role { kData, kInPlace, kCounts, kLength };

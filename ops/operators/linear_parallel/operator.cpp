@@ -5,8 +5,7 @@
 #include "core/trace.h"
 #include "operators/create_operation.h"
 #include "operators/framework/desc_check.h"
-#include "operators/framework/find_communicator.h"
-#include "operators/framework/infer_shape.h"
+#include "operators/framework/make_operator.h"
 #include "operators/framework/memory_check.h"
 #include "operators/framework/param_check.h"
 #include "operators/linear_parallel/engine.h"
@@ -79,10 +78,9 @@ struct LinearParallel::PackedWeight {
   }
 };
 
-LinearParallel::LinearParallel(std::shared_ptr<Communicator> communicator,
-                               const LinearParallelParam& param, const std::string& engine,
+LinearParallel::LinearParallel(const LinearParallelParam& param, const std::string& engine,
                                bool averages, bool splits_unevenly)
-    : CollectiveOperation(SignatureOf(param), std::move(communicator)),
+    : CollectiveOperation(SignatureOf(param)),
       param_(param),
       engine_(engine),
       averages_(averages),
@@ -190,18 +188,20 @@ void LinearParallel::TakeWeight(const LinearParallel& from) {
   if (fits) packed_ = from.packed_;
 }
 
-Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
-  return CreateOperation(param, OperationOptions{}, operation);
+template <>
+std::unique_ptr<CollectiveOperation> MakeOperator(const LinearParallelParam& param) {
+  return std::make_unique<LinearParallel>(param);
 }
+template Status CreateOperation(const LinearParallelParam& param,
+                                std::unique_ptr<Operation>* operation);
+template Status InferShape(const LinearParallelParam& param, int rank_size,
+                           const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 Status CreateOperation(const LinearParallelParam& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation) {
   if (!options.engine.empty()) RETURN_IF_ERROR(CheckEngineName(options.engine));
-  std::shared_ptr<Communicator> communicator;
-  RETURN_IF_ERROR(FindCommunicator("LinearParallel", param, operation, &communicator));
-  *operation = std::make_unique<LinearParallel>(std::move(communicator), param, options.engine,
-                                                options.averages);
-  return Ok();
+  return Connect(param, std::make_unique<LinearParallel>(param, options.engine, options.averages),
+                 operation);
 }
 
 Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
@@ -214,11 +214,6 @@ Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operati
   dynamic_cast<LinearParallel&>(*updated).TakeWeight(*before);
   *operation = std::move(updated);
   return Ok();
-}
-
-Status InferShape(const LinearParallelParam& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs) {
-  return InferShapeOf(LinearParallel(nullptr, param), param, rank_size, inputs, outputs);
 }
 
 }  // namespace collops

@@ -18,9 +18,8 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   // `engine` names how it runs (engine.h), equal on every rank; empty: the first engine that can.
   // `averages`: sums are divided by the number of ranks that add up, before the residual.
   // `splits_unevenly`: without scatterRows the first ranks get one row more, where ATB refuses.
-  LinearParallel(std::shared_ptr<Communicator> communicator, const LinearParallelParam& param,
-                 const std::string& engine = "", bool averages = false,
-                 bool splits_unevenly = false);
+  explicit LinearParallel(const LinearParallelParam& param, const std::string& engine = "",
+                          bool averages = false, bool splits_unevenly = false);
   ~LinearParallel() override;
 
   Status Prepack(const TensorView& weight) override;

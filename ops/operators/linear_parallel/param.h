@@ -77,9 +77,6 @@ bool operator==(const LinearParallelParam::TwoDimTPInfo& a,
 bool operator==(const LinearParallelParam::MoeInfo& a, const LinearParallelParam::MoeInfo& b);
 
 Status CheckParam(const LinearParallelParam& param);
-Status CreateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const LinearParallelParam& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 // "ALL_GATHER_LINEAR"; "MAX" for a number that is none of them.
 const char* Name(LinearParallelParam::ParallelType type);

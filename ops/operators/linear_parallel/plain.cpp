@@ -224,10 +224,10 @@ Status PlanProduct(const ProductSpec& spec, const std::vector<TensorDesc>& input
   RETURN_IF_ERROR(FillIn(spec, inputs[0].shape.num_dims, communicator->size(), &param));
   const bool gathers =
       param.type == P::ALL_GATHER_LINEAR || param.type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
-  auto made = std::make_shared<ProductPlan>(
-      product->method, gathers && !spec.gather_rows,
-      std::make_unique<LinearParallel>(std::move(communicator), param, "", spec.averages,
-                                       !spec.scatter_rows));
+  auto operation = std::make_unique<LinearParallel>(param, "", spec.averages, !spec.scatter_rows);
+  operation->Join(std::move(communicator));
+  auto made = std::make_shared<ProductPlan>(product->method, gathers && !spec.gather_rows,
+                                            std::move(operation));
   RETURN_IF_ERROR(made->Infer(inputs));
   *plan = std::move(made);
   return Ok();

@@ -18,9 +18,6 @@ struct RecvParam {
 };
 
 Status CheckParam(const RecvParam& param);
-Status CreateOperation(const RecvParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const RecvParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
 
 // Checks that the peer is another rank of the group: with the struct's rank and rankSize if set,
 // and again with the communicator's.

@@ -18,8 +18,5 @@ struct ReduceScatterParam {
 };
 
 Status CheckParam(const ReduceScatterParam& param);
-Status CreateOperation(const ReduceScatterParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const ReduceScatterParam& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

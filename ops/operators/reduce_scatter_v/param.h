@@ -21,8 +21,5 @@ struct ReduceScatterVParam {
 };
 
 Status CheckParam(const ReduceScatterVParam& param);
-Status CreateOperation(const ReduceScatterVParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const ReduceScatterVParam& param, int rank_size,
-                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs);
 
 }  // namespace collops

@@ -18,9 +18,6 @@ struct SendParam {
 };
 
 Status CheckParam(const SendParam& param);
-Status CreateOperation(const SendParam& param, std::unique_ptr<Operation>* operation);
-Status InferShape(const SendParam& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
 
 // Checks that the peer is another rank of the group: with the struct's rank and rankSize if set,
 // and again with the communicator's.

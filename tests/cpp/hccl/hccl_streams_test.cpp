@@ -55,7 +55,7 @@ struct Gather {
 };
 
 // Plans and runs it, then destroys the caller's arrays.
-void RunGather(AllGatherV* operation, int shape, DType dtype, SlowStream* stream) {
+void RunGather(Operation* operation, int shape, DType dtype, SlowStream* stream) {
   Gather call(shape, dtype);
   uint64_t bytes = 0;
   ExpectStatus(operation->GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
@@ -99,10 +99,10 @@ struct Need {
 TEST(NineAlternatingShapesOnASlowStream) {
   for (const DType dtype : kTypes) {
     const auto communicator = Make();
-    AllGatherV operation(communicator, 0);
+    const auto operation = OperatorOn(communicator, AllGatherVParam());
     SlowStream stream;
     for (int call = 0; call < 3 * kShapes; ++call) {
-      RunGather(&operation, call % kShapes, dtype, &stream);
+      RunGather(operation.get(), call % kShapes, dtype, &stream);
     }
     EXPECT_TRUE(reads.empty());
     stream.RunAll();
@@ -118,8 +118,8 @@ TEST(ManyCallsOfOnePlanAndThenNone) {
     const auto communicator = Make();
     SlowStream stream;
     {
-      AllGatherV operation(communicator, 0);
-      for (int call = 0; call < 3; ++call) RunGather(&operation, 4, dtype, &stream);
+      const auto operation = OperatorOn(communicator, AllGatherVParam());
+      for (int call = 0; call < 3; ++call) RunGather(operation.get(), 4, dtype, &stream);
     }
     stream.RunAll();
     for (size_t call = 0; call < 3; ++call) ExpectGather(call, 4, dtype);
@@ -129,7 +129,7 @@ TEST(ManyCallsOfOnePlanAndThenNone) {
 TEST(AnOperationAndItsCommunicatorEndBeforeTheirStream) {
   SlowStream stream;
   auto communicator = Make();
-  auto operation = std::make_unique<AllGatherV>(communicator, 0);
+  auto operation = OperatorOn(communicator, AllGatherVParam());
   RunGather(operation.get(), 4, DType::kFloat32, &stream);
   operation.reset();
   communicator->Close("done");
@@ -142,15 +142,15 @@ TEST(AScatterOutlivesItsPlanToo) {
   const auto communicator = Make();
   SlowStream stream;
   {
-    ReduceScatterV operation(communicator, 0, ReduceOp::kSum);
+    const auto operation = OperatorOn(communicator, ReduceScatterVParam());
     ScatterCall call;
     call.send_counts[0] = 5;
     call.send_counts[1] = 7;
     call.sdispls[1] = 5;
     call.input(kScatterX).device = call.out().device = kNpu;
     uint64_t bytes = 0;
-    ExpectStatus(operation.GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
-    ExpectStatus(operation.Execute(call.pack, nullptr, 0, &stream), NO_ERROR, "");
+    ExpectStatus(operation->GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
+    ExpectStatus(operation->Execute(call.pack, nullptr, 0, &stream), NO_ERROR, "");
   }
   stream.RunAll();
   EXPECT_EQ(reads.at(0).counts, (std::vector<int64_t>{5, 7}));
@@ -201,13 +201,13 @@ TEST(CountsAreCopiedIfNothingKeepsThemAlive) {
 TEST(AGraphIsReplayedAfterItsPlansHaveFallenOut) {
   for (const DType dtype : kTypes) {
     const auto communicator = Make();
-    AllGatherV operation(communicator, 0);
+    const auto operation = OperatorOn(communicator, AllGatherVParam());
     SlowStream stream;
     SlowGraph graph;
     stream.captured_into = &graph;
-    for (int shape = 0; shape < kShapes; ++shape) RunGather(&operation, shape, dtype, &stream);
+    for (int shape = 0; shape < kShapes; ++shape) RunGather(operation.get(), shape, dtype, &stream);
     stream.captured_into = nullptr;
-    for (int shape = 0; shape < kShapes; ++shape) RunGather(&operation, shape, dtype, &stream);
+    for (int shape = 0; shape < kShapes; ++shape) RunGather(operation.get(), shape, dtype, &stream);
     stream.RunAll();
     for (int replay = 0; replay < 2; ++replay) {
       reads.clear();

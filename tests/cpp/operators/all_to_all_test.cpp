@@ -1,7 +1,5 @@
 // AllToAll: its struct, its calls of the communicator, its checks, and both forms between processes
 // and between threads.
-#include "operators/all_to_all/all_to_all.h"
-
 #include <cstring>
 
 #include "operators/create_operation.h"
@@ -14,6 +12,21 @@ namespace {
 
 using List = std::vector<int64_t>;
 
+AllToAllParam Right() {
+  AllToAllParam param;
+  param.rankSize = 2;
+  param.backend = "shm";
+  return param;
+}
+
+std::unique_ptr<CollectiveOperation> AllToAllOn(std::shared_ptr<Communicator> communicator,
+                                                int root, bool transpose) {
+  AllToAllParam param = Right();
+  param.rankRoot = root;
+  param.transpose = transpose;
+  return OperatorOn(std::move(communicator), param);
+}
+
 // Rank 1 of 4 with x [3, 8].
 struct AllToAllCall {
   float x[24];
@@ -22,9 +35,10 @@ struct AllToAllCall {
   VariantPack pack;
   std::shared_ptr<RecordingCommunicator> communicator =
       std::make_shared<RecordingCommunicator>(1, 4);
-  AllToAll operation;
+  const std::unique_ptr<CollectiveOperation> made;
+  CollectiveOperation& operation = *made;
 
-  explicit AllToAllCall(bool transpose = false) : operation(communicator, 2, transpose) {
+  explicit AllToAllCall(bool transpose = false) : made(AllToAllOn(communicator, 2, transpose)) {
     for (int i = 0; i < 24; ++i) x[i] = static_cast<float>(i);
     pack.inputs = {MakeView(DType::kFloat32, {3, 8}, x)};
     pack.outputs = {MakeView(DType::kFloat32, transpose ? Shape{12, 2} : Shape{3, 8}, output)};
@@ -32,13 +46,6 @@ struct AllToAllCall {
 
   TensorView& input() { return pack.inputs[0]; }
 };
-
-AllToAllParam Right() {
-  AllToAllParam param;
-  param.rankSize = 2;
-  param.backend = "shm";
-  return param;
-}
 
 template <typename Change>
 void Refused(const char* part, Change change) {
@@ -68,16 +75,16 @@ void Exchange(int rank, Communicator& communicator, int64_t rows, int64_t column
   for (const bool transpose : {false, true}) {
     std::vector<int32_t> output(count, -1);
     std::vector<int32_t> workspace(count, -2);
-    AllToAll operation(communicator.shared_from_this(), 0, transpose);
+    const auto operation = AllToAllOn(communicator.shared_from_this(), 0, transpose);
     VariantPack pack;
     pack.inputs = {MakeView(DType::kInt32, {rows, columns}, x.data())};
     pack.outputs = {MakeView(DType::kInt32,
                              transpose ? Shape{rows * size, width} : Shape{rows, columns},
                              output.data())};
     uint64_t bytes = 0;
-    ExpectStatus(operation.GetWorkspaceSize(pack, &bytes), NO_ERROR, "");
+    ExpectStatus(operation->GetWorkspaceSize(pack, &bytes), NO_ERROR, "");
     EXPECT_EQ(bytes, transpose ? count * 4 : 0);
-    ExpectStatus(operation.Execute(pack, workspace.data(), bytes, nullptr), NO_ERROR, "");
+    ExpectStatus(operation->Execute(pack, workspace.data(), bytes, nullptr), NO_ERROR, "");
     size_t wrong = 0;
     const int64_t part = rows * width;
     for (int64_t i = 0; i < part * size; ++i) {

@@ -1,11 +1,11 @@
 // AllGather, ReduceScatter, AllReduce and Broadcast: their calls of the communicator, the default
 // implementations, and the checks that these operators add.
 #include "check.h"
-#include "operators/all_gather/all_gather.h"
-#include "operators/all_reduce/all_reduce.h"
-#include "operators/broadcast/broadcast.h"
+#include "operators/all_gather/param.h"
+#include "operators/all_reduce/param.h"
+#include "operators/broadcast/param.h"
 #include "operators/framework/operator_call.h"
-#include "operators/reduce_scatter/reduce_scatter.h"
+#include "operators/reduce_scatter/param.h"
 #include "ranks.h"
 
 using namespace collops;
@@ -15,35 +15,53 @@ namespace {
 using Numbers = std::vector<int64_t>;
 
 // Rank 1 of 3 with x [6, 2] and room for any output.
-template <typename Op>
 struct EvenCall {
   float x[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   float output[36] = {};
   VariantPack pack;
   std::shared_ptr<RecordingCommunicator> communicator =
       std::make_shared<RecordingCommunicator>(1, 3);
-  Op operation;
+  const std::unique_ptr<CollectiveOperation> made;
+  CollectiveOperation& operation = *made;
 
-  template <typename... Args>
-  explicit EvenCall(const Shape& shape, const Args&... args) : operation(communicator, 2, args...) {
+  template <typename Param>
+  EvenCall(const Shape& shape, const Param& param) : made(OperatorOn(communicator, param)) {
     pack.inputs = {MakeView(DType::kFloat32, {6, 2}, x)};
     if (shape.num_dims > 0) pack.outputs = {MakeView(DType::kFloat32, shape, output)};
   }
 };
 
-struct GatherOf : EvenCall<AllGather> {
-  GatherOf() : EvenCall({3, 6, 2}) {}
+template <typename Param>
+Param Root2(const char* backend = "shm") {
+  Param param;
+  param.rankRoot = 2;
+  param.backend = backend;
+  return param;
+}
+ReduceScatterParam Scattering(ReduceOp op, const char* backend) {
+  auto param = Root2<ReduceScatterParam>(backend);
+  param.reduceType = Name(op);
+  return param;
+}
+AllReduceParam Reducing(ReduceOp op, const char* backend) {
+  auto param = Root2<AllReduceParam>(backend);
+  param.allReduceType = Name(op);
+  return param;
+}
+
+struct GatherOf : EvenCall {
+  GatherOf() : EvenCall({3, 6, 2}, Root2<AllGatherParam>()) {}
 };
-struct ScatterOf : EvenCall<ReduceScatter> {
+struct ScatterOf : EvenCall {
   explicit ScatterOf(ReduceOp op = ReduceOp::kMax, const char* backend = "shm")
-      : EvenCall({2, 2}, op, std::string(backend)) {}
+      : EvenCall({2, 2}, Scattering(op, backend)) {}
 };
-struct ReduceOf : EvenCall<AllReduce> {
+struct ReduceOf : EvenCall {
   explicit ReduceOf(ReduceOp op = ReduceOp::kSum, const char* backend = "shm")
-      : EvenCall({6, 2}, op, std::string(backend)) {}
+      : EvenCall({6, 2}, Reducing(op, backend)) {}
 };
-struct BroadcastOf : EvenCall<Broadcast> {
-  BroadcastOf() : EvenCall({}) {}
+struct BroadcastOf : EvenCall {
+  BroadcastOf() : EvenCall({}, Root2<BroadcastParam>()) {}
 };
 
 Numbers Listed(const int64_t* numbers, int size) {

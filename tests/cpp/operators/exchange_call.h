@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "operators/all_to_all_v/all_to_all_v.h"
-#include "operators/all_to_all_v_v2/all_to_all_v_v2.h"
+#include "operators/all_to_all_v/param.h"
+#include "operators/all_to_all_v_v2/param.h"
 #include "operators/framework/operator_call.h"
 
 namespace collops {
@@ -25,6 +25,12 @@ inline AllToAllVParam ExampleLists() {
   return param;
 }
 
+inline AllToAllVV2Param ExampleRoot() {
+  AllToAllVV2Param param;
+  param.rankRoot = 1;
+  return param;
+}
+
 // AllToAllV with the example's lists, or others.
 struct ListedCall {
   float x[4] = {10, 11, 12, 13};
@@ -32,10 +38,11 @@ struct ListedCall {
   VariantPack pack;
   std::shared_ptr<RecordingCommunicator> communicator =
       std::make_shared<RecordingCommunicator>(1, 2);
-  AllToAllV operation;
+  const std::unique_ptr<CollectiveOperation> made;
+  CollectiveOperation& operation = *made;
 
   explicit ListedCall(const AllToAllVParam& param = ExampleLists())
-      : operation(communicator, param) {
+      : made(OperatorOn(communicator, param)) {
     pack.inputs = {MakeView(DType::kFloat32, {4}, x)};
     pack.outputs = {MakeView(DType::kFloat32, {1, 4}, output)};
   }
@@ -55,7 +62,8 @@ struct TensorsCall {
   VariantPack pack;
   std::shared_ptr<RecordingCommunicator> communicator =
       std::make_shared<RecordingCommunicator>(1, 2);
-  AllToAllVV2 operation{communicator, 1};
+  const std::unique_ptr<CollectiveOperation> made = OperatorOn(communicator, ExampleRoot());
+  CollectiveOperation& operation = *made;
 
   TensorsCall() {
     pack.inputs = {MakeView(DType::kFloat32, {4}, x)};

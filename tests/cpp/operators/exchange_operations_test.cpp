@@ -148,11 +148,11 @@ TEST(APlansListsOutliveItsOperation) {
   communicator->where = {DeviceKind::kNpu, 0};
   {
     ListedCall call;
-    AllToAllV operation(communicator, ExampleLists());
+    const auto operation = OperatorOn(communicator, ExampleLists());
     for (TensorView* view : {&call.input(0), &call.out()}) view->device = communicator->where;
     uint64_t bytes = 0;
-    ExpectStatus(operation.GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
-    ExpectStatus(operation.Execute(call.pack, nullptr, 0, nullptr), NO_ERROR, "");
+    ExpectStatus(operation->GetWorkspaceSize(call.pack, &bytes), NO_ERROR, "");
+    ExpectStatus(operation->Execute(call.pack, nullptr, 0, nullptr), NO_ERROR, "");
   }
   const ExchangeVCall& asked = communicator->exchanges.at(0);
   EXPECT_TRUE(asked.keep != nullptr);

@@ -4,8 +4,6 @@
 #include "comm/registry.h"
 #include "operators/create_operation.h"
 #include "operators/framework/operator_call.h"
-#include "operators/recv/recv.h"
-#include "operators/send/send.h"
 
 using namespace collops;
 

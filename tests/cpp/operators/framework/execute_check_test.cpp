@@ -23,7 +23,9 @@ void FaultyGather(ErrorCode code, const char* part, Spoil spoil) {
 class ScratchOperation : public CollectiveOperation {
  public:
   explicit ScratchOperation(std::shared_ptr<Communicator> communicator)
-      : CollectiveOperation(GetSignature(), std::move(communicator)) {}
+      : CollectiveOperation(GetSignature()) {
+    Join(std::move(communicator));
+  }
 
   void* seen_workspace = nullptr;
 

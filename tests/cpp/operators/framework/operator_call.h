@@ -9,9 +9,10 @@
 
 #include "check.h"
 #include "core/tensor.h"
-#include "operators/all_gather_v/all_gather_v.h"
+#include "operators/all_gather_v/param.h"
+#include "operators/framework/make_operator.h"
 #include "operators/framework/recording_communicator.h"
-#include "operators/reduce_scatter_v/reduce_scatter_v.h"
+#include "operators/reduce_scatter_v/param.h"
 
 namespace collops {
 
@@ -29,6 +30,28 @@ inline std::vector<TensorDesc> Descs(const std::vector<TensorView>& views) {
   return descs;
 }
 
+// The operator of a struct on a communicator of the test.
+template <typename Param>
+std::unique_ptr<CollectiveOperation> OperatorOn(std::shared_ptr<Communicator> communicator,
+                                                const Param& param) {
+  auto made = MakeOperator(param);
+  made->Join(std::move(communicator));
+  return made;
+}
+
+inline AllGatherVParam GatherParam() {
+  AllGatherVParam param;
+  param.rankRoot = 1;
+  return param;
+}
+
+inline ReduceScatterVParam ScatterParam() {
+  ReduceScatterVParam param;
+  param.rankRoot = 1;
+  param.reduceType = "max";
+  return param;
+}
+
 enum GatherInput { kGatherX, kSendCount, kRecvCounts, kRdispls, kGatherY };
 
 // The documented example as rank 0 of 2 sees it: x [2, 4], counts 4 and 2, output [5, 4].
@@ -43,7 +66,8 @@ struct GatherCall {
 
   std::shared_ptr<RecordingCommunicator> communicator =
       std::make_shared<RecordingCommunicator>(0, 2);
-  AllGatherV operation{communicator, 1};
+  const std::unique_ptr<CollectiveOperation> made = OperatorOn(communicator, GatherParam());
+  CollectiveOperation& operation = *made;
 
   GatherCall() {
     pack.inputs = {MakeView(DType::kFloat32, {2, 4}, x), MakeView(DType::kInt64, {1}, send_count),
@@ -70,7 +94,8 @@ struct ScatterCall {
 
   std::shared_ptr<RecordingCommunicator> communicator =
       std::make_shared<RecordingCommunicator>(1, 2);
-  ReduceScatterV operation{communicator, 1, ReduceOp::kMax};
+  const std::unique_ptr<CollectiveOperation> made = OperatorOn(communicator, ScatterParam());
+  CollectiveOperation& operation = *made;
 
   ScatterCall() {
     pack.inputs = {MakeView(DType::kFloat32, {4, 3}, x), MakeView(DType::kInt64, {2}, send_counts),

@@ -49,7 +49,8 @@ struct LinearCall {
       std::make_shared<RecordingCommunicator>(1, 2);
   LinearParallel operation;
 
-  explicit LinearCall(const P& param = TypeOne()) : operation(communicator, param) {
+  explicit LinearCall(const P& param = TypeOne()) : operation(param) {
+    operation.Join(communicator);
     pack.inputs = {MakeView(DType::kFloat32, {4, 3}, x), MakeView(DType::kFloat32, {5, 3}, weight)};
     if (param.hasResidual) pack.inputs.push_back(MakeView(DType::kFloat32, {5}, residual));
     const int64_t rows = param.type == P::ALL_GATHER_LINEAR ? 8 : 2;

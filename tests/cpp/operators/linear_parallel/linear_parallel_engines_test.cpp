@@ -132,12 +132,14 @@ TEST(AnEngineThatCannotRunIsRefusedByThePlan) {
   uint64_t bytes = 0;
   const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
   for (const char* name : {"local", "windows"}) {
-    const Status status =
-        LinearParallel(communicator, Gathering(), name).GetWorkspaceSize(call.pack, &bytes);
+    LinearParallel operation(Gathering(), name);
+    operation.Join(communicator);
+    const Status status = operation.GetWorkspaceSize(call.pack, &bytes);
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
     EXPECT_CONTAINS(status.message(), std::string("LinearParallel: engine \"") + name);
   }
-  LinearParallel pipeline(communicator, Gathering(), "pipeline");
+  LinearParallel pipeline(Gathering(), "pipeline");
+  pipeline.Join(communicator);
   EXPECT_EQ(pipeline.GetWorkspaceSize(call.pack, &bytes).message(), "");
 }
 
@@ -146,7 +148,8 @@ TEST(ADeviceWithoutProductsRunsNoLinearParallel) {
   uint64_t bytes = 0;
   const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
   communicator->products = nullptr;
-  LinearParallel operation(communicator, Gathering());
+  LinearParallel operation(Gathering());
+  operation.Join(communicator);
   for (const Status& status :
        {operation.GetWorkspaceSize(call.pack, &bytes), operation.Prepack(call.pack.inputs[1])}) {
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
@@ -220,7 +223,8 @@ TEST(ThePipelineComputesOnTheStreamOfTheCall) {
   const StreamCompute device;
   const auto communicator = std::make_shared<RecordingCommunicator>(1, 2);
   communicator->products = &device;
-  LinearParallel operation(communicator, Gathering());
+  LinearParallel operation(Gathering());
+  operation.Join(communicator);
   uint64_t bytes = 0;
   EXPECT_EQ(operation.GetWorkspaceSize(call.pack, &bytes).message(), "");
   std::vector<std::byte> workspace(bytes);
