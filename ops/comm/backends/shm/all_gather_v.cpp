@@ -1,8 +1,6 @@
 #include "comm/backends/shm/all_gather_v.h"
 
-#include <algorithm>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include "comm/backends/shm/stage.h"
@@ -45,30 +43,6 @@ class OutputBlocks {
   int64_t all_bytes_;
 };
 
-// Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
-// arrive. It never waits for only one of both, so two full stages cannot block each other.
-Status RunStages(Exchange* exchange, std::optional<StageWriter>* writer,
-                 std::vector<StageReader>* readers, const OutputBlocks& blocks) {
-  const auto done = [&] {
-    return (!*writer || (*writer)->Done()) &&
-           std::all_of(readers->begin(), readers->end(), [](const auto& r) { return r.Done(); });
-  };
-  const auto can_move = [&] {
-    return (*writer && (*writer)->CanWrite()) ||
-           std::any_of(readers->begin(), readers->end(), [](const auto& r) { return r.CanRead(); });
-  };
-  while (!done()) {
-    RETURN_IF_ERROR(exchange->step().Until(can_move));
-    if (*writer && (*writer)->CanWrite()) (*writer)->WriteChunk();
-    for (StageReader& reader : *readers) {
-      if (!reader.CanRead()) continue;
-      blocks.Fill(reader.writer(), reader.begin(), reader.Chunk(), reader.end() - reader.begin());
-      reader.Release();
-    }
-  }
-  return Ok();
-}
-
 }  // namespace
 
 Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
@@ -78,9 +52,9 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
   const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
   RETURN_IF_ERROR(exchange->Begin(*call.agreement, input));
 
-  std::optional<StageWriter> writer;
+  std::vector<StageWriter> writers;
   if (exchange->own_place() == InputPlace::kStage) {
-    writer.emplace(exchange, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
+    writers.emplace_back(exchange, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
   }
   blocks.ZeroGaps();
   // The own block first, while the peers' signals are on their way.
@@ -98,7 +72,9 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
       readers.emplace_back(exchange, StageShape::OneLane(), 0, peer, blocks.bytes(peer));
     }
   }
-  RETURN_IF_ERROR(RunStages(exchange, &writer, &readers, blocks));
+  RETURN_IF_ERROR(MoveStages(exchange, &writers, &readers, [&](const StageReader& reader) {
+    blocks.Fill(reader.writer(), reader.begin(), reader.Chunk(), reader.end() - reader.begin());
+  }));
   return exchange->End();
 }
 

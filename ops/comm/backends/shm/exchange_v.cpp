@@ -49,8 +49,6 @@ class SliceExchange {
     return static_cast<std::byte*>(call_.output) + call_.rdispls[rank] * element_bytes_;
   }
   bool IsShort(int64_t bytes) const { return bytes <= cell_bytes_ - int64_t{sizeof(CellHead)}; }
-  // The lanes of a writer's stage are numbered by reader, without the writer itself.
-  static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
 
   Input LongSlices() const;
   void FillCells(std::byte* cells, const std::byte* from) const;
@@ -119,42 +117,24 @@ Status SliceExchange::TakePeers() {
     if (data != nullptr) {
       kernels::Copy(Block(peer), data, Received(peer));
     } else {
-      readers_.emplace_back(exchange_, shape_, Lane(peer, rank_), peer, Received(peer));
+      readers_.emplace_back(exchange_, shape_, StageShape::Lane(peer, rank_), peer, Received(peer));
     }
   }
   if (exchange_->own_place() != InputPlace::kStage) return Ok();
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank_ + i) % size_;
     if (IsShort(Sent(reader))) continue;
-    writers_.emplace_back(exchange_, shape_, Lane(rank_, reader), Slice(reader), Sent(reader),
-                          reader, reader + 1);
+    writers_.emplace_back(exchange_, shape_, StageShape::Lane(rank_, reader), Slice(reader),
+                          Sent(reader), reader, reader + 1);
   }
   return Ok();
 }
 
-// Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
-// arrive. It never waits for only one of both, so full stages cannot block each other.
 Status SliceExchange::RunStages() {
-  const auto is_done = [](const auto& part) { return part.Done(); };
-  const auto can_move = [&] {
-    return std::any_of(writers_.begin(), writers_.end(),
-                       [](const auto& w) { return w.CanWrite(); }) ||
-           std::any_of(readers_.begin(), readers_.end(), [](const auto& r) { return r.CanRead(); });
-  };
-  while (!std::all_of(writers_.begin(), writers_.end(), is_done) ||
-         !std::all_of(readers_.begin(), readers_.end(), is_done)) {
-    RETURN_IF_ERROR(exchange_->step().Until(can_move));
-    for (StageWriter& writer : writers_) {
-      if (writer.CanWrite()) writer.WriteChunk();
-    }
-    for (StageReader& reader : readers_) {
-      if (!reader.CanRead()) continue;
-      kernels::Copy(Block(reader.writer()) + reader.begin(), reader.Chunk(),
-                    reader.end() - reader.begin());
-      reader.Release();
-    }
-  }
-  return Ok();
+  return MoveStages(exchange_, &writers_, &readers_, [&](const StageReader& reader) {
+    kernels::Copy(Block(reader.writer()) + reader.begin(), reader.Chunk(),
+                  reader.end() - reader.begin());
+  });
 }
 
 }  // namespace

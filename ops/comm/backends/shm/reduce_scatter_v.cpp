@@ -44,8 +44,6 @@ class Reduction {
  private:
   const std::byte* X() const { return static_cast<const std::byte*>(call_.x); }
   int64_t SliceBytes(int rank) const { return call_.send_counts[rank] * element_bytes_; }
-  // The lanes of a writer's stage are numbered by reader, without the writer itself.
-  static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
 
   bool CanReduce() const;
   void ReduceChunk();
@@ -72,13 +70,13 @@ Status Reduction::Prepare() {
     if (data != nullptr) {
       slices_[static_cast<size_t>(r)] = data + slice_offset;
     } else {
-      readers_.emplace_back(exchange_, shape_, Lane(r, rank), r, SliceBytes(rank));
+      readers_.emplace_back(exchange_, shape_, StageShape::Lane(r, rank), r, SliceBytes(rank));
     }
   }
   if (exchange_->own_place() != InputPlace::kStage) return Ok();
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank + i) % size_;
-    writers_.emplace_back(exchange_, shape_, Lane(rank, reader),
+    writers_.emplace_back(exchange_, shape_, StageShape::Lane(rank, reader),
                           X() + call_.sdispls[reader] * element_bytes_, SliceBytes(reader), reader,
                           reader + 1);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "comm/backends/shm/exchange.h"
 
@@ -16,6 +17,8 @@ struct StageShape {
 
   static StageShape OneLane() { return {kStageBytes, kChunkBytes}; }
   static StageShape LanePerPeer(int rank_size);
+  // Those lanes are numbered by reader, without the writer itself.
+  static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
 };
 
 inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
@@ -78,5 +81,32 @@ class StageReader {
   uint64_t base_;  // chunks read from this writer in earlier calls
   int64_t read_ = 0;
 };
+
+// Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
+// arrive, which `take` gets. It never waits for only one of both, so full stages cannot block each
+// other.
+template <typename Take>
+Status MoveStages(Exchange* exchange, std::vector<StageWriter>* writers,
+                  std::vector<StageReader>* readers, const Take& take) {
+  const auto is_done = [](const auto& part) { return part.Done(); };
+  const auto can_move = [&] {
+    return std::any_of(writers->begin(), writers->end(),
+                       [](const auto& w) { return w.CanWrite(); }) ||
+           std::any_of(readers->begin(), readers->end(), [](const auto& r) { return r.CanRead(); });
+  };
+  while (!std::all_of(writers->begin(), writers->end(), is_done) ||
+         !std::all_of(readers->begin(), readers->end(), is_done)) {
+    RETURN_IF_ERROR(exchange->step().Until(can_move));
+    for (StageWriter& writer : *writers) {
+      if (writer.CanWrite()) writer.WriteChunk();
+    }
+    for (StageReader& reader : *readers) {
+      if (!reader.CanRead()) continue;
+      take(reader);
+      reader.Release();
+    }
+  }
+  return Ok();
+}
 
 }  // namespace collops::shm
