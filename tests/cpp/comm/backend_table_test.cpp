@@ -4,14 +4,12 @@
 #include <string>
 
 #include "check.h"
-#include "comm/backends/missing_engine.h"
 
 namespace {
 
 using collops::BackendTable;
 using collops::Communicator;
 using collops::CommunicatorSpec;
-using collops::EngineMissing;
 using collops::ERROR_UNSUPPORTED;
 using collops::FindBackend;
 using collops::Status;
@@ -54,12 +52,12 @@ TEST(BackendsWithoutAnEngineSayWhy) {
   }
 }
 
-TEST(AnEngineThatIsNotBuiltInIsMissingWithOrWithoutItsLibrary) {
-  for (const char* library : {"libcollops-no-such.so", "libc.so.6"}) {
-    const Status status = EngineMissing("nccl", library);
-    EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
-    EXPECT_EQ(status.message(),
-              std::string("backend nccl: not built in this version of collops, and ") + library +
-                  " does not add it: use shm or hccl");
+TEST(AnEngineThatIsNotBuiltInNamesTheLibraryThatDoesNotAddIt) {
+  const char* const libraries[][2] = {
+      {"nccl", "libnccl.so.2"}, {"cuda", "libcuda.so.1"}, {"ucx", "libucp.so.0"}};
+  for (const auto& [name, library] : libraries) {
+    EXPECT_EQ(FindBackend(name)->available().message(),
+              std::string("backend ") + name + ": not built in this version of collops, and " +
+                  library + " does not add it: use shm or hccl");
   }
 }
