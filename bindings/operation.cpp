@@ -5,7 +5,6 @@
 #include "core/env.h"
 #include "core/prepackable.h"
 #include "module.h"
-#include "operators/framework/collective_operation.h"
 #include "operators/linear_parallel/engine.h"
 #include "plain/plain_call.h"
 #include "status.h"
@@ -13,8 +12,6 @@
 
 namespace collops::bindings {
 namespace {
-
-constexpr const char* kNoNames[] = {nullptr};
 
 // Marks the operation as in use by this thread; without it a second thread could change the plan
 // that the first one reads.
@@ -33,12 +30,6 @@ class Use {
  private:
   std::atomic<bool>* busy_;
 };
-
-template <typename Call>
-void RunOfGroup(Communicator* group, const Call& call) {
-  if (group == nullptr) return RunWithoutGil(call);
-  RunNumbered(*group, call);
-}
 
 // A tuple of its own keeps the tensors alive if another thread changes the caller's list.
 py::tuple Hold(const py::object& tensors, const char* operation, const char* label) {
@@ -63,13 +54,12 @@ Status StructText(const ParamRow& row, const std::string& json, uintptr_t hccl_c
 std::unique_ptr<BoundOperation> CreateBound(const std::string& param, const std::string& json,
                                             uintptr_t hccl_comm, const std::string& engine,
                                             bool averages) {
-  const ParamRow* row = FindParam(param);
-  if (row == nullptr) throw py::value_error("no parameter struct is called " + param);
+  const ParamRow& row = FindParam(param);
   std::string text;
-  ThrowIfError(StructText(*row, json, hccl_comm, &text));
+  ThrowIfError(StructText(row, json, hccl_comm, &text));
   std::unique_ptr<Operation> operation;
-  RunWithoutGil([&] { return row->create(json, hccl_comm, {engine, averages}, &operation); });
-  return std::make_unique<BoundOperation>(*row, std::move(text), std::move(operation));
+  RunWithoutGil([&] { return row.create(json, hccl_comm, {engine, averages}, &operation); });
+  return std::make_unique<BoundOperation>(row, std::move(text), std::move(operation));
 }
 
 // The checks go through the tensors in order, so the first without a type is the one they mean.
@@ -83,39 +73,33 @@ Status NameElementTypes(const Status& status, const py::tuple& tensors,
 
 }  // namespace
 
-Communicator* BoundOperation::group() const {
-  auto* const collective = dynamic_cast<CollectiveOperation*>(operation_.get());
-  return collective == nullptr ? nullptr : &collective->communicator();
-}
-
 Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
-                               const char* const* names, std::vector<TensorView>* views,
+                               const std::vector<InputRule>& rules, std::vector<TensorView>* views,
                                Owners* owners) {
   views->clear();
   Tensor tensor;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorName name{row_.operation, label, static_cast<int>(i), *names};
-    RETURN_IF_ERROR(ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), name, &tensor));
+    const char* const own_name = i < rules.size() ? rules[i].name : nullptr;
+    const TensorName tensor_name{name_, label, static_cast<int>(i), own_name};
+    RETURN_IF_ERROR(ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), tensor_name, &tensor));
     views->push_back(tensor.view);
     if (tensor.owner) owners->push_back(tensor.owner);
-    if (*names != nullptr) ++names;
   }
   return Ok();
 }
 
 Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs, Owners* owners) {
-  RETURN_IF_ERROR(ToViews(inputs, "input", row_.input_names, &pack_.inputs, owners));
-  return ToViews(outputs, "output", kNoNames, &pack_.outputs, owners);
+  RETURN_IF_ERROR(ToViews(inputs, "input", collective().signature().inputs, &pack_.inputs, owners));
+  return ToViews(outputs, "output", {}, &pack_.outputs, owners);
 }
 
 // If the struct is equal, nothing changes, and the plans stay.
 void BoundOperation::Update(const std::string& param, const std::string& json,
                             uintptr_t hccl_comm) {
-  const Use use(&busy_, row_.operation);
-  const ParamRow* row = FindParam(param);
-  if (row != &row_) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, row_.operation, ": update() needs another ", row_.name,
-                       ", got ", param));
+  const Use use(&busy_, name_);
+  if (param != row_.name) {
+    ThrowIfError(
+        Error(ERROR_INVALID_PARAM, name_, ": update() needs another ", row_.name, ", got ", param));
   }
   std::string text;
   ThrowIfError(StructText(row_, json, hccl_comm, &text));
@@ -125,10 +109,10 @@ void BoundOperation::Update(const std::string& param, const std::string& json,
 }
 
 py::list BoundOperation::InferShape(const py::object& inputs) {
-  const Use use(&busy_, row_.operation);
+  const Use use(&busy_, name_);
   Owners owners;
-  const py::tuple in = Hold(inputs, row_.operation, "input");
-  ThrowIfError(ToViews(in, "input", row_.input_names, &pack_.inputs, &owners));
+  const py::tuple in = Hold(inputs, name_, "input");
+  ThrowIfError(ToViews(in, "input", collective().signature().inputs, &pack_.inputs, &owners));
   std::vector<TensorDesc> descs;
   for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
   std::vector<TensorDesc> outputs;
@@ -139,9 +123,9 @@ py::list BoundOperation::InferShape(const py::object& inputs) {
 }
 
 uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::object& outputs) {
-  const Use use(&busy_, row_.operation);
-  const py::tuple in = Hold(inputs, row_.operation, "input");
-  const py::tuple out = Hold(outputs, row_.operation, "output");
+  const Use use(&busy_, name_);
+  const py::tuple in = Hold(inputs, name_, "input");
+  const py::tuple out = Hold(outputs, name_, "output");
   Owners owners;
   ThrowIfError(ToPack(in, out, &owners));
   uint64_t bytes = 0;
@@ -153,14 +137,14 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
 
 void BoundOperation::Execute(const py::object& inputs, const py::object& outputs,
                              const py::object& workspace, const py::object& stream) {
-  const Use use(&busy_, row_.operation);
-  const py::tuple in = Hold(inputs, row_.operation, "input");
-  const py::tuple out = Hold(outputs, row_.operation, "output");
+  const Use use(&busy_, name_);
+  const py::tuple in = Hold(inputs, name_, "input");
+  const py::tuple out = Hold(outputs, name_, "output");
   Owners owners;
   Scratch scratch;
   Status status = ToPack(in, out, &owners);
-  if (status.ok()) status = ToScratch(workspace, stream, pack_, row_.operation, &scratch);
-  RunOfGroup(group(), [&]() -> Status {
+  if (status.ok()) status = ToScratch(workspace, stream, pack_, name_, &scratch);
+  RunNumbered(collective().communicator(), [&]() -> Status {
     if (status.ok()) {
       return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
     }
@@ -171,20 +155,20 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
 }
 
 void BoundOperation::Refuse(int code, const std::string& message) {
-  const Use use(&busy_, row_.operation);
-  RunOfGroup(group(),
-             [&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
+  const Use use(&busy_, name_);
+  RunNumbered(collective().communicator(),
+              [&] { return operation_->Refuse(Status(static_cast<ErrorCode>(code), message)); });
 }
 
 void BoundOperation::Prepack(const py::object& weight) {
-  const Use use(&busy_, row_.operation);
+  const Use use(&busy_, name_);
   auto* prepackable = dynamic_cast<Prepackable*>(operation_.get());
   if (prepackable == nullptr) {
-    ThrowIfError(Error(ERROR_INVALID_PARAM, row_.operation,
+    ThrowIfError(Error(ERROR_INVALID_PARAM, name_,
                        ": prepack() is for operators with a weight, such as LinearParallel"));
   }
   Tensor tensor;
-  ThrowIfError(ToTensor(weight.ptr(), {row_.operation, "input", 1, "weight"}, &tensor));
+  ThrowIfError(ToTensor(weight.ptr(), {name_, "input", 1, "weight"}, &tensor));
   Status status;
   RunWithoutGil([&] {
     status = prepackable->Prepack(tensor.view);

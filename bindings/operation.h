@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "core/operation.h"
+#include "operators/framework/collective_operation.h"
 #include "params.h"
 #include "tensors/tensor.h"
 
@@ -20,9 +19,12 @@ namespace collops::bindings {
 class BoundOperation {
  public:
   BoundOperation(const ParamRow& row, std::string struct_text, std::unique_ptr<Operation> operation)
-      : row_(row), struct_text_(std::move(struct_text)), operation_(std::move(operation)) {}
+      : row_(row),
+        struct_text_(std::move(struct_text)),
+        operation_(std::move(operation)),
+        name_(operation_->Name()) {}
 
-  const char* Name() const { return operation_->Name(); }
+  const char* Name() const { return name_; }
   int NumInputs() const { return operation_->NumInputs(); }
   int NumOutputs() const { return operation_->NumOutputs(); }
   void Update(const std::string& param, const std::string& json, uintptr_t hccl_comm);
@@ -34,20 +36,23 @@ class BoundOperation {
   void Prepack(const pybind11::object& weight);
 
  private:
-  // The operation's communicator; null for messages between two ranks.
-  Communicator* group() const;
+  // Every operator is one.
+  CollectiveOperation& collective() const { return static_cast<CollectiveOperation&>(*operation_); }
 
   // The owners of the memory of tensors that were read through DLPack.
   using Owners = std::vector<pybind11::object>;
 
   Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, Owners* owners);
-  Status ToViews(const pybind11::tuple& tensors, const char* label, const char* const* names,
-                 std::vector<TensorView>* views, Owners* owners);
+  // `rules` know the tensors' names.
+  Status ToViews(const pybind11::tuple& tensors, const char* label,
+                 const std::vector<InputRule>& rules, std::vector<TensorView>* views,
+                 Owners* owners);
 
   const ParamRow& row_;
   std::string struct_text_;  // the struct in its normal form, to recognise an equal one
   std::unique_ptr<Operation> operation_;
-  VariantPack pack_;  // reused, so that a call allocates nothing
+  const char* const name_;  // of the operation, also after an update
+  VariantPack pack_;        // reused, so that a call allocates nothing
   std::atomic<bool> busy_{false};
 };
 

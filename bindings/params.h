@@ -13,9 +13,7 @@ namespace collops::bindings {
 // One row per parameter struct. Python passes a struct as JSON, and its `hcclComm`, which JSON
 // never contains, as a number.
 struct ParamRow {
-  const char* name;                // the struct's name, in C++ and in Python
-  const char* operation;           // for messages
-  const char* const* input_names;  // ends with a null pointer
+  const char* name;  // the struct's name, in C++ and in Python
   Status (*create)(const std::string& json, uintptr_t hccl_comm, const OperationOptions& options,
                    std::unique_ptr<Operation>* operation);
   Status (*update)(const std::string& json, uintptr_t hccl_comm,
@@ -23,7 +21,7 @@ struct ParamRow {
   Status (*normalise)(const std::string& json, std::string* normal);
 };
 
-// The row with that name, or null.
-const ParamRow* FindParam(const std::string& name);
+// The row with that name; raises ValueError if there is none.
+const ParamRow& FindParam(const std::string& name);
 
 }  // namespace collops::bindings

@@ -27,16 +27,4 @@ void RunWithoutGil(const Call& call) {
   ThrowIfError(status);
 }
 
-// Takes part in the other ranks' call with a refusal for `reason`, then raises `reason`; an error
-// of the refusal itself is dropped.
-template <typename Refuse>
-void RefuseAndThrow(const Status& reason, const Refuse& refuse) {
-  RunWithoutGil([&] {
-    const Status ignored = refuse(reason);
-    static_cast<void>(ignored);
-    return Ok();
-  });
-  ThrowIfError(reason);
-}
-
 }  // namespace collops::bindings

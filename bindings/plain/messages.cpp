@@ -86,9 +86,11 @@ void PrepareOrRefuse(Communicator& communicator, const char* operation, const st
   }
   const Status check = Prepare(communicator, items, name.c_str(), &tensors, &list);
   if (check.ok()) return;
-  RefuseAndThrow(check, [&](const Status& reason) {
-    return communicator.RefuseMessages(operation, list.data(), static_cast<int>(list.size()),
-                                       reason);
+  RunWithoutGil([&] {
+    // An error of the refusal matters less than what is wrong with the messages.
+    static_cast<void>(
+        communicator.RefuseMessages(operation, list.data(), static_cast<int>(list.size()), check));
+    return check;
   });
 }
 

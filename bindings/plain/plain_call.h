@@ -42,16 +42,4 @@ void RunNumbered(Communicator& communicator, const Call& call) {
   }
 }
 
-// Runs a call whose checks have passed; otherwise tells the waiting ranks why this one does not.
-template <typename Call>
-void RunOrRefuse(Communicator& communicator, const char* name, const Status& check,
-                 const Call& call) {
-  RunNumbered(communicator, [&]() -> Status {
-    if (check.ok()) return call();
-    const Status ignored = communicator.Refuse(name, check);
-    static_cast<void>(ignored);  // of less use than what is wrong with the call
-    return check;
-  });
-}
-
 }  // namespace collops::bindings
