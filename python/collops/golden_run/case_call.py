@@ -1,4 +1,4 @@
-"""CaseCall: a case that ``golden generate`` has written, as a Call."""
+"""CaseCall: a case that ``golden generate`` has written, as a Call; it must work, on processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collops.golden.case_files.csv_row import Expectation
 from collops.golden.case_files.manifest import MANIFEST, read_manifest
 from collops.golden.case_files.tensor_files import read_entries
 from collops.golden.cases import (
@@ -20,15 +19,14 @@ from collops.golden.cases import (
     struct_operator,
 )
 from collops.golden.data.dtypes import name_of
-from collops.golden_run.calls import Argument, Truth
-from collops.golden_run.row_call import shows_input, struct_name
+from collops.golden_run.calls import Argument, Call, Truth
 
 if TYPE_CHECKING:
     from collops.golden.data.dtypes import Array
 
 
 @dataclass(frozen=True)
-class CaseCall:
+class CaseCall(Call):
     """A case, the names of its inputs and the file of its tensors."""
 
     case: Case
@@ -36,48 +34,19 @@ class CaseCall:
     path: Path
 
     @property
-    def operator(self) -> str:
-        """The operator's stem, such as ``all_gather_v``."""
-        return self.case.operator
+    def operation(self) -> str:
+        """The operator's name in case files, such as ``AllGatherVOperation``."""
+        return OPERATORS[self.case.operator].operation
 
-    @property
-    def struct(self) -> str:
-        """Name of the operator's parameter struct."""
-        return struct_name(OPERATORS[self.operator].operation)
-
-    def rank_struct(self, rank: int) -> str:
-        """The struct's name of the operator that a rank runs; empty if it takes no part."""
+    def rank_operation(self, rank: int) -> str:
+        """The same of the operator that a rank runs; empty if it takes no part."""
         operator = struct_operator(self.case, rank)
-        return struct_name(OPERATORS[operator].operation) if operator else ""
+        return OPERATORS[operator].operation if operator else ""
 
     @property
     def rank_size(self) -> int:
         """Ranks of the call."""
         return self.case.rank_size
-
-    @property
-    def threads(self) -> bool:
-        """False: the ranks of golden's cases are processes."""
-        return False
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the operator overwrites its first input and has no output."""
-        return OPERATORS[self.operator].in_place
-
-    def shows_input(self, rank: int) -> bool:
-        """Whether this rank's result is its first input."""
-        return shows_input(OPERATORS[self.operator], struct_operator(self.case, rank))
-
-    @property
-    def expected(self) -> Expectation:
-        """No error: every case of golden must work."""
-        return Expectation()
-
-    @property
-    def stops_at(self) -> str:
-        """Empty: all steps are run."""
-        return ""
 
     @property
     def needs_ml_dtypes(self) -> bool:
@@ -88,7 +57,7 @@ class CaseCall:
     def outside_atb(self) -> str:
         """Why ATB's structs cannot express the case; empty if they can."""
         op = self.case.op
-        operator = OPERATORS[self.operator]
+        operator = self._entry
         if operator.must_receive and 0 in self.case.rows:
             return f"a rank of {self.operator} that receives nothing is refused"
         has_it = not op or op in operator.reductions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,10 @@ from collops.golden.case_files.row_case import (
 )
 from collops.golden.case_files.row_inputs import rank_input, rank_inputs
 from collops.golden.data.dtypes import storage
-from collops.golden.operators.table import OPERATIONS
-from collops.golden_run.calls import Argument, Truth
+from collops.golden_run.calls import Argument, Call, Truth
 
 if TYPE_CHECKING:
     from collops.golden.case_files.csv_row import CsvRow, Expectation, RowTensor
-    from collops.golden.operators.operator import Operator
 
 # If a call must fail, a tensor of more bytes than these is passed as a description.
 MOST_BYTES = 1 << 30
@@ -31,18 +28,8 @@ _REDUCTIONS = ("reduceType", "allReduceType")
 _THREADS = 1
 
 
-def struct_name(operator: str) -> str:
-    """The name of the parameter struct of an operator of case files."""
-    return re.sub(r"Operation$", "Param", operator)
-
-
-def shows_input(operator: Operator, role: str) -> bool:
-    """Whether the result of a rank with this role is its first input."""
-    return operator.in_place if operator.role is None else role != "recv"
-
-
 @dataclass(frozen=True)
-class RowCall:
+class RowCall(Call):
     """A row, with the options of the command line for its data.
 
     `instead` replaces the expected end if collops differs from ATB by intent.
@@ -54,18 +41,13 @@ class RowCall:
     instead: Expectation | None = None
 
     @property
-    def operator(self) -> str:
-        """The operator's stem, such as ``all_gather_v``."""
-        return OPERATIONS[self.row.operator].name
+    def operation(self) -> str:
+        """The operator's name in case files, such as ``AllGatherVOperation``."""
+        return self.row.operator
 
-    @property
-    def struct(self) -> str:
-        """Name of the operator's parameter struct."""
-        return struct_name(self.row.operator)
-
-    def rank_struct(self, rank: int) -> str:
-        """The struct's name of the operator that a rank runs; empty if it takes no part."""
-        return struct_name(rank_operator(self.row, rank))
+    def rank_operation(self, rank: int) -> str:
+        """The same of the operator that a rank runs; empty if it takes no part."""
+        return rank_operator(self.row, rank)
 
     @property
     def rank_size(self) -> int:
@@ -77,16 +59,6 @@ class RowCall:
     def threads(self) -> bool:
         """Whether the ranks are threads, by the row's commMode."""
         return self.row.params.get("commMode") == _THREADS
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the operator overwrites its first input and has no output."""
-        return OPERATIONS[self.row.operator].in_place
-
-    def shows_input(self, rank: int) -> bool:
-        """Whether this rank's result is its first input."""
-        role = OPERATIONS.get(rank_operator(self.row, rank))
-        return shows_input(OPERATIONS[self.row.operator], role.name if role else "")
 
     @property
     def expected(self) -> Expectation:
@@ -135,7 +107,7 @@ class RowCall:
 
     def outputs(self, rank: int) -> list[Argument]:
         """The outputs as the row states them; dim 0 is unknown if the ranks' rows differ."""
-        if rank_operator(self.row, rank) != self.row.operator:
+        if self.rank_operation(rank) != self.operation:
             return [] if self.shows_input(rank) else [_described(self.row.inputs[0])]
         own_rows = any("{rank}" in tensor.file for tensor in self.row.inputs)
         own_rows = own_rows or any(self.row.params.get(k) for k in ("gatherRows", "scatterRows"))
