@@ -14,7 +14,7 @@ from collops.golden.case_files.csv_cases import read_rows
 from collops.golden_run.calls import Truth
 from collops.golden_run.rank import Report
 from collops.golden_run.row_call import RowCall
-from collops.golden_run.verdict import Allowance, judge
+from collops.golden_run.verdict import judge
 
 CaseFile = Callable[..., Path]
 SCATTER = "ReduceScatterVOperation"
@@ -75,9 +75,9 @@ def test_products_are_within_golden_s_bound_or_atb_s_tolerance(case_file: CaseFi
     outputs[1][0][2, 3] *= np.float16(1.002)
     found = judge(call, reports(outputs))
     assert not found.passed and "golden's bound" in found.text
-    assert judge(call, reports(outputs), Allowance(atb=True)).passed
+    assert judge(call, reports(outputs), atb=True).passed
     outputs[1][0][2, 3] *= np.float16(1.01)
-    assert not judge(call, reports(outputs), Allowance(atb=True)).passed
+    assert not judge(call, reports(outputs), atb=True).passed
 
 
 def test_the_gathered_x_is_exact(case_file: CaseFile) -> None:
@@ -86,8 +86,8 @@ def test_the_gathered_x_is_exact(case_file: CaseFile) -> None:
     outputs = right_outputs(call)
     assert judge(call, reports(outputs)).passed
     outputs[0][1][0, 0] = np.nextafter(outputs[0][1][0, 0], np.float16(9))
-    for allowance in (Allowance(), Allowance(atb=True)):
-        found = judge(call, reports(outputs), allowance)
+    for atb in (False, True):
+        found = judge(call, reports(outputs), atb=atb)
         assert not found.passed
         assert found.text.startswith("output 1: different: 1 of 2400 elements")
 

@@ -19,7 +19,6 @@ from collops.golden_run.junit import write_junit
 from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.progress import Progress
 from collops.golden_run.runner import Runner
-from collops.golden_run.verdict import Allowance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     runner = Runner(
         {"COLLOPS_BACKEND": backend},
         timeout=options.timeout,
-        allowance=Allowance(atb=options.tolerance == "atb"),
+        atb=options.tolerance == "atb",
         draw=first_wrong_output(options.plot) if options.plot else None,
     )
     summary = run_jobs(runner, jobs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from collops.golden_run.outcome import DIFFERS, FAILED, PASSED, SKIPPED, Outcome
 from collops.golden_run.pool import Pools
 from collops.golden_run.rank import execute
-from collops.golden_run.verdict import EXACTLY, Allowance, Draw, judge, lacking_backend
+from collops.golden_run.verdict import Draw, judge, lacking_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ class Runner:
     Args:
         environment: variables of the ranks, such as COLLOPS_BACKEND.
         timeout: seconds that a case may take.
-        allowance: allowed errors of results.
+        atb: ATB's tolerances for results, in place of golden's.
         draw: is called with the first wrong output of a case.
         work: the function with which a rank runs a call.
     """
@@ -37,13 +37,13 @@ class Runner:
         environment: Mapping[str, str],
         *,
         timeout: float = 60.0,
-        allowance: Allowance = EXACTLY,
+        atb: bool = False,
         draw: Draw | None = None,
         work: Work = execute,
     ) -> None:
         self._environment = environment
         self._timeout = timeout
-        self._allowance = allowance
+        self._atb = atb
         self._draw = draw
         self._work = work
 
@@ -70,7 +70,7 @@ class Runner:
             yield self._judge(*waiting.pop(0))
 
     def _judge(self, job: Job, call: Call, reports: Sequence[Report], seconds: float) -> Outcome:
-        verdict = judge(call, reports, self._allowance, self._draw)
+        verdict = judge(call, reports, self._atb, self._draw)
         if not verdict.passed:
             excuse = job.excuse if not any(report.stage for report in reports) else ""
             excuse = excuse or lacking_backend(call, reports)

@@ -36,20 +36,10 @@ class Verdict:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class Allowance:
-    """Allowed errors of results; `atb`: ATB's tolerances in place of golden's."""
-
-    atb: bool = False
-
-
-EXACTLY = Allowance()
-
-
 def judge(
     call: Call,
     reports: Sequence[Report],
-    allowance: Allowance = EXACTLY,
+    atb: bool = False,
     draw: Draw | None = None,
 ) -> Verdict:
     """Returns whether every rank ended as the call expects.
@@ -57,7 +47,7 @@ def judge(
     Args:
         call: the call that was run.
         reports: the report of each rank.
-        allowance: allowed errors of results.
+        atb: ATB's tolerances for results, in place of golden's.
         draw: is called with the first wrong output.
     """
     expected = call.expected
@@ -74,7 +64,7 @@ def judge(
         problem = _number_problem(truth, reports)
         if problem:
             return Verdict(False, problem)
-        return _outputs(call, truth, reports, allowance, draw)
+        return _outputs(call, truth, reports, atb, draw)
     except Exception as error:  # a fault in a case's files must not stop the other cases
         named = isinstance(error, (OSError, ValueError))
         said = str(error) if named else f"{type(error).__name__}: {error}"
@@ -106,7 +96,7 @@ def _outputs(
     call: Call,
     truth: Truth,
     reports: Sequence[Report],
-    allowance: Allowance,
+    atb: bool,
     draw: Draw | None,
 ) -> Verdict:
     texts = []
@@ -118,8 +108,8 @@ def _outputs(
             got,
             expected,
             truth.dtype,
-            tolerance=_atb_tolerance(call, truth) if allowance.atb and first else EXACT,
-            bounds=_bounds(truth, reports, allowance) if first else None,
+            tolerance=_atb_tolerance(call, truth) if atb and first else EXACT,
+            bounds=_bounds(truth, reports, atb) if first else None,
             layout=layout,
         )
         if not result.accepted:
@@ -145,12 +135,10 @@ def _drawn(
     return []
 
 
-def _bounds(
-    truth: Truth, reports: Sequence[Report], allowance: Allowance
-) -> Sequence[Bound] | None:
+def _bounds(truth: Truth, reports: Sequence[Report], atb: bool) -> Sequence[Bound] | None:
     """The largest error of every element of the first output; None: the tolerance decides."""
-    if allowance.atb or truth.bounds is not None:
-        return None if allowance.atb else truth.bounds
+    if atb or truth.bounds is not None:
+        return None if atb else truth.bounds
     layout, dtype = truth.layout, truth.dtype
     ordered = all(keeps_order(report.backend) for report in reports)
     if ordered or not layout.parts or not is_float(dtype):
