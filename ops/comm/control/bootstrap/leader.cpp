@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/eventfd.h>
 
 #include <chrono>
 #include <thread>
@@ -199,6 +200,10 @@ void MeetingLeader::TellProgress() {
 
 Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
   RETURN_IF_ERROR(Segment::Create(segment_bytes_, &group->segment));
+  if (bell_) {
+    group->bell = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!group->bell.valid()) return TooManyFiles();
+  }
   group->inbox = std::move(inbox_);
   group->peers[0] = std::move(self_);
   for (Client& client : clients_) {
@@ -219,9 +224,11 @@ Status MeetingLeader::Introduce(const Deadline& deadline, Group* group) {
   MeetingMessage welcome;
   welcome.type = MessageType::kWelcome;
   welcome.segment_bytes = segment_bytes_;
+  std::vector<int> shared = {group->segment.fd()};
+  if (bell_) shared.push_back(group->bell.get());
   for (Client& client : clients_) {
     if (client.rank > 0) {
-      RETURN_IF_ERROR(SendTo(&client, welcome, {group->segment.fd()}, deadline));
+      RETURN_IF_ERROR(SendTo(&client, welcome, shared, deadline));
     }
   }
   return Ok();

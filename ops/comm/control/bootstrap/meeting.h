@@ -21,9 +21,10 @@ namespace collops::control {
 // missing ones. Not thread-safe, except Stop().
 class Meeting {
  public:
-  // `segment_bytes`: size of the memory that the ranks will share.
+  // `segment_bytes`: size of the memory that the ranks will share. `bell`: they also share a
+  // Group::bell, for the watcher of one host among several.
   static std::unique_ptr<Meeting> Create(const CommunicatorSpec& spec, const JobIdentity& job,
-                                         int64_t segment_bytes);
+                                         int64_t segment_bytes, bool bell = false);
 
   virtual ~Meeting() = default;
 

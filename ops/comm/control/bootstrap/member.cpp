@@ -100,8 +100,9 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
       group->peers[static_cast<size_t>(message.rank)] = PeerFrom(message, std::move(fds));
       return Ok();
     case MessageType::kWelcome:
-      CHECK_ARG(fds.size() == 1 && message.segment_bytes == segment_bytes_, ERROR_PEER_LOST,
+      CHECK_ARG(!fds.empty() && message.segment_bytes == segment_bytes_, ERROR_PEER_LOST,
                 "rank 0 runs another version of collops");
+      if (fds.size() > 1) group->bell = std::move(fds[1]);
       RETURN_IF_ERROR(Segment::Map(std::move(fds[0]), message.segment_bytes, &group->segment));
       welcome_ = true;
       return Ok();

@@ -30,10 +30,11 @@ std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job) {
 }
 
 std::unique_ptr<Meeting> Meeting::Create(const CommunicatorSpec& spec, const JobIdentity& job,
-                                         int64_t segment_bytes) {
+                                         int64_t segment_bytes, bool bell) {
   std::unique_ptr<Meeting> meeting;
   if (spec.rank == 0) {
-    meeting = std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job), segment_bytes);
+    meeting =
+        std::make_unique<MeetingLeader>(spec, job, SocketName(spec, job), segment_bytes, bell);
   } else {
     meeting = std::make_unique<MeetingMember>(spec, job, SocketName(spec, job), segment_bytes);
   }

@@ -60,8 +60,12 @@ class MeetingMember : public Meeting {
 class MeetingLeader : public Meeting {
  public:
   MeetingLeader(const CommunicatorSpec& spec, const JobIdentity& job, std::string name,
-                int64_t segment_bytes)
-      : spec_(spec), job_(job), name_(std::move(name)), segment_bytes_(segment_bytes) {}
+                int64_t segment_bytes, bool bell)
+      : spec_(spec),
+        job_(job),
+        name_(std::move(name)),
+        segment_bytes_(segment_bytes),
+        bell_(bell) {}
   ~MeetingLeader() override;
 
   void Begin() override;
@@ -98,6 +102,7 @@ class MeetingLeader : public Meeting {
   JobIdentity job_;
   std::string name_;
   int64_t segment_bytes_;
+  bool bell_;
   UniqueFd listener_;
   UniqueFd spare_;  // reserved: closed to accept a client when no descriptor is left
   std::optional<Deadline> unanswered_;  // while another process owns the name and does not answer

@@ -1,0 +1,97 @@
+// Ranks of a group on two hosts: those of each host meet, and know of the others.
+#include "comm/control/bootstrap/host_ranks.h"
+
+#include <poll.h>
+
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "comm/control/endpoint.h"
+#include "ranks.h"
+
+namespace {
+
+using collops::Deadline;
+using collops::Status;
+using collops::control::Group;
+using collops::control::HostRanks;
+using collops::control::RankOnHost;
+
+constexpr int64_t kBytes = 8192;
+
+// Round robin: ranks 0, 2, 4 on host 0 and 1, 3 on host 1.
+std::vector<RankOnHost> Placed() {
+  std::vector<RankOnHost> ranks;
+  for (int r = 0; r < 5; ++r) ranks.push_back({r % 2, 1000 + r});
+  return ranks;
+}
+
+HostRanks Make(const collops::JobIdentity& job, int rank, double timeout_s = 20) {
+  collops::CommunicatorSpec spec;
+  spec.backend = "toy";
+  spec.rank = rank;
+  spec.rank_size = 5;
+  spec.timeout_s = timeout_s;
+  return HostRanks(spec, job, Placed(), rank % 2 == 0 ? "node-a" : "node-b", kBytes);
+}
+
+// What one rank finds; the first two bytes of the segment count the ranks that came.
+void Meet(const collops::JobIdentity& job, int rank, const ranks::Event& written,
+          const ranks::Event& look) {
+  HostRanks meeting = Make(job, rank);
+  meeting.Begin();
+  Group group;
+  EXPECT_EQ(meeting.Complete(Deadline::After(20), &group).message(), "");
+  EXPECT_EQ(group.host, rank % 2);
+  EXPECT_EQ(group.peers.size(), 5);
+  for (int r = 0; r < 5; ++r) {
+    const auto& peer = group.peers[static_cast<size_t>(r)];
+    EXPECT_EQ(peer.host, r % 2);
+    EXPECT_EQ(peer.mailbox.valid(), r % 2 == rank % 2);
+    if (r == rank) EXPECT_EQ(peer.pid, getpid());
+    if (r % 2 != rank % 2) EXPECT_EQ(peer.pid, 1000 + r);
+  }
+  static_cast<std::byte*>(group.segment.data())[rank] = std::byte{1};
+  // The last rank of each host rings, the first one hears it.
+  if (rank >= 3) collops::control::RingBell(group.bell.get());
+  written.Set();
+  look.Wait();
+  for (int r = 0; r < 5; ++r) {
+    EXPECT_EQ(static_cast<std::byte*>(group.segment.data())[r] == std::byte{1}, r % 2 == rank % 2);
+  }
+  pollfd bell = {group.bell.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&bell, 1, 0), 1);
+}
+
+}  // namespace
+
+TEST(RanksOfAHostShareMemoryAndABellAndKnowTheOthers) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event written, look;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 5; ++rank) {
+    pids.push_back(ranks::Start([&, rank] { Meet(job, rank, written, look); }));
+  }
+  written.Wait(5);
+  look.Set(5);
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
+TEST(ARankThatIsMissingIsNamedWithItsHost) {
+  HostRanks meeting = Make(ranks::FreshJob(), 2);
+  meeting.Begin();
+  Group group;
+  const Status status = meeting.Complete(Deadline::After(0.2), &group);
+  EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+  EXPECT_CONTAINS(status.message(),
+                  "ranks 0, 2, 4 of host node-a, there numbered 0 to 2: rank 0 of");
+}
+
+TEST(AMeetingThatIsStoppedEndsTheMeetingOfItsHost) {
+  HostRanks meeting = Make(ranks::FreshJob(), 0);
+  meeting.Begin();
+  meeting.Stop();
+  Group group;
+  EXPECT_EQ(meeting.Complete(Deadline::After(20), &group).code(), collops::ERROR_ABORTED);
+}
