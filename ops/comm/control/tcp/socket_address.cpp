@@ -1,0 +1,76 @@
+#include "comm/control/tcp/socket_address.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace collops::control::tcp {
+namespace {
+
+in_port_t* PortOf(sockaddr_storage* storage) {
+  if (storage->ss_family == AF_INET6) return &reinterpret_cast<sockaddr_in6*>(storage)->sin6_port;
+  return &reinterpret_cast<sockaddr_in*>(storage)->sin_port;
+}
+
+}  // namespace
+
+int SocketAddress::port() const {
+  sockaddr_storage copy = storage;
+  return ntohs(*PortOf(&copy));
+}
+
+void SocketAddress::set_port(int port) {
+  *PortOf(&storage) = htons(static_cast<in_port_t>(port));
+}
+
+std::string SocketAddress::Host() const {
+  char host[NI_MAXHOST] = "";
+  const auto* const address = reinterpret_cast<const sockaddr*>(&storage);
+  if (getnameinfo(address, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "an address of no known kind";
+  }
+  return host;
+}
+
+std::string SocketAddress::Text() const {
+  const bool v6 = storage.ss_family == AF_INET6;
+  return Concat(v6 ? "[" : "", Host(), v6 ? "]:" : ":", port());
+}
+
+Status Resolve(const std::string& host, int port, SocketAddress* address) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found);
+  CHECK_ARG(error == 0, ERROR_RT_FAIL, "\"", host, "\" is no address, and the name is not known: ",
+            error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error));
+  std::memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
+  address->length = found->ai_addrlen;
+  freeaddrinfo(found);
+  address->set_port(port);
+  return Ok();
+}
+
+SocketAddress OwnAddress(int socket) {
+  SocketAddress address;
+  address.length = sizeof(address.storage);
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
+    return {};
+  }
+  return address;
+}
+
+SocketAddress PeerAddress(int socket) {
+  SocketAddress address;
+  address.length = sizeof(address.storage);
+  if (getpeername(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.length) != 0) {
+    return {};
+  }
+  return address;
+}
+
+}  // namespace collops::control::tcp
