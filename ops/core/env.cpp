@@ -30,6 +30,17 @@ Status ReadSwitch(const char* name, bool* value) {
   return Ok();
 }
 
+Status ReadPort(int* port) {
+  constexpr int kMost = 65535;
+  constexpr const char* kWhat = "a port from 1 to 65535";
+  int number = *port;
+  RETURN_IF_ERROR(ReadNumber("COLLOPS_PORT", kWhat, 1, &number));
+  CHECK_ARG(number <= kMost, ERROR_INVALID_PARAM, "COLLOPS_PORT must be ", kWhat, ", got \"",
+            number, "\"");
+  *port = number;
+  return Ok();
+}
+
 Status ReadTrace(int* level) {
   const std::string text = GetVariable("COLLOPS_TRACE");
   CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM,
@@ -69,11 +80,13 @@ Status Env::Read(Env* env) {
   read.backend = GetVariable("COLLOPS_BACKEND");
   RETURN_IF_ERROR(ReadBackend(read.backend, &read.replacements));
   read.job_id = GetVariable("COLLOPS_JOB_ID");
+  read.job_key = GetVariable("COLLOPS_JOB_KEY");
   read.isa = GetVariable("COLLOPS_ISA");
   RETURN_IF_ERROR(ReadNumber("COLLOPS_TIMEOUT_S", "a number of seconds of 0.001 or more",
                              kLeastTimeoutS, &read.timeout_s));
   RETURN_IF_ERROR(
       ReadNumber("COLLOPS_NUM_THREADS", "a whole number of 1 or more", 1, &read.num_threads));
+  RETURN_IF_ERROR(ReadPort(&read.port));
   RETURN_IF_ERROR(ReadSwitch("COLLOPS_CHECK", &read.check));
   RETURN_IF_ERROR(ReadSwitch("COLLOPS_FUSED", &read.fused));
   RETURN_IF_ERROR(ReadTrace(&read.trace));
@@ -113,6 +126,9 @@ const std::vector<EnvVariable>& EnvVariables() {
        "This process's number among the ranks of its host; `collops run` sets it."},
       {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",
        "Threads that a rank uses for kernels. Results do not depend on it."},
+      {"COLLOPS_PORT", "29577",
+       "The TCP port at which rank 0 awaits the ranks of other hosts; the same in all ranks, and "
+       "another one in every job on its host."},
       {"COLLOPS_RANK", "what the launcher says",
        "This process's rank, set by `run_ranks` and `collops run`; with COLLOPS_RANK_SIZE it goes "
        "before any "

@@ -18,8 +18,10 @@ struct Env {
   std::string backend;                           // COLLOPS_BACKEND
   std::vector<BackendReplacement> replacements;  // parsed from `backend`
   std::string job_id;                            // COLLOPS_JOB_ID
+  std::string job_key;                           // COLLOPS_JOB_KEY; must not be printed
   std::string isa;                               // COLLOPS_ISA
   bool check = false;                            // COLLOPS_CHECK
+  int port = 29577;                              // COLLOPS_PORT
   double timeout_s = 300.0;                      // COLLOPS_TIMEOUT_S
   int num_threads = 0;  // COLLOPS_NUM_THREADS; 0: this process's share of its cores
   int trace = 0;        // COLLOPS_TRACE

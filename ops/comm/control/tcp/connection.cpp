@@ -138,6 +138,10 @@ void Connection::EndBy(int error) {
   End(link, Concat("the connection to ", peer_, " failed: ", std::strerror(error)));
 }
 
+void Connection::Break(const std::string& did) {
+  if (alive()) End(Link::kBroken, Concat(peer_, " ", did));
+}
+
 void Connection::CheckConnected() {
   pollfd polled{socket_.get(), POLLOUT, 0};
   if (poll(&polled, 1, 0) <= 0) return;

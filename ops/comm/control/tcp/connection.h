@@ -34,6 +34,8 @@ class Connection {
  public:
   static constexpr size_t kMostQueuedBytes = 1024 * 1024;
 
+  // There is none.
+  Connection() = default;
   // Begins to connect.
   explicit Connection(const SocketAddress& to);
   // An accepted socket.
@@ -63,6 +65,9 @@ class Connection {
   // No more frames will be sent: the other end sees the end once it has read all.
   void CloseWriting();
 
+  // Ends it because of what the other end `did`, e.g. "sent a frame that cannot be".
+  void Break(const std::string& did);
+
   // What to wait for in poll(): a frame, or room for what is queued.
   pollfd Polled() const;
 
@@ -77,7 +82,7 @@ class Connection {
 
   UniqueFd socket_;
   std::string peer_;
-  Link link_;
+  Link link_ = Link::kClosed;
   std::string why_;
   bool writable_ = true;  // false after an error of a send: only what has arrived is still read
   size_t most_frame_bytes_ = kMostFrameBytes;

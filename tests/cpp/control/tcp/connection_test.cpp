@@ -199,7 +199,8 @@ TEST(AConnectionToItselfIsNone) {
   int first = 0;
   ASSERT_TRUE(range >> first);
   for (int i = 0; i < 60000; ++i) {
-    Connection connection(At("127.0.0.5", first + 100 + i % 2));
+    // Kernels choose even ports first.
+    Connection connection(At("127.0.0.1", first + 100 + i % 2));
     while (connection.link() == Link::kConnecting) connection.Flush();
     ASSERT_TRUE(connection.link() == Link::kRefused);
   }

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <poll.h>
+
+#include <deque>
+#include <vector>
+
+#include "comm/control/tcp/handshake.h"
+#include "comm/control/tcp/listener.h"
+
+namespace collops::control::tcp {
+
+// One who has proven to be of this job.
+struct Proven {
+  Connection connection;
+  Claim claim;
+};
+
+// A listener that lets in who proves to be of this job. Strangers cost a descriptor for a moment:
+// at most kMostUnproven of them, the oldest dropped for a newer one, each for at most kPatienceS.
+// No function waits; one thread uses it.
+class Door {
+ public:
+  static constexpr size_t kMostUnproven = 64;
+  static constexpr double kPatienceS = 5.0;
+
+  explicit Door(JobSecret secret) : secret_(std::move(secret)) {}
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+
+  // Port 0: any free port.
+  Status Open(const SocketAddress& address) { return Listener::Open(address, &listener_); }
+  bool open() const { return listener_.valid(); }
+  const SocketAddress& address() const { return listener_.address(); }
+  // Accepts no more; drops those who have proven nothing yet.
+  void Close();
+
+  // True if one more has proven to be of this job.
+  bool Next(std::vector<Proven>* proven);
+  void AddPolled(std::vector<pollfd>* polled) const;
+
+  // The last one who was turned away, and why; Ok: no one. For the message of a time-out.
+  Status last_refusal() const;
+
+ private:
+  struct Client {
+    Challenge challenge;
+    Deadline patience;
+  };
+  void AcceptAll();
+
+  JobSecret secret_;
+  Listener listener_;
+  std::deque<Client> clients_;
+  Status last_refusal_;
+};
+
+}  // namespace collops::control::tcp
