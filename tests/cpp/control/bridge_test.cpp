@@ -2,7 +2,7 @@
 // connection that delays, breaks and has little room; and cases for several hosts.
 #include "conformance/error_cases.h"
 #include "conformance/group_cases.h"
-#include "control/two_hosts.h"
+#include "control/hosts.h"
 
 namespace {
 
