@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "comm/control/bootstrap/unique_fd.h"
 #include "comm/control/bridge.h"
 #include "comm/control/endpoint.h"
+#include "control/wire.h"
 
 namespace fake {
 
@@ -22,28 +24,28 @@ using collops::control::Frame;
 using collops::control::UniqueFd;
 using Clock = std::chrono::steady_clock;
 
+struct Faults {
+  int most_delay_us = 0;    // largest random delay of a frame
+  int breaks_after = 0;     // frames between two breaks of the connection; 0: none
+  size_t most_frames = 64;  // capacity of each direction
+};
+
 // The state of both ends. A test may change it from any thread.
-class Link {
+class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
  public:
-  struct Faults {
-    int most_delay_us = 0;    // largest random delay of a frame
-    int breaks_after = 0;     // frames between two breaks of the connection; 0: none
-    size_t most_frames = 64;  // capacity of each direction
-  };
   explicit Link(const Faults& faults) : faults_(faults) {}
 
-  // Breaks the connection for good.
-  void Cut() {
+  std::unique_ptr<collops::control::Bridge> EndOf(int host) override;
+  void Cut() override {
     const std::lock_guard<std::mutex> lock(mutex_);
     cut_ = true;
     for (Way& way : ways_) way.frames.clear();
   }
-  // Stops the watcher of a host, as if its process had been stopped.
-  void Stop(int host) {
+  void Stop(int host) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopped_[host] = true;
   }
-  void GoOn(int host) {
+  void GoOn(int host) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopped_[host] = false;
     changed_.notify_all();
@@ -148,5 +150,9 @@ class Bridge : public collops::control::Bridge {
   int host_;
   uint64_t joined_ = 0;  // as this end knows it
 };
+
+inline std::unique_ptr<collops::control::Bridge> Link::EndOf(int host) {
+  return std::make_unique<Bridge>(shared_from_this(), host);
+}
 
 }  // namespace fake

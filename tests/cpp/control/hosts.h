@@ -1,6 +1,10 @@
-// Ranks on two boards, as on two hosts: threads of one process, connected by a bridge.
+// Ranks on several boards, as on several hosts: threads of one process, connected by a wire.
 #pragma once
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -11,87 +15,98 @@
 #include "check.h"
 #include "comm/control/control.h"
 #include "comm/control/watcher.h"
-#include "control/fake_bridge.h"
+#include "control/wire.h"
 #include "toy/communicator.h"
 
-namespace fake {
+namespace hosts {
 
 using collops::Communicator;
+using collops::control::UniqueFd;
 
-// Two hosts of two ranks. Their pids are invented: 1000 + rank.
-class TwoHosts {
+// The host of each rank. A host's ranks have neighbouring numbers.
+using HostOf = std::vector<int>;
+
+// Their pids are invented: 1000 + rank.
+class Hosts {
  public:
-  static constexpr int kRanks = 4;
   // Long enough for a watcher to wait for the ranks of its host on a slow machine.
   static constexpr double kFlushS = 60;
 
-  explicit TwoHosts(const Link::Faults& faults = {}) : link_(std::make_shared<Link>(faults)) {
-    using collops::control::Board;
-    for (int host : {0, 1}) {
-      const int64_t bytes = Board::Bytes(kRanks);
-      EXPECT_EQ(collops::control::Segment::Create(bytes, &boards_[host]).message(), "");
-      bells_[host] = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  Hosts(std::shared_ptr<Wire> wire, HostOf host_of)
+      : wire_(std::move(wire)), host_of_(std::move(host_of)), lives_(host_of_.size()) {
+    for (int host = 0; host <= host_of_.back(); ++host) {
+      const int64_t bytes = collops::control::Board::Bytes(size());
+      boards_.emplace_back();
+      EXPECT_EQ(collops::control::Segment::Create(bytes, &boards_.back()).message(), "");
+      bells_.emplace_back(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     }
-    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(pipe(lives_[rank]), 0);
+    for (Life& life : lives_) EXPECT_EQ(pipe(life.ends), 0);
   }
-  ~TwoHosts() {
-    for (int rank = 0; rank < kRanks; ++rank) EndProcess(rank);
-    for (auto& life : lives_) close(life[0]);
+  ~Hosts() {
+    for (int rank = 0; rank < size(); ++rank) EndProcess(rank);
+    for (const Life& life : lives_) close(life.ends[0]);
   }
 
-  static int HostOf(int rank) { return rank / 2; }
-  Link& link() { return *link_; }
+  int size() const { return static_cast<int>(host_of_.size()); }
+  int HostOfRank(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
+  Wire& wire() { return *wire_; }
 
   // Acts as if the rank's process had ended: its lifeline becomes readable.
   void EndProcess(int rank) {
-    if (lives_[rank][1] >= 0) close(std::exchange(lives_[rank][1], -1));
+    int& end = lives_[static_cast<size_t>(rank)].ends[1];
+    if (end >= 0) close(std::exchange(end, -1));
   }
 
-  // The communicator of one rank. The lower rank of each host runs its watcher.
+  // The communicator of one rank. The lowest rank of each host runs its watcher.
   std::shared_ptr<Communicator> Make(int rank, double timeout_s) {
     collops::CommunicatorSpec spec;
     spec.backend = "toy";
-    spec.comm_domain = "two hosts";
+    spec.comm_domain = "several hosts";
     spec.rank = rank;
-    spec.rank_size = kRanks;
+    spec.rank_size = size();
     spec.timeout_s = timeout_s;
     spec.comm_mode = collops::COMM_MULTI_THREAD;
     collops::control::Group group = GroupOf(rank);
-    const int host = HostOf(rank);
-    if (rank % 2 == 0) {
+    if (rank == 0 || HostOfRank(rank - 1) != group.host) {
       group.watcher = std::make_shared<collops::control::Watcher>(
-          GroupOf(rank), kRanks, std::make_unique<Bridge>(link_, host), kFlushS);
+          GroupOf(rank), size(), wire_->EndOf(group.host), kFlushS);
     }
     return std::make_shared<toy::ToyCommunicator>(
         std::make_shared<collops::control::Control>(spec, std::move(group)));
   }
 
  private:
+  struct Life {
+    int ends[2];
+  };
+
   collops::control::Group GroupOf(int rank) const {
     collops::control::Group group;
-    group.host = HostOf(rank);
-    group.segment = boards_[group.host];
-    group.bell = UniqueFd(dup(bells_[group.host].get()));
-    for (int r = 0; r < kRanks; ++r) {
+    group.host = HostOfRank(rank);
+    group.segment = boards_[static_cast<size_t>(group.host)];
+    group.bell = UniqueFd(dup(bells_[static_cast<size_t>(group.host)].get()));
+    for (int r = 0; r < size(); ++r) {
       group.peers.emplace_back();
       group.peers.back().pid = 1000 + r;
-      group.peers.back().host = HostOf(r);
-      if (HostOf(r) == group.host) group.peers.back().lifeline = UniqueFd(dup(lives_[r][0]));
+      group.peers.back().host = HostOfRank(r);
+      if (HostOfRank(r) != group.host) continue;
+      group.peers.back().lifeline = UniqueFd(dup(lives_[static_cast<size_t>(r)].ends[0]));
     }
     return group;
   }
 
-  std::shared_ptr<Link> link_;
-  collops::control::Segment boards_[2];
-  UniqueFd bells_[2];
-  int lives_[kRanks][2];
+  std::shared_ptr<Wire> wire_;
+  const HostOf host_of_;
+  std::vector<collops::control::Segment> boards_;
+  std::vector<UniqueFd> bells_;
+  std::vector<Life> lives_;
 };
 
 // Runs `body` for every rank in a thread of its own.
-inline void OnTwoHosts(TwoHosts& hosts, double timeout_s,
-                       const std::function<void(int, Communicator&)>& body) {
+inline void OnHosts(Hosts& hosts, double timeout_s,
+                    const std::function<void(int, Communicator&)>& body) {
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < TwoHosts::kRanks; ++rank) {
+  for (int rank = 0; rank < hosts.size(); ++rank) {
     threads.emplace_back([&, rank] {
       const auto comm = hosts.Make(rank, timeout_s);
       body(rank, *comm);
@@ -100,4 +115,4 @@ inline void OnTwoHosts(TwoHosts& hosts, double timeout_s,
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace fake
+}  // namespace hosts
