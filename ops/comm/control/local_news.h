@@ -11,8 +11,11 @@ namespace collops::control {
 
 // Sends the state of this host's ranks to the other hosts: reads their part of the board, and sends
 // to each host what it does not have yet, so that no host sees an effect before its cause. Stores
-// two heads per rank, which is enough: a rank advances only after all ranks have its head. Owned by
-// a Watcher; not thread-safe; waits for no one.
+// two heads per rank, which is enough: a rank advances only after all ranks have its head. Once the
+// group has failed, it also sends what it knows of ranks of third hosts: the failure and the heads
+// of its step, which may have caused what the ranks of this host do next, and which may not have
+// arrived there yet: connections to different hosts have no order among them. Owned by a Watcher;
+// not thread-safe; waits for no one.
 class LocalNews {
  public:
   // `ranks`: the ranks of this host. `group` must outlive this object.
@@ -35,7 +38,7 @@ class LocalNews {
     uint64_t failed_step = 0;
     bool left = false;
     bool ended = false;
-    std::vector<std::byte> shared[2];  // as last sent, by parity
+    std::vector<std::byte> shared[2];  // as last sent, by parity; own ranks
   };
   // A rank's state as one host has it.
   struct Told {
@@ -51,13 +54,19 @@ class LocalNews {
     std::vector<Told> told;
   };
 
-  void LookAtHead(int rank, int parity, Seen* seen);
-  // Each sends one kind of news of the rank at `index`; false if there is no room.
-  bool TellHeads(size_t index, Told* told, int host, Bridge* bridge) const;
-  bool TellFinished(size_t index, Told* told, int host, Bridge* bridge) const;
-  bool TellFailure(size_t index, Told* told, int host, Bridge* bridge) const;
-  bool TellLeft(size_t index, Told* told, int host, Bridge* bridge) const;
-  bool TellEnded(size_t index, Told* told, int host, Bridge* bridge) const;
+  int HostOf(int rank) const { return group_->peers[static_cast<size_t>(rank)].host; }
+  Seen& SeenOf(int rank) { return seen_[static_cast<size_t>(rank)]; }
+  const Seen& SeenOf(int rank) const { return seen_[static_cast<size_t>(rank)]; }
+  void LookAtFailure();
+  void LookAtHead(int rank, int parity);
+  // The heads of the failed step, of ranks of other hosts.
+  void LookAtHeadsOf(uint64_t failed_step);
+  // Each sends one kind of news of the rank; false if there is no room.
+  bool TellHeads(int rank, Told* told, int host, Bridge* bridge) const;
+  bool TellFinished(int rank, Told* told, int host, Bridge* bridge) const;
+  bool TellFailure(int rank, Told* told, int host, Bridge* bridge) const;
+  bool TellLeft(int rank, Told* told, int host, Bridge* bridge) const;
+  bool TellEnded(int rank, Told* told, int host, Bridge* bridge) const;
   // Why a rank failed or left.
   News ReasonOf(NewsKind kind, int rank) const;
 
@@ -65,7 +74,7 @@ class LocalNews {
   Board board_;
   std::vector<int> ranks_;
   int rank_size_;
-  std::vector<Seen> seen_;
+  std::vector<Seen> seen_;  // by rank; of ranks of other hosts, only what is sent of them
   std::vector<Listener> listeners_;
 };
 

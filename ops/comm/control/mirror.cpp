@@ -33,6 +33,12 @@ bool Mirror::IsOf(int rank, int host) const {
   return host != own_host_ && host_of_[static_cast<size_t>(rank)] == host;
 }
 
+bool Mirror::MaySend(int host, const News& news) const {
+  const bool passed_on = news.kind == NewsKind::kHead || news.kind == NewsKind::kFailed;
+  const int host_of = host_of_[static_cast<size_t>(news.rank)];
+  return IsOf(news.rank, host) || (passed_on && host != own_host_ && host_of != own_host_);
+}
+
 // A rank can begin or refuse a step only after it has ended the previous one, which all other ranks
 // have begun, so they have ended the one before.
 bool Mirror::CanBe(uint64_t step) const {
@@ -46,7 +52,7 @@ bool Mirror::CanBe(uint64_t step) const {
 }
 
 bool Mirror::Apply(int host, const News& news) {
-  if (!IsOf(news.rank, host)) return false;
+  if (!MaySend(host, news)) return false;
   switch (news.kind) {
     case NewsKind::kBeat:
       return true;

@@ -9,8 +9,9 @@
 namespace collops::control {
 
 // Writes the state of remote ranks to this host's board, as these ranks would write it themselves,
-// and rings the waiting ranks. Refuses news with a step number that cannot be or a rank that is not
-// on the sending host. Owned by a Watcher; not thread-safe; waits for no one.
+// and rings the waiting ranks. Refuses news with a step number that cannot be, or of a rank that is
+// not on the sending host, except what may be passed on. Owned by a Watcher; not thread-safe; waits
+// for no one.
 class Mirror {
  public:
   // `group` says which ranks are remote, and on which host.
@@ -29,6 +30,8 @@ class Mirror {
   const Board& board() const { return ends_.front().board(); }
   Endpoint& End(int rank) { return ends_[static_cast<size_t>(rank)]; }
   bool IsOf(int rank, int host) const;
+  // Whether `host` may send the news: of its own ranks, or passed on of a third host's.
+  bool MaySend(int host, const News& news) const;
   bool CanBe(uint64_t step) const;
   bool ApplyHead(const News& news);
   void ApplyFinished(const News& news);

@@ -49,16 +49,17 @@ class Tape : public Bridge {
   std::string text_;
 };
 
-// Host 0, with all ranks except the last, which is alone on host 1.
+// Host 0, with its first `ranks` ranks. Each further rank is alone on its host: the first of them
+// on host 1, the next on host 2.
 class Host {
  public:
-  explicit Host(int ranks) : size_(ranks + 1), bridge_(size_) {
+  explicit Host(int ranks, int others = 1) : own_(ranks), size_(ranks + others), bridge_(size_) {
     EXPECT_EQ(Segment::Create(Board::Bytes(size_), &segment_).message(), "");
     EXPECT_EQ(pipe(life_), 0);
     group_ = MakeGroup();
     std::vector<int> own;
-    for (int r = 0; r < ranks; ++r) {
-      own.push_back(r);
+    for (int r = 0; r < size_; ++r) {
+      if (r < own_) own.push_back(r);
       ends_.push_back(std::make_unique<Endpoint>(MakeGroup(), r, size_));
     }
     news_ = std::make_unique<LocalNews>(&group_, own, size_);
@@ -70,7 +71,7 @@ class Host {
   Endpoint& end(int rank) { return *ends_[static_cast<size_t>(rank)]; }
   Tape& bridge() { return bridge_; }
   void Look() { news_->Look(); }
-  bool Tell() { return news_->TellTo(1, &bridge_); }
+  bool Tell(int host = 1) { return news_->TellTo(host, &bridge_); }
   void Begin(int rank, uint64_t step) {
     end(rank).head(rank, step).step.store(StepWord(step, HeadKind::kCall));
   }
@@ -81,12 +82,13 @@ class Host {
     group.segment = segment_;
     for (int r = 0; r < size_; ++r) {
       group.peers.emplace_back();
-      group.peers.back().host = r + 1 < size_ ? 0 : 1;
-      if (r + 1 < size_) group.peers.back().lifeline = UniqueFd(dup(life_[0]));
+      group.peers.back().host = r < own_ ? 0 : 1 + r - own_;
+      if (r < own_) group.peers.back().lifeline = UniqueFd(dup(life_[0]));
     }
     return group;
   }
 
+  const int own_;
   const int size_;
   Segment segment_;
   int life_[2];
@@ -175,5 +177,42 @@ TEST(ChangesDuringALookAreSentCauseFirst) {
     }
     ranks.join();
     EXPECT_EQ(told, "failed0 left59 ");
+  }
+}
+
+// Rank 1 of host 1 has failed, and rank 0 therefore leaves. Host 2 may not have heard of the
+// failure, nor of the heads that it rests on. Host 1 knows it all.
+TEST(WhatAnotherHostHasCausedIsPassedOn) {
+  Host host(1, 2);
+  for (const int rank : {0, 1, 2}) host.end(rank).Finish(3);
+  for (const int rank : {0, 1, 2}) host.Begin(rank, 4);
+  host.Look();
+  EXPECT_TRUE(host.Tell(2));
+  EXPECT_EQ(host.bridge().Told(), "head0 finished0 ");
+  host.end(1).PublishFailure(Error(ERROR_RANK_MISMATCH, "they differ"), 4);
+  host.end(0).PublishLeft("it closed its communicator");
+  for (const int parts : {1, 100}) {
+    host.bridge().GiveRoom(parts);
+    host.Look();
+    EXPECT_EQ(host.Tell(2), parts > 1);
+  }
+  EXPECT_EQ(host.bridge().Told(), "head1 failed1 left0 ");
+  EXPECT_TRUE(host.Tell(2));
+  EXPECT_EQ(host.bridge().Told(), "");
+  EXPECT_TRUE(host.Tell(1));
+  EXPECT_EQ(host.bridge().Told(), "head0 head2 finished0 left0 ");
+}
+
+// Only the heads of the failed step are passed on, and none of a failure outside a step.
+TEST(WhatHasNotCausedAFailureIsNotPassedOn) {
+  for (const uint64_t step : {uint64_t{0}, uint64_t{4}}) {
+    Host host(2, 2);
+    for (const int rank : {0, 1, 2, 3}) host.Begin(rank, 3);
+    host.Begin(3, 4);
+    host.end(0).PublishFailure(Error(ERROR_ABORTED, "enough"), step);
+    host.Look();
+    EXPECT_TRUE(host.Tell(1));
+    EXPECT_EQ(host.bridge().Told(),
+              step == 0 ? "head0 head1 failed0 " : "head0 head1 head3 failed0 ");
   }
 }
