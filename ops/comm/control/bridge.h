@@ -11,9 +11,10 @@ namespace collops::control {
 using Frame = std::vector<std::byte>;
 
 // Carries frames between the boards of the hosts of one group, over TCP or, in a test, a queue.
-// Hosts are numbered from 0. Frames from one host to another arrive whole and in order. If a
-// connection breaks, the latest frames may be lost and no later frame arrives. Owned by a Watcher;
-// only its thread calls the bridge. Nothing here waits.
+// Hosts are numbered from 0. Frames from one host to another arrive whole and in order; those of
+// different hosts have no order among them. If a connection breaks, the latest frames may be lost
+// and no later frame arrives. Owned by a Watcher; only its thread calls the bridge. Nothing here
+// waits, except the destructor: a moment, until the other hosts have what was sent.
 class Bridge {
  public:
   virtual ~Bridge() = default;

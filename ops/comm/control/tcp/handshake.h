@@ -71,6 +71,7 @@ class Application {
   // has hung up, belongs to another job, or is none of this protocol.
   bool may_retry() const { return may_retry_; }
   Connection& connection() { return connection_; }
+  const Connection& connection() const { return connection_; }
 
  private:
   Proof Answer(const Frame& challenge);

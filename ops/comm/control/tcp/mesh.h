@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/control/tcp/door.h"
+#include "comm/control/tcp/row.h"
+#include "core/deadline.h"
+
+namespace collops::control::tcp {
+
+// Connects the hosts of a group, each with each: called after first contact by the lowest rank of
+// each host, of which there are two or more. Host i connects to all before it, at the doors that
+// their rows name; both prove themselves. `connections`: by host, for a TcpBridge.
+Status ConnectHosts(const std::string& domain, const std::vector<Row>& rows, int rank,
+                    const JobSecret& secret, Door* door, const Deadline& deadline,
+                    std::vector<Connection>* connections);
+
+}  // namespace collops::control::tcp

@@ -1,0 +1,50 @@
+#include "comm/control/tcp/rendezvous.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "comm/control/tcp/host_identity.h"
+#include "comm/control/tcp/rendezvous_roles.h"
+#include "core/interrupt.h"
+
+namespace collops::control::tcp {
+
+std::unique_ptr<Rendezvous> Rendezvous::Create(const RendezvousSpec& spec) {
+  if (spec.rank == 0) return std::make_unique<RendezvousLeader>(spec);
+  return std::make_unique<RendezvousMember>(spec);
+}
+
+Rendezvous::Rendezvous(const RendezvousSpec& spec) : spec_(spec), own_door_(spec.secret) {}
+
+Status Rendezvous::CheckWanted() const {
+  CHECK_ARG(!stopped_.load(std::memory_order_acquire), ERROR_ABORTED, "first contact was stopped");
+  CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
+  return Ok();
+}
+
+Status Rendezvous::MakeOwnRow(SocketAddress address) {
+  address.set_port(0);
+  if (!own_door_.open()) RETURN_IF_ERROR(own_door_.Open(address));
+  own_row_.rank = spec_.rank;
+  own_row_.pid = getpid();
+  own_row_.host = HostIdentity().substr(0, Row::kMostHostBytes);
+  own_row_.address = own_door_.address().Host();
+  own_row_.port = own_door_.address().port();
+  own_row_.bytes = spec_.bytes;
+  CHECK_ARG(own_row_.bytes.size() <= Row::kMostBytes, ERROR_INTERNAL_ERROR, "rank ", spec_.rank,
+            " has ", own_row_.bytes.size(), " bytes for the other ranks: at most ", Row::kMostBytes,
+            " are allowed");
+  return Ok();
+}
+
+std::string Rendezvous::Place() const {
+  const std::string domain = spec_.domain.empty() ? "" : Concat(" \"", spec_.domain, "\"");
+  return Concat("comm_domain", domain, " at ", spec_.host, " port ", spec_.port);
+}
+
+void Rendezvous::Sleep(std::vector<pollfd>* polled, int most_ms) {
+  static_cast<void>(poll(polled->data(), polled->size(), std::max(most_ms, 0)));
+}
+
+}  // namespace collops::control::tcp

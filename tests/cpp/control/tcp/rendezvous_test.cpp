@@ -1,0 +1,400 @@
+// First contact of ranks on several hosts, here processes that name different hosts: who meets
+// whom, what each is told if they do not fit together, and what strangers can do: nothing.
+#include "comm/control/tcp/rendezvous.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <optional>
+
+#include "comm/control/tcp/mesh.h"
+#include "comm/control/tcp/tcp_bridge.h"
+#include "control/tcp/loopback.h"
+#include "core/interrupt.h"
+#include "ranks.h"
+
+namespace {
+
+using namespace collops;
+using collops::control::Frame;
+using collops::control::tcp::Application;
+using collops::control::tcp::Claim;
+using collops::control::tcp::ConnectHosts;
+using collops::control::tcp::Connection;
+using collops::control::tcp::FieldReader;
+using collops::control::tcp::FieldWriter;
+using collops::control::tcp::HostsOf;
+using collops::control::tcp::JobSecret;
+using collops::control::tcp::Note;
+using collops::control::tcp::NoteOf;
+using collops::control::tcp::Proof;
+using collops::control::tcp::Rendezvous;
+using collops::control::tcp::RendezvousSpec;
+using collops::control::tcp::Row;
+using collops::control::tcp::TcpBridge;
+using loopback::Await;
+using loopback::FrameOf;
+using loopback::ListenAt;
+using loopback::Listener;
+using loopback::Stranger;
+using loopback::TextOf;
+
+constexpr double kTimeoutS = 20;
+const JobSecret kSecret = {"a job", "a key"};
+
+int FreePort(const std::string& host) {
+  return ListenAt(host).address().port();
+}
+
+RendezvousSpec SpecOf(int rank, int rank_size, int port, const std::string& host = "127.0.0.1") {
+  RendezvousSpec spec;
+  spec.domain = "dp";
+  spec.rank = rank;
+  spec.rank_size = rank_size;
+  spec.host = host;
+  spec.port = port;
+  spec.secret = kSecret;
+  spec.bytes = "bytes of rank " + std::to_string(rank);
+  return spec;
+}
+
+Status Meet(const RendezvousSpec& spec, double timeout_s = kTimeoutS) {
+  std::vector<Row> rows;
+  const auto rendezvous = Rendezvous::Create(spec);
+  return rendezvous->Complete(Deadline::After(timeout_s), &rows);
+}
+
+// Runs each body in a process of its own.
+void InProcesses(const std::vector<std::function<void()>>& bodies) {
+  std::vector<pid_t> pids;
+  for (const auto& body : bodies) pids.push_back(ranks::Start(body));
+  for (const pid_t pid : pids) {
+    const ranks::Ended ended = ranks::Wait(pid);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+}
+
+// One process for each spec, all of which get an error with that code that contains the text.
+void ExpectAll(const std::vector<RendezvousSpec>& specs, ErrorCode code, const std::string& text) {
+  std::vector<std::function<void()>> bodies;
+  for (const RendezvousSpec& spec : specs) {
+    bodies.push_back([spec, code, text] {
+      const auto start = std::chrono::steady_clock::now();
+      const Status status = Meet(spec);
+      EXPECT_EQ(status.code(), code);
+      EXPECT_CONTAINS(status.message(), text);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      EXPECT_TRUE(took.count() < kTimeoutS / 2);
+    });
+  }
+  InProcesses(bodies);
+}
+
+void SetHost(const std::string& name) {
+  setenv("COLLOPS_SERVER_ID", name.c_str(), 1);
+}
+
+// A rank that joins as the protocol says, and then waits for what rank 0 says.
+class ByHand {
+ public:
+  explicit ByHand(const RendezvousSpec& spec) : spec_(spec) {
+    Await([&] {
+      if (!application_) {
+        application_.emplace(Connection(loopback::At(spec_.host, spec_.port)), &spec_.secret,
+                             Claim{spec_.domain, "ranks", spec_.rank, spec_.rank_size});
+      }
+      const Proof proof = application_->Step();
+      if (proof == Proof::kRefused) application_.reset();
+      return proof == Proof::kGiven;
+    });
+    Row row;
+    row.rank = spec_.rank;
+    row.pid = getpid();
+    row.host = "a host";
+    row.address = "127.0.0.1";
+    FieldWriter fields = NoteOf(Note::kRow);
+    row.Write(&fields);
+    EXPECT_TRUE(application_->connection().Send(fields.frame()));
+  }
+  // Until rank 0 says that these ranks are missing: all others have come.
+  void AwaitMissing(const std::string& missing) {
+    Frame frame;
+    Await([&] {
+      if (!application_->connection().Receive(&frame)) return false;
+      FieldReader fields(frame);
+      return fields.Number() == static_cast<uint64_t>(Note::kProgress) &&
+             fields.Text(4096) == missing;
+    });
+  }
+
+ private:
+  RendezvousSpec spec_;
+  std::optional<Application> application_;
+};
+
+bool interrupted = false;
+
+}  // namespace
+
+TEST(AllRanksGetAllRows) {
+  for (const char* host : {"127.0.0.1", "127.0.0.2", "::1"}) {
+    constexpr int kRanks = 6;
+    const int port = FreePort(host);
+    std::vector<std::function<void()>> bodies;
+    for (int rank = kRanks - 1; rank >= 0; --rank) {
+      bodies.push_back([rank, port, host, kRanks = kRanks] {
+        SetHost(rank < 4 ? "a" : "b");
+        std::vector<Row> rows;
+        const auto rendezvous = Rendezvous::Create(SpecOf(rank, kRanks, port, host));
+        EXPECT_EQ(rendezvous->Begin().message(), "");
+        const Status status = rendezvous->Complete(Deadline::After(kTimeoutS), &rows);
+        EXPECT_EQ(status.message(), "");
+        ASSERT_EQ(rows.size(), kRanks);
+        for (int r = 0; r < kRanks; ++r) {
+          const Row& row = rows[static_cast<size_t>(r)];
+          EXPECT_EQ(row.rank, r);
+          EXPECT_TRUE(r == rank ? row.pid == getpid() : row.pid > 0 && row.pid != getpid());
+          EXPECT_EQ(row.bytes, "bytes of rank " + std::to_string(r));
+          EXPECT_EQ(row.host, r < 4 ? "server a" : "server b");
+          EXPECT_TRUE(row.port > 0 && row.port != port);
+        }
+        EXPECT_EQ(HostsOf(rows), (std::vector<int>{0, 0, 0, 0, 1, 1}));
+      });
+    }
+    InProcesses(bodies);
+  }
+}
+
+// The hosts are connected, each with each; then their frames cross.
+TEST(HostsThatMetAreJoined) {
+  constexpr int kRanks = 5;
+  const int port = FreePort("127.0.0.1");
+  const ranks::Event done;
+  const ranks::Event end;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      const std::vector<int> host_of = {0, 1, 0, 2, 2};
+      const int host = host_of[static_cast<size_t>(rank)];
+      SetHost(std::to_string(host));
+      std::vector<Row> rows;
+      const auto rendezvous = Rendezvous::Create(SpecOf(rank, kRanks, port));
+      const Deadline deadline = Deadline::After(kTimeoutS);
+      EXPECT_EQ(rendezvous->Complete(deadline, &rows).message(), "");
+      EXPECT_EQ(HostsOf(rows), host_of);
+      if (rank == 2 || rank == 4) return;
+      std::vector<Connection> connections;
+      const Status joined =
+          ConnectHosts("dp", rows, rank, kSecret, rendezvous->door(), deadline, &connections);
+      EXPECT_EQ(joined.message(), "");
+      ASSERT_EQ(connections.size(), 3);
+      TcpBridge bridge(host, std::move(connections));
+      for (int to = 0; to < 3; ++to) {
+        if (to != host) EXPECT_TRUE(bridge.Tell(to, FrameOf(std::to_string(host * 10 + to))));
+      }
+      for (int i = 0; i < 2; ++i) {
+        int from = -1;
+        Frame frame;
+        Await([&] { return bridge.Take(&from, &frame); });
+        EXPECT_EQ(TextOf(frame), std::to_string(from * 10 + host));
+      }
+      done.Set();
+      end.Wait();
+    }));
+  }
+  done.Wait(3);
+  end.Set(3);
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
+// The first attempt of the other rank finds someone who hangs up.
+TEST(RankZeroMayComeLast) {
+  Listener other = ListenAt("127.0.0.1");
+  const int port = other.address().port();
+  const pid_t member = ranks::Start([&] { EXPECT_EQ(Meet(SpecOf(1, 2, port)).message(), ""); });
+  Await([&] { return other.Accept().valid(); });
+  other.Close();
+  EXPECT_EQ(Meet(SpecOf(0, 2, port)).message(), "");
+  EXPECT_EQ(ranks::Wait(member).code, 0);
+}
+
+TEST(RanksThatDoNotFitTogetherAreTold) {
+  const auto at = [](int port, int rank, int size) { return SpecOf(rank, size, port); };
+  int port = FreePort("127.0.0.1");
+  ExpectAll({at(port, 0, 3), at(port, 1, 3), at(port, 1, 3)}, ERROR_RANK_MISMATCH,
+            "rank 1 is claimed twice, by pid ");
+  port = FreePort("127.0.0.1");
+  ExpectAll({at(port, 0, 3), at(port, 1, 4)}, ERROR_RANK_MISMATCH, "rankSize is 3 on rank 0 (pid ");
+  port = FreePort("127.0.0.1");
+  ExpectAll({at(port, 0, 3), at(port, 2, 3), at(port, 7, 3)}, ERROR_RANK_MISMATCH,
+            "is no rank of 3 ranks");
+}
+
+TEST(BothClaimantsAreNamed) {
+  const int port = FreePort("127.0.0.1");
+  const pid_t first = ranks::Start([&] { EXPECT_EQ(Meet(SpecOf(1, 3, port)).code(), 102); });
+  const pid_t second = ranks::Start([&] { EXPECT_EQ(Meet(SpecOf(1, 3, port)).code(), 102); });
+  const Status status = Meet(SpecOf(0, 3, port));
+  for (const pid_t pid : {first, second}) {
+    EXPECT_CONTAINS(status.message(), "by pid " + std::to_string(pid) + " on 127.0.0.1");
+    EXPECT_EQ(ranks::Wait(pid).code, 0);
+  }
+}
+
+TEST(MissingRanksAreNamed) {
+  const int port = FreePort("127.0.0.1");
+  const pid_t member = ranks::Start([&] {
+    const Status status = Meet(SpecOf(2, 4, port), 1);
+    EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), "ranks 1, 3 of 4");
+  });
+  const Status status = Meet(SpecOf(0, 4, port), 1.5);
+  // The other rank's time is over first.
+  EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+  EXPECT_CONTAINS(status.message(), "ranks 1, 3 of 4 did not come in 1");
+  EXPECT_EQ(ranks::Wait(member).code, 0);
+}
+
+TEST(AJoinerSaysWhatBecameOfRankZero) {
+  const int port = FreePort("127.0.0.1");
+  const std::string at = "127.0.0.1:" + std::to_string(port);
+  const auto expect = [&](const std::string& text) {
+    const Status status = Meet(SpecOf(1, 2, port), 0.5);
+    EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), "rank 0 did not come in 0.5 s");
+    EXPECT_CONTAINS(status.message(), text);
+  };
+  expect("nobody listens at " + at);
+  const Listener silent = ListenAt("127.0.0.1", port);
+  expect(at + " was reached, but has said nothing");
+  const Status nowhere = Meet(SpecOf(1, 2, port, "255.255.255.255"), 0.3);
+  EXPECT_EQ(nowhere.code(), ERROR_TIMEOUT);
+  EXPECT_CONTAINS(nowhere.message(), "255.255.255.255:");
+}
+
+TEST(ATakenPortIsAnErrorOfRankZero) {
+  const Listener other = ListenAt("127.0.0.1");
+  const auto rendezvous = Rendezvous::Create(SpecOf(0, 2, other.address().port()));
+  const Status status = rendezvous->Begin();
+  EXPECT_EQ(status.code(), ERROR_RT_FAIL);
+  EXPECT_CONTAINS(status.message(), "set COLLOPS_PORT to a free port");
+}
+
+// Ranks of another job, with another key, of another domain, and strangers; the group still meets.
+TEST(NoStrangerKeepsAGroupFromMeeting) {
+  const int port = FreePort("127.0.0.1");
+  const ranks::Event came;
+  std::vector<std::function<void()>> bodies;
+  bodies.push_back([&] { EXPECT_EQ(Meet(SpecOf(0, 2, port)).message(), ""); });
+  bodies.push_back([&] {
+    RendezvousSpec spec = SpecOf(1, 2, port);
+    spec.secret.key = "another key";
+    const Status status = Meet(spec);
+    EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(status.message(), "it has another key: set COLLOPS_JOB_KEY");
+    came.Set();
+  });
+  bodies.push_back([&] {
+    RendezvousSpec spec = SpecOf(1, 2, port);
+    spec.secret.job_id = "another job";
+    const Status status = Meet(spec, 1);
+    EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), "it belongs to another job");
+    came.Set();
+  });
+  bodies.push_back([&] {
+    RendezvousSpec spec = SpecOf(1, 2, port);
+    spec.domain = "tp";
+    const Status status = Meet(spec);
+    EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
+    EXPECT_CONTAINS(status.message(), "got a rank of comm_domain \"tp\"");
+    came.Set();
+  });
+  bodies.push_back([&] {
+    std::vector<std::unique_ptr<Stranger>> strangers;
+    const auto address = loopback::At("127.0.0.1", port);
+    Await([&] {
+      Connection probe(address);
+      Await([&] {
+        probe.Flush();
+        return probe.link() != collops::control::tcp::Link::kConnecting;
+      });
+      return probe.alive();
+    });
+    for (int i = 0; i < 200; ++i) {
+      strangers.push_back(std::make_unique<Stranger>(address));
+      if (i % 3 == 0) strangers.back()->Say("GET / HTTP/1.1\r\n\r\n");
+      if (i % 3 == 1) strangers.back()->Say(std::string(500, static_cast<char>(i)));
+    }
+    came.Set();
+    Await([&] { return strangers.back()->HungUp(); });
+  });
+  bodies.push_back([&] {
+    came.Wait(4);
+    EXPECT_EQ(Meet(SpecOf(1, 2, port)).message(), "");
+  });
+  InProcesses(bodies);
+}
+
+TEST(ARankThatEndsIsReported) {
+  const int port = FreePort("127.0.0.1");
+  const ranks::Event come;
+  const pid_t doomed = ranks::Start([&] {
+    ByHand rank(SpecOf(1, 4, port));
+    rank.AwaitMissing("rank 3 of 4");
+    come.Set();
+    for (;;) pause();
+  });
+  const std::string text = "rank 1 (pid " + std::to_string(doomed);
+  const auto expect = [&](int rank) {
+    const Status status = Meet(SpecOf(rank, 4, port));
+    EXPECT_EQ(status.code(), ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), text);
+    EXPECT_CONTAINS(status.message(), "ended during first contact");
+  };
+  const pid_t leader = ranks::Start([&] { expect(0); });
+  const pid_t member = ranks::Start([&] { expect(2); });
+  come.Wait();
+  kill(doomed, SIGKILL);
+  EXPECT_FALSE(ranks::Wait(doomed).exited);
+  for (const pid_t pid : {member, leader}) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
+TEST(TheEndOfRankZeroIsReported) {
+  const int port = FreePort("127.0.0.1");
+  const pid_t leader = ranks::Start([&] { static_cast<void>(Meet(SpecOf(0, 4, port))); });
+  const pid_t member = ranks::Start([&] {
+    const Status status = Meet(SpecOf(1, 4, port));
+    EXPECT_EQ(status.code(), ERROR_PEER_LOST);
+    EXPECT_CONTAINS(status.message(), "rank 0 ended during first contact");
+  });
+  ByHand rank(SpecOf(2, 4, port));
+  rank.AwaitMissing("rank 3 of 4");
+  kill(leader, SIGKILL);
+  EXPECT_FALSE(ranks::Wait(leader).exited);
+  EXPECT_EQ(ranks::Wait(member).code, 0);
+}
+
+TEST(CtrlCAndStopEndTheWait) {
+  const int port = FreePort("127.0.0.1");
+  InterruptCheckSlot().store([] { return interrupted; });
+  interrupted = true;
+  for (const int rank : {0, 1}) {
+    const Status status = Meet(SpecOf(rank, 2, port));
+    EXPECT_EQ(status.code(), ERROR_ABORTED);
+    EXPECT_EQ(status.message(), "first contact was interrupted");
+  }
+  interrupted = false;
+  InterruptCheckSlot().store(nullptr);
+  for (const int rank : {0, 1}) {
+    const auto rendezvous = Rendezvous::Create(SpecOf(rank, 2, port));
+    std::vector<Row> rows;
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      rendezvous->Stop();
+    });
+    const Status status = rendezvous->Complete(Deadline::After(kTimeoutS), &rows);
+    stopper.join();
+    EXPECT_EQ(status.message(), "first contact was stopped");
+  }
+}
