@@ -145,6 +145,8 @@ const std::vector<EnvVariable>& EnvVariables() {
        "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
        "has "
        "multiplied, with the rows' rank and the time since the call began."},
+      {"COLLOPS_UCX_LIBRARY", "what is loaded, installed, or the system's",
+       "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; then no other is tried."},
   };
   return *variables;
 }
