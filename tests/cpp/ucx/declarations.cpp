@@ -122,8 +122,8 @@ static_assert(kSame<decltype(Api::worker_release_address), decltype(&ucp_worker_
 static_assert(kSame<decltype(Api::worker_progress), decltype(&ucp_worker_progress)>);
 static_assert(kSame<decltype(Api::worker_get_efd), decltype(&ucp_worker_get_efd)>);
 static_assert(kSame<decltype(Api::worker_arm), decltype(&ucp_worker_arm)>);
-static_assert(kSame<decltype(Api::worker_flush), decltype(&ucp_worker_flush_nbx)>);
 static_assert(kSame<decltype(Api::endpoint_create), decltype(&ucp_ep_create)>);
+static_assert(kSame<decltype(Api::endpoint_flush), decltype(&ucp_ep_flush_nbx)>);
 static_assert(kSame<decltype(Api::endpoint_close), decltype(&ucp_ep_close_nbx)>);
 static_assert(kSame<decltype(Api::tag_send), decltype(&ucp_tag_send_nbx)>);
 static_assert(kSame<decltype(Api::tag_receive), decltype(&ucp_tag_recv_nbx)>);

@@ -154,8 +154,8 @@ struct Api {
   unsigned (*worker_progress)(WorkerObject* worker);
   Result (*worker_get_efd)(WorkerObject* worker, int* descriptor);
   Result (*worker_arm)(WorkerObject* worker);
-  void* (*worker_flush)(WorkerObject* worker, const RequestParam* param);
   Result (*endpoint_create)(WorkerObject* worker, const EndpointParams* params, Endpoint* endpoint);
+  void* (*endpoint_flush)(Endpoint endpoint, const RequestParam* param);
   void* (*endpoint_close)(Endpoint endpoint, const RequestParam* param);
   void* (*tag_send)(Endpoint endpoint, const void* data, size_t bytes, uint64_t tag,
                     const RequestParam* param);

@@ -43,8 +43,8 @@ void FindOfWorker(Finder* finder, Api* api) {
   finder->Find("ucp_worker_progress", &api->worker_progress);
   finder->Find("ucp_worker_get_efd", &api->worker_get_efd);
   finder->Find("ucp_worker_arm", &api->worker_arm);
-  finder->Find("ucp_worker_flush_nbx", &api->worker_flush);
   finder->Find("ucp_ep_create", &api->endpoint_create);
+  finder->Find("ucp_ep_flush_nbx", &api->endpoint_flush);
   finder->Find("ucp_ep_close_nbx", &api->endpoint_close);
 }
 

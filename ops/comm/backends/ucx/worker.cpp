@@ -1,0 +1,225 @@
+#include "comm/backends/ucx/worker.h"
+
+#include <algorithm>
+
+namespace collops::ucx {
+namespace {
+
+// The longest sleep between two looks around.
+constexpr double kNapS = 0.05;
+constexpr uint64_t kWholeTag = ~uint64_t{0};
+
+RequestParam HostMemory() {
+  RequestParam param = {};
+  param.op_attr_mask = kRequestMemoryType;
+  param.memory_type = MemoryType::kHost;
+  return param;
+}
+
+}  // namespace
+
+Request::~Request() {
+  if (pending()) worker_->End(this);
+}
+
+Status Worker::Create(int peers, std::unique_ptr<Worker>* worker) {
+  const Library* library = nullptr;
+  RETURN_IF_ERROR(Load(&library));
+  std::unique_ptr<Worker> made(new Worker(*library, peers));
+  RETURN_IF_ERROR(made->Open());
+  *worker = std::move(made);
+  return Ok();
+}
+
+Status Worker::Open() {
+  RETURN_IF_ERROR(context_.Open(*library_, static_cast<int>(peers_.size())));
+  WorkerParams params = {};
+  params.field_mask = kWorkerThreadMode;
+  params.thread_mode = ThreadMode::kSerialized;
+  Result result = library_->api.worker_create(context_.handle(), &params, &handle_);
+  if (result != Result::kOk) handle_ = nullptr;
+  CHECK_ARG(result == Result::kOk, ERROR_RT_FAIL,
+            "backend ucx: ucp_worker_create: ", Explain(*library_, result));
+  result = library_->api.worker_get_efd(handle_, &descriptor_);
+  CHECK_ARG(result == Result::kOk, ERROR_UNSUPPORTED,
+            "backend ucx: these transports cannot wake a rank that sleeps (ucp_worker_get_efd: ",
+            Explain(*library_, result), "): choose others in UCX_TLS");
+  return ReadAddress();
+}
+
+Status Worker::ReadAddress() {
+  AddressObject* address = nullptr;
+  size_t bytes = 0;
+  const Result result = library_->api.worker_get_address(handle_, &address, &bytes);
+  CHECK_ARG(result == Result::kOk, ERROR_RT_FAIL,
+            "backend ucx: ucp_worker_get_address: ", Explain(*library_, result));
+  address_.assign(reinterpret_cast<const char*>(address), bytes);
+  library_->api.worker_release_address(handle_, address);
+  return Ok();
+}
+
+Status Worker::CheckUsable() const {
+  CHECK_ARG(generation_ == ForkGeneration(), ERROR_INTERNAL_ERROR,
+            "backend ucx: the connections belong to the parent process of a fork");
+  CHECK_ARG(handle_ != nullptr, ERROR_ABORTED, "backend ucx: the connections are closed");
+  return Ok();
+}
+
+Status Worker::Connect(int peer, const std::string& address) {
+  RETURN_IF_ERROR(CheckUsable());
+  Peer& connected = peers_[static_cast<size_t>(peer)];
+  connected.worker = this;
+  EndpointParams params = {};
+  params.field_mask = kEndpointAddress | kEndpointErrorMode | kEndpointErrorHandler;
+  params.address = reinterpret_cast<const AddressObject*>(address.data());
+  params.error_mode = ErrorMode::kPeer;
+  params.error_handler = {OnError, &connected};
+  const Result result = library_->api.endpoint_create(handle_, &params, &connected.endpoint);
+  if (result == Result::kOk) return Ok();
+  connected.endpoint = nullptr;
+  return Error(ERROR_RT_FAIL, "backend ucx: peer ", peer,
+               " cannot be reached from here: ", Explain(*library_, result),
+               "; UCX_NET_DEVICES and UCX_TLS choose the network");
+}
+
+void Worker::OnError(void* peer, Endpoint, Result result) {
+  Peer& lost = *static_cast<Peer*>(peer);
+  if (!lost.lost) ++lost.worker->losses_;
+  lost.lost = true;
+  lost.reason = result;
+}
+
+Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request) {
+  RETURN_IF_ERROR(CheckUsable());
+  Peer& to = peers_[static_cast<size_t>(peer)];
+  if (to.lost) return LossOf(peer);
+  CHECK_ARG(to.endpoint != nullptr, ERROR_INTERNAL_ERROR, "backend ucx: peer ", peer,
+            " is not connected");
+  const RequestParam param = HostMemory();
+  to.used = true;
+  return Start(library_->api.tag_send(to.endpoint, data, bytes, tag, &param), peer, false, bytes,
+               request);
+}
+
+Status Worker::Receive(int peer, uint64_t tag, void* data, size_t bytes, Request* request) {
+  RETURN_IF_ERROR(CheckUsable());
+  ReceiveInfo info = {tag, bytes};
+  RequestParam param = HostMemory();
+  param.op_attr_mask |= kRequestReceiveInfo;
+  param.receive_info = &info;  // written only if the message is already here
+  void* const started = library_->api.tag_receive(handle_, data, bytes, tag, kWholeTag, &param);
+  return Start(started, peer, true, info.length, request);
+}
+
+Status Worker::Start(void* started, int peer, bool receives, size_t bytes, Request* request) {
+  request->worker_ = this;
+  request->peer_ = peer;
+  request->receives_ = receives;
+  request->bytes_ = bytes;
+  request->result_ = Result::kOk;
+  if (!IsRequest(started)) {
+    request->result_ = ResultOf(started);
+    return StatusOf(*request);
+  }
+  request->handle_ = started;
+  request->previous_ = nullptr;
+  request->next_ = pending_;
+  if (pending_ != nullptr) pending_->previous_ = request;
+  pending_ = request;
+  return Ok();
+}
+
+void Worker::Finish(Request* request, Result result) {
+  library_->api.request_free(request->handle_);
+  request->handle_ = nullptr;
+  request->result_ = result;
+  if (request->next_ != nullptr) request->next_->previous_ = request->previous_;
+  Request*& before = request->previous_ != nullptr ? request->previous_->next_ : pending_;
+  before = request->next_;
+}
+
+bool Worker::Progress() {
+  return IsMine() && library_->api.worker_progress(handle_) != 0;
+}
+
+bool Worker::Test(Request* request) {
+  if (!request->pending()) return true;
+  if (!IsMine()) return false;
+  ReceiveInfo info = {0, request->bytes_};
+  const Result result = request->receives_ ? library_->api.receive_test(request->handle_, &info)
+                                           : library_->api.request_check_status(request->handle_);
+  if (result == Result::kInProgress) return false;
+  request->bytes_ = info.length;
+  Finish(request, result);
+  return true;
+}
+
+Status Worker::StatusOf(const Request& request) const {
+  if (request.result_ == Result::kOk) return Ok();
+  const bool ended = request.result_ == Result::kCanceled;
+  if (!ended && IsLost(request.peer_)) return LossOf(request.peer_);
+  const bool reset = request.result_ == Result::kConnectionReset;
+  return Error(ended   ? ERROR_ABORTED
+               : reset ? ERROR_PEER_LOST
+                       : ERROR_RT_FAIL,
+               "backend ucx: a message ", request.receives_ ? "from" : "to", " peer ",
+               request.peer_, " failed: ", Explain(*library_, request.result_));
+}
+
+Status Worker::Wait(const char* what, Request* requests, size_t count, const Watch& watch,
+                    const Deadline& deadline) {
+  const auto done = [&] {
+    return std::all_of(requests, requests + count,
+                       [&](Request& request) { return Test(&request); });
+  };
+  RETURN_IF_ERROR(Until(what, done, watch, deadline));
+  for (size_t i = 0; i < count; ++i) RETURN_IF_ERROR(StatusOf(requests[i]));
+  return Ok();
+}
+
+Status Worker::Loss() const {
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].lost) return LossOf(static_cast<int>(i));
+  }
+  return Ok();
+}
+
+Status Worker::LossOf(int peer) const {
+  return Error(ERROR_PEER_LOST, "backend ucx: the connection to peer ", peer,
+               " has ended: ", Explain(*library_, peers_[static_cast<size_t>(peer)].reason));
+}
+
+Status Worker::TimedOut(const char* what, const Deadline& deadline) {
+  return Error(ERROR_TIMEOUT, "backend ucx: ", what, ": not done after ", deadline.timeout_s(),
+               " s");
+}
+
+void Worker::Sleep(const Watch& watch, const Deadline& deadline) {
+  // Busy: something has arrived since the last progress.
+  if (library_->api.worker_arm(handle_) != Result::kOk) return;
+  std::vector<pollfd> descriptors = watch.descriptors;
+  descriptors.push_back({descriptor_, POLLIN, 0});
+  const double nap_s = std::clamp(deadline.RemainingS(), 0.0, kNapS);
+  poll(descriptors.data(), descriptors.size(), static_cast<int>(nap_s * 1000) + 1);
+}
+
+Status Worker::Flush(const Deadline& deadline) {
+  RETURN_IF_ERROR(CheckUsable());
+  const RequestParam param = {};
+  const auto requests = std::make_unique<Request[]>(peers_.size());
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    const Peer& peer = peers_[i];
+    if (!peer.used || peer.lost || peer.endpoint == nullptr) continue;
+    void* const started = library_->api.endpoint_flush(peer.endpoint, &param);
+    // A peer that is lost meanwhile is no reason to leave out the others.
+    (void)Start(started, static_cast<int>(i), false, 0, &requests[i]);
+  }
+  const auto done = [&] {
+    return std::all_of(requests.get(), requests.get() + peers_.size(),
+                       [&](Request& request) { return Test(&request); });
+  };
+  const Watch watch = {{}, [] { return Ok(); }};
+  return Until("handing messages over to the network", done, watch, deadline);
+}
+
+}  // namespace collops::ucx

@@ -1,0 +1,201 @@
+// Streams in chunks: what arrives, and that a sender does not run ahead of its receiver.
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "ucx/pairs.h"
+
+namespace {
+
+using collops::ERROR_RANK_MISMATCH;
+using collops::Ok;
+using collops::ucx::Chunking;
+using collops::ucx::ChunkMemory;
+using collops::ucx::IncomingChunks;
+using collops::ucx::kDepth;
+using collops::ucx::OutgoingChunks;
+using namespace ucx_tests;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+Deadline Limit() {
+  return Deadline::After(kLimitS);
+}
+
+// Advances both until both are done, or one fails.
+Status Run(Worker* worker, OutgoingChunks* out, IncomingChunks* in) {
+  Status status;
+  const auto done = [&] {
+    if (status.ok()) status = out->Advance();
+    if (status.ok()) status = in->Advance();
+    return !status.ok() || (out->done() && in->done());
+  };
+  const Status waited = worker->Until("the streams", done, {}, Limit());
+  return status.ok() ? waited : status;
+}
+
+// One stream in each direction, of all that `chunking` says.
+void Exchange(const Entry& e, const Chunking& chunking, uint64_t sequence) {
+  const int peer = 1 - e.me;
+  const auto bytes = static_cast<size_t>(chunking.bytes);
+  std::vector<std::byte> sent = DataOf(e.me, peer, bytes);
+  std::vector<std::byte> received(bytes + 1, std::byte{0xee});
+  const Tag mine = {sequence, e.me, 3};
+  const Tag theirs = {sequence, peer, 3};
+  OutgoingChunks out(&e.worker, peer, mine, theirs, {sent.data(), 0}, chunking);
+  IncomingChunks in(&e.worker, peer, theirs, mine, {received.data(), 0}, chunking);
+  out.Offer(chunking.count());
+  ASSERT_EQ(Run(&e.worker, &out, &in).message(), "");
+  EXPECT_EQ(in.arrived(), chunking.count());
+  EXPECT_TRUE(received[bytes] == std::byte{0xee});
+  received.pop_back();
+  EXPECT_TRUE(received == DataOf(peer, e.me, bytes));
+}
+
+// The kernel's record of the most memory that this process has had.
+int64_t PeakBytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+}  // namespace
+
+TEST(StreamsOfAllSizesArriveInBothDirectionsAtOnce) {
+  RunConnected(2, [](const Entry& e) {
+    uint64_t sequence = 0;
+    for (const int64_t free : {0, 1, 100}) {
+      for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4096}, int64_t{4097}, kMiB}) {
+        Exchange(e, {bytes, 4096, free}, ++sequence);
+      }
+      Exchange(e, {37 * kMiB + 5, 512 << 10, free}, ++sequence);
+    }
+    Settle(e);
+  });
+}
+
+TEST(ARingReceivesWhatItsConsumerHasReleased) {
+  RunConnected(2, [](const Entry& e) {
+    constexpr int64_t kChunk = 1000;
+    constexpr int64_t kSlots = 3;
+    const Chunking chunking = {20 * kChunk - 1, kChunk, 0};
+    const int peer = 1 - e.me;
+    const auto bytes = static_cast<size_t>(chunking.bytes);
+    const std::vector<std::byte> all = DataOf(e.me, peer, bytes);
+    std::vector<std::byte> out_ring(kSlots * kChunk);
+    std::vector<std::byte> in_ring(kSlots * kChunk);
+    std::vector<std::byte> received(bytes);
+    const Tag mine = {1, e.me, 0};
+    const Tag theirs = {1, peer, 0};
+    OutgoingChunks out(&e.worker, peer, mine, theirs, {out_ring.data(), kSlots}, chunking);
+    IncomingChunks in(&e.worker, peer, theirs, mine, {in_ring.data(), kSlots}, chunking);
+    int64_t offered = 0;
+    int64_t used = 0;
+    Status status;
+    const auto done = [&] {
+      for (; offered < chunking.count() && offered < out.sent() + kSlots; ++offered) {
+        std::memcpy(ChunkMemory{out_ring.data(), kSlots}.At(offered, kChunk),
+                    all.data() + offered * kChunk, static_cast<size_t>(chunking.BytesOf(offered)));
+      }
+      out.Offer(offered);
+      for (; used < in.arrived(); ++used) {
+        std::memcpy(received.data() + used * kChunk,
+                    ChunkMemory{in_ring.data(), kSlots}.At(used, kChunk),
+                    static_cast<size_t>(chunking.BytesOf(used)));
+      }
+      in.Release(used);
+      if (status.ok()) status = out.Advance();
+      if (status.ok()) status = in.Advance();
+      return !status.ok() || (out.done() && in.done() && used == chunking.count());
+    };
+    EXPECT_EQ(e.worker.Until("the rings", done, {}, Limit()).message(), "");
+    EXPECT_EQ(status.message(), "");
+    EXPECT_TRUE(received == DataOf(peer, e.me, bytes));
+    Settle(e);
+  });
+}
+
+TEST(ASenderDoesNotRunAheadOfItsReceiver) {
+  RunConnected(2, [](const Entry& e) {
+    const Chunking chunking = {64 * kMiB, 256 << 10, 0};
+    std::vector<std::byte> data(static_cast<size_t>(chunking.bytes), static_cast<std::byte>(e.me));
+    const Tag of_0 = {1, 0, 0};
+    const Tag of_1 = {1, 1, 0};
+    e.mesh.Meet(e.me);
+    Status status;
+    if (e.me == 0) {
+      OutgoingChunks out(&e.worker, 1, of_0, of_1, {data.data(), 0}, chunking);
+      out.Offer(chunking.count());
+      // As far as it gets without the receiver, which has not begun.
+      const auto nothing = [&] {
+        if (status.ok()) status = out.Advance();
+        return !status.ok();
+      };
+      EXPECT_EQ(e.worker.Until("", nothing, {}, Deadline::After(0.3)).code(),
+                collops::ERROR_TIMEOUT);
+      EXPECT_EQ(out.sent(), 0);
+      e.mesh.Say(0, 1, "begin");
+      const auto done = [&] {
+        if (status.ok()) status = out.Advance();
+        return !status.ok() || out.done();
+      };
+      EXPECT_EQ(e.worker.Until("the stream", done, {}, Limit()).message(), "");
+    } else {
+      // Takes in what comes, without a receive for it.
+      const int64_t before = PeakBytes();
+      pollfd news = {e.mesh.At(1, 0), POLLIN, 0};
+      while (poll(&news, 1, 0) == 0) e.worker.Progress();
+      EXPECT_EQ(e.mesh.Hear(1, 0), "begin");
+      IncomingChunks in(&e.worker, 0, of_0, of_1, {data.data(), 0}, chunking);
+      const auto done = [&] {
+        if (status.ok()) status = in.Advance();
+        return !status.ok() || in.done();
+      };
+      EXPECT_EQ(e.worker.Until("the stream", done, {}, Limit()).message(), "");
+      EXPECT_TRUE(PeakBytes() - before < (kDepth + 8) * kMiB);
+      EXPECT_TRUE(data == std::vector<std::byte>(data.size(), std::byte{0}));
+    }
+    EXPECT_EQ(status.message(), "");
+    Settle(e);
+  });
+}
+
+TEST(SidesThatDisagreeOnTheLengthFindIt) {
+  RunConnected(2, [](const Entry& e) {
+    std::vector<std::byte> data(10000);
+    const Tag of_0 = {1, 0, 0};
+    const Tag of_1 = {1, 1, 0};
+    Status status;
+    if (e.me == 0) {
+      IncomingChunks in(&e.worker, 1, of_1, of_0, {data.data(), 0}, {10000, 1000, 0});
+      const auto done = [&] {
+        status = in.Advance();
+        return !status.ok() || in.done();
+      };
+      EXPECT_EQ(e.worker.Until("the stream", done, {}, Limit()).message(), "");
+      EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
+      EXPECT_CONTAINS(status.message(),
+                      "peer 1 sent 999 bytes as chunk 9 of a message, it has 1000");
+    } else {
+      OutgoingChunks out(&e.worker, 0, of_1, of_0, {data.data(), 0}, {9999, 1000, 0});
+      out.Offer(10);
+      const auto done = [&] {
+        status = out.Advance();
+        return !status.ok() || out.done();
+      };
+      EXPECT_EQ(e.worker.Until("the stream", done, {}, Limit()).message(), "");
+      EXPECT_EQ(status.message(), "");
+    }
+    Settle(e);
+  });
+}
+
+TEST(TagsOfDifferentStreamsDiffer) {
+  const Tag tag = {7, 300, 2};
+  EXPECT_EQ(tag.Of(TagKind::kData), (uint64_t{7} << 32) | (uint64_t{300} << 12) | (2u << 1));
+  EXPECT_TRUE(tag.Of(TagKind::kData) != tag.Of(TagKind::kCredit));
+  EXPECT_TRUE((Tag{7, 300, 3}).Of(TagKind::kData) != tag.Of(TagKind::kData));
+  EXPECT_TRUE((Tag{8, 300, 2}).Of(TagKind::kData) != tag.Of(TagKind::kData));
+  EXPECT_TRUE((Tag{7, 301, 2}).Of(TagKind::kData) != tag.Of(TagKind::kData));
+}

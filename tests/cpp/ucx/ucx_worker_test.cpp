@@ -1,0 +1,234 @@
+// Messages between processes through UCX: sizes, order, both directions at once, close.
+#include <cstring>
+
+#include "ucx/pairs.h"
+
+namespace {
+
+using collops::ERROR_ABORTED;
+using collops::ERROR_INTERNAL_ERROR;
+using collops::ERROR_TIMEOUT;
+using namespace ucx_tests;
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+uint64_t TagOf(int source, uint64_t sequence = 1) {
+  return Tag{sequence, source, 0}.Of(TagKind::kData);
+}
+
+Deadline Limit() {
+  return Deadline::After(kLimitS);
+}
+
+// Sends to every peer and receives from every peer at once, and compares every byte.
+void ExchangeWithAll(const Entry& e, size_t bytes, uint64_t sequence) {
+  const int size = e.mesh.size();
+  std::vector<std::vector<std::byte>> out;
+  std::vector<std::vector<std::byte>> in;
+  const auto count = static_cast<size_t>(2 * size);
+  const auto requests = std::make_unique<Request[]>(count);
+  for (int peer = 0; peer < size; ++peer) {
+    out.push_back(DataOf(e.me, peer, bytes));
+    in.emplace_back(bytes, std::byte{0xee});
+  }
+  e.mesh.Meet(e.me);
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == e.me) continue;
+    const auto at = static_cast<size_t>(peer);
+    EXPECT_EQ(e.worker.Receive(peer, TagOf(peer, sequence), in[at].data(), bytes, &requests[2 * at])
+                  .message(),
+              "");
+    EXPECT_EQ(
+        e.worker.Send(peer, TagOf(e.me, sequence), out[at].data(), bytes, &requests[2 * at + 1])
+            .message(),
+        "");
+  }
+  EXPECT_EQ(e.worker.Wait("the exchange", requests.get(), count, {}, Limit()).message(), "");
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == e.me) continue;
+    const auto at = static_cast<size_t>(peer);
+    EXPECT_TRUE(in[at] == DataOf(peer, e.me, bytes));
+    EXPECT_EQ(requests[2 * at].bytes(), bytes);
+  }
+}
+
+// As ranks close: everything is handed over, all meet, then each closes.
+void CloseTogether(const Entry& e) {
+  Settle(e);
+  e.worker.Close();
+}
+
+}  // namespace
+
+TEST(MessagesOfAllSizesArriveInBothDirectionsAtOnce) {
+  for (const int size : {2, 3}) {
+    RunConnected(size, [](const Entry& e) {
+      uint64_t sequence = 0;
+      for (const size_t bytes : {size_t{0}, size_t{1}, 64 * kMiB / 1024, 4 * kMiB, 37 * kMiB}) {
+        ExchangeWithAll(e, bytes, ++sequence);
+      }
+      CloseTogether(e);
+    });
+  }
+}
+
+TEST(MessagesWithOneTagArriveInOrderAndOthersWait) {
+  RunConnected(2, [](const Entry& e) {
+    const int peer = 1 - e.me;
+    std::vector<std::byte> early(3, std::byte{7});
+    for (size_t i = 0; i < 20; ++i) {
+      const std::vector<std::byte> data(i, static_cast<std::byte>(i));
+      Request request;
+      ASSERT_TRUE(e.worker.Send(peer, TagOf(e.me, i % 2), data.data(), i, &request).ok());
+      ASSERT_TRUE(e.worker.Wait("a send", &request, 1, {}, Limit()).ok());
+    }
+    for (const size_t parity : {size_t{1}, size_t{0}}) {  // the tag that came second, first
+      for (size_t i = parity; i < 20; i += 2) {
+        std::vector<std::byte> data(32);
+        Request request;
+        ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer, parity), data.data(), 32, &request).ok());
+        ASSERT_TRUE(e.worker.Wait("a receive", &request, 1, {}, Limit()).ok());
+        EXPECT_EQ(request.bytes(), i);
+        for (size_t k = 0; k < i; ++k) EXPECT_TRUE(data[k] == static_cast<std::byte>(i));
+      }
+    }
+    CloseTogether(e);
+  });
+}
+
+TEST(AMessageThatIsTooLongIsAnError) {
+  RunConnected(2, [](const Entry& e) {
+    const int peer = 1 - e.me;
+    const std::vector<std::byte> sent = DataOf(e.me, peer, 100);
+    std::vector<std::byte> received(100, std::byte{0xee});
+    Request out;
+    Request in;
+    ASSERT_TRUE(e.worker.Send(peer, TagOf(e.me), sent.data(), 100, &out).ok());
+    Status status = e.worker.Receive(peer, TagOf(peer), received.data(), 10, &in);
+    if (status.ok()) status = e.worker.Wait("a receive", &in, 1, {}, Limit());
+    EXPECT_CONTAINS(status.message(), "a message from peer " + std::to_string(peer) + " failed: ");
+    EXPECT_CONTAINS(status.message(), "(-9)");
+    EXPECT_TRUE(received[10] == std::byte{0xee});
+    ASSERT_TRUE(e.worker.Wait("a send", &out, 1, {}, Limit()).ok());
+    CloseTogether(e);
+  });
+}
+
+TEST(AWaitEndsAtItsDeadlineAndItsReceiveCanBeEnded) {
+  RunConnected(2, [](const Entry& e) {
+    const int peer = 1 - e.me;
+    std::vector<std::byte> memory(kMiB, std::byte{0xee});
+    {
+      Request request;
+      ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer, 5), memory.data(), kMiB, &request).ok());
+      const auto begin = Deadline::Clock::now();
+      const Status status = e.worker.Wait("a receive", &request, 1, {}, Deadline::After(0.3));
+      const std::chrono::duration<double> took = Deadline::Clock::now() - begin;
+      EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+      EXPECT_EQ(status.message(), "backend ucx: a receive: not done after 0.3 s");
+      EXPECT_TRUE(took.count() >= 0.3 && took.count() < 5);
+      e.worker.End(&request);
+      EXPECT_FALSE(request.pending());
+      EXPECT_EQ(e.worker.StatusOf(request).code(), ERROR_ABORTED);
+    }
+    // What comes later with the same tag goes to the next receive and not to that memory.
+    ExchangeWithAll(e, 1000, 5);
+    EXPECT_TRUE(memory == std::vector<std::byte>(kMiB, std::byte{0xee}));
+    CloseTogether(e);
+  });
+}
+
+TEST(ADescriptorThatIsReadyEndsASleep) {
+  RunConnected(2, [](const Entry& e) {
+    if (e.me == 1) {
+      e.mesh.Hear(1, 0);  // "asleep"
+      e.mesh.Say(1, 0, "wake up");
+      CloseTogether(e);
+      return;
+    }
+    int looks = 0;
+    bool heard = false;
+    const Watch watch = {{{e.mesh.At(0, 1), POLLIN, 0}}, [&] {
+                           if (++looks == 1) e.mesh.Say(0, 1, "asleep");
+                           pollfd news = {e.mesh.At(0, 1), POLLIN, 0};
+                           if (poll(&news, 1, 0) == 1) heard = e.mesh.Hear(0, 1) == "wake up";
+                           return collops::Ok();
+                         }};
+    EXPECT_EQ(e.worker.Until("news", [&] { return heard; }, watch, Limit()).message(), "");
+    CloseTogether(e);
+  });
+}
+
+TEST(ALookThatFailsEndsAWait) {
+  RunConnected(2, [](const Entry& e) {
+    const Watch watch = {{}, [] { return collops::Error(ERROR_ABORTED, "the group has ended"); }};
+    const Status status = e.worker.Until("nothing", [] { return false; }, watch, Limit());
+    EXPECT_EQ(status.message(), "the group has ended");
+    CloseTogether(e);
+  });
+}
+
+TEST(CloseLeavesNoDescriptorAndNoThread) {
+  Mesh mesh(2);
+  std::vector<pid_t> pids;
+  for (int me = 0; me < 2; ++me) {
+    pids.push_back(ranks::Start([&] {
+      mesh.Keep(me);
+      if (!IsThere()) return void(std::puts("skipped: no UCX is installed"));
+      for (int round = 0; round < 3; ++round) {
+        const int descriptors = CountEntries("/proc/self/fd");
+        const int tasks = CountEntries("/proc/self/task");
+        const std::unique_ptr<Worker> worker = Connected(mesh, me);
+        EXPECT_TRUE(CountEntries("/proc/self/fd") > descriptors);
+        const Entry entry = {mesh, me, *worker};
+        ExchangeWithAll(entry, 4 * kMiB, 1);
+        mesh.Meet(me);  // both have everything
+        if (round == 0) CloseTogether(entry);
+        if (round == 1) worker->Close();  // at once, whatever the peer does
+        Request request;
+        char byte = 0;
+        if (round == 2) {
+          // One that is never used, and a receive that is pending.
+          EXPECT_TRUE(worker->Receive(1 - me, TagOf(1 - me, 9), &byte, 1, &request).ok());
+          worker->Close();
+          EXPECT_FALSE(request.pending());
+        }
+        EXPECT_EQ(CountEntries("/proc/self/fd"), descriptors);
+        EXPECT_EQ(CountEntries("/proc/self/task"), tasks);
+        const Status after = worker->Send(1 - me, 1, &byte, 1, &request);
+        EXPECT_EQ(after.code(), ERROR_ABORTED);
+        EXPECT_CONTAINS(after.message(), "the connections are closed");
+        worker->Close();
+        mesh.Meet(me);
+      }
+    }));
+  }
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
+TEST(AChildOfForkLeavesTheConnectionsOfItsParentAlone) {
+  RunConnected(2, [](const Entry& e) {
+    ExchangeWithAll(e, 1000, 1);
+    char byte = 0;
+    Request pending;
+    const int peer = 1 - e.me;
+    ASSERT_TRUE(e.worker.Receive(peer, TagOf(peer, 3), &byte, 1, &pending).ok());
+    const ranks::Ended ended = ranks::Wait(ranks::Start([&] {
+      Request request;
+      const Status status = e.worker.Send(peer, TagOf(e.me, 2), &byte, 1, &request);
+      EXPECT_EQ(status.code(), ERROR_INTERNAL_ERROR);
+      EXPECT_CONTAINS(status.message(), "belong to the parent process");
+      EXPECT_FALSE(e.worker.Progress());
+      e.worker.End(&pending);
+      e.worker.Close();
+      // Its own connections are another matter.
+      std::unique_ptr<Worker> own;
+      EXPECT_EQ(Worker::Create(1, &own).message(), "");
+    }));
+    EXPECT_EQ(ended.code, 0);
+    EXPECT_TRUE(pending.pending());
+    ExchangeWithAll(e, 4 * kMiB, 2);
+    CloseTogether(e);
+    EXPECT_FALSE(pending.pending());
+  });
+}
