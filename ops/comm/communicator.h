@@ -146,6 +146,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool failed() const;
 
  protected:
+  const std::shared_ptr<control::Control>& shared_control() const { return control_; }
+
   // The functions below are the backend's; Control has checked that the call may begin. Connected()
   // is called once, when first contact has created the shared memory; it does not wait.
   virtual void Connected() {}

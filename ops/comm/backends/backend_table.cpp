@@ -2,6 +2,7 @@
 
 #include "comm/backends/hccl/backend.h"
 #include "comm/backends/shm/backend.h"
+#include "comm/backends/ucx/backend.h"
 
 namespace collops {
 namespace {
@@ -19,10 +20,6 @@ Status NcclAvailable() {
 Status CudaAvailable() {
   return EngineMissing("cuda", "libcuda.so.1");
 }
-Status UcxAvailable() {
-  return EngineMissing("ucx", "libucp.so.0");
-}
-
 // For backends whose engine is not built in: the reason that available() gives.
 Status CreateNothing(const CommunicatorSpec& spec, std::shared_ptr<Communicator>*) {
   return FindBackend(spec.backend)->available();
@@ -42,7 +39,7 @@ const std::vector<Backend>& BackendTable() {
       {"nccl", NcclAvailable, CreateNothing, NoSharedBytes},
       {"cuda", CudaAvailable, CreateNothing, NoSharedBytes},
       {"shm", shm::Available, shm::Create, shm::SegmentBytes},
-      {"ucx", UcxAvailable, CreateNothing, NoSharedBytes},
+      {"ucx", ucx::Available, ucx::Create, ucx::SharedBytes},
   };
   return *table;
 }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "comm/control/bootstrap/awaited_table.h"
+#include "comm/control/tcp/hosts_meeting.h"
 #include "comm/placement/placement.h"
 
 namespace collops::control {
@@ -15,23 +16,43 @@ Status Left(const std::string& reason) {
   return Error(ERROR_PEER_LOST, reason);
 }
 
+// `table`: complete, or null.
+Status MakeMeeting(const CommunicatorSpec& spec, const RankTable* table, int64_t segment_bytes,
+                   Reach reach, std::unique_ptr<Meeting>* meeting) {
+  if (table != nullptr && reach == Reach::kOneHost) {
+    RETURN_IF_ERROR(CheckOneHost(spec.backend, *table));
+  }
+  JobIdentity job;
+  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD,
+                                   table == nullptr ? "" : table->digest, &job));
+  if (table == nullptr || table->servers.size() == 1) {
+    *meeting = Meeting::Create(spec, job, segment_bytes);
+    return Ok();
+  }
+  const auto server = static_cast<size_t>(table->ranks.front().server);
+  const RankTable::Server& first = table->servers[server];
+  const std::string& address = first.host_ip.empty() ? first.id : first.host_ip;
+  return tcp::HostsMeeting::Create(spec, job, address, segment_bytes, meeting);
+}
+
 }  // namespace
 
 Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
-                       std::shared_ptr<Control>* control) {
+                       std::shared_ptr<Control>* control, Reach reach) {
   CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend ", spec.backend, ": at most ",
             kMaxRanks, " ranks, got rankSize ", spec.rank_size);
   if (spec.comm_mode == COMM_MULTI_PROCESS) RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
+  const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;
+  std::unique_ptr<Meeting> meeting;
   if (spec.table != nullptr && !spec.table->completed) {
-    const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;
-    *control = std::make_shared<Control>(spec, std::make_unique<AwaitedTable>(spec, bytes));
-    return Ok();
+    meeting = std::make_unique<AwaitedTable>(
+        spec, [bytes, reach](const CommunicatorSpec& group, const RankTable& table, auto* made) {
+          return MakeMeeting(group, &table, bytes, reach, made);
+        });
+  } else {
+    RETURN_IF_ERROR(MakeMeeting(spec, spec.table.get(), bytes, reach, &meeting));
   }
-  if (spec.table != nullptr) RETURN_IF_ERROR(CheckOneHost(spec.backend, *spec.table));
-  JobIdentity job;
-  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD,
-                                   spec.table == nullptr ? "" : spec.table->digest, &job));
-  *control = std::make_shared<Control>(spec, job, backend_bytes);
+  *control = std::make_shared<Control>(spec, std::move(meeting));
   return Ok();
 }
 

@@ -19,6 +19,9 @@
 
 namespace collops::control {
 
+// Whether the ranks of a group may be on several hosts.
+enum class Reach { kOneHost, kHosts };
+
 // Group state of one communicator: first contact, agreement on calls, refusal, failure, loss of a
 // rank, leaving, one thread at a time. The same for all backends, which only move bytes. Owned by
 // its communicator. Not thread-safe, except Abort(), Close() and failed(). Every wait ends at the
@@ -27,7 +30,7 @@ class Control {
  public:
   // For the ranks of spec's job or, with COMM_MULTI_THREAD, of this process.
   static Status Create(const CommunicatorSpec& spec, int64_t backend_bytes,
-                       std::shared_ptr<Control>* control);
+                       std::shared_ptr<Control>* control, Reach reach = Reach::kOneHost);
   // Begins first contact, which creates the memory that the ranks of this host share: the board,
   // and `backend_bytes` for the backend's signals. Only tests set `steps_before`: the first step
   // then follows that number.

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "comm/placement/placement.h"
 #include "comm/placement/rank_table/read_rank_table.h"
@@ -14,8 +15,8 @@ constexpr int kTablePollMs = 100;
 
 }  // namespace
 
-AwaitedTable::AwaitedTable(const CommunicatorSpec& spec, int64_t segment_bytes)
-    : spec_(spec), segment_bytes_(segment_bytes) {
+AwaitedTable::AwaitedTable(const CommunicatorSpec& spec, Factory factory)
+    : spec_(spec), factory_(std::move(factory)) {
   // The meeting to come ends when this one is stopped.
   spec_.watch = [this, watch = spec.watch] {
     RETURN_IF_ERROR(CheckWanted());
@@ -45,10 +46,7 @@ Status AwaitedTable::Complete(const Deadline& deadline, Group* group) {
   RankTable table;
   RETURN_IF_ERROR(Await(deadline, &table));
   RETURN_IF_ERROR(CheckTable(table, spec_.rank, spec_.rank_size));
-  RETURN_IF_ERROR(CheckOneHost(spec_.backend, table));
-  JobIdentity job;
-  RETURN_IF_ERROR(FindMeetingPlace(false, table.digest, &job));
-  meeting_ = Create(spec_, job, segment_bytes_);
+  RETURN_IF_ERROR(factory_(spec_, table, &meeting_));
   meeting_->Begin();
   return meeting_->Complete(deadline, group);
 }

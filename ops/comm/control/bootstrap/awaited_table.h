@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "comm/control/bootstrap/meeting.h"
@@ -10,7 +11,11 @@ namespace collops::control {
 // is complete, checks it, and then meets the others. All of it ends at the one deadline.
 class AwaitedTable : public Meeting {
  public:
-  AwaitedTable(const CommunicatorSpec& spec, int64_t segment_bytes);
+  // Makes the meeting that follows, once the table is complete. `spec` has a watch of this class.
+  using Factory = std::function<Status(const CommunicatorSpec& spec, const RankTable& table,
+                                       std::unique_ptr<Meeting>* meeting)>;
+
+  AwaitedTable(const CommunicatorSpec& spec, Factory factory);
 
   void Begin() override {}
   Status Complete(const Deadline& deadline, Group* group) override;
@@ -23,7 +28,7 @@ class AwaitedTable : public Meeting {
   Status Await(const Deadline& deadline, RankTable* table);
 
   CommunicatorSpec spec_;
-  const int64_t segment_bytes_;
+  const Factory factory_;
   std::unique_ptr<Meeting> meeting_;  // from when the table is complete
 };
 

@@ -36,7 +36,7 @@ class Meeting {
   // `reason`. Must not be called while Complete() runs.
   virtual void Cancel(const Status& reason) = 0;
   // Makes a Complete() that runs in another thread return soon.
-  void Stop() { stopped_.store(true, std::memory_order_release); }
+  virtual void Stop() { stopped_.store(true, std::memory_order_release); }
 
  protected:
   // ERROR_ABORTED after Stop(), or if the user has interrupted the wait.

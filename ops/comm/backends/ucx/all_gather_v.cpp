@@ -1,0 +1,158 @@
+#include <algorithm>
+
+#include "comm/backends/ucx/collectives.h"
+#include "comm/backends/ucx/streams.h"
+#include "kernels/copy/copy.h"
+
+namespace collops::ucx {
+namespace {
+
+// Less is not worth cutting.
+constexpr int64_t kLeastPieceBytes = 64 << 10;
+
+// How a block is cut over the ranks of a host that receives it: piece i is elements
+// [begin(i), begin(i + 1)) of it. A small block goes whole to one rank, another one for each block.
+class Pieces {
+ public:
+  Pieces(int64_t count, int64_t item, int ranks, int block)
+      : count_(count), ranks_(ranks), whole_(count * item < kLeastPieceBytes * ranks) {
+    first_ = block % ranks;
+  }
+  int64_t begin(int piece) const {
+    return whole_ ? (piece > first_ ? count_ : 0)
+                  : count_ / ranks_ * piece + std::min<int64_t>(piece, count_ % ranks_);
+  }
+  int64_t count(int piece) const { return begin(piece + 1) - begin(piece); }
+
+ private:
+  int64_t count_;
+  int ranks_;
+  bool whole_;
+  int first_ = 0;
+};
+
+class Gather {
+ public:
+  Gather(Link* link, const AllGatherVCall& call)
+      : link_(link),
+        call_(call),
+        hosts_(link->hosts),
+        item_(SizeOf(call.dtype)),
+        output_(static_cast<std::byte*>(call.output)),
+        rank_(link->control->spec().rank),
+        streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
+                 link->control->timeout_s()) {}
+
+  Status Run() {
+    for (int64_t i = 0; i < call_.num_gaps; ++i) {
+      const Range& gap = call_.gaps[i];
+      kernels::Zero(output_ + gap.begin * item_, (gap.end - gap.begin) * item_);
+    }
+    ReceiveAll();
+    RETURN_IF_ERROR(GatherHost());
+    SendAll();
+    RETURN_IF_ERROR(streams_.Finish());
+    for (int r = 0; r < link_->control->spec().rank_size; ++r) {
+      if (!hosts_.IsLocal(r)) RETURN_IF_ERROR(ShareBlock(r));
+    }
+    return Ok();
+  }
+
+ private:
+  std::byte* Block(int rank, int64_t element) const {
+    return output_ + (call_.rdispls[rank] + element) * item_;
+  }
+  Pieces Cut(int rank, int host) const {
+    return Pieces(call_.recv_counts[rank], item_, static_cast<int>(hosts_.RanksOf(host).size()),
+                  hosts_.LocalIndex(rank));
+  }
+
+  // Every rank of this host gets the blocks of this host.
+  Status GatherHost() {
+    std::byte* const own = Block(rank_, 0);
+    const int64_t bytes = call_.recv_counts[rank_] * item_;
+    if (link_->host == nullptr) {
+      if (call_.x != own && bytes > 0) kernels::Copy(own, call_.x, bytes);
+      return Ok();
+    }
+    std::vector<int64_t> counts;
+    std::vector<int64_t> displs;
+    for (const int rank : hosts_.own_ranks()) {
+      counts.push_back(call_.recv_counts[rank]);
+      displs.push_back(call_.rdispls[rank]);
+    }
+    return GatherOnHost(call_.x, counts, displs);
+  }
+
+  Status GatherOnHost(const void* x, const std::vector<int64_t>& counts,
+                      const std::vector<int64_t>& displs) {
+    AllGatherVCall call;
+    call.agreement = &HostAgreement();
+    call.dtype = call_.dtype;
+    call.x = x;
+    call.output = output_;
+    call.recv_counts = counts.data();
+    call.rdispls = displs.data();
+    return link_->host->AllGatherV(call);
+  }
+
+  // Piece i of a block goes to the rank with index i on the other host, from the rank here with
+  // that index, modulo the number of ranks here: every rank has all blocks of its host by then.
+  void SendAll() {
+    const auto& own = hosts_.own_ranks();
+    for (const int host : hosts_.OtherHosts()) {
+      const auto& there = hosts_.RanksOf(host);
+      for (size_t i = 0; i < there.size(); ++i) {
+        if (i % own.size() != static_cast<size_t>(hosts_.own_index())) continue;
+        for (const int rank : own) {
+          const Pieces pieces = Cut(rank, host);
+          const int piece = static_cast<int>(i);
+          streams_.Send(there[i], hosts_.LocalIndex(rank), Block(rank, pieces.begin(piece)),
+                        pieces.count(piece) * item_);
+        }
+      }
+    }
+  }
+
+  void ReceiveAll() {
+    const int index = hosts_.own_index();
+    for (const int host : hosts_.OtherHosts()) {
+      const auto& there = hosts_.RanksOf(host);
+      const int from = there[static_cast<size_t>(index) % there.size()];
+      for (const int rank : there) {
+        const Pieces pieces = Cut(rank, hosts_.own_host());
+        streams_.Receive(from, hosts_.LocalIndex(rank), Block(rank, pieces.begin(index)),
+                         pieces.count(index) * item_);
+      }
+    }
+  }
+
+  // The ranks of this host have a piece each of the block of `rank`, and get the others.
+  Status ShareBlock(int rank) {
+    if (link_->host == nullptr || call_.recv_counts[rank] == 0) return Ok();
+    const Pieces pieces = Cut(rank, hosts_.own_host());
+    std::vector<int64_t> counts;
+    std::vector<int64_t> displs;
+    for (int i = 0; i < link_->host->size(); ++i) {
+      counts.push_back(pieces.count(i));
+      displs.push_back(call_.rdispls[rank] + pieces.begin(i));
+    }
+    return GatherOnHost(Block(rank, pieces.begin(hosts_.own_index())), counts, displs);
+  }
+
+  Link* link_;
+  const AllGatherVCall& call_;
+  const HostMap& hosts_;
+  const int64_t item_;
+  std::byte* const output_;
+  const int rank_;
+  Streams streams_;
+};
+
+}  // namespace
+
+Status AllGatherV(Link* link, const AllGatherVCall& call) {
+  return Gather(link, call).Run();
+}
+
+}  // namespace collops::ucx

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "comm/backends/ucx/link.h"
+#include "comm/call.h"
+
+namespace collops::ucx {
+
+// The data of a call on several hosts, on which the ranks have agreed in the current step. All
+// bytes between hosts go through UCX; a host's ranks share them over shared memory.
+
+// A block crosses once per destination host, cut over the ranks there.
+Status AllGatherV(Link* link, const AllGatherVCall& call);
+
+// Every rank of another host sends its slice; the reduction is in rank order. `scratch` is kept
+// between calls.
+Status ReduceScatterV(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch);
+
+Status ExchangeV(Link* link, const ExchangeVCall& call);
+
+}  // namespace collops::ucx

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/backends/ucx/link.h"
+#include "comm/communicator.h"
+
+namespace collops::ucx {
+
+// CPU ranks on several hosts: UCX between hosts, shared memory inside each. Control compares every
+// call over the connections of the hosts. Thread-safety and waiting as in Communicator.
+class UcxCommunicator : public Communicator {
+ public:
+  explicit UcxCommunicator(std::shared_ptr<control::Control> control)
+      : Communicator(std::move(control)) {}
+  ~UcxCommunicator() override;
+
+  const kernels::Compute* compute() const override;
+  Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
+  Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
+
+ protected:
+  Status DoConnect() override;
+  Status DoAllGatherV(const AllGatherVCall& call) override;
+  Status DoReduceScatterV(const ReduceScatterVCall& call) override;
+  Status DoExchangeV(const ExchangeVCall& call) override;
+  void OnLeave() override;
+  void OnClose() override;
+
+ private:
+  // One step: the ranks agree, then `move` moves the data.
+  template <typename Move>
+  Status Step(const Agreement& agreement, Move&& move);
+
+  std::unique_ptr<Link> link_;      // set once first contact is complete
+  std::vector<std::byte> scratch_;  // of ReduceScatterV
+  std::recursive_mutex closing_;    // recursive: a signal handler of the thread may close, too
+};
+
+}  // namespace collops::ucx

@@ -1,0 +1,92 @@
+#include "comm/backends/ucx/link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "comm/backends/shm/communicator.h"
+#include "comm/backends/shm/segment_layout.h"
+
+namespace collops::ucx {
+namespace {
+
+constexpr size_t kMostAddressBytes = 1016;
+
+// What a rank tells the others of itself.
+struct Card {
+  uint32_t address_bytes = 0;
+  uint32_t token = 0;  // rank 0's names the communicators of the hosts
+  char address[kMostAddressBytes] = {};
+};
+
+Status MakeCard(const Worker& worker, Card* card) {
+  CHECK_ARG(worker.address().size() <= kMostAddressBytes, ERROR_UNSUPPORTED,
+            "backend ucx: UCX's address has ", worker.address().size(), " bytes, the limit is ",
+            kMostAddressBytes, ": set UCX_NET_DEVICES to the network that the hosts share");
+  card->address_bytes = static_cast<uint32_t>(worker.address().size());
+  card->token = std::random_device()();
+  std::memcpy(card->address, worker.address().data(), worker.address().size());
+  return Ok();
+}
+
+Status ConnectAll(const std::vector<Card>& cards, Link* link) {
+  for (size_t r = 0; r < cards.size(); ++r) {
+    const int rank = static_cast<int>(r);
+    if (link->hosts.IsLocal(rank)) continue;
+    const size_t bytes = std::min<size_t>(cards[r].address_bytes, kMostAddressBytes);
+    RETURN_IF_ERROR(link->worker->Connect(rank, std::string(cards[r].address, bytes)));
+  }
+  return Ok();
+}
+
+// A failure in one of the two groups ends the other.
+Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t token, Link* link) {
+  const CommunicatorSpec& group = parent->spec();
+  CommunicatorSpec spec;
+  spec.backend = "shm";
+  spec.comm_domain = group.comm_domain;
+  spec.rank = link->hosts.own_index();
+  spec.rank_size = static_cast<int>(link->hosts.own_ranks().size());
+  spec.timeout_s = parent->timeout_s();
+  spec.parent = parent;
+  const std::vector<int> members = link->hosts.own_ranks();
+  const std::weak_ptr<control::Control> weak = parent;
+  spec.watch = [weak, members]() -> Status {
+    const std::shared_ptr<control::Control> living = weak.lock();
+    return living == nullptr ? Ok() : living->FindLossAmong(members, true);
+  };
+  const JobIdentity job = {Concat("host ", link->hosts.own_host(), " of ", token),
+                           "the group on several hosts"};
+  auto control =
+      std::make_shared<control::Control>(spec, job, shm::SegmentLayout::Bytes(spec.rank_size));
+  link->host = std::make_shared<shm::ShmCommunicator>(std::move(control));
+  return link->host->Connect();
+}
+
+}  // namespace
+
+const Agreement& HostAgreement() {
+  static const Agreement agreement("a part of a call on one host");
+  return agreement;
+}
+
+Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link) {
+  const CommunicatorSpec& spec = control->spec();
+  auto made = std::make_unique<Link>(
+      Link{control.get(), HostMap(control->endpoint().group(), spec.rank), nullptr, nullptr});
+  RETURN_IF_ERROR(Worker::Create(spec.rank_size, &made->worker));
+  Card own;
+  RETURN_IF_ERROR(MakeCard(*made->worker, &own));
+  std::vector<Card> cards(static_cast<size_t>(spec.rank_size));
+  RETURN_IF_ERROR(
+      control->Share(Agreement("first contact of UCX"), &own, sizeof(own), cards.data()));
+  RETURN_IF_ERROR(ConnectAll(cards, made.get()));
+  if (made->hosts.own_ranks().size() > 1) {
+    RETURN_IF_ERROR(ConnectHost(control, cards[0].token, made.get()));
+  }
+  *link = std::move(made);
+  return Ok();
+}
+
+}  // namespace collops::ucx

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/backends/ucx/host_map.h"
+#include "comm/backends/ucx/worker.h"
+#include "comm/communicator.h"
+#include "comm/control/control.h"
+
+namespace collops::ucx {
+
+// What a rank moves bytes with, once the ranks are connected: UCX to the ranks of other hosts, and
+// a communicator of backend shm among the ranks of its own host.
+struct Link {
+  control::Control* control = nullptr;
+  HostMap hosts;
+  std::unique_ptr<Worker> worker;
+  std::shared_ptr<Communicator> host;  // its ranks are local indices; null if this rank is alone
+};
+
+// Exchanges UCX addresses over Control and connects to all ranks of other hosts, then creates the
+// communicator of this host. Every rank of the group calls it, inside a call.
+Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link);
+
+// The inner calls of a host do not compare anything: the group's call was agreed on.
+const Agreement& HostAgreement();
+
+}  // namespace collops::ucx

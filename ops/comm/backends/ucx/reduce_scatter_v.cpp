@@ -1,0 +1,137 @@
+#include <algorithm>
+
+#include "comm/backends/ucx/collectives.h"
+#include "comm/backends/ucx/streams.h"
+#include "kernels/copy/copy.h"
+#include "kernels/reduce/reduce.h"
+
+namespace collops::ucx {
+namespace {
+
+// Of one rank's slice: where its elements lie, chunk by chunk.
+struct Source {
+  const std::byte* data = nullptr;     // the whole slice, or
+  IncomingChunks* incoming = nullptr;  // a ring into which it comes
+  const std::byte* ring = nullptr;
+
+  const std::byte* At(int64_t chunk) const {
+    constexpr int64_t kBytes = Streams::kChunkBytes;
+    return incoming == nullptr ? data + chunk * kBytes : ring + chunk % Streams::kSlots * kBytes;
+  }
+};
+
+class Reduction {
+ public:
+  Reduction(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch)
+      : link_(link),
+        call_(call),
+        hosts_(link->hosts),
+        item_(SizeOf(call.dtype)),
+        x_(static_cast<const std::byte*>(call.x)),
+        rank_(link->control->spec().rank),
+        size_(link->control->spec().rank_size),
+        bytes_(call.send_counts[rank_] * item_),
+        scratch_(scratch),
+        streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
+                 link->control->timeout_s()) {}
+
+  Status Run() {
+    const size_t local = link_->host == nullptr ? 0 : hosts_.own_ranks().size();
+    const size_t remote = static_cast<size_t>(size_) - hosts_.own_ranks().size();
+    const size_t ring = static_cast<size_t>(RingBytes());
+    const size_t needed = local * static_cast<size_t>(bytes_) + remote * ring;
+    if (scratch_->size() < needed) scratch_->resize(needed);
+    sources_.resize(static_cast<size_t>(size_));
+    std::byte* const rings = scratch_->data() + local * static_cast<size_t>(bytes_);
+    size_t number = 0;
+    for (const int host : hosts_.OtherHosts()) {
+      for (const int r : hosts_.RanksOf(host)) {
+        Source& source = sources_[static_cast<size_t>(r)];
+        source.ring = rings + number++ * ring;
+        source.incoming =
+            streams_.Receive(r, 0, const_cast<std::byte*>(source.ring), bytes_, Streams::kSlots);
+        streams_.Send(r, 0, x_ + call_.sdispls[r] * item_, call_.send_counts[r] * item_);
+      }
+    }
+    RETURN_IF_ERROR(ReadHost(scratch_->data()));
+    RETURN_IF_ERROR(ReduceAll());
+    RETURN_IF_ERROR(streams_.Finish());
+    auto* const output = static_cast<std::byte*>(call_.output);
+    kernels::Zero(output + bytes_, call_.output_count * item_ - bytes_);
+    return Ok();
+  }
+
+ private:
+  int64_t RingBytes() const {
+    return std::min<int64_t>(bytes_, Streams::kSlots * Streams::kChunkBytes);
+  }
+
+  // The slices of the ranks of this host: this rank's own lies in x, the others' are copied.
+  Status ReadHost(std::byte* to) {
+    sources_[static_cast<size_t>(rank_)].data = x_ + call_.sdispls[rank_] * item_;
+    if (link_->host == nullptr) return Ok();
+    std::vector<int64_t> sends, sdispls, receives, rdispls;
+    for (const int r : hosts_.own_ranks()) {
+      const bool own = r == rank_;
+      sends.push_back(own ? 0 : call_.send_counts[r]);
+      sdispls.push_back(call_.sdispls[r]);
+      receives.push_back(own ? 0 : call_.send_counts[rank_]);
+      rdispls.push_back(hosts_.LocalIndex(r) * call_.send_counts[rank_]);
+      if (!own) sources_[static_cast<size_t>(r)].data = to + rdispls.back() * item_;
+    }
+    ExchangeVCall call;
+    call.agreement = &HostAgreement();
+    call.dtype = call_.dtype;
+    call.x = call_.x;
+    call.send_counts = sends.data();
+    call.sdispls = sdispls.data();
+    call.output = to;
+    call.recv_counts = receives.data();
+    call.rdispls = rdispls.data();
+    return link_->host->ExchangeV(call);
+  }
+
+  // Chunk by chunk, as the chunks of all other hosts' ranks arrive.
+  Status ReduceAll() {
+    std::vector<const void*> inputs(static_cast<size_t>(size_));
+    auto* const output = static_cast<std::byte*>(call_.output);
+    for (int64_t chunk = 0; chunk * Streams::kChunkBytes < bytes_; ++chunk) {
+      RETURN_IF_ERROR(streams_.Until([&] { return HasArrived(chunk); }));
+      const int64_t begin = chunk * Streams::kChunkBytes;
+      const int64_t bytes = std::min(Streams::kChunkBytes, bytes_ - begin);
+      for (size_t r = 0; r < sources_.size(); ++r) inputs[r] = sources_[r].At(chunk);
+      kernels::Reduce(output + begin, inputs.data(), size_, bytes / item_, call_.dtype, call_.op,
+                      bytes_);
+      for (const Source& source : sources_) {
+        if (source.incoming != nullptr) source.incoming->Release(chunk + 1);
+      }
+    }
+    return Ok();
+  }
+
+  bool HasArrived(int64_t chunk) const {
+    return std::all_of(sources_.begin(), sources_.end(), [&](const Source& source) {
+      return source.incoming == nullptr || source.incoming->arrived() > chunk;
+    });
+  }
+
+  Link* link_;
+  const ReduceScatterVCall& call_;
+  const HostMap& hosts_;
+  const int64_t item_;
+  const std::byte* const x_;
+  const int rank_;
+  const int size_;
+  const int64_t bytes_;  // of this rank's slice
+  std::vector<std::byte>* scratch_;
+  std::vector<Source> sources_;  // by rank
+  Streams streams_;
+};
+
+}  // namespace
+
+Status ReduceScatterV(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch) {
+  return Reduction(link, call, scratch).Run();
+}
+
+}  // namespace collops::ucx

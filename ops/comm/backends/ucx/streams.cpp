@@ -1,0 +1,70 @@
+#include "comm/backends/ucx/streams.h"
+
+#include <algorithm>
+
+namespace collops::ucx {
+namespace {
+
+Chunking Cut(int64_t bytes) {
+  Chunking chunking;
+  chunking.bytes = bytes;
+  chunking.chunk_bytes = Streams::kChunkBytes;
+  // A small message is one of few, so it needs no credit.
+  chunking.free_chunks = 1;
+  return chunking;
+}
+
+}  // namespace
+
+Tag Streams::TagFrom(int source, int number) const {
+  return {step_->number(), source, number};
+}
+
+void Streams::Send(int to, int number, const void* data, int64_t bytes) {
+  if (bytes == 0) return;
+  // UCX only reads it.
+  auto* const base = static_cast<std::byte*>(const_cast<void*>(data));
+  outgoing_.emplace_back(worker_, to, TagFrom(rank_, number), TagFrom(to, number),
+                         ChunkMemory{base, 0}, Cut(bytes));
+  outgoing_.back().chunks.Offer(Cut(bytes).count());
+}
+
+IncomingChunks* Streams::Receive(int from, int number, void* data, int64_t bytes, int64_t slots) {
+  if (bytes == 0) return nullptr;
+  incoming_.emplace_back(worker_, from, TagFrom(from, number), TagFrom(rank_, number),
+                         ChunkMemory{static_cast<std::byte*>(data), slots}, Cut(bytes));
+  return &incoming_.back().chunks;
+}
+
+Status Streams::Advance() {
+  for (auto& stream : incoming_) {
+    if (!stream.chunks.done()) RETURN_IF_ERROR(stream.chunks.Advance());
+  }
+  for (auto& stream : outgoing_) {
+    if (!stream.chunks.done()) RETURN_IF_ERROR(stream.chunks.Advance());
+  }
+  return Ok();
+}
+
+Status Streams::Look() const {
+  RETURN_IF_ERROR(step_->LookAround());
+  for (const auto& stream : incoming_) {
+    if (!stream.chunks.done()) RETURN_IF_ERROR(worker_->LossOf(stream.peer));
+  }
+  for (const auto& stream : outgoing_) {
+    if (!stream.chunks.done()) RETURN_IF_ERROR(worker_->LossOf(stream.peer));
+  }
+  return Ok();
+}
+
+bool Streams::Done() const {
+  const auto done = [](const auto& stream) { return stream.chunks.done(); };
+  return std::all_of(incoming_.begin(), incoming_.end(), done) &&
+         std::all_of(outgoing_.begin(), outgoing_.end(), done);
+}
+
+Status Streams::Finish() {
+  return Until([&] { return Done(); });
+}
+
+}  // namespace collops::ucx

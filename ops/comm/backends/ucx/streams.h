@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+#include "comm/backends/ucx/chunks.h"
+#include "comm/backends/ucx/worker.h"
+#include "comm/control/step.h"
+
+namespace collops::ucx {
+
+// The streams of one call between this rank and ranks of other hosts. A stream is named by sender,
+// receiver and a number that both know. Owned by its call; one thread. Waits in Until() and
+// Finish(), until the call's time-out.
+class Streams {
+ public:
+  // `name`: of the call, for messages. `rank`: this rank's. `timeout_s`: of each wait.
+  Streams(const char* name, Worker* worker, control::Step* step, int rank, double timeout_s)
+      : name_(name), worker_(worker), step_(step), rank_(rank), timeout_s_(timeout_s) {}
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  // Sends `bytes` of `data` to rank `to`; nothing is sent of no bytes.
+  void Send(int to, int number, const void* data, int64_t bytes);
+  // Receives them from rank `from`, one after the other or into a ring of `slots` chunks.
+  IncomingChunks* Receive(int from, int number, void* data, int64_t bytes, int64_t slots = 0);
+
+  // Moves the streams until `ready` returns true.
+  template <typename Ready>
+  Status Until(Ready&& ready) {
+    Status moved;
+    const auto done = [&] {
+      moved = Advance();
+      return !moved.ok() || ready();
+    };
+    const Deadline deadline = Deadline::After(timeout_s_);
+    const Status waited = worker_->Until(name_, done, {{}, [&] { return Look(); }}, deadline);
+    return moved.ok() ? waited : moved;
+  }
+  // Moves the streams until all are done.
+  Status Finish();
+
+  static constexpr int64_t kChunkBytes = 256 << 10;
+  static constexpr int64_t kSlots = kDepth;
+
+ private:
+  template <typename Chunks>
+  struct Stream {
+    template <typename... Arguments>
+    Stream(Worker* worker, int rank, Arguments&&... arguments)
+        : peer(rank), chunks(worker, rank, std::forward<Arguments>(arguments)...) {}
+
+    int peer;
+    Chunks chunks;
+  };
+  Tag TagFrom(int source, int number) const;
+  Status Advance();
+  // What ends the call: a failure of the group, or the loss of a rank whose stream is not done.
+  Status Look() const;
+  bool Done() const;
+
+  const char* name_;
+  Worker* worker_;
+  control::Step* step_;
+  int rank_;
+  double timeout_s_;
+  // Streams do not move in memory: UCX has pointers into them.
+  std::deque<Stream<OutgoingChunks>> outgoing_;
+  std::deque<Stream<IncomingChunks>> incoming_;
+};
+
+}  // namespace collops::ucx

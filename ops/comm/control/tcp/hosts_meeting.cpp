@@ -1,0 +1,105 @@
+#include "comm/control/tcp/hosts_meeting.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "comm/control/bootstrap/host_ranks.h"
+#include "comm/control/tcp/mesh.h"
+#include "comm/control/tcp/tcp_bridge.h"
+#include "comm/control/watcher.h"
+#include "core/env.h"
+
+namespace collops::control::tcp {
+namespace {
+
+UniqueFd Duplicate(const UniqueFd& fd) {
+  return fd.valid() ? UniqueFd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)) : UniqueFd();
+}
+
+// What a watcher needs of a group: its board, its bell, and how the ranks of this host end.
+Group ForWatcher(const Group& group) {
+  Group copy;
+  copy.segment = group.segment;
+  copy.host = group.host;
+  copy.bell = Duplicate(group.bell);
+  for (const Peer& peer : group.peers) {
+    copy.peers.emplace_back();
+    copy.peers.back().pid = peer.pid;
+    copy.peers.back().host = peer.host;
+    copy.peers.back().mailbox = Duplicate(peer.mailbox);
+    copy.peers.back().lifeline = Duplicate(peer.lifeline);
+  }
+  return copy;
+}
+
+}  // namespace
+
+Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job,
+                            const std::string& address, int64_t segment_bytes,
+                            std::unique_ptr<Meeting>* meeting) {
+  Env env;
+  RETURN_IF_ERROR(Env::Read(&env));
+  RendezvousSpec rendezvous;
+  // Ranks of different backends do not meet.
+  rendezvous.domain = spec.backend + "/" + spec.comm_domain;
+  rendezvous.rank = spec.rank;
+  rendezvous.rank_size = spec.rank_size;
+  rendezvous.host = address;
+  rendezvous.port = env.port;
+  rendezvous.secret = {job.id, env.job_key};
+  *meeting = std::make_unique<HostsMeeting>(spec, job, rendezvous, segment_bytes);
+  return Ok();
+}
+
+HostsMeeting::HostsMeeting(const CommunicatorSpec& spec, const JobIdentity& job,
+                           const RendezvousSpec& rendezvous, int64_t segment_bytes)
+    : spec_(spec),
+      job_(job),
+      rendezvous_spec_(rendezvous),
+      segment_bytes_(segment_bytes),
+      rendezvous_(Rendezvous::Create(rendezvous)) {
+  // The meeting of this host's ranks ends when this one is stopped.
+  spec_.watch = [this, watch = spec.watch] {
+    RETURN_IF_ERROR(CheckWanted());
+    return watch ? watch() : Ok();
+  };
+}
+
+void HostsMeeting::Stop() {
+  Meeting::Stop();
+  rendezvous_->Stop();
+}
+
+Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
+  RETURN_IF_ERROR(rendezvous_->Begin());
+  std::vector<Row> rows;
+  RETURN_IF_ERROR(rendezvous_->Complete(deadline, &rows));
+  const std::vector<int> host_of = HostsOf(rows);
+  std::vector<RankOnHost> ranks;
+  for (size_t r = 0; r < rows.size(); ++r) ranks.push_back({host_of[r], rows[r].pid});
+  const auto own = static_cast<size_t>(spec_.rank);
+  HostRanks host(spec_, job_, ranks, rows[own].address, segment_bytes_);
+  host.Begin();
+  RETURN_IF_ERROR(host.Complete(deadline, group));
+  const bool several = *std::max_element(host_of.begin(), host_of.end()) > 0;
+  const bool lowest = RanksOn(ranks, host_of[own]).front() == spec_.rank;
+  if (several && lowest) RETURN_IF_ERROR(RunWatcher(rows, deadline, group));
+  rendezvous_->door()->Close();
+  return Ok();
+}
+
+Status HostsMeeting::RunWatcher(const std::vector<Row>& rows, const Deadline& deadline,
+                                Group* group) {
+  std::vector<Connection> connections;
+  RETURN_IF_ERROR(ConnectHosts(rendezvous_spec_.domain, rows, spec_.rank, rendezvous_spec_.secret,
+                               rendezvous_->door(), deadline, &connections));
+  auto bridge = std::make_unique<TcpBridge>(group->host, std::move(connections));
+  group->watcher =
+      std::make_shared<Watcher>(ForWatcher(*group), spec_.rank_size, std::move(bridge));
+  return Ok();
+}
+
+}  // namespace collops::control::tcp

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/control/bootstrap/meeting.h"
+#include "comm/control/tcp/rendezvous.h"
+
+namespace collops::control::tcp {
+
+// First contact of ranks on several hosts: all meet at rank 0's address, then those of each host in
+// its shared memory, and the lowest rank of each host connects to the other hosts and runs the
+// watcher. Everything waits in Complete(): rank 0 listens only there, so that the groups of a
+// process take turns at the one port of the job.
+class HostsMeeting : public Meeting {
+ public:
+  // `address`: of rank 0's host.
+  static Status Create(const CommunicatorSpec& spec, const JobIdentity& job,
+                       const std::string& address, int64_t segment_bytes,
+                       std::unique_ptr<Meeting>* meeting);
+  HostsMeeting(const CommunicatorSpec& spec, const JobIdentity& job,
+               const RendezvousSpec& rendezvous, int64_t segment_bytes);
+
+  void Begin() override {}
+  Status Complete(const Deadline& deadline, Group* group) override;
+  bool Settle(Group*) override { return false; }
+  void Cancel(const Status&) override {}
+  void Stop() override;
+
+ private:
+  Status RunWatcher(const std::vector<Row>& rows, const Deadline& deadline, Group* group);
+
+  CommunicatorSpec spec_;
+  const JobIdentity job_;
+  const RendezvousSpec rendezvous_spec_;
+  const int64_t segment_bytes_;
+  const std::unique_ptr<Rendezvous> rendezvous_;
+};
+
+}  // namespace collops::control::tcp
