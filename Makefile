@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-launchers test-npu sanitize fuzz cross-arm64 check format build clean
+.PHONY: help demo test test-launchers test-multihost test-npu sanitize fuzz cross-arm64 check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -14,12 +14,16 @@ demo: ## set up, build, and run the main job with 4 ranks (ARGS=--break to see a
 	@$(RUN) -m collops.demo $(ARGS)
 
 test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
-	@$(SETUP) package test torch
+	@$(SETUP) package test torch ucx
 	@$(RUN) tools/run_tests.py $(ARGS)
 
 test-launchers: ## two jobs at once under Open MPI, MPICH, Intel MPI, torchrun: they never meet
 	@$(SETUP) package test
 	@$(RUN) tools/launchers.py $(ARGS)
+
+test-multihost: ## ranks on two and three hosts, which are network namespaces: needs root
+	@$(SETUP) package test ucx
+	@$(RUN) tools/multihost.py $(ARGS)
 
 test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulated CANN
 	@$(SETUP) package test

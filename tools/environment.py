@@ -23,6 +23,7 @@ SOURCE_FOLDERS = ["cmake", "ops", "bindings", "python", "golden", "examples"]
 TORCH = "torch==2.13.0+cpu"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_LIMIT_S = 300
+UCX_LIMIT_S = 120
 
 
 def requirements(name: str) -> list[str]:
@@ -167,6 +168,16 @@ def make_torch(venv: Venv) -> None:
         raise SystemExit(f"collops: CI_REQUIRE asks for {TORCH}: {result}")
 
 
+def make_ucx(venv: Venv) -> None:
+    """UCX if it can be installed; else tests that need it skip."""
+    packages = requirements("multihost")
+    key = " ".join(packages)
+    if venv.is_made("ucx", key):
+        return
+    say(f"looking for {key}")
+    venv.mark("ucx", key, venv.try_pip(*packages, limit_s=UCX_LIMIT_S))
+
+
 def torch_of(venv: Venv) -> str:
     """The result of the last attempt at torch: "installed", or "not installed" with the reason."""
     return venv.stamp("torch").read_text().splitlines()[1]
@@ -182,6 +193,7 @@ PARTS = {
     "test": lambda venv: venv.install("test", requirements("test")),
     "check": lambda venv: venv.install("check", requirements("dev")),
     "torch": make_torch,
+    "ucx": make_ucx,
 }
 
 

@@ -26,7 +26,8 @@ REPORTS = ROOT / "build" / "reports"
 FIRST_HALF = ["tests/unit", "tests/refusals"]
 # Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
-    "tests/npu: make test-npu; the MPIs and torchrun of tests/launchers: make test-launchers"
+    "tests/npu: make test-npu; tests/multihost: make test-multihost; the MPIs and torchrun of "
+    "tests/launchers: make test-launchers"
 )
 # The stamp with the reason why torch is missing, for the tests and the summary.
 TORCH_STAMP = Path(sys.prefix) / "stamps" / "torch"
@@ -57,10 +58,18 @@ class Outcome:
         return f"  {self.name:<7} {counts}, {self.seconds:.0f} s{why}"
 
 
+def ucx_folder() -> str:
+    """The folder of the libraries in PyPI's libucx; empty if it is not installed."""
+    spec = importlib.util.find_spec("libucx")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    return f"{folders[0]}/lib" if folders else ""
+
+
 # The tools of this environment come first; the flags of the outer make are removed.
 ENV = {
     **{name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}},
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "COLLOPS_TEST_UCX_FOLDER": ucx_folder(),
 }
 
 

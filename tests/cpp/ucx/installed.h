@@ -31,7 +31,7 @@ inline std::vector<std::string> FoldersAbove() {
 // ".../libucx/lib"; empty if there is none.
 inline std::string WheelFolder() {
   const char* const named = std::getenv("COLLOPS_TEST_UCX_FOLDER");
-  if (named != nullptr) return named;
+  if (named != nullptr && *named != 0) return named;
   for (const std::string& above : FoldersAbove()) {
     glob_t found = {};
     std::string folder;
