@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "comm/control/bootstrap/unique_fd.h"
-#include "comm/control/bridge.h"
 #include "comm/control/endpoint.h"
+#include "comm/control/hosts/bridge.h"
 #include "control/wire.h"
 
 namespace fake {

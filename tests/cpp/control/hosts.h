@@ -14,7 +14,7 @@
 
 #include "check.h"
 #include "comm/control/control.h"
-#include "comm/control/watcher.h"
+#include "comm/control/hosts/watcher.h"
 #include "control/wire.h"
 #include "toy/communicator.h"
 

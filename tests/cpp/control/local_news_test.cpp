@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "comm/control/endpoint.h"
-#include "comm/control/local_news.h"
+#include "comm/control/hosts/local_news.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "comm/control/bridge.h"
+#include "comm/control/hosts/bridge.h"
 
 namespace hosts {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/control/bootstrap/unique_fd.h"
-#include "comm/control/bridge.h"
+#include "comm/control/hosts/bridge.h"
 #include "comm/control/tcp/socket_address.h"
 #include "core/deadline.h"
 #include "core/status.h"

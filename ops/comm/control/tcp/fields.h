@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "comm/control/bridge.h"
+#include "comm/control/hosts/bridge.h"
 
 namespace collops::control::tcp {
 

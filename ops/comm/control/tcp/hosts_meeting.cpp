@@ -9,7 +9,7 @@
 #include "comm/control/bootstrap/host_ranks.h"
 #include "comm/control/tcp/mesh.h"
 #include "comm/control/tcp/tcp_bridge.h"
-#include "comm/control/watcher.h"
+#include "comm/control/hosts/watcher.h"
 #include "core/env.h"
 
 namespace collops::control::tcp {

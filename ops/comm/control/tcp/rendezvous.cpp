@@ -5,15 +5,9 @@
 #include <algorithm>
 
 #include "comm/control/tcp/host_identity.h"
-#include "comm/control/tcp/rendezvous_roles.h"
 #include "core/interrupt.h"
 
 namespace collops::control::tcp {
-
-std::unique_ptr<Rendezvous> Rendezvous::Create(const RendezvousSpec& spec) {
-  if (spec.rank == 0) return std::make_unique<RendezvousLeader>(spec);
-  return std::make_unique<RendezvousMember>(spec);
-}
 
 Rendezvous::Rendezvous(const RendezvousSpec& spec) : spec_(spec), own_door_(spec.secret) {}
 

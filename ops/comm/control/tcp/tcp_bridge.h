@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/control/bridge.h"
+#include "comm/control/hosts/bridge.h"
 #include "comm/control/tcp/connection.h"
 
 namespace collops::control::tcp {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "comm/control/board.h"
-#include "comm/control/bridge.h"
+#include "comm/control/hosts/bridge.h"
 
 namespace collops::control {
 

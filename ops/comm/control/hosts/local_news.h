@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "comm/control/bootstrap/group.h"
-#include "comm/control/bridge.h"
-#include "comm/control/news.h"
+#include "comm/control/hosts/bridge.h"
+#include "comm/control/hosts/news.h"
 
 namespace collops::control {
 

@@ -1,4 +1,4 @@
-#include "comm/control/local_news.h"
+#include "comm/control/hosts/local_news.h"
 
 #include <cstring>
 #include <utility>

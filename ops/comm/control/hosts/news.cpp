@@ -1,4 +1,4 @@
-#include "comm/control/news.h"
+#include "comm/control/hosts/news.h"
 
 #include <algorithm>
 #include <cstring>

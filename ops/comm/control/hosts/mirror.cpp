@@ -1,4 +1,4 @@
-#include "comm/control/mirror.h"
+#include "comm/control/hosts/mirror.h"
 
 #include <algorithm>
 #include <cstring>

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "comm/control/bridge.h"
-#include "comm/control/local_news.h"
-#include "comm/control/mirror.h"
+#include "comm/control/hosts/bridge.h"
+#include "comm/control/hosts/local_news.h"
+#include "comm/control/hosts/mirror.h"
 
 namespace collops::control {
 

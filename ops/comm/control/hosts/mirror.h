@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/control/endpoint.h"
-#include "comm/control/news.h"
+#include "comm/control/hosts/news.h"
 
 namespace collops::control {
 

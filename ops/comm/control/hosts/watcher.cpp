@@ -1,4 +1,4 @@
-#include "comm/control/watcher.h"
+#include "comm/control/hosts/watcher.h"
 
 #include <signal.h>
 #include <unistd.h>
