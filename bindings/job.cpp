@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include "comm/backends/backend_table.h"
@@ -55,6 +56,14 @@ std::tuple<std::string, std::vector<std::string>, int> Kernels() {
   for (const kernels::Isa isa : kernels::RunnableIsas()) runnable.emplace_back(kernels::Name(isa));
   ThrowIfError(kernels::CheckIsa());
   return {kernels::Name(kernels::ActiveIsa()), runnable, kernels::NumThreads()};
+}
+
+// Tells every backend that looks for its engine in a Python package where that lies: the folder
+// of its libraries, or an empty text.
+void FindWheels(const std::function<std::string(const std::string& package)>& folder_of) {
+  for (const Backend& backend : BackendTable()) {
+    if (backend.set_wheel_folder != nullptr) backend.set_wheel_folder(folder_of(backend.wheel));
+  }
 }
 
 std::string Resolved(const std::string& operation, const std::string& name) {
@@ -111,6 +120,7 @@ void BindJob(py::module_& module) {
   module.def("set_process_family", &SetProcessFamily, py::arg("id"));
   module.def("launcher", &Launched);
   module.def("backends", &Backends);
+  module.def("find_wheels", &FindWheels, py::arg("folder_of"));
   module.def("backend_names", &KnownBackendNames);
   module.def("resolve_backend", &Resolved, py::arg("operation"), py::arg("name"));
   module.def("job_identity", &Identity);

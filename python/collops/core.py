@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib.util
 import os
 import sys
 from multiprocessing import process
@@ -41,6 +42,7 @@ def _announce(module: ModuleType) -> None:
     key = bytes(process.current_process().authkey)
     module.set_process_family(hashlib.sha256(b"collops" + key).hexdigest()[:16])
     module.watch_signals(True)
+    module.find_wheels(_library_folder)
     atexit.register(leave)
     if process.parent_process() is not None:
         # Up to Python 3.12 a child of multiprocessing does not run atexit. From 3.13 on it does,
@@ -48,6 +50,13 @@ def _announce(module: ModuleType) -> None:
         from multiprocessing.util import Finalize
 
         Finalize(None, leave, exitpriority=100)
+
+
+def _library_folder(package: str) -> str:
+    """The folder of a package's libraries; empty if the package is not installed."""
+    spec = importlib.util.find_spec(package)
+    folders = (spec.submodule_search_locations if spec else None) or []
+    return os.path.join(folders[0], "lib") if folders else ""
 
 
 def leave(error: BaseException | None = None) -> None:

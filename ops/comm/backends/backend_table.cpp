@@ -3,6 +3,7 @@
 #include "comm/backends/hccl/backend.h"
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/ucx/backend.h"
+#include "comm/backends/ucx/library.h"
 
 namespace collops {
 namespace {
@@ -20,6 +21,7 @@ Status NcclAvailable() {
 Status CudaAvailable() {
   return EngineMissing("cuda", "libcuda.so.1");
 }
+
 // For backends whose engine is not built in: the reason that available() gives.
 Status CreateNothing(const CommunicatorSpec& spec, std::shared_ptr<Communicator>*) {
   return FindBackend(spec.backend)->available();
@@ -39,7 +41,8 @@ const std::vector<Backend>& BackendTable() {
       {"nccl", NcclAvailable, CreateNothing, NoSharedBytes},
       {"cuda", CudaAvailable, CreateNothing, NoSharedBytes},
       {"shm", shm::Available, shm::Create, shm::SegmentBytes},
-      {"ucx", ucx::Available, ucx::Create, ucx::SharedBytes},
+      {"ucx", ucx::Available, ucx::Create, ucx::SharedBytes, nullptr, nullptr, "cpu", "", "libucx",
+       ucx::SetWheelFolder},
   };
   return *table;
 }

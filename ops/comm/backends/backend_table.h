@@ -24,6 +24,9 @@ struct Backend {
                   std::shared_ptr<Communicator>* communicator) = nullptr;
   const char* memory = "cpu";  // where its tensors lie, in torch's word
   const char* sums = "";       // how its sums may differ from golden's bits; empty: they do not
+  // The Python package whose folder may hold the engine's library, and who is told that folder.
+  const char* wheel = "";
+  void (*set_wheel_folder)(const std::string& folder) = nullptr;
 };
 
 // In the order in which messages list them.

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <random>
 #include <utility>
 
 #include "comm/backends/shm/communicator.h"
 #include "comm/backends/shm/segment_layout.h"
+#include "comm/backends/ucx/tag.h"
 
 namespace collops::ucx {
 namespace {
@@ -38,6 +40,33 @@ Status ConnectAll(const std::vector<Card>& cards, Link* link) {
     RETURN_IF_ERROR(link->worker->Connect(rank, std::string(cards[r].address, bytes)));
   }
   return Ok();
+}
+
+// One byte each way: UCX notices the loss of a peer only on a connection that was used.
+Status SayHello(Link* link) {
+  control::Control& control = *link->control;
+  const int rank = control.spec().rank;
+  std::deque<Request> requests;
+  char sent = 0;
+  std::vector<char> received(static_cast<size_t>(control.spec().rank_size));
+  for (const int host : link->hosts.OtherHosts()) {
+    for (const int peer : link->hosts.RanksOf(host)) {
+      const auto index = static_cast<size_t>(peer);
+      requests.emplace_back();
+      RETURN_IF_ERROR(link->worker->Receive(peer, Tag{0, peer, 0}.Of(TagKind::kData),
+                                            &received[index], 1, &requests.back()));
+      requests.emplace_back();
+      RETURN_IF_ERROR(
+          link->worker->Send(peer, Tag{0, rank, 0}.Of(TagKind::kData), &sent, 1, &requests.back()));
+    }
+  }
+  const auto done = [&] {
+    return std::all_of(requests.begin(), requests.end(),
+                       [&](Request& request) { return link->worker->Test(&request); });
+  };
+  const Watch watch = {{}, [&] { return control.Peek("first contact of UCX"); }};
+  return link->worker->Until("first contact of UCX", done, watch,
+                             Deadline::After(control.timeout_s()));
 }
 
 // A failure in one of the two groups ends the other.
@@ -82,6 +111,7 @@ Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique
   RETURN_IF_ERROR(
       control->Share(Agreement("first contact of UCX"), &own, sizeof(own), cards.data()));
   RETURN_IF_ERROR(ConnectAll(cards, made.get()));
+  RETURN_IF_ERROR(SayHello(made.get()));
   if (made->hosts.own_ranks().size() > 1) {
     RETURN_IF_ERROR(ConnectHost(control, cards[0].token, made.get()));
   }

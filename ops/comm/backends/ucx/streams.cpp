@@ -46,13 +46,17 @@ Status Streams::Advance() {
   return Ok();
 }
 
+Status Streams::CheckPeer(int peer) const {
+  return worker_->IsLost(peer) ? worker_->LossOf(peer) : Ok();
+}
+
 Status Streams::Look() const {
   RETURN_IF_ERROR(step_->LookAround());
   for (const auto& stream : incoming_) {
-    if (!stream.chunks.done()) RETURN_IF_ERROR(worker_->LossOf(stream.peer));
+    if (!stream.chunks.done()) RETURN_IF_ERROR(CheckPeer(stream.peer));
   }
   for (const auto& stream : outgoing_) {
-    if (!stream.chunks.done()) RETURN_IF_ERROR(worker_->LossOf(stream.peer));
+    if (!stream.chunks.done()) RETURN_IF_ERROR(CheckPeer(stream.peer));
   }
   return Ok();
 }

@@ -58,6 +58,7 @@ class Streams {
   Status Advance();
   // What ends the call: a failure of the group, or the loss of a rank whose stream is not done.
   Status Look() const;
+  Status CheckPeer(int peer) const;
   bool Done() const;
 
   const char* name_;

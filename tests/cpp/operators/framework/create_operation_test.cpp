@@ -141,7 +141,7 @@ TEST(RankTables) {
   char path[] = "/tmp/collops_rank_table_XXXXXX";
   const int descriptor = mkstemp(path);
   ASSERT_TRUE(descriptor != -1);
-  BothRefuse(ERROR_UNSUPPORTED, "rank tables are not yet supported by this version",
+  BothRefuse(kInvalid, Concat("rank table \"", path, "\": malformed JSON at line 1, column 1"),
              [&](auto& p) { p.rankTableFile = path; });
   BothRefuse(kInvalid, "rankRoot must be in [0, 2), got 9", [&](auto& p) {
     p.rankTableFile = path;
