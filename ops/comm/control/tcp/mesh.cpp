@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kPurpose = "hosts";
 constexpr int kLookMs = 50;
+constexpr int kPauseMs = 20;
 
 // The connections that one host makes and awaits.
 class Mesh {
@@ -67,7 +68,8 @@ Status Mesh::Complete(const Deadline& deadline) {
   return Ok();
 }
 
-// That host listens already: its row says so. So a refused connection is an error.
+// That host listens already: its row says so. So a refused connection is an error, but one that it
+// has closed is tried again: it may have had many strangers, or few descriptors.
 Status Mesh::GoOn(size_t host) {
   const Row& row = leaders_[host];
   std::optional<Application>& application = applications_[host];
@@ -78,6 +80,12 @@ Status Mesh::GoOn(size_t host) {
     application.emplace(Connection(address), secret_, claim);
   }
   const Proof proof = application->Step();
+  const Link link = application->connection().link();
+  if (proof == Proof::kRefused && (link == Link::kClosed || link == Link::kReset)) {
+    application.reset();
+    static_cast<void>(poll(nullptr, 0, kPauseMs));
+    return Ok();
+  }
   CHECK_ARG(proof != Proof::kRefused, ERROR_PEER_LOST, "no connection to the host of ", row.Who(),
             ": ", application->refusal().message());
   if (proof == Proof::kGiven) connections_[host] = std::move(application->connection());

@@ -4,11 +4,10 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <optional>
 
 #include "comm/control/tcp/mesh.h"
 #include "comm/control/tcp/tcp_bridge.h"
-#include "control/tcp/loopback.h"
+#include "control/tcp/by_hand.h"
 #include "core/interrupt.h"
 #include "ranks.h"
 
@@ -16,22 +15,18 @@ namespace {
 
 using namespace collops;
 using collops::control::Frame;
-using collops::control::tcp::Application;
-using collops::control::tcp::Claim;
 using collops::control::tcp::ConnectHosts;
 using collops::control::tcp::Connection;
-using collops::control::tcp::FieldReader;
-using collops::control::tcp::FieldWriter;
+using collops::control::tcp::Door;
 using collops::control::tcp::HostsOf;
 using collops::control::tcp::JobSecret;
-using collops::control::tcp::Note;
-using collops::control::tcp::NoteOf;
-using collops::control::tcp::Proof;
+using collops::control::tcp::Proven;
 using collops::control::tcp::Rendezvous;
 using collops::control::tcp::RendezvousSpec;
 using collops::control::tcp::Row;
 using collops::control::tcp::TcpBridge;
 using loopback::Await;
+using loopback::ByHand;
 using loopback::FrameOf;
 using loopback::ListenAt;
 using loopback::Listener;
@@ -93,44 +88,6 @@ void ExpectAll(const std::vector<RendezvousSpec>& specs, ErrorCode code, const s
 void SetHost(const std::string& name) {
   setenv("COLLOPS_SERVER_ID", name.c_str(), 1);
 }
-
-// A rank that joins as the protocol says, and then waits for what rank 0 says.
-class ByHand {
- public:
-  explicit ByHand(const RendezvousSpec& spec) : spec_(spec) {
-    Await([&] {
-      if (!application_) {
-        application_.emplace(Connection(loopback::At(spec_.host, spec_.port)), &spec_.secret,
-                             Claim{spec_.domain, "ranks", spec_.rank, spec_.rank_size});
-      }
-      const Proof proof = application_->Step();
-      if (proof == Proof::kRefused) application_.reset();
-      return proof == Proof::kGiven;
-    });
-    Row row;
-    row.rank = spec_.rank;
-    row.pid = getpid();
-    row.host = "a host";
-    row.address = "127.0.0.1";
-    FieldWriter fields = NoteOf(Note::kRow);
-    row.Write(&fields);
-    EXPECT_TRUE(application_->connection().Send(fields.frame()));
-  }
-  // Until rank 0 says that these ranks are missing: all others have come.
-  void AwaitMissing(const std::string& missing) {
-    Frame frame;
-    Await([&] {
-      if (!application_->connection().Receive(&frame)) return false;
-      FieldReader fields(frame);
-      return fields.Number() == static_cast<uint64_t>(Note::kProgress) &&
-             fields.Text(4096) == missing;
-    });
-  }
-
- private:
-  RendezvousSpec spec_;
-  std::optional<Application> application_;
-};
 
 bool interrupted = false;
 
@@ -216,6 +173,43 @@ TEST(RankZeroMayComeLast) {
   other.Close();
   EXPECT_EQ(Meet(SpecOf(0, 2, port)).message(), "");
   EXPECT_EQ(ranks::Wait(member).code, 0);
+}
+
+// The first connection to a host is closed, because it has no descriptor left; the second is good.
+// A host that is gone is an error at once.
+TEST(AHostIsTriedAgainUnlessItIsGone) {
+  std::vector<Row> rows(2);
+  for (size_t r = 0; r < 2; ++r) {
+    rows[r].host = std::to_string(r);
+    rows[r].address = "127.0.0.1";
+  }
+  Door door(kSecret);
+  ASSERT_EQ(door.Open(loopback::At("127.0.0.1")).message(), "");
+  rows[0].port = door.address().port();
+  const auto join = [&](int rank, Door* own, std::vector<Connection>* connections) {
+    return ConnectHosts("dp", rows, rank, kSecret, own, Deadline::After(kTimeoutS), connections);
+  };
+  const pid_t other = ranks::Start([&] {
+    Door own(kSecret);
+    std::vector<Connection> connections;
+    EXPECT_EQ(join(1, &own, &connections).message(), "");
+  });
+  std::vector<pollfd> polled;
+  door.AddPolled(&polled);
+  EXPECT_EQ(poll(polled.data(), 1, 10000), 1);
+  {
+    const loopback::FewDescriptors none(0);
+    std::vector<Proven> proven;
+    EXPECT_FALSE(door.Next(&proven));
+    EXPECT_CONTAINS(door.last_refusal().message(), "too many open files");
+  }
+  std::vector<Connection> connections;
+  EXPECT_EQ(join(0, &door, &connections).message(), "");
+  EXPECT_EQ(ranks::Wait(other).code, 0);
+  const Status gone = join(1, &door, &connections);
+  EXPECT_EQ(gone.code(), ERROR_PEER_LOST);
+  EXPECT_CONTAINS(gone.message(), "no connection to the host of rank 0");
+  EXPECT_CONTAINS(gone.message(), "nobody listens at 127.0.0.1:");
 }
 
 TEST(RanksThatDoNotFitTogetherAreTold) {
