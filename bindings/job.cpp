@@ -87,14 +87,15 @@ Status CheckBackendName(const std::string& name) {
 Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
-  RETURN_IF_ERROR(CheckBackendName(spec.backend));
-  RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
-  const bool has_timeout = spec.timeout_s > 0;
-  if (!has_timeout) spec.timeout_s = env.timeout_s;
   Placement placement;
   RETURN_IF_ERROR(FindPlacement(
       {spec.rank, spec.rank_size, "", spec.comm_mode == COMM_MULTI_THREAD}, &placement));
   spec.table = std::move(placement.table);
+  if (spec.backend.empty()) spec.backend = CpuBackend(spec.table.get());
+  RETURN_IF_ERROR(CheckBackendName(spec.backend));
+  RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
+  const bool has_timeout = spec.timeout_s > 0;
+  if (!has_timeout) spec.timeout_s = env.timeout_s;
   RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
   if (has_timeout) (*communicator)->set_timeout_s(spec.timeout_s);
   return (*communicator)->Connect();

@@ -36,6 +36,8 @@ struct CommunicatorSpec {
   std::weak_ptr<control::Control> parent = {};
   // Where the ranks run; null without a rank table. The table may not be complete yet.
   std::shared_ptr<const RankTable> table = nullptr;
+  // Of a subgroup, which no table describes: the digest of the group's table. It names the job.
+  std::string table_digest = "";
 };
 
 }  // namespace collops

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "comm/control/control.h"
+#include "comm/placement/rank_table/rank_table.h"
 #include "comm/registry.h"
 
 namespace collops {
@@ -30,6 +31,17 @@ std::vector<int> Members(const std::vector<Choice>& choices, int64_t color) {
   return ranks;
 }
 
+// Ranks of several hosts meet at an address that only a rank table gives.
+Status CheckOnThisHost(control::Control& control, const std::vector<int>& members) {
+  const control::Group& group = control.endpoint().group();
+  for (const int member : members) {
+    CHECK_ARG(group.peers[static_cast<size_t>(member)].host == group.host, ERROR_UNSUPPORTED,
+              "Split: ", control.endpoint().Who(member),
+              " is on another host, and a subgroup must be on one: choose colors by host");
+  }
+  return Ok();
+}
+
 }  // namespace
 
 Status Communicator::MakeSubgroup(int color, int key, bool kept,
@@ -48,7 +60,10 @@ Status Communicator::MakeSubgroup(int color, int key, bool kept,
 
 Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int64_t token,
                                  bool kept, std::shared_ptr<Communicator>* subgroup) {
+  RETURN_IF_ERROR(CheckOnThisHost(*control_, members));
   CommunicatorSpec spec = this->spec();
+  if (spec.table != nullptr) spec.table_digest = spec.table->digest;
+  spec.table = nullptr;
   spec.timeout_s = timeout_s();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());

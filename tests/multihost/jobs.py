@@ -28,7 +28,7 @@ def table_of(hosts: Sequence[Host], placement: Sequence[int]) -> str:
 
 
 class Job:
-    """A program on every rank of a placement. Use it with ``with``: its table is gone afterwards."""
+    """A program on every rank of a placement. Use it with ``with``, which removes its table."""
 
     def __init__(
         self, hosts: Sequence[Host], placement: Sequence[int], *program: str, **env: str

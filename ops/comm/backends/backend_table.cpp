@@ -4,6 +4,7 @@
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/ucx/backend.h"
 #include "comm/backends/ucx/library.h"
+#include "comm/placement/rank_table/rank_table.h"
 
 namespace collops {
 namespace {
@@ -45,6 +46,10 @@ const std::vector<Backend>& BackendTable() {
        ucx::SetWheelFolder},
   };
   return *table;
+}
+
+std::string CpuBackend(const RankTable* table) {
+  return table == nullptr || !table->completed || table->servers.size() == 1 ? "shm" : "ucx";
 }
 
 const Backend* FindBackend(const std::string& name) {

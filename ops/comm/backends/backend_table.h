@@ -32,6 +32,10 @@ struct Backend {
 // In the order in which messages list them.
 const std::vector<Backend>& BackendTable();
 
+// The backend of CPU tensors where the caller names none: shm if all ranks are on one host, as they
+// are without a table, else ucx.
+std::string CpuBackend(const RankTable* table);
+
 // The row with that name, or null.
 const Backend* FindBackend(const std::string& name);
 

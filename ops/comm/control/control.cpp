@@ -24,7 +24,7 @@ Status MakeMeeting(const CommunicatorSpec& spec, const RankTable* table, int64_t
   }
   JobIdentity job;
   RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD,
-                                   table == nullptr ? "" : table->digest, &job));
+                                   table == nullptr ? spec.table_digest : table->digest, &job));
   if (table == nullptr || table->servers.size() == 1) {
     *meeting = Meeting::Create(spec, job, segment_bytes);
     return Ok();

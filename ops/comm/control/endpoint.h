@@ -30,7 +30,10 @@ class Endpoint {
   Group& group() { return group_; }
   pid_t pid(int rank) const { return group_.peers[static_cast<size_t>(rank)].pid; }
   // "rank 2 (pid 77)"
-  std::string Who(int rank) const { return Concat("rank ", rank, " (pid ", pid(rank), ")"); }
+  std::string Who(int rank) const {
+    const int number = group_.peers[static_cast<size_t>(rank)].number;
+    return Concat("rank ", number < 0 ? rank : number, " (pid ", pid(rank), ")");
+  }
 
   // Where the heads of steps lie: on the board, or in the backend's own first signals.
   void PlaceHeads(const HeadPlaces& places) { heads_ = places; }

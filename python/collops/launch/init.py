@@ -37,7 +37,7 @@ def init(
     rank: int | None = None,
     rank_size: int | None = None,
     *,
-    backend: str = "shm",
+    backend: str | None = None,
     comm_domain: str = "",
     timeout_s: float | None = None,
     comm_mode: int | None = None,
@@ -48,7 +48,8 @@ def init(
         rank: this process's number; None: set by the launcher (run_ranks, torchrun, mpirun, srun,
             or COLLOPS_RANK).
         rank_size: number of ranks, at least 1; None: set by the launcher.
-        backend: the backend that moves the data; COLLOPS_BACKEND may replace it.
+        backend: the backend that moves the data; COLLOPS_BACKEND may replace it. None: shm, or
+            ucx if the rank table (RANK_TABLE_FILE) places the ranks on several hosts.
         comm_domain: the group's name; the same name is the same communicator while it is open.
         timeout_s: seconds that a call waits for other ranks; None: COLLOPS_TIMEOUT_S, or 300.
         comm_mode: COMM_MULTI_THREAD if all ranks are threads of this process; each thread passes
@@ -72,7 +73,7 @@ def init(
         >>> run_ranks(lambda rank: collops.init(comm_domain="tp").size, 3)
         [3, 3, 3]
     """
-    _check_words(backend, comm_domain, timeout_s)
+    _check_words("shm" if backend is None else backend, comm_domain, timeout_s)
     module = core()
     name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
     _check_said(name, {"rank": (rank, launched_rank), "rank_size": (rank_size, launched_size)})
@@ -80,7 +81,14 @@ def init(
     rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
     comm_mode = launched_mode if comm_mode is None else _mode(comm_mode)
     _check_place(rank, rank_size, comm_mode)
-    found = module.connect(backend, comm_domain, rank, rank_size, timeout_s or 0.0, comm_mode)
+    found = module.connect(
+        "" if backend is None else backend,
+        comm_domain,
+        rank,
+        rank_size,
+        timeout_s or 0.0,
+        comm_mode,
+    )
     communicator = _live.get(found.handle)
     if communicator is None:
         communicator = _live[found.handle] = Communicator(found)

@@ -86,8 +86,10 @@ class Gather {
 
   Status GatherOnHost(const void* x, const std::vector<int64_t>& counts,
                       const std::vector<int64_t>& displs) {
+    // The ranks have agreed on all of the call.
+    const Agreement agreement(call_.agreement->op());
     AllGatherVCall call;
-    call.agreement = &HostAgreement();
+    call.agreement = &agreement;
     call.dtype = call_.dtype;
     call.x = x;
     call.output = output_;

@@ -26,8 +26,10 @@ Status ExchangeHost(Link* link, const ExchangeVCall& call) {
     lists[2].push_back(call.recv_counts[r]);
     lists[3].push_back(call.rdispls[r]);
   }
+  // The ranks have agreed on all of the call.
+  const Agreement agreement(call.agreement->op());
   ExchangeVCall inner = call;
-  inner.agreement = &HostAgreement();
+  inner.agreement = &agreement;
   inner.send_counts = lists[0].data();
   inner.sdispls = lists[1].data();
   inner.recv_counts = lists[2].data();

@@ -90,15 +90,14 @@ Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t tok
   auto control =
       std::make_shared<control::Control>(spec, job, shm::SegmentLayout::Bytes(spec.rank_size));
   link->host = std::make_shared<shm::ShmCommunicator>(std::move(control));
-  return link->host->Connect();
+  RETURN_IF_ERROR(link->host->Connect());
+  // Messages name the group's ranks.
+  std::vector<control::Peer>& peers = link->host->control().endpoint().group().peers;
+  for (size_t i = 0; i < peers.size(); ++i) peers[i].number = members[i];
+  return Ok();
 }
 
 }  // namespace
-
-const Agreement& HostAgreement() {
-  static const Agreement agreement("a part of a call on one host");
-  return agreement;
-}
 
 Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link) {
   const CommunicatorSpec& spec = control->spec();

@@ -23,7 +23,4 @@ struct Link {
 // communicator of this host. Every rank of the group calls it, inside a call.
 Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link);
 
-// The inner calls of a host do not compare anything: the group's call was agreed on.
-const Agreement& HostAgreement();
-
 }  // namespace collops::ucx

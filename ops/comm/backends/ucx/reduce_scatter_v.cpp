@@ -79,8 +79,10 @@ class Reduction {
       rdispls.push_back(hosts_.LocalIndex(r) * call_.send_counts[rank_]);
       if (!own) sources_[static_cast<size_t>(r)].data = to + rdispls.back() * item_;
     }
+    // The ranks have agreed on all of the call.
+    const Agreement agreement(call_.agreement->op());
     ExchangeVCall call;
-    call.agreement = &HostAgreement();
+    call.agreement = &agreement;
     call.dtype = call_.dtype;
     call.x = call_.x;
     call.send_counts = sends.data();

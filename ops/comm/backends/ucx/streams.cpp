@@ -47,7 +47,9 @@ Status Streams::Advance() {
 }
 
 Status Streams::CheckPeer(int peer) const {
-  return worker_->IsLost(peer) ? worker_->LossOf(peer) : Ok();
+  if (!worker_->IsLost(peer)) return Ok();
+  const Status loss = worker_->LossOf(peer);
+  return Error(loss.code(), name_, ": ", step_->endpoint().Who(peer), " is lost: ", loss.message());
 }
 
 Status Streams::Look() const {

@@ -36,7 +36,9 @@ class Streams {
     };
     const Deadline deadline = Deadline::After(timeout_s_);
     const Status waited = worker_->Until(name_, done, {{}, [&] { return Look(); }}, deadline);
-    return moved.ok() ? waited : moved;
+    if (moved.ok()) return waited;
+    RETURN_IF_ERROR(Look());  // says more
+    return moved;
   }
   // Moves the streams until all are done.
   Status Finish();

@@ -5,7 +5,7 @@ namespace collops::ucx {
 namespace {
 
 // How long UCX may take to give back what was ended.
-constexpr double kEndS = 2.0;
+constexpr double kEndS = 0.25;
 
 }  // namespace
 

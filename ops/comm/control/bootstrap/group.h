@@ -17,6 +17,7 @@ struct Peer {
   pid_t pid = 0;
   UniqueFd mailbox;   // a socket for window mails; hangs up when the peer has left
   UniqueFd lifeline;  // a pidfd that the peer opened on itself; readable when its process has ended
+  int number = -1;    // in messages, if it is not the rank: that of a larger group
   int host = 0;  // a peer of another host has no mailbox or lifeline: a watcher reports its state
 };
 
