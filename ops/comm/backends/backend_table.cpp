@@ -3,7 +3,7 @@
 #include "comm/backends/hccl/backend.h"
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/ucx/backend.h"
-#include "comm/backends/ucx/library.h"
+#include "comm/backends/ucx/engine/library.h"
 #include "comm/placement/rank_table/rank_table.h"
 
 namespace collops {

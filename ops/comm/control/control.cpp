@@ -6,7 +6,7 @@
 #include <new>
 
 #include "comm/control/bootstrap/awaited_table.h"
-#include "comm/control/tcp/hosts_meeting.h"
+#include "comm/control/hosts_meeting.h"
 #include "comm/placement/placement.h"
 
 namespace collops::control {
@@ -32,7 +32,7 @@ Status MakeMeeting(const CommunicatorSpec& spec, const RankTable* table, int64_t
   const auto server = static_cast<size_t>(table->ranks.front().server);
   const RankTable::Server& first = table->servers[server];
   const std::string& address = first.host_ip.empty() ? first.id : first.host_ip;
-  return tcp::HostsMeeting::Create(spec, job, address, segment_bytes, meeting);
+  return HostsMeeting::Create(spec, job, address, segment_bytes, meeting);
 }
 
 }  // namespace

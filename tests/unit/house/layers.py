@@ -11,6 +11,8 @@ from pathlib import Path
 # From the bottom; a file includes its own layer and the ones before it.
 LAYERS = ["ops/core", "ops/kernels", "ops/comm", "ops/operators", "bindings"]
 BACKENDS = "ops/comm/backends"
+# Backends that run another one inside a host.
+MADE_OF = {"shm": ("ucx",)}
 BACKEND_TABLE = f"{BACKENDS}/backend_table.cpp"
 CONTROL = "ops/comm/control/"
 NOT_FOR_CONTROL = r"ops/comm/(backends/|(communicator|call|registry)\.h|(call_)?window|fused_call)"
@@ -95,7 +97,8 @@ def check_own_header(path: str, header: str) -> str | None:
     if path.startswith(CONTROL) and re.match(NOT_FOR_CONTROL, target):
         return f"{CONTROL} knows no communicator, no call and no backend"
     backend = backend_of(target)
-    if backend is not None and backend_of(path) != backend and path != BACKEND_TABLE:
+    users = {backend, *MADE_OF.get(backend, ())}
+    if backend is not None and backend_of(path) not in users and path != BACKEND_TABLE:
         return f"only the backend itself and {BACKEND_TABLE} include {BACKENDS}/{backend}"
     return None
 

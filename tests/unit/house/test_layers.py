@@ -153,8 +153,8 @@ def test_the_tree_keeps_its_layers() -> None:
             "only the backend itself",
         ),
         (
-            "ops/comm/backends/ucx/a.h",
-            '#include "comm/backends/shm/x.h"',
+            "ops/comm/backends/shm/a.h",
+            '#include "comm/backends/ucx/x.h"',
             "only the backend itself",
         ),
         ("ops/comm/a.cpp", '#include "communicator.h"', "relative to ops/"),

@@ -4,7 +4,7 @@
 
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/ucx/communicator.h"
-#include "comm/backends/ucx/library.h"
+#include "comm/backends/ucx/engine/library.h"
 #include "comm/control/control.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "kernels/thread_pool.h"

@@ -8,7 +8,7 @@
 
 #include "comm/backends/shm/communicator.h"
 #include "comm/backends/shm/segment_layout.h"
-#include "comm/backends/ucx/tag.h"
+#include "comm/backends/ucx/engine/tag.h"
 
 namespace collops::ucx {
 namespace {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "comm/backends/ucx/engine/worker.h"
 #include "comm/backends/ucx/host_map.h"
-#include "comm/backends/ucx/worker.h"
 #include "comm/communicator.h"
 #include "comm/control/control.h"
 

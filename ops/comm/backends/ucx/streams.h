@@ -4,8 +4,8 @@
 #include <deque>
 #include <utility>
 
-#include "comm/backends/ucx/chunks.h"
-#include "comm/backends/ucx/worker.h"
+#include "comm/backends/ucx/engine/chunks.h"
+#include "comm/backends/ucx/engine/worker.h"
 #include "comm/control/step.h"
 
 namespace collops::ucx {

@@ -1,4 +1,4 @@
-#include "comm/backends/ucx/symbols.h"
+#include "comm/backends/ucx/engine/symbols.h"
 
 #include <dlfcn.h>
 

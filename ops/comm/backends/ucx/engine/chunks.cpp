@@ -1,4 +1,4 @@
-#include "comm/backends/ucx/chunks.h"
+#include "comm/backends/ucx/engine/chunks.h"
 
 namespace collops::ucx {
 namespace {

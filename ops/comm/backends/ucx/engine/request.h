@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "comm/backends/ucx/api.h"
+#include "comm/backends/ucx/engine/api.h"
 
 namespace collops::ucx {
 

@@ -1,4 +1,4 @@
-#include "comm/control/tcp/hosts_meeting.h"
+#include "comm/control/hosts_meeting.h"
 
 #include <fcntl.h>
 
@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "comm/control/bootstrap/host_ranks.h"
+#include "comm/control/hosts/watcher.h"
 #include "comm/control/tcp/mesh.h"
 #include "comm/control/tcp/tcp_bridge.h"
-#include "comm/control/hosts/watcher.h"
 #include "core/env.h"
 
-namespace collops::control::tcp {
+namespace collops::control {
 namespace {
 
 UniqueFd Duplicate(const UniqueFd& fd) {
@@ -42,7 +42,7 @@ Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job
                             std::unique_ptr<Meeting>* meeting) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
-  RendezvousSpec rendezvous;
+  tcp::RendezvousSpec rendezvous;
   // Ranks of different backends do not meet.
   rendezvous.domain = spec.backend + "/" + spec.comm_domain;
   rendezvous.rank = spec.rank;
@@ -55,12 +55,12 @@ Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job
 }
 
 HostsMeeting::HostsMeeting(const CommunicatorSpec& spec, const JobIdentity& job,
-                           const RendezvousSpec& rendezvous, int64_t segment_bytes)
+                           const tcp::RendezvousSpec& rendezvous, int64_t segment_bytes)
     : spec_(spec),
       job_(job),
       rendezvous_spec_(rendezvous),
       segment_bytes_(segment_bytes),
-      rendezvous_(Rendezvous::Create(rendezvous)) {
+      rendezvous_(tcp::Rendezvous::Create(rendezvous)) {
   // The meeting of this host's ranks ends when this one is stopped.
   spec_.watch = [this, watch = spec.watch] {
     RETURN_IF_ERROR(CheckWanted());
@@ -75,9 +75,9 @@ void HostsMeeting::Stop() {
 
 Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
   RETURN_IF_ERROR(rendezvous_->Begin());
-  std::vector<Row> rows;
+  std::vector<tcp::Row> rows;
   RETURN_IF_ERROR(rendezvous_->Complete(deadline, &rows));
-  const std::vector<int> host_of = HostsOf(rows);
+  const std::vector<int> host_of = tcp::HostsOf(rows);
   std::vector<RankOnHost> ranks;
   for (size_t r = 0; r < rows.size(); ++r) ranks.push_back({host_of[r], rows[r].pid});
   const auto own = static_cast<size_t>(spec_.rank);
@@ -91,15 +91,16 @@ Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
   return Ok();
 }
 
-Status HostsMeeting::RunWatcher(const std::vector<Row>& rows, const Deadline& deadline,
+Status HostsMeeting::RunWatcher(const std::vector<tcp::Row>& rows, const Deadline& deadline,
                                 Group* group) {
-  std::vector<Connection> connections;
-  RETURN_IF_ERROR(ConnectHosts(rendezvous_spec_.domain, rows, spec_.rank, rendezvous_spec_.secret,
-                               rendezvous_->door(), deadline, &connections));
-  auto bridge = std::make_unique<TcpBridge>(group->host, std::move(connections));
+  std::vector<tcp::Connection> connections;
+  RETURN_IF_ERROR(tcp::ConnectHosts(rendezvous_spec_.domain, rows, spec_.rank,
+                                    rendezvous_spec_.secret, rendezvous_->door(), deadline,
+                                    &connections));
+  auto bridge = std::make_unique<tcp::TcpBridge>(group->host, std::move(connections));
   group->watcher =
       std::make_shared<Watcher>(ForWatcher(*group), spec_.rank_size, std::move(bridge));
   return Ok();
 }
 
-}  // namespace collops::control::tcp
+}  // namespace collops::control

@@ -1,5 +1,5 @@
 // How a worker ends what is pending, and itself.
-#include "comm/backends/ucx/worker.h"
+#include "comm/backends/ucx/engine/worker.h"
 
 namespace collops::ucx {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "comm/backends/ucx/api.h"
+#include "comm/backends/ucx/engine/api.h"
 #include "core/status.h"
 
 namespace collops::ucx {

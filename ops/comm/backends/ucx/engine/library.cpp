@@ -1,4 +1,4 @@
-#include "comm/backends/ucx/library.h"
+#include "comm/backends/ucx/engine/library.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/backends/ucx/symbols.h"
+#include "comm/backends/ucx/engine/symbols.h"
 #include "core/env.h"
 #include "core/per_process.h"
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/backends/ucx/request.h"
-#include "comm/backends/ucx/tag.h"
-#include "comm/backends/ucx/worker.h"
+#include "comm/backends/ucx/engine/request.h"
+#include "comm/backends/ucx/engine/tag.h"
+#include "comm/backends/ucx/engine/worker.h"
 #include "core/status.h"
 
 namespace collops::ucx {

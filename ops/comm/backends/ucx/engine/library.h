@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "comm/backends/ucx/api.h"
+#include "comm/backends/ucx/engine/api.h"
 #include "core/status.h"
 
 namespace collops::ucx {

@@ -1,4 +1,4 @@
-#include "comm/backends/ucx/context.h"
+#include "comm/backends/ucx/engine/context.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/ucx/library.h"
+#include "comm/backends/ucx/engine/library.h"
 #include "core/fork_generation.h"
 #include "core/status.h"
 

@@ -6,7 +6,7 @@
 #include "comm/control/bootstrap/meeting.h"
 #include "comm/control/tcp/rendezvous.h"
 
-namespace collops::control::tcp {
+namespace collops::control {
 
 // First contact of ranks on several hosts: all meet at rank 0's address, then those of each host in
 // its shared memory, and the lowest rank of each host connects to the other hosts and runs the
@@ -19,7 +19,7 @@ class HostsMeeting : public Meeting {
                        const std::string& address, int64_t segment_bytes,
                        std::unique_ptr<Meeting>* meeting);
   HostsMeeting(const CommunicatorSpec& spec, const JobIdentity& job,
-               const RendezvousSpec& rendezvous, int64_t segment_bytes);
+               const tcp::RendezvousSpec& rendezvous, int64_t segment_bytes);
 
   void Begin() override {}
   Status Complete(const Deadline& deadline, Group* group) override;
@@ -28,13 +28,13 @@ class HostsMeeting : public Meeting {
   void Stop() override;
 
  private:
-  Status RunWatcher(const std::vector<Row>& rows, const Deadline& deadline, Group* group);
+  Status RunWatcher(const std::vector<tcp::Row>& rows, const Deadline& deadline, Group* group);
 
   CommunicatorSpec spec_;
   const JobIdentity job_;
-  const RendezvousSpec rendezvous_spec_;
+  const tcp::RendezvousSpec rendezvous_spec_;
   const int64_t segment_bytes_;
-  const std::unique_ptr<Rendezvous> rendezvous_;
+  const std::unique_ptr<tcp::Rendezvous> rendezvous_;
 };
 
-}  // namespace collops::control::tcp
+}  // namespace collops::control

@@ -1,4 +1,4 @@
-#include "comm/backends/ucx/worker.h"
+#include "comm/backends/ucx/engine/worker.h"
 
 #include <algorithm>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/ucx/context.h"
-#include "comm/backends/ucx/request.h"
+#include "comm/backends/ucx/engine/context.h"
+#include "comm/backends/ucx/engine/request.h"
 #include "comm/control/waiter.h"
 #include "core/deadline.h"
 #include "core/status.h"
