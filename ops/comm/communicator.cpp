@@ -13,7 +13,7 @@ namespace {
 
 // How long a rank waits for senders to read its verdicts: after a call, and before it leaves.
 constexpr double kSettleS = 1e-3;
-constexpr double kLastSettleS = 0.2;
+constexpr double kLastSettleS = 1.0;
 
 // Writes a line of trace: what a call was and how long it took.
 class CallTrace {

@@ -83,7 +83,7 @@ def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFil
         (["--backend", "hccl=smh"], "backend 'smh' is unknown; use one of hccl, nccl"),
         (["--backend", "hcl=shm"], "backend 'hcl' is unknown; use one of hccl, nccl"),
         (["--backend", "hccl=shm,nccl"], "'nccl' is no pair such as hccl=shm"),
-        (["--backend", "hccl=ucx"], "backend ucx: "),
+        (["--backend", "hccl=nccl"], "backend nccl: "),
         (["--backend", "hccl=lccl"], "backend 'lccl' is unknown"),
         (["--filter", "nowhere"], "no case has 'nowhere' in its name or as its number"),
         (["--filter", "5-2"], "the range 5-2 ends before it begins"),
@@ -108,10 +108,10 @@ def test_wrong_requests(case_file: CaseFile, arguments: list[str], words: str) -
 
 def test_the_variable_is_the_option_s_default(case_file: CaseFile) -> None:
     path = case_file({})
-    done = golden("run", path, COLLOPS_BACKEND="ucx")
+    done = golden("run", path, COLLOPS_BACKEND="nccl")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "collops golden run: COLLOPS_BACKEND=ucx: backend ucx: " in done.stderr
-    assert golden("run", path, "--backend", "shm", COLLOPS_BACKEND="ucx").returncode == 0
+    assert "collops golden run: COLLOPS_BACKEND=nccl: backend nccl: " in done.stderr
+    assert golden("run", path, "--backend", "shm", COLLOPS_BACKEND="nccl").returncode == 0
     for variable in ("hccl=shm", ""):
         assert golden("run", path, COLLOPS_BACKEND=variable).returncode == 0
 
@@ -128,9 +128,9 @@ def test_a_file_without_cases(case_file: CaseFile, tmp_path: Path) -> None:
 
 
 def test_a_missing_backend_has_its_reason() -> None:
-    done = golden("run", SAMPLES / "all_gather_v.csv", "--backend", "ucx")
+    done = golden("run", SAMPLES / "all_gather_v.csv", "--backend", "nccl")
     assert done.returncode == 2
-    assert "backend ucx: " in done.stderr
+    assert "backend nccl: " in done.stderr
 
 
 def test_filters(case_file: CaseFile) -> None:

@@ -36,7 +36,7 @@ TEST(ShmIsAvailableOnLinux) {
 }
 
 TEST(BackendsWithoutAnEngineSayWhy) {
-  for (const char* name : {"hccl", "nccl", "cuda", "ucx"}) {
+  for (const char* name : {"hccl", "nccl", "cuda"}) {
     const Status status = FindBackend(name)->available();
     if (status.ok() && name == std::string("hccl")) continue;  // a machine with CANN
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
@@ -53,8 +53,7 @@ TEST(BackendsWithoutAnEngineSayWhy) {
 }
 
 TEST(AnEngineThatIsNotBuiltInNamesTheLibraryThatDoesNotAddIt) {
-  const char* const libraries[][2] = {
-      {"nccl", "libnccl.so.2"}, {"cuda", "libcuda.so.1"}, {"ucx", "libucp.so.0"}};
+  const char* const libraries[][2] = {{"nccl", "libnccl.so.2"}, {"cuda", "libcuda.so.1"}};
   for (const auto& [name, library] : libraries) {
     EXPECT_EQ(FindBackend(name)->available().message(),
               std::string("backend ") + name + ": not built in this version of collops, and " +

@@ -6,7 +6,7 @@
 namespace {
 
 using collops::ERROR_ABORTED;
-using collops::ERROR_INTERNAL_ERROR;
+using collops::ERROR_RT_FAIL;
 using collops::ERROR_TIMEOUT;
 using namespace ucx_tests;
 
@@ -216,7 +216,7 @@ TEST(AChildOfForkLeavesTheConnectionsOfItsParentAlone) {
     const ranks::Ended ended = ranks::Wait(ranks::Start([&] {
       Request request;
       const Status status = e.worker.Send(peer, TagOf(e.me, 2), &byte, 1, &request);
-      EXPECT_EQ(status.code(), ERROR_INTERNAL_ERROR);
+      EXPECT_EQ(status.code(), ERROR_RT_FAIL);
       EXPECT_CONTAINS(status.message(), "belong to the parent process");
       EXPECT_FALSE(e.worker.Progress());
       e.worker.End(&pending);

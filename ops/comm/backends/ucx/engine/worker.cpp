@@ -59,7 +59,7 @@ Status Worker::ReadAddress() {
 }
 
 Status Worker::CheckUsable() const {
-  CHECK_ARG(generation_ == ForkGeneration(), ERROR_INTERNAL_ERROR,
+  CHECK_ARG(generation_ == ForkGeneration(), ERROR_RT_FAIL,
             "backend ucx: the connections belong to the parent process of a fork");
   CHECK_ARG(handle_ != nullptr, ERROR_ABORTED, "backend ucx: the connections are closed");
   return Ok();
@@ -93,7 +93,7 @@ Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Requ
   RETURN_IF_ERROR(CheckUsable());
   Peer& to = peers_[static_cast<size_t>(peer)];
   if (to.lost) return LossOf(peer);
-  CHECK_ARG(to.endpoint != nullptr, ERROR_INTERNAL_ERROR, "backend ucx: peer ", peer,
+  CHECK_ARG(to.endpoint != nullptr, ERROR_RT_FAIL, "backend ucx: peer ", peer,
             " is not connected");
   const RequestParam param = HostMemory();
   to.used = true;
