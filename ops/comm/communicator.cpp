@@ -295,7 +295,7 @@ void Communicator::Close(const std::string& reason) {
   OnLeave();
   // A peer that sees this rank leave takes messages without a verdict for lost.
   const bool connected = connected_.load(std::memory_order_acquire) && !control_->Inherited();
-  if (connected && messenger_ != nullptr) messenger_->Settle(kLastSettleS);
+  if (connected && messenger_ != nullptr) messenger_->SettleAll(kLastSettleS);
   control_->Close(reason);
   EndStarted();
   OnClose();

@@ -62,6 +62,8 @@ class Messenger : private PairGroup {
   // Waits a moment until the peers have made room for the verdicts that this rank owes them.
   // Returns at once if another thread leads the lane.
   void Settle(double limit_s);
+  // The same, but waits also while another thread leads the lane, which then sends them.
+  void SettleAll(double limit_s);
   bool OwesVerdicts() const { return lane_.OwesVerdicts(); }
   bool NeedsAttention() const;
   void Attend(const std::function<bool()>& enough);

@@ -57,6 +57,14 @@ void Messenger::Settle(double limit_s) {
   }
 }
 
+void Messenger::SettleAll(double limit_s) {
+  const Deadline deadline = Deadline::After(limit_s);
+  while (OwesVerdicts() && !deadline.Passed()) {
+    Settle(deadline.RemainingS());
+    if (OwesVerdicts()) sched_yield();
+  }
+}
+
 control::Pumped Messenger::Pump() {
   if (!NeedsAttention()) return control::Pumped::kNothing;
   const Baton baton(baton_, std::try_to_lock);
