@@ -73,7 +73,6 @@ def test_a_lost_link_is_reported_on_both_sides(two_hosts: list[Host], how: str) 
         else:
             silent_hole(*two_hosts)
         errors = lost.errors(begin)
-    print(errors)
     for rank in (0, 1):
         seconds, error = errors[rank]
         assert seconds < HOST_S, f"rank {rank}: {seconds} s, {error}"

@@ -15,11 +15,12 @@ constexpr int64_t kLeastPieceBytes = 64 << 10;
 class Pieces {
  public:
   Pieces(int64_t count, int64_t item, int ranks, int block)
-      : count_(count), ranks_(ranks), whole_(count * item < kLeastPieceBytes * ranks) {
-    first_ = block % ranks;
-  }
+      : count_(count),
+        ranks_(ranks),
+        whole_(count * item < kLeastPieceBytes * ranks),
+        owner_(block % ranks) {}
   int64_t begin(int piece) const {
-    return whole_ ? (piece > first_ ? count_ : 0)
+    return whole_ ? (piece > owner_ ? count_ : 0)
                   : count_ / ranks_ * piece + std::min<int64_t>(piece, count_ % ranks_);
   }
   int64_t count(int piece) const { return begin(piece + 1) - begin(piece); }
@@ -28,7 +29,7 @@ class Pieces {
   int64_t count_;
   int ranks_;
   bool whole_;
-  int first_ = 0;
+  int owner_;  // of a whole block: the rank that receives it
 };
 
 class Gather {

@@ -46,9 +46,10 @@ Status ConnectAll(const std::vector<Card>& cards, Link* link) {
 Status SayHello(Link* link) {
   control::Control& control = *link->control;
   const int rank = control.spec().rank;
-  std::deque<Request> requests;
+  // Before the requests, whose destructors take this memory back from UCX.
   char sent = 0;
   std::vector<char> received(static_cast<size_t>(control.spec().rank_size));
+  std::deque<Request> requests;
   for (const int host : link->hosts.OtherHosts()) {
     for (const int peer : link->hosts.RanksOf(host)) {
       const auto index = static_cast<size_t>(peer);
@@ -65,8 +66,10 @@ Status SayHello(Link* link) {
                        [&](Request& request) { return link->worker->Test(&request); });
   };
   const Watch watch = {{}, [&] { return control.Peek("first contact of UCX"); }};
-  return link->worker->Until("first contact of UCX", done, watch,
-                             Deadline::After(control.timeout_s()));
+  RETURN_IF_ERROR(link->worker->Until("first contact of UCX", done, watch,
+                                      Deadline::After(control.timeout_s())));
+  for (const Request& request : requests) RETURN_IF_ERROR(link->worker->StatusOf(request));
+  return Ok();
 }
 
 // A failure in one of the two groups ends the other.

@@ -61,7 +61,7 @@ class Variables {
 struct Opened {
   std::mutex mutex;
   std::string wheel_folder;
-  std::unique_ptr<Library> library;  // null: not yet
+  std::unique_ptr<Library> loaded;  // null: not yet
 };
 
 PerProcess<Opened> opened;
@@ -195,8 +195,8 @@ void SetWheelFolder(const std::string& folder) {
 Status Load(const Library** library) {
   Opened& state = opened.Get();
   const std::lock_guard<std::mutex> lock(state.mutex);
-  if (state.library == nullptr) RETURN_IF_ERROR(Opening(state.wheel_folder).Run(&state.library));
-  *library = state.library.get();
+  if (state.loaded == nullptr) RETURN_IF_ERROR(Opening(state.wheel_folder).Run(&state.loaded));
+  *library = state.loaded.get();
   return Ok();
 }
 
