@@ -26,8 +26,8 @@ Status Rendezvous::MakeOwnRow(SocketAddress address) {
   own_row_.address = own_door_.address().Host();
   own_row_.port = own_door_.address().port();
   own_row_.bytes = spec_.bytes;
-  CHECK_ARG(own_row_.bytes.size() <= Row::kMostBytes, ERROR_RT_FAIL, "rank ", spec_.rank,
-            " has ", own_row_.bytes.size(), " bytes for the other ranks: at most ", Row::kMostBytes,
+  CHECK_ARG(own_row_.bytes.size() <= Row::kMostBytes, ERROR_RT_FAIL, "rank ", spec_.rank, " has ",
+            own_row_.bytes.size(), " bytes for the other ranks: at most ", Row::kMostBytes,
             " are allowed");
   return Ok();
 }

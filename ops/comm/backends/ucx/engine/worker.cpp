@@ -93,8 +93,7 @@ Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Requ
   RETURN_IF_ERROR(CheckUsable());
   Peer& to = peers_[static_cast<size_t>(peer)];
   if (to.lost) return LossOf(peer);
-  CHECK_ARG(to.endpoint != nullptr, ERROR_RT_FAIL, "backend ucx: peer ", peer,
-            " is not connected");
+  CHECK_ARG(to.endpoint != nullptr, ERROR_RT_FAIL, "backend ucx: peer ", peer, " is not connected");
   const RequestParam param = HostMemory();
   to.used = true;
   return Start(library_->api.tag_send(to.endpoint, data, bytes, tag, &param), peer, false, bytes,
