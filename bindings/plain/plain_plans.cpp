@@ -196,8 +196,10 @@ void BindMakers(py::module_& module) {
           [](const std::string& method, const std::string& label, const Rows& sizes, int rank_size,
              std::optional<int64_t> rows) {
             ThrowIfError(CheckSizes(method.c_str(), label.c_str(), sizes, rank_size));
-            const RowShape x{{rows.value_or(0)}};
-            if (rows) ThrowIfError(CheckSum(method.c_str(), label.c_str(), sizes, x));
+            if (!rows) return;
+            RowShape x;
+            x.sizes = {*rows};
+            ThrowIfError(CheckSum(method.c_str(), label.c_str(), sizes, x));
           },
           py::arg("method"), py::arg("label"), py::arg("sizes"), py::arg("rank_size"),
           py::arg("rows") = py::none())
