@@ -1,6 +1,8 @@
-// StoreSum() for AVX2 with F16C. Built with these switched on (ops/CMakeLists.txt).
+// StoreSum() and RunningSum() for AVX2 with F16C. Built with these switched on
+// (ops/CMakeLists.txt).
 
 #include "kernels/intrinsics.h"
+#include "kernels/store_sum/running_sum_loops.h"
 #include "kernels/store_sum/store_sum_loops.h"
 
 namespace collops::kernels {
@@ -23,6 +25,9 @@ struct Avx2 {
 
 StoreSumKernel Avx2StoreSumKernel(DType dtype) {
   return FindStoreSumKernel<Avx2>(dtype);
+}
+RunningSumKernel Avx2RunningSumKernel(DType dtype, ReduceOp op) {
+  return FindRunningSumKernel<Avx2>(dtype, op);
 }
 
 }  // namespace collops::kernels

@@ -1,7 +1,8 @@
-// StoreSum() for AVX-512 (F, BW, DQ, VL). Built with these switched on (ops/CMakeLists.txt).
-// AVX512_BF16 is not among them: its conversion flushes subnormals.
+// StoreSum() and RunningSum() for AVX-512 (F, BW, DQ, VL). Built with these switched on
+// (ops/CMakeLists.txt). AVX512_BF16 is not among them: its conversion flushes subnormals.
 
 #include "kernels/intrinsics.h"
+#include "kernels/store_sum/running_sum_loops.h"
 #include "kernels/store_sum/store_sum_loops.h"
 
 namespace collops::kernels {
@@ -24,6 +25,9 @@ struct Avx512 {
 
 StoreSumKernel Avx512StoreSumKernel(DType dtype) {
   return FindStoreSumKernel<Avx512>(dtype);
+}
+RunningSumKernel Avx512RunningSumKernel(DType dtype, ReduceOp op) {
+  return FindRunningSumKernel<Avx512>(dtype, op);
 }
 
 }  // namespace collops::kernels

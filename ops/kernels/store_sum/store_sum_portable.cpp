@@ -1,6 +1,7 @@
-// StoreSum() in plain C++: vectors of 16 bytes, which every 64-bit machine has. float16 goes
-// through half.h's integer operations.
+// StoreSum() and RunningSum() in plain C++: vectors of 16 bytes, which every 64-bit machine has.
+// float16 goes through half.h's integer operations.
 
+#include "kernels/store_sum/running_sum_loops.h"
 #include "kernels/store_sum/store_sum_loops.h"
 
 namespace collops::kernels {
@@ -24,6 +25,9 @@ struct Portable {
 
 StoreSumKernel PortableStoreSumKernel(DType dtype) {
   return FindStoreSumKernel<Portable>(dtype);
+}
+RunningSumKernel PortableRunningSumKernel(DType dtype, ReduceOp op) {
+  return FindRunningSumKernel<Portable>(dtype, op);
 }
 
 }  // namespace collops::kernels
