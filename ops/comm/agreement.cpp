@@ -112,7 +112,7 @@ Agreement& Agreement::EqualInGroup(const char* name, const std::vector<int>& mem
       Mix(static_cast<uint64_t>(num_lists_), values.data(), static_cast<int64_t>(values.size()));
   // The factors add up to 0: 1 for every member but the last, 1 - size for the last.
   const int64_t factor = index + 1 == size ? 1 - size : 1;
-  group_lists_ += hash;
+  group_lists_ += hash + 1;  // a list of zeros has hash 0, and is there all the same
   balance_ += static_cast<uint64_t>(factor) * Summand(first, values.size(), hash);
   const int list = AddList(values.data(), static_cast<int64_t>(values.size()), members.front());
   AddTerm(name, Kind::kGroupList, list, static_cast<int>(size));

@@ -97,6 +97,14 @@ TEST(AnotherOperatorIsNamed) {
             "rank 2");
 }
 
+// Else a rank does not publish the list anew after a call without one.
+TEST(AListOfZerosChangesTheIdentity) {
+  const List rows = {0};
+  Agreement with("ReduceScatterV");
+  with.EqualInGroup("rows", {1}, 0, rows);
+  EXPECT_TRUE(with.identity() != Agreement("ReduceScatterV").identity());
+}
+
 TEST(WordsOfThePlainLevelAreUsedIfEveryRankHasThem) {
   const List counts[] = {{6, 8}, {4, 8}};
   const auto make = [&](size_t rank, bool plain) {
