@@ -11,8 +11,8 @@ namespace collops::ucx {
 // A block crosses once per destination host, cut over the ranks there.
 Status AllGatherV(Link* link, const AllGatherVCall& call);
 
-// Every rank of another host sends its slice; the reduction is in rank order. `scratch` is kept
-// between calls.
+// The reduction is in rank order. Every rank of another host sends its slice or, where that moves
+// fewer bytes, the hosts pass on a running sum (reduction/). `scratch` is kept between calls.
 Status ReduceScatterV(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch);
 
 Status ExchangeV(Link* link, const ExchangeVCall& call);

@@ -12,6 +12,7 @@ class HostMap {
  public:
   HostMap(const control::Group& group, int rank);
 
+  int ranks() const { return static_cast<int>(host_of_.size()); }
   int hosts() const { return static_cast<int>(ranks_.size()); }
   int own_host() const { return own_; }
   int HostOf(int rank) const { return host_of_[static_cast<size_t>(rank)]; }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "comm/backends/ucx/collectives.h"
+#include "comm/backends/ucx/reduction/planned_reduction.h"
 #include "comm/backends/ucx/streams.h"
 #include "kernels/copy/copy.h"
 #include "kernels/reduce/reduce.h"
@@ -20,6 +21,7 @@ struct Source {
   }
 };
 
+// Every slice crosses as it is.
 class Reduction {
  public:
   Reduction(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch)
@@ -133,6 +135,8 @@ class Reduction {
 }  // namespace
 
 Status ReduceScatterV(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch) {
+  const std::vector<ReductionPlan> plans = PlanReductions(link->hosts, call);
+  if (!plans.empty()) return ReduceByPlans(link, plans, call, scratch);
   return Reduction(link, call, scratch).Run();
 }
 

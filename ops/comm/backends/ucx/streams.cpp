@@ -5,10 +5,10 @@
 namespace collops::ucx {
 namespace {
 
-Chunking Cut(int64_t bytes) {
+Chunking Cut(int64_t bytes, int64_t chunk_bytes) {
   Chunking chunking;
   chunking.bytes = bytes;
-  chunking.chunk_bytes = Streams::kChunkBytes;
+  chunking.chunk_bytes = chunk_bytes;
   // A small message is one of few, so it needs no credit.
   chunking.free_chunks = 1;
   return chunking;
@@ -20,19 +20,31 @@ Tag Streams::TagFrom(int source, int number) const {
   return {step_->number(), source, number};
 }
 
-void Streams::Send(int to, int number, const void* data, int64_t bytes) {
+void Streams::Send(int to, int number, const void* data, int64_t bytes, int64_t chunk_bytes) {
   if (bytes == 0) return;
+  Emplace(to, number, data, 0, Cut(bytes, chunk_bytes))->Offer(Cut(bytes, chunk_bytes).count());
+}
+
+OutgoingChunks* Streams::SendRing(int to, int number, const void* ring, int64_t bytes,
+                                  int64_t chunk_bytes) {
+  return Emplace(to, number, ring, kSlots, Cut(bytes, chunk_bytes));
+}
+
+OutgoingChunks* Streams::Emplace(int to, int number, const void* data, int64_t slots,
+                                 const Chunking& chunking) {
   // UCX only reads it.
   auto* const base = static_cast<std::byte*>(const_cast<void*>(data));
   outgoing_.emplace_back(worker_, to, TagFrom(rank_, number), TagFrom(to, number),
-                         ChunkMemory{base, 0}, Cut(bytes));
-  outgoing_.back().chunks.Offer(Cut(bytes).count());
+                         ChunkMemory{base, slots}, chunking);
+  return &outgoing_.back().chunks;
 }
 
-IncomingChunks* Streams::Receive(int from, int number, void* data, int64_t bytes, int64_t slots) {
+IncomingChunks* Streams::Receive(int from, int number, void* data, int64_t bytes, int64_t slots,
+                                 int64_t chunk_bytes) {
   if (bytes == 0) return nullptr;
   incoming_.emplace_back(worker_, from, TagFrom(from, number), TagFrom(rank_, number),
-                         ChunkMemory{static_cast<std::byte*>(data), slots}, Cut(bytes));
+                         ChunkMemory{static_cast<std::byte*>(data), slots},
+                         Cut(bytes, chunk_bytes));
   return &incoming_.back().chunks;
 }
 

@@ -21,10 +21,15 @@ class Streams {
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
 
-  // Sends `bytes` of `data` to rank `to`; nothing is sent of no bytes.
-  void Send(int to, int number, const void* data, int64_t bytes);
+  // Sends `bytes` of `data` to rank `to`; nothing is sent of no bytes. `chunk_bytes`: the same on
+  // both sides.
+  void Send(int to, int number, const void* data, int64_t bytes, int64_t chunk_bytes = kChunkBytes);
+  // As Send(), from a ring of kSlots chunks, of which none is ready yet.
+  OutgoingChunks* SendRing(int to, int number, const void* ring, int64_t bytes,
+                           int64_t chunk_bytes);
   // Receives them from rank `from`, one after the other or into a ring of `slots` chunks.
-  IncomingChunks* Receive(int from, int number, void* data, int64_t bytes, int64_t slots = 0);
+  IncomingChunks* Receive(int from, int number, void* data, int64_t bytes, int64_t slots = 0,
+                          int64_t chunk_bytes = kChunkBytes);
 
   // Moves the streams until `ready` returns true.
   template <typename Ready>
@@ -35,13 +40,16 @@ class Streams {
       return !moved.ok() || ready();
     };
     const Deadline deadline = Deadline::After(timeout_s_);
-    const Status waited = worker_->Until(name_, done, {{}, [&] { return Look(); }}, deadline);
+    const Watch watch = {{}, [&] { return Look(); }, nap_s_};
+    const Status waited = worker_->Until(name_, done, watch, deadline);
     if (moved.ok()) return waited;
     RETURN_IF_ERROR(Look());  // says more
     return moved;
   }
   // Moves the streams until all are done.
   Status Finish();
+  // Waits look around after this time at the latest: for something that does not come over UCX.
+  void set_nap_s(double nap_s) { nap_s_ = nap_s; }
 
   static constexpr int64_t kChunkBytes = 256 << 10;
   static constexpr int64_t kSlots = kDepth;
@@ -56,6 +64,8 @@ class Streams {
     int peer;
     Chunks chunks;
   };
+  OutgoingChunks* Emplace(int to, int number, const void* data, int64_t slots,
+                          const Chunking& chunking);
   Tag TagFrom(int source, int number) const;
   Status Advance();
   // What ends the call: a failure of the group, or the loss of a rank whose stream is not done.
@@ -68,6 +78,7 @@ class Streams {
   control::Step* step_;
   int rank_;
   double timeout_s_;
+  double nap_s_ = kNapS;
   // Streams do not move in memory: UCX has pointers into them.
   std::deque<Stream<OutgoingChunks>> outgoing_;
   std::deque<Stream<IncomingChunks>> incoming_;

@@ -1,12 +1,11 @@
 #include "comm/backends/ucx/engine/worker.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace collops::ucx {
 namespace {
 
-// The longest sleep between two looks around.
-constexpr double kNapS = 0.05;
 constexpr uint64_t kWholeTag = ~uint64_t{0};
 
 RequestParam HostMemory() {
@@ -198,8 +197,8 @@ void Worker::Sleep(const Watch& watch, const Deadline& deadline) {
   if (library_->api.worker_arm(handle_) != Result::kOk) return;
   std::vector<pollfd> descriptors = watch.descriptors;
   descriptors.push_back({descriptor_, POLLIN, 0});
-  const double nap_s = std::clamp(deadline.RemainingS(), 0.0, kNapS);
-  poll(descriptors.data(), descriptors.size(), static_cast<int>(nap_s * 1000) + 1);
+  const double nap_s = std::clamp(deadline.RemainingS(), 0.0, watch.nap_s);
+  poll(descriptors.data(), descriptors.size(), static_cast<int>(std::ceil(nap_s * 1000)));
 }
 
 Status Worker::Flush(const Deadline& deadline) {

@@ -17,6 +17,9 @@
 
 namespace collops::ucx {
 
+// The longest sleep of a wait, before it looks around again.
+constexpr double kNapS = 0.05;
+
 // What else a wait looks at, before it sleeps.
 struct Watch {
   // Descriptors that end a sleep, e.g. of the host connections; only read.
@@ -24,6 +27,7 @@ struct Watch {
   // Ok, or what ends the wait. It is also called when a peer is lost, and then decides whether that
   // matters; empty: every loss does.
   std::function<Status()> look;
+  double nap_s = kNapS;
 };
 
 // This rank's end of the connections to ranks of other hosts: messages with tags, matched in the

@@ -1,0 +1,165 @@
+// Plans of ReduceScatterV between hosts: the bytes that cross, that every slice is used once, and
+// where the order matters in the order of the ranks.
+#include "comm/backends/ucx/reduction/reduction_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/status.h"
+
+namespace {
+
+using collops::Concat;
+using collops::DType;
+using collops::ReduceOp;
+using collops::ucx::ElementsOf;
+using collops::ucx::HostMap;
+using collops::ucx::PlanReduction;
+using collops::ucx::ReductionElements;
+using collops::ucx::ReductionPlan;
+using collops::ucx::ReductionStage;
+using collops::ucx::StageResult;
+using collops::ucx::StageSource;
+
+// host_of[r]: the host of rank r.
+HostMap Hosts(const std::vector<int>& host_of) {
+  collops::control::Group group;
+  group.host = host_of[0];
+  for (const int host : host_of) {
+    group.peers.emplace_back();
+    group.peers.back().host = host;
+  }
+  return HostMap(group, 0);
+}
+
+std::vector<int> Blocks(int hosts, int ranks) {
+  std::vector<int> host_of;
+  for (int h = 0; h < hosts; ++h) host_of.insert(host_of.end(), static_cast<size_t>(ranks), h);
+  return host_of;
+}
+
+std::vector<int> RoundRobin(int hosts, int ranks) {
+  std::vector<int> host_of;
+  for (int i = 0; i < hosts * ranks; ++i) host_of.push_back(i % hosts);
+  return host_of;
+}
+
+// The bytes of a call with slices of one element, in elements.
+int64_t Crossing(const std::vector<int>& host_of, DType dtype, ReduceOp op = ReduceOp::kSum) {
+  const HostMap hosts = Hosts(host_of);
+  const ReductionElements elements = ElementsOf(dtype, op);
+  int64_t bytes = 0;
+  for (int owner = 0; owner < hosts.ranks(); ++owner) {
+    bytes += PlanReduction(hosts, owner, elements).element_bytes;
+  }
+  return bytes / elements.bytes;
+}
+
+// The slices that a stage's result holds, in the order in which they were reduced.
+std::vector<int> SlicesOf(const ReductionPlan& plan, const ReductionStage& stage) {
+  std::vector<int> slices;
+  for (const StageSource& source : stage.sources) {
+    if (source.is_slice) {
+      slices.push_back(source.index);
+      continue;
+    }
+    const auto more = SlicesOf(plan, plan.stages[static_cast<size_t>(source.index)]);
+    slices.insert(slices.end(), more.begin(), more.end());
+  }
+  return slices;
+}
+
+// Ok, or what is wrong with the plan.
+std::string Fault(const HostMap& hosts, int owner, const ReductionPlan& plan, bool any_order) {
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const ReductionStage& stage = plan.stages[i];
+    const bool last = i + 1 == plan.stages.size();
+    if (last != (stage.consumer < 0)) return Concat("stage ", i, " has no consumer");
+    if (last && stage.worker != owner) return "the last stage is not the owner's";
+    for (const StageSource& source : stage.sources) {
+      const bool local = hosts.HostOf(source.index) == hosts.HostOf(stage.worker);
+      if (source.is_slice && !local) return Concat("stage ", i, " uses a slice of another host");
+      if (source.is_slice) continue;
+      if (source.index >= static_cast<int>(i)) return Concat("stage ", i, " comes too early");
+      const ReductionStage& before = plan.stages[static_cast<size_t>(source.index)];
+      if (before.consumer != static_cast<int>(i)) return Concat("stage ", i, " takes another's");
+      if (before.worker == stage.worker) return Concat("stage ", i, " sends to itself");
+    }
+    if (stage.result == StageResult::kSlice &&
+        (stage.sources.size() != 1 || stage.sources[0].index != stage.worker)) {
+      return Concat("stage ", i, " sends a slice that is not its own");
+    }
+  }
+  std::vector<int> slices = SlicesOf(plan, plan.stages.back());
+  if (any_order) std::sort(slices.begin(), slices.end());
+  for (int r = 0; r < hosts.ranks(); ++r) {
+    if (static_cast<size_t>(r) >= slices.size() || slices[static_cast<size_t>(r)] != r) {
+      return Concat("slice ", r, " is not in its place");
+    }
+  }
+  return slices.size() == static_cast<size_t>(hosts.ranks()) ? "" : "a slice is used twice";
+}
+
+}  // namespace
+
+TEST(BytesThatCross) {
+  EXPECT_EQ(Crossing(Blocks(2, 1), DType::kFloat32), 2);
+  EXPECT_EQ(Crossing(Blocks(2, 1), DType::kFloat16), 2);
+  EXPECT_EQ(Crossing(Blocks(2, 2), DType::kFloat32), 6);
+  EXPECT_EQ(Crossing(Blocks(2, 2), DType::kBFloat16), 8);
+  EXPECT_EQ(Crossing(RoundRobin(2, 2), DType::kFloat32), 8);
+  EXPECT_EQ(Crossing(Blocks(2, 4), DType::kFloat32), 12);
+  EXPECT_EQ(Crossing(Blocks(2, 4), DType::kBFloat16), 20);
+  EXPECT_EQ(Crossing(Blocks(2, 8), DType::kFloat32), 24);
+  EXPECT_EQ(Crossing(Blocks(2, 8), DType::kFloat16), 40);
+  EXPECT_EQ(Crossing(Blocks(3, 2), DType::kFloat32), 16);
+  EXPECT_EQ(Crossing(Blocks(3, 2), DType::kFloat16), 24);
+  EXPECT_EQ(Crossing(Blocks(4, 8), DType::kFloat32), 120);
+  EXPECT_EQ(Crossing(Blocks(4, 8), DType::kBFloat16), 216);
+}
+
+TEST(BytesThatCrossInAnyOrder) {
+  EXPECT_EQ(Crossing(Blocks(2, 2), DType::kInt32), 4);
+  EXPECT_EQ(Crossing(RoundRobin(2, 2), DType::kInt8), 4);
+  EXPECT_EQ(Crossing(Blocks(2, 4), DType::kFloat16, ReduceOp::kMax), 8);
+  EXPECT_EQ(Crossing(Blocks(3, 2), DType::kFloat32, ReduceOp::kMin), 12);
+  EXPECT_EQ(Crossing(Blocks(4, 8), DType::kInt64, ReduceOp::kProd), 96);
+}
+
+TEST(EverySliceIsUsedOnce) {
+  const std::vector<std::vector<int>> placements = {
+      Blocks(2, 1),     Blocks(2, 3),       Blocks(5, 2),          RoundRobin(2, 3),
+      RoundRobin(3, 2), {0, 1, 1, 1},       {0, 0, 0, 1},          {0, 1, 1, 0},
+      {0, 0, 1, 1, 0},  {0, 1, 2, 2, 1, 0}, {0, 0, 1, 2, 2, 2, 1}, RoundRobin(2, 20)};
+  for (const std::vector<int>& placement : placements) {
+    const HostMap hosts = Hosts(placement);
+    for (const DType dtype : {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt32}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
+        const ReductionElements elements = ElementsOf(dtype, op);
+        for (int owner = 0; owner < hosts.ranks(); ++owner) {
+          const ReductionPlan plan = PlanReduction(hosts, owner, elements);
+          EXPECT_EQ(Fault(hosts, owner, plan, elements.any_order), "");
+        }
+      }
+    }
+  }
+}
+
+// What a rank sends to one other rank has one number each.
+TEST(NumbersTellResultsApart) {
+  const HostMap hosts = Hosts(RoundRobin(2, 4));
+  ReductionElements elements = ElementsOf(DType::kFloat32, ReduceOp::kSum);
+  // Whole slices would cost more than any chain.
+  elements.sum_bytes = 1;
+  for (int owner = 0; owner < hosts.ranks(); ++owner) {
+    const ReductionPlan plan = PlanReduction(hosts, owner, elements);
+    EXPECT_TRUE(!plan.whole);
+    for (size_t i = 0; i < plan.stages.size(); ++i) {
+      for (size_t j = i + 1; j < plan.stages.size(); ++j) {
+        EXPECT_TRUE(plan.stages[i].number != plan.stages[j].number);
+      }
+    }
+  }
+}
