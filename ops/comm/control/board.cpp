@@ -22,6 +22,14 @@ void WriteReason(const std::string& reason, char* text) {
   text[length] = '\0';
 }
 
+void StoreWords(const int64_t* from, size_t count, int64_t* board) {
+  for (size_t i = 0; i < count; ++i) __atomic_store_n(board + i, from[i], __ATOMIC_RELAXED);
+}
+
+void LoadWords(const int64_t* board, size_t count, int64_t* to) {
+  for (size_t i = 0; i < count; ++i) to[i] = __atomic_load_n(board + i, __ATOMIC_RELAXED);
+}
+
 void Note::Write(const std::string& text) {
   char copy[sizeof(words_)] = {};
   text.copy(copy, sizeof(copy) - 1);

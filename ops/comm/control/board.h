@@ -81,6 +81,11 @@ std::string ReadReason(const char* text);
 // A text that is too long is truncated.
 void WriteReason(const std::string& reason, char* text);
 
+// Copies words that another thread may write or read at the same time: a watcher reads the heads of
+// carried steps, which no rank waits to be read.
+void StoreWords(const int64_t* from, size_t count, int64_t* board);
+void LoadWords(const int64_t* board, size_t count, int64_t* to);
+
 // Addresses in the memory that the ranks of one host share, through which they agree on calls,
 // refuse them, fail and leave. A value; points into memory that a Segment owns.
 class Board {

@@ -153,8 +153,7 @@ Status Control::Finish(const Status& status, uint64_t step_before) {
 Status Control::Agree(const Agreement& agreement) {
   RETURN_IF_ERROR(CheckBoard());
   RETURN_IF_ERROR(step().Begin(agreement, timeout_s()));
-  step().Publish();
-  RETURN_IF_ERROR(step().AwaitAll());
+  RETURN_IF_ERROR(step().Agree());
   return step().End();
 }
 

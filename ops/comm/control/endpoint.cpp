@@ -70,6 +70,12 @@ void Endpoint::RingAll() {
   }
 }
 
+void Endpoint::RingHost() {
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_ && !IsRemote(r)) Ring(r);
+  }
+}
+
 void Endpoint::RingEveryLane() {
   for (int r = 0; r < size_; ++r) {
     Ring(r, kGroupLane);
@@ -92,6 +98,11 @@ void Endpoint::SleepOn(Lane lane, uint32_t bell) {
 void Endpoint::Finish(uint64_t step) {
   board_.member(rank_).finished.store(step, std::memory_order_release);
   RingAll();
+}
+
+void Endpoint::FinishOnHost(uint64_t step) {
+  board_.member(rank_).finished.store(step, std::memory_order_release);
+  RingHost();
 }
 
 void Endpoint::PublishFailure(const Status& status, uint64_t step) {

@@ -50,6 +50,8 @@ class Endpoint {
     if (asleep != kAwake) WakeUp(peer, asleep == kInGroupLane ? kGroupLane : lane);
   }
   void RingAll();
+  // As RingAll(), but the watcher sleeps on: it looks by itself after a while.
+  void RingHost();
   // Wakes all peers in all lanes.
   void RingEveryLane();
 
@@ -83,6 +85,8 @@ class Endpoint {
 
   // This rank has finished the step.
   void Finish(uint64_t step);
+  // As Finish(), without a word to the other hosts: for a step that has ended well.
+  void FinishOnHost(uint64_t step);
   bool HasFinished(int rank, uint64_t step) const {
     return board_.member(rank).finished.load(std::memory_order_acquire) >= step;
   }
@@ -96,6 +100,11 @@ class Endpoint {
   // As FindLoss(), for one rank in its pair lane. `said`: the rank has closed its communicator.
   Status FindDeparture(int rank, bool* said) const;
 
+  // A rank of another host: its state here is what its watcher has sent.
+  bool IsRemote(int rank) const {
+    return group_.peers[static_cast<size_t>(rank)].host != group_.host;
+  }
+
   // What this rank waits for in its pair lane, for the messages of other ranks; empty: nothing.
   void NotePairCall(const std::string& text) { board_.member(rank_).pair_call.Write(text); }
   // What a rank is doing, for the message of a time-out.
@@ -107,10 +116,6 @@ class Endpoint {
  private:
   void WakeUp(int peer, Lane lane);
   void SleepOn(Lane lane, uint32_t bell);
-  // A rank of another host: its state here is what its watcher has sent.
-  bool IsRemote(int rank) const {
-    return group_.peers[static_cast<size_t>(rank)].host != group_.host;
-  }
   // Milliseconds since the rank's watcher was last known to be alive; 0 if it has no watcher.
   int64_t SilentMs(int rank) const;
   std::string DescribeState(int rank) const;

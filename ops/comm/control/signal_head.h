@@ -10,14 +10,16 @@ namespace collops::control {
 // agreement and the data that moves under it. One rank writes the head and stores `step` last, with
 // release; a reader that loads `step` first, with acquire, sees the other fields.
 struct SignalHead {
-  std::atomic<uint64_t> step;  // its number << kKindBits | HeadKind
-  uint64_t digest;             // hash of what must be equal on every rank
-  uint64_t balance;            // of what adds up to 0 over all ranks
+  std::atomic<uint64_t> step;     // its number << kKindBits | HeadKind
+  std::atomic<uint64_t> digest;   // hash of what must be equal on every rank
+  std::atomic<uint64_t> balance;  // of what adds up to 0 over all ranks
 };
 
 enum class HeadKind : uint64_t {
   kCall = 0,
-  kRefusal = 1,  // this rank refuses the step; its reason is on the board
+  kRefusal = 1,   // this rank refuses the step; its reason is on the board
+  kCarried = 2,   // a call whose agreement a HeadCarrier takes to the other hosts
+  kChanging = 3,  // with the number of the step before last: the next head is being written
 };
 constexpr int kKindBits = 2;
 
@@ -27,8 +29,14 @@ inline uint64_t StepWord(uint64_t number, HeadKind kind) {
 inline uint64_t NumberOf(uint64_t word) {
   return word >> kKindBits;
 }
+inline HeadKind KindOf(uint64_t word) {
+  return static_cast<HeadKind>(word & ((1U << kKindBits) - 1));
+}
 inline bool IsRefusal(uint64_t word) {
-  return (word & ((1U << kKindBits) - 1)) == static_cast<uint64_t>(HeadKind::kRefusal);
+  return KindOf(word) == HeadKind::kRefusal;
+}
+inline bool IsCall(uint64_t word) {
+  return KindOf(word) == HeadKind::kCall || KindOf(word) == HeadKind::kCarried;
 }
 
 // Where the heads of all ranks lie: two per rank, by the parity of the step. A rank can be one step

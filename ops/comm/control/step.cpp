@@ -27,6 +27,7 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
   Enter(agreement.op(), timeout_s);
   agreement_ = &agreement;
   balance_ = agreement.balance();
+  carried_ = false;
   awaited_.clear();
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r != endpoint_->rank()) awaited_.push_back(r);
@@ -36,19 +37,36 @@ Status Step::Begin(const Agreement& agreement, double timeout_s) {
 }
 
 void Step::Publish() {
+  WriteHead(HeadKind::kCall);
+  endpoint_->RingAll();
+}
+
+void Step::WriteHead(HeadKind kind) {
   const int rank = endpoint_->rank();
+  int64_t* const agreement = endpoint_->board().agreement(rank, number());
+  SignalHead& mine = endpoint_->head(rank, number());
+  if (carrier_ != nullptr) {
+    // The watcher may be reading the head of a carried step.
+    const uint64_t before = NumberOf(mine.step.load(std::memory_order_relaxed));
+    mine.step.store(StepWord(before, HeadKind::kChanging), std::memory_order_relaxed);
+    Fence(std::memory_order_release);
+  }
   // It is read only to describe a disagreement; a call equal to the last need not write it again.
   uint64_t& written = written_[number() & 1];
   if (written != agreement_->identity()) {
-    agreement_->Encode(endpoint_->board().agreement(rank, number()), endpoint_->size());
+    if (carrier_ == nullptr) {
+      agreement_->Encode(agreement, endpoint_->size());
+    } else {
+      encoded_.resize(EncodedWords());
+      agreement_->Encode(encoded_.data(), endpoint_->size());
+      StoreWords(encoded_.data(), encoded_.size(), agreement);
+    }
     written = agreement_->identity();
   }
-  Agreement::EncodeCall(endpoint_->board().agreement(rank, number()), UserCall::Number());
-  SignalHead& mine = endpoint_->head(rank, number());
-  mine.digest = agreement_->digest();
-  mine.balance = agreement_->balance();
-  mine.step.store(StepWord(number(), HeadKind::kCall), std::memory_order_release);
-  endpoint_->RingAll();
+  Agreement::EncodeCall(agreement, UserCall::Number());
+  mine.digest.store(agreement_->digest(), std::memory_order_relaxed);
+  mine.balance.store(agreement_->balance(), std::memory_order_relaxed);
+  mine.step.store(StepWord(number(), kind), std::memory_order_release);
 }
 
 Status Step::Refuse(const char* name, const Status& reason, double timeout_s) {
@@ -75,10 +93,12 @@ Status Step::Compare(int rank, bool* agrees) {
                  " refused call ", CallNumber(number()), ": ",
                  ReadReason(endpoint_->board().refusal_reason(rank, number())));
   }
-  CHECK_ARG(word == StepWord(number(), HeadKind::kCall), ERROR_PEER_LOST, agreement_->op(), ": ",
+  CHECK_ARG(NumberOf(word) == number() && IsCall(word), ERROR_PEER_LOST, agreement_->op(), ": ",
             endpoint_->Who(rank), " is in a call that cannot be yet");
-  balance_ += theirs.balance;
-  *agrees = *agrees && theirs.digest == agreement_->digest();
+  const uint64_t balance = theirs.balance.load(std::memory_order_relaxed);
+  balance_ += balance;
+  if (!endpoint_->IsRemote(rank)) host_balance_ += balance;
+  *agrees = *agrees && theirs.digest.load(std::memory_order_relaxed) == agreement_->digest();
   return Ok();
 }
 
@@ -105,7 +125,7 @@ Status Step::AwaitRest() {
 
 std::vector<std::vector<int64_t>> Step::ArrivedAgreements() const {
   const int size = endpoint_->size();
-  const auto words = static_cast<size_t>(Agreement::EncodedBytes(size)) / sizeof(int64_t);
+  const size_t words = EncodedWords();
   std::vector<std::vector<int64_t>> all(static_cast<size_t>(size));
   for (int r = 0; r < size; ++r) {
     if (!HasArrived(r)) continue;
@@ -144,7 +164,11 @@ Status Step::End() {
   // A peer that ended its call early publishes the failure before it writes its window again.
   Fence(std::memory_order_acquire);
   RETURN_IF_ERROR(endpoint_->GroupFailure(number()));
-  endpoint_->Finish(number());
+  if (carried_) {
+    endpoint_->FinishOnHost(number());
+  } else {
+    endpoint_->Finish(number());
+  }
   return Ok();
 }
 

@@ -9,6 +9,7 @@
 
 #include "comm/agreement.h"
 #include "comm/control/endpoint.h"
+#include "comm/control/head_carrier.h"
 #include "comm/control/waiter.h"
 #include "core/status.h"
 
@@ -32,6 +33,11 @@ class Step {
   Status Begin(const Agreement& agreement, double timeout_s);
   // Publishes the head. A rank that reads it sees all that this rank wrote before.
   void Publish();
+  // Publish() and AwaitAll(), where nothing is sent with the head. With a carrier, it takes the
+  // agreement to the other hosts; the watchers sleep on unless there is something to explain.
+  Status Agree();
+  // Set at the same step on all ranks of a group with several hosts; null: there is none.
+  void set_carrier(HeadCarrier* carrier) { carrier_ = carrier; }
   // Takes part in the next step with a refusal, without waiting for the other ranks.
   Status Refuse(const char* name, const Status& reason, double timeout_s);
 
@@ -93,6 +99,26 @@ class Step {
     awaited_.erase(next);
     return Ok();
   }
+  void WriteHead(HeadKind kind);
+  // As AwaitAll(); `agrees`: whether the heads that were compared before agree.
+  template <typename OnArrival>
+  Status AwaitHeads(bool agrees, OnArrival&& on_arrival);
+  // Compares the heads that have arrived on the board, without waiting.
+  template <typename OnArrival>
+  Status CompareArrived(bool* agrees, OnArrival&& on_arrival);
+  bool AnyArrived() const;
+
+  // The parts of Agree() with a carrier: until the ranks of this host have begun the step, and
+  // until the other hosts' heads have come.
+  Status AwaitHost(bool* agrees);
+  Status AwaitOtherHosts();
+  // Until `ready`, an arrival on the board or the loss of a source.
+  template <typename Ready>
+  Status UntilCarried(Ready&& ready);
+  bool TakeCarried(size_t* index);
+  Status LossOfSource() const;
+  Status AwaitDifference();
+
   // Compares the head of `rank`; sets `agrees` to false if it differs.
   Status Compare(int rank, bool* agrees);
   Status Judge(bool agrees);
@@ -101,11 +127,20 @@ class Step {
   // For a wait that ended with `status`: the disagreement among the ranks that have arrived, else
   // `status`. A rank that stays away must not hide a disagreement of the others.
   Status MissingOne(const Status& status) const;
+  size_t EncodedWords() const {
+    return static_cast<size_t>(Agreement::EncodedBytes(endpoint_->size())) / sizeof(int64_t);
+  }
   std::vector<std::vector<int64_t>> ArrivedAgreements() const;
   std::string WhoIsMissing() const;
 
   Endpoint* endpoint_;
   const WaitDuties* duties_;
+  HeadCarrier* carrier_ = nullptr;
+  std::vector<size_t> sources_;   // of the carrier, whose head of this step has not come
+  std::vector<HostHead> taken_;   // the last head of each source
+  uint64_t host_balance_ = 0;     // the sum over the ranks of this host
+  std::vector<int64_t> encoded_;  // with a carrier: the last agreement
+  bool carried_ = false;          // this step's agreement goes by the carrier
   std::vector<int> awaited_;
   std::optional<Deadline> deadline_;
   std::optional<Waiter> waiter_;
@@ -119,7 +154,11 @@ class Step {
 
 template <typename OnArrival>
 Status Step::AwaitAll(OnArrival&& on_arrival) {
-  bool agrees = true;
+  return AwaitHeads(true, on_arrival);
+}
+
+template <typename OnArrival>
+Status Step::AwaitHeads(bool agrees, OnArrival&& on_arrival) {
   while (!awaited_.empty()) {
     int rank = 0;
     const Status came = AwaitNext(&rank);
@@ -133,6 +172,12 @@ Status Step::AwaitAll(OnArrival&& on_arrival) {
 template <typename OnArrival>
 Status Step::ReadArrived(OnArrival&& on_arrival) {
   bool agrees = true;
+  RETURN_IF_ERROR(CompareArrived(&agrees, on_arrival));
+  return agrees && !awaited_.empty() ? Ok() : Judge(agrees);
+}
+
+template <typename OnArrival>
+Status Step::CompareArrived(bool* agrees, OnArrival&& on_arrival) {
   for (size_t i = 0; i < awaited_.size();) {
     const int rank = awaited_[i];
     if (!endpoint_->HasBegun(rank, number())) {
@@ -140,10 +185,10 @@ Status Step::ReadArrived(OnArrival&& on_arrival) {
       continue;
     }
     awaited_.erase(awaited_.begin() + static_cast<std::ptrdiff_t>(i));
-    RETURN_IF_ERROR(Compare(rank, &agrees));
+    RETURN_IF_ERROR(Compare(rank, agrees));
     RETURN_IF_ERROR(on_arrival(rank));
   }
-  return agrees && !awaited_.empty() ? Ok() : Judge(agrees);
+  return Ok();
 }
 
 }  // namespace collops::control

@@ -63,6 +63,12 @@ class Waiter {
   // Calls `ready` until it returns true, and not again after that.
   template <typename Ready>
   Status Until(Ready&& ready) {
+    return Until(ready,
+                 [this](auto&& awake, bool both) { endpoint_->Nap(kGroupLane, awake, both); });
+  }
+  // With another sleep than on the doorbell: `nap(awake, both)`, as Endpoint::Nap().
+  template <typename Ready, typename Nap>
+  Status Until(Ready&& ready, Nap&& nap) {
     for (int i = 0; i < kSpins; ++i) {
       if (ready()) return Ok();
       CpuRelax();
@@ -84,7 +90,7 @@ class Waiter {
       };
       // If messages are under way, a ring of the pair lane wakes this wait, too.
       const bool both = pumped == Pumped::kUnderWay;
-      endpoint_->Nap(kGroupLane, awake, both);
+      nap(awake, both);
       if (is_ready) return Ok();
     }
     return Ok();

@@ -56,6 +56,8 @@ class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
     ways_[1 - host].frames.push_back({frame, Clock::now()});
   }
   int breaks() const { return static_cast<int>(joined_); }
+  // Frames that were sent, in both directions.
+  int sent() const { return sent_.load(); }
 
  private:
   friend class Bridge;
@@ -93,6 +95,7 @@ class Link : public hosts::Wire, public std::enable_shared_from_this<Link> {
   bool closed_[2] = {};  // its watcher has sent all and closed
   int since_break_ = 0;
   std::atomic<uint64_t> joined_{0};
+  std::atomic<int> sent_{0};
 };
 
 // The end of host 0 or 1.
@@ -108,6 +111,7 @@ class Bridge : public collops::control::Bridge {
     const auto lock = link_->Enter(host_);
     Link::Way& way = link_->ways_[host];
     if (link_->cut_ || way.frames.size() >= link_->faults_.most_frames) return false;
+    ++link_->sent_;
     if (joined_ != link_->joined_) return true;  // lost: this end has not noticed the break yet
     const int most = link_->faults_.most_delay_us;
     const auto delay = std::chrono::microseconds(most == 0 ? 0 : link_->random_() % most);

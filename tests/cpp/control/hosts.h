@@ -15,6 +15,7 @@
 #include "check.h"
 #include "comm/control/control.h"
 #include "comm/control/hosts/watcher.h"
+#include "control/fake_carrier.h"
 #include "control/wire.h"
 #include "toy/communicator.h"
 
@@ -50,6 +51,12 @@ class Hosts {
   int size() const { return static_cast<int>(host_of_.size()); }
   int HostOfRank(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
   Wire& wire() { return *wire_; }
+  // Ranks that are made later have carriers.
+  fake::HeadPost& UseCarriers() {
+    post_ = std::make_unique<fake::HeadPost>(host_of_);
+    for (int rank = 0; rank < size(); ++rank) carriers_.push_back(post_->CarrierOf(rank));
+    return *post_;
+  }
 
   // Acts as if the rank's process had ended: its lifeline becomes readable.
   void EndProcess(int rank) {
@@ -71,8 +78,9 @@ class Hosts {
       group.watcher = std::make_shared<collops::control::Watcher>(
           GroupOf(rank), size(), wire_->EndOf(group.host), kFlushS);
     }
-    return std::make_shared<toy::ToyCommunicator>(
-        std::make_shared<collops::control::Control>(spec, std::move(group)));
+    auto control = std::make_shared<collops::control::Control>(spec, std::move(group));
+    if (post_ != nullptr) control->step().set_carrier(carriers_[static_cast<size_t>(rank)].get());
+    return std::make_shared<toy::ToyCommunicator>(std::move(control));
   }
 
  private:
@@ -100,6 +108,8 @@ class Hosts {
   std::vector<collops::control::Segment> boards_;
   std::vector<UniqueFd> bells_;
   std::vector<Life> lives_;
+  std::unique_ptr<fake::HeadPost> post_;
+  std::vector<std::unique_ptr<collops::control::HeadCarrier>> carriers_;
 };
 
 // Runs `body` for every rank in a thread of its own.

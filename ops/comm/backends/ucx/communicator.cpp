@@ -41,8 +41,7 @@ template <typename Move>
 Status UcxCommunicator::Step(const Agreement& agreement, Move&& move) {
   control::Step& step = control().step();
   RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
-  step.Publish();
-  RETURN_IF_ERROR(step.AwaitAll());
+  RETURN_IF_ERROR(step.Agree());
   RETURN_IF_ERROR(move());
   return step.End();
 }
@@ -73,6 +72,7 @@ void UcxCommunicator::OnClose() {
   const std::lock_guard<std::recursive_mutex> lock(closing_);
   if (link_ == nullptr || control().in_call()) return;  // the destructor releases it
   if (link_->host != nullptr) link_->host->Close("it closed its communicator");
+  control().step().set_carrier(nullptr);
   link_.reset();
 }
 

@@ -21,4 +21,24 @@ std::vector<int> HostMap::OtherHosts() const {
   return others;
 }
 
+std::vector<int> HostMap::Sources() const {
+  std::vector<int> sources;
+  for (const int host : OtherHosts()) {
+    const std::vector<int>& there = RanksOf(host);
+    sources.push_back(there[static_cast<size_t>(own_index_) % there.size()]);
+  }
+  return sources;
+}
+
+std::vector<int> HostMap::Targets() const {
+  std::vector<int> targets;
+  for (const int host : OtherHosts()) {
+    for (const int rank : RanksOf(host)) {
+      const auto speaker = static_cast<size_t>(LocalIndex(rank)) % own_ranks().size();
+      if (speaker == static_cast<size_t>(own_index_)) targets.push_back(rank);
+    }
+  }
+  return targets;
+}
+
 }  // namespace collops::ucx

@@ -23,6 +23,10 @@ class HostMap {
   int own_index() const { return own_index_; }
   // The other hosts, beginning after this one, so that not all send to the same host first.
   std::vector<int> OtherHosts() const;
+  // Of every other host, the rank that speaks for it to this one: the one with this rank's local
+  // index, modulo the number of ranks there. Targets(): the ranks that this one speaks to.
+  std::vector<int> Sources() const;
+  std::vector<int> Targets() const;
 
  private:
   std::vector<int> host_of_;

@@ -104,8 +104,8 @@ Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t tok
 
 Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link) {
   const CommunicatorSpec& spec = control->spec();
-  auto made = std::make_unique<Link>(
-      Link{control.get(), HostMap(control->endpoint().group(), spec.rank), nullptr, nullptr});
+  auto made = std::make_unique<Link>(Link{
+      control.get(), HostMap(control->endpoint().group(), spec.rank), nullptr, nullptr, nullptr});
   RETURN_IF_ERROR(Worker::Create(spec.rank_size, &made->worker));
   Card own;
   RETURN_IF_ERROR(MakeCard(*made->worker, &own));
@@ -114,10 +114,12 @@ Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique
       control->Share(Agreement("first contact of UCX"), &own, sizeof(own), cards.data()));
   RETURN_IF_ERROR(ConnectAll(cards, made.get()));
   RETURN_IF_ERROR(SayHello(made.get()));
+  made->heads = std::make_unique<Heads>(made->worker.get(), made->hosts, spec.rank);
   if (made->hosts.own_ranks().size() > 1) {
     RETURN_IF_ERROR(ConnectHost(control, cards[0].token, made.get()));
   }
   *link = std::move(made);
+  control->step().set_carrier((*link)->heads.get());
   return Ok();
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/backends/ucx/engine/worker.h"
+#include "comm/backends/ucx/heads.h"
 #include "comm/backends/ucx/host_map.h"
 #include "comm/communicator.h"
 #include "comm/control/control.h"
@@ -16,6 +17,7 @@ struct Link {
   control::Control* control = nullptr;
   HostMap hosts;
   std::unique_ptr<Worker> worker;
+  std::unique_ptr<Heads> heads;
   std::shared_ptr<Communicator> host;  // its ranks are local indices; null if this rank is alone
 };
 

@@ -4,19 +4,30 @@
 #include <utility>
 
 #include "comm/control/bootstrap/socket.h"
+#include "comm/control/endpoint.h"
+#include "core/fence.h"
 
 namespace collops::control {
+namespace {
+
+// How long the state of a carried step must stay as it is to be sent.
+constexpr int64_t kStayMs = 20;
+
+}  // namespace
 
 LocalNews::LocalNews(const Group* group, std::vector<int> ranks, int rank_size)
     : group_(group),
       board_(group->segment.data(), rank_size),
       ranks_(std::move(ranks)),
       rank_size_(rank_size),
-      seen_(static_cast<size_t>(rank_size)) {}
+      seen_(static_cast<size_t>(rank_size)),
+      agreement_(static_cast<size_t>(Agreement::EncodedBytes(rank_size)) / sizeof(int64_t)) {}
 
 // A rank's last action is read first, for all ranks: whatever any rank did before it, which may
 // have caused it, is then seen as well.
-void LocalNews::Look() {
+void LocalNews::Look(bool all) {
+  all_ = all;
+  now_ms_ = MonotonicMs();
   for (const int rank : ranks_) {
     const Peer& peer = group_->peers[static_cast<size_t>(rank)];
     Seen& seen = SeenOf(rank);
@@ -24,9 +35,9 @@ void LocalNews::Look() {
     seen.left = board_.member(rank).left.load(std::memory_order_acquire) != 0;
   }
   LookAtFailure();
-  for (const int rank : ranks_) {
-    SeenOf(rank).finished = board_.member(rank).finished.load(std::memory_order_acquire);
-  }
+  // What may have caused an end is sent before it.
+  for (const Seen& seen : seen_) all_ = all_ || seen.failed || seen.left || seen.ended;
+  for (const int rank : ranks_) LookAtFinished(rank);
   for (const int rank : ranks_) {
     for (const int parity : {0, 1}) LookAtHead(rank, parity);
   }
@@ -53,33 +64,58 @@ void LocalNews::LookAtHeadsOf(uint64_t failed_step) {
   }
 }
 
-// A head seen for the first time has not been sent yet, so its rank cannot be two steps further and
-// overwrite it.
+bool LocalNews::HasStayed(uint64_t value, Fresh* fresh) const {
+  if (fresh->value != value) *fresh = {value, now_ms_};
+  return now_ms_ - fresh->since_ms >= kStayMs;
+}
+
+void LocalNews::LookAtFinished(int rank) {
+  Seen& seen = SeenOf(rank);
+  const uint64_t finished = board_.member(rank).finished.load(std::memory_order_acquire);
+  if (HasStayed(finished, &seen.fresh_finished) || all_) seen.finished = finished;
+}
+
+bool LocalNews::IsWanted(uint64_t word, Seen* seen, Fresh* fresh) const {
+  if (KindOf(word) == HeadKind::kChanging) return false;
+  if (all_ || KindOf(word) != HeadKind::kCarried) return true;
+  return HasStayed(word, fresh) && NumberOf(word) > seen->fresh_finished.value;
+}
+
 void LocalNews::LookAtHead(int rank, int parity) {
   Seen& seen = SeenOf(rank);
-  const auto step = static_cast<uint64_t>(parity);
-  const SignalHead& head = board_.heads().At(rank, step);
+  const SignalHead& head = board_.heads().At(rank, static_cast<uint64_t>(parity));
   const uint64_t word = head.step.load(std::memory_order_acquire);
-  if (word == seen.heads[parity]) return;
+  if (word == seen.heads[parity] || !IsWanted(word, &seen, &seen.fresh_heads[parity])) return;
   News news{NewsKind::kHead, rank, word};
-  if (IsRefusal(word)) {
-    news.text = ReadReason(board_.refusal_reason(rank, step));
-  } else {
-    news.digest = head.digest;
-    news.balance = head.balance;
-    news.agreement = reinterpret_cast<const std::byte*>(board_.agreement(rank, step));
-    const std::byte* const shared = board_.shared(rank, step);
-    std::vector<std::byte>& last = seen.shared[parity];
-    // A step that has failed shares nothing.
-    const bool own = HostOf(rank) == group_->host;
-    if (own && last.empty()) last.resize(static_cast<size_t>(kShareBytes));
-    if (own && std::memcmp(last.data(), shared, last.size()) != 0) {
-      std::memcpy(last.data(), shared, last.size());
-      news.shared = last.data();
-    }
-  }
+  if (!ReadHead(rank, word, &news)) return;
   seen.frames[parity] = Encode(news, rank_size_);
   seen.heads[parity] = word;
+}
+
+// The rank of a carried head may be two steps further at any moment, and overwrite it: then all
+// ranks had gone on, and nobody needs it. The others are needed by all ranks to go on.
+bool LocalNews::ReadHead(int rank, uint64_t word, News* news) {
+  const uint64_t step = NumberOf(word);
+  if (IsRefusal(word)) {
+    news->text = ReadReason(board_.refusal_reason(rank, step));
+    return true;
+  }
+  const SignalHead& head = board_.heads().At(rank, step);
+  news->digest = head.digest.load(std::memory_order_relaxed);
+  news->balance = head.balance.load(std::memory_order_relaxed);
+  LoadWords(board_.agreement(rank, step), agreement_.size(), agreement_.data());
+  news->agreement = reinterpret_cast<const std::byte*>(agreement_.data());
+  Fence(std::memory_order_acquire);
+  if (head.step.load(std::memory_order_relaxed) != word) return false;
+  // A step that has failed shares nothing, nor does a carried one.
+  if (HostOf(rank) != group_->host || KindOf(word) == HeadKind::kCarried) return true;
+  std::vector<std::byte>& last = SeenOf(rank).shared[step & 1];
+  const std::byte* const shared = board_.shared(rank, step);
+  last.resize(static_cast<size_t>(kShareBytes));
+  if (std::memcmp(last.data(), shared, last.size()) == 0) return true;
+  std::memcpy(last.data(), shared, last.size());
+  news->shared = last.data();
+  return true;
 }
 
 bool LocalNews::TellTo(int host, Bridge* bridge) {

@@ -78,7 +78,7 @@ bool Mirror::Apply(int host, const News& news) {
 bool Mirror::ApplyHead(const News& news) {
   const uint64_t number = NumberOf(news.step);
   const bool refusal = news.step == StepWord(number, HeadKind::kRefusal);
-  if (!refusal && news.step != StepWord(number, HeadKind::kCall)) return false;
+  if (!refusal && !IsCall(news.step)) return false;
   SignalHead& head = board().heads().At(news.rank, number);
   if (NumberOf(head.step.load(std::memory_order_relaxed)) >= number) return true;  // already known
   if (!CanBe(number)) return false;
@@ -91,8 +91,8 @@ bool Mirror::ApplyHead(const News& news) {
     if (news.shared != nullptr) {
       std::memcpy(board().shared(news.rank, number), news.shared, static_cast<size_t>(kShareBytes));
     }
-    head.digest = news.digest;
-    head.balance = news.balance;
+    head.digest.store(news.digest, std::memory_order_relaxed);
+    head.balance.store(news.balance, std::memory_order_relaxed);
   }
   head.step.store(news.step, std::memory_order_release);
   End(news.rank).RingAll();

@@ -91,7 +91,8 @@ bool Watcher::AllQuiet() const {
 
 bool Watcher::Turn() {
   TakeAll();
-  news_.Look();
+  news_.Look(rung_ || stop_.load());
+  rung_ = false;
   bool all = true;
   for (int host = 0; host < num_hosts_; ++host) {
     if (host == group_.host || IsGone(host)) continue;
@@ -143,7 +144,8 @@ void Watcher::Sleep() {
   bridge_->AddPolled(&polled);
   static_cast<void>(poll(polled.data(), polled.size(), kNapMs));
   uint64_t rung = 0;
-  if (polled.front().revents != 0) static_cast<void>(!read(group_.bell.get(), &rung, sizeof(rung)));
+  rung_ = polled.front().revents != 0;
+  if (rung_) static_cast<void>(!read(group_.bell.get(), &rung, sizeof(rung)));
 }
 
 }  // namespace collops::control

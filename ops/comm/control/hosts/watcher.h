@@ -57,6 +57,7 @@ class Watcher {
   std::vector<bool> gone_;  // hosts from which no more news are taken
   const double flush_s_;
   int64_t beat_ms_ = 0;
+  bool rung_ = true;  // since the last look
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -6,6 +6,8 @@
 namespace collops::ucx {
 namespace {
 
+// As long as the naps of a wait on the board.
+constexpr double kShortNapS = 0.02;
 constexpr uint64_t kWholeTag = ~uint64_t{0};
 
 RequestParam HostMemory() {
@@ -199,6 +201,10 @@ void Worker::Sleep(const Watch& watch, const Deadline& deadline) {
   descriptors.push_back({descriptor_, POLLIN, 0});
   const double nap_s = std::clamp(deadline.RemainingS(), 0.0, watch.nap_s);
   poll(descriptors.data(), descriptors.size(), static_cast<int>(std::ceil(nap_s * 1000)));
+}
+
+void Worker::Nap() {
+  if (IsMine()) Sleep({}, Deadline::After(kShortNapS));
 }
 
 Status Worker::Flush(const Deadline& deadline) {

@@ -76,6 +76,9 @@ class Worker {
   Status Wait(const char* what, Request* requests, size_t count, const Watch& watch,
               const Deadline& deadline);
 
+  // Sleeps until something arrives, or for a while.
+  void Nap();
+
   // Ok, or ERROR_PEER_LOST for the first peer whose connection has ended. A peer that closes its
   // worker looks the same: that it leaves is said elsewhere.
   Status Loss() const;
