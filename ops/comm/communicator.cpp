@@ -66,18 +66,20 @@ Communicator::~Communicator() {
   (void)queue_owner_.release();
 }
 
-void Communicator::FinishConnecting() {
+Status Communicator::FinishConnecting() {
   Connected();
+  RETURN_IF_ERROR(ConnectAll());
   if (pair_wire() != nullptr) messenger_ = std::make_unique<Messenger>(control_.get(), pair_wire());
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   if (queue != nullptr && messenger_ != nullptr) queue->SetMessenger(messenger_.get());
   connected_.store(true, std::memory_order_release);
+  return Ok();
 }
 
 template <typename Body>
 Status Communicator::EnterNow(const char* name, Body&& body) {
   return control_->Run(name, [&]() -> Status {
-    if (!connected_.load(std::memory_order_relaxed)) FinishConnecting();
+    if (!connected_.load(std::memory_order_relaxed)) RETURN_IF_ERROR(FinishConnecting());
     return body();
   });
 }

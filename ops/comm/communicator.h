@@ -151,6 +151,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The functions below are the backend's; Control has checked that the call may begin. Connected()
   // is called once, when first contact has created the shared memory; it does not wait.
   virtual void Connected() {}
+  // Called once after Connected(), in the first call of every rank, whichever it is: the ranks make
+  // what the backend needs before any call, and may wait for each other.
+  virtual Status ConnectAll() { return Ok(); }
   // Connects the ranks in an engine, if the backend has one.
   virtual Status DoConnect() { return Ok(); }
   virtual Status DoAgree(const Agreement& agreement);
@@ -187,7 +190,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Posts messages that were started before first contact was complete.
   Status ConnectAndPost(StartedCall* call);
   void PayVerdicts(const char* name);
-  void FinishConnecting();
+  Status FinishConnecting();
   Status MakeQueue(const char* name);
   // As Enter(), traced. `sizes()` describes what is moved.
   template <typename Sizes, typename Body>
@@ -197,6 +200,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // An error if the backend carries no messages.
   Status CheckMessages(const char* name) const;
   Status GetSubgroup(const std::vector<int>& members, int color, int64_t token, bool kept,
+                     const std::shared_ptr<control::Introduction>& introduction,
                      std::shared_ptr<Communicator>* subgroup);
   Status MakeSubgroup(int color, int key, bool kept, std::shared_ptr<Communicator>* subgroup);
 

@@ -12,6 +12,7 @@ struct RankTable;
 
 namespace control {
 class Control;
+struct Introduction;
 }
 
 // ATB's CommMode: whether the ranks are processes, or threads of one process.
@@ -38,6 +39,8 @@ struct CommunicatorSpec {
   std::shared_ptr<const RankTable> table = nullptr;
   // Of a subgroup, which no table describes: the digest of the group's table. It names the job.
   std::string table_digest = "";
+  // Of a subgroup on several hosts: what its ranks have told each other over the parent.
+  std::shared_ptr<control::Introduction> introduction = nullptr;
 };
 
 }  // namespace collops

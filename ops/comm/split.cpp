@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "comm/control/control.h"
+#include "comm/control/part_meeting.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "comm/registry.h"
 
@@ -31,15 +32,11 @@ std::vector<int> Members(const std::vector<Choice>& choices, int64_t color) {
   return ranks;
 }
 
-// Ranks of several hosts meet at an address that only a rank table gives.
-Status CheckOnThisHost(control::Control& control, const std::vector<int>& members) {
-  const control::Group& group = control.endpoint().group();
-  for (const int member : members) {
-    CHECK_ARG(group.peers[static_cast<size_t>(member)].host == group.host, ERROR_UNSUPPORTED,
-              "Split: ", control.endpoint().Who(member),
-              " is on another host, and a subgroup must be on one: choose colors by host");
-  }
-  return Ok();
+// Whether any subgroup of the split is on several hosts; all ranks find the same.
+bool Spreads(const control::Group& group, const std::vector<Choice>& choices) {
+  return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
+    return choice.color >= 0 && control::OnSeveralHosts(group, Members(choices, choice.color));
+  });
 }
 
 }  // namespace
@@ -52,18 +49,30 @@ Status Communicator::MakeSubgroup(int color, int key, bool kept,
                                   choices.data()));
   choices[static_cast<size_t>(rank())] = own;  // not what a peer may have written there
   subgroup->reset();
+  std::vector<int> members;
+  if (color >= 0) members = Members(choices, color);
+  std::shared_ptr<control::Introduction> introduction;
+  if (Spreads(control_->endpoint().group(), choices)) {
+    RETURN_IF_ERROR(control::Introduce(control_.get(), members, &introduction));
+  }
   if (color < 0) return Ok();
-  const Status made = GetSubgroup(Members(choices, color), color, choices[0].token, kept, subgroup);
+  Status made = GetSubgroup(members, color, choices[0].token, kept, introduction, subgroup);
+  // The hosts meet now, while all ranks are in this call: later a rank could close its subgroup
+  // without a word to other hosts.
+  if (made.ok() && introduction != nullptr) made = (*subgroup)->Connect();
+  if (!made.ok()) subgroup->reset();
   // An error of a subgroup does not end this group, unless the subgroup belongs to it.
   return made.ok() || kept ? made : control_->Excuse(made);
 }
 
 Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int64_t token,
-                                 bool kept, std::shared_ptr<Communicator>* subgroup) {
-  RETURN_IF_ERROR(CheckOnThisHost(*control_, members));
+                                 bool kept,
+                                 const std::shared_ptr<control::Introduction>& introduction,
+                                 std::shared_ptr<Communicator>* subgroup) {
   CommunicatorSpec spec = this->spec();
   if (spec.table != nullptr) spec.table_digest = spec.table->digest;
   spec.table = nullptr;
+  spec.introduction = introduction;
   spec.timeout_s = timeout_s();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());

@@ -7,6 +7,7 @@
 
 #include "comm/control/bootstrap/awaited_table.h"
 #include "comm/control/hosts_meeting.h"
+#include "comm/control/part_meeting.h"
 #include "comm/placement/placement.h"
 
 namespace collops::control {
@@ -25,6 +26,10 @@ Status MakeMeeting(const CommunicatorSpec& spec, const RankTable* table, int64_t
   JobIdentity job;
   RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD,
                                    table == nullptr ? spec.table_digest : table->digest, &job));
+  if (spec.introduction != nullptr) {
+    *meeting = std::make_unique<PartMeeting>(spec, job, segment_bytes);
+    return Ok();
+  }
   if (table == nullptr || table->servers.size() == 1) {
     *meeting = Meeting::Create(spec, job, segment_bytes);
     return Ok();

@@ -37,6 +37,16 @@ Group ForWatcher(const Group& group) {
 
 }  // namespace
 
+Status JoinHosts(const CommunicatorSpec& spec, const HostsToJoin& hosts, const Deadline& deadline,
+                 Group* group) {
+  std::vector<tcp::Connection> connections;
+  RETURN_IF_ERROR(tcp::ConnectHosts(hosts.domain, hosts.rows, spec.rank, hosts.secret, hosts.door,
+                                    hosts.watch, deadline, &connections));
+  auto bridge = std::make_unique<tcp::TcpBridge>(group->host, std::move(connections));
+  group->watcher = std::make_shared<Watcher>(ForWatcher(*group), spec.rank_size, std::move(bridge));
+  return Ok();
+}
+
 Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job,
                             const std::string& address, int64_t segment_bytes,
                             std::unique_ptr<Meeting>* meeting) {
@@ -86,20 +96,13 @@ Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
   RETURN_IF_ERROR(host.Complete(deadline, group));
   const bool several = *std::max_element(host_of.begin(), host_of.end()) > 0;
   const bool lowest = RanksOn(ranks, host_of[own]).front() == spec_.rank;
-  if (several && lowest) RETURN_IF_ERROR(RunWatcher(rows, deadline, group));
+  group->address = rows[own].address;
+  if (several && lowest) {
+    const HostsToJoin hosts = {rendezvous_spec_.domain, rows, rendezvous_spec_.secret,
+                               rendezvous_->door(), spec_.watch};
+    RETURN_IF_ERROR(JoinHosts(spec_, hosts, deadline, group));
+  }
   rendezvous_->door()->Close();
-  return Ok();
-}
-
-Status HostsMeeting::RunWatcher(const std::vector<tcp::Row>& rows, const Deadline& deadline,
-                                Group* group) {
-  std::vector<tcp::Connection> connections;
-  RETURN_IF_ERROR(tcp::ConnectHosts(rendezvous_spec_.domain, rows, spec_.rank,
-                                    rendezvous_spec_.secret, rendezvous_->door(), deadline,
-                                    &connections));
-  auto bridge = std::make_unique<tcp::TcpBridge>(group->host, std::move(connections));
-  group->watcher =
-      std::make_shared<Watcher>(ForWatcher(*group), spec_.rank_size, std::move(bridge));
   return Ok();
 }
 

@@ -1,12 +1,28 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/control/bootstrap/meeting.h"
 #include "comm/control/tcp/rendezvous.h"
 
 namespace collops::control {
+
+// What the lowest rank of a host needs to join its host to the others.
+struct HostsToJoin {
+  const std::string& domain;
+  const std::vector<tcp::Row>& rows;  // by rank
+  const tcp::JobSecret& secret;
+  tcp::Door* door;
+  std::function<Status()> watch;  // as CommunicatorSpec::watch
+};
+
+// Connects this host to the others, and starts its watcher, which `group` then owns. Called by the
+// lowest rank of each host, once the ranks of its host have met. Waits for the other hosts.
+Status JoinHosts(const CommunicatorSpec& spec, const HostsToJoin& hosts, const Deadline& deadline,
+                 Group* group);
 
 // First contact of ranks on several hosts: all meet at rank 0's address, then those of each host in
 // its shared memory, and the lowest rank of each host connects to the other hosts and runs the
@@ -28,8 +44,6 @@ class HostsMeeting : public Meeting {
   void Stop() override;
 
  private:
-  Status RunWatcher(const std::vector<tcp::Row>& rows, const Deadline& deadline, Group* group);
-
   CommunicatorSpec spec_;
   const JobIdentity job_;
   const tcp::RendezvousSpec rendezvous_spec_;

@@ -6,6 +6,7 @@
 #include "comm/backends/ucx/communicator.h"
 #include "comm/backends/ucx/engine/library.h"
 #include "comm/control/control.h"
+#include "comm/control/part_meeting.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "kernels/thread_pool.h"
 
@@ -13,13 +14,18 @@ namespace collops::ucx {
 
 namespace {
 
-// Ranks on the host of `rank`; 1 while the table does not say it.
-int RanksHere(const RankTable& table, int rank) {
-  if (!table.completed) return 1;
-  const int own = table.ranks[static_cast<size_t>(rank)].server;
-  return static_cast<int>(
-      std::count_if(table.ranks.begin(), table.ranks.end(),
-                    [own](const RankTable::Rank& other) { return other.server == own; }));
+// Ranks on this rank's host; 1 while the table does not say it.
+int RanksHere(const CommunicatorSpec& spec) {
+  const auto count = [rank = static_cast<size_t>(spec.rank)](const auto& all, auto host_of) {
+    return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const auto& other) {
+      return host_of(other) == host_of(all[rank]);
+    }));
+  };
+  if (spec.introduction != nullptr) {
+    return count(spec.introduction->rows, [](const auto& row) { return row.host; });
+  }
+  if (!spec.table->completed) return 1;
+  return count(spec.table->ranks, [](const auto& rank) { return rank.server; });
 }
 
 }  // namespace
@@ -30,11 +36,12 @@ Status Available() {
 }
 
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
-  const bool one_host = spec.table == nullptr || spec.table->servers.size() == 1;
+  const bool one_host =
+      spec.introduction == nullptr && (spec.table == nullptr || spec.table->servers.size() == 1);
   if (one_host) return shm::Create(spec, communicator);
   std::shared_ptr<control::Control> control;
   RETURN_IF_ERROR(control::Control::Create(spec, 0, &control, control::Reach::kHosts));
-  RETURN_IF_ERROR(kernels::SetDefaultShare(RanksHere(*spec.table, spec.rank)));
+  RETURN_IF_ERROR(kernels::SetDefaultShare(RanksHere(spec)));
   *communicator = std::make_shared<UcxCommunicator>(std::move(control));
   return Ok();
 }

@@ -33,7 +33,7 @@ Status UcxCommunicator::AllocateWindow(int64_t, std::shared_ptr<Window>*) {
   return Error(ERROR_UNSUPPORTED, "backend ucx: it has no windows");
 }
 
-Status UcxCommunicator::DoConnect() {
+Status UcxCommunicator::ConnectAll() {
   return ConnectLink(shared_control(), &link_);
 }
 

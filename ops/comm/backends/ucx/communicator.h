@@ -23,7 +23,7 @@ class UcxCommunicator : public Communicator {
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
 
  protected:
-  Status DoConnect() override;
+  Status ConnectAll() override;
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoExchangeV(const ExchangeVCall& call) override;

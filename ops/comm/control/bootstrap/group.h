@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/control/bootstrap/unique_fd.h"
@@ -28,7 +29,9 @@ struct Group {
   Segment segment;
   UniqueFd inbox;
 
-  int host = 0;   // this rank's host; hosts are numbered in the order of their first ranks
+  int host = 0;  // this rank's host; hosts are numbered in the order of their first ranks
+  std::string
+      address;    // of this host, for connections of other hosts; only where there are several
   UniqueFd bell;  // wakes the watcher of this host; only where there are several hosts
   std::shared_ptr<Watcher> watcher;  // set in the rank whose process runs the watcher
 };

@@ -25,7 +25,7 @@ class Mesh {
         applications_(leaders_.size()),
         connections_(leaders_.size()) {}
 
-  Status Complete(const Deadline& deadline);
+  Status Complete(const std::function<Status()>& watch, const Deadline& deadline);
   std::vector<Connection> TakeConnections() { return std::move(connections_); }
 
  private:
@@ -54,11 +54,12 @@ std::string Mesh::Missing() const {
   return missing;
 }
 
-Status Mesh::Complete(const Deadline& deadline) {
+Status Mesh::Complete(const std::function<Status()>& watch, const Deadline& deadline) {
   for (std::string missing = Missing(); !missing.empty(); missing = Missing()) {
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "no connection to the host of ", missing, " in ",
               deadline.timeout_s(), " s: may hosts of this job connect to each other's ports?");
     CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
+    if (watch) RETURN_IF_ERROR(watch());
     for (size_t host = 0; static_cast<int>(host) < host_; ++host) {
       if (IsMissing(host)) RETURN_IF_ERROR(GoOn(host));
     }
@@ -116,15 +117,15 @@ void Mesh::Sleep() const {
 }  // namespace
 
 Status ConnectHosts(const std::string& domain, const std::vector<Row>& rows, int rank,
-                    const JobSecret& secret, Door* door, const Deadline& deadline,
-                    std::vector<Connection>* connections) {
+                    const JobSecret& secret, Door* door, const std::function<Status()>& watch,
+                    const Deadline& deadline, std::vector<Connection>* connections) {
   const std::vector<int> host_of = HostsOf(rows);
   std::vector<Row> leaders;
   for (size_t r = 0; r < rows.size(); ++r) {
     if (host_of[r] == static_cast<int>(leaders.size())) leaders.push_back(rows[r]);
   }
   Mesh mesh(domain, std::move(leaders), host_of[static_cast<size_t>(rank)], &secret, door);
-  RETURN_IF_ERROR(mesh.Complete(deadline));
+  RETURN_IF_ERROR(mesh.Complete(watch, deadline));
   *connections = mesh.TakeConnections();
   door->Close();
   return Ok();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,10 @@ namespace collops::control::tcp {
 
 // Connects the hosts of a group, each with each: called after first contact by the lowest rank of
 // each host, of which there are two or more. Host i connects to all before it, at the doors that
-// their rows name; both prove themselves. `connections`: by host, for a TcpBridge.
+// their rows name; both prove themselves. `watch` is called again and again; its error ends the
+// wait. `connections`: by host, for a TcpBridge.
 Status ConnectHosts(const std::string& domain, const std::vector<Row>& rows, int rank,
-                    const JobSecret& secret, Door* door, const Deadline& deadline,
-                    std::vector<Connection>* connections);
+                    const JobSecret& secret, Door* door, const std::function<Status()>& watch,
+                    const Deadline& deadline, std::vector<Connection>* connections);
 
 }  // namespace collops::control::tcp

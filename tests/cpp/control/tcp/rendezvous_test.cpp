@@ -142,7 +142,7 @@ TEST(HostsThatMetAreJoined) {
       if (rank == 2 || rank == 4) return;
       std::vector<Connection> connections;
       const Status joined =
-          ConnectHosts("dp", rows, rank, kSecret, rendezvous->door(), deadline, &connections);
+          ConnectHosts("dp", rows, rank, kSecret, rendezvous->door(), {}, deadline, &connections);
       EXPECT_EQ(joined.message(), "");
       ASSERT_EQ(connections.size(), 3);
       TcpBridge bridge(host, std::move(connections));
@@ -187,7 +187,7 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
   ASSERT_EQ(door.Open(loopback::At("127.0.0.1")).message(), "");
   rows[0].port = door.address().port();
   const auto join = [&](int rank, Door* own, std::vector<Connection>* connections) {
-    return ConnectHosts("dp", rows, rank, kSecret, own, Deadline::After(kTimeoutS), connections);
+    return ConnectHosts("dp", rows, rank, kSecret, own, {}, Deadline::After(kTimeoutS), connections);
   };
   const pid_t other = ranks::Start([&] {
     Door own(kSecret);
