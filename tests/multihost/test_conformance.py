@@ -16,6 +16,9 @@ PLACEMENTS = {
 }
 ATB = ("all_gather_v", "reduce_scatter_v", "all_gather", "reduce_scatter", "all_reduce")
 EXCHANGES = ("broadcast", "all_to_all", "all_to_all_v", "all_to_all_v_v2")
+MESSAGES = ("send", "recv")
+# On a grid it splits the ranks into groups that lie across hosts.
+LINEAR = ("linear_parallel",)
 PLAIN = ("all_gather_v", "reduce_scatter_v", "all_to_allv", "gatherv", "scatterv", "reduce")
 
 
@@ -29,14 +32,20 @@ def check(hosts: list[Host], placement: list[int], level: str, *operators: str) 
 
 @pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=PLACEMENTS)
 def test_atb_level(two_hosts: list[Host], placement: list[int]) -> None:
-    check(two_hosts, placement, "atb", *ATB, *EXCHANGES)
+    check(two_hosts, placement, "atb", *ATB, *EXCHANGES, *MESSAGES)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=PLACEMENTS)
 def test_plain_level(two_hosts: list[Host], placement: list[int]) -> None:
-    check(two_hosts, placement, "plain", *PLAIN)
+    check(two_hosts, placement, "plain", *PLAIN, *MESSAGES)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=PLACEMENTS)
+def test_linear_parallel(two_hosts: list[Host], placement: list[int]) -> None:
+    check(two_hosts, placement, "atb", *LINEAR)
 
 
 def test_three_hosts(three_hosts: list[Host]) -> None:
-    check(three_hosts, [0, 1, 2], "atb", *ATB, *EXCHANGES)
-    check(three_hosts, [2, 0, 1, 2], "plain", *PLAIN)
+    check(three_hosts, [0, 1, 2], "atb", *ATB, *EXCHANGES, *MESSAGES)
+    check(three_hosts, [2, 0, 1, 2], "atb", *LINEAR)
+    check(three_hosts, [2, 0, 1, 2], "plain", *PLAIN, *MESSAGES)

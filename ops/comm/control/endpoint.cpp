@@ -17,8 +17,6 @@
 namespace collops::control {
 namespace {
 
-constexpr long kNapMs = 20;
-
 // The state letter in /proc/<pid>/stat, in words.
 std::string ProcessState(pid_t pid) {
   std::ifstream stat(Concat("/proc/", pid, "/stat"));
@@ -90,8 +88,8 @@ void Endpoint::WakeUp(int peer, Lane lane) {
   syscall(SYS_futex, &doorbell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-void Endpoint::SleepOn(Lane lane, uint32_t bell) {
-  const timespec nap{0, kNapMs * 1000000};
+void Endpoint::SleepOn(Lane lane, uint32_t bell, int nap_ms) {
+  const timespec nap{0, long{1000000} * nap_ms};
   syscall(SYS_futex, &board_.member(rank_).doorbell[lane], FUTEX_WAIT, bell, &nap, nullptr, 0);
 }
 

@@ -10,6 +10,9 @@
 
 namespace collops::control {
 
+// The longest sleep between two looks around.
+constexpr int kNapMs = 20;
+
 // Later than every step.
 constexpr uint64_t kAnyStep = UINT64_MAX;
 
@@ -55,16 +58,16 @@ class Endpoint {
   // Wakes all peers in all lanes.
   void RingEveryLane();
 
-  // Sleeps until rung, at most kNapMs, unless `ready` holds. `both`, for the group lane: a ring of
-  // the pair lane also wakes it, unless another thread sleeps there. One thread per lane.
+  // Sleeps until rung, at most `nap_ms`, unless `ready` holds. `both`, for the group lane: a ring
+  // of the pair lane also wakes it, unless another thread sleeps there. One thread per lane.
   template <typename Ready>
-  void Nap(Lane lane, Ready&& ready, bool both = false) {
+  void Nap(Lane lane, Ready&& ready, bool both = false, int nap_ms = kNapMs) {
     Member& self = board_.member(rank_);
     uint32_t awake = kAwake;
     if (both) self.asleep[kPairLane].compare_exchange_strong(awake, kInGroupLane);
     self.asleep[lane].store(kInItsLane, std::memory_order_seq_cst);
     const uint32_t bell = self.doorbell[lane].load(std::memory_order_seq_cst);
-    if (!ready()) SleepOn(lane, bell);
+    if (!ready()) SleepOn(lane, bell, nap_ms);
     self.asleep[lane].store(kAwake, std::memory_order_relaxed);
     uint32_t here = kInGroupLane;
     if (both) self.asleep[kPairLane].compare_exchange_strong(here, kAwake);
@@ -115,7 +118,7 @@ class Endpoint {
 
  private:
   void WakeUp(int peer, Lane lane);
-  void SleepOn(Lane lane, uint32_t bell);
+  void SleepOn(Lane lane, uint32_t bell, int nap_ms);
   // Milliseconds since the rank's watcher was last known to be alive; 0 if it has no watcher.
   int64_t SilentMs(int rank) const;
   std::string DescribeState(int rank) const;

@@ -36,8 +36,8 @@ class HeadCarrier {
   virtual bool Take(size_t index, HostHead* head) = 0;
   // Ok, or why nothing more can come from a source.
   virtual Status LossOf(size_t index) const = 0;
-  // Sleeps until something may have arrived, or for a while.
-  virtual void Nap() = 0;
+  // Sleeps until something may have arrived, at most `most_ms`.
+  virtual void Nap(int most_ms) = 0;
 };
 
 }  // namespace collops::control

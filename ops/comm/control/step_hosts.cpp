@@ -82,8 +82,8 @@ Status Step::UntilCarried(Ready&& ready) {
       }
       return explained->Passed();
     };
-    const auto nap = [&](auto&& awake, bool) {
-      if (!awake()) carrier_->Nap();
+    const auto nap = [&](auto&& awake, bool, int most_ms) {
+      if (!awake()) carrier_->Nap(most_ms);
     };
     const Status came = waiter_->Until(any, nap);
     if (!came.ok()) return MissingOne(came);

@@ -18,9 +18,11 @@ inline void CpuRelax() {
 #endif
 }
 
-// What a wait has found in the pair lane: no messages, messages under way, or messages that have
-// just moved.
-enum class Pumped { kNothing, kUnderWay, kMoved };
+// What a wait has found in the pair lane: no messages, messages under way, messages under way whose
+// arrival rings no doorbell, or messages that have just moved.
+enum class Pumped { kNothing, kUnderWay, kUnrung, kMoved };
+// The longest sleep while messages may come without a ring.
+constexpr int kUnrungNapMs = 1;
 
 // Functions that a wait calls after it has spun, and before it sleeps. Each may be empty.
 struct WaitDuties {
@@ -63,10 +65,11 @@ class Waiter {
   // Calls `ready` until it returns true, and not again after that.
   template <typename Ready>
   Status Until(Ready&& ready) {
-    return Until(ready,
-                 [this](auto&& awake, bool both) { endpoint_->Nap(kGroupLane, awake, both); });
+    return Until(ready, [this](auto&& awake, bool both, int most_ms) {
+      endpoint_->Nap(kGroupLane, awake, both, most_ms);
+    });
   }
-  // With another sleep than on the doorbell: `nap(awake, both)`, as Endpoint::Nap().
+  // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as Endpoint::Nap().
   template <typename Ready, typename Nap>
   Status Until(Ready&& ready, Nap&& nap) {
     for (int i = 0; i < kSpins; ++i) {
@@ -86,11 +89,11 @@ class Waiter {
       bool is_ready = false;
       const auto awake = [&] {
         if ((is_ready = ready()) || endpoint_->GroupFailed(step_)) return true;
-        return pumped == Pumped::kUnderWay && Pump() == Pumped::kMoved;
+        return pumped != Pumped::kNothing && Pump() == Pumped::kMoved;
       };
       // If messages are under way, a ring of the pair lane wakes this wait, too.
-      const bool both = pumped == Pumped::kUnderWay;
-      nap(awake, both);
+      const bool both = pumped != Pumped::kNothing;
+      nap(awake, both, pumped == Pumped::kUnrung ? kUnrungNapMs : kNapMs);
       if (is_ready) return Ok();
     }
     return Ok();

@@ -42,6 +42,7 @@ Status CheckTransfers(const char* name, const Transfer* list, int count, int ran
 Messenger::Messenger(control::Control* control, PairWire* wire)
     : control_(control),
       endpoint_(&control->endpoint()),
+      wire_(wire),
       lane_(endpoint_->rank(), endpoint_->size(), wire, this) {
   control->set_pump([this] { return Pump(); });
 }

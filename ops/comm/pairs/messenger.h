@@ -114,8 +114,19 @@ class Messenger : private PairGroup {
   // Called by waits of group calls.
   control::Pumped Pump();
 
+  // Whether this rank waits for what rings its doorbell, and for what does not.
+  struct Awaited {
+    bool rung = false;
+    bool unrung = false;
+  };
+  Awaited FindAwaited() const;
+  // Sleeps until something arrives from peers that do not ring; with `rung`, only a moment.
+  template <typename Ready>
+  void NapUnrung(bool rung, Ready&& ready);
+
   control::Control* control_;
   control::Endpoint* endpoint_;
+  PairWire* wire_;
   std::function<void()> wake_;
   mutable std::mutex baton_;  // guards the lane
   PairLane lane_;

@@ -1,5 +1,6 @@
 // How threads wait in the pair lane, and which of them moves it.
 
+#include <poll.h>
 #include <sched.h>
 
 #include <chrono>
@@ -63,6 +64,8 @@ void Messenger::SettleAll(double limit_s) {
     Settle(deadline.RemainingS());
     if (OwesVerdicts()) sched_yield();
   }
+  const Baton baton = Claim();
+  if (lane_.failure().ok()) wire_->Flush(deadline);
 }
 
 control::Pumped Messenger::Pump() {
@@ -71,7 +74,30 @@ control::Pumped Messenger::Pump() {
   if (!baton.owns_lock() || led_.load()) return control::Pumped::kNothing;
   const bool posted = TakeStarted();
   if (Poll() || posted) return control::Pumped::kMoved;
-  return lane_.HasWork() ? control::Pumped::kUnderWay : control::Pumped::kNothing;
+  if (!lane_.HasWork()) return control::Pumped::kNothing;
+  return FindAwaited().unrung ? control::Pumped::kUnrung : control::Pumped::kUnderWay;
+}
+
+Messenger::Awaited Messenger::FindAwaited() const {
+  Awaited awaited;
+  awaited.unrung = !wire_->HandedOver();
+  for (int r = 0; r < endpoint_->size(); ++r) {
+    if (lane_.WaitsFor(r)) (wire_->Rings(r) ? awaited.rung : awaited.unrung) = true;
+  }
+  return awaited;
+}
+
+template <typename Ready>
+void Messenger::NapUnrung(bool rung, Ready&& ready) {
+  // Other threads of this rank ring the doorbell, too, which does not end this sleep.
+  constexpr int kLongNapMs = 5;
+  pollfd news = {-1, POLLIN, 0};
+  if (ready()) return;
+  {
+    const Baton baton(baton_);
+    news.fd = lane_.failure().ok() ? wire_->Arm() : -1;
+  }
+  if (news.fd >= 0) poll(&news, 1, rung ? control::kUnrungNapMs : kLongNapMs);
 }
 
 bool Messenger::Reached(const Goal& goal) {
@@ -148,13 +174,19 @@ bool Messenger::Nap(Goal* goal, Baton* baton) {
     endpoint_->NotePairCall(DescribeCall(goal->batch->list[goal->batch->first_open]));
     goal->noted = true;
   }
+  const Awaited awaited = FindAwaited();
   baton->unlock();
   bool moved = false;
-  endpoint_->Nap(control::kPairLane, [&] {
+  const auto ready = [&] {
     const Baton again(baton_);
     moved = TakeStarted() || Poll();
     return moved || Reached(*goal);
-  });
+  };
+  if (awaited.unrung) {
+    NapUnrung(awaited.rung, ready);
+  } else {
+    endpoint_->Nap(control::kPairLane, ready);
+  }
   baton->lock();
   return moved;
 }
@@ -190,7 +222,11 @@ void Messenger::FindLosses() {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (!lane_.WaitsFor(r)) continue;
     bool said = false;
-    const Status loss = endpoint_->FindDeparture(r, &said);
+    Status loss = endpoint_->FindDeparture(r, &said);
+    const Status cut = loss.ok() ? wire_->Loss(r) : Ok();
+    if (!cut.ok()) {
+      loss = Error(cut.code(), endpoint_->Who(r), " is lost: ", cut.message());
+    }
     const auto departure = said ? PairLane::Departure::kLeft : PairLane::Departure::kEnded;
     if (!loss.ok()) lane_.Lose(r, departure, loss);
   }

@@ -51,6 +51,7 @@ bool PairLane::Poll() {
 }
 
 bool PairLane::Move() {
+  context_.wire->Progress();
   bool moved = outbox_.Poll();
   if (context_.failure.ok()) moved = inbox_.Poll() || moved;
   if (context_.failure.ok() && context_.group->Failed()) {
@@ -119,6 +120,16 @@ const Status* PairLane::LossOf(const OpenTransfer& open) const {
   return num_gone_ >= context_.rank_size - 1 ? last : nullptr;
 }
 
+// Whether a rank that is gone may have sent this transfer something that is still under way.
+bool PairLane::SomethingMayArrive(const OpenTransfer& open) const {
+  const int needed = open.source < 0 ? open.transfer.peer : open.source;
+  if (needed != kAnySource) return context_.wire->MayArrive(needed);
+  for (int rank = 0; rank < context_.rank_size; ++rank) {
+    if (gone_[static_cast<size_t>(rank)].gone && context_.wire->MayArrive(rank)) return true;
+  }
+  return false;
+}
+
 // Nothing has moved since the loss was reported, so nothing of that peer is left to read.
 void PairLane::FailLost() {
   for (int rank = 0; rank < context_.rank_size; ++rank) {
@@ -129,6 +140,7 @@ void PairLane::FailLost() {
     if (!open.under_way() || open.refuses()) continue;
     const Status* loss = LossOf(open);
     if (loss == nullptr) continue;
+    if (SomethingMayArrive(open)) return;
     context_.Fail(Error(loss->code(), NameOf(open.transfer.way), ": ", loss->message()));
     return;
   }
@@ -141,6 +153,7 @@ void PairLane::End(const Status& why) {
 }
 
 void PairLane::FinishAll() {
+  context_.wire->Abandon();
   for (int i = 0; i < context_.table.size(); ++i) {
     const OpenTransfer& open = context_.table[i];
     if (!open.under_way()) continue;
@@ -154,7 +167,7 @@ void PairLane::FinishAll() {
 
 void PairLane::UpdateWork() {
   const bool ended = !context_.failure.ok();
-  const bool owes = !ended && inbox_.has_backlog();
+  const bool owes = !ended && (inbox_.has_backlog() || !context_.wire->HandedOver());
   if (owes != OwesVerdicts()) owes_verdicts_.store(owes, std::memory_order_relaxed);
   const bool work = context_.table.under_way() > 0 || owes;
   if (work != HasWork()) has_work_.store(work, std::memory_order_relaxed);
@@ -164,6 +177,7 @@ std::string PairLane::Describe() {
   constexpr int kShown = 3;
   std::string text;
   int shown = 0;
+  context_.wire->Progress();
   const int under_way = context_.table.under_way();
   for (int i = 0; i < context_.table.size() && shown < kShown; ++i) {
     const OpenTransfer& open = context_.table[i];

@@ -37,7 +37,7 @@ class PairLane {
   bool Poll();
   // Whether Poll() has anything to do. From any thread.
   bool HasWork() const { return has_work_.load(std::memory_order_relaxed); }
-  // Whether verdicts found no room. Their senders wait for them.
+  // Whether verdicts found no room, or are not on their way yet. Their senders wait for them.
   bool OwesVerdicts() const { return owes_verdicts_.load(std::memory_order_relaxed); }
 
   bool Done(TransferHandle handle) const;
@@ -71,6 +71,7 @@ class PairLane {
   bool Move();
   void FailLost();
   const Status* LossOf(const OpenTransfer& open) const;
+  bool SomethingMayArrive(const OpenTransfer& open) const;
   void FinishAll();
   void UpdateWork();
 

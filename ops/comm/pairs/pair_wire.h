@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/deadline.h"
 #include "core/dtype.h"
 #include "core/status.h"
 
@@ -86,6 +87,27 @@ class PairWire {
 
   // Why a step was kBroken; names the peer.
   virtual Status fault() const = 0;
+
+  // The functions below are for a wire whose messages take a while and ring no doorbell.
+
+  // Called at the beginning of each round of the lane.
+  virtual void Progress() {}
+  // Whether all envelopes and verdicts that were posted will arrive although no more calls follow.
+  virtual bool HandedOver() { return true; }
+  // Waits, before this rank leaves, until they have left this host; at most until the deadline.
+  virtual void Flush(const Deadline& /*deadline*/) {}
+  // Whether something may still arrive that `peer`, which has left or ended, sent before.
+  virtual bool MayArrive(int /*peer*/) { return false; }
+  // Ok, or why nothing more can arrive from `peer`. It is said a moment late, because the group may
+  // know more.
+  virtual Status Loss(int /*peer*/) { return Ok(); }
+  // Whether what comes from `peer` rings this rank's doorbell.
+  virtual bool Rings(int /*peer*/) const { return true; }
+  // A descriptor that is readable once something arrives from peers that do not ring; -1 if
+  // something has arrived already. For one sleep.
+  virtual int Arm() { return -1; }
+  // The lane has ended: after this nothing reads or writes the memory of a transfer.
+  virtual void Abandon() {}
 };
 
 // What a lane asks of its communicator. Nothing here waits.

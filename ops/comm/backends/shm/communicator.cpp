@@ -42,9 +42,12 @@ void ShmCommunicator::Connected() {
   fused_ = std::make_unique<ShmFusedCall>(exchange_.get(), windows_.get());
   control::Endpoint* endpoint = &control().endpoint();
   shared_windows_ = std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mail());
-  const PeerBell bell = {&RingPairLane, endpoint};
-  wire_ = std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), bell,
-                                        shared_windows_.get());
+  wire_ = MakePairWire({&RingPairLane, endpoint});
+}
+
+std::unique_ptr<PairWire> ShmCommunicator::MakePairWire(const PeerBell& bell) {
+  return std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), bell,
+                                       shared_windows_.get());
 }
 
 Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {

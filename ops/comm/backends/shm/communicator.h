@@ -26,6 +26,11 @@ class ShmCommunicator : public Communicator {
   RankSet WindowPeers() const override { return windows_->peers(); }
   bool HasWindows() const override { return windows_->HasCallers(); }
 
+  // An end of the pair wires for a larger group, whose ranks on this host these are; then no
+  // messages may be sent over this communicator itself. `bell` rings the ranks of that group. Once
+  // connected; the wire must not outlive this object.
+  std::unique_ptr<PairWire> MakePairWire(const PeerBell& bell);
+
  protected:
   void Connected() override;
   Status DoAllGatherV(const AllGatherVCall& call) override;
@@ -40,7 +45,7 @@ class ShmCommunicator : public Communicator {
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<ShmFusedCall> fused_;
   std::unique_ptr<SharedWindows> shared_windows_;
-  std::unique_ptr<ShmPairWire> wire_;
+  std::unique_ptr<PairWire> wire_;
 };
 
 }  // namespace collops::shm

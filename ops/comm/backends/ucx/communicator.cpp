@@ -1,6 +1,7 @@
 #include "comm/backends/ucx/communicator.h"
 
 #include "comm/backends/ucx/collectives.h"
+#include "comm/backends/ucx/plain_window.h"
 #include "comm/control/control.h"
 #include "kernels/compute.h"
 #include "kernels/reduce/reduce.h"
@@ -24,17 +25,33 @@ const kernels::Compute* UcxCommunicator::compute() const {
 Status UcxCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
   CHECK_ARG(primitive != Primitive::kReduce || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
             "backend ucx: there is no ", Name(op), " of ", Name(dtype));
-  CHECK_ARG(primitive != Primitive::kWindows && primitive != Primitive::kMessages,
-            ERROR_UNSUPPORTED, "backend ucx: it has neither windows nor messages");
+  CHECK_ARG(primitive != Primitive::kWindows, ERROR_UNSUPPORTED,
+            "backend ucx: ranks on several hosts cannot read each other's memory in place");
   return Ok();
 }
 
-Status UcxCommunicator::AllocateWindow(int64_t, std::shared_ptr<Window>*) {
-  return Error(ERROR_UNSUPPORTED, "backend ucx: it has no windows");
+Status UcxCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) {
+  CHECK_ARG(bytes >= 0, ERROR_INVALID_PARAM, "a window must have 0 bytes or more, got ", bytes);
+  RETURN_IF_ERROR(control().CheckUsable());
+  return PlainWindow::Allocate(bytes, WindowPeers(), window);
+}
+
+RankSet UcxCommunicator::WindowPeers() const {
+  RankSet own = RankSet::None(size());
+  own.Add(rank());
+  return own;
 }
 
 Status UcxCommunicator::ConnectAll() {
-  return ConnectLink(shared_control(), &link_);
+  RETURN_IF_ERROR(ConnectLink(shared_control(), &link_));
+  pair_wire_ = std::make_unique<UcxPairWire>(link_.get());
+  if (link_->host == nullptr) return Ok();
+  // Messages of this host use the windows of its communicator.
+  control().set_drain([host = std::weak_ptr<Communicator>(link_->host)] {
+    const std::shared_ptr<Communicator> living = host.lock();
+    if (living != nullptr) living->control().Drain();
+  });
+  return Ok();
 }
 
 template <typename Move>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/backends/ucx/link.h"
+#include "comm/backends/ucx/pairs/pair_wire.h"
 #include "comm/communicator.h"
 
 namespace collops::ucx {
@@ -20,13 +21,16 @@ class UcxCommunicator : public Communicator {
 
   const kernels::Compute* compute() const override;
   Status Supports(Primitive primitive, DType dtype, ReduceOp op) const override;
+  // Memory of this rank alone: it is an ordinary tensor in every call, and saves no copy.
   Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) override;
+  RankSet WindowPeers() const override;
 
  protected:
   Status ConnectAll() override;
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoExchangeV(const ExchangeVCall& call) override;
+  PairWire* pair_wire() override { return pair_wire_.get(); }
   void OnLeave() override;
   void OnClose() override;
 
@@ -35,7 +39,9 @@ class UcxCommunicator : public Communicator {
   template <typename Move>
   Status Step(const Agreement& agreement, Move&& move);
 
-  std::unique_ptr<Link> link_;      // set once first contact is complete
+  // Set once first contact is complete.
+  std::unique_ptr<Link> link_;
+  std::unique_ptr<UcxPairWire> pair_wire_;
   std::vector<std::byte> scratch_;  // of ReduceScatterV
   std::recursive_mutex closing_;    // recursive: a signal handler of the thread may close, too
 };

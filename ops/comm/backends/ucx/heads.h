@@ -25,7 +25,7 @@ class Heads : public control::HeadCarrier {
   void Progress() override { worker_->Progress(); }
   bool Take(size_t index, control::HostHead* head) override;
   Status LossOf(size_t index) const override;
-  void Nap() override { worker_->Nap(); }
+  void Nap(int most_ms) override { worker_->Nap(most_ms); }
 
  private:
   // Memory of UCX while a request is pending, so neither moves.

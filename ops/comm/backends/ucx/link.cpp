@@ -32,44 +32,53 @@ Status MakeCard(const Worker& worker, Card* card) {
   return Ok();
 }
 
-Status ConnectAll(const std::vector<Card>& cards, Link* link) {
-  for (size_t r = 0; r < cards.size(); ++r) {
-    const int rank = static_cast<int>(r);
-    if (link->hosts.IsLocal(rank)) continue;
-    const size_t bytes = std::min<size_t>(cards[r].address_bytes, kMostAddressBytes);
-    RETURN_IF_ERROR(link->worker->Connect(rank, std::string(cards[r].address, bytes)));
-  }
-  return Ok();
-}
-
 // One byte each way: UCX notices the loss of a peer only on a connection that was used.
-Status SayHello(Link* link) {
-  control::Control& control = *link->control;
+Status SayHello(control::Control& control, const HostMap& hosts, Worker* worker) {
   const int rank = control.spec().rank;
   // Before the requests, whose destructors take this memory back from UCX.
   char sent = 0;
   std::vector<char> received(static_cast<size_t>(control.spec().rank_size));
   std::deque<Request> requests;
-  for (const int host : link->hosts.OtherHosts()) {
-    for (const int peer : link->hosts.RanksOf(host)) {
+  for (const int host : hosts.OtherHosts()) {
+    for (const int peer : hosts.RanksOf(host)) {
       const auto index = static_cast<size_t>(peer);
       requests.emplace_back();
-      RETURN_IF_ERROR(link->worker->Receive(peer, Tag{0, peer, 0}.Of(TagKind::kData),
-                                            &received[index], 1, &requests.back()));
+      RETURN_IF_ERROR(worker->Receive(peer, Tag{0, peer, 0}.Of(TagKind::kData), &received[index], 1,
+                                      &requests.back()));
       requests.emplace_back();
       RETURN_IF_ERROR(
-          link->worker->Send(peer, Tag{0, rank, 0}.Of(TagKind::kData), &sent, 1, &requests.back()));
+          worker->Send(peer, Tag{0, rank, 0}.Of(TagKind::kData), &sent, 1, &requests.back()));
     }
   }
   const auto done = [&] {
     return std::all_of(requests.begin(), requests.end(),
-                       [&](Request& request) { return link->worker->Test(&request); });
+                       [&](Request& request) { return worker->Test(&request); });
   };
   const Watch watch = {{}, [&] { return control.Peek("first contact of UCX"); }};
-  RETURN_IF_ERROR(link->worker->Until("first contact of UCX", done, watch,
-                                      Deadline::After(control.timeout_s())));
-  for (const Request& request : requests) RETURN_IF_ERROR(link->worker->StatusOf(request));
+  RETURN_IF_ERROR(
+      worker->Until("first contact of UCX", done, watch, Deadline::After(control.timeout_s())));
+  for (const Request& request : requests) RETURN_IF_ERROR(worker->StatusOf(request));
   return Ok();
+}
+
+// A worker that is connected to all ranks of other hosts. *token: rank 0's.
+Status ConnectWorker(control::Control* control, const HostMap& hosts,
+                     std::unique_ptr<Worker>* worker, uint32_t* token) {
+  const int ranks = control->spec().rank_size;
+  RETURN_IF_ERROR(Worker::Create(ranks, worker));
+  Card own;
+  RETURN_IF_ERROR(MakeCard(**worker, &own));
+  std::vector<Card> cards(static_cast<size_t>(ranks));
+  RETURN_IF_ERROR(
+      control->Share(Agreement("first contact of UCX"), &own, sizeof(own), cards.data()));
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (hosts.IsLocal(rank)) continue;
+    const Card& card = cards[static_cast<size_t>(rank)];
+    const size_t bytes = std::min<size_t>(card.address_bytes, kMostAddressBytes);
+    RETURN_IF_ERROR((*worker)->Connect(rank, std::string(card.address, bytes)));
+  }
+  *token = cards.front().token;
+  return SayHello(*control, hosts, worker->get());
 }
 
 // A failure in one of the two groups ends the other.
@@ -104,19 +113,14 @@ Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t tok
 
 Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link) {
   const CommunicatorSpec& spec = control->spec();
-  auto made = std::make_unique<Link>(Link{
-      control.get(), HostMap(control->endpoint().group(), spec.rank), nullptr, nullptr, nullptr});
-  RETURN_IF_ERROR(Worker::Create(spec.rank_size, &made->worker));
-  Card own;
-  RETURN_IF_ERROR(MakeCard(*made->worker, &own));
-  std::vector<Card> cards(static_cast<size_t>(spec.rank_size));
-  RETURN_IF_ERROR(
-      control->Share(Agreement("first contact of UCX"), &own, sizeof(own), cards.data()));
-  RETURN_IF_ERROR(ConnectAll(cards, made.get()));
-  RETURN_IF_ERROR(SayHello(made.get()));
+  auto made = std::make_unique<Link>(
+      Link{control.get(), HostMap(control->endpoint().group(), spec.rank), {}, {}, {}, {}});
+  uint32_t token = 0;
+  RETURN_IF_ERROR(ConnectWorker(control.get(), made->hosts, &made->pair_worker, &token));
+  RETURN_IF_ERROR(ConnectWorker(control.get(), made->hosts, &made->worker, &token));
   made->heads = std::make_unique<Heads>(made->worker.get(), made->hosts, spec.rank);
   if (made->hosts.own_ranks().size() > 1) {
-    RETURN_IF_ERROR(ConnectHost(control, cards[0].token, made.get()));
+    RETURN_IF_ERROR(ConnectHost(control, token, made.get()));
   }
   *link = std::move(made);
   control->step().set_carrier((*link)->heads.get());

@@ -18,6 +18,10 @@ struct Link {
   HostMap hosts;
   std::unique_ptr<Worker> worker;
   std::unique_ptr<Heads> heads;
+  // A worker is for one thread at a time. Messages between two ranks have their own, because a
+  // thread may wait for them while another one is in a group call: neither waits for the other, or
+  // takes what the other sleeps for.
+  std::unique_ptr<Worker> pair_worker;
   std::shared_ptr<Communicator> host;  // its ranks are local indices; null if this rank is alone
 };
 

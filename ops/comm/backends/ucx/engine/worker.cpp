@@ -6,8 +6,6 @@
 namespace collops::ucx {
 namespace {
 
-// As long as the naps of a wait on the board.
-constexpr double kShortNapS = 0.02;
 constexpr uint64_t kWholeTag = ~uint64_t{0};
 
 RequestParam HostMemory() {
@@ -194,17 +192,21 @@ Status Worker::TimedOut(const char* what, const Deadline& deadline) {
                " s");
 }
 
+// Busy: something has arrived since the last progress.
+int Worker::Arm() {
+  return IsMine() && library_->api.worker_arm(handle_) == Result::kOk ? descriptor_ : -1;
+}
+
 void Worker::Sleep(const Watch& watch, const Deadline& deadline) {
-  // Busy: something has arrived since the last progress.
-  if (library_->api.worker_arm(handle_) != Result::kOk) return;
+  if (Arm() < 0) return;
   std::vector<pollfd> descriptors = watch.descriptors;
   descriptors.push_back({descriptor_, POLLIN, 0});
   const double nap_s = std::clamp(deadline.RemainingS(), 0.0, watch.nap_s);
   poll(descriptors.data(), descriptors.size(), static_cast<int>(std::ceil(nap_s * 1000)));
 }
 
-void Worker::Nap() {
-  if (IsMine()) Sleep({}, Deadline::After(kShortNapS));
+void Worker::Nap(int most_ms) {
+  if (IsMine()) Sleep({}, Deadline::After(most_ms * 1e-3));
 }
 
 Status Worker::Flush(const Deadline& deadline) {

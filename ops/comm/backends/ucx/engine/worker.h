@@ -76,8 +76,11 @@ class Worker {
   Status Wait(const char* what, Request* requests, size_t count, const Watch& watch,
               const Deadline& deadline);
 
-  // Sleeps until something arrives, or for a while.
-  void Nap();
+  // Sleeps until something arrives, at most `most_ms`.
+  void Nap(int most_ms);
+  // For a caller that sleeps itself: a descriptor that is readable once something arrives; -1 if
+  // something has arrived already.
+  int Arm();
 
   // Ok, or ERROR_PEER_LOST for the first peer whose connection has ended. A peer that closes its
   // worker looks the same: that it leaves is said elsewhere.
