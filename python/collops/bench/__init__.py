@@ -1,4 +1,4 @@
-"""Benchmarks on the ranks of this host: ``collops bench``.
+"""Benchmarks on the ranks of one host or several: ``collops bench``.
 
 This folder measures, launches, and writes tables, plots and JSON; it knows no operator. What is
 measured of each is a module of ``operators/``, other libraries are in ``peers/``.

@@ -10,7 +10,6 @@ from typing import NoReturn
 
 from collops.bench.elements import NAMES
 from collops.bench.operator import Operator
-from collops.bench.peers import PEERS
 
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _STATUS = """
@@ -30,7 +29,7 @@ class Parser(argparse.ArgumentParser):
 def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
     """The options with their defaults; ends the program if one is wrong."""
     options = _parser(operator).parse_args(arguments)
-    options.dtype = options.dtype or (("f32",) if options.quick else tuple(NAMES))
+    options.dtype = options.dtype or (("f32",) if options.quick else operator.dtypes)
     options.iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)
     if options.sweep:
         options.peers = ()
@@ -45,7 +44,7 @@ def _parser(operator: Operator) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(sweep=False)
+    parser.set_defaults(sweep=False, rank_table=None)
     operator.add_options(parser)
     add = parser.add_argument
     add("--dtype", type=lambda text: words(text, tuple(NAMES)), metavar=",".join(NAMES))
@@ -59,10 +58,10 @@ def _parser(operator: Operator) -> Parser:
     add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
     add(
         "--peers",
-        type=lambda text: () if text == "none" else words(text, PEERS),
-        default=PEERS,
+        type=lambda text: () if text == "none" else words(text, operator.peers),
+        default=operator.peers,
         metavar="LIST",
-        help=f"of {','.join(PEERS)}, or none (all that are installed)",
+        help=f"of {','.join(operator.peers)}, or none (all that are installed)",
     )
     add(
         "--mpi",
@@ -72,6 +71,13 @@ def _parser(operator: Operator) -> Parser:
         metavar="PREFIX",
         help="where bin/mpiexec is; repeatable, one launch each (the mpirun on PATH)",
     )
+    if operator.several_hosts:
+        add(
+            "--rank-table",
+            metavar="FILE",
+            help="start the ranks that this table places on this host; on its other hosts the same "
+            "command does (or start it on every rank by collops run)",
+        )
     if operator.sweep:
         add("--sweep", action="store_true", help=operator.sweep.help)
     add("--quick", action="store_true", help=f"{operator.quick}: shows that all parts work here")

@@ -6,8 +6,9 @@ import argparse
 import dataclasses
 import itertools
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from collops.bench.arguments import parse, threads
 from collops.bench.launch import RanksFailedError, launch
@@ -15,6 +16,7 @@ from collops.bench.operator import Operator, Row
 from collops.bench.operators import load
 from collops.bench.peers.mpi_launcher import Mpi, find_mpis
 from collops.bench.request import Request
+from collops.bench.start import Start, start_of
 from collops.bench.tables import compared, point_table, table
 from collops.core import core
 
@@ -40,6 +42,12 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
         OSError: a file cannot be written.
         ValueError: the arguments do not fit together.
     """
+    start = start_of(operator, options)
+    options.launched = start.size
+    if start.size:
+        if options.mpi:
+            raise ValueError("--mpi starts ranks itself: not with a rank table or collops run")
+        options.peers = tuple(peer for peer in options.peers if peer != "mpi")
     points = operator.points(options)
     mpis: list[Mpi | None] = [*find_mpis(options.mpi)] if "mpi" in options.peers else []
     if options.plot:
@@ -56,7 +64,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
         own=sweep.own if sweep else operator.own,
         peers=options.peers,
     )
-    measured, failed = _measure(operator, request, mpis or [None], options)
+    measured, failed = _measure(operator, request, mpis or [None], start, options)
     if measured:
         title, lines = ("Sweep", sweep.lines) if sweep else ("Summary", operator.summary)
         print(f"### {title}\n\n{table(*lines(measured))}")
@@ -64,12 +72,18 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
             from collops.bench.plot import save_plot
 
             save_plot(options.plot, operator, measured)
+    elif not failed and start.environments and not start.shows:
+        print("The results are printed where rank 0 runs.")
     wrong = any(row["wrong_ranks"] for rows in measured for row in rows)
-    return 1 if failed or wrong or not measured else 0
+    return 1 if failed or wrong or (start.shows and not measured) else 0
 
 
 def _measure(
-    operator: Operator, request: Request, mpis: Sequence[Mpi | None], options: argparse.Namespace
+    operator: Operator,
+    request: Request,
+    mpis: Sequence[Mpi | None],
+    start: Start,
+    options: argparse.Namespace,
 ) -> tuple[list[list[Row]], bool]:
     """The printed rows of each point of all launches; and whether a launch failed."""
     measured: list[list[Row]] = []
@@ -81,7 +95,7 @@ def _measure(
         points = tuple(point for point in request.points if point.ranks == ranks)
         part = dataclasses.replace(request, points=points, mpi=mpi.name if mpi else "")
         try:
-            for record in launch(part, ranks, mpi):
+            for record in _records(part, ranks, mpi, start):
                 if rows := _show(operator, record, options):
                     measured.append(rows)
         except RanksFailedError as problem:
@@ -90,6 +104,17 @@ def _measure(
             said = f"collops bench {operator.name}: the ranks failed{where}:\n{problem}"
             print(said, file=sys.stderr)
     return measured, failed
+
+
+def _records(request: Request, ranks: int, mpi: Mpi | None, start: Start) -> Iterator[Row]:
+    """What rank 0 writes: this process, or a rank that is started here."""
+    if start.rank < 0:
+        yield from launch(request, ranks, mpi, start.environments)
+        return
+    from collops.bench.rank_program import measure
+
+    os.environ["COLLOPS_NUM_THREADS"] = str(request.threads)
+    yield from measure(request, "")
 
 
 def _show(operator: Operator, record: Row, options: argparse.Namespace) -> list[Row]:

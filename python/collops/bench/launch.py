@@ -16,6 +16,8 @@ from collops.launch.processes import new_job_id
 from collops.launch.programs import Programs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from collops.bench.peers.mpi_launcher import Mpi
     from collops.bench.request import Request
 
@@ -38,8 +40,16 @@ class RanksFailedError(RuntimeError):
     """The ranks ended before they had measured everything; the text is their last output."""
 
 
-def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, Any]]:
+def launch(
+    request: Request, ranks: int, mpi: Mpi | None, placed: Sequence[Mapping[str, str]] = ()
+) -> Iterator[dict[str, Any]]:
     """Runs one request on `ranks` ranks, and yields each line of JSON that rank 0 writes.
+
+    Args:
+        request: what to measure.
+        ranks: the number of ranks.
+        mpi: what starts them; None: this program.
+        placed: the variables of the ranks that a rank table places on this host; empty: no table.
 
     Raises:
         RanksFailedError: a rank failed.
@@ -50,7 +60,8 @@ def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, 
         records = folder / "records"
         records.touch()
         program = [*_PROGRAM, str(folder / "request"), str(folder / "store"), str(records)]
-        commands = [([*words, *program], env) for words, env in _commands(request, ranks, mpi)]
+        starts = _commands(request, ranks, mpi, placed)
+        commands = [([*words, *program], env) for words, env in starts]
         with (folder / "said").open("w") as said, Programs(commands, said) as programs:
             yield from _follow(records, programs)
         if programs.failed:
@@ -59,12 +70,17 @@ def launch(request: Request, ranks: int, mpi: Mpi | None) -> Iterator[dict[str, 
 
 
 def _commands(
-    request: Request, ranks: int, mpi: Mpi | None
+    request: Request, ranks: int, mpi: Mpi | None, placed: Sequence[Mapping[str, str]]
 ) -> list[tuple[list[str], dict[str, str]]]:
     """The commands to start: one program of MPI, or one program per rank."""
+    own = dict.fromkeys(_THREADS, str(request.threads)) | {"PYTHONWARNINGS": "ignore"}
+    if placed:
+        dropped = ("COLLOPS_BACKEND", "COLLOPS_TRACE")
+        kept = [{k: v for k, v in each.items() if k not in dropped} for each in placed]
+        return [([], {**each, **own}) for each in kept]
     env = {name: value for name, value in os.environ.items() if name not in _DROPPED}
-    env.update(dict.fromkeys(_THREADS, str(request.threads)))
-    env.update({"GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"})
+    env.update(own)
+    env.update({"GLOO_SOCKET_IFNAME": "lo"})
     if mpi is not None:
         return [(mpi.command(ranks), {**env, **mpi.variables(ranks)})]
     env.update({"COLLOPS_JOB_ID": new_job_id("bench")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,6 +41,7 @@ def interleave(
     """
     times = np.zeros((len(variants), iterations, _PARTS + _MOST_PARTS))
     unused = np.zeros(_PARTS + _MOST_PARTS)
+    pinned = os.sched_getaffinity(0)
     gc.collect()
     gc.disable()
     try:
@@ -50,26 +52,39 @@ def interleave(
                 if variant.x is not None:
                     rewrite(variant.x)
                 row = times[number, i] if i >= 0 else unused
+                os.sched_setaffinity(0, variant.cores or pinned)
                 meet()
                 _time(variant, row)
     finally:
+        os.sched_setaffinity(0, pinned)
         gc.enable()
     return times
 
 
 def _time(variant: Variant, row: Times) -> None:
+    if variant.measure is not None:
+        row[_BEGIN], row[_END] = 0.0, variant.measure()
+        return
     now = time.perf_counter
+    row[_PARTS:] = 0.0
     begin = last = now()
-    for part, (_, step) in enumerate(variant.steps, _PARTS):
-        step()
-        end = now()
-        row[part] = end - last
-        last = end
+    for _ in range(variant.calls):
+        for part, (_, step) in enumerate(variant.steps, _PARTS):
+            step()
+            end = now()
+            row[part] += end - last
+            last = end
     row[_BEGIN], row[_END] = begin, last
+    row /= variant.calls
 
 
-def together(times: Times) -> Times:
-    """From times [ranks, iterations, 2 + parts]: seconds from the first begin to the last end."""
+def together(times: Times, one_clock: bool = True) -> Times:
+    """From times [ranks, iterations, 2 + parts]: seconds from the first begin to the last end.
+
+    Without one clock of all ranks these are the seconds of the slowest rank's own call.
+    """
+    if not one_clock:
+        return own_slowest(times)
     return np.asarray(times[..., _END].max(axis=0) - times[..., _BEGIN].min(axis=0))
 
 
@@ -78,11 +93,12 @@ def own_slowest(times: Times) -> Times:
     return np.asarray((times[..., _END] - times[..., _BEGIN]).max(axis=0))
 
 
-def typical_parts(times: Times) -> Times:
+def typical_parts(times: Times, one_clock: bool = True) -> Times:
     """From the same times: the parts of the median call, on the rank that ended last."""
-    whole = together(times)
+    whole = together(times, one_clock)
     typical = int(np.argsort(whole)[(len(whole) - 1) // 2])
-    return np.asarray(times[times[:, typical, _END].argmax(), typical, _PARTS:])
+    ends = times[:, typical, _END] - (0.0 if one_clock else times[:, typical, _BEGIN])
+    return np.asarray(times[ends.argmax(), typical, _PARTS:])
 
 
 def place_us(meet: Callable[[], None]) -> float:

@@ -55,6 +55,7 @@ class MeasuredPoint:
             "bench": self.operator.name,
             "mpi": request.mpi,
             **self.point.describe(),
+            **self._variants.facts,
             "iterations": request.iterations,
             "threads": request.threads,
             "place_us": [round(before, 2), round(after, 2)],
@@ -96,8 +97,9 @@ class MeasuredPoint:
 
     def _row(self, variant: Variant, times: Any, found: Any) -> Row:
         """One variant's figures; `times` are [ranks, iterations, 2 + parts], `found` [ranks, 3]."""
-        median, low, high = np.percentile(together(times), [50, 10, 90]) * 1e3
-        parts = typical_parts(times) * 1e3
+        one_clock = self._variants.hosts.one_clock
+        median, low, high = np.percentile(together(times, one_clock), [50, 10, 90]) * 1e3
+        parts = typical_parts(times, one_clock) * 1e3
         operations = variant.operations or self._variants.operations
         # Per rank: the largest private memory, and the mean of the shared memory.
         alone, shared = found[:, 0].max() / 2**20, max(found[:, 1].mean(), 0.0) / 2**20
@@ -111,6 +113,7 @@ class MeasuredPoint:
             "ms_own": _rounded(np.median(own_slowest(times)) * 1e3, 5),
             "parts_ms": {name: _rounded(parts[i], 5) for i, (name, _) in enumerate(variant.steps)},
             "gflops": round(operations / float(median) * 1e-6, 2),
+            "moved_bytes": variant.moved_bytes or self._variants.moved_bytes,
             "wrong_ranks": None if math.isnan(wrong) else int(wrong),
             "scratch_mib": round(variant.scratch_bytes / 2**20, 2),
             "memory_mib": _rounded(alone + shared, 2),

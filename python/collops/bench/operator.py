@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from collops.bench.elements import NAMES
+from collops.bench.peers import PEERS
 from collops.bench.request import Point
 from collops.bench.variant import Variants
 
@@ -48,3 +50,6 @@ class Operator:
     parts: dict[str, str]  # part of a call -> its name in plots, in the order of the stack
     unplotted: tuple[str, ...] = ()  # variants without a bar
     sweep: Sweep | None = None
+    peers: tuple[str, ...] = PEERS  # what --peers may name
+    dtypes: tuple[str, ...] = tuple(NAMES)  # --dtype's default
+    several_hosts: bool = False  # whether its ranks may be on several hosts

@@ -52,12 +52,17 @@ def number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
+def milliseconds(value: float) -> str:
+    """A time with three digits behind the point, and with more below a tenth of a millisecond."""
+    return f"{value:.3f}" if value >= 0.1 else f"{value:.5f}"
+
+
 def _cells(operator: Operator, row: Row) -> list[str]:
     wrong = row["wrong_ranks"]
     return [
         row["label"],
-        f"{row['ms']:.3f}",
-        f"{row['ms_p10']:.3f} .. {row['ms_p90']:.3f}",
+        milliseconds(row["ms"]),
+        f"{milliseconds(row['ms_p10'])} .. {milliseconds(row['ms_p90'])}",
         *(number(row[key], ".3f") for key in operator.ratios.values()),
         number(row["memory_mib"], ".1f"),
         "" if wrong is None else f"WRONG on {wrong} rank(s)" if wrong else "ok",

@@ -12,6 +12,7 @@ import numpy as np
 
 import collops
 from collops.bench.elements import Bits, Element
+from collops.bench.hosts import Hosts
 from collops.bench.peers.installed import Peers
 
 Run = Callable[[], object]
@@ -30,9 +31,15 @@ class Variant:
     result: Bits | None = None  # compared with the reference's; None: has no such result
     scratch_bytes: int = 0  # of the caller's workspace, as get_workspace_size() returns
     operations: int = 0  # multiplications and additions, if not those of the point
+    moved_bytes: int = 0  # of all blocks, if not those of the point
+    calls: int = 1  # one after the other between two looks at the clock
+    cores: frozenset[int] = frozenset()  # of the calling thread; empty: those of the rank
+    measure: Callable[[], float] | None = None  # in place of steps: returns the seconds of a call
 
     def run(self) -> None:
         """One call."""
+        if self.measure is not None:
+            self.measure()
         for _, step in self.steps:
             step()
 
@@ -51,7 +58,10 @@ class Variants(ABC):
 
     def __post_init__(self) -> None:
         self.operations = 0  # multiplications and additions of one rank's call
+        self.moved_bytes = 0  # of all ranks' blocks in one call
+        self.facts: dict[str, Any] = {}  # what a row says besides the point's parameters
         self.element = Element(self.point.dtype)
+        self.hosts = Hosts.of(self.work)
         self.notes: list[str] = []  # on missing variants
         self.kept = ExitStack()  # the communicators of the variants
         self._connected = 0
@@ -64,10 +74,11 @@ class Variants(ABC):
         """The name of each variant of another library, and the function that makes it."""
         yield from ()
 
-    def connect(self) -> Any:
+    def connect(self, backend: str | None = None) -> Any:
         """A new communicator for one variant, so that its memory is allocated in its first call."""
         self._connected += 1
-        return self.kept.enter_context(collops.init(comm_domain=f"bench column {self._connected}"))
+        domain = f"bench column {self._connected}"
+        return self.kept.enter_context(collops.init(backend=backend, comm_domain=domain))
 
     def most(self, value: float) -> float:
         """The largest of the ranks' values."""

@@ -1,4 +1,4 @@
-"""``collops bench``: measures operators on this machine, beside other libraries."""
+"""``collops bench``: measures operators on one host or several, beside other libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one benchmark; without a name, lists them and returns 2."""
-    summary = "Measures operators on this machine, beside other libraries."
+    summary = "Measures operators on one host or several, beside other libraries."
     name = Choice("collops bench", summary, "BENCH", OPERATORS).word(arguments)
     if name is None:
         return 2

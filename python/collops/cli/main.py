@@ -19,7 +19,7 @@ COMMANDS = {
     "golden": "run golden's cases and ATB's case files, compare tensors, explain differences",
     "rank-table": "check an HCCL rank table, or make one",
     "doctor": "list what works on this machine, what does not, and why",
-    "bench": "measure operators on this machine, beside torch with MPI and gloo",
+    "bench": "measure operators on one host or several, beside torch with MPI and gloo",
     "demo": "run a transformer layer over an uneven batch, and compare with one process",
 }
 

@@ -8,21 +8,16 @@ import secrets
 import shutil
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import ErrorCode, raise_status
 from collops.launch.job import Job
 from collops.launch.processes import new_job_id
-from collops.launch.rank_table import read_rank_table
+from collops.launch.table_ranks import await_table, rank_environment, this_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from collops.launch.rank_table import RankTable
-
-_LOOK_S = 0.5
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -32,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.rank_table is None:
         environments = one_host(options.n)
     else:
-        table = await_table(options.rank_table, options.timeout_s)
+        table = await_table("run", options.rank_table, options.timeout_s)
         environments = this_host(options.rank_table, table)
     try:
         return Job(command, environments).run()
@@ -90,18 +85,6 @@ def command_of(options: argparse.Namespace) -> list[str]:
     return [sys.executable, name, *rest]
 
 
-def await_table(path: str, timeout_s: float) -> RankTable:
-    """Reads a table, once it is complete."""
-    deadline = time.monotonic() + timeout_s
-    while not (table := read_rank_table(path)).completed:
-        if time.monotonic() >= deadline:
-            _bad(f'rank table "{path}" was not complete in {timeout_s:g} s')
-        time.sleep(_LOOK_S)
-    if table.here < 0:
-        _bad(table.not_here)
-    return table
-
-
 def one_host(rank_size: int) -> list[dict[str, str]]:
     """The variables of the ranks of a job that is here alone, and meets no other one."""
     job = {
@@ -111,41 +94,6 @@ def one_host(rank_size: int) -> list[dict[str, str]]:
         "MASTER_PORT": str(_free_port()),
     }
     return [rank_environment(r, rank_size, r, rank_size) | job for r in range(rank_size)]
-
-
-def this_host(path: str, table: RankTable) -> list[dict[str, str]]:
-    """The variables of the ranks that a table places on this host; its hash names the job."""
-    here = [rank for rank, place in enumerate(table.ranks) if place.server == table.here]
-    first = table.servers[table.ranks[0].server]
-    environments = []
-    for local_rank, rank in enumerate(here):
-        variables = {
-            "RANK_TABLE_FILE": str(Path(path).resolve()),
-            "RANK_ID": str(rank),
-            "RANK_SIZE": str(len(table.ranks)),
-            "DEVICE_ID": str(table.ranks[rank].device_id),
-            "MASTER_ADDR": first.host_ip or first.name,
-            "MASTER_PORT": os.environ.get("MASTER_PORT", "29500"),
-        }
-        place = rank_environment(rank, len(table.ranks), local_rank, len(here))
-        environments.append(place | variables)
-    return environments
-
-
-def rank_environment(rank: int, rank_size: int, local_rank: int, local_size: int) -> dict[str, str]:
-    """This process's variables, with those of one rank in collops' names and in torch's."""
-    names = {
-        "COLLOPS_RANK": rank,
-        "COLLOPS_RANK_SIZE": rank_size,
-        "COLLOPS_LOCAL_RANK": local_rank,
-        "RANK": rank,
-        "WORLD_SIZE": rank_size,
-        "LOCAL_RANK": local_rank,
-        "LOCAL_WORLD_SIZE": local_size,
-    }
-    # What a rank prints appears at once, although it goes through a pipe.
-    shown = {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1")}
-    return dict(os.environ) | shown | {name: str(value) for name, value in names.items()}
 
 
 def _free_port() -> int:

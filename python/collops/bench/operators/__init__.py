@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 # name -> description. The module of that name in this folder has OPERATOR.
 OPERATORS = {
+    "all_gather_v": "AllGatherV on one host or several, against MPI, gloo and the link alone",
+    "reduce_scatter_v": "ReduceScatterV on one host or several, against the same",
     "linear_parallel": "LinearParallel against its parts, its pipeline, and torch with MPI or gloo",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from collops.bench.request import Request
@@ -16,7 +17,7 @@ class Peers:
     Args:
         request: the wanted libraries, and the MPI that started this rank.
         operator: the measured operator.
-        store: path at which gloo's ranks meet.
+        store: URL at which gloo's ranks meet, as torch.distributed takes it.
         rank: this rank.
         size: number of ranks.
     """
@@ -25,6 +26,8 @@ class Peers:
         self, request: Request, operator: Operator, store: str, rank: int, size: int
     ) -> None:
         self.notes: list[str] = []
+        self.cores = frozenset(os.sched_getaffinity(0))  # before this rank is pinned
+        self._said: set[str] = set()
         self.wanted = request.peers
         self.mpi: Any = None
         self.torch: Any = None
@@ -64,6 +67,12 @@ class Peers:
             f"{without} has loaded another MPI than the one that started the ranks "
             f"({mpi_calls.loaded_name()})"
         )
+
+    def is_new(self, text: str) -> bool:
+        """Whether a note is heard for the first time."""
+        new = text not in self._said
+        self._said.add(text)
+        return new
 
     def close(self) -> None:
         """Leaves gloo's process group."""

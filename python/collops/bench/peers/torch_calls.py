@@ -44,7 +44,7 @@ class Gloo:
     """Uneven collectives on torch.distributed's gloo, in two variants.
 
     Args:
-        store: path of a file that does not exist yet; the ranks meet there.
+        store: URL at which the ranks meet, such as file:// and a file that does not exist yet.
         rank: this rank.
         size: number of ranks.
     """
@@ -52,7 +52,7 @@ class Gloo:
     WAYS = ("isend_irecv", "all_to_all")
 
     def __init__(self, store: str, rank: int, size: int) -> None:
-        dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
         self._cores = os.sched_getaffinity(0)
         self._groups: dict[tuple[int, ...], Any] = {}
 
@@ -98,6 +98,46 @@ class Gloo:
         taken = [own.own_rows * n] * own.size
         flat = got.view(-1), product.view(-1), taken, own.counts(n)
         return partial(dist.all_to_all_single, *flat, group=handle), list(got)
+
+    def all_gather(
+        self, x: Any, out: Any, counts: Sequence[int], handle: Any
+    ) -> list[tuple[str, Callable[[], object]]]:
+        """all_gather, which needs blocks of one length: others are padded, and copied out."""
+        parts = list(torch.split(out, list(counts)))
+        if len(set(counts)) == 1:
+            return [("move", partial(dist.all_gather, parts, x, group=handle))]
+        padded = x.new_zeros(max(counts))
+        got = [torch.empty_like(padded) for _ in counts]
+        copies = [(part, full[: part.numel()]) for part, full in zip(parts, got, strict=True)]
+
+        def copy() -> None:
+            for part, block in copies:
+                part.copy_(block)
+
+        return [
+            ("pad", partial(padded[: x.numel()].copy_, x)),
+            ("move", partial(dist.all_gather, got, padded, group=handle)),
+            ("copy", copy),
+        ]
+
+    def reduce_scatter(
+        self, x: Any, out: Any, counts: Sequence[int], handle: Any
+    ) -> Callable[[], object]:
+        """reduce_scatter, which needs slices of one length, and a torch that has it for gloo."""
+        return partial(dist.reduce_scatter, out, list(torch.split(x, list(counts))), group=handle)
+
+    def all_reduce(
+        self, x: Any, out: Any, own: Group, handle: Any
+    ) -> list[tuple[str, Callable[[], object]]]:
+        """all_reduce of a copy of x, and this rank's slice of it."""
+        total = torch.empty_like(x)
+        begin = own.displs(1)[own.index]
+        slice_ = total[begin : begin + own.own_rows]
+        return [
+            ("copy", partial(total.copy_, x)),
+            ("move", partial(dist.all_reduce, total, group=handle)),
+            ("reduce", partial(out.copy_, slice_)),
+        ]
 
 
 def _exchange(own: Group, handle: Any, given: Any, got: Any, kept: Any) -> None:

@@ -1,0 +1,1 @@
+"""Calls that move a block of bytes per rank: their points, variants and tables."""
