@@ -16,6 +16,7 @@ from collops.golden_run.backends import check_replacement
 from collops.golden_run.drawing import first_wrong_output
 from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
+from collops.golden_run.launched import LaunchedRanks, default_backend, launched
 from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.progress import Progress
 from collops.golden_run.runner import Runner
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAM = "collops golden run"
-DEFAULT_BACKEND = "shm"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,12 +63,22 @@ def run(options: argparse.Namespace) -> int:
     jobs = read_jobs(
         options.files, text=options.filter, seed=options.seed, same_data=options.same_data
     )
+    ranks = None
+    if launched():
+        os.environ["COLLOPS_BACKEND"] = backend
+        ranks = LaunchedRanks(options.timeout)
+        jobs = ranks.chosen(jobs)
     runner = Runner(
         {"COLLOPS_BACKEND": backend},
         timeout=options.timeout,
         atb=options.tolerance == "atb",
         draw=first_wrong_output(options.plot) if options.plot else None,
+        launched=ranks,
     )
+    if ranks is not None and ranks.rank != 0:
+        for _ in runner.run(jobs):
+            pass  # rank 0 has the reports
+        return 0
     summary = run_jobs(runner, jobs)
     print("\n".join([*summary.skipped_lines(), summary.closing_line()]), flush=True)
     if options.junit:
@@ -96,9 +106,9 @@ def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
 
 
 def _backend(given: str | None) -> str:
-    """The backend: that of the option, else of COLLOPS_BACKEND, else shm."""
+    """The backend: that of the option, else of COLLOPS_BACKEND, else by where the ranks are."""
     variable = os.environ.get("COLLOPS_BACKEND", "")
-    backend = given or variable or DEFAULT_BACKEND
+    backend = given or variable or default_backend()
     try:
         check_replacement(backend)
     except ValueError as problem:
@@ -141,14 +151,18 @@ def _count(text: str) -> int:
 def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
-        description="Runs cases on several ranks, which are processes on this host, and compares "
-        "what they make with golden.",
+        description="Runs cases on several ranks, which are processes on this host or those of "
+        "collops run, and compares what they make with golden.",
         epilog="Exit status: 0 success, 1 a case failed or none passed, 2 wrong arguments.",
         allow_abbrev=False,
     )
     add = parser.add_argument
     add("files", metavar="FILE", nargs="+", type=Path, help="ATB's .csv, a manifest.json or .npz")
-    add("--backend", metavar="NAME", help="as COLLOPS_BACKEND, which is the default; else shm")
+    add(
+        "--backend",
+        metavar="NAME",
+        help="as COLLOPS_BACKEND, which is the default; else shm or ucx",
+    )
     add("--filter", metavar="TEXT", default="", help="part of a name, or CaseNums: 3,5-9")
     add("--seed", metavar="N", type=int, default=0, help="seed of generated data (default 0)")
     add("--timeout", metavar="S", type=_seconds, default=60.0, help="seconds per case (60)")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from collops.golden_run.calls import Call
     from collops.golden_run.jobs import Job
-    from collops.golden_run.pool import Work
+    from collops.golden_run.launched import LaunchedRanks
+    from collops.golden_run.pool import Pool, Work
     from collops.golden_run.rank import Report
 
     _Reported = tuple[Job, Call, Sequence[Report], float]
@@ -30,6 +31,7 @@ class Runner:
         atb: ATB's tolerances for results, in place of golden's.
         draw: is called with the first wrong output of a case.
         work: the function with which a rank runs a call.
+        launched: the ranks, if this process is one of them; None: they are started here.
     """
 
     def __init__(
@@ -40,24 +42,26 @@ class Runner:
         atb: bool = False,
         draw: Draw | None = None,
         work: Work = execute,
+        launched: LaunchedRanks | None = None,
     ) -> None:
         self._environment = environment
         self._timeout = timeout
         self._atb = atb
         self._draw = draw
         self._work = work
+        self._launched = launched
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Yields the outcome of every job, in their order."""
         waiting: list[_Reported] = []
-        with Pools(self._environment, self._work) as pools:
+        with self._launched or Pools(self._environment, self._work) as pools:
             for job in jobs:
                 if job.call is None:
                     yield from self._judged(waiting)
                     yield _without_run(job)
                     continue
                 begin = time.perf_counter()
-                pool = pools.of(job.call)
+                pool: Pool | LaunchedRanks = pools.of(job.call)
                 pool.submit(job.call)
                 # The ranks run this case while the results of the one before it are checked.
                 yield from self._judged(waiting)
@@ -70,6 +74,8 @@ class Runner:
             yield self._judge(*waiting.pop(0))
 
     def _judge(self, job: Job, call: Call, reports: Sequence[Report], seconds: float) -> Outcome:
+        if not reports:
+            return Outcome(job, PASSED, "", seconds)  # rank 0 judges
         verdict = judge(call, reports, self._atb, self._draw)
         if not verdict.passed:
             excuse = job.excuse if not any(report.stage for report in reports) else ""
