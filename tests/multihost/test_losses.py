@@ -63,6 +63,21 @@ def test_a_killed_rank_is_named_by_all(two_hosts: list[Host], elements: int) -> 
         assert "rank 3" in error
 
 
+def test_a_killed_host_is_named_by_the_ranks_of_the_other(two_hosts: list[Host]) -> None:
+    placement = [0, 1, 0, 1]
+    with Job(two_hosts, placement, PROGRAM, "0", "100000") as job:
+        lost = Lost(job, placement)
+        begin = time.time()
+        for rank in (1, 3):
+            os.kill(lost.pids[rank], signal.SIGKILL)
+        errors = lost.errors(begin)
+    for rank in (0, 2):
+        seconds, error = errors[rank]
+        assert seconds < RANK_S, f"rank {rank}: {seconds} s, {error}"
+        assert error.startswith("ERROR_PEER_LOST")
+        assert "rank 1" in error or "rank 3" in error
+
+
 @pytest.mark.parametrize("how", ["cut", "silent hole"])
 def test_a_lost_link_is_reported_on_both_sides(two_hosts: list[Host], how: str) -> None:
     with Job(two_hosts, [0, 1], PROGRAM, "0", "1000000") as job:

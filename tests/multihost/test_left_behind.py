@@ -1,0 +1,72 @@
+"""A job leaves nothing on its hosts: no process, no shared memory, no socket."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+from hosts import Host
+from jobs import FOLDER, Job
+from test_losses import PROGRAM as LOSS
+from test_losses import Lost
+
+GATHER = str(FOLDER / "rank_gather.py")
+LIMIT_S = 60.0
+LISTENS = "0A"
+
+
+def left_on(host: Host) -> list[str]:
+    """Files of shared memory, sockets with a name, and listening ports of a host."""
+    found = [f"/dev/shm/{name}" for name in host.run("ls", "-A", "/dev/shm").split()]
+    sockets = host.run("cat", "/proc/net/unix").splitlines()[1:]
+    found += [line.split()[7] for line in sockets if len(line.split()) > 7]
+    for name in ("tcp", "tcp6"):
+        rows = [line.split() for line in host.run("cat", f"/proc/net/{name}").splitlines()[1:]]
+        found += [f"{name} {row[1]}" for row in rows if row[3] == LISTENS]
+    return found
+
+
+def await_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, f"processes {left} are still there"
+        time.sleep(0.02)
+
+
+def test_a_job_that_ends_leaves_nothing(two_hosts: list[Host]) -> None:
+    before = [left_on(host) for host in two_hosts]
+    with Job(two_hosts, [0, 0, 1], GATHER, "100000", "3") as job:
+        results = job.results(LIMIT_S)
+    assert [status for status, _, _ in results] == [0, 0], results
+    pids = [int(pid) for _, out, _ in results for pid in re.findall(r"pid (\d+)", out)]
+    assert len(pids) == 3
+    await_gone(pids)
+    assert [left_on(host) for host in two_hosts] == before
+
+
+def test_a_job_with_a_killed_host_leaves_nothing(two_hosts: list[Host]) -> None:
+    before = [left_on(host) for host in two_hosts]
+    placement = [0, 0, 1, 1]
+    with Job(two_hosts, placement, LOSS, "0", "1000") as job:
+        lost = Lost(job, placement)
+        while_it_runs = left_on(two_hosts[0])
+        for rank in (2, 3):
+            os.kill(lost.pids[rank], signal.SIGKILL)
+        job.results(LIMIT_S)
+    await_gone(list(lost.pids.values()))
+    assert while_it_runs != before[0]  # this test sees what a job has
+    assert [left_on(host) for host in two_hosts] == before
+
+
+def test_a_job_whose_launchers_are_killed_leaves_nothing(two_hosts: list[Host]) -> None:
+    before = [left_on(host) for host in two_hosts]
+    placement = [0, 1]
+    with Job(two_hosts, placement, LOSS, "0", "1000") as job:
+        lost = Lost(job, placement)
+        for host in two_hosts:
+            host.kill()
+    await_gone(list(lost.pids.values()))
+    assert [left_on(host) for host in two_hosts] == before
