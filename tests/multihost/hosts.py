@@ -85,6 +85,10 @@ class Host:
         """Bytes that have come by the wire, headers included."""
         return self._counters()["rx"]["bytes"]
 
+    def sent_frames(self) -> int:
+        """Ethernet frames that have left by the wire."""
+        return self._counters()["tx"]["packets"]
+
     def _counters(self) -> dict[str, dict[str, int]]:
         [link] = json.loads(self.run("ip", "-s", "-j", "link", "show", "dev", DEVICE))
         return dict(link["stats64"])

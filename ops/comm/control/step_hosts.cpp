@@ -8,6 +8,8 @@ namespace {
 
 // How long the board may take to say why a source is lost.
 constexpr double kExplainS = 1.0;
+// Each is a system call of the carrier. They outlast a message between two hosts.
+constexpr int kCarriedSpins = 16;
 
 Status NoArrival(int) {
   return Ok();
@@ -85,7 +87,7 @@ Status Step::UntilCarried(Ready&& ready) {
     const auto nap = [&](auto&& awake, bool, int most_ms) {
       if (!awake()) carrier_->Nap(most_ms);
     };
-    const Status came = waiter_->Until(any, nap);
+    const Status came = waiter_->Until(any, nap, kCarriedSpins);
     if (!came.ok()) return MissingOne(came);
     if (is_ready) return Ok();
     bool agrees = true;
@@ -96,8 +98,8 @@ Status Step::UntilCarried(Ready&& ready) {
   }
 }
 
-// Heads of earlier steps, which were refused, are dropped. One of the next step is kept: its host has
-// seen that this step is refused, and the board will tell.
+// Heads of earlier steps, which were refused, are dropped. One of the next step is kept: its host
+// has seen that this step is refused, and the board will tell.
 bool Step::TakeCarried(size_t* index) {
   for (auto source = sources_.begin(); source != sources_.end(); ++source) {
     HostHead& taken = taken_[*source];

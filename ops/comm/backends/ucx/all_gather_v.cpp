@@ -44,12 +44,24 @@ class Gather {
         streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
+  // The piece of this rank's own block for each rank that hears of the step from it.
+  void Attach() {
+    const auto* const x = static_cast<const std::byte*>(call_.x);
+    for (const int to : hosts_.Targets()) {
+      const Pieces pieces = Cut(rank_, hosts_.HostOf(to));
+      const int piece = hosts_.LocalIndex(to);
+      const int64_t bytes = pieces.count(piece) * item_;
+      if (!link_->heads->Takes(to, bytes)) continue;
+      link_->heads->Attach(to, x + pieces.begin(piece) * item_, bytes);
+    }
+  }
+
   Status Run() {
     for (int64_t i = 0; i < call_.num_gaps; ++i) {
       const Range& gap = call_.gaps[i];
       kernels::Zero(output_ + gap.begin * item_, (gap.end - gap.begin) * item_);
     }
-    ReceiveAll();
+    RETURN_IF_ERROR(ReceiveAll());
     RETURN_IF_ERROR(GatherHost());
     SendAll();
     RETURN_IF_ERROR(streams_.Finish());
@@ -110,6 +122,8 @@ class Gather {
         for (const int rank : own) {
           const Pieces pieces = Cut(rank, host);
           const int piece = static_cast<int>(i);
+          // It came with the head.
+          if (rank == rank_ && link_->heads->Takes(there[i], pieces.count(piece) * item_)) continue;
           streams_.Send(there[i], hosts_.LocalIndex(rank), Block(rank, pieces.begin(piece)),
                         pieces.count(piece) * item_);
         }
@@ -117,17 +131,23 @@ class Gather {
     }
   }
 
-  void ReceiveAll() {
+  Status ReceiveAll() {
     const int index = hosts_.own_index();
     for (const int host : hosts_.OtherHosts()) {
       const auto& there = hosts_.RanksOf(host);
       const int from = there[static_cast<size_t>(index) % there.size()];
       for (const int rank : there) {
         const Pieces pieces = Cut(rank, hosts_.own_host());
-        streams_.Receive(from, hosts_.LocalIndex(rank), Block(rank, pieces.begin(index)),
-                         pieces.count(index) * item_);
+        const int64_t bytes = pieces.count(index) * item_;
+        std::byte* const block = Block(rank, pieces.begin(index));
+        if (rank == from && link_->heads->Brings(from, bytes)) {
+          RETURN_IF_ERROR(link_->heads->CopyTo(block, from, bytes));
+        } else {
+          streams_.Receive(from, hosts_.LocalIndex(rank), block, bytes);
+        }
       }
     }
+    return Ok();
   }
 
   // The ranks of this host have a piece each of the block of `rank`, and get the others.
@@ -153,6 +173,10 @@ class Gather {
 };
 
 }  // namespace
+
+void AttachAllGatherV(Link* link, const AllGatherVCall& call) {
+  Gather(link, call).Attach();
+}
 
 Status AllGatherV(Link* link, const AllGatherVCall& call) {
   return Gather(link, call).Run();

@@ -54,27 +54,34 @@ Status UcxCommunicator::ConnectAll() {
   return Ok();
 }
 
-template <typename Move>
-Status UcxCommunicator::Step(const Agreement& agreement, Move&& move) {
+template <typename Attach, typename Move>
+Status UcxCommunicator::Step(const Agreement& agreement, Attach&& attach, Move&& move) {
   // An operation's first call may be the first of all: nobody has called init().
   if (link_ == nullptr) RETURN_IF_ERROR(DoConnect());
   control::Step& step = control().step();
   RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
-  RETURN_IF_ERROR(step.Agree());
+  attach();
+  const Status agreed = step.Agree();
+  link_->heads->Clear();
+  RETURN_IF_ERROR(agreed);
   RETURN_IF_ERROR(move());
   return step.End();
 }
 
 Status UcxCommunicator::DoAllGatherV(const AllGatherVCall& call) {
-  return Step(*call.agreement, [&] { return ucx::AllGatherV(link_.get(), call); });
+  return Step(
+      *call.agreement, [&] { AttachAllGatherV(link_.get(), call); },
+      [&] { return ucx::AllGatherV(link_.get(), call); });
 }
 
 Status UcxCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return Step(*call.agreement, [&] { return ucx::ReduceScatterV(link_.get(), call, &scratch_); });
+  return Step(
+      *call.agreement, [&] { AttachReduceScatterV(link_.get(), call); },
+      [&] { return ucx::ReduceScatterV(link_.get(), call, &scratch_); });
 }
 
 Status UcxCommunicator::DoExchangeV(const ExchangeVCall& call) {
-  return Step(*call.agreement, [&] { return ucx::ExchangeV(link_.get(), call); });
+  return Step(*call.agreement, [] {}, [&] { return ucx::ExchangeV(link_.get(), call); });
 }
 
 // A peer gets what was sent to it, although this rank closes its connections at once.

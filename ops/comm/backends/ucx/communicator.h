@@ -35,9 +35,10 @@ class UcxCommunicator : public Communicator {
   void OnClose() override;
 
  private:
-  // One step: the ranks agree, then `move` moves the data.
-  template <typename Move>
-  Status Step(const Agreement& agreement, Move&& move);
+  // One step: the ranks agree, then `move` moves the data. `attach` chooses what goes with the
+  // head.
+  template <typename Attach, typename Move>
+  Status Step(const Agreement& agreement, Attach&& attach, Move&& move);
 
   // Set once first contact is complete.
   std::unique_ptr<Link> link_;

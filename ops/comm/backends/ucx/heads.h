@@ -9,14 +9,29 @@
 
 namespace collops::ucx {
 
-// Carries the heads of hosts over UCX: one small message to each rank that gets them from this one.
-// The receives are posted ahead. Owned by its Link; one thread at a time.
+// Carries the heads of hosts over UCX: one small message to each rank that gets them from this one,
+// and with it what a collective has attached. The receives are posted ahead, into memory of this
+// object: no output is touched before all ranks agree, and what was sent for a refused step is
+// dropped with its head. Owned by its Link; one thread at a time.
 class Heads : public control::HeadCarrier {
  public:
   // `worker`, which outlives this object, is connected to all ranks of other hosts.
   Heads(Worker* worker, const HostMap& hosts, int rank);
   Heads(const Heads&) = delete;
   Heads& operator=(const Heads&) = delete;
+
+  // Whether so many bytes to a rank travel with the head. Both ranks must find the same.
+  bool Takes(int to, int64_t bytes) const;
+  bool Brings(int from, int64_t bytes) const;
+  // Before the head of a step is sent: `data`, which stays as it is until the step ends, goes with
+  // it. Clear() takes back what was not sent, as the step has ended before.
+  void Attach(int to, const void* data, int64_t bytes);
+  void Clear();
+  // After all ranks have agreed: copies what came with the head. ERROR_RANK_MISMATCH if that are
+  // not so many bytes.
+  Status CopyTo(void* memory, int from, int64_t bytes) const;
+
+  static constexpr int64_t kMostBytes = 4096;
 
   size_t num_sources() const override { return sources_.size(); }
   int source(size_t index) const override { return sources_[index].rank; }
@@ -28,25 +43,35 @@ class Heads : public control::HeadCarrier {
   void Nap(int most_ms) override { worker_->Nap(most_ms); }
 
  private:
-  // Memory of UCX while a request is pending, so neither moves.
+  // Memory of UCX while a request is pending, so that it does not move.
+  struct Message {
+    control::HostHead head;
+    std::byte attached[kMostBytes];
+  };
+  struct Mail {
+    Message message;
+    Request request;
+  };
+  // The receive of the next head is posted while the attachment of the last one is read.
   struct Source {
     explicit Source(int from) : rank(from) {}
     int rank;
-    control::HostHead head;
-    Request request;
-    Status posted;  // of the receive
+    Mail mails[2];
+    int next = 0;
+    Status posted;  // of the receive into mails[next]
   };
   struct Target {
     explicit Target(int to) : rank(to) {}
     int rank;
-    Request request;
+    Mail mail;
+    const void* data = nullptr;
+    size_t bytes = 0;  // of data
   };
   void Post(Source* source);
   static uint64_t TagOf(int source);
 
   Worker* worker_;
   int rank_;
-  control::HostHead sent_;
   std::deque<Source> sources_;
   std::deque<Target> targets_;
 };

@@ -50,9 +50,16 @@ class Reduction {
       for (const int r : hosts_.RanksOf(host)) {
         Source& source = sources_[static_cast<size_t>(r)];
         source.ring = rings + number++ * ring;
-        source.incoming =
-            streams_.Receive(r, 0, const_cast<std::byte*>(source.ring), bytes_, Streams::kSlots);
-        streams_.Send(r, 0, x_ + call_.sdispls[r] * item_, call_.send_counts[r] * item_);
+        auto* const memory = const_cast<std::byte*>(source.ring);
+        if (link_->heads->Brings(r, bytes_)) {
+          source.data = memory;
+          RETURN_IF_ERROR(link_->heads->CopyTo(memory, r, bytes_));
+        } else {
+          source.incoming = streams_.Receive(r, 0, memory, bytes_, Streams::kSlots);
+        }
+        const int64_t bytes = call_.send_counts[r] * item_;
+        if (link_->heads->Takes(r, bytes)) continue;  // it went with the head
+        streams_.Send(r, 0, x_ + call_.sdispls[r] * item_, bytes);
       }
     }
     RETURN_IF_ERROR(ReadHost(scratch_->data()));
@@ -133,6 +140,15 @@ class Reduction {
 };
 
 }  // namespace
+
+void AttachReduceScatterV(Link* link, const ReduceScatterVCall& call) {
+  const int64_t item = SizeOf(call.dtype);
+  for (const int to : link->hosts.Targets()) {
+    const int64_t bytes = call.send_counts[to] * item;
+    if (!link->heads->Takes(to, bytes)) continue;
+    link->heads->Attach(to, static_cast<const std::byte*>(call.x) + call.sdispls[to] * item, bytes);
+  }
+}
 
 Status ReduceScatterV(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch) {
   const std::vector<ReductionPlan> plans = PlanReductions(link->hosts, call);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <utility>
 
 #include "comm/backends/ucx/engine/chunks.h"
@@ -80,8 +80,8 @@ class Streams {
   double timeout_s_;
   double nap_s_ = kNapS;
   // Streams do not move in memory: UCX has pointers into them.
-  std::deque<Stream<OutgoingChunks>> outgoing_;
-  std::deque<Stream<IncomingChunks>> incoming_;
+  std::list<Stream<OutgoingChunks>> outgoing_;
+  std::list<Stream<IncomingChunks>> incoming_;
 };
 
 }  // namespace collops::ucx
