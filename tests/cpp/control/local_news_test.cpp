@@ -8,6 +8,7 @@
 #include "check.h"
 #include "comm/control/endpoint.h"
 #include "comm/control/hosts/local_news.h"
+#include "core/deadline.h"
 
 namespace {
 
@@ -70,10 +71,21 @@ class Host {
 
   Endpoint& end(int rank) { return *ends_[static_cast<size_t>(rank)]; }
   Tape& bridge() { return bridge_; }
-  void Look() { news_->Look(); }
+  void Look(bool all = true) { news_->Look(all); }
   bool Tell(int host = 1) { return news_->TellTo(host, &bridge_); }
-  void Begin(int rank, uint64_t step) {
-    end(rank).head(rank, step).step.store(StepWord(step, HeadKind::kCall));
+  void Begin(int rank, uint64_t step, HeadKind kind = HeadKind::kCall) {
+    end(rank).head(rank, step).step.store(StepWord(step, kind));
+  }
+  // Looks without having been rung until so much is told, or for long.
+  std::string LookUntilTold() {
+    const Deadline deadline = Deadline::After(10);
+    std::string told;
+    while (told.empty() && !deadline.Passed()) {
+      Look(false);
+      EXPECT_TRUE(Tell());
+      told = bridge_.Told();
+    }
+    return told;
   }
 
  private:
@@ -201,6 +213,56 @@ TEST(WhatAnotherHostHasCausedIsPassedOn) {
   EXPECT_EQ(host.bridge().Told(), "");
   EXPECT_TRUE(host.Tell(1));
   EXPECT_EQ(host.bridge().Told(), "head0 head2 finished0 left0 ");
+}
+
+// Nobody waits for the heads of carried steps, unless a step does not end.
+TEST(ACarriedHeadIsSentOnceItHasStayedForAWhile) {
+  Host host(2);
+  for (const int rank : {0, 1}) host.Begin(rank, 1, HeadKind::kCarried);
+  host.Look(false);
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), "");
+  host.end(0).FinishOnHost(1);
+  // A rank that has finished its step is not waited for.
+  std::string told;
+  while (told.size() < std::string("head1 finished0 ").size()) {
+    const std::string more = host.LookUntilTold();
+    told += more;
+    ASSERT_TRUE(!more.empty());
+  }
+  EXPECT_CONTAINS(told, "head1 ");
+  EXPECT_CONTAINS(told, "finished0 ");
+  EXPECT_TRUE(told.find("head0") == std::string::npos);
+}
+
+TEST(ARingOrAnEndSendsAllHeads) {
+  for (const bool rung : {false, true}) {
+    Host host(2);
+    for (const int rank : {0, 1}) host.Begin(rank, 1, HeadKind::kCarried);
+    host.end(0).FinishOnHost(1);
+    if (!rung) host.end(0).PublishLeft("its work is done");
+    host.Look(rung);
+    EXPECT_TRUE(host.Tell());
+    EXPECT_EQ(host.bridge().Told(), std::string("head0 head1 finished0 ") + (rung ? "" : "left0 "));
+  }
+}
+
+TEST(ARefusalAndACallWithoutACarrierAreSentAtOnce) {
+  Host host(2);
+  host.Begin(0, 1, HeadKind::kRefusal);
+  host.Begin(1, 1);
+  host.Look(false);
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), "head0 head1 ");
+}
+
+TEST(AHeadThatIsBeingWrittenIsNotSent) {
+  Host host(2);
+  host.Begin(0, 1, HeadKind::kChanging);
+  host.Begin(1, 1, HeadKind::kCarried);
+  host.Look();
+  EXPECT_TRUE(host.Tell());
+  EXPECT_EQ(host.bridge().Told(), "head1 ");
 }
 
 // Only the heads of the failed step are passed on, and none of a failure outside a step.
