@@ -13,7 +13,7 @@ struct RankTable;
 namespace control {
 class Control;
 struct Introduction;
-}
+}  // namespace control
 
 // ATB's CommMode: whether the ranks are processes, or threads of one process.
 enum CommMode : int {

@@ -1,7 +1,8 @@
 """One rank that exchanges messages with the next and the previous one until it gets an error.
 
-Arguments: how long it sleeps before each call, in seconds; elements of a message. It prints its pid
-first, and "ready" once ten calls have been made.
+Arguments: how long it sleeps before each call, in seconds; elements of a message; "all", or "part"
+for a subgroup of all ranks, numbered backwards. It prints its pid first, and "ready" once ten calls
+have been made.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ import numpy as np
 import collops
 
 
-def main(pause_s: float, elements: int) -> None:
+def main(pause_s: float, elements: int, group: str) -> None:
     comm = collops.init(backend="ucx")
+    if group == "part":
+        part = comm.split(0, -comm.rank)
+        assert part is not None
+        comm = part
     print("pid", os.getpid(), flush=True)
     x, out = np.full(elements, comm.rank, np.float32), np.empty(elements, np.float32)
     following, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
@@ -33,4 +38,4 @@ def main(pause_s: float, elements: int) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[2]))
+    main(float(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -8,6 +8,7 @@ from jobs import FOLDER, Job
 
 LIMIT_S = 200.0
 PROGRAM = str(FOLDER / "rank_messages.py")
+FIRST_CALL = str(FOLDER / "rank_first_contact.py")
 PLACEMENTS = {
     "one rank each": [0, 1],
     "two ranks each": [0, 0, 1, 1],
@@ -16,18 +17,23 @@ PLACEMENTS = {
 }
 
 
-def check(hosts: list[Host], placement: list[int]) -> None:
-    with Job(hosts, placement, PROGRAM) as job:
+def check(hosts: list[Host], placement: list[int], program: str, word: str) -> None:
+    with Job(hosts, placement, program) as job:
         for status, out, err in job.results(LIMIT_S):
             assert status == 0, out + err
-            assert "messages" in out
+            assert word in out
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=PLACEMENTS)
 def test_messages_on_two_hosts(two_hosts: list[Host], placement: list[int]) -> None:
-    check(two_hosts, placement)
+    check(two_hosts, placement, PROGRAM, "messages")
 
 
 @pytest.mark.parametrize("placement", [[0, 1, 2], [2, 0, 1, 2]], ids=str)
 def test_messages_on_three_hosts(three_hosts: list[Host], placement: list[int]) -> None:
-    check(three_hosts, placement)
+    check(three_hosts, placement, PROGRAM, "messages")
+
+
+@pytest.mark.parametrize("placement", [[0, 1], [0, 0, 1]], ids=str)
+def test_the_first_call_may_be_any(two_hosts: list[Host], placement: list[int]) -> None:
+    check(two_hosts, placement, FIRST_CALL, "first call")

@@ -138,9 +138,16 @@ void Endpoint::PublishLeft(const std::string& reason) {
   RingEveryLane();
 }
 
+int Endpoint::WitnessOf(int rank) const {
+  if (!IsRemote(rank)) return rank;
+  int witness = 0;
+  while (IsRemote(witness)) ++witness;
+  return witness;
+}
+
 bool Endpoint::HasEnded(int rank) const {
   if (board_.member(rank).ended.load(std::memory_order_acquire) != kIsThere) return true;
-  const Peer& peer = group_.peers[static_cast<size_t>(rank)];
+  const Peer& peer = group_.peers[static_cast<size_t>(WitnessOf(rank))];
   return peer.lifeline.valid() && Readable(peer.lifeline.get());
 }
 
@@ -154,8 +161,9 @@ Status Endpoint::Lost(int rank) const {
   const Member& state = board_.member(rank);
   const std::string who = Who(rank);
   if (state.left.load(std::memory_order_acquire) == 0) {
-    CHECK_ARG(state.ended.load(std::memory_order_acquire) != kCutOff, ERROR_PEER_LOST, who,
-              ": the connection to its host is lost");
+    const uint32_t ended = state.ended.load(std::memory_order_acquire);
+    CHECK_ARG(ended != kCutOff, ERROR_PEER_LOST, who, ": the connection to its host is lost");
+    if (ended == kIsThere && WitnessOf(rank) != rank) return Lost(WitnessOf(rank));
     const Status word = VerdictInMailbox(group_.peers[static_cast<size_t>(rank)].mailbox.get());
     CHECK_ARG(word.ok(), ERROR_PEER_LOST, who, " has left: ", word.message());
     return Error(ERROR_PEER_LOST, who, " ended without a word");

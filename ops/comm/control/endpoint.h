@@ -122,6 +122,9 @@ class Endpoint {
   // Milliseconds since the rank's watcher was last known to be alive; 0 if it has no watcher.
   int64_t SilentMs(int rank) const;
   std::string DescribeState(int rank) const;
+  // Whose process shows whether the rank is there: of a remote rank, the one that runs this host's
+  // watcher, without which nothing is heard of other hosts.
+  int WitnessOf(int rank) const;
   bool HasEnded(int rank) const;
   bool HasLeft(int rank) const;
   Status Lost(int rank) const;

@@ -83,8 +83,8 @@ Status Introduce(Control* parent, const std::vector<int>& members,
     }
   }
   std::vector<Card> cards(static_cast<size_t>(parent->spec().rank_size));
-  RETURN_IF_ERROR(parent->Share(Agreement("Split").InPlainWords("split", 1), &own,
-                                sizeof(own), cards.data()));
+  RETURN_IF_ERROR(
+      parent->Share(Agreement("Split").InPlainWords("split", 1), &own, sizeof(own), cards.data()));
   if (made == nullptr) return Ok();
   for (size_t i = 0; i < members.size(); ++i) {
     const auto member = static_cast<size_t>(members[i]);

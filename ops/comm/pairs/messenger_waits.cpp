@@ -12,6 +12,9 @@
 namespace collops {
 namespace {
 
+// A peer that waits for what this rank has posted takes it at once; another one is not waited for.
+constexpr double kFlushS = 0.2;
+
 std::string DescribeCall(const Transfer& transfer) {
   const bool sends = transfer.way == Transfer::kSend;
   return Concat(NameOf(transfer.way), sends ? " to " : " from ",
@@ -65,7 +68,7 @@ void Messenger::SettleAll(double limit_s) {
     if (OwesVerdicts()) sched_yield();
   }
   const Baton baton = Claim();
-  if (lane_.failure().ok()) wire_->Flush(deadline);
+  if (lane_.failure().ok()) wire_->Flush(Deadline::After(kFlushS));
 }
 
 control::Pumped Messenger::Pump() {

@@ -22,6 +22,8 @@ def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dty
     In a child of fork() the array is the same memory: this rank and its peers read what the
     child writes. The child must copy the array before it changes elements.
 
+    On ranks of several hosts (backend ucx) it is memory of this rank alone, as any other array is.
+
     Args:
         shape: sizes of the dimensions.
         dtype: element type; a torch dtype makes a torch tensor, any other a numpy array.

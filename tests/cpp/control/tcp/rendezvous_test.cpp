@@ -187,7 +187,8 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
   ASSERT_EQ(door.Open(loopback::At("127.0.0.1")).message(), "");
   rows[0].port = door.address().port();
   const auto join = [&](int rank, Door* own, std::vector<Connection>* connections) {
-    return ConnectHosts("dp", rows, rank, kSecret, own, {}, Deadline::After(kTimeoutS), connections);
+    return ConnectHosts("dp", rows, rank, kSecret, own, {}, Deadline::After(kTimeoutS),
+                        connections);
   };
   const pid_t other = ranks::Start([&] {
     Door own(kSecret);
