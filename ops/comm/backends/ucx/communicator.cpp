@@ -56,8 +56,6 @@ Status UcxCommunicator::ConnectAll() {
 
 template <typename Attach, typename Move>
 Status UcxCommunicator::Step(const Agreement& agreement, Attach&& attach, Move&& move) {
-  // An operation's first call may be the first of all: nobody has called init().
-  if (link_ == nullptr) RETURN_IF_ERROR(DoConnect());
   control::Step& step = control().step();
   RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
   attach();
