@@ -36,6 +36,12 @@ std::vector<BackendRow> Backends() {
   return rows;
 }
 
+// What doctor prints of a backend's engine: names and texts.
+Facts BackendFacts(const std::string& name) {
+  const Backend* const backend = FindBackend(name);
+  return backend == nullptr || backend->facts == nullptr ? Facts{} : backend->facts();
+}
+
 std::pair<std::string, std::string> Identity() {
   JobIdentity identity;
   ThrowIfError(FindJobIdentity(&identity));
@@ -121,6 +127,7 @@ void BindJob(py::module_& module) {
   module.def("set_process_family", &SetProcessFamily, py::arg("id"));
   module.def("launcher", &Launched);
   module.def("backends", &Backends);
+  module.def("backend_facts", &BackendFacts, py::arg("name"));
   module.def("find_wheels", &FindWheels, py::arg("folder_of"));
   module.def("backend_names", &KnownBackendNames);
   module.def("resolve_backend", &Resolved, py::arg("operation"), py::arg("name"));

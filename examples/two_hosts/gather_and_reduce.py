@@ -29,7 +29,7 @@ def main() -> None:
         assert np.array_equal(gathered, np.vstack([block_of(r, rows[r]) for r in ranks]))
 
         reduced = comm.reduce_scatterv(block_of(comm.rank, sum(rows)), rows)
-        total = sum(block_of(r, sum(rows)) for r in ranks)
+        total = np.sum([block_of(r, sum(rows)) for r in ranks], axis=0)
         begin = sum(rows[: comm.rank])
         assert np.array_equal(reduced, total[begin : begin + rows[comm.rank]])
 

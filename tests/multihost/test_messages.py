@@ -8,7 +8,7 @@ from jobs import FOLDER, Job
 
 LIMIT_S = 200.0
 PROGRAM = str(FOLDER / "rank_messages.py")
-FIRST_CALL = str(FOLDER / "rank_first_contact.py")
+FIRST_CALL = str(FOLDER / "rank_first_call.py")
 PLACEMENTS = {
     "one rank each": [0, 1],
     "two ranks each": [0, 0, 1, 1],

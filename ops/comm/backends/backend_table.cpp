@@ -43,7 +43,7 @@ const std::vector<Backend>& BackendTable() {
       {"cuda", CudaAvailable, CreateNothing, NoSharedBytes},
       {"shm", shm::Available, shm::Create, shm::SegmentBytes},
       {"ucx", ucx::Available, ucx::Create, ucx::SharedBytes, nullptr, nullptr, "cpu", "", "libucx",
-       ucx::SetWheelFolder},
+       ucx::SetWheelFolder, ucx::ShownFacts},
   };
   return *table;
 }

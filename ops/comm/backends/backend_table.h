@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
 
 namespace collops {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
 // One row per backend: its name, whether it can run here, how to create a communicator, and what a
 // caller has to know of it.
@@ -27,6 +30,8 @@ struct Backend {
   // The Python package whose folder may hold the engine's library, and who is told that folder.
   const char* wheel = "";
   void (*set_wheel_folder)(const std::string& folder) = nullptr;
+  // What `collops doctor` prints of the engine, by name; null: nothing.
+  Facts (*facts)() = nullptr;
 };
 
 // In the order in which messages list them.

@@ -10,8 +10,6 @@
 
 namespace collops::control {
 
-class Control;
-
 // What the ranks of a subgroup on several hosts have told each other over its parent, the group it
 // was split from. Owned by the subgroup's spec.
 struct Introduction {
@@ -20,16 +18,6 @@ struct Introduction {
   std::string address;              // of this host
   std::unique_ptr<tcp::Door> door;  // open in the lowest rank of each host
 };
-
-// Whether these ranks of a group are on several hosts.
-bool OnSeveralHosts(const Group& group, const std::vector<int>& ranks);
-
-// A call of `parent` in which the ranks of each subgroup on several hosts tell each other where
-// their hosts accept connections. Every rank of the parent makes it. `members`: this rank's
-// subgroup, in its order; *introduction stays null if it is on one host, or empty. A rank that
-// cannot listen refuses the call.
-Status Introduce(Control* parent, const std::vector<int>& members,
-                 std::shared_ptr<Introduction>* introduction);
 
 // First contact of a subgroup on several hosts: the ranks of each host meet in its shared memory,
 // and the lowest one connects to the other hosts and runs the watcher. Not thread-safe, except

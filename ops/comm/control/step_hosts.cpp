@@ -8,8 +8,6 @@ namespace {
 
 // How long the board may take to say why a source is lost.
 constexpr double kExplainS = 1.0;
-// Each is a system call of the carrier. They outlast a message between two hosts.
-constexpr int kCarriedSpins = 16;
 
 Status NoArrival(int) {
   return Ok();
@@ -87,7 +85,7 @@ Status Step::UntilCarried(Ready&& ready) {
     const auto nap = [&](auto&& awake, bool, int most_ms) {
       if (!awake()) carrier_->Nap(most_ms);
     };
-    const Status came = waiter_->Until(any, nap, kCarriedSpins);
+    const Status came = waiter_->Until(any, nap);
     if (!came.ok()) return MissingOne(came);
     if (is_ready) return Ok();
     bool agrees = true;

@@ -69,11 +69,10 @@ class Waiter {
       endpoint_->Nap(kGroupLane, awake, both, most_ms);
     });
   }
-  // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as Endpoint::Nap(). A
-  // `ready` that makes system calls spins less often.
+  // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as Endpoint::Nap().
   template <typename Ready, typename Nap>
-  Status Until(Ready&& ready, Nap&& nap, int spins = kSpins) {
-    for (int i = 0; i < spins; ++i) {
+  Status Until(Ready&& ready, Nap&& nap) {
+    for (int i = 0; i < kSpins; ++i) {
       if (ready()) return Ok();
       CpuRelax();
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from collops.core import core
 from collops.errors import Error
+from collops.launch.rank_table import read_rank_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,8 +45,10 @@ def run(arguments: Sequence[str]) -> int:
     ]
     print_rows("Backends", states)
     print_rows("Engines of LinearParallel, on several ranks of shm", engines(module))
+    print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))
     print_rows("Job", job(module))
+    print_rows("Hosts", hosts())
     print_rows("Environment", environment(module))
     return 0 if any(not reason for _, reason, _, _ in backends) else 1
 
@@ -109,15 +112,38 @@ def available_memory() -> tuple[int | None, str]:
 
 def job(module: ModuleType) -> list[Row]:
     """The launcher of this process, and the job of its ranks."""
-    name, rank, size = module.launcher()
-    place = f"rank {rank} of {size}" if rank >= 0 else "no rank"
-    rows = [("launcher", f"{name}, {place}" if name else "none: pass rank and rank_size")]
+    try:
+        name, rank, size = module.launcher()
+        place = f"rank {rank} of {size}" if rank >= 0 else "no rank"
+        rows = [("launcher", f"{name}, {place}" if name else "none: pass rank and rank_size")]
+    except Error as error:
+        rows = [("launcher", str(error))]
     try:
         identity, source = module.job_identity()
         rows.append(("identity", f"{identity}, from {source}"))
     except Error as error:
         rows.append(("identity", str(error)))
     return rows
+
+
+def hosts() -> list[Row]:
+    """Where RANK_TABLE_FILE places the ranks, or why it does not."""
+    path = os.environ.get("RANK_TABLE_FILE", "")
+    if not path:
+        return [("one", "RANK_TABLE_FILE is not set: all ranks are on one host, backend shm")]
+    try:
+        table = read_rank_table(path)
+    except Error as error:
+        return [("no", str(error))]
+    if not table.completed:
+        return [("no", f'{path}: status "initializing", first contact waits for it')]
+    backend = "shm" if len(table.servers) == 1 else "ucx"
+    size = f"{len(table.servers)} host(s), {len(table.ranks)} ranks"
+    rows = [("table", f"{path}: {size}, backend {backend} for CPU tensors")]
+    if table.here < 0:
+        return [*rows, ("this host", f"not found: {table.not_here}")]
+    ranks = [str(r) for r, place in enumerate(table.ranks) if place.server == table.here]
+    return [*rows, ("this host", f"{table.servers[table.here].name}, ranks {', '.join(ranks)}")]
 
 
 def environment(module: ModuleType) -> list[Row]:

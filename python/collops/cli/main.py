@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -37,7 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         run = importlib.import_module(f"collops.cli.{name.replace('-', '_')}").run
-        return int(run(given[1:]))
+        status = int(run(given[1:]))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        return _unread()
     except Error as error:
         print(f"collops {name}: {error}", file=sys.stderr)
         return 2
+
+
+def _unread() -> int:
+    """For output that nobody reads any more: as a program that ends by SIGPIPE, without a word."""
+    # Python writes the rest at its end.
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE

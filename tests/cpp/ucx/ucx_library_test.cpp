@@ -77,8 +77,19 @@ TEST(UcxSaysItsVersionPathAndTransports) {
     const std::string text = Show(report);
     EXPECT_CONTAINS(text, "UCX " + library.version + ", " + library.path + " (");
     EXPECT_CONTAINS(text, "tcp/");
-    EXPECT_CONTAINS(text, report.has_rdma ? "with RDMA" : "without RDMA");
+    EXPECT_CONTAINS(text, report.has_rdma ? "; RDMA: yes" : "; RDMA: no: ");
   });
+}
+
+TEST(WithoutRdmaItSaysWhy) {
+  collops::ucx::Report report;
+  EXPECT_EQ(ShowRdma(report), "no: this host has no device for it");
+  report.host_has_rdma = true;
+  EXPECT_EQ(ShowRdma(report), "no: this UCX does not use RDMA here: install the system's UCX");
+  report.is_wheel = true;
+  EXPECT_EQ(ShowRdma(report), "no: this UCX has no RDMA (wheel): install the system's UCX");
+  report.has_rdma = true;
+  EXPECT_EQ(ShowRdma(report), "yes");
 }
 
 TEST(OpeningUcxLeavesEnvironmentSignalsAndLibcAsTheyAre) {

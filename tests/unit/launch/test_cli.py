@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import own_output
 import pytest
+
+from collops.launch.rank_table import make_rank_table
 
 
 def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -59,6 +62,65 @@ def test_doctor_says_which_backends_run_and_why_the_others_do_not() -> None:
     assert "typing error" in lines["COLLOPS_TYPO"]
     assert "MiB" in lines["segment"]
     assert "numpy" in lines
+
+
+def sections(text: str) -> dict[str, dict[str, str]]:
+    """Of each part of the report: its rows."""
+    found: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            rows = found[line] = {}
+        else:
+            name, _, said = line.strip().partition("  ")
+            rows[name] = said.strip()
+    return found
+
+
+def test_doctor_says_which_ucx_it_is_or_what_to_install(tmp_path: Path) -> None:
+    found = sections(collops("doctor").stdout)["UCX"]
+    if "no" not in found:
+        assert set(found) == {"library", "version", "transports", "RDMA"}
+        assert "libucp" in found["library"]
+        assert found["version"][0].isdecimal()
+        assert "tcp/" in found["transports"]
+        assert found["RDMA"] == "yes" or found["RDMA"].startswith("no: this ")
+    nowhere = str(tmp_path / "libucp.so.0")
+    done = collops("doctor", COLLOPS_UCX_LIBRARY=nowhere)
+    assert done.returncode == 0, done.stderr
+    missing = sections(done.stdout)["UCX"]
+    assert list(missing) == ["no"]
+    assert nowhere in missing["no"]
+    assert "pip install collops[multihost]" in missing["no"]
+
+
+def test_doctor_says_where_a_rank_table_places_this_host(tmp_path: Path) -> None:
+    assert sections(collops("doctor").stdout)["Hosts"].keys() == {"one"}
+    table = tmp_path / "ranks.json"
+    table.write_text(make_rank_table(["node-a", "node-b"], 2))
+    env = {"RANK_TABLE_FILE": str(table), "COLLOPS_SERVER_ID": "node-b"}
+    found = sections(collops("doctor", **env).stdout)["Hosts"]
+    assert "2 host(s), 4 ranks, backend ucx" in found["table"]
+    assert found["this host"] == "node-b, ranks 2, 3"
+    found = sections(collops("doctor", **env | {"COLLOPS_SERVER_ID": "node-c"}).stdout)["Hosts"]
+    assert found["this host"].startswith("not found: ")
+    table.write_text("[]")
+    done = collops("doctor", **env)
+    assert done.returncode == 0, done.stderr
+    assert str(table) in sections(done.stdout)["Hosts"]["no"]
+
+
+def test_output_that_nobody_reads_ends_the_program_without_a_word() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "collops.cli", "doctor"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    err = own_output.own(process.stderr.read())
+    process.stderr.close()
+    assert (process.wait(timeout=60), err) == (141, "")
 
 
 def test_doctor_takes_no_arguments() -> None:

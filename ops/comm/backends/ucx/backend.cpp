@@ -4,6 +4,7 @@
 
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/ucx/communicator.h"
+#include "comm/backends/ucx/engine/context.h"
 #include "comm/backends/ucx/engine/library.h"
 #include "comm/control/control.h"
 #include "comm/control/part_meeting.h"
@@ -48,6 +49,20 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
 
 int64_t SharedBytes(int rank_size) {
   return shm::SegmentBytes(rank_size);
+}
+
+std::vector<std::pair<std::string, std::string>> ShownFacts() {
+  Report report;
+  const Status described = Describe(&report);
+  if (!described.ok()) return {{"no", described.message()}};
+  std::string transports;
+  for (const std::string& transport : report.transports) {
+    transports += (transports.empty() ? "" : ", ") + transport;
+  }
+  return {{"library", Concat(report.path, " (", report.source, ")")},
+          {"version", report.version},
+          {"transports", transports},
+          {"RDMA", ShowRdma(report)}};
 }
 
 }  // namespace collops::ucx

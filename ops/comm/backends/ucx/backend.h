@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "comm/communicator.h"
 
@@ -12,5 +15,7 @@ namespace collops::ucx {
 Status Available();
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 int64_t SharedBytes(int rank_size);
+// Which UCX it is and what it can use, or why it cannot be opened. Opens UCX.
+std::vector<std::pair<std::string, std::string>> ShownFacts();
 
 }  // namespace collops::ucx

@@ -20,9 +20,9 @@ import numpy as np
 
 from collops.bench.hosts import Hosts, own_device
 
-_LIMIT_S = 60.0
+_LIMIT_S = 30.0
 _LOOK_S = 0.01
-_ROUND_BYTES = 64 << 20
+_ROUND_BYTES = 32 << 20
 _MOST_MESSAGES = 500
 _LISTENS = "0A"  # a state in /proc/net/tcp
 

@@ -128,9 +128,18 @@ Status Describe(Report* report) {
   OwnContext context;
   RETURN_IF_ERROR(context.Open(*library, 1));
   *report = {library->version, library->path, library->source, context.Transports()};
+  report->is_wheel = library->is_wheel;
+  report->host_has_rdma = HostHasRdma();
   const std::vector<std::string>& transports = report->transports;
   report->has_rdma = std::any_of(transports.begin(), transports.end(), IsRdma);
   return Ok();
+}
+
+std::string ShowRdma(const Report& report) {
+  if (report.has_rdma) return "yes";
+  if (!report.host_has_rdma) return "no: this host has no device for it";
+  return Concat("no: this UCX ", report.is_wheel ? "has no RDMA (wheel)" : "does not use RDMA here",
+                ": install the system's UCX");
 }
 
 std::string Show(const Report& report) {
@@ -138,11 +147,7 @@ std::string Show(const Report& report) {
   for (size_t i = 0; i < report.transports.size(); ++i) {
     text += (i == 0 ? "; transports " : ", ") + report.transports[i];
   }
-  text += report.has_rdma ? "; with RDMA" : "; without RDMA";
-  if (!report.has_rdma && HostHasRdma()) {
-    text += ": this UCX does not use the RDMA devices of this host; install the system's UCX";
-  }
-  return text;
+  return text + "; RDMA: " + ShowRdma(report);
 }
 
 }  // namespace collops::ucx

@@ -41,10 +41,15 @@ struct Report {
   std::string source;
   std::vector<std::string> transports;
   bool has_rdma = false;  // the library has transports for RDMA, and this host a device for them
+  bool host_has_rdma = false;
+  bool is_wheel = false;  // PyPI's, which has none
 };
 
 // Opens UCX. ERROR_UNSUPPORTED with the reason if this process can have no transport.
 Status Describe(Report* report);
+
+// Whether there is RDMA, and what to do where this host has it and the library does not.
+std::string ShowRdma(const Report& report);
 
 // One line: version, path, why this library, transports, RDMA.
 std::string Show(const Report& report);

@@ -98,6 +98,7 @@ class Opening {
               " in COLLOPS_UCX_LIBRARY");
     auto found = std::make_unique<Library>();
     found->source = source_;
+    found->is_wheel = is_wheel_;
     RETURN_IF_ERROR(FindFunctions(handle_, &found->api));
     RETURN_IF_ERROR(Describe(found.get()));
     *library = std::move(found);
@@ -131,6 +132,7 @@ class Opening {
   }
 
   bool OpenSystem() {
+    is_wheel_ = false;
     source_ = "the system's";
     return Open(kSoname, !HostHasRdma());
   }
@@ -145,6 +147,7 @@ class Opening {
   }
 
   bool OpenFolder(const std::string& folder) {
+    is_wheel_ = true;
     for (const char* name : kWheelNames) {
       if (!Open(folder + "/" + name, true)) return false;
     }
@@ -181,6 +184,7 @@ class Opening {
   std::string wheel_folder_;
   std::string source_;
   std::string reasons_;
+  bool is_wheel_ = false;
   void* handle_ = nullptr;  // never closed
 };
 

@@ -10,9 +10,10 @@ namespace collops::ucx {
 // UCX as it was opened in this process.
 struct Library {
   Api api = {};
-  std::string path;     // the file of libucp
-  std::string source;   // why this one, e.g. "COLLOPS_UCX_LIBRARY"
-  std::string version;  // "1.22.0"
+  std::string path;       // the file of libucp
+  std::string source;     // why this one, e.g. "COLLOPS_UCX_LIBRARY"
+  std::string version;    // "1.22.0"
+  bool is_wheel = false;  // PyPI's, without RDMA
   unsigned major = 0;
   unsigned minor = 0;
 

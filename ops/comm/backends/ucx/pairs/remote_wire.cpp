@@ -12,7 +12,7 @@ constexpr double kExplainS = 2.0;
 // What a rank has sent before it left comes over another connection than the news that it left:
 // after its end, and at the latest after so long, nothing more is expected.
 constexpr double kLastNewsS = 0.05;
-constexpr double kNoNewsS = 1.0;
+constexpr double kNoNewsS = 0.25;
 
 // Four chunks go before the first credit: the receiver has posted them once it says kGo, or does so
 // a moment later.

@@ -6,7 +6,7 @@ import pytest
 from hosts import Host
 from jobs import FOLDER, Job
 
-PROGRAM = str(FOLDER / "rank_first_call.py")
+PROGRAM = str(FOLDER / "rank_refused_first.py")
 LIMIT_S = 100.0
 
 
