@@ -55,18 +55,42 @@ struct RankVariables {
   const char* rank;
   const char* rank_size;
   bool (*applies)();
+  const char* local_size;  // ranks on this host; null: no variable says it
 };
 
 // In the order of FindJobIdentity(), but PMI before Slurm: where Intel MPI or MPICH start their
 // proxies with srun, SLURM_PROCID numbers the proxies and PMI_RANK the ranks.
 constexpr RankVariables kRankVariables[] = {
-    {"run_ranks", "COLLOPS_RANK", "COLLOPS_RANK_SIZE", Always},
-    {"the rank table's environment", "RANK_ID", "RANK_SIZE", HasRankTable},
-    {"torchrun", "RANK", "WORLD_SIZE", InTorchrun},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", Always},
-    {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", Always},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", InSlurmStep},
+    {"run_ranks", "COLLOPS_RANK", "COLLOPS_RANK_SIZE", Always, "LOCAL_WORLD_SIZE"},
+    {"the rank table's environment", "RANK_ID", "RANK_SIZE", HasRankTable, nullptr},
+    {"torchrun", "RANK", "WORLD_SIZE", InTorchrun, "LOCAL_WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", Always,
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", Always, "MPI_LOCALNRANKS"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", InSlurmStep, nullptr},
 };
+
+constexpr int64_t kRankLimit = int64_t{1} << 31;
+
+int RankNumber(const char* variable) {
+  return static_cast<int>(ParseNumber(GetVariable(variable), kRankLimit));
+}
+
+// `collops run` sets LOCAL_WORLD_SIZE, too; run_ranks does not, but may run inside of torchrun.
+bool IsOfAnother(const RankVariables& row, int rank_size) {
+  return row.launcher == kRankVariables[0].launcher && RankNumber("WORLD_SIZE") != rank_size;
+}
+
+Spread SpreadOf(const Launcher& launcher) {
+  if (launcher.local_size > 0 && launcher.rank_size > 0) {
+    return launcher.local_size < launcher.rank_size ? Spread::kHosts : Spread::kOneHost;
+  }
+  if (launcher.name != "Slurm") return Spread::kUnknown;
+  const char* const of_step = "SLURM_STEP_NUM_NODES";
+  const int nodes = RankNumber(IsSet(of_step) ? of_step : "SLURM_NNODES");
+  if (nodes < 1) return Spread::kUnknown;
+  return nodes > 1 ? Spread::kHosts : Spread::kOneHost;
+}
 
 // The process family (SetProcessFamily). A child of fork() belongs to it, too, so there is no lock
 // that a thread of the parent could hold: all names stay in a list, one of which is current.
@@ -116,7 +140,7 @@ Status FromAncestor(JobIdentity* identity) {
             "gone or lies outside this container: set COLLOPS_JOB_ID",
             kJobIdRule);
   *identity = {Concat("ancestor/", ancestor.pid, "/", ancestor.start_ticks),
-               Concat("MPICH or Intel MPI (ancestor process ", ancestor.pid, ")")};
+               Concat("MPICH or Intel MPI (ancestor process ", ancestor.pid, ")"), true};
   return Ok();
 }
 
@@ -127,7 +151,7 @@ constexpr const char* kThreadsSource = "COMM_MULTI_THREAD";
 bool FromFamily(JobIdentity* identity) {
   const FamilyName* const name = family.load(std::memory_order_acquire);
   if (name == nullptr || name->id.empty()) return false;
-  *identity = {"family/" + name->id, "multiprocessing"};
+  *identity = {"family/" + name->id, "multiprocessing", true};
   return true;
 }
 
@@ -136,11 +160,14 @@ bool FromFamily(JobIdentity* identity) {
 Launcher DetectLauncher() {
   for (const RankVariables& row : kRankVariables) {
     if (!IsSet(row.rank) || !row.applies()) continue;
-    constexpr int64_t kLimit = int64_t{1} << 31;
     Launcher launcher;
     launcher.name = row.launcher;
-    launcher.rank = static_cast<int>(ParseNumber(GetVariable(row.rank), kLimit));
-    launcher.rank_size = static_cast<int>(ParseNumber(GetVariable(row.rank_size), kLimit));
+    launcher.rank = RankNumber(row.rank);
+    launcher.rank_size = RankNumber(row.rank_size);
+    if (row.local_size != nullptr && !IsOfAnother(row, launcher.rank_size)) {
+      launcher.local_size = RankNumber(row.local_size);
+    }
+    launcher.spread = SpreadOf(launcher);
     return launcher;
   }
   return {};

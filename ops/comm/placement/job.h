@@ -6,11 +6,16 @@
 
 namespace collops {
 
+// Whether the launcher has started ranks on several hosts, as far as its variables say.
+enum class Spread { kUnknown, kOneHost, kHosts };
+
 // The launcher that started this process as a rank, read from the launcher's variables.
 struct Launcher {
-  std::string name;    // "run_ranks", "torchrun", "Open MPI", "MPICH or Intel MPI", "Slurm"; or ""
-  int rank = -1;       // -1: not set
-  int rank_size = -1;  // -1: not set
+  std::string name;     // "run_ranks", "torchrun", "Open MPI", "MPICH or Intel MPI", "Slurm"; or ""
+  int rank = -1;        // -1: not set
+  int rank_size = -1;   // -1: not set
+  int local_size = -1;  // ranks on this host; -1: not set
+  Spread spread = Spread::kUnknown;
 };
 
 Launcher DetectLauncher();
@@ -19,7 +24,8 @@ Launcher DetectLauncher();
 // same time. Never the process group, which two programs of one shell share.
 struct JobIdentity {
   std::string id;
-  std::string source;  // where the id comes from, for messages
+  std::string source;        // where the id comes from, for messages
+  bool of_one_host = false;  // other hosts of the same job may have another id
 };
 
 // The first of COLLOPS_JOB_ID, a launcher's id that is the same on all hosts, the digest of the

@@ -1,0 +1,89 @@
+#include "comm/placement/job_place.h"
+
+#include <utility>
+
+#include "comm/placement/host_address.h"
+#include "comm/placement/placement.h"
+#include "core/env.h"
+
+namespace collops {
+namespace {
+
+bool IsLoopback(const std::string& host) {
+  HostAddress address;
+  if (!ParseAddress(host, &address)) return host == "localhost";
+  constexpr size_t kBytesV4 = 4;
+  constexpr char kLoopbackNet = 127;
+  if (address.size() == kBytesV4) return address.front() == kLoopbackNet;
+  return address == std::string(15, '\0') + '\1';
+}
+
+const std::string& AddressOf(const RankTable& table) {
+  const auto server = static_cast<size_t>(table.ranks.front().server);
+  const RankTable::Server& first = table.servers[server];
+  return first.host_ip.empty() ? first.id : first.host_ip;
+}
+
+// The table of the whole job, and this process's rank there; the table is null if there is none.
+Status FindJobTable(const std::shared_ptr<const RankTable>& table, int rank, Placement* job) {
+  job->table = table;
+  job->rank = rank;
+  const std::string path = GetVariable("RANK_TABLE_FILE");
+  if (path.empty() || (table != nullptr && table->path == path)) return Ok();
+  Placement listed;
+  RETURN_IF_ERROR(FindPlacement({}, &listed));
+  if (listed.table == nullptr) return Ok();
+  CHECK_ARG(
+      listed.table->completed, ERROR_INVALID_PARAM, listed.table->file,
+      ": its status is \"initializing\", but it says where the job of this group meets: wait ",
+      "until it is complete");
+  *job = std::move(listed);
+  return Ok();
+}
+
+Status FindByLauncher(const Launcher& launcher, JobPlace* place) {
+  if (launcher.spread == Spread::kOneHost) return Ok();
+  const std::string address = GetVariable("MASTER_ADDR");
+  CHECK_ARG(!address.empty() || launcher.spread == Spread::kUnknown, ERROR_INVALID_PARAM,
+            launcher.name,
+            " has started ranks on several hosts, but nothing says where they meet: "
+            "set MASTER_ADDR to an address of rank 0's host, the same in all ranks, or pass a rank "
+            "table");
+  if (launcher.spread == Spread::kUnknown && IsLoopback(address)) return Ok();
+  place->address = address;
+  return Ok();
+}
+
+}  // namespace
+
+Status FindJobPlace(const std::shared_ptr<const RankTable>& table, int rank, JobPlace* place) {
+  JobPlace found;
+  Placement job;
+  if (table != nullptr && table->servers.size() == 1) {
+    found.table_digest = table->digest;
+  } else {
+    RETURN_IF_ERROR(FindJobTable(table, rank, &job));
+    const Launcher launcher = DetectLauncher();
+    found.is_first = job.rank == 0;
+    if (job.table != nullptr) {
+      found.table_digest = job.table->digest;
+      if (job.table->servers.size() > 1) found.address = AddressOf(*job.table);
+    } else {
+      // Ranks of a group that is a part of the job have other numbers there.
+      if (launcher.rank >= 0) found.is_first = launcher.rank == 0;
+      RETURN_IF_ERROR(FindByLauncher(launcher, &found));
+    }
+  }
+  *place = std::move(found);
+  return Ok();
+}
+
+Status CheckAcrossHosts(const JobIdentity& job) {
+  CHECK_ARG(!job.of_one_host, ERROR_INVALID_PARAM, "the ranks are on several hosts, and ",
+            job.source,
+            " names the job on each host differently: set COLLOPS_JOB_ID to a text that "
+            "is the same in all ranks of the job and differs from other jobs");
+  return Ok();
+}
+
+}  // namespace collops

@@ -1,0 +1,210 @@
+// Where the ranks of a job meet that is on several hosts, and what the launchers say of that.
+#include "comm/placement/job_place.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check.h"
+#include "comm/placement/rank_table/read_rank_table.h"
+
+namespace {
+
+using namespace collops;
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+const std::vector<const char*> kAll = {"COLLOPS_RANK",
+                                       "COLLOPS_RANK_SIZE",
+                                       "COLLOPS_JOB_ID",
+                                       "COLLOPS_SERVER_ID",
+                                       "RANK_TABLE_FILE",
+                                       "RANK_ID",
+                                       "RANK_SIZE",
+                                       "DEVICE_ID",
+                                       "RANK",
+                                       "WORLD_SIZE",
+                                       "LOCAL_WORLD_SIZE",
+                                       "MASTER_ADDR",
+                                       "TORCHELASTIC_RUN_ID",
+                                       "OMPI_COMM_WORLD_RANK",
+                                       "OMPI_COMM_WORLD_SIZE",
+                                       "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                       "PMI_RANK",
+                                       "PMI_SIZE",
+                                       "MPI_LOCALNRANKS",
+                                       "SLURM_JOB_ID",
+                                       "SLURM_STEP_ID",
+                                       "SLURM_PROCID",
+                                       "SLURM_NTASKS",
+                                       "SLURM_NNODES",
+                                       "SLURM_STEP_NUM_NODES"};
+
+void SetVariables(const Variables& variables) {
+  for (const char* name : kAll) unsetenv(name);
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+}
+
+Variables Torchrun(int rank, int size, int here, const std::string& address = "10.0.0.7") {
+  return {{"TORCHELASTIC_RUN_ID", "x"},
+          {"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(size)},
+          {"LOCAL_WORLD_SIZE", std::to_string(here)},
+          {"MASTER_ADDR", address}};
+}
+
+Variables With(Variables variables, const std::string& name, const std::string& value) {
+  variables.emplace_back(name, value);
+  return variables;
+}
+
+using Table = std::shared_ptr<const RankTable>;
+
+std::string TextOf(const std::vector<std::string>& servers) {
+  std::string list;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    list += Concat(i == 0 ? "" : ",", R"({"server_id":")", servers[i],
+                   R"(","device":[{"device_id":"0","rank_id":")", i, R"("}]})");
+  }
+  return Concat(R"({"version":"1.0","status":"completed","server_list":[)", list, "]}");
+}
+
+Table TableOf(const std::vector<std::string>& servers) {
+  RankTable table;
+  EXPECT_EQ(ParseRankTable(TextOf(servers), "own.json", &table).message(), "");
+  return std::make_shared<const RankTable>(std::move(table));
+}
+
+JobPlace PlaceOf(const Variables& variables, const Table& table, int rank) {
+  SetVariables(variables);
+  JobPlace place;
+  EXPECT_EQ(FindJobPlace(table, rank, &place).message(), "");
+  return place;
+}
+
+void ExpectPlace(const JobPlace& place, const std::string& address, bool is_first) {
+  EXPECT_EQ(place.address, address);
+  if (!address.empty()) EXPECT_EQ(place.is_first, is_first);
+}
+
+}  // namespace
+
+TEST(TheGroupsTableSaysWhere) {
+  const Table two = TableOf({"10.0.0.1", "10.0.0.2"});
+  ExpectPlace(PlaceOf({}, two, 0), "10.0.0.1", true);
+  ExpectPlace(PlaceOf({}, two, 1), "10.0.0.1", false);
+  EXPECT_EQ(PlaceOf({}, two, 1).table_digest, two->digest);
+  // The launcher numbers the ranks in another way.
+  ExpectPlace(PlaceOf(Torchrun(1, 2, 1), two, 0), "10.0.0.1", true);
+  ExpectPlace(PlaceOf(Torchrun(0, 4, 2), TableOf({"10.0.0.1"}), 0), "", true);
+}
+
+// A group that is a part of the job meets where the job does.
+TEST(TheJobsTableSaysWhere) {
+  char path[] = "/tmp/job_place_test_XXXXXX";
+  const int file = mkstemp(path);
+  ASSERT_TRUE(file >= 0);
+  close(file);
+  std::ofstream(path) << TextOf({"node-a", "node-b", "node-c"});
+  const Variables job = {
+      {"RANK_TABLE_FILE", path}, {"RANK_ID", "0"}, {"COLLOPS_SERVER_ID", "node-a"}};
+  const Variables third = {
+      {"RANK_TABLE_FILE", path}, {"RANK_ID", "2"}, {"COLLOPS_SERVER_ID", "node-c"}};
+  const Table part = TableOf({"node-c", "node-a"});
+  ExpectPlace(PlaceOf(job, part, 1), "node-a", true);
+  ExpectPlace(PlaceOf(third, part, 0), "node-a", false);
+  ExpectPlace(PlaceOf(job, nullptr, 1), "node-a", true);
+  ExpectPlace(PlaceOf(third, nullptr, 0), "node-a", false);
+  EXPECT_EQ(PlaceOf(job, part, 1).table_digest, PlaceOf(third, nullptr, 0).table_digest);
+  EXPECT_TRUE(PlaceOf(job, part, 1).table_digest != part->digest);
+  std::ofstream(path) << R"({"version":"1.0","status":"initializing"})";
+  JobPlace place;
+  SetVariables(job);
+  EXPECT_CONTAINS(FindJobPlace(part, 1, &place).message(), "its status is \"initializing\"");
+  unlink(path);
+}
+
+TEST(WithoutATableTheLauncherSaysIt) {
+  ExpectPlace(PlaceOf(Torchrun(0, 4, 2), nullptr, 0), "10.0.0.7", true);
+  ExpectPlace(PlaceOf(Torchrun(3, 4, 2), nullptr, 0), "10.0.0.7", false);
+  ExpectPlace(PlaceOf(Torchrun(3, 4, 4), nullptr, 3), "", false);
+  const Variables openmpi = {
+      {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"MASTER_ADDR", "node-a"}};
+  ExpectPlace(PlaceOf(With(openmpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1"), nullptr, 0), "node-a",
+              true);
+  ExpectPlace(PlaceOf(With(openmpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "2"), nullptr, 0), "", true);
+}
+
+TEST(PlainVariablesSayIt) {
+  const Variables plain = {{"COLLOPS_RANK", "1"}, {"COLLOPS_RANK_SIZE", "2"}};
+  ExpectPlace(PlaceOf(plain, nullptr, 1), "", false);
+  ExpectPlace(PlaceOf(With(plain, "MASTER_ADDR", "10.0.0.7"), nullptr, 1), "10.0.0.7", false);
+  // Many scripts set MASTER_ADDR for torch, on one host.
+  for (const char* address : {"localhost", "127.0.0.1", "127.0.1.1", "::1"}) {
+    ExpectPlace(PlaceOf(With(plain, "MASTER_ADDR", address), nullptr, 1), "", false);
+  }
+  ExpectPlace(PlaceOf({{"MASTER_ADDR", "10.0.0.7"}}, nullptr, 0), "10.0.0.7", true);
+}
+
+TEST(SeveralHostsNeedAnAddress) {
+  SetVariables({{"OMPI_COMM_WORLD_RANK", "0"},
+                {"OMPI_COMM_WORLD_SIZE", "4"},
+                {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  JobPlace place;
+  const Status status = FindJobPlace(nullptr, 0, &place);
+  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+  EXPECT_EQ(status.message(),
+            "Open MPI has started ranks on several hosts, but nothing says where they meet: set "
+            "MASTER_ADDR to an address of rank 0's host, the same in all ranks, or pass a rank "
+            "table");
+}
+
+TEST(LaunchersSayWhetherThereAreSeveralHosts) {
+  const auto spread = [](const Variables& variables) {
+    SetVariables(variables);
+    return static_cast<int>(DetectLauncher().spread);
+  };
+  const int one = static_cast<int>(Spread::kOneHost);
+  const int several = static_cast<int>(Spread::kHosts);
+  const int unknown = static_cast<int>(Spread::kUnknown);
+  EXPECT_EQ(spread({}), unknown);
+  EXPECT_EQ(spread(Torchrun(0, 4, 4)), one);
+  EXPECT_EQ(spread(Torchrun(0, 4, 3)), several);
+  const Variables mpich = {{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}};
+  EXPECT_EQ(spread(mpich), unknown);
+  EXPECT_EQ(spread(With(mpich, "MPI_LOCALNRANKS", "4")), one);
+  EXPECT_EQ(spread(With(mpich, "MPI_LOCALNRANKS", "1")), several);
+  const Variables slurm = {
+      {"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}};
+  EXPECT_EQ(spread(slurm), unknown);
+  EXPECT_EQ(spread(With(slurm, "SLURM_NNODES", "1")), one);
+  EXPECT_EQ(spread(With(slurm, "SLURM_NNODES", "2")), several);
+  // A step that uses a part of the job's hosts.
+  EXPECT_EQ(spread(With(With(slurm, "SLURM_NNODES", "2"), "SLURM_STEP_NUM_NODES", "1")), one);
+  const Variables run = {
+      {"COLLOPS_RANK", "0"}, {"COLLOPS_RANK_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(spread(With(run, "WORLD_SIZE", "4")), several);
+  // run_ranks inside of a rank of torchrun: LOCAL_WORLD_SIZE is that of torchrun.
+  EXPECT_EQ(spread(With(run, "WORLD_SIZE", "8")), unknown);
+}
+
+TEST(AJobThatOtherHostsNameDifferentlyIsAnError) {
+  EXPECT_TRUE(CheckAcrossHosts({"job/x", "COLLOPS_JOB_ID"}).ok());
+  SetVariables({});
+  SetProcessFamily("a family");
+  JobIdentity job;
+  EXPECT_TRUE(FindJobIdentity(&job).ok());
+  const Status status = CheckAcrossHosts(job);
+  EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+  EXPECT_EQ(
+      status.message(),
+      "the ranks are on several hosts, and multiprocessing names the job on each host "
+      "differently: set COLLOPS_JOB_ID to a text that is the same in all ranks of the job and "
+      "differs from other jobs");
+  SetVariables({{"COLLOPS_JOB_ID", "x"}});
+  EXPECT_TRUE(FindJobIdentity(&job).ok() && CheckAcrossHosts(job).ok());
+}
