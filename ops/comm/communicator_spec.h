@@ -41,6 +41,8 @@ struct CommunicatorSpec {
   std::string table_digest = "";
   // Of a subgroup on several hosts: what its ranks have told each other over the parent.
   std::shared_ptr<control::Introduction> introduction = nullptr;
+  // Of a subgroup whose members are known to be on one host.
+  bool one_host = false;
 };
 
 }  // namespace collops

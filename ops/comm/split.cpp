@@ -70,9 +70,14 @@ Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int
                                  const std::shared_ptr<control::Introduction>& introduction,
                                  std::shared_ptr<Communicator>* subgroup) {
   CommunicatorSpec spec = this->spec();
-  if (spec.table != nullptr) spec.table_digest = spec.table->digest;
+  // A table that was not complete at creation has another text since.
+  const std::string& completed = control_->endpoint().group().table_digest;
+  if (spec.table != nullptr) {
+    spec.table_digest = completed.empty() ? spec.table->digest : completed;
+  }
   spec.table = nullptr;
   spec.introduction = introduction;
+  spec.one_host = introduction == nullptr;
   spec.timeout_s = timeout_s();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());

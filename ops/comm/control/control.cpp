@@ -18,26 +18,29 @@ Status Left(const std::string& reason) {
 }
 
 // `table`: complete, or null.
-Status MakeMeeting(const CommunicatorSpec& spec, const RankTable* table, int64_t segment_bytes,
-                   Reach reach, std::unique_ptr<Meeting>* meeting) {
-  if (table != nullptr && reach == Reach::kOneHost) {
+Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const RankTable>& table,
+                   int64_t segment_bytes, Reach reach, std::unique_ptr<Meeting>* meeting) {
+  const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
+  if (table != nullptr && (reach == Reach::kOneHost || threads)) {
     RETURN_IF_ERROR(CheckOneHost(spec.backend, *table));
   }
+  JobPlace place;
+  const bool asks = reach == Reach::kHosts && !threads && spec.introduction == nullptr;
+  if (asks) RETURN_IF_ERROR(FindJobPlace(table, spec.rank, &place));
+  const std::string& digest = table == nullptr ? spec.table_digest : table->digest;
   JobIdentity job;
-  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD,
-                                   table == nullptr ? spec.table_digest : table->digest, &job));
+  RETURN_IF_ERROR(
+      FindMeetingPlace(threads, place.address.empty() ? digest : place.table_digest, &job));
   if (spec.introduction != nullptr) {
     *meeting = std::make_unique<PartMeeting>(spec, job, segment_bytes);
     return Ok();
   }
-  if (table == nullptr || table->servers.size() == 1) {
+  if (place.address.empty()) {
     *meeting = Meeting::Create(spec, job, segment_bytes);
     return Ok();
   }
-  const auto server = static_cast<size_t>(table->ranks.front().server);
-  const RankTable::Server& first = table->servers[server];
-  const std::string& address = first.host_ip.empty() ? first.id : first.host_ip;
-  return HostsMeeting::Create(spec, job, address, segment_bytes, meeting);
+  RETURN_IF_ERROR(CheckAcrossHosts(job));
+  return HostsMeeting::Create(spec, job, place, segment_bytes, meeting);
 }
 
 }  // namespace
@@ -52,10 +55,10 @@ Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
   if (spec.table != nullptr && !spec.table->completed) {
     meeting = std::make_unique<AwaitedTable>(
         spec, [bytes, reach](const CommunicatorSpec& group, const RankTable& table, auto* made) {
-          return MakeMeeting(group, &table, bytes, reach, made);
+          return MakeMeeting(group, std::make_shared<const RankTable>(table), bytes, reach, made);
         });
   } else {
-    RETURN_IF_ERROR(MakeMeeting(spec, spec.table.get(), bytes, reach, &meeting));
+    RETURN_IF_ERROR(MakeMeeting(spec, spec.table, bytes, reach, &meeting));
   }
   *control = std::make_shared<Control>(spec, std::move(meeting));
   return Ok();

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "comm/control/tcp/mesh.h"
 #include "comm/control/tcp/tcp_bridge.h"
 #include "core/env.h"
+#include "core/per_process.h"
 
 namespace collops::control {
 namespace {
@@ -35,6 +38,19 @@ Group ForWatcher(const Group& group) {
   return copy;
 }
 
+struct Meetings {
+  std::mutex mutex;
+  std::map<std::string, uint64_t> made;
+};
+PerProcess<Meetings> meetings;
+
+// How often this process has met, or begun to meet, in that domain before.
+uint64_t CountMeeting(const std::string& domain) {
+  Meetings& all = meetings.Get();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return all.made[domain]++;
+}
+
 }  // namespace
 
 Status JoinHosts(const CommunicatorSpec& spec, const HostsToJoin& hosts, const Deadline& deadline,
@@ -48,7 +64,7 @@ Status JoinHosts(const CommunicatorSpec& spec, const HostsToJoin& hosts, const D
 }
 
 Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job,
-                            const std::string& address, int64_t segment_bytes,
+                            const JobPlace& place, int64_t segment_bytes,
                             std::unique_ptr<Meeting>* meeting) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
@@ -57,9 +73,11 @@ Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job
   rendezvous.domain = spec.backend + "/" + spec.comm_domain;
   rendezvous.rank = spec.rank;
   rendezvous.rank_size = spec.rank_size;
-  rendezvous.host = address;
+  rendezvous.host = place.address;
   rendezvous.port = env.port;
+  rendezvous.has_port = place.is_first;
   rendezvous.secret = {job.id, env.job_key};
+  rendezvous.meeting = CountMeeting(Concat(job.id, "/", rendezvous.domain));
   *meeting = std::make_unique<HostsMeeting>(spec, job, rendezvous, segment_bytes);
   return Ok();
 }
@@ -71,9 +89,10 @@ HostsMeeting::HostsMeeting(const CommunicatorSpec& spec, const JobIdentity& job,
       rendezvous_spec_(rendezvous),
       segment_bytes_(segment_bytes),
       rendezvous_(tcp::Rendezvous::Create(rendezvous)) {
-  // The meeting of this host's ranks ends when this one is stopped.
+  // The meeting of this host's ranks ends when this one is stopped, or a rank elsewhere fails.
   spec_.watch = [this, watch = spec.watch] {
     RETURN_IF_ERROR(CheckWanted());
+    if (met_) RETURN_IF_ERROR(rendezvous_->Look());
     return watch ? watch() : Ok();
   };
 }
@@ -83,10 +102,24 @@ void HostsMeeting::Stop() {
   rendezvous_->Stop();
 }
 
+void HostsMeeting::Cancel(const Status& reason) {
+  if (!came_.exchange(true)) rendezvous_->Leave(reason);
+}
+
 Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
-  RETURN_IF_ERROR(rendezvous_->Begin());
+  came_ = true;
   std::vector<tcp::Row> rows;
   RETURN_IF_ERROR(rendezvous_->Complete(deadline, &rows));
+  met_ = true;
+  const Status joined = Join(rows, deadline, group);
+  const Status all = rendezvous_->Finish(joined, deadline);
+  met_ = false;
+  rendezvous_->door()->Close();
+  return all;
+}
+
+Status HostsMeeting::Join(const std::vector<tcp::Row>& rows, const Deadline& deadline,
+                          Group* group) {
   const std::vector<int> host_of = tcp::HostsOf(rows);
   std::vector<RankOnHost> ranks;
   for (size_t r = 0; r < rows.size(); ++r) ranks.push_back({host_of[r], rows[r].pid});
@@ -97,13 +130,10 @@ Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {
   const bool several = *std::max_element(host_of.begin(), host_of.end()) > 0;
   const bool lowest = RanksOn(ranks, host_of[own]).front() == spec_.rank;
   group->address = rows[own].address;
-  if (several && lowest) {
-    const HostsToJoin hosts = {rendezvous_spec_.domain, rows, rendezvous_spec_.secret,
-                               rendezvous_->door(), spec_.watch};
-    RETURN_IF_ERROR(JoinHosts(spec_, hosts, deadline, group));
-  }
-  rendezvous_->door()->Close();
-  return Ok();
+  if (!several || !lowest) return Ok();
+  const HostsToJoin hosts = {rendezvous_spec_.domain, rows, rendezvous_spec_.secret,
+                             rendezvous_->door(), spec_.watch};
+  return JoinHosts(spec_, hosts, deadline, group);
 }
 
 }  // namespace collops::control

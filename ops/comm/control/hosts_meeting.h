@@ -1,12 +1,14 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/control/bootstrap/meeting.h"
-#include "comm/control/tcp/rendezvous.h"
+#include "comm/control/tcp/first_contact/rendezvous.h"
+#include "comm/placement/job_place.h"
 
 namespace collops::control {
 
@@ -24,31 +26,34 @@ struct HostsToJoin {
 Status JoinHosts(const CommunicatorSpec& spec, const HostsToJoin& hosts, const Deadline& deadline,
                  Group* group);
 
-// First contact of ranks on several hosts: all meet at rank 0's address, then those of each host in
-// its shared memory, and the lowest rank of each host connects to the other hosts and runs the
-// watcher. Everything waits in Complete(): rank 0 listens only there, so that the groups of a
-// process take turns at the one port of the job.
+// First contact of ranks on several hosts: all meet at rank 0's address, which the job's port says,
+// then those of each host in its shared memory, and the lowest rank of each host connects to the
+// other hosts and runs the watcher. The job's rank 0 has the job's port open from Begin() on, as
+// long as this object lives; all else waits in Complete().
 class HostsMeeting : public Meeting {
  public:
-  // `address`: of rank 0's host.
-  static Status Create(const CommunicatorSpec& spec, const JobIdentity& job,
-                       const std::string& address, int64_t segment_bytes,
-                       std::unique_ptr<Meeting>* meeting);
+  static Status Create(const CommunicatorSpec& spec, const JobIdentity& job, const JobPlace& place,
+                       int64_t segment_bytes, std::unique_ptr<Meeting>* meeting);
   HostsMeeting(const CommunicatorSpec& spec, const JobIdentity& job,
                const tcp::RendezvousSpec& rendezvous, int64_t segment_bytes);
 
-  void Begin() override {}
+  void Begin() override { rendezvous_->Begin(); }
   Status Complete(const Deadline& deadline, Group* group) override;
   bool Settle(Group*) override { return false; }
-  void Cancel(const Status&) override {}
+  // The others learn it at the job's port; Complete() itself tells them why it fails.
+  void Cancel(const Status& reason) override;
   void Stop() override;
 
  private:
+  Status Join(const std::vector<tcp::Row>& rows, const Deadline& deadline, Group* group);
+
   CommunicatorSpec spec_;
   const JobIdentity job_;
   const tcp::RendezvousSpec rendezvous_spec_;
   const int64_t segment_bytes_;
   const std::unique_ptr<tcp::Rendezvous> rendezvous_;
+  std::atomic<bool> came_{false};  // or has left
+  std::atomic<bool> met_{false};   // all rows are known
 };
 
 }  // namespace collops::control

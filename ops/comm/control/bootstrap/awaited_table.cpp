@@ -48,6 +48,7 @@ Status AwaitedTable::Complete(const Deadline& deadline, Group* group) {
   RETURN_IF_ERROR(CheckTable(table, spec_.rank, spec_.rank_size));
   RETURN_IF_ERROR(factory_(spec_, table, &meeting_));
   meeting_->Begin();
+  group->table_digest = table.digest;
   return meeting_->Complete(deadline, group);
 }
 

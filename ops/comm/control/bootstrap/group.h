@@ -33,6 +33,7 @@ struct Group {
   std::string
       address;    // of this host, for connections of other hosts; only where there are several
   UniqueFd bell;  // wakes the watcher of this host; only where there are several hosts
+  std::string table_digest;          // of a rank table that was completed at first contact
   std::shared_ptr<Watcher> watcher;  // set in the rank whose process runs the watcher
 };
 

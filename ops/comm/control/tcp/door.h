@@ -28,8 +28,10 @@ class Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
-  // Port 0: any free port.
-  Status Open(const SocketAddress& address) { return Listener::Open(address, &listener_); }
+  // Port 0: any free port. `taken`: an error is that of a port that somebody has.
+  Status Open(const SocketAddress& address, bool* taken = nullptr) {
+    return Listener::Open(address, &listener_, taken);
+  }
   bool open() const { return listener_.valid(); }
   const SocketAddress& address() const { return listener_.address(); }
   // Accepts no more; drops those who have proven nothing yet.

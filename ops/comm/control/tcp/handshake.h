@@ -11,7 +11,7 @@
 namespace collops::control::tcp {
 
 // Changes with every frame that this folder sends.
-constexpr uint64_t kProtocolVersion = 1;
+constexpr uint64_t kProtocolVersion = 2;
 
 // How the ranks of a job know each other. Without a key the job's id is the key: it keeps out
 // accidents, not attackers. Neither is sent or printed.

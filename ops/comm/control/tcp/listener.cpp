@@ -49,7 +49,7 @@ Status CannotListen(const SocketAddress& address, int error) {
 
 }  // namespace
 
-Status Listener::Open(const SocketAddress& address, Listener* listener) {
+Status Listener::Open(const SocketAddress& address, Listener* listener, bool* taken) {
   CHECK_ARG(!IsEveryAddress(address), ERROR_INVALID_PARAM, address.Text(),
             " means every address of the host: name the one that the other hosts reach");
   Listener opened;
@@ -60,8 +60,10 @@ Status Listener::Open(const SocketAddress& address, Listener* listener) {
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
       bind(socket, reinterpret_cast<const sockaddr*>(&address.storage), address.length) != 0 ||
       listen(socket, kBacklog) != 0) {
+    if (taken != nullptr) *taken = errno == EADDRINUSE;
     return OutOfDescriptors() ? TooManyFiles() : CannotListen(address, errno);
   }
+  opened.not_in_child_ = ClosedInChild(socket);
   opened.address_ = OwnAddress(socket);
   opened.spare_ = OpenSpare();
   *listener = std::move(opened);
@@ -69,6 +71,7 @@ Status Listener::Open(const SocketAddress& address, Listener* listener) {
 }
 
 void Listener::Close() {
+  not_in_child_.Release();
   socket_.reset();
   spare_.reset();
 }

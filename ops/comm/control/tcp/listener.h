@@ -3,6 +3,7 @@
 #include <string>
 
 #include "comm/control/bootstrap/unique_fd.h"
+#include "comm/control/tcp/closed_in_child.h"
 #include "comm/control/tcp/socket_address.h"
 #include "core/status.h"
 
@@ -11,8 +12,9 @@ namespace collops::control::tcp {
 // Listens at one address of this host. No function waits.
 class Listener {
  public:
-  // Port 0: any free port. An error if the port is taken, or the address not of this host.
-  static Status Open(const SocketAddress& address, Listener* listener);
+  // Port 0: any free port. An error if the port is taken, which `taken` then says, or the address
+  // not of this host. A child of fork() does not listen.
+  static Status Open(const SocketAddress& address, Listener* listener, bool* taken = nullptr);
 
   // With the port that was found.
   const SocketAddress& address() const { return address_; }
@@ -31,7 +33,8 @@ class Listener {
 
   SocketAddress address_;
   UniqueFd socket_;
-  UniqueFd spare_;  // reserved: closed to take a client when no descriptor is left
+  ClosedInChild not_in_child_;  // after the socket: released before it is closed
+  UniqueFd spare_;              // reserved: closed to take a client when no descriptor is left
   int turned_away_ = 0;
 };
 

@@ -76,7 +76,8 @@ Status Mesh::GoOn(size_t host) {
   std::optional<Application>& application = applications_[host];
   if (!application) {
     SocketAddress address;
-    RETURN_IF_ERROR(Resolve(row.address, row.port, &address));
+    CHECK_ARG(ParseNumeric(row.address, row.port, &address), ERROR_PEER_LOST, row.Who(),
+              " has no address");
     const Claim claim = {domain_, kPurpose, host_, static_cast<int>(leaders_.size())};
     application.emplace(Connection(address), secret_, claim);
   }

@@ -39,6 +39,7 @@ enum class Note {
   kProgress = 2,  // rank 0: which ranks are missing
   kWelcome = 3,   // rank 0: all rows were sent
   kVerdict = 4,   // either: first contact ends, and why
+  kDone = 5,      // a rank: it is well; rank 0: all are
 };
 
 FieldWriter NoteOf(Note note);

@@ -15,6 +15,33 @@ in_port_t* PortOf(sockaddr_storage* storage) {
   return &reinterpret_cast<sockaddr_in*>(storage)->sin_port;
 }
 
+int Find(const std::string& host, int flags, addrinfo** found) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = flags;
+  return getaddrinfo(host.c_str(), nullptr, &wanted, found);
+}
+
+SocketAddress From(const addrinfo& found, int port) {
+  SocketAddress address;
+  std::memcpy(&address.storage, found.ai_addr, found.ai_addrlen);
+  address.length = found.ai_addrlen;
+  address.set_port(port);
+  return address;
+}
+
+// Many hosts have their own name as 127.0.1.1 in /etc/hosts, where no other host reaches them.
+bool IsLoopback(const addrinfo& found) {
+  if (found.ai_family == AF_INET) {
+    constexpr uint32_t kLoopbackNet = 127;
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(*found.ai_addr);
+    return ntohl(v4.sin_addr.s_addr) >> 24 == kLoopbackNet;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(*found.ai_addr);
+  return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
+}
+
 }  // namespace
 
 int SocketAddress::port() const {
@@ -40,18 +67,23 @@ std::string SocketAddress::Text() const {
   return Concat(v6 ? "[" : "", Host(), v6 ? "]:" : ":", port());
 }
 
-Status Resolve(const std::string& host, int port, SocketAddress* address) {
-  addrinfo wanted{};
-  wanted.ai_family = AF_UNSPEC;
-  wanted.ai_socktype = SOCK_STREAM;
+bool ParseNumeric(const std::string& host, int port, SocketAddress* address) {
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found);
+  if (Find(host, AI_NUMERICHOST, &found) != 0) return false;
+  *address = From(*found, port);
+  freeaddrinfo(found);
+  return true;
+}
+
+Status Resolve(const std::string& host, int port, SocketAddress* address) {
+  addrinfo* found = nullptr;
+  const int error = Find(host, 0, &found);
   CHECK_ARG(error == 0, ERROR_RT_FAIL, "\"", host, "\" is no address, and the name is not known: ",
             error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error));
-  std::memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
-  address->length = found->ai_addrlen;
+  const addrinfo* best = found;
+  while (best != nullptr && IsLoopback(*best)) best = best->ai_next;
+  *address = From(best == nullptr ? *found : *best, port);
   freeaddrinfo(found);
-  address->set_port(port);
   return Ok();
 }
 

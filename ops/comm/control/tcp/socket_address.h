@@ -21,7 +21,11 @@ struct SocketAddress {
   void set_port(int port);
 };
 
-// The address of `host`, which is an address or a name; looks a name up, which may take seconds.
+// False for a name.
+bool ParseNumeric(const std::string& host, int port, SocketAddress* address);
+
+// The address of `host`, which is an address or a name; looks a name up, which may take a minute
+// (see Lookup). Of several addresses, one of this host alone (127.0.0.1) comes last.
 Status Resolve(const std::string& host, int port, SocketAddress* address);
 
 // The address of this end of a connection, or of a listener; of the other end of a connection.

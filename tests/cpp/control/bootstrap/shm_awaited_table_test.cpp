@@ -63,6 +63,32 @@ TEST(FirstContactWaitsForTheTable) {
   RunWaiting(path, [&] { folder.Write("t.json", tables::kOneServer); }, "");
 }
 
+// One rank has read it before it was complete, the other one after.
+TEST(ASubgroupKnowsTheJobByTheCompleteTable) {
+  const tables::Folder folder;
+  const std::string path = folder.Write("t.json", kInitializing);
+  setenv("COLLOPS_SERVER_ID", "node-a", 1);
+  unsetenv("COLLOPS_JOB_ID");
+  const ranks::Event made;
+  const ranks::Event complete;
+  std::vector<pid_t> pids;
+  for (const int rank : {0, 1}) {
+    pids.push_back(ranks::Start([&, rank] {
+      if (rank == 1) complete.Wait();
+      const auto communicator = Make(path, rank, 2);
+      made.Set();
+      std::shared_ptr<collops::Communicator> subgroup;
+      EXPECT_EQ(communicator->Split(0, 0, &subgroup).message(), "");
+      subgroup->set_timeout_s(5);
+      EXPECT_EQ(subgroup->Barrier().message(), "");
+    }));
+  }
+  made.Wait();
+  folder.Write("t.json", tables::kOneServer);
+  complete.Set();
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
 // It is written in place, and read in the middle.
 TEST(HalfATableIsReadAgain) {
   const tables::Folder folder;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/control/tcp/rendezvous.h"
+#include "comm/control/tcp/first_contact/rendezvous.h"
 #include "control/tcp/loopback.h"
 
 namespace loopback {
@@ -19,20 +19,25 @@ using collops::control::tcp::Note;
 using collops::control::tcp::Proof;
 using collops::control::tcp::RendezvousSpec;
 using collops::control::tcp::Row;
+using collops::control::tcp::Said;
+using collops::control::tcp::Told;
 
 // A rank that joins as the protocol says, and then waits for what rank 0 says.
 class ByHand {
  public:
   explicit ByHand(const RendezvousSpec& spec) : spec_(spec) {
+    Said said;
+    said.pid = getpid();
+    Frame frame;
+    Told told;
     Await([&] {
-      if (!application_) {
-        application_.emplace(Connection(At(spec_.host, spec_.port)), &spec_.secret,
-                             Claim{spec_.domain, "ranks", spec_.rank, spec_.rank_size});
-      }
-      const Proof proof = application_->Step();
-      if (proof == Proof::kRefused) application_.reset();
-      return proof == Proof::kGiven;
+      Prove(At(spec_.host, spec_.port), "find");
+      static_cast<void>(application_->connection().Send(said.frame()));
+      return Await([&] { return application_->connection().Receive(&frame); }) &&
+             Told::Read(frame, &told) && told.reason.ok();
     });
+    application_.reset();
+    Prove(At(told.address, told.port), "ranks");
     Row row;
     row.rank = spec_.rank;
     row.pid = getpid();
@@ -54,6 +59,18 @@ class ByHand {
   }
 
  private:
+  void Prove(const SocketAddress& address, const char* purpose) {
+    Await([&] {
+      if (!application_) {
+        application_.emplace(Connection(address), &spec_.secret,
+                             Claim{spec_.domain, purpose, spec_.rank, spec_.rank_size});
+      }
+      const Proof proof = application_->Step();
+      if (proof == Proof::kRefused) application_.reset();
+      return proof == Proof::kGiven;
+    });
+  }
+
   RendezvousSpec spec_;
   std::optional<Application> application_;
 };

@@ -1,6 +1,6 @@
 // First contact of ranks on several hosts, here processes that name different hosts: who meets
 // whom, what each is told if they do not fit together, and what strangers can do: nothing.
-#include "comm/control/tcp/rendezvous.h"
+#include "comm/control/tcp/first_contact/rendezvous.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -47,6 +47,7 @@ RendezvousSpec SpecOf(int rank, int rank_size, int port, const std::string& host
   spec.rank_size = rank_size;
   spec.host = host;
   spec.port = port;
+  spec.has_port = rank == 0;
   spec.secret = kSecret;
   spec.bytes = "bytes of rank " + std::to_string(rank);
   return spec;
@@ -55,7 +56,9 @@ RendezvousSpec SpecOf(int rank, int rank_size, int port, const std::string& host
 Status Meet(const RendezvousSpec& spec, double timeout_s = kTimeoutS) {
   std::vector<Row> rows;
   const auto rendezvous = Rendezvous::Create(spec);
-  return rendezvous->Complete(Deadline::After(timeout_s), &rows);
+  const Deadline deadline = Deadline::After(timeout_s);
+  const Status met = rendezvous->Complete(deadline, &rows);
+  return met.ok() ? rendezvous->Finish(Ok(), deadline) : met;
 }
 
 // Runs each body in a process of its own.
@@ -103,7 +106,7 @@ TEST(AllRanksGetAllRows) {
         SetHost(rank < 4 ? "a" : "b");
         std::vector<Row> rows;
         const auto rendezvous = Rendezvous::Create(SpecOf(rank, kRanks, port, host));
-        EXPECT_EQ(rendezvous->Begin().message(), "");
+        rendezvous->Begin();
         const Status status = rendezvous->Complete(Deadline::After(kTimeoutS), &rows);
         EXPECT_EQ(status.message(), "");
         ASSERT_EQ(rows.size(), kRanks);
@@ -116,6 +119,7 @@ TEST(AllRanksGetAllRows) {
           EXPECT_TRUE(row.port > 0 && row.port != port);
         }
         EXPECT_EQ(HostsOf(rows), (std::vector<int>{0, 0, 0, 0, 1, 1}));
+        EXPECT_EQ(rendezvous->Finish(Ok(), Deadline::After(kTimeoutS)).message(), "");
       });
     }
     InProcesses(bodies);
@@ -139,11 +143,15 @@ TEST(HostsThatMetAreJoined) {
       const Deadline deadline = Deadline::After(kTimeoutS);
       EXPECT_EQ(rendezvous->Complete(deadline, &rows).message(), "");
       EXPECT_EQ(HostsOf(rows), host_of);
-      if (rank == 2 || rank == 4) return;
+      if (rank == 2 || rank == 4) {
+        EXPECT_EQ(rendezvous->Finish(Ok(), deadline).message(), "");
+        return;
+      }
       std::vector<Connection> connections;
-      const Status joined =
-          ConnectHosts("dp", rows, rank, kSecret, rendezvous->door(), {}, deadline, &connections);
+      const Status joined = ConnectHosts("dp", rows, rank, kSecret, rendezvous->door(), nullptr,
+                                         deadline, &connections);
       EXPECT_EQ(joined.message(), "");
+      EXPECT_EQ(rendezvous->Finish(joined, deadline).message(), "");
       ASSERT_EQ(connections.size(), 3);
       TcpBridge bridge(host, std::move(connections));
       for (int to = 0; to < 3; ++to) {
@@ -187,7 +195,7 @@ TEST(AHostIsTriedAgainUnlessItIsGone) {
   ASSERT_EQ(door.Open(loopback::At("127.0.0.1")).message(), "");
   rows[0].port = door.address().port();
   const auto join = [&](int rank, Door* own, std::vector<Connection>* connections) {
-    return ConnectHosts("dp", rows, rank, kSecret, own, {}, Deadline::After(kTimeoutS),
+    return ConnectHosts("dp", rows, rank, kSecret, own, nullptr, Deadline::After(kTimeoutS),
                         connections);
   };
   const pid_t other = ranks::Start([&] {
@@ -267,14 +275,6 @@ TEST(AJoinerSaysWhatBecameOfRankZero) {
   EXPECT_CONTAINS(nowhere.message(), "255.255.255.255:");
 }
 
-TEST(ATakenPortIsAnErrorOfRankZero) {
-  const Listener other = ListenAt("127.0.0.1");
-  const auto rendezvous = Rendezvous::Create(SpecOf(0, 2, other.address().port()));
-  const Status status = rendezvous->Begin();
-  EXPECT_EQ(status.code(), ERROR_RT_FAIL);
-  EXPECT_CONTAINS(status.message(), "set COLLOPS_PORT to a free port");
-}
-
 // Ranks of another job, with another key, of another domain, and strangers; the group still meets.
 TEST(NoStrangerKeepsAGroupFromMeeting) {
   const int port = FreePort("127.0.0.1");
@@ -300,9 +300,9 @@ TEST(NoStrangerKeepsAGroupFromMeeting) {
   bodies.push_back([&] {
     RendezvousSpec spec = SpecOf(1, 2, port);
     spec.domain = "tp";
-    const Status status = Meet(spec);
-    EXPECT_EQ(status.code(), ERROR_RANK_MISMATCH);
-    EXPECT_CONTAINS(status.message(), "got a rank of comm_domain \"tp\"");
+    const Status status = Meet(spec, 1);
+    EXPECT_EQ(status.code(), ERROR_TIMEOUT);
+    EXPECT_CONTAINS(status.message(), ", but rank 0 of this comm_domain has not said where it is");
     came.Set();
   });
   bodies.push_back([&] {

@@ -1,4 +1,4 @@
-#include "comm/control/tcp/rendezvous_roles.h"
+#include "comm/control/tcp/first_contact/rendezvous_roles.h"
 
 namespace collops::control::tcp {
 

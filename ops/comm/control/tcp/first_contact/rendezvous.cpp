@@ -1,4 +1,4 @@
-#include "comm/control/tcp/rendezvous.h"
+#include "comm/control/tcp/first_contact/rendezvous.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,19 @@
 
 namespace collops::control::tcp {
 
-Rendezvous::Rendezvous(const RendezvousSpec& spec) : spec_(spec), own_door_(spec.secret) {}
+namespace {
+
+constexpr double kLeaveS = 1;
+
+}  // namespace
+
+Rendezvous::Rendezvous(const RendezvousSpec& spec, const char* purpose)
+    : spec_(spec), contact_(&spec_, purpose), own_door_(spec.secret) {}
+
+void Rendezvous::Leave(const Status& reason) {
+  PortContact contact(&spec_, kLeave);
+  contact.Leave(reason, Deadline::After(kLeaveS));
+}
 
 Status Rendezvous::CheckWanted() const {
   CHECK_ARG(!stopped_.load(std::memory_order_acquire), ERROR_ABORTED, "first contact was stopped");
