@@ -162,7 +162,11 @@ Status Endpoint::Lost(int rank) const {
   const std::string who = Who(rank);
   if (state.left.load(std::memory_order_acquire) == 0) {
     const uint32_t ended = state.ended.load(std::memory_order_acquire);
-    CHECK_ARG(ended != kCutOff, ERROR_PEER_LOST, who, ": the connection to its host is lost");
+    if (ended == kCutOff) {
+      const std::string why = state.code == NO_ERROR ? ReadReason(state.reason) : "";
+      return Error(ERROR_PEER_LOST, who, ": the connection to its host is lost",
+                   why.empty() ? "" : ": ", why);
+    }
     if (ended == kIsThere && WitnessOf(rank) != rank) return Lost(WitnessOf(rank));
     const Status word = VerdictInMailbox(group_.peers[static_cast<size_t>(rank)].mailbox.get());
     CHECK_ARG(word.ok(), ERROR_PEER_LOST, who, " has left: ", word.message());

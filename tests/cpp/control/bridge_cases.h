@@ -89,7 +89,7 @@ inline void LeaveBeforeItsHost(Hosts& hosts, bool fails) {
 // Any rank of that host may be the one that is named.
 inline void ExpectHostLost(const Status& status, int host) {
   const auto text = [](int rank) {
-    return RankText(rank) + std::to_string(1000 + rank) + "): the connection to its host is lost";
+    return RankText(rank) + std::to_string(1000 + rank) + "): the connection to its host is lost: ";
   };
   const bool first = status.message().find(text(2 * host)) != std::string::npos;
   ExpectLost(status, text(first ? 2 * host : 2 * host + 1));

@@ -139,6 +139,7 @@ class Bridge : public collops::control::Bridge {
   }
 
   uint64_t Joined(int) const override { return joined_; }
+  std::string WhyLost(int) const override { return "it was cut"; }
   bool Lost(int host) const override {
     const auto lock = link_->Enter(host_);
     return link_->cut_ || (link_->closed_[host] && link_->ways_[host_].frames.empty());

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace collops::control {
@@ -29,6 +30,8 @@ class Bridge {
   virtual uint64_t Joined(int host) const = 0;
   // The connection is broken and will not be made again.
   virtual bool Lost(int host) const = 0;
+  // Why, in words for the user; empty if nothing is known.
+  virtual std::string WhyLost(int) const { return ""; }
 
   // The descriptors to poll: ready if a frame has arrived, or if there is room again.
   virtual void AddPolled(std::vector<pollfd>* polled) const = 0;

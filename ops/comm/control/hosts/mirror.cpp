@@ -113,9 +113,16 @@ void Mirror::SetEnded(int rank, uint32_t how) {
   End(rank).RingEveryLane();
 }
 
-void Mirror::Lose(int host) {
+void Mirror::Lose(int host, const std::string& why) {
   for (size_t r = 0; r < ends_.size(); ++r) {
-    if (IsOf(static_cast<int>(r), host)) SetEnded(static_cast<int>(r), kCutOff);
+    const int rank = static_cast<int>(r);
+    if (!IsOf(rank, host)) continue;
+    Member& member = board().member(rank);
+    const bool there = member.ended.load(std::memory_order_relaxed) == kIsThere;
+    // One that has left, or failed, has given its reason.
+    const bool silent = member.left.load(std::memory_order_relaxed) == 0 && member.code == NO_ERROR;
+    if (there && silent) WriteReason(why, member.reason);
+    SetEnded(rank, kCutOff);
   }
 }
 

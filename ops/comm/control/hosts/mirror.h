@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "comm/control/endpoint.h"
@@ -19,8 +20,8 @@ class Mirror {
 
   // False, and nothing is written, if the news of `host` cannot be true.
   bool Apply(int host, const News& news);
-  // No more news of `host` will arrive: those of its ranks that have not left are lost.
-  void Lose(int host);
+  // No more news of `host` will arrive, and why: those of its ranks that have not left are lost.
+  void Lose(int host, const std::string& why);
   // Whether the group has failed in that step or an earlier one.
   bool GroupFailed(uint64_t step) const { return ends_.front().GroupFailed(step); }
   // The watcher of `host`, which may be this host, is alive.

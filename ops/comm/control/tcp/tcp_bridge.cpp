@@ -84,8 +84,8 @@ bool TcpBridge::Lost(int host) const {
   return host != own_host_ && !ways_[static_cast<size_t>(host)].connection.alive();
 }
 
-Status TcpBridge::WhyLost(int host) const {
-  return ways_[static_cast<size_t>(host)].connection.ended();
+std::string TcpBridge::WhyLost(int host) const {
+  return ways_[static_cast<size_t>(host)].connection.ended().message();
 }
 
 void TcpBridge::AddPolled(std::vector<pollfd>* polled) const {

@@ -22,10 +22,8 @@ class TcpBridge : public Bridge {
   bool Take(int* host, Frame* frame) override;
   uint64_t Joined(int) const override { return 1; }
   bool Lost(int host) const override;
+  std::string WhyLost(int host) const override;
   void AddPolled(std::vector<pollfd>* polled) const override;
-
-  // Why the connection to a host that is lost has ended.
-  Status WhyLost(int host) const;
 
   static constexpr double kFinishS = 1.0;
   // No more is sent while so many bytes are not confirmed. Far less than any receive buffer.

@@ -178,7 +178,7 @@ TEST(AHostIsLostAfterItsLastFrame) {
     EXPECT_FALSE(bridges[0]->Take(&host, &frame));
     return bridges[0]->Lost(1);
   });
-  EXPECT_CONTAINS(bridges[0]->WhyLost(1).message(), "closed the connection");
+  EXPECT_CONTAINS(bridges[0]->WhyLost(1), "closed the connection");
   EXPECT_FALSE(bridges[0]->Tell(1, FrameOf("is anybody there?")));
   std::vector<pollfd> polled;
   bridges[0]->AddPolled(&polled);
@@ -198,7 +198,7 @@ TEST(FramesThatCannotBeEndTheConnection) {
       EXPECT_FALSE(one.bridge->Take(&host, &taken));
       return one.bridge->Lost(1);
     });
-    EXPECT_CONTAINS(one.bridge->WhyLost(1).message(), "sent a frame that cannot be");
+    EXPECT_CONTAINS(one.bridge->WhyLost(1), "sent a frame that cannot be");
   }
 }
 

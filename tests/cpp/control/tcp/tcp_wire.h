@@ -109,6 +109,7 @@ class End : public collops::control::Bridge {
     const auto held = held_.find(host);
     return bridge_.Lost(host) && (held == held_.end() || held->second.empty());
   }
+  std::string WhyLost(int host) const override { return bridge_.WhyLost(host); }
   void AddPolled(std::vector<pollfd>* polled) const override {
     wire_->Enter(host_);
     bridge_.AddPolled(polled);
