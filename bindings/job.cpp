@@ -93,11 +93,11 @@ Status CheckBackendName(const std::string& name) {
 Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
+  const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
   Placement placement;
-  RETURN_IF_ERROR(FindPlacement(
-      {spec.rank, spec.rank_size, "", spec.comm_mode == COMM_MULTI_THREAD}, &placement));
+  RETURN_IF_ERROR(FindPlacement({spec.rank, spec.rank_size, "", threads}, &placement));
   spec.table = std::move(placement.table);
-  if (spec.backend.empty()) spec.backend = CpuBackend(spec.table.get());
+  if (spec.backend.empty()) spec.backend = threads ? "shm" : CpuBackend(spec.table.get());
   RETURN_IF_ERROR(CheckBackendName(spec.backend));
   RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
   const bool has_timeout = spec.timeout_s > 0;

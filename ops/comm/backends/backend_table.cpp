@@ -4,6 +4,7 @@
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/ucx/backend.h"
 #include "comm/backends/ucx/engine/library.h"
+#include "comm/placement/job.h"
 #include "comm/placement/rank_table/rank_table.h"
 
 namespace collops {
@@ -49,7 +50,8 @@ const std::vector<Backend>& BackendTable() {
 }
 
 std::string CpuBackend(const RankTable* table) {
-  return table == nullptr || !table->completed || table->servers.size() == 1 ? "shm" : "ucx";
+  if (table == nullptr) return DetectLauncher().spread == Spread::kHosts ? "ucx" : "shm";
+  return !table->completed || table->servers.size() == 1 ? "shm" : "ucx";
 }
 
 const Backend* FindBackend(const std::string& name) {

@@ -49,7 +49,8 @@ def init(
             or COLLOPS_RANK).
         rank_size: number of ranks, at least 1; None: set by the launcher.
         backend: the backend that moves the data; COLLOPS_BACKEND may replace it. None: shm, or
-            ucx if the rank table (RANK_TABLE_FILE) places the ranks on several hosts.
+            ucx if the rank table (RANK_TABLE_FILE), or without one the launcher, says that the
+            ranks are on several hosts.
         comm_domain: the group's name; the same name is the same communicator while it is open.
         timeout_s: seconds that a call waits for other ranks; None: COLLOPS_TIMEOUT_S, or 300.
         comm_mode: COMM_MULTI_THREAD if all ranks are threads of this process; each thread passes

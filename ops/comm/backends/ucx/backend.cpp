@@ -8,6 +8,8 @@
 #include "comm/backends/ucx/engine/library.h"
 #include "comm/control/control.h"
 #include "comm/control/part_meeting.h"
+#include "comm/placement/job.h"
+#include "comm/placement/job_place.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "kernels/thread_pool.h"
 
@@ -15,7 +17,8 @@ namespace collops::ucx {
 
 namespace {
 
-// Ranks on this rank's host; 1 while the table does not say it.
+// Ranks on this rank's host, as its parent, the table or the launcher says; 1 while nothing says
+// it.
 int RanksHere(const CommunicatorSpec& spec) {
   const auto count = [rank = static_cast<size_t>(spec.rank)](const auto& all, auto host_of) {
     return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const auto& other) {
@@ -25,8 +28,20 @@ int RanksHere(const CommunicatorSpec& spec) {
   if (spec.introduction != nullptr) {
     return count(spec.introduction->rows, [](const auto& row) { return row.host; });
   }
+  if (spec.table == nullptr) return std::max(DetectLauncher().local_size, 1);
   if (!spec.table->completed) return 1;
   return count(spec.table->ranks, [](const auto& rank) { return rank.server; });
+}
+
+// A table that somebody still writes may place the ranks on several hosts.
+Status IsOnOneHost(const CommunicatorSpec& spec, bool* one_host) {
+  *one_host = spec.one_host || spec.comm_mode == COMM_MULTI_THREAD;
+  const bool open = spec.table != nullptr && !spec.table->completed;
+  if (*one_host || open || spec.introduction != nullptr) return Ok();
+  JobPlace place;
+  RETURN_IF_ERROR(FindJobPlace(spec.table, spec.rank, &place));
+  *one_host = place.address.empty();
+  return Ok();
 }
 
 }  // namespace
@@ -37,8 +52,8 @@ Status Available() {
 }
 
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
-  const bool one_host =
-      spec.introduction == nullptr && (spec.table == nullptr || spec.table->servers.size() == 1);
+  bool one_host = false;
+  RETURN_IF_ERROR(IsOnOneHost(spec, &one_host));
   if (one_host) return shm::Create(spec, communicator);
   std::shared_ptr<control::Control> control;
   RETURN_IF_ERROR(control::Control::Create(spec, 0, &control, control::Reach::kHosts));

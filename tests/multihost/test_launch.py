@@ -1,0 +1,98 @@
+"""Jobs across hosts without a rank table: torchrun and plain variables say where the ranks meet."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+import pytest
+from hosts import Host
+from jobs import FOLDER
+
+PROGRAM = str(FOLDER / "rank_sum.py")
+LIMIT_S = 120.0
+# A test does the same on a machine with RDMA.
+COMMON = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "60"}
+
+
+def results(
+    hosts: Sequence[Host], words: Sequence[Sequence[str]], envs: Sequence[dict[str, str]]
+) -> list[tuple[int, str, str]]:
+    """Of a program on each host: its status, output and errors."""
+    started = [
+        host.start(command, env=COMMON | env)
+        for host, command, env in zip(hosts, words, envs, strict=True)
+    ]
+    found = []
+    for process in started:
+        out, err = process.communicate(timeout=LIMIT_S)
+        found.append((process.returncode, out, err))
+    return found
+
+
+def by_hand(hosts: Sequence[Host], *arguments: str, **env: str) -> list[tuple[int, str, str]]:
+    """One rank on each host, which plain variables number."""
+    envs = [
+        {"COLLOPS_RANK": str(rank), "COLLOPS_RANK_SIZE": str(len(hosts)), **env}
+        for rank in range(len(hosts))
+    ]
+    return results(hosts, [[sys.executable, PROGRAM, *arguments]] * len(hosts), envs)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_torchrun_with_one_command_per_host(two_hosts: list[Host]) -> None:
+    words = [
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes=2",
+            "--nproc-per-node=2",
+            f"--node-rank={node}",
+            f"--master-addr={two_hosts[0].address}",
+            "--master-port=29400",
+            PROGRAM,
+        ]
+        for node in range(2)
+    ]
+    lines = set()
+    for status, out, err in results(two_hosts, words, [{}, {}]):
+        assert status == 0, out + err
+        lines |= set(out.split("\n")) - {""}
+    assert lines == {f"rank {rank} of 4: sum 10" for rank in range(4)}
+
+
+def test_plain_variables(two_hosts: list[Host]) -> None:
+    address = two_hosts[0].address
+    for status, out, err in by_hand(
+        two_hosts, "ucx", MASTER_ADDR=address, COLLOPS_JOB_ID="by hand"
+    ):
+        assert status == 0, out + err
+        assert "of 2: sum 3" in out
+
+
+def test_a_job_that_each_host_names_differently(two_hosts: list[Host]) -> None:
+    for status, _, err in by_hand(two_hosts, "ucx", MASTER_ADDR=two_hosts[0].address):
+        assert status == 1
+        assert "multiprocessing names the job on each host differently: set COLLOPS_JOB_ID" in err
+
+
+def test_several_hosts_without_an_address(two_hosts: list[Host]) -> None:
+    envs = [
+        {
+            "OMPI_COMM_WORLD_RANK": str(rank),
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+            "PMIX_NAMESPACE": "job-1",
+        }
+        for rank in range(2)
+    ]
+    words = [[sys.executable, PROGRAM]] * 2
+    for status, _, err in results(two_hosts, words, envs):
+        assert status == 1
+        assert "Open MPI has started ranks on several hosts, but nothing says where" in err
+    envs = [env | {"MASTER_ADDR": two_hosts[0].address} for env in envs]
+    for status, out, err in results(two_hosts, words, envs):
+        assert status == 0, out + err
+        assert "of 2: sum 3" in out
