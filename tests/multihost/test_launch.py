@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 from hosts import Host
-from jobs import FOLDER
+from jobs import FOLDER, Job
 
 PROGRAM = str(FOLDER / "rank_sum.py")
 LIMIT_S = 120.0
@@ -96,3 +96,13 @@ def test_several_hosts_without_an_address(two_hosts: list[Host]) -> None:
     for status, out, err in results(two_hosts, words, envs):
         assert status == 0, out + err
         assert "of 2: sum 3" in out
+
+
+def test_a_part_of_the_job_whose_first_rank_is_on_the_second_host(two_hosts: list[Host]) -> None:
+    placement = [0, 0, 1, 1]
+    with Job(two_hosts, placement, str(FOLDER / "rank_part.py")) as job:
+        found = job.results(LIMIT_S)
+    lines = {line for _, out, _ in found for line in out.splitlines()}
+    wanted = {f"[{rank}] rank {rank} is {3 - rank} of 3: sum 111" for rank in (1, 2, 3)}
+    assert wanted <= lines, found
+    assert [status for status, _, _ in found] == [0, 0]
