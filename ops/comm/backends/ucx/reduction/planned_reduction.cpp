@@ -14,7 +14,8 @@ constexpr int64_t kLeastSliceBytes = 64 << 10;
 // A wait for the chunks of a rank of this host, which do not come over UCX.
 constexpr double kHostNapS = 0.001;
 
-// A number by which the two ends of a stream know it.
+// A number by which the two ends of a stream know it; it fits into a tag.
+static_assert(control::kMaxRanks * kMostChainStages <= 1 << 16);
 int StreamNumber(int owner, const ReductionStage& stage) {
   return owner * kMostChainStages + stage.number;
 }
