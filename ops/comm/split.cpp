@@ -6,7 +6,7 @@
 
 #include "comm/communicator.h"
 #include "comm/control/control.h"
-#include "comm/control/introduce.h"
+#include "comm/control/meetings/introduce.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "comm/registry.h"
 

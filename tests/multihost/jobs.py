@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hosts import Host
 
-FOLDER = Path(__file__).parent
+RANKS = Path(__file__).parent / "ranks"
 RUN = [sys.executable, "-m", "collops.cli", "run", "--rank-table"]
 
 

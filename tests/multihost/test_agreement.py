@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
 LIMIT_S = 120.0
-PROGRAM = str(FOLDER / "rank_agreement.py")
+PROGRAM = str(RANKS / "agreement.py")
 CALLS = 3000
 
 

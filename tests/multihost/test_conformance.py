@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
 LIMIT_S = 300.0
-PROGRAM = str(FOLDER / "rank_conformance.py")
+PROGRAM = str(RANKS / "conformance.py")
 PLACEMENTS = {
     "one rank each": [0, 1],
     "two ranks each": [0, 0, 1, 1],

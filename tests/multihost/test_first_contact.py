@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, RUN, table_of
+from jobs import RANKS, RUN, table_of
 
-SUM = str(FOLDER / "rank_sum.py")
-LEAVE = str(FOLDER / "rank_leaves.py")
+SUM = str(RANKS / "sum.py")
+LEAVE = str(RANKS / "leaves.py")
 LIMIT_S = 60.0
 PORT = "29577"
 STRANGER = """
@@ -110,7 +110,7 @@ def test_a_port_that_a_stranger_has(tmp_path: Path, two_hosts: list[Host]) -> No
 def test_a_port_that_another_job_has(tmp_path: Path, two_hosts: list[Host]) -> None:
     ranks = Ranks(tmp_path, two_hosts, [0, 1])
     env = {"UCX_TLS": "tcp", "COLLOPS_JOB_ID": "the first", "COLLOPS_TIMEOUT_S": "30"}
-    held = two_hosts[0].start([*RUN, str(ranks.table), str(FOLDER / "rank_waits.py")], env=env)
+    held = two_hosts[0].start([*RUN, str(ranks.table), str(RANKS / "waits.py")], env=env)
     assert held.stdout is not None
     assert held.stdout.readline() == "[0] ready\n"
     first, second = ranks.run(SUM, {"COLLOPS_TIMEOUT_S": "4"})

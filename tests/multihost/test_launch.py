@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
-PROGRAM = str(FOLDER / "rank_sum.py")
+PROGRAM = str(RANKS / "sum.py")
 LIMIT_S = 120.0
 # A test does the same on a machine with RDMA.
 COMMON = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "60"}
@@ -100,7 +100,7 @@ def test_several_hosts_without_an_address(two_hosts: list[Host]) -> None:
 
 def test_a_part_of_the_job_whose_first_rank_is_on_the_second_host(two_hosts: list[Host]) -> None:
     placement = [0, 0, 1, 1]
-    with Job(two_hosts, placement, str(FOLDER / "rank_part.py")) as job:
+    with Job(two_hosts, placement, str(RANKS / "part.py")) as job:
         found = job.results(LIMIT_S)
     lines = {line for _, out, _ in found for line in out.splitlines()}
     wanted = {f"[{rank}] rank {rank} is {3 - rank} of 3: sum 111" for rank in (1, 2, 3)}

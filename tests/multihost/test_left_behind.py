@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 from test_losses import PROGRAM as LOSS
 from test_losses import Lost
 
-GATHER = str(FOLDER / "rank_gather.py")
+GATHER = str(RANKS / "gather.py")
 LIMIT_S = 60.0
 LISTENS = "0A"
 

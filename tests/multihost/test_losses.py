@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 from hosts import Host, silent_hole
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
-PROGRAM = str(FOLDER / "rank_loss.py")
+PROGRAM = str(RANKS / "loss.py")
 LIMIT_S = 60.0
 # A host's silence is noticed after about four seconds.
 HOST_S = 8.0
@@ -19,7 +19,7 @@ RANK_S = 5.0
 
 
 class Lost:
-    """A job of rank_loss.py: its ranks' pids, and what each prints at the end."""
+    """A job of ranks/loss.py: its ranks' pids, and what each prints at the end."""
 
     def __init__(self, job: Job, placement: Sequence[int]) -> None:
         self.job = job

@@ -8,10 +8,10 @@ import time
 
 import pytest
 from hosts import Host, silent_hole
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 from test_losses import HOST_S, RANK_S, Lost
 
-PROGRAM = str(FOLDER / "rank_message_loss.py")
+PROGRAM = str(RANKS / "message_loss.py")
 SIZES = pytest.mark.parametrize("elements", [16, 1 << 20], ids=["small", "large"])
 
 

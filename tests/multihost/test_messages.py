@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
 LIMIT_S = 200.0
-PROGRAM = str(FOLDER / "rank_messages.py")
-FIRST_CALL = str(FOLDER / "rank_first_call.py")
+PROGRAM = str(RANKS / "messages.py")
+FIRST_CALL = str(RANKS / "first_call.py")
 PLACEMENTS = {
     "one rank each": [0, 1],
     "two ranks each": [0, 0, 1, 1],

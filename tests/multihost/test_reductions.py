@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
 LIMIT_S = 120.0
-PROGRAM = str(FOLDER / "rank_reductions.py")
+PROGRAM = str(RANKS / "reductions.py")
 # A slice is large from 64 KiB on; chunks hold 32768 to 262144 elements.
 PLACEMENTS = {
     "one rank each": ([0, 1], [100000, 65537]),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
-PROGRAM = str(FOLDER / "rank_refused_first.py")
+PROGRAM = str(RANKS / "refused_first.py")
 LIMIT_S = 100.0
 
 

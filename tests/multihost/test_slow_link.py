@@ -6,9 +6,9 @@ import re
 
 import pytest
 from hosts import Host
-from jobs import FOLDER, Job
+from jobs import RANKS, Job
 
-PROGRAM = str(FOLDER / "rank_gather.py")
+PROGRAM = str(RANKS / "gather.py")
 LIMIT_S = 100.0
 BITS_PER_S = 10_000_000
 ELEMENTS = 750_000  # of 8 bytes: 4.8 s

@@ -6,8 +6,8 @@
 #include <new>
 
 #include "comm/control/bootstrap/awaited_table.h"
-#include "comm/control/hosts_meeting.h"
-#include "comm/control/part_meeting.h"
+#include "comm/control/meetings/hosts_meeting.h"
+#include "comm/control/meetings/part_meeting.h"
 #include "comm/placement/placement.h"
 
 namespace collops::control {

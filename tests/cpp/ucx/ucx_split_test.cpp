@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "comm/backends/ucx/communicator.h"
-#include "comm/control/hosts_meeting.h"
+#include "comm/control/meetings/hosts_meeting.h"
 #include "control/tcp/loopback.h"
 #include "ranks.h"
 #include "ucx/installed.h"

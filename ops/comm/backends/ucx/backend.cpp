@@ -7,7 +7,7 @@
 #include "comm/backends/ucx/engine/context.h"
 #include "comm/backends/ucx/engine/library.h"
 #include "comm/control/control.h"
-#include "comm/control/part_meeting.h"
+#include "comm/control/meetings/part_meeting.h"
 #include "comm/placement/job.h"
 #include "comm/placement/job_place.h"
 #include "comm/placement/rank_table/rank_table.h"

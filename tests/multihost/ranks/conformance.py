@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "conformance"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "conformance"))
 
 from conformance_table import TABLE
 from runs import Run

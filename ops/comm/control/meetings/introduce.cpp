@@ -1,4 +1,4 @@
-#include "comm/control/introduce.h"
+#include "comm/control/meetings/introduce.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "comm/control/hosts_meeting.h"
+#include "comm/control/meetings/hosts_meeting.h"
 
 #include <fcntl.h>
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/control/control.h"
-#include "comm/control/part_meeting.h"
+#include "comm/control/meetings/part_meeting.h"
 
 namespace collops::control {
 

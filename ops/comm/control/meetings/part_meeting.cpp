@@ -1,6 +1,6 @@
-#include "comm/control/part_meeting.h"
+#include "comm/control/meetings/part_meeting.h"
 
-#include "comm/control/hosts_meeting.h"
+#include "comm/control/meetings/hosts_meeting.h"
 
 namespace collops::control {
 namespace {
