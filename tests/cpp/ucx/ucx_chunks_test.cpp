@@ -193,7 +193,7 @@ TEST(SidesThatDisagreeOnTheLengthFindIt) {
 
 TEST(TagsOfDifferentStreamsDiffer) {
   const Tag tag = {7, 300, 2};
-  EXPECT_EQ(tag.Of(TagKind::kData), (uint64_t{7} << 32) | (uint64_t{300} << 12) | (2u << 2));
+  EXPECT_EQ(tag.Of(TagKind::kData), (uint64_t{7} << 32) | (uint64_t{300} << 18) | (2u << 2));
   EXPECT_TRUE(tag.Of(TagKind::kData) != tag.Of(TagKind::kCredit));
   EXPECT_TRUE((Tag{7, 300, 3}).Of(TagKind::kData) != tag.Of(TagKind::kData));
   EXPECT_TRUE((Tag{8, 300, 2}).Of(TagKind::kData) != tag.Of(TagKind::kData));

@@ -34,8 +34,9 @@ std::shared_ptr<Communicator> Join(int rank, const HostOf& host_of, int port) {
   JobIdentity job;
   EXPECT_EQ(FindJobIdentity(&job).message(), "");
   std::unique_ptr<control::Meeting> meeting;
+  const collops::JobPlace place = {"127.0.0.1", rank == 0, ""};
   const Status made = control::HostsMeeting::Create(
-      spec, job, "127.0.0.1", control::Board::Bytes(spec.rank_size), &meeting);
+      spec, job, place, control::Board::Bytes(spec.rank_size), &meeting);
   EXPECT_EQ(made.message(), "");
   return std::make_shared<ucx::UcxCommunicator>(
       std::make_shared<Control>(spec, std::move(meeting)));
