@@ -27,10 +27,14 @@ Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const Ran
   JobPlace place;
   const bool asks = reach == Reach::kHosts && !threads && spec.introduction == nullptr;
   if (asks) RETURN_IF_ERROR(FindJobPlace(table, spec.rank, &place));
-  const std::string& digest = table == nullptr ? spec.table_digest : table->digest;
+  std::string digest = table == nullptr ? spec.table_digest : table->digest;
+  if (!place.address.empty()) {
+    digest = place.table_digest;
+  } else if (digest.empty() && !threads) {
+    RETURN_IF_ERROR(FindJobDigest(&digest));
+  }
   JobIdentity job;
-  RETURN_IF_ERROR(
-      FindMeetingPlace(threads, place.address.empty() ? digest : place.table_digest, &job));
+  RETURN_IF_ERROR(FindMeetingPlace(threads, digest, &job));
   if (spec.introduction != nullptr) {
     *meeting = std::make_unique<PartMeeting>(spec, job, segment_bytes);
     return Ok();

@@ -4,6 +4,7 @@
 
 #include "comm/placement/host_address.h"
 #include "comm/placement/placement.h"
+#include "comm/placement/rank_table/read_rank_table.h"
 #include "core/env.h"
 
 namespace collops {
@@ -75,6 +76,16 @@ Status FindJobPlace(const std::shared_ptr<const RankTable>& table, int rank, Job
     }
   }
   *place = std::move(found);
+  return Ok();
+}
+
+Status FindJobDigest(std::string* digest) {
+  digest->clear();
+  const std::string path = GetVariable("RANK_TABLE_FILE");
+  if (path.empty()) return Ok();
+  RankTable table;
+  RETURN_IF_ERROR(ReadRankTable(path, &table));
+  if (table.completed) *digest = table.digest;
   return Ok();
 }
 

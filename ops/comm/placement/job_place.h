@@ -22,6 +22,10 @@ struct JobPlace {
 // is known.
 Status FindJobPlace(const std::shared_ptr<const RankTable>& table, int rank, JobPlace* place);
 
+// The digest of the rank table of the whole job, RANK_TABLE_FILE, which names the job also for a
+// group of some of its ranks; empty without one.
+Status FindJobDigest(std::string* digest);
+
 // An error if other hosts may know the job by another name.
 Status CheckAcrossHosts(const JobIdentity& job);
 

@@ -130,7 +130,7 @@ def hosts() -> list[Row]:
     """Where RANK_TABLE_FILE places the ranks, or why it does not."""
     path = os.environ.get("RANK_TABLE_FILE", "")
     if not path:
-        return [("one", "RANK_TABLE_FILE is not set: all ranks are on one host, backend shm")]
+        return [("none", "RANK_TABLE_FILE is not set: the launcher says which hosts there are")]
     try:
         table = read_rank_table(path)
     except Error as error:
@@ -154,7 +154,9 @@ def environment(module: ModuleType) -> list[Row]:
 def _set_variables(module: ModuleType) -> Iterator[Row]:
     known = {name for name, _, _ in module.env_variables()}
     for name in sorted(os.environ):
+        # What the doctor prints is shown to others; a misspelt name may hold the key, too.
+        value = "set, not shown" if "KEY" in name else os.environ[name]
         if name in known:
-            yield name, os.environ[name]
+            yield name, value
         elif name.startswith("COLLOPS_"):
-            yield name, f"{os.environ[name]} (not a variable of collops: a typing error?)"
+            yield name, f"{value} (not a variable of collops: a typing error?)"

@@ -1,4 +1,7 @@
-"""All ranks meet, then all but the first, numbered from the last one; each prints the sum."""
+"""All ranks meet, then all but the first, numbered from the last one, and then a subgroup of those.
+
+Each prints the sum of both groups.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ def main() -> None:
             rank = size - world.rank
             part = collops.init(rank, size, backend="ucx", comm_domain="part")
             [total] = part.reduce_scatterv(np.full(size, 10 ** (world.rank - 1), np.int64))
-            sys.stdout.write(f"rank {world.rank} is {rank} of {size}: sum {total}\n")
+            everyone = part.split(0)
+            again = everyone.all_reduce(np.array([total]))[0] // size
+            sys.stdout.write(f"rank {world.rank} is {rank} of {size}: sum {again}\n")
         world.barrier()
 
 

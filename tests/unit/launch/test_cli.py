@@ -76,6 +76,15 @@ def sections(text: str) -> dict[str, dict[str, str]]:
     return found
 
 
+def test_doctor_shows_no_key() -> None:
+    done = collops("doctor", COLLOPS_JOB_KEY="a-secret", COLLOPS_JOBKEY="another-one")
+    assert "secret" not in done.stdout
+    assert "another" not in done.stdout
+    found = sections(done.stdout)["Environment"]
+    assert found["COLLOPS_JOB_KEY"] == "set, not shown"
+    assert found["COLLOPS_JOBKEY"].startswith("set, not shown (not a variable")
+
+
 def test_doctor_says_which_ucx_it_is_or_what_to_install(tmp_path: Path) -> None:
     found = sections(collops("doctor").stdout)["UCX"]
     if "no" not in found:
@@ -94,7 +103,7 @@ def test_doctor_says_which_ucx_it_is_or_what_to_install(tmp_path: Path) -> None:
 
 
 def test_doctor_says_where_a_rank_table_places_this_host(tmp_path: Path) -> None:
-    assert sections(collops("doctor").stdout)["Hosts"].keys() == {"one"}
+    assert sections(collops("doctor").stdout)["Hosts"].keys() == {"none"}
     table = tmp_path / "ranks.json"
     table.write_text(make_rank_table(["node-a", "node-b"], 2))
     env = {"RANK_TABLE_FILE": str(table), "COLLOPS_SERVER_ID": "node-b"}

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/placement/job_place.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "core/env.h"
 
@@ -16,11 +17,14 @@ struct Card {
   int32_t port = 0;
 };
 
-Status FindSecret(const CommunicatorSpec& spec, tcp::JobSecret* secret) {
+// `completed`: the digest of a rank table that was not complete at creation, else empty.
+Status FindSecret(const CommunicatorSpec& spec, const std::string& completed,
+                  tcp::JobSecret* secret) {
+  std::string digest = completed;
+  if (digest.empty()) digest = spec.table == nullptr ? spec.table_digest : spec.table->digest;
+  if (digest.empty()) RETURN_IF_ERROR(FindJobDigest(&digest));
   JobIdentity job;
-  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD,
-                                   spec.table == nullptr ? spec.table_digest : spec.table->digest,
-                                   &job));
+  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD, digest, &job));
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
   *secret = {job.id, env.job_key};
@@ -41,7 +45,7 @@ Status OpenDoor(Introduction* made, Card* card) {
 // The ranks of a subgroup that this rank joins: itself, and where its host listens.
 Status Prepare(Control* parent, const std::vector<int>& members, Introduction* made, Card* card) {
   const Group& group = parent->endpoint().group();
-  RETURN_IF_ERROR(FindSecret(parent->spec(), &made->secret));
+  RETURN_IF_ERROR(FindSecret(parent->spec(), group.table_digest, &made->secret));
   made->address = group.address;
   made->door = std::make_unique<tcp::Door>(made->secret);
   const auto lowest = std::find_if(members.begin(), members.end(), [&](int member) {

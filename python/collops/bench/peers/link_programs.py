@@ -126,15 +126,18 @@ class Link:
                 _await_listener(server, port)
         except (OSError, RuntimeError) as error:
             port, problem = 0, str(error)
-        port = int(self._told(float(port), 0))
+        failed = True
         try:
-            if rank == caller and port:
-                found = program.seconds(self._run(program.call(host, port), program))
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
-            found, problem = math.nan, str(error)
-        failed = port == 0 or math.isnan(self._told(found, caller))
-        if server is not None:
-            _end(server, 0.0 if failed else _LIMIT_S)
+            port = int(self._told(float(port), 0))
+            try:
+                if rank == caller and port:
+                    found = program.seconds(self._run(program.call(host, port), program))
+            except (OSError, RuntimeError, ArithmeticError, LookupError, ValueError) as error:
+                found, problem = math.nan, str(error)
+            failed = port == 0 or math.isnan(self._told(found, caller))
+        finally:
+            if server is not None:
+                _end(server, 0.0 if failed else _LIMIT_S)
         if failed:
             raise RuntimeError(problem or "it failed on another rank")
         return found
