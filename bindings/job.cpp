@@ -6,8 +6,11 @@
 #include <pybind11/stl.h>
 
 #include "comm/backends/backend_table.h"
+#include "comm/control/bootstrap/awaited_table.h"
 #include "comm/registry.h"
+#include "core/deadline.h"
 #include "core/env.h"
+#include "core/interrupt.h"
 #include "kernels/copy/copy.h"
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
@@ -90,6 +93,22 @@ Status CheckBackendName(const std::string& name) {
                known);
 }
 
+// The backend of a group whose table somebody still writes is that of the complete one.
+Status ChooseBackend(const CommunicatorSpec& spec, double timeout_s, std::string* backend) {
+  RankTable complete;
+  const RankTable* table = spec.table.get();
+  if (table != nullptr && !table->completed) {
+    const auto watch = []() -> Status {
+      CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
+      return Ok();
+    };
+    RETURN_IF_ERROR(control::AwaitRankTable(*table, Deadline::After(timeout_s), watch, &complete));
+    table = &complete;
+  }
+  *backend = CpuBackend(table);
+  return Ok();
+}
+
 Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
@@ -97,11 +116,12 @@ Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicato
   Placement placement;
   RETURN_IF_ERROR(FindPlacement({spec.rank, spec.rank_size, "", threads}, &placement));
   spec.table = std::move(placement.table);
-  if (spec.backend.empty()) spec.backend = threads ? "shm" : CpuBackend(spec.table.get());
-  RETURN_IF_ERROR(CheckBackendName(spec.backend));
-  RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
   const bool has_timeout = spec.timeout_s > 0;
   if (!has_timeout) spec.timeout_s = env.timeout_s;
+  if (spec.backend.empty() && threads) spec.backend = "shm";
+  if (spec.backend.empty()) RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
+  RETURN_IF_ERROR(CheckBackendName(spec.backend));
+  RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
   RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
   if (has_timeout) (*communicator)->set_timeout_s(spec.timeout_s);
   return (*communicator)->Connect();

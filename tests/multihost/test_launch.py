@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hosts import Host
-from jobs import RANKS, Job
+from jobs import RANKS, Job, table_of
 
 PROGRAM = str(RANKS / "sum.py")
 LIMIT_S = 120.0
@@ -95,6 +97,26 @@ def test_several_hosts_without_an_address(two_hosts: list[Host]) -> None:
     envs = [env | {"MASTER_ADDR": two_hosts[0].address} for env in envs]
     for status, out, err in results(two_hosts, words, envs):
         assert status == 0, out + err
+        assert "of 2: sum 3" in out
+
+
+def test_init_chooses_the_backend_of_a_table_that_is_completed_later(
+    two_hosts: list[Host], tmp_path: Path
+) -> None:
+    table = tmp_path / "ranks.json"
+    table.write_text('{"version": "1.0", "status": "initializing"}', encoding="utf-8")
+    ranks = []
+    for rank, host in enumerate(two_hosts):
+        env = {"RANK_TABLE_FILE": str(table), "RANK_ID": str(rank), "RANK_SIZE": "2"}
+        ranks.append(host.start([sys.executable, PROGRAM], env=COMMON | env))
+    # Whoever reads it after this finds it complete, and passes as well.
+    time.sleep(1.0)
+    complete = tmp_path / "complete.json"
+    complete.write_text(table_of(two_hosts, [0, 1]), encoding="utf-8")
+    complete.replace(table)
+    for process in ranks:
+        out, err = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0, out + err
         assert "of 2: sum 3" in out
 
 

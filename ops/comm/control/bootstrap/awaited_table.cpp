@@ -15,6 +15,22 @@ constexpr int kTablePollMs = 100;
 
 }  // namespace
 
+// The table's writer replaces it as a whole or writes it in place: a text that is no table yet, or
+// a file that is gone for a moment, is read again.
+Status AwaitRankTable(const RankTable& open, const Deadline& deadline,
+                      const std::function<Status()>& watch, RankTable* table) {
+  while (true) {
+    const Status read = ReadRankTable(open.path, table);
+    if (read.ok() && table->completed) return Ok();
+    RETURN_IF_ERROR(watch());
+    if (deadline.Passed()) {
+      return Error(ERROR_TIMEOUT, open.file, " was not complete in ", deadline.timeout_s(),
+                   " s: ", read.ok() ? "its status is \"initializing\"" : read.message());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kTablePollMs));
+  }
+}
+
 AwaitedTable::AwaitedTable(const CommunicatorSpec& spec, Factory factory)
     : spec_(spec), factory_(std::move(factory)) {
   // The meeting to come ends when this one is stopped.
@@ -24,27 +40,14 @@ AwaitedTable::AwaitedTable(const CommunicatorSpec& spec, Factory factory)
   };
 }
 
-// The table's writer replaces it as a whole or writes it in place: a text that is no table yet, or
-// a file that is gone for a moment, is read again.
-Status AwaitedTable::Await(const Deadline& deadline, RankTable* table) {
-  const std::string path = spec_.table->path;
-  while (true) {
-    const Status read = ReadRankTable(path, table);
-    if (read.ok() && table->completed) return Ok();
-    RETURN_IF_ERROR(spec_.watch());
-    TellWaiting(Concat("collops: rank ", spec_.rank, ": waiting for ", spec_.table->file,
-                       " to be complete (\"status\": \"completed\")"));
-    if (deadline.Passed()) {
-      return Error(ERROR_TIMEOUT, spec_.table->file, " was not complete in ", deadline.timeout_s(),
-                   " s: ", read.ok() ? "its status is \"initializing\"" : read.message());
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(kTablePollMs));
-  }
-}
-
 Status AwaitedTable::Complete(const Deadline& deadline, Group* group) {
   RankTable table;
-  RETURN_IF_ERROR(Await(deadline, &table));
+  const auto watch = [this] {
+    TellWaiting(Concat("collops: rank ", spec_.rank, ": waiting for ", spec_.table->file,
+                       " to be complete (\"status\": \"completed\")"));
+    return spec_.watch();
+  };
+  RETURN_IF_ERROR(AwaitRankTable(*spec_.table, deadline, watch, &table));
   RETURN_IF_ERROR(CheckTable(table, spec_.rank, spec_.rank_size));
   RETURN_IF_ERROR(factory_(spec_, table, &meeting_));
   meeting_->Begin();

@@ -4,8 +4,14 @@
 #include <memory>
 
 #include "comm/control/bootstrap/meeting.h"
+#include "comm/placement/rank_table/rank_table.h"
 
 namespace collops::control {
+
+// Waits until the file of `open`, a table that somebody still writes, holds a complete one. `watch`
+// is called all along: Ok, or what ends the wait.
+Status AwaitRankTable(const RankTable& open, const Deadline& deadline,
+                      const std::function<Status()>& watch, RankTable* table);
 
 // First contact of a group whose rank table somebody still writes: Complete() waits until the table
 // is complete, checks it, and then meets the others. All of it ends at the one deadline.
@@ -25,8 +31,6 @@ class AwaitedTable : public Meeting {
   }
 
  private:
-  Status Await(const Deadline& deadline, RankTable* table);
-
   CommunicatorSpec spec_;
   const Factory factory_;
   std::unique_ptr<Meeting> meeting_;  // from when the table is complete

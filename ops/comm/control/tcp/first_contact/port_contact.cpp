@@ -8,6 +8,9 @@ namespace {
 // A job that ends may still have the port of the next one; and who has it needs time to answer.
 constexpr double kTakenS = 1;
 constexpr int kLookMs = 50;
+// The name of a host that is being started may become known later than this process began.
+constexpr double kLookAgainS = 0.5;
+constexpr double kLookForS = 30;
 
 }  // namespace
 
@@ -23,9 +26,16 @@ void PortContact::Begin() {
 
 Status PortContact::FindAddress() {
   if (address_.length != 0) return Ok();
+  if (!look_until_) look_until_ = Deadline::After(kLookForS);
+  if (!look_again_.Passed()) return Ok();
   if (!lookup_) lookup_.emplace(spec_->host, spec_->port);
   Status found;
-  return lookup_->Done(&found, &address_) ? found : Ok();
+  if (!lookup_->Done(&found, &address_) || found.ok()) return Ok();
+  if (look_until_->Passed()) return found;
+  not_found_ = found.message();
+  lookup_.reset();
+  look_again_ = Deadline::After(kLookAgainS);
+  return Ok();
 }
 
 // Where another process of this job has the port, that one introduces, for as long as it lives.
@@ -53,6 +63,7 @@ Status PortContact::Step() {
 }
 
 std::string PortContact::Failure() const {
+  if (address_.length == 0 && !not_found_.empty()) return not_found_;
   if (address_.length == 0) return Concat("the name \"", spec_->host, "\" is still looked up");
   return approach_.Failure();
 }

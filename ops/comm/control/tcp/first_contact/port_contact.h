@@ -49,6 +49,9 @@ class PortContact {
 
   const RendezvousSpec* spec_;
   std::optional<Lookup> lookup_;
+  std::string not_found_;  // why the last look-up failed
+  Deadline look_again_ = Deadline::After(0);
+  std::optional<Deadline> look_until_;
   SocketAddress address_;
   std::shared_ptr<JobPort> port_;
   Status taken_;

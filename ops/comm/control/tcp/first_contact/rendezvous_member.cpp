@@ -56,6 +56,7 @@ Status RendezvousMember::Find() {
   CHECK_ARG(ParseNumeric(told->address, told->port, &meet_at_), ERROR_PEER_LOST, "rank 0 of ",
             Place(), " listens at \"", told->address, "\", which is no address");
   contact_.Finish(Deadline::After(0));
+  introduced_ = meet_at_.Text();
   return Join();
 }
 
@@ -151,6 +152,12 @@ Status RendezvousMember::TimedOut(const Deadline& deadline) const {
     return Error(ERROR_TIMEOUT, missing_, " did not come", where);
   }
   if (joined_) return Error(ERROR_TIMEOUT, "rank 0 has not answered", where);
+  if (!introduced_.empty()) {
+    return Error(ERROR_TIMEOUT, "rank 0 listens at ", introduced_,
+                 ", which this host has not reached", where, ": ", WhyNotJoined(),
+                 ". May the hosts of this job connect to each other's ports "
+                 "(net.ipv4.ip_local_port_range)?");
+  }
   return Error(ERROR_TIMEOUT, "rank 0 did not come", where, ": ", WhyNotJoined(),
                ". Does it run, in the same job, with this comm_domain and this COLLOPS_PORT?");
 }

@@ -81,7 +81,8 @@ class RendezvousMember : public Rendezvous {
   std::string WhyNotJoined() const;
   void TellLeader(const Status& reason);
 
-  SocketAddress meet_at_;  // rank 0's, as the job's port said
+  SocketAddress meet_at_;   // rank 0's, as the job's port said
+  std::string introduced_;  // where the job's port said that rank 0 listens
   Approach approach_;
   bool joined_ = false;   // rank 0 has this rank's row
   bool welcome_ = false;  // this rank has all rows
