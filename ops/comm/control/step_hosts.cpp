@@ -72,6 +72,8 @@ Status Step::UntilCarried(Ready&& ready) {
   std::optional<Deadline> explained;
   bool is_ready = false;
   for (;;) {
+    // All are on the board, and differ: another rank that has seen it sends no head any more.
+    if (awaited_.empty() && balance_ != 0) return AwaitDifference();
     bool lost = false;
     const auto any = [&] {
       carrier_->Progress();
