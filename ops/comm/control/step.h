@@ -90,7 +90,10 @@ class Step {
   // Waits for the next head, in the order of arrival, so that a refusal is noticed at once.
   Status AwaitNext(int* rank) {
     auto next = awaited_.end();
+    int looks = 0;
     RETURN_IF_ERROR(Until([&] {
+      // The end of an earlier step's data may not have left yet, and other hosts wait for it.
+      if (carrier_ != nullptr && ++looks > kSpins) carrier_->Progress();
       next = std::find_if(awaited_.begin(), awaited_.end(),
                           [&](int r) { return endpoint_->HasBegun(r, number()); });
       return next != awaited_.end();

@@ -84,8 +84,9 @@ Status Step::UntilCarried(Ready&& ready) {
       }
       return explained->Passed();
     };
-    const auto nap = [&](auto&& awake, bool, int most_ms) {
-      if (!awake()) carrier_->Nap(most_ms);
+    // A ring of the pair lane does not end this sleep.
+    const auto nap = [&](auto&& awake, bool messages, int most_ms) {
+      if (!awake()) carrier_->Nap(messages ? kUnrungNapMs : most_ms);
     };
     const Status came = waiter_->Until(any, nap);
     if (!came.ok()) return MissingOne(came);

@@ -28,6 +28,9 @@ Status Waiter::LookAround() const {
   if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(step_));
   if (duties_->parent) RETURN_IF_ERROR(duties_->parent());
   CHECK_ARG(loss.ok(), loss.code(), name_, ": ", loss.message());
+  const double outlived_s = duties_->overdue ? duties_->overdue() : 0;
+  CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_), " in ",
+            outlived_s, " s: ", endpoint_->DescribeLate(step_));
   return Ok();
 }
 
@@ -36,9 +39,6 @@ Status Waiter::Look() {
   RETURN_IF_ERROR(LookAround());
   CHECK_ARG(!(*deadline_)->Passed(), ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_),
             " in ", (*deadline_)->timeout_s(), " s: ", endpoint_->DescribeLate(step_));
-  const double outlived_s = duties_->overdue ? duties_->overdue() : 0;
-  CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_), " in ",
-            outlived_s, " s: ", endpoint_->DescribeLate(step_));
   return Ok();
 }
 

@@ -57,6 +57,7 @@ Status UcxCommunicator::ConnectAll() {
 template <typename Attach, typename Move>
 Status UcxCommunicator::Step(const Agreement& agreement, Attach&& attach, Move&& move) {
   control::Step& step = control().step();
+  if (link_->host != nullptr) link_->host->set_timeout_s(timeout_s());
   RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
   attach();
   const Status agreed = step.Agree();

@@ -5,6 +5,9 @@
 namespace collops::ucx {
 namespace {
 
+// How long the board may take to say why a peer is lost.
+constexpr double kExplainS = 0.5;
+
 Chunking Cut(int64_t bytes, int64_t chunk_bytes) {
   Chunking chunking;
   chunking.bytes = bytes;
@@ -64,8 +67,16 @@ Status Streams::CheckPeer(int peer) const {
   return Error(loss.code(), name_, ": ", step_->endpoint().Who(peer), " is lost: ", loss.message());
 }
 
-Status Streams::Look() const {
+// A rank that ends a call early closes its connections before the group hears why.
+Status Streams::Look() {
   RETURN_IF_ERROR(step_->LookAround());
+  const Status loss = Loss();
+  if (loss.ok()) return Ok();
+  if (!explained_) explained_ = Deadline::After(kExplainS);
+  return explained_->Passed() ? loss : Ok();
+}
+
+Status Streams::Loss() const {
   for (const auto& stream : incoming_) {
     if (!stream.chunks.done()) RETURN_IF_ERROR(CheckPeer(stream.peer));
   }

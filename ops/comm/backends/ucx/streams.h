@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <utility>
 
 #include "comm/backends/ucx/engine/chunks.h"
 #include "comm/backends/ucx/engine/worker.h"
 #include "comm/control/step.h"
+#include "core/deadline.h"
 
 namespace collops::ucx {
 
@@ -69,7 +71,8 @@ class Streams {
   Tag TagFrom(int source, int number) const;
   Status Advance();
   // What ends the call: a failure of the group, or the loss of a rank whose stream is not done.
-  Status Look() const;
+  Status Look();
+  Status Loss() const;
   Status CheckPeer(int peer) const;
   bool Done() const;
 
@@ -82,6 +85,7 @@ class Streams {
   // Streams do not move in memory: UCX has pointers into them.
   std::list<Stream<OutgoingChunks>> outgoing_;
   std::list<Stream<IncomingChunks>> incoming_;
+  std::optional<Deadline> explained_;
 };
 
 }  // namespace collops::ucx

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 
 #include "comm/backends/ucx/reduction/reduction_task.h"
 #include "kernels/copy/copy.h"
@@ -11,6 +12,8 @@ namespace {
 
 // Slices below this cross in one message each, in one trip.
 constexpr int64_t kLeastSliceBytes = 64 << 10;
+// Ranks share their slices in memory that they keep; more than this crosses whole.
+constexpr int64_t kMostSharedBytes = int64_t{1} << 30;
 // A wait for the chunks of a rank of this host, which do not come over UCX.
 constexpr double kHostNapS = 0.001;
 
@@ -93,7 +96,10 @@ class PlannedReduction {
     size_t rings = 1;
     for (const ReductionPlan& plan : plans_) {
       for (const ReductionStage& stage : plan.stages) {
-        if (stage.worker == rank_) rings += 1 + stage.sources.size();
+        if (stage.worker != rank_ || stage.result == StageResult::kSlice) continue;
+        rings += 1 + static_cast<size_t>(
+                         std::count_if(stage.sources.begin(), stage.sources.end(),
+                                       [](const StageSource& source) { return !source.is_slice; }));
       }
     }
     return rings;
@@ -214,6 +220,9 @@ std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const ReduceScat
   const ReductionElements elements = ElementsOf(call.dtype, call.op);
   const int64_t largest = *std::max_element(call.send_counts, call.send_counts + hosts.ranks());
   if (largest * elements.bytes < kLeastSliceBytes) return {};
+  const int64_t all =
+      std::accumulate(call.send_counts, call.send_counts + hosts.ranks(), int64_t{0});
+  if (all * elements.bytes > kMostSharedBytes) return {};
   std::vector<ReductionPlan> plans;
   for (int owner = 0; owner < hosts.ranks(); ++owner) {
     plans.push_back(PlanReduction(hosts, owner, elements));
