@@ -43,6 +43,18 @@ for host in "$first" "$second"; do
   ip -n "$host" link set lo up
   ip -n "$host" link set wire0 up
 done
+# A cable that has just been plugged in: an address of IPv6 can be used only after a while.
+for host in "$first" "$second"; do
+  tries=0
+  while ip -n "$host" address show dev wire0 | grep -q -e tentative -e "state DOWN"; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 100 ]; then
+      echo "two_hosts.sh: the cable between the namespaces does not come up" >&2
+      exit 1
+    fi
+    sleep 0.1
+  done
+done
 
 # On real hosts this is the command that each of them runs.
 on() {
