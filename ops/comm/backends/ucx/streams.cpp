@@ -1,5 +1,7 @@
 #include "comm/backends/ucx/streams.h"
 
+#include <poll.h>
+
 #include <algorithm>
 
 namespace collops::ucx {
@@ -84,6 +86,16 @@ Status Streams::Loss() const {
     if (!stream.chunks.done()) RETURN_IF_ERROR(CheckPeer(stream.peer));
   }
   return Ok();
+}
+
+Status Streams::Explain(const Status& failed) const {
+  const Status loss = Loss();
+  if (loss.ok()) return failed;
+  for (const Deadline explained = Deadline::After(kExplainS); !explained.Passed();) {
+    RETURN_IF_ERROR(step_->LookAround());
+    poll(nullptr, 0, 1);
+  }
+  return loss;
 }
 
 bool Streams::Done() const {

@@ -44,9 +44,7 @@ class Streams {
     const Deadline deadline = Deadline::After(timeout_s_);
     const Watch watch = {{}, [&] { return Look(); }, nap_s_};
     const Status waited = worker_->Until(name_, done, watch, deadline);
-    if (moved.ok()) return waited;
-    RETURN_IF_ERROR(Look());  // says more
-    return moved;
+    return moved.ok() ? waited : Explain(moved);
   }
   // Moves the streams until all are done.
   Status Finish();
@@ -73,6 +71,8 @@ class Streams {
   // What ends the call: a failure of the group, or the loss of a rank whose stream is not done.
   Status Look();
   Status Loss() const;
+  // For a stream that failed: what the group says of it meanwhile, or who is lost; else `failed`.
+  Status Explain(const Status& failed) const;
   Status CheckPeer(int peer) const;
   bool Done() const;
 
