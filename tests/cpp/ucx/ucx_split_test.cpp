@@ -1,9 +1,12 @@
 // Communicator::Split of ranks on several hosts, here processes that name different hosts.
+#include <sys/mman.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <new>
 #include <numeric>
 
 #include "comm/backends/ucx/communicator.h"
@@ -141,15 +144,23 @@ TEST(ARankMayStayOutAndASubgroupOfOneHostIsOneOfSharedMemory) {
 
 TEST(ARankThatEndsAfterTheSplitIsReportedInTheSubgroup) {
   for (const bool kept : {true, false}) {
+    void* const shared = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    auto* const gathered = new (shared) std::atomic<int>(0);
     OnHosts(
         {0, 0, 1, 1},
-        [kept](int rank, Communicator& communicator) {
+        [kept, gathered](int rank, Communicator& communicator) {
           std::shared_ptr<Communicator> part;
           const Status made = kept ? communicator.KeptSplit("rows", rank % 2, -rank, &part)
                                    : communicator.Split(rank % 2, -rank, &part);
           EXPECT_EQ(made.message(), "");
           EXPECT_EQ(Gather(*part, rank), rank % 2 == 0 ? (Numbers{2, 0}) : (Numbers{3, 1}));
-          if (rank == 3) raise(SIGKILL);
+          // The end of a kept subgroup would end the other one's first call.
+          ++*gathered;
+          if (rank == 3) {
+            loopback::Await([&] { return gathered->load() == 4; });
+            raise(SIGKILL);
+          }
           const auto start = std::chrono::steady_clock::now();
           if (rank == 1) {
             const Status lost = part->Barrier();
