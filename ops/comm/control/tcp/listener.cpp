@@ -63,7 +63,6 @@ Status Listener::Open(const SocketAddress& address, Listener* listener, bool* ta
     if (taken != nullptr) *taken = errno == EADDRINUSE;
     return OutOfDescriptors() ? TooManyFiles() : CannotListen(address, errno);
   }
-  opened.not_in_child_ = ClosedInChild(socket);
   opened.address_ = OwnAddress(socket);
   opened.spare_ = OpenSpare();
   *listener = std::move(opened);
@@ -71,7 +70,6 @@ Status Listener::Open(const SocketAddress& address, Listener* listener, bool* ta
 }
 
 void Listener::Close() {
-  not_in_child_.Release();
   socket_.reset();
   spare_.reset();
 }

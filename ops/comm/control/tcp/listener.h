@@ -3,7 +3,6 @@
 #include <string>
 
 #include "comm/control/bootstrap/unique_fd.h"
-#include "comm/control/tcp/closed_in_child.h"
 #include "comm/control/tcp/socket_address.h"
 #include "core/status.h"
 
@@ -13,7 +12,7 @@ namespace collops::control::tcp {
 class Listener {
  public:
   // Port 0: any free port. An error if the port is taken, which `taken` then says, or the address
-  // not of this host. A child of fork() does not listen.
+  // not of this host. A child of fork() does not listen: UniqueFd closes the socket there.
   static Status Open(const SocketAddress& address, Listener* listener, bool* taken = nullptr);
 
   // With the port that was found.
@@ -33,8 +32,7 @@ class Listener {
 
   SocketAddress address_;
   UniqueFd socket_;
-  ClosedInChild not_in_child_;  // after the socket: released before it is closed
-  UniqueFd spare_;              // reserved: closed to take a client when no descriptor is left
+  UniqueFd spare_;  // reserved: closed to take a client when no descriptor is left
   int turned_away_ = 0;
 };
 
