@@ -120,7 +120,7 @@ def main() -> int:
     print("\nSummary")
     for name, result in results.items():
         print(f"  {name:<10} {result}")
-    print(outcome.line())
+    print(outcome.text())
     for reason, count in outcome.skipped.most_common():
         print(f"  skipped {count} x {reason}")
     return 0 if outcome.good else 1

@@ -46,7 +46,7 @@ def main() -> int:
     run_tests.ENV["COLLOPS_TEST_PROGRAMS"] = str(run_tests.BUILD / "tests" / "cpp")
     outcome = run_tests.run_python(["tests/multihost", *sys.argv[1:]])
     outcome.required_as = "multihost"
-    print(f"\nSummary\n{outcome.line()}")
+    print(f"\nSummary\n{outcome.text()}")
     return 0 if outcome.good else 1
 
 

@@ -78,7 +78,7 @@ def main() -> int:
     outcome = run_tests.run_python([*rooms, *sys.argv[1:]], venv.python)
     outcome.required_as = "npu"
     print(f"\nSummary\n  {TORCH_NPU} on a simulated CANN; no NPU was used")
-    print(outcome.line())
+    print(outcome.text())
     return 0 if outcome.good else 1
 
 

@@ -39,11 +39,16 @@ class Outcome:
 
     name: str
     passed: int = 0
-    failed: int = 0
+    failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
     skipped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
     required_as: str = "test"
+
+    @property
+    def failed(self) -> int:
+        """The number of tests that failed."""
+        return len(self.failures)
 
     @property
     def good(self) -> bool:
@@ -51,11 +56,12 @@ class Outcome:
         skipped = self.skipped.total() > 0 and is_required(self.required_as)
         return not self.problem and self.failed == 0 and self.passed > 0 and not skipped
 
-    def line(self) -> str:
-        """The result in one line."""
+    def text(self) -> str:
+        """The result in one line, then the name of each test that failed."""
         counts = f"{self.passed} passed, {self.failed} failed, {self.skipped.total()} skipped"
         why = f"  ({self.problem})" if self.problem else ""
-        return f"  {self.name:<7} {counts}, {self.seconds:.0f} s{why}"
+        line = f"  {self.name:<7} {counts}, {self.seconds:.0f} s{why}"
+        return "\n".join([line, *(f"  failed  {failure}" for failure in self.failures)])
 
 
 def ucx_folder() -> str:
@@ -183,8 +189,11 @@ def read_report(report: Path, outcome: Outcome) -> None:
         return
     for case in ET.parse(report).getroot().iter("testcase"):
         skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            outcome.failed += 1
+        problems = [*case.iterfind("failure"), *case.iterfind("error")]
+        if problems:
+            name = f"{case.get('classname')}::{case.get('name')}"
+            message = (problems[0].get("message") or "").partition("\n")[0]
+            outcome.failures.append(f"{name}: {message[:200]}")
         elif skipped is not None:
             outcome.skipped[skipped.get("message") or "no reason given"] += 1
         else:
@@ -195,7 +204,7 @@ def print_summary(outcomes: list[Outcome]) -> None:
     """The tests that ran, and those that did not, with reasons."""
     print("\nSummary")
     for outcome in outcomes:
-        print(outcome.line())
+        print(outcome.text())
     torch = TORCH_STAMP.read_text().splitlines()[1:] if TORCH_STAMP.exists() else []
     if torch and torch[0] != "installed":
         print(f"  torch   {torch[0]}\n          (remembered; delete {TORCH_STAMP} to try again)")

@@ -1,10 +1,9 @@
 // Started calls: their order, which thread runs them, messages beside them. Each test runs with
 // ranks that are processes, and with threads, so that TSan can see all of them.
-#include <dirent.h>
-
 #include <random>
 
 #include "messages/started_kit.h"
+#include "proc.h"
 
 namespace {
 
@@ -24,14 +23,6 @@ void AwaitTest(Communicator& comm, const Handle& handle) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!comm.Test(handle) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   EXPECT_TRUE(comm.Test(handle));
-}
-
-int NumThreads() {
-  int count = 0;
-  DIR* const tasks = opendir("/proc/self/task");
-  while (const dirent* task = readdir(tasks)) count += task->d_name[0] != '.';
-  closedir(tasks);
-  return count;
 }
 
 }  // namespace
@@ -242,16 +233,11 @@ TEST(TheSourceOfAMessageIsKnownAtItsEnd) {
 TEST(TheQueuesThreadExistsFromTheFirstStartToClose) {
   ranks::Run(2, [](int, Communicator& comm) {
     EXPECT_EQ(comm.Barrier().message(), "");
-    const int before = NumThreads();
+    const int before = proc::NumThreads();
     for (int i = 0; i < 5; ++i) EXPECT_EQ(comm.Wait(StartBarrier(comm)).message(), "");
-    EXPECT_EQ(NumThreads(), before + 1);
+    EXPECT_EQ(proc::NumThreads(), before + 1);
     comm.Close("its work is done");
-    // The system lists a thread a little longer than it can be joined.
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (NumThreads() > before && std::chrono::steady_clock::now() < end) {
-      std::this_thread::yield();
-    }
-    EXPECT_EQ(NumThreads(), before);
+    EXPECT_EQ(proc::AwaitThreads(before), before);
   });
 }
 

@@ -2,7 +2,6 @@
 #ifndef COLLOPS_TESTS_CPP_UCX_PAIRS_H_
 #define COLLOPS_TESTS_CPP_UCX_PAIRS_H_
 
-#include <dirent.h>
 #include <sys/socket.h>
 
 #include <cstdint>
@@ -165,15 +164,6 @@ inline std::vector<std::byte> DataOf(int from, int to, size_t bytes) {
   std::vector<std::byte> data(bytes);
   for (size_t i = 0; i < bytes; ++i) data[i] = ByteAt(from, to, i);
   return data;
-}
-
-// Entries of a folder of /proc, without the one of reading it.
-inline int CountEntries(const char* folder) {
-  DIR* const opened = opendir(folder);
-  int count = 0;
-  while (readdir(opened) != nullptr) ++count;
-  closedir(opened);
-  return count;
 }
 
 }  // namespace ucx_tests

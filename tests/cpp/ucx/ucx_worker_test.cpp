@@ -1,6 +1,7 @@
 // Messages between processes through UCX: sizes, order, both directions at once, close.
 #include <cstring>
 
+#include "proc.h"
 #include "ucx/pairs.h"
 
 namespace {
@@ -176,10 +177,10 @@ TEST(CloseLeavesNoDescriptorAndNoThread) {
       mesh.Keep(me);
       if (!IsThere()) return void(std::puts("skipped: no UCX is installed"));
       for (int round = 0; round < 3; ++round) {
-        const int descriptors = CountEntries("/proc/self/fd");
-        const int tasks = CountEntries("/proc/self/task");
+        const int descriptors = proc::NumDescriptors();
+        const int threads = proc::NumThreads();
         const std::unique_ptr<Worker> worker = Connected(mesh, me);
-        EXPECT_TRUE(CountEntries("/proc/self/fd") > descriptors);
+        EXPECT_TRUE(proc::NumDescriptors() > descriptors);
         const Entry entry = {mesh, me, *worker};
         ExchangeWithAll(entry, 4 * kMiB, 1);
         mesh.Meet(me);  // both have everything
@@ -193,8 +194,8 @@ TEST(CloseLeavesNoDescriptorAndNoThread) {
           worker->Close();
           EXPECT_FALSE(request.pending());
         }
-        EXPECT_EQ(CountEntries("/proc/self/fd"), descriptors);
-        EXPECT_EQ(CountEntries("/proc/self/task"), tasks);
+        EXPECT_EQ(proc::NumDescriptors(), descriptors);
+        EXPECT_EQ(proc::AwaitThreads(threads), threads);
         const Status after = worker->Send(1 - me, 1, &byte, 1, &request);
         EXPECT_EQ(after.code(), ERROR_ABORTED);
         EXPECT_CONTAINS(after.message(), "the connections are closed");

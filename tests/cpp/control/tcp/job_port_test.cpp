@@ -3,11 +3,10 @@
 #include "comm/control/tcp/first_contact/job_port.h"
 
 #include <csignal>
-#include <filesystem>
-#include <iterator>
 
 #include "comm/control/tcp/first_contact/rendezvous.h"
 #include "control/tcp/loopback.h"
+#include "proc.h"
 #include "ranks.h"
 
 namespace {
@@ -65,11 +64,6 @@ bool Listens(int port) {
     return probe.link() != Link::kConnecting;
   });
   return probe.alive();
-}
-
-size_t Entries(const char* folder) {
-  const std::filesystem::directory_iterator all(folder);
-  return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
 void ExpectWell(pid_t pid) {
@@ -134,21 +128,21 @@ TEST(ADomainIsAPartOfTheJob) {
 
 TEST(ThePortIsSharedAndGoesWithTheLast) {
   const int port = FreePort();
-  const size_t threads = Entries("/proc/self/task");
-  const size_t descriptors = Entries("/proc/self/fd");
+  const int threads = proc::NumThreads();
+  const int descriptors = proc::NumDescriptors();
   std::shared_ptr<JobPort> first;
   std::shared_ptr<JobPort> second;
   bool taken = false;
   EXPECT_EQ(JobPort::Share(At("127.0.0.1", port), kSecret, &first, &taken).message(), "");
   EXPECT_EQ(JobPort::Share(At("127.0.0.1", port), kSecret, &second, &taken).message(), "");
   EXPECT_EQ(first.get(), second.get());
-  EXPECT_EQ(Entries("/proc/self/task"), threads + 1);
+  EXPECT_EQ(proc::NumThreads(), threads + 1);
   first.reset();
   EXPECT_TRUE(Listens(port));
   second.reset();
   EXPECT_FALSE(Listens(port));
-  EXPECT_EQ(Entries("/proc/self/task"), threads);
-  EXPECT_EQ(Entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(proc::AwaitThreads(threads), threads);
+  EXPECT_EQ(proc::NumDescriptors(), descriptors);
 }
 
 TEST(AChildForgetsThePort) {
