@@ -31,7 +31,17 @@ Status OutgoingChunks::Advance() {
     RETURN_IF_ERROR(
         worker_->Send(peer_, tag_.Of(TagKind::kData), data, bytes, &requests_[Slot(started_)]));
   }
-  return Ok();
+  return SendEnd();
+}
+
+Status OutgoingChunks::SendEnd() {
+  if (end_.done || started_ < chunking_.count()) return Ok();
+  if (!end_.started && chunking_.has_end()) {
+    RETURN_IF_ERROR(worker_->Send(peer_, tag_.Of(TagKind::kData), nullptr, 0, &end_.request));
+  }
+  end_.started = true;
+  end_.done = worker_->Test(&end_.request);
+  return end_.done && chunking_.has_end() ? worker_->StatusOf(end_.request) : Ok();
 }
 
 Status OutgoingChunks::ReadCredits() {
@@ -63,6 +73,7 @@ Status IncomingChunks::Advance() {
               " of a message, it has ", bytes, " here");
   }
   RETURN_IF_ERROR(Post());
+  RETURN_IF_ERROR(ReceiveEnd());
   return Tell();
 }
 
@@ -76,6 +87,16 @@ Status IncomingChunks::Post() {
         worker_->Receive(peer_, tag_.Of(TagKind::kData), data, bytes, &requests_[Slot(posted_)]));
   }
   return Ok();
+}
+
+Status IncomingChunks::ReceiveEnd() {
+  if (end_.done || posted_ < chunking_.count()) return Ok();
+  if (!end_.started && chunking_.has_end()) {
+    RETURN_IF_ERROR(worker_->Receive(peer_, tag_.Of(TagKind::kData), nullptr, 0, &end_.request));
+  }
+  end_.started = true;
+  end_.done = worker_->Test(&end_.request);
+  return end_.done && chunking_.has_end() ? worker_->StatusOf(end_.request) : Ok();
 }
 
 // One credit at a time is under way; the next one has everything that was posted meanwhile.
