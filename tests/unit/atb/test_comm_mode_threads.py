@@ -161,7 +161,7 @@ def test_no_rank_waits_after_a_thread_has_failed() -> None:
     start = time.monotonic()
     with pytest.raises(RankErrors) as caught:
         run_ranks(work, 3, threads=True)
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 12
     kinds = {rank: type(error) for rank, error in caught.value.errors.items()}
     assert kinds == {0: collops.PeerLostError, 1: collops.PeerLostError, 2: KeyError}
     assert "gone" in str(caught.value.errors[0])
@@ -176,8 +176,8 @@ def test_a_thread_that_takes_too_long_is_shown() -> None:
 
     start = time.monotonic()
     with pytest.raises(RankErrors) as caught:
-        run_ranks(work, 2, threads=True, timeout=1.0)
-    assert time.monotonic() - start < 6
+        run_ranks(work, 2, threads=True, timeout=3.0)
+    assert time.monotonic() - start < 12
     assert list(caught.value.errors) == [1]
     assert type(caught.value.errors[1]) is RankEndedError
     assert "threading.Event().wait(30)" in caught.value.tracebacks[1]

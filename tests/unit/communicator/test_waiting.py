@@ -50,7 +50,7 @@ def test_ctrl_c_ends_a_wait(name: str) -> None:
             told.get()
             start = time.monotonic()
             interrupted.get()
-            assert time.monotonic() - start < 2
+            assert time.monotonic() - start < 10
             with pytest.raises(collops.Error) as caught:
                 CALLS[name](comm)
             return caught.value.message
@@ -194,7 +194,7 @@ def test_abort_from_another_thread_ends_the_waits_of_all() -> None:
             start = time.monotonic()
             aborted.get()
             aborted.get()
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < 10
         with pytest.raises(collops.AbortedError) as caught:
             if rank < 2:
                 later(lambda: None, waits)
