@@ -65,7 +65,7 @@ TEST(MessagesOfAllSizesArriveInBothDirectionsAtOnce) {
   for (const int size : {2, 3}) {
     RunConnected(size, [](const Entry& e) {
       uint64_t sequence = 0;
-      for (const size_t bytes : {size_t{0}, size_t{1}, 64 * kMiB / 1024, 4 * kMiB, 37 * kMiB}) {
+      for (const size_t bytes : {size_t{0}, size_t{1}, 64 * kMiB / 1024, 4 * kMiB, 9 * kMiB}) {
         ExchangeWithAll(e, bytes, ++sequence);
       }
       CloseTogether(e);
@@ -176,6 +176,7 @@ TEST(CloseLeavesNoDescriptorAndNoThread) {
     pids.push_back(ranks::Start([&] {
       mesh.Keep(me);
       if (!IsThere()) return void(std::puts("skipped: no UCX is installed"));
+      std::thread([] {}).join();  // with the first one, TSan starts a thread that stays
       for (int round = 0; round < 3; ++round) {
         const int descriptors = proc::NumDescriptors();
         const int threads = proc::NumThreads();
