@@ -36,15 +36,27 @@ def test_three_hosts(three_hosts: list[Host]) -> None:
     check(three_hosts, [2, 0, 1, 1, 2], [70000, 80000, 65000, 100000, 90000])
 
 
-def test_a_running_sum_crosses_instead_of_slices(two_hosts: list[Host]) -> None:
-    """2 x 2: both slices for each rank of host 0 come up, one sum for each of host 1 goes down."""
-    calls, size = 40, 1 << 18
-    before = [(host.sent_bytes(), host.received_bytes()) for host in two_hosts]
-    with Job(two_hosts, [0, 0, 1, 1], PROGRAM, "repeat", str(calls), str(size)) as job:
+def bytes_of_a_call(hosts: list[Host], calls: int, sizes: list[int]) -> tuple[float, float]:
+    """The bytes that a 2 x 2 call sends from host 0 to host 1, and back."""
+    sent, received = hosts[0].sent_bytes(), hosts[0].received_bytes()
+    arguments = map(str, [calls, *sizes])
+    with Job(hosts, [0, 0, 1, 1], PROGRAM, "repeat", *arguments) as job:
         for status, out, err in job.results(LIMIT_S):
             assert status == 0, out + err
-    (sent, received), _ = before
-    down = (two_hosts[0].sent_bytes() - sent) / (calls * size * 4)
-    up = (two_hosts[0].received_bytes() - received) / (calls * size * 4)
-    assert 2 < down < 2.02
-    assert 4 < up < 4.04
+    down, up = hosts[0].sent_bytes() - sent, hosts[0].received_bytes() - received
+    return down / calls, up / calls
+
+
+def test_a_running_sum_crosses_instead_of_slices(two_hosts: list[Host]) -> None:
+    """2 x 2: both slices for each rank of host 0 come up, one sum for each of host 1 goes down."""
+    size = 1 << 18
+    down, up = bytes_of_a_call(two_hosts, 40, [size] * 4)
+    assert 2 < down / (size * 4) < 2.02
+    assert 4 < up / (size * 4) < 4.04
+
+
+def test_small_slices_beside_large_ones_cross_once(two_hosts: list[Host]) -> None:
+    """They are part of a running sum, so they do not travel with the heads as well."""
+    small = 1000
+    down, _ = bytes_of_a_call(two_hosts, 2000, [1 << 14, 1 << 14, small, small])
+    assert 2 < down / (small * 4) < 3

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "comm/backends/shm/communicator.h"
 #include "comm/fused_call.h"
 #include "ranks.h"
 
@@ -49,10 +50,15 @@ int64_t Number(int rank, int round, int64_t index) {
 }
 
 // Rank 0 begins a second call, with a larger window, while rank 1 is still inside the first.
-void GoOnBesideAReader(int rank, Communicator& comm, std::atomic<bool>* begun) {
+// `reserves`: it reserves the window before, at first for a call that is refused.
+void GoOnBesideAReader(int rank, Communicator& comm, bool reserves, std::atomic<bool>* begun) {
   constexpr int64_t kCount = 4096;
+  auto& shm = static_cast<collops::shm::ShmCommunicator&>(comm);
   for (int round = 0; round < 2; ++round) {
     const int64_t count = kCount * (1 + 8 * round);
+    for (int64_t part = 2; part > 0 && rank == 0 && round == 1 && reserves; --part) {
+      EXPECT_EQ(shm.ReserveTiles(count * 8 / part).message(), "");
+    }
     const Status status = RunFused(&comm, count * 8, [&](FusedCall* call) {
       CallWindow* window = call->window();
       if (rank == 0) {
@@ -85,9 +91,11 @@ void GoOnBesideAReader(int rank, Communicator& comm, std::atomic<bool>* begun) {
 }  // namespace
 
 TEST(AWindowThatAPeerReadsIsNotFreeAndKeepsItsContents) {
-  std::atomic<bool> begun{false};
-  ranks::RunThreads(2,
-                    [&](int rank, Communicator& comm) { GoOnBesideAReader(rank, comm, &begun); });
+  for (const bool reserves : {false, true}) {
+    std::atomic<bool> begun{false};
+    ranks::RunThreads(
+        2, [&](int rank, Communicator& comm) { GoOnBesideAReader(rank, comm, reserves, &begun); });
+  }
 }
 
 // In each call one rank signals nothing, though it did in the previous call.

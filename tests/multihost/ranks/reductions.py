@@ -1,7 +1,7 @@
 """One rank that reduces large slices over several hosts, against golden, bit for bit.
 
-Arguments: the elements of the ranks' slices; or "repeat", calls, elements of every slice: calls of
-which only the bytes on the wire count.
+Arguments: the elements of the ranks' slices; or "repeat" and a number of calls before them: calls
+of which only the bytes on the wire count.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def values_of(rank: int, count: int, dtype: str) -> np.ndarray:
     return (random.standard_normal(count) * scales).astype(storage(dtype))
 
 
-def repeat(calls: int, size: int) -> None:
+def repeat(calls: int, sizes: list[int]) -> None:
     comm = collops.init(backend="ucx")
-    x = np.ones(size * comm.size, np.float32)
+    x = np.ones(sum(sizes), np.float32)
     for _ in range(calls):
-        out = comm.reduce_scatterv(x, [size] * comm.size)
+        out = comm.reduce_scatterv(x, sizes)
     assert (out == comm.size).all()
     comm.barrier()
     comm.close()
@@ -74,6 +74,6 @@ def main(sizes: list[int]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "repeat":
-        repeat(int(sys.argv[2]), int(sys.argv[3]))
+        repeat(int(sys.argv[2]), [int(size) for size in sys.argv[3:]])
     else:
         main([int(size) for size in sys.argv[1:]])

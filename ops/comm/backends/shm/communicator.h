@@ -31,6 +31,10 @@ class ShmCommunicator : public Communicator {
   // connected; the wire must not outlive this object.
   std::unique_ptr<PairWire> MakePairWire(const PeerBell& bell);
 
+  // For a call of a larger group: a later fused call with a window of so many bytes allocates
+  // nothing. Local; once connected, between calls.
+  Status ReserveTiles(int64_t bytes) { return fused_->Reserve(bytes); }
+
  protected:
   void Connected() override;
   Status DoAllGatherV(const AllGatherVCall& call) override;

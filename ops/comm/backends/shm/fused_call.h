@@ -21,6 +21,8 @@ class ShmFusedCall : public FusedCall {
 
   // Allocates memory for the window; local. `spec` must live until the end of the call.
   Status Prepare(const FusedCallSpec& spec);
+  // Between calls: a call with so large a window allocates nothing; local.
+  Status Reserve(int64_t tile_bytes) { return window_.Reserve(tile_bytes); }
   // Announces the call.
   Status Begin();
   // Waits until every rank has arrived, and the own input has been read or staged.

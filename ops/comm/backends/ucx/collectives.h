@@ -1,6 +1,9 @@
 #pragma once
 
+#include <memory>
+
 #include "comm/backends/ucx/link.h"
+#include "comm/backends/ucx/scratch.h"
 #include "comm/call.h"
 
 namespace collops::ucx {
@@ -13,10 +16,22 @@ namespace collops::ucx {
 void AttachAllGatherV(Link* link, const AllGatherVCall& call);
 Status AllGatherV(Link* link, const AllGatherVCall& call);
 
-// The reduction is in rank order. Every rank of another host sends its slice or, where that moves
-// fewer bytes, the hosts pass on a running sum (reduction/). `scratch` is kept between calls.
-void AttachReduceScatterV(Link* link, const ReduceScatterVCall& call);
-Status ReduceScatterV(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch);
+// One ReduceScatterV, in rank order. Every rank of another host sends its slice or, where that
+// moves fewer bytes, the hosts pass on a running sum (reduction/).
+class SliceReduction {
+ public:
+  virtual ~SliceReduction() = default;
+
+  // Before the step begins: the memory that the call needs. Local; after an error the call can
+  // still be refused.
+  virtual Status Prepare() = 0;
+  // Before the agreement.
+  virtual void Attach() {}
+  virtual Status Run() = 0;
+};
+// `call` and `scratch` must outlive it: UCX may have addresses of both.
+std::unique_ptr<SliceReduction> MakeReduction(Link* link, const ReduceScatterVCall& call,
+                                              Scratch* scratch);
 
 Status ExchangeV(Link* link, const ExchangeVCall& call);
 

@@ -74,9 +74,20 @@ Status UcxCommunicator::DoAllGatherV(const AllGatherVCall& call) {
 }
 
 Status UcxCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return Step(
-      *call.agreement, [&] { AttachReduceScatterV(link_.get(), call); },
-      [&] { return ucx::ReduceScatterV(link_.get(), call, &scratch_); });
+  const char* const name = call.agreement->op();
+  std::unique_ptr<SliceReduction> reduction = MakeReduction(link_.get(), call, &scratch_);
+  const Status ready = reduction->Prepare();
+  if (!ready.ok()) {
+    // Only this rank has failed: no data has moved, and the next call may find memory.
+    const Status reason = Error(ready.code(), name, ": ", ready.message());
+    RETURN_IF_ERROR(control().Refuse(name, reason));
+    return reason;
+  }
+  const Status status =
+      Step(*call.agreement, [&] { reduction->Attach(); }, [&] { return reduction->Run(); });
+  reduction.reset();  // takes back what UCX still has of the scratch memory
+  scratch_.Trim();
+  return status;
 }
 
 Status UcxCommunicator::DoExchangeV(const ExchangeVCall& call) {
@@ -99,6 +110,7 @@ void UcxCommunicator::OnClose() {
   if (link_->host != nullptr) link_->host->Close("it closed its communicator");
   control().step().set_carrier(nullptr);
   link_.reset();
+  scratch_.Free();
 }
 
 }  // namespace collops::ucx

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "comm/backends/ucx/link.h"
 #include "comm/backends/ucx/pairs/pair_wire.h"
+#include "comm/backends/ucx/scratch.h"
 #include "comm/communicator.h"
 
 namespace collops::ucx {
@@ -43,8 +42,8 @@ class UcxCommunicator : public Communicator {
   // Set once first contact is complete.
   std::unique_ptr<Link> link_;
   std::unique_ptr<UcxPairWire> pair_wire_;
-  std::vector<std::byte> scratch_;  // of ReduceScatterV
-  std::recursive_mutex closing_;    // recursive: a signal handler of the thread may close, too
+  Scratch scratch_;               // of ReduceScatterV
+  std::recursive_mutex closing_;  // recursive: a signal handler of the thread may close, too
 };
 
 }  // namespace collops::ucx

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "comm/backends/ucx/collectives.h"
 #include "comm/backends/ucx/reduction/planned_reduction.h"
@@ -22,9 +23,9 @@ struct Source {
 };
 
 // Every slice crosses as it is.
-class Reduction {
+class WholeSlices : public SliceReduction {
  public:
-  Reduction(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch)
+  WholeSlices(Link* link, const ReduceScatterVCall& call, Scratch* scratch)
       : link_(link),
         call_(call),
         hosts_(link->hosts),
@@ -37,19 +38,27 @@ class Reduction {
         streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
-  Status Run() {
-    const size_t local = link_->host == nullptr ? 0 : hosts_.own_ranks().size();
-    const size_t remote = static_cast<size_t>(size_) - hosts_.own_ranks().size();
-    const size_t ring = static_cast<size_t>(RingBytes());
-    const size_t needed = local * static_cast<size_t>(bytes_) + remote * ring;
-    if (scratch_->size() < needed) scratch_->resize(needed);
+  Status Prepare() override {
+    const auto remote = size_ - static_cast<int64_t>(hosts_.own_ranks().size());
+    return scratch_->Reserve(HostBytes() + remote * RingBytes());
+  }
+
+  void Attach() override {
+    for (const int to : hosts_.Targets()) {
+      const int64_t bytes = call_.send_counts[to] * item_;
+      if (!link_->heads->Takes(to, bytes)) continue;
+      link_->heads->Attach(to, x_ + call_.sdispls[to] * item_, bytes);
+    }
+  }
+
+  Status Run() override {
     sources_.resize(static_cast<size_t>(size_));
-    std::byte* const rings = scratch_->data() + local * static_cast<size_t>(bytes_);
-    size_t number = 0;
+    std::byte* const rings = scratch_->data() + HostBytes();
+    int64_t number = 0;
     for (const int host : hosts_.OtherHosts()) {
       for (const int r : hosts_.RanksOf(host)) {
         Source& source = sources_[static_cast<size_t>(r)];
-        source.ring = rings + number++ * ring;
+        source.ring = rings + number++ * RingBytes();
         auto* const memory = const_cast<std::byte*>(source.ring);
         if (link_->heads->Brings(r, bytes_)) {
           source.data = memory;
@@ -71,6 +80,10 @@ class Reduction {
   }
 
  private:
+  // The slices of this host's ranks lie in the scratch memory, then the rings of the others.
+  int64_t HostBytes() const {
+    return link_->host == nullptr ? 0 : static_cast<int64_t>(hosts_.own_ranks().size()) * bytes_;
+  }
   int64_t RingBytes() const {
     return std::min<int64_t>(bytes_, Streams::kSlots * Streams::kChunkBytes);
   }
@@ -134,26 +147,18 @@ class Reduction {
   const int rank_;
   const int size_;
   const int64_t bytes_;  // of this rank's slice
-  std::vector<std::byte>* scratch_;
+  Scratch* scratch_;
   std::vector<Source> sources_;  // by rank
   Streams streams_;
 };
 
 }  // namespace
 
-void AttachReduceScatterV(Link* link, const ReduceScatterVCall& call) {
-  const int64_t item = SizeOf(call.dtype);
-  for (const int to : link->hosts.Targets()) {
-    const int64_t bytes = call.send_counts[to] * item;
-    if (!link->heads->Takes(to, bytes)) continue;
-    link->heads->Attach(to, static_cast<const std::byte*>(call.x) + call.sdispls[to] * item, bytes);
-  }
-}
-
-Status ReduceScatterV(Link* link, const ReduceScatterVCall& call, std::vector<std::byte>* scratch) {
-  const std::vector<ReductionPlan> plans = PlanReductions(link->hosts, call);
-  if (!plans.empty()) return ReduceByPlans(link, plans, call, scratch);
-  return Reduction(link, call, scratch).Run();
+std::unique_ptr<SliceReduction> MakeReduction(Link* link, const ReduceScatterVCall& call,
+                                              Scratch* scratch) {
+  std::vector<ReductionPlan> plans = PlanReductions(link->hosts, call);
+  if (plans.empty()) return std::make_unique<WholeSlices>(link, call, scratch);
+  return ReduceByPlans(link, std::move(plans), call, scratch);
 }
 
 }  // namespace collops::ucx

@@ -22,16 +22,22 @@ int64_t Roomy(int64_t bytes) {
 
 }  // namespace
 
+Status ShmCallWindow::Reserve(int64_t bytes) {
+  if (bytes == 0 || (memory_ != nullptr && memory_->bytes() >= bytes)) return Ok();
+  std::shared_ptr<Window> larger;
+  RETURN_IF_ERROR(windows_->Allocate(Roomy(bytes), &larger));
+  if (announced_) old_memory_ = std::move(memory_);
+  announced_ = false;
+  memory_ = std::move(larger);
+  return Ok();
+}
+
 Status ShmCallWindow::Prepare(int64_t bytes) {
   bytes_ = bytes;
   id_ = 0;
   if (bytes == 0) return Ok();
-  if (memory_ == nullptr || memory_->bytes() < bytes) {
-    std::shared_ptr<Window> larger;
-    RETURN_IF_ERROR(windows_->Allocate(Roomy(bytes), &larger));
-    old_memory_ = std::move(memory_);
-    memory_ = std::move(larger);
-  }
+  RETURN_IF_ERROR(Reserve(bytes));
+  announced_ = true;
   WindowSpot spot;
   if (windows_->Find(memory_->data(), bytes, &spot)) id_ = spot.id;
   return Ok();

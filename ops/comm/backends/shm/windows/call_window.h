@@ -16,8 +16,9 @@ class ShmCallWindow final : public CallWindow {
   ShmCallWindow(Exchange* exchange, WindowTable* windows)
       : exchange_(exchange), windows_(windows) {}
 
-  // Allocates memory for the next call; local.
+  // Allocates memory for the next call, or for a later one; local.
   Status Prepare(int64_t bytes);
+  Status Reserve(int64_t bytes);
   // The id that the call announces; 0: the call has no window.
   uint32_t id() const { return id_; }
   // All ranks have begun the call that was prepared.
@@ -35,6 +36,7 @@ class ShmCallWindow final : public CallWindow {
   int64_t bytes_ = 0;
   uint32_t id_ = 0;
   std::shared_ptr<Window> memory_;
+  bool announced_ = false;              // a call has used memory_
   std::shared_ptr<Window> old_memory_;  // peers may read it until they have begun this call
 };
 

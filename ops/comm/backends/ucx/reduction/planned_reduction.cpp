@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <deque>
 #include <numeric>
+#include <utility>
 
+#include "comm/backends/shm/communicator.h"
 #include "comm/backends/ucx/reduction/reduction_task.h"
 #include "kernels/copy/copy.h"
 
@@ -23,23 +25,31 @@ int StreamNumber(int owner, const ReductionStage& stage) {
   return owner * kMostChainStages + stage.number;
 }
 
-class PlannedReduction {
+class PlannedReduction : public SliceReduction {
  public:
-  PlannedReduction(Link* link, const std::vector<ReductionPlan>& plans,
-                   const ReduceScatterVCall& call, std::vector<std::byte>* scratch)
+  PlannedReduction(Link* link, std::vector<ReductionPlan> plans, const ReduceScatterVCall& call,
+                   Scratch* scratch)
       : link_(link),
-        plans_(plans),
+        plans_(std::move(plans)),
         call_(call),
         rank_(link->control->spec().rank),
         chunks_(ChunksOf(call, link->hosts.ranks())),
-        slices_(link->hosts, plans, call, chunks_.chunk),
+        slices_(link->hosts, plans_, call, chunks_.chunk),
         scratch_(scratch),
         streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
-  Status Run() {
+  Status Prepare() override {
+    if (SharesSlices()) {
+      auto& host = static_cast<shm::ShmCommunicator&>(*link_->host);  // ConnectLink() made it
+      RETURN_IF_ERROR(host.ReserveTiles(slices_.window_bytes()));
+    }
+    return scratch_->Reserve(RingBytes() * CountRings());
+  }
+
+  Status Run() override {
     MakeTasks();
-    if (link_->host == nullptr || slices_.window_bytes() == 0) return Move(nullptr);
+    if (!SharesSlices()) return Move(nullptr);
     const std::vector<int> self = {link_->hosts.own_index()};
     const std::vector<int64_t> no_rows = {0};
     // The ranks have agreed on all of the call.
@@ -67,6 +77,8 @@ class PlannedReduction {
     return chunks;
   }
 
+  bool SharesSlices() const { return link_->host != nullptr && slices_.window_bytes() > 0; }
+
   int64_t ItemOf(StageResult result) const {
     return result == StageResult::kSums ? chunks_.sum_item : chunks_.item;
   }
@@ -74,51 +86,35 @@ class PlannedReduction {
     return static_cast<const std::byte*>(call_.x) + call_.sdispls[owner] * chunks_.item;
   }
 
-  // Rings of chunks, one after the other, in the scratch memory.
-  class Rings {
-   public:
-    Rings(const ReductionChunks& chunks, std::vector<std::byte>* memory)
-        : ring_bytes_(static_cast<size_t>(Streams::kSlots * chunks.chunk * chunks.sum_item)),
-          memory_(memory) {}
-    void Reserve(size_t rings) {
-      if (memory_->size() < rings * ring_bytes_) memory_->resize(rings * ring_bytes_);
-    }
-    std::byte* Next() { return memory_->data() + ring_bytes_ * used_++; }
-
-   private:
-    size_t ring_bytes_;
-    std::vector<std::byte>* memory_;
-    size_t used_ = 0;
-  };
+  // Rings of chunks lie one after the other in the scratch memory.
+  int64_t RingBytes() const { return Streams::kSlots * chunks_.chunk * chunks_.sum_item; }
+  std::byte* NextRing() { return scratch_->data() + RingBytes() * used_rings_++; }
 
   // The rings that this rank needs: the first one for the sums of a chunk.
-  size_t CountRings() const {
-    size_t rings = 1;
+  int64_t CountRings() const {
+    int64_t rings = 1;
     for (const ReductionPlan& plan : plans_) {
       for (const ReductionStage& stage : plan.stages) {
         if (stage.worker != rank_ || stage.result == StageResult::kSlice) continue;
-        rings += 1 + static_cast<size_t>(
-                         std::count_if(stage.sources.begin(), stage.sources.end(),
-                                       [](const StageSource& source) { return !source.is_slice; }));
+        rings += 1 + std::count_if(stage.sources.begin(), stage.sources.end(),
+                                   [](const StageSource& source) { return !source.is_slice; });
       }
     }
     return rings;
   }
 
   void MakeTasks() {
-    Rings rings(chunks_, scratch_);
-    rings.Reserve(CountRings());
-    float* const sums = reinterpret_cast<float*>(rings.Next());
+    float* const sums = reinterpret_cast<float*>(NextRing());
     for (size_t i = 0; i < plans_.size(); ++i) {
       const int owner = static_cast<int>(i);
       if (call_.send_counts[owner] == 0) continue;
       for (const ReductionStage& stage : plans_[i].stages) {
-        if (stage.worker == rank_) MakeTask(owner, stage, sums, &rings);
+        if (stage.worker == rank_) MakeTask(owner, stage, sums);
       }
     }
   }
 
-  void MakeTask(int owner, const ReductionStage& stage, float* sums, Rings* rings) {
+  void MakeTask(int owner, const ReductionStage& stage, float* sums) {
     const std::vector<ReductionStage>& stages = plans_[static_cast<size_t>(owner)].stages;
     const int64_t count = call_.send_counts[owner];
     const int64_t chunk_bytes = chunks_.chunk * ItemOf(stage.result);
@@ -138,15 +134,15 @@ class PlannedReduction {
     }
     ReductionTask& task = tasks_.emplace_back(chunks_, stage.result, owner, count, sums);
     for (const StageSource& source : stage.sources) {
-      task.AddInput(MakeInput(owner, source, rings));
+      task.AddInput(MakeInput(owner, source));
     }
     if (last) return task.SetOutput(output, nullptr);
-    std::byte* const ring = rings->Next();
+    std::byte* const ring = NextRing();
     task.SetOutput(ring,
                    streams_.SendRing(to, StreamNumber(owner, stage), ring, bytes, chunk_bytes));
   }
 
-  TaskInput MakeInput(int owner, const StageSource& source, Rings* rings) {
+  TaskInput MakeInput(int owner, const StageSource& source) {
     TaskInput input;
     if (source.is_slice) {
       input.rank = source.index;
@@ -156,7 +152,7 @@ class PlannedReduction {
     const ReductionStage& before =
         plans_[static_cast<size_t>(owner)].stages[static_cast<size_t>(source.index)];
     const int64_t item = ItemOf(before.result);
-    std::byte* const ring = rings->Next();
+    std::byte* const ring = NextRing();
     input.ring = ring;
     input.sums = before.result == StageResult::kSums && chunks_.sum_item != chunks_.item;
     input.incoming =
@@ -204,12 +200,13 @@ class PlannedReduction {
   }
 
   Link* link_;
-  const std::vector<ReductionPlan>& plans_;
+  const std::vector<ReductionPlan> plans_;
   const ReduceScatterVCall& call_;
   const int rank_;
   const ReductionChunks chunks_;
   HostSlices slices_;
-  std::vector<std::byte>* scratch_;
+  Scratch* scratch_;
+  int64_t used_rings_ = 0;
   std::deque<ReductionTask> tasks_;
   Streams streams_;
 };
@@ -232,9 +229,9 @@ std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const ReduceScat
   return all_whole ? std::vector<ReductionPlan>() : plans;
 }
 
-Status ReduceByPlans(Link* link, const std::vector<ReductionPlan>& plans,
-                     const ReduceScatterVCall& call, std::vector<std::byte>* scratch) {
-  return PlannedReduction(link, plans, call, scratch).Run();
+std::unique_ptr<SliceReduction> ReduceByPlans(Link* link, std::vector<ReductionPlan> plans,
+                                              const ReduceScatterVCall& call, Scratch* scratch) {
+  return std::make_unique<PlannedReduction>(link, std::move(plans), call, scratch);
 }
 
 }  // namespace collops::ucx

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <cstddef>
+#include <memory>
 #include <vector>
 
+#include "comm/backends/ucx/collectives.h"
 #include "comm/backends/ucx/link.h"
 #include "comm/backends/ucx/reduction/reduction_plan.h"
 #include "comm/call.h"
@@ -14,8 +15,8 @@ namespace collops::ucx {
 // rank.
 std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const ReduceScatterVCall& call);
 
-// ReduceScatterV by these plans. `scratch` is kept between calls.
-Status ReduceByPlans(Link* link, const std::vector<ReductionPlan>& plans,
-                     const ReduceScatterVCall& call, std::vector<std::byte>* scratch);
+// ReduceScatterV by these plans.
+std::unique_ptr<SliceReduction> ReduceByPlans(Link* link, std::vector<ReductionPlan> plans,
+                                              const ReduceScatterVCall& call, Scratch* scratch);
 
 }  // namespace collops::ucx
