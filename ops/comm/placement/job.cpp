@@ -76,7 +76,8 @@ int RankNumber(const char* variable) {
   return static_cast<int>(ParseNumber(GetVariable(variable), kRankLimit));
 }
 
-// `collops run` sets LOCAL_WORLD_SIZE, too; run_ranks does not, but may run inside of torchrun.
+// `collops run` and run_ranks set LOCAL_WORLD_SIZE, too. Who sets COLLOPS_RANK by hand may do so
+// inside of torchrun.
 bool IsOfAnother(const RankVariables& row, int rank_size) {
   return row.launcher == kRankVariables[0].launcher && RankNumber("WORLD_SIZE") != rank_size;
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collops.launch.own_job import own_environment, place_names
 from collops.launch.processes import new_job_id
 from collops.launch.programs import Programs
 
@@ -26,8 +26,9 @@ _LOOK_S = 0.1
 _LAST_LINES = 8
 # Variables of a launcher that started this process; they are not passed to the ranks.
 _DROPPED = (
-    "COLLOPS_RANK",
-    "COLLOPS_RANK_SIZE",
+    *place_names(0, 1, 0, 1),
+    "MASTER_ADDR",
+    "MASTER_PORT",
     "COLLOPS_JOB_ID",
     "COLLOPS_FUSED",
     "COLLOPS_BACKEND",
@@ -78,14 +79,12 @@ def _commands(
         dropped = ("COLLOPS_BACKEND", "COLLOPS_TRACE")
         kept = [{k: v for k, v in each.items() if k not in dropped} for each in placed]
         return [([], {**each, **own}) for each in kept]
-    env = {name: value for name, value in os.environ.items() if name not in _DROPPED}
-    env.update(own)
+    env = {name: value for name, value in own_environment(own).items() if name not in _DROPPED}
     env.update({"GLOO_SOCKET_IFNAME": "lo"})
     if mpi is not None:
         return [(mpi.command(ranks), {**env, **mpi.variables(ranks)})]
     env.update({"COLLOPS_JOB_ID": new_job_id("bench")})
-    env["COLLOPS_RANK_SIZE"] = str(ranks)
-    return [([], {**env, "COLLOPS_RANK": str(rank)}) for rank in range(ranks)]
+    return [([], env | place_names(rank, ranks, rank, ranks)) for rank in range(ranks)]
 
 
 def _follow(records: Path, programs: Programs) -> Iterator[dict[str, Any]]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import ErrorCode, raise_status
 from collops.launch.job import Job
+from collops.launch.own_job import own_environment, place_names
 from collops.launch.processes import new_job_id
-from collops.launch.table_ranks import await_table, rank_environment, this_host
+from collops.launch.table_ranks import await_table, shown, this_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,10 @@ def one_host(rank_size: int) -> list[dict[str, str]]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
     }
-    return [rank_environment(r, rank_size, r, rank_size) | job for r in range(rank_size)]
+    return [
+        own_environment(shown() | place_names(r, rank_size, r, rank_size) | job)
+        for r in range(rank_size)
+    ]
 
 
 def _free_port() -> int:

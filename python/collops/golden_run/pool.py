@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from collops.golden_run.rank import Report, execute
 from collops.launch.mail import post
+from collops.launch.own_job import enter, place_names
 from collops.launch.processes import RankProcess, end_all, new_job_id, start, watch
 from collops.launch.threads import run_on_threads
 
@@ -43,10 +43,12 @@ class Pool:
         self.broken = False
         self._stage = ""
         self._processes: list[RankProcess] = []
-        own = {**environment, "COLLOPS_JOB_ID": new_job_id("golden")}
+        job = {**environment, "COLLOPS_JOB_ID": new_job_id("golden")}
         groups = [list(range(rank_size))] if threads else [[rank] for rank in range(rank_size)]
         for ranks in groups:
-            start(self._processes, ranks, _serve, (ranks, own, work), daemon=True, apart=True)
+            place = {} if threads else place_names(ranks[0], rank_size, ranks[0], rank_size)
+            own = (ranks, {**job, **place}, work)
+            start(self._processes, ranks, _serve, own, daemon=True, apart=True)
 
     def submit(self, call: Call) -> None:
         """Gives every rank the call; returns at once."""
@@ -119,7 +121,7 @@ def _serve(
     end: Connection, ranks: Sequence[int], environment: Mapping[str, str], work: Work
 ) -> None:
     """Runs calls and sends reports until the pipe is closed."""
-    os.environ.update(environment)
+    enter(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that reads the reports handles it
     while True:
         try:

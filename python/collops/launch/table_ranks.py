@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import ErrorCode, raise_status
+from collops.launch.own_job import place_names
 from collops.launch.rank_table import read_rank_table
 
 if TYPE_CHECKING:
@@ -58,18 +59,12 @@ def this_host(path: str, table: RankTable) -> list[dict[str, str]]:
 
 def rank_environment(rank: int, rank_size: int, local_rank: int, local_size: int) -> dict[str, str]:
     """This process's variables, with those of one rank in collops' names and in torch's."""
-    names = {
-        "COLLOPS_RANK": rank,
-        "COLLOPS_RANK_SIZE": rank_size,
-        "COLLOPS_LOCAL_RANK": local_rank,
-        "RANK": rank,
-        "WORLD_SIZE": rank_size,
-        "LOCAL_RANK": local_rank,
-        "LOCAL_WORLD_SIZE": local_size,
-    }
-    # What a rank prints appears at once, although it goes through a pipe.
-    shown = {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1")}
-    return dict(os.environ) | shown | {name: str(value) for name, value in names.items()}
+    return dict(os.environ) | shown() | place_names(rank, rank_size, local_rank, local_size)
+
+
+def shown() -> dict[str, str]:
+    """What a rank prints appears at once, although it goes through a pipe."""
+    return {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1")}
 
 
 def _bad(message: str) -> NoReturn:

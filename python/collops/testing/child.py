@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from collops.errors import status_of
 from collops.launch import mail
 from collops.launch.init import thread_rank
+from collops.launch.own_job import enter, place_names
 from collops.launch.threads import run_on_threads
 from collops.testing.errors import RankEndedError, results_of
 
@@ -36,7 +37,7 @@ def run_child(
     args: tuple[Any, ...],
 ) -> None:
     """Calls ``fn(rank, *args)`` and posts (result, None, "") or (None, exception, traceback)."""
-    os.environ.update(environment)
+    enter(environment)
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -91,7 +92,7 @@ def run_threads(
     Raises:
         RankErrors: a rank raised, or took too long; its thread ends with the process.
     """
-    for name in ("COLLOPS_RANK", "COLLOPS_RANK_SIZE"):
+    for name in place_names(0, 1, 0, 1):
         os.environ.pop(name, None)  # they describe the process, not its threads
 
     def work(rank: int) -> Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from collops.launch.interrupts import interrupts_deferred
+from collops.launch.own_job import place_names
 from collops.launch.processes import end_all, new_job_id, start, watch
 from collops.testing.child import Ended, run_child, run_threads
 from collops.testing.errors import RankDiedError, RankEndedError, RankErrors, results_of
@@ -31,7 +32,8 @@ def run_ranks(
     """Calls ``fn(rank, *args)`` in `n` processes and returns their results in rank order.
 
     In each process collops.init() needs no arguments. The ranks are a job of their own, so ranks of
-    two runs never connect.
+    two runs never connect. They have RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE of it, too,
+    and not the rank table of a job that this process belongs to.
 
     With `threads`, the ranks are threads of one new process. collops.init() returns a communicator
     of COMM_MULTI_THREAD in each thread; structs need that `comm_mode`, and the `rank`.
@@ -62,16 +64,12 @@ def run_ranks(
         raise ValueError(f"run_ranks: n must be at least 1, got {n}")
     if threads:
         return _run_as_threads(fn, n, args, timeout, start_method, env)
-    environment = {
-        "COLLOPS_JOB_ID": new_job_id("run_ranks"),
-        "COLLOPS_RANK_SIZE": str(n),
-        **(env or {}),
-    }
+    job = {"COLLOPS_JOB_ID": new_job_id("run_ranks"), **(env or {})}
     method = start_method or "fork"
     processes: list[RankProcess] = []
     try:
         for rank in range(n):
-            own = {**environment, "COLLOPS_RANK": str(rank)}
+            own = {**place_names(rank, n, rank, n), **job}
             start(processes, [rank], run_child, (own, fn, rank, args), start_method=method)
         return _collect(processes, timeout)
     finally:
