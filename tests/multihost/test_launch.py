@@ -65,6 +65,26 @@ def test_torchrun_with_one_command_per_host(two_hosts: list[Host]) -> None:
     assert lines == {f"rank {rank} of 4: sum 10" for rank in range(4)}
 
 
+def test_torchrun_after_a_restart(two_hosts: list[Host]) -> None:
+    """Only the torchrun of the host whose rank had failed has counted it."""
+    envs = [
+        {
+            "RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": two_hosts[0].address,
+            "MASTER_PORT": "29400",
+            "TORCHELASTIC_RUN_ID": "run",
+            "TORCHELASTIC_RESTART_COUNT": str(rank),
+        }
+        for rank in range(2)
+    ]
+    for status, out, err in results(two_hosts, [[sys.executable, PROGRAM]] * 2, envs):
+        assert status == 0, out + err
+        assert "of 2: sum 3" in out
+
+
 def test_plain_variables(two_hosts: list[Host]) -> None:
     address = two_hosts[0].address
     for status, out, err in by_hand(

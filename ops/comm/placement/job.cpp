@@ -119,10 +119,15 @@ struct Token {
 };
 PerProcess<Token> token;
 
-// Only the last part may contain a slash, so different lists never give the same text.
+// Only the last part may contain a slash, so different lists never give the same text. The restarts
+// of several hosts do not count: each host's torchrun counts those that its own ranks have caused.
+// It has ended the ranks of the last start before it meets the others for the next one.
 std::string TorchrunId() {
+  const bool hosts = RankNumber("LOCAL_WORLD_SIZE") < RankNumber("WORLD_SIZE") &&
+                     RankNumber("LOCAL_WORLD_SIZE") > 0;
   return Concat("torchrun/", GetVariable("MASTER_ADDR"), "/", GetVariable("MASTER_PORT"), "/",
-                GetVariable("TORCHELASTIC_RESTART_COUNT"), "/", GetVariable("TORCHELASTIC_RUN_ID"));
+                hosts ? "hosts" : GetVariable("TORCHELASTIC_RESTART_COUNT"), "/",
+                GetVariable("TORCHELASTIC_RUN_ID"));
 }
 
 // The processes that start the ranks of MPICH and Intel MPI. Inside a rank of another job they have

@@ -27,11 +27,12 @@ using collops::Status;
 
 using Variables = std::map<std::string, std::string>;
 
-constexpr std::array<const char*, 19> kAllVariables = {"COLLOPS_JOB_ID",
+constexpr std::array<const char*, 20> kAllVariables = {"COLLOPS_JOB_ID",
                                                        "COLLOPS_RANK",
                                                        "COLLOPS_RANK_SIZE",
                                                        "RANK",
                                                        "WORLD_SIZE",
+                                                       "LOCAL_WORLD_SIZE",
                                                        "MASTER_ADDR",
                                                        "MASTER_PORT",
                                                        "TORCHELASTIC_RUN_ID",
@@ -158,6 +159,17 @@ TEST(EveryPartOfTheIdentityCounts) {
   SetProcessFamily("");
   // The same text from two sources is not the same job.
   EXPECT_TRUE(IdWith({{"PMIX_NAMESPACE", "a"}}) != IdWith({{"COLLOPS_JOB_ID", "a"}}));
+}
+
+// Each host's torchrun counts the failures of its own ranks.
+TEST(TheRestartIsNoPartOfTheIdentityOfSeveralHosts) {
+  Variables job = With(With(kTorchrun, "WORLD_SIZE", "4"), "LOCAL_WORLD_SIZE", "2");
+  EXPECT_EQ(IdWith(With(job, "TORCHELASTIC_RESTART_COUNT", "1")), IdWith(job));
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"}) {
+    EXPECT_TRUE(IdWith(With(job, name, "7")) != IdWith(job));
+  }
+  job["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_TRUE(IdWith(With(job, "TORCHELASTIC_RESTART_COUNT", "1")) != IdWith(job));
 }
 
 TEST(TheRankIsNoPartOfTheIdentity) {
