@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+import collops
 from collops.bench.blocks.points import BlockPoint
 from collops.bench.blocks.report import EXCHANGE, LATENCY, ONE_WAY, WINDOW
 from collops.bench.elements import Bits
@@ -17,6 +18,7 @@ from collops.bench.peers.link_programs import Link, LinkProgram, iperf3, ucx_per
 from collops.bench.variant import Maker, Run, Step, Variant, Variants
 from collops.core import core
 
+Counts = np.ndarray[Any, np.dtype[np.int64]]
 _ROUND_BYTES = 4 << 20
 _MOST_CALLS = 50
 _UCX = "ucx"
@@ -27,6 +29,7 @@ class BlockVariants(Variants):
 
     point: BlockPoint
     name: str  # the operator's, as the tables say it
+    param: Callable[..., Any]  # its struct
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,8 +46,8 @@ class BlockVariants(Variants):
         }
 
     @abstractmethod
-    def planned(self, comm: Any, backend: str, x: Bits, result: Bits) -> Run:
-        """A planned call of the operator."""
+    def counts_of(self, rank: int) -> list[Counts]:
+        """The operator's inputs between x and y, on a rank."""
 
     @abstractmethod
     def x_rows(self, rank: int) -> int:
@@ -96,8 +99,20 @@ class BlockVariants(Variants):
     def _operator(self, key: str, label: str, backend: str, window: bool) -> Variant:
         comm = self.connect(backend)
         x, result = self.filled_x(comm if window else None), self._own_result()
-        step = ("move", self.planned(comm, backend, x, result))
+        step = ("move", self._planned(comm, backend, x, result))
         return Variant(key, label, [step], x, result, calls=self.calls)
+
+    def _planned(self, comm: Any, backend: str, x: Bits, result: Bits) -> Run:
+        """A planned call of the operator."""
+        param = type(self).param(
+            rank=comm.rank, rank_size=comm.size, backend=backend, hccl_comm=comm
+        )
+        numbers = self.element.numbers
+        length = np.empty(result.shape[0], np.float16)
+        ins = [numbers(x), *self.counts_of(comm.rank), length]
+        operation, outs = collops.Operation(param), [numbers(result)]
+        scratch = np.empty(operation.get_workspace_size(ins, outs), np.uint8)
+        return lambda: operation.execute(ins, outs, scratch)
 
     def _own_result(self) -> Bits:
         return self.element.poisoned(self.result_rows(), 1)
@@ -161,11 +176,11 @@ def tensor_of(own: BlockVariants, bits: Bits) -> Any:
     return own.element.tensor(bits).view(-1)
 
 
-def whole(own: BlockVariants) -> np.ndarray[Any, np.dtype[np.int64]]:
+def whole(own: BlockVariants) -> Counts:
     """The elements of each rank's block, as operators take them."""
     return np.array(own.point.counts, np.int64)
 
 
-def starts(own: BlockVariants) -> np.ndarray[Any, np.dtype[np.int64]]:
+def starts(own: BlockVariants) -> Counts:
     """Where each rank's block begins, as operators take it."""
     return np.array(own.group.displs(1), np.int64)

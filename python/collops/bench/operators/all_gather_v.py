@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 import collops
 from collops.bench.blocks import points, report
-from collops.bench.blocks.variants import BlockVariants, starts, tensor_of, whole
+from collops.bench.blocks.variants import BlockVariants, Counts, starts, tensor_of, whole
 from collops.bench.elements import Bits
 from collops.bench.operator import Operator
 from collops.bench.peers import LINK_PEERS
-from collops.bench.variant import Run, Step
+from collops.bench.variant import Step
 
 _NAME = "AllGatherV"
 
@@ -23,6 +21,7 @@ class GatherVariants(BlockVariants):
     """Every rank gets the blocks of all."""
 
     name = _NAME
+    param = collops.AllGatherVParam
 
     def x_rows(self, rank: int) -> int:
         """Elements of a rank's block."""
@@ -32,18 +31,10 @@ class GatherVariants(BlockVariants):
         """Elements of all blocks."""
         return sum(self.point.counts)
 
-    def planned(self, comm: Any, backend: str, x: Bits, result: Bits) -> Run:
-        """A planned AllGatherV."""
-        param = collops.AllGatherVParam(
-            rank=comm.rank, rank_size=comm.size, backend=backend, hccl_comm=comm
-        )
+    def counts_of(self, rank: int) -> list[Counts]:
+        """What a rank sends, then what comes from each rank, and where it goes."""
         counts = whole(self)
-        numbers = self.element.numbers
-        length = np.empty(result.shape[0], np.float16)
-        ins = [numbers(x), counts[comm.rank : comm.rank + 1], counts, starts(self), length]
-        operation, outs = collops.Operation(param), [numbers(result)]
-        scratch = np.empty(operation.get_workspace_size(ins, outs), np.uint8)
-        return lambda: operation.execute(ins, outs, scratch)
+        return [counts[rank : rank + 1], counts, starts(self)]
 
     def gloo_calls(self) -> Iterator[tuple[str, str, Any]]:
         """all_gather of blocks that are padded to one length, and what moves blocks as they are."""

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 import collops
 from collops.bench.blocks import points, report
-from collops.bench.blocks.variants import BlockVariants, starts, tensor_of, whole
+from collops.bench.blocks.variants import BlockVariants, Counts, starts, tensor_of, whole
 from collops.bench.elements import Bits
 from collops.bench.operator import Operator
 from collops.bench.peers import LINK_PEERS
-from collops.bench.variant import Run, Step
+from collops.bench.variant import Step
 
 _NAME = "ReduceScatterV"
 
@@ -23,6 +21,7 @@ class ScatterVariants(BlockVariants):
     """Every rank gets the sum of its slices."""
 
     name = _NAME
+    param = collops.ReduceScatterVParam
 
     def x_rows(self, rank: int) -> int:
         """Elements of all slices."""
@@ -32,18 +31,10 @@ class ScatterVariants(BlockVariants):
         """Elements of this rank's slice."""
         return self.group.own_rows
 
-    def planned(self, comm: Any, backend: str, x: Bits, result: Bits) -> Run:
-        """A planned ReduceScatterV, which adds up."""
-        param = collops.ReduceScatterVParam(
-            rank=comm.rank, rank_size=comm.size, backend=backend, hccl_comm=comm
-        )
+    def counts_of(self, rank: int) -> list[Counts]:
+        """What goes to each rank, and where it lies, then what a rank receives."""
         counts = whole(self)
-        numbers = self.element.numbers
-        length = np.empty(result.shape[0], np.float16)
-        ins = [numbers(x), counts, starts(self), counts[comm.rank : comm.rank + 1], length]
-        operation, outs = collops.Operation(param), [numbers(result)]
-        scratch = np.empty(operation.get_workspace_size(ins, outs), np.uint8)
-        return lambda: operation.execute(ins, outs, scratch)
+        return [counts, starts(self), counts[rank : rank + 1]]
 
     def gloo_calls(self) -> Iterator[tuple[str, str, Any]]:
         """reduce_scatter of even slices; all_reduce; and what moves slices, which torch adds up."""
