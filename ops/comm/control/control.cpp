@@ -223,8 +223,11 @@ Status Control::Fail(const Status& status, uint64_t step) {
   // A subgroup runs inside a call of its parent, which fails with it. The parent first: a rank that
   // sees this one hang up finds the reason there.
   if (parent != nullptr) static_cast<void>(parent->Fail(status, parent->step_number()));
-  const std::lock_guard<std::mutex> lock(mutex_);
-  FailLocked(status, step);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    FailLocked(status, step);
+  }
+  if (meeting_ != nullptr) meeting_->TellCancelled();
   return status;
 }
 
@@ -249,7 +252,14 @@ void Control::Close(const std::string& reason) {
 // Without one, a rank that closes does not disturb the others until they wait for it.
 void Control::End(const Status& status, bool leave, const std::string& reason) {
   if (Inherited()) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    EndLocked(status, leave, reason);
+  }
+  if (meeting_ != nullptr) meeting_->TellCancelled();
+}
+
+void Control::EndLocked(const Status& status, bool leave, const std::string& reason) {
   if (!failed_.exchange(true)) failure_ = status;
   left_ = left_ || leave;
   if (!has_board()) return;

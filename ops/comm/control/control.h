@@ -173,6 +173,7 @@ class Control {
   void ConnectTo(Group group);
   void FailLocked(const Status& status, uint64_t step);
   void End(const Status& status, bool leave, const std::string& reason);
+  void EndLocked(const Status& status, bool leave, const std::string& reason);
 
   const CommunicatorSpec spec_;
   std::atomic<double> timeout_s_{spec_.timeout_s};

@@ -35,6 +35,8 @@ class Meeting {
   // Ends first contact early, or after Complete() failed; ranks that wait for this one get
   // `reason`. Must not be called while Complete() runs.
   virtual void Cancel(const Status& reason) = 0;
+  // From any thread, after Cancel(): tells those whom it could not tell at once. May wait a second.
+  virtual void TellCancelled() {}
   // Makes a Complete() that runs in another thread return soon.
   virtual void Stop() { stopped_.store(true, std::memory_order_release); }
 

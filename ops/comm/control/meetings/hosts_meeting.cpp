@@ -103,7 +103,13 @@ void HostsMeeting::Stop() {
 }
 
 void HostsMeeting::Cancel(const Status& reason) {
-  if (!came_.exchange(true)) rendezvous_->Leave(reason);
+  if (came_.exchange(true)) return;
+  cancelled_ = reason;
+  owes_word_ = true;
+}
+
+void HostsMeeting::TellCancelled() {
+  if (owes_word_.exchange(false)) rendezvous_->Leave(cancelled_);
 }
 
 Status HostsMeeting::Complete(const Deadline& deadline, Group* group) {

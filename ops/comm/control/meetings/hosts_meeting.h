@@ -42,6 +42,7 @@ class HostsMeeting : public Meeting {
   bool Settle(Group*) override { return false; }
   // The others learn it at the job's port; Complete() itself tells them why it fails.
   void Cancel(const Status& reason) override;
+  void TellCancelled() override;
   void Stop() override;
 
  private:
@@ -54,6 +55,8 @@ class HostsMeeting : public Meeting {
   const std::unique_ptr<tcp::Rendezvous> rendezvous_;
   std::atomic<bool> came_{false};  // or has left
   std::atomic<bool> met_{false};   // all rows are known
+  Status cancelled_;               // why; read by who takes owes_word_
+  std::atomic<bool> owes_word_{false};
 };
 
 }  // namespace collops::control
