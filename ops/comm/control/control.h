@@ -102,8 +102,13 @@ class Control {
   void Drain() const {
     if (duties_.drain) duties_.drain();
   }
-  // Waits call `pump` after spinning: it moves messages and says whether any are under way.
-  void set_pump(std::function<Pumped()> pump) { duties_.pump = std::move(pump); }
+  // Waits call `pump` after spinning: it moves messages and says whether any are under way. Those
+  // that do not sleep on the doorbell then call `doze` before they sleep.
+  void set_pump(std::function<Pumped()> pump, std::function<Doze()> doze) {
+    duties_.pump = std::move(pump);
+    duties_.doze = std::move(doze);
+  }
+  const WaitDuties& duties() const { return duties_; }
   // Waits call `overdue` before they sleep: it returns 0, or the limit that the call has exceeded.
   void set_overdue(std::function<double()> overdue) { duties_.overdue = std::move(overdue); }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/control/waiter.h"
 #include "core/status.h"
 
 namespace collops::control {
@@ -36,8 +37,8 @@ class HeadCarrier {
   virtual bool Take(size_t index, HostHead* head) = 0;
   // Ok, or why nothing more can come from a source.
   virtual Status LossOf(size_t index) const = 0;
-  // Sleeps until something may have arrived, at most `most_ms`.
-  virtual void Nap(int most_ms) = 0;
+  // Sleeps until something may have arrived, or until `doze` ends.
+  virtual void Nap(const Doze& doze) = 0;
 };
 
 }  // namespace collops::control

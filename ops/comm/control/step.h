@@ -66,6 +66,8 @@ class Step {
   // May be read by any thread.
   uint64_t number() const { return number_.load(std::memory_order_relaxed); }
   Endpoint& endpoint() const { return *endpoint_; }
+  // For a wait of the backend's own.
+  const WaitDuties& duties() const { return *duties_; }
 
   // All waits of a step use this loop; it ends when `ready` returns true.
   template <typename Ready>

@@ -86,7 +86,9 @@ Status Step::UntilCarried(Ready&& ready) {
     };
     // A ring of the pair lane does not end this sleep.
     const auto nap = [&](auto&& awake, bool messages, int most_ms) {
-      if (!awake()) carrier_->Nap(messages ? kUnrungNapMs : most_ms);
+      if (awake()) return;
+      const Doze doze = messages ? duties_->doze() : Doze{-1, most_ms};
+      if (doze.most_ms > 0) carrier_->Nap(doze);
     };
     const Status came = waiter_->Until(any, nap);
     if (!came.ok()) return MissingOne(came);

@@ -24,12 +24,22 @@ enum class Pumped { kNothing, kUnderWay, kUnrung, kMoved };
 // The longest sleep while messages may come without a ring.
 constexpr int kUnrungNapMs = 1;
 
+// For a sleep on descriptors while messages are under way: one more that ends it, or -1, and how
+// long it may last; 0: messages may move already.
+struct Doze {
+  int descriptor = -1;
+  int most_ms = 0;
+};
+
 // Functions that a wait calls after it has spun, and before it sleeps. Each may be empty.
 struct WaitDuties {
   std::function<void()> drain;      // reads window mails, so that the mailbox does not fill up
   std::function<Pumped()> pump;     // moves messages that are under way
+  std::function<Doze()> doze;       // set with `pump`: prepares one sleep while they are
   std::function<double()> overdue;  // 0, or the limit in seconds that the call has exceeded
   std::function<Status()> parent;   // Ok, or the error that ended the parent of this subgroup
+
+  Pumped Pump() const { return pump ? pump() : Pumped::kNothing; }
 };
 
 // Yields for the first millisecond of a wait; after that the rank counts as idle.
@@ -81,7 +91,7 @@ class Waiter {
       // `ready` is asked once more: data that arrived before the failure is still used on all
       // ranks.
       if (endpoint_->GroupFailed(step_)) return ready() ? Ok() : endpoint_->GroupFailure(step_);
-      const Pumped pumped = Pump();
+      const Pumped pumped = duties_->Pump();
       if (patience.Yield()) continue;
       const Status looked = Look();
       if (!looked.ok()) return endpoint_->GroupFailed(step_) && ready() ? Ok() : looked;
@@ -89,7 +99,7 @@ class Waiter {
       bool is_ready = false;
       const auto awake = [&] {
         if ((is_ready = ready()) || endpoint_->GroupFailed(step_)) return true;
-        return pumped != Pumped::kNothing && Pump() == Pumped::kMoved;
+        return pumped != Pumped::kNothing && duties_->Pump() == Pumped::kMoved;
       };
       // If messages are under way, a ring of the pair lane wakes this wait, too.
       const bool both = pumped != Pumped::kNothing;
@@ -103,7 +113,6 @@ class Waiter {
   Status LookAround() const;
 
  private:
-  Pumped Pump() const { return duties_->pump ? duties_->pump() : Pumped::kNothing; }
   // The slow checks, before every sleep.
   Status Look();
 

@@ -44,7 +44,7 @@ Messenger::Messenger(control::Control* control, PairWire* wire)
       endpoint_(&control->endpoint()),
       wire_(wire),
       lane_(endpoint_->rank(), endpoint_->size(), wire, this) {
-  control->set_pump([this] { return Pump(); });
+  control->set_pump([this] { return Pump(); }, [this] { return DozeInCall(); });
 }
 
 Status Messenger::Run(const char* name, Transfer* list, int count) {

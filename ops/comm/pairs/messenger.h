@@ -113,6 +113,7 @@ class Messenger : private PairGroup {
 
   // Called by waits of group calls.
   control::Pumped Pump();
+  control::Doze DozeInCall();
 
   // Whether this rank waits for what rings its doorbell, and for what does not.
   struct Awaited {
@@ -120,9 +121,11 @@ class Messenger : private PairGroup {
     bool unrung = false;
   };
   Awaited FindAwaited() const;
-  // Sleeps until something arrives from peers that do not ring; with `rung`, only a moment.
+  // Prepares one sleep that a doorbell does not end.
+  control::Doze PrepareDoze(const Awaited& awaited);
+  // Such a sleep; the caller does not have the baton.
   template <typename Ready>
-  void NapUnrung(bool rung, Ready&& ready);
+  void NapUnrung(const Awaited& awaited, Ready&& ready);
 
   control::Control* control_;
   control::Endpoint* endpoint_;

@@ -90,17 +90,31 @@ Messenger::Awaited Messenger::FindAwaited() const {
   return awaited;
 }
 
-template <typename Ready>
-void Messenger::NapUnrung(bool rung, Ready&& ready) {
+control::Doze Messenger::PrepareDoze(const Awaited& awaited) {
   // Other threads of this rank ring the doorbell, too, which does not end this sleep.
   constexpr int kLongNapMs = 5;
-  pollfd news = {-1, POLLIN, 0};
+  const int most_ms = awaited.rung ? control::kUnrungNapMs : kLongNapMs;
+  if (!awaited.unrung) return {-1, most_ms};
+  const int news = lane_.failure().ok() ? wire_->Arm() : -1;
+  return {news, news < 0 ? 0 : most_ms};
+}
+
+template <typename Ready>
+void Messenger::NapUnrung(const Awaited& awaited, Ready&& ready) {
   if (ready()) return;
+  control::Doze doze;
   {
     const Baton baton(baton_);
-    news.fd = lane_.failure().ok() ? wire_->Arm() : -1;
+    doze = PrepareDoze(awaited);
   }
-  if (news.fd >= 0) poll(&news, 1, rung ? control::kUnrungNapMs : kLongNapMs);
+  pollfd news = {doze.descriptor, POLLIN, 0};
+  if (doze.most_ms > 0) poll(&news, 1, doze.most_ms);
+}
+
+// Another thread may lead the lane by now: the wait looks again.
+control::Doze Messenger::DozeInCall() {
+  const Baton baton(baton_, std::try_to_lock);
+  return !baton.owns_lock() || led_.load() ? control::Doze() : PrepareDoze(FindAwaited());
 }
 
 bool Messenger::Reached(const Goal& goal) {
@@ -186,7 +200,7 @@ bool Messenger::Nap(Goal* goal, Baton* baton) {
     return moved || Reached(*goal);
   };
   if (awaited.unrung) {
-    NapUnrung(awaited.rung, ready);
+    NapUnrung(awaited, ready);
   } else {
     endpoint_->Nap(control::kPairLane, ready);
   }

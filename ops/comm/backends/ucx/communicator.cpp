@@ -51,6 +51,13 @@ Status UcxCommunicator::ConnectAll() {
     const std::shared_ptr<Communicator> living = host.lock();
     if (living != nullptr) living->control().Drain();
   });
+  // A wait for ranks of this host moves the group's messages, too. Their doorbell is the group's.
+  link_->host->control().set_pump(
+      [duties = &control().duties()] {
+        const control::Pumped pumped = duties->Pump();
+        return pumped == control::Pumped::kUnderWay ? control::Pumped::kUnrung : pumped;
+      },
+      [duties = &control().duties()] { return duties->doze(); });
   return Ok();
 }
 

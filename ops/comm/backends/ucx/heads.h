@@ -40,7 +40,7 @@ class Heads : public control::HeadCarrier {
   void Progress() override { worker_->Progress(); }
   bool Take(size_t index, control::HostHead* head) override;
   Status LossOf(size_t index) const override;
-  void Nap(int most_ms) override { worker_->Nap(most_ms); }
+  void Nap(const control::Doze& doze) override { worker_->Nap(doze); }
 
  private:
   // Memory of UCX while a request is pending, so that it does not move.

@@ -42,7 +42,7 @@ class Streams {
       return !moved.ok() || ready();
     };
     const Deadline deadline = Deadline::After(timeout_s_);
-    const Watch watch = {{}, [&] { return Look(); }, nap_s_};
+    const Watch watch = {{}, [&] { return Look(); }, nap_s_, &step_->duties()};
     const Status waited = worker_->Until(name_, done, watch, deadline);
     return moved.ok() ? waited : Explain(moved);
   }
@@ -81,7 +81,8 @@ class Streams {
   control::Step* step_;
   int rank_;
   double timeout_s_;
-  double nap_s_ = kNapS;
+  // Messages that another thread of this rank begins meanwhile do not end a sleep.
+  double nap_s_ = control::kNapMs * 1e-3;
   // Streams do not move in memory: UCX has pointers into them.
   std::list<Stream<OutgoingChunks>> outgoing_;
   std::list<Stream<IncomingChunks>> incoming_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace collops::ucx {
 namespace {
@@ -197,16 +198,25 @@ int Worker::Arm() {
   return IsMine() && library_->api.worker_arm(handle_) == Result::kOk ? descriptor_ : -1;
 }
 
-void Worker::Sleep(const Watch& watch, const Deadline& deadline) {
-  if (Arm() < 0) return;
+void Worker::Sleep(const Watch& watch, control::Pumped pumped, const Deadline& deadline) {
   std::vector<pollfd> descriptors = watch.descriptors;
+  double nap_s = watch.nap_s;
+  if (pumped != control::Pumped::kNothing) {
+    const control::Doze doze = watch.duties->doze();
+    if (doze.most_ms == 0) return;
+    descriptors.push_back({doze.descriptor, POLLIN, 0});
+    nap_s = std::min(nap_s, doze.most_ms * 1e-3);
+  }
+  if (Arm() < 0) return;
   descriptors.push_back({descriptor_, POLLIN, 0});
-  const double nap_s = std::clamp(deadline.RemainingS(), 0.0, watch.nap_s);
+  nap_s = std::clamp(deadline.RemainingS(), 0.0, nap_s);
   poll(descriptors.data(), descriptors.size(), static_cast<int>(std::ceil(nap_s * 1000)));
 }
 
-void Worker::Nap(int most_ms) {
-  if (IsMine()) Sleep({}, Deadline::After(most_ms * 1e-3));
+void Worker::Nap(const control::Doze& doze) {
+  if (Arm() < 0) return;
+  pollfd descriptors[] = {{descriptor_, POLLIN, 0}, {doze.descriptor, POLLIN, 0}};
+  poll(descriptors, std::size(descriptors), doze.most_ms);
 }
 
 Status Worker::Flush(const Deadline& deadline) {

@@ -28,6 +28,12 @@ struct Watch {
   // matters; empty: every loss does.
   std::function<Status()> look;
   double nap_s = kNapS;
+  // Of the group: messages that move meanwhile. Null: there are none.
+  const control::WaitDuties* duties = nullptr;
+
+  control::Pumped Pump() const {
+    return duties == nullptr ? control::Pumped::kNothing : duties->Pump();
+  }
 };
 
 // This rank's end of the connections to ranks of other hosts: messages with tags, matched in the
@@ -76,8 +82,8 @@ class Worker {
   Status Wait(const char* what, Request* requests, size_t count, const Watch& watch,
               const Deadline& deadline);
 
-  // Sleeps until something arrives, at most `most_ms`.
-  void Nap(int most_ms);
+  // Sleeps until something arrives, or until `doze` ends.
+  void Nap(const control::Doze& doze);
   // For a caller that sleeps itself: a descriptor that is readable once something arrives; -1 if
   // something has arrived already.
   int Arm();
@@ -121,8 +127,9 @@ class Worker {
   template <typename Done>
   bool ProgressUntil(Done&& done);
   Status LookAround(const Watch& watch) const { return watch.look ? watch.look() : Loss(); }
-  // Sleeps until data or one of the descriptors is ready, or for a while.
-  void Sleep(const Watch& watch, const Deadline& deadline);
+  // Sleeps until data, messages or one of the descriptors are ready, or for a while. `pumped`: what
+  // the watch has just found.
+  void Sleep(const Watch& watch, control::Pumped pumped, const Deadline& deadline);
   static void OnError(void* peer, Endpoint endpoint, Result result);
   static Status TimedOut(const char* what, const Deadline& deadline);
 
@@ -139,7 +146,7 @@ class Worker {
 
 // Rounds without news before a wait yields the core: each is a system call.
 constexpr int kEmptyRounds = 32;
-// A wait that always has news looks at the clock this often.
+// A wait that always has news looks at messages and the clock this often.
 constexpr int kBusyRounds = 256;
 
 template <typename Ready>
@@ -159,14 +166,18 @@ Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
     if (moved) {
       empty = 0;
       patience = control::Patience();
-      if (++busy % kBusyRounds == 0 && deadline.Passed()) return TimedOut(what, deadline);
+      if (++busy % kBusyRounds != 0) continue;
+      static_cast<void>(watch.Pump());
+      if (deadline.Passed()) return TimedOut(what, deadline);
       continue;
     }
-    if (++empty < kEmptyRounds || patience.Yield()) continue;
+    if (++empty < kEmptyRounds) continue;
+    const control::Pumped pumped = watch.Pump();
+    if (patience.Yield()) continue;
     const Status looked = LookAround(watch);
     if (!looked.ok()) return ready() ? Ok() : looked;
     if (deadline.Passed()) return ready() ? Ok() : TimedOut(what, deadline);
-    Sleep(watch, deadline);
+    if (pumped != control::Pumped::kMoved) Sleep(watch, pumped, deadline);
   }
   return Ok();
 }

@@ -1,0 +1,106 @@
+"""One of three ranks that exchanges messages while a group call of the queue's thread waits.
+
+Arguments: "held" and the rank that waits for its messages, or "late". Rank 0 is on one host, ranks
+1 and 2 on another one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+import collops
+from collops import Communicator
+
+# Of rank 0's block: each rank of the other host receives a half of it over the wire.
+ELEMENTS = 3_000_000
+COUNTS = [ELEMENTS, 1, 1]
+LIMIT_S = 20.0
+BYTES = 3_000_001  # of a message: in several chunks, each of which needs both ranks
+
+
+def block(rank: int) -> NDArray[np.int64]:
+    """What a rank gives to the group call; no element is negative."""
+    return np.arange(COUNTS[rank]) * (rank + 3) + rank
+
+
+def body(source: int, to: int) -> NDArray[np.uint8]:
+    """What a rank sends to another one."""
+    return (np.arange(BYTES) * 40503 + source * 77 + to >> 3).astype(np.uint8)
+
+
+def await_element(out: NDArray[np.int64], index: int) -> None:
+    """Until the group call has written the element."""
+    deadline = time.monotonic() + LIMIT_S
+    while out[index] < 0:
+        assert time.monotonic() < deadline, f"element {index} has not come"
+        time.sleep(0.001)
+
+
+def hold(comm: Communicator, waiter: int) -> None:
+    """Rank 2 is stopped while its half is on its way, until `waiter` has its messages.
+
+    Rank 0 waits for rank 2 over the wire, rank 1, which has its half, over shared memory.
+    """
+    pids = comm.all_gatherv(np.array([os.getpid()]), [1, 1, 1])
+    out = np.full(sum(COUNTS), -1)
+    gathered = comm.start("all_gatherv", block(comm.rank), COUNTS, out=out)
+    if comm.rank == 2:
+        await_element(out, ELEMENTS // 2)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        peer = 1 - comm.rank
+        if comm.rank == 1:
+            await_element(out, ELEMENTS // 2 - 1)
+        sent = comm.start("send", body(comm.rank, peer), peer)
+        arriving = comm.start("recv", np.empty(BYTES, np.uint8), peer)
+        try:
+            if comm.rank == waiter:
+                sent.wait(timeout_s=LIMIT_S)
+                arriving.wait(timeout_s=LIMIT_S)
+                assert not gathered.done()
+        finally:
+            if comm.rank == waiter:
+                os.kill(pids[2], signal.SIGCONT)
+        # The other rank waits for the group call alone: its thread does not look for messages.
+        gathered.wait()
+        sent.wait()
+        assert np.array_equal(arriving.wait(), body(peer, comm.rank))
+    assert np.array_equal(gathered.wait(), np.concatenate([block(rank) for rank in range(3)]))
+
+
+def come_late(comm: Communicator, started: bool) -> None:
+    """Rank 1 enters the group call once it has the message of rank 0, which is in it."""
+    sent = None
+    if comm.rank == 0:
+        sent = comm.start("send", body(0, 1), 1)
+    elif comm.rank == 1:
+        assert np.array_equal(comm.recv(np.empty(BYTES, np.uint8), 0), body(0, 1))
+    mine = block(comm.rank)
+    if started:
+        found = comm.start("all_gatherv", mine, COUNTS).wait()
+    else:
+        found = comm.all_gatherv(mine, COUNTS)
+    assert np.array_equal(found, np.concatenate([block(rank) for rank in range(3)]))
+    if sent is not None:
+        sent.wait()
+
+
+def main() -> None:
+    comm = collops.init(backend="ucx")
+    if sys.argv[1] == "held":
+        hold(comm, int(sys.argv[2]))
+    else:
+        for started in (False, True):
+            come_late(comm, started)
+    print("beside", flush=True)
+    comm.close()
+
+
+if __name__ == "__main__":
+    main()

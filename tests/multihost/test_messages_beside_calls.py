@@ -1,0 +1,36 @@
+"""Messages move while the thread that looks after them is inside a group call."""
+
+from __future__ import annotations
+
+import pytest
+from hosts import Host
+from jobs import RANKS, Job
+
+PROGRAM = str(RANKS / "beside.py")
+PLACEMENT = [0, 1, 1]
+LIMIT_S = 100.0
+
+
+def check(hosts: list[Host], *arguments: str) -> None:
+    # A connection to a rank that is stopped, and reads nothing, lasts as long as the test.
+    with Job(hosts, PLACEMENT, PROGRAM, *arguments, UCX_TCP_USER_TIMEOUT="100s") as job:
+        results = job.results(LIMIT_S)
+    for status, out, err in results:
+        assert status == 0, out + err
+        assert "beside" in out
+
+
+@pytest.mark.parametrize("waiter", [0, 1])
+def test_messages_move_while_the_data_of_a_call_is_held_up(
+    two_hosts: list[Host], waiter: int
+) -> None:
+    try:
+        # A rank is stopped in the middle of this call's data: 24 MB, 2.4 s.
+        two_hosts[0].slow_down("80mbit")
+    except RuntimeError as error:
+        pytest.skip(f"this kernel cannot slow a link down: {error}")
+    check(two_hosts, "held", str(waiter))
+
+
+def test_a_rank_may_enter_a_call_once_it_has_a_message(two_hosts: list[Host]) -> None:
+    check(two_hosts, "late")
