@@ -21,12 +21,12 @@ struct Setting {
 // The ranks of one host use shm, and the tensors lie in host memory. The name of a transport that
 // a library does not have is no error in a list of what to leave out.
 constexpr Setting kSettings[] = {{"TLS", "^sm,cuda,rocm,ze"}, {"KEEPALIVE_INTERVAL", "1s"}};
-// A connection whose other host is silent ends after 3 to 5 seconds. Releases before 1.22 read
-// these from the environment alone.
-constexpr Setting kTcpSettings[] = {{"TCP_KEEPIDLE", "1s"},
-                                    {"TCP_KEEPINTVL", "1s"},
-                                    {"TCP_KEEPCNT", "3"},
-                                    {"TCP_USER_TIMEOUT", "4s"}};
+// A connection that is idle and whose other host is silent ends after 3 to 4 seconds. Releases
+// before 1.22 read these from the environment alone. There is no TCP_USER_TIMEOUT, which would also
+// end a connection to a rank that is stopped and reads nothing: the hosts' connections notice that
+// a host is lost while data is on its way to it.
+constexpr Setting kTcpSettings[] = {
+    {"TCP_KEEPIDLE", "1s"}, {"TCP_KEEPINTVL", "1s"}, {"TCP_KEEPCNT", "3"}};
 
 Status Modify(const Library& library, ConfigObject* config, const Setting& setting) {
   if (!GetVariable(Concat("UCX_", setting.name).c_str()).empty()) return Ok();
