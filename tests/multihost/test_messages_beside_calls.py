@@ -1,4 +1,4 @@
-"""Messages move while the thread that looks after them is inside a group call."""
+"""Messages move, and time-outs hold, while the queue's thread is inside a group call."""
 
 from __future__ import annotations
 
@@ -19,16 +19,25 @@ def check(hosts: list[Host], *arguments: str) -> None:
         assert "beside" in out
 
 
+def slow_down(host: Host) -> None:
+    try:
+        # A rank is stopped in the middle of a call's data: 24 MB, 2.4 s.
+        host.slow_down("80mbit")
+    except RuntimeError as error:
+        pytest.skip(f"this kernel cannot slow a link down: {error}")
+
+
 @pytest.mark.parametrize("waiter", [0, 1])
 def test_messages_move_while_the_data_of_a_call_is_held_up(
     two_hosts: list[Host], waiter: int
 ) -> None:
-    try:
-        # A rank is stopped in the middle of this call's data: 24 MB, 2.4 s.
-        two_hosts[0].slow_down("80mbit")
-    except RuntimeError as error:
-        pytest.skip(f"this kernel cannot slow a link down: {error}")
+    slow_down(two_hosts[0])
     check(two_hosts, "held", str(waiter))
+
+
+def test_a_time_out_holds_while_a_call_waits_for_a_rank_of_its_host(two_hosts: list[Host]) -> None:
+    slow_down(two_hosts[0])
+    check(two_hosts, "limit")
 
 
 def test_a_rank_may_enter_a_call_once_it_has_a_message(two_hosts: list[Host]) -> None:

@@ -28,7 +28,7 @@ Status Waiter::LookAround() const {
   if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(step_));
   if (duties_->parent) RETURN_IF_ERROR(duties_->parent());
   CHECK_ARG(loss.ok(), loss.code(), name_, ": ", loss.message());
-  const double outlived_s = duties_->overdue ? duties_->overdue() : 0;
+  const double outlived_s = duties_->Overdue();
   CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_), " in ",
             outlived_s, " s: ", endpoint_->DescribeLate(step_));
   return Ok();

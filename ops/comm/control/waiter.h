@@ -40,6 +40,7 @@ struct WaitDuties {
   std::function<Status()> parent;   // Ok, or the error that ended the parent of this subgroup
 
   Pumped Pump() const { return pump ? pump() : Pumped::kNothing; }
+  double Overdue() const { return overdue ? overdue() : 0; }
 };
 
 // Yields for the first millisecond of a wait; after that the rank counts as idle.

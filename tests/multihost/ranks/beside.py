@@ -1,7 +1,7 @@
 """One of three ranks that exchanges messages while a group call of the queue's thread waits.
 
-Arguments: "held" and the rank that waits for its messages, or "late". Rank 0 is on one host, ranks
-1 and 2 on another one.
+Arguments: "held" and the rank that waits for its messages, "limit", or "late". Rank 0 is on one
+host, ranks 1 and 2 on another one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import collops
-from collops import Communicator
+from collops import Communicator, StartedCall
 
 # Of rank 0's block: each rank of the other host receives a half of it over the wire.
 ELEMENTS = 3_000_000
@@ -42,8 +42,8 @@ def await_element(out: NDArray[np.int64], index: int) -> None:
         time.sleep(0.001)
 
 
-def hold(comm: Communicator, waiter: int) -> None:
-    """Rank 2 is stopped while its half is on its way, until `waiter` has its messages.
+def hold(comm: Communicator) -> tuple[StartedCall, int]:
+    """Starts a call in which rank 2 is stopped while its half is on its way; returns its pid, too.
 
     Rank 0 waits for rank 2 over the wire, rank 1, which has its half, over shared memory.
     """
@@ -53,10 +53,16 @@ def hold(comm: Communicator, waiter: int) -> None:
     if comm.rank == 2:
         await_element(out, ELEMENTS // 2)
         os.kill(os.getpid(), signal.SIGSTOP)
-    else:
+    elif comm.rank == 1:
+        await_element(out, ELEMENTS // 2 - 1)
+    return gathered, int(pids[2])
+
+
+def exchange(comm: Communicator, waiter: int) -> None:
+    """Ranks 0 and 1 exchange messages, for which `waiter` waits, while the call is held."""
+    gathered, held = hold(comm)
+    if comm.rank != 2:
         peer = 1 - comm.rank
-        if comm.rank == 1:
-            await_element(out, ELEMENTS // 2 - 1)
         sent = comm.start("send", body(comm.rank, peer), peer)
         arriving = comm.start("recv", np.empty(BYTES, np.uint8), peer)
         try:
@@ -66,12 +72,29 @@ def hold(comm: Communicator, waiter: int) -> None:
                 assert not gathered.done()
         finally:
             if comm.rank == waiter:
-                os.kill(pids[2], signal.SIGCONT)
+                os.kill(held, signal.SIGCONT)
         # The other rank waits for the group call alone: its thread does not look for messages.
         gathered.wait()
         sent.wait()
         assert np.array_equal(arriving.wait(), body(peer, comm.rank))
     assert np.array_equal(gathered.wait(), np.concatenate([block(rank) for rank in range(3)]))
+
+
+def limit(comm: Communicator) -> None:
+    """The time-out of rank 1's wait() ends the call, although it waits over shared memory."""
+    gathered, held = hold(comm)
+    begin = time.monotonic()
+    try:
+        gathered.wait(timeout_s=2.0 if comm.rank == 1 else None)
+    except collops.Error as error:
+        assert error.name == "ERROR_TIMEOUT", error
+        assert f"in 2 s: rank 2 (pid {held})" in error.message, error
+        assert time.monotonic() - begin < LIMIT_S
+    else:
+        raise AssertionError("no error")
+    finally:
+        if comm.rank == 1:
+            os.kill(held, signal.SIGCONT)
 
 
 def come_late(comm: Communicator, started: bool) -> None:
@@ -94,7 +117,9 @@ def come_late(comm: Communicator, started: bool) -> None:
 def main() -> None:
     comm = collops.init(backend="ucx")
     if sys.argv[1] == "held":
-        hold(comm, int(sys.argv[2]))
+        exchange(comm, int(sys.argv[2]))
+    elif sys.argv[1] == "limit":
+        limit(comm)
     else:
         for started in (False, True):
             come_late(comm, started)

@@ -51,13 +51,16 @@ Status UcxCommunicator::ConnectAll() {
     const std::shared_ptr<Communicator> living = host.lock();
     if (living != nullptr) living->control().Drain();
   });
-  // A wait for ranks of this host moves the group's messages, too. Their doorbell is the group's.
+  // A wait for ranks of this host has the duties of a wait of the group. Messages ring the group's
+  // doorbell, which it does not hear.
+  const control::WaitDuties* const duties = &control().duties();
   link_->host->control().set_pump(
-      [duties = &control().duties()] {
+      [duties] {
         const control::Pumped pumped = duties->Pump();
         return pumped == control::Pumped::kUnderWay ? control::Pumped::kUnrung : pumped;
       },
-      [duties = &control().duties()] { return duties->doze(); });
+      [duties] { return duties->doze(); });
+  link_->host->control().set_overdue([duties] { return duties->Overdue(); });
   return Ok();
 }
 
