@@ -9,43 +9,40 @@ root, for network namespaces. Exit status 1: a limit was passed.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import statistics
 import sys
-import time
 from collections.abc import Callable
 
-from hosts import Host, Unavailable, network, silent_hole
-from jobs import Job
-from test_losses import HOST_S, PROGRAM, RANK_S, Lost
+from hosts import Unavailable, network
+from jobs import RANKS
+from lost import HOST_S, RANK_S, Lost
 
+PROGRAM = str(RANKS / "loss.py")
 PLACEMENT = [0, 0, 1, 1]
 
 
-def kill_rank(hosts: list[Host], lost: Lost) -> set[int]:
-    os.kill(lost.pids[3], signal.SIGKILL)
+def kill_rank(lost: Lost) -> set[int]:
+    lost.kill(3)
     return {0, 1, 2}
 
 
-def kill_host(hosts: list[Host], lost: Lost) -> set[int]:
-    for rank in (2, 3):
-        os.kill(lost.pids[rank], signal.SIGKILL)
+def kill_host(lost: Lost) -> set[int]:
+    lost.kill(2, 3)
     return {0, 1}
 
 
-def cut(hosts: list[Host], lost: Lost) -> set[int]:
-    hosts[0].cut()
+def cut(lost: Lost) -> set[int]:
+    lost.cut()
     return {0, 1, 2, 3}
 
 
-def hole(hosts: list[Host], lost: Lost) -> set[int]:
-    silent_hole(*hosts)
+def hole(lost: Lost) -> set[int]:
+    lost.make_hole()
     return {0, 1, 2, 3}
 
 
 # A loss, by its name: what makes it, and returns the ranks that must report it.
-LOSSES: dict[str, Callable[[list[Host], Lost], set[int]]] = {
+LOSSES: dict[str, Callable[[Lost], set[int]]] = {
     "killed rank": kill_rank,
     "killed host": kill_host,
     "cut link": cut,
@@ -55,11 +52,9 @@ LOSSES: dict[str, Callable[[list[Host], Lost], set[int]]] = {
 
 def seconds_of(name: str, elements: int) -> list[float]:
     """The seconds after which each rank reported one loss."""
-    with network(2) as hosts, Job(hosts, PLACEMENT, PROGRAM, "0", str(elements)) as job:
-        lost = Lost(job, PLACEMENT)
-        begin = time.time()
-        expected = LOSSES[name](hosts, lost)
-        errors = lost.errors(begin)
+    with network(2) as hosts, Lost(hosts, PLACEMENT, PROGRAM, "0", str(elements)) as lost:
+        expected = LOSSES[name](lost)
+        errors = lost.errors()
     missing = expected - errors.keys()
     assert not missing, f"{name}: ranks {missing} reported nothing"
     for rank in expected:

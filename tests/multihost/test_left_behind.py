@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import time
 from pathlib import Path
 
 from hosts import Host
 from jobs import RANKS, Job
-from test_losses import PROGRAM as LOSS
-from test_losses import Lost
+from lost import Lost
 
+LOSS = str(RANKS / "loss.py")
 GATHER = str(RANKS / "gather.py")
 LIMIT_S = 60.0
 LISTENS = "0A"
@@ -49,13 +47,10 @@ def test_a_job_that_ends_leaves_nothing(two_hosts: list[Host]) -> None:
 
 def test_a_job_with_a_killed_host_leaves_nothing(two_hosts: list[Host]) -> None:
     before = [left_on(host) for host in two_hosts]
-    placement = [0, 0, 1, 1]
-    with Job(two_hosts, placement, LOSS, "0", "1000") as job:
-        lost = Lost(job, placement)
+    with Lost(two_hosts, [0, 0, 1, 1], LOSS, "0", "1000") as lost:
         while_it_runs = left_on(two_hosts[0])
-        for rank in (2, 3):
-            os.kill(lost.pids[rank], signal.SIGKILL)
-        job.results(LIMIT_S)
+        lost.kill(2, 3)
+        lost.results(LIMIT_S)
     await_gone(list(lost.pids.values()))
     assert while_it_runs != before[0]  # this test sees what a job has
     assert [left_on(host) for host in two_hosts] == before
@@ -63,9 +58,7 @@ def test_a_job_with_a_killed_host_leaves_nothing(two_hosts: list[Host]) -> None:
 
 def test_a_job_whose_launchers_are_killed_leaves_nothing(two_hosts: list[Host]) -> None:
     before = [left_on(host) for host in two_hosts]
-    placement = [0, 1]
-    with Job(two_hosts, placement, LOSS, "0", "1000") as job:
-        lost = Lost(job, placement)
+    with Lost(two_hosts, [0, 1], LOSS, "0", "1000") as lost:
         for host in two_hosts:
             host.kill()
     await_gone(list(lost.pids.values()))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
+from collections.abc import Callable
 
 import pytest
-from hosts import Host, silent_hole
-from jobs import RANKS, Job
-from test_losses import HOST_S, RANK_S, Lost
+from hosts import Host
+from jobs import RANKS
+from lost import HOST_S, RANK_S, Lost
 
 PROGRAM = str(RANKS / "message_loss.py")
 SIZES = pytest.mark.parametrize("elements", [16, 1 << 20], ids=["small", "large"])
@@ -17,48 +15,23 @@ SIZES = pytest.mark.parametrize("elements", [16, 1 << 20], ids=["small", "large"
 
 @SIZES
 def test_a_killed_rank_is_named_by_all(two_hosts: list[Host], elements: int) -> None:
-    placement = [0, 1, 0, 1]
-    with Job(two_hosts, placement, PROGRAM, "0", str(elements), "all") as job:
-        lost = Lost(job, placement)
-        begin = time.time()
-        os.kill(lost.pids[3], signal.SIGKILL)
-        errors = lost.errors(begin)
-    for rank in (0, 1, 2):
-        seconds, error = errors[rank]
-        assert seconds < RANK_S, f"rank {rank}: {seconds} s, {error}"
-        assert error.startswith("ERROR_PEER_LOST")
-        assert "rank 3" in error
+    with Lost(two_hosts, [0, 1, 0, 1], PROGRAM, "0", str(elements), "all") as lost:
+        lost.kill(3)
+        lost.check([0, 1, 2], RANK_S, "rank 3")
 
 
 @SIZES
-@pytest.mark.parametrize("how", ["cut", "silent hole"])
+@pytest.mark.parametrize("lose", [Lost.cut, Lost.make_hole], ids=["cut", "silent hole"])
 def test_a_lost_link_is_reported_on_both_sides(
-    two_hosts: list[Host], how: str, elements: int
+    two_hosts: list[Host], lose: Callable[[Lost], None], elements: int
 ) -> None:
-    with Job(two_hosts, [0, 1], PROGRAM, "0", str(elements), "all") as job:
-        lost = Lost(job, [0, 1])
-        begin = time.time()
-        if how == "cut":
-            two_hosts[0].cut()
-        else:
-            silent_hole(*two_hosts)
-        errors = lost.errors(begin)
-    for rank in (0, 1):
-        seconds, error = errors[rank]
-        assert seconds < HOST_S, f"rank {rank}: {seconds} s, {error}"
-        assert error.startswith("ERROR_PEER_LOST")
-        assert f"rank {1 - rank}" in error
+    with Lost(two_hosts, [0, 1], PROGRAM, "0", str(elements), "all") as lost:
+        lose(lost)
+        lost.check([0], HOST_S, "rank 1")
+        lost.check([1], HOST_S, "rank 0")
 
 
 def test_a_subgroup_names_the_killed_rank_by_its_own_number(two_hosts: list[Host]) -> None:
-    placement = [0, 1, 0, 1]
-    with Job(two_hosts, placement, PROGRAM, "0", "1000", "part") as job:
-        lost = Lost(job, placement)
-        begin = time.time()
-        os.kill(lost.pids[3], signal.SIGKILL)
-        errors = lost.errors(begin)
-    for rank in (0, 1, 2):
-        seconds, error = errors[rank]
-        assert seconds < RANK_S, f"rank {rank}: {seconds} s, {error}"
-        assert error.startswith("ERROR_PEER_LOST")
-        assert f"rank 0 (pid {lost.pids[3]})" in error
+    with Lost(two_hosts, [0, 1, 0, 1], PROGRAM, "0", "1000", "part") as lost:
+        lost.kill(3)
+        lost.check([0, 1, 2], RANK_S, f"rank 0 (pid {lost.pids[3]})")

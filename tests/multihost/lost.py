@@ -1,0 +1,82 @@
+"""A job that loses a rank, a host or the link, and what its ranks then report."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+
+from hosts import Host, silent_hole
+from jobs import Job
+
+LIMIT_S = 60.0
+# A host's silence is noticed after about four seconds.
+HOST_S = 8.0
+RANK_S = 5.0
+
+
+class Lost(Job):
+    """A job whose ranks print their pid, "ready", and at the end the error that they got.
+
+    Inside ``with`` all ranks are ready; one of kill(), cut() and make_hole() comes first there.
+    """
+
+    def __init__(self, hosts: Sequence[Host], placement: Sequence[int], *program: str) -> None:
+        super().__init__(hosts, placement, *program)
+        self.pids: dict[int, int] = {}
+        self._hosts = hosts
+        self._placement = placement
+        self._begin = 0.0
+        self._errors: dict[int, tuple[float, str]] | None = None
+
+    def __enter__(self) -> Lost:
+        ready: set[int] = set()
+        for host, launcher in enumerate(self.launchers):
+            wanted = {rank for rank, where in enumerate(self._placement) if where == host}
+            assert launcher.stdout is not None
+            while not wanted <= ready:
+                prefix, what, *rest = launcher.stdout.readline().split()
+                rank = int(prefix.strip("[]"))
+                if what == "pid":
+                    self.pids[rank] = int(rest[0])
+                else:
+                    assert what == "ready"
+                    ready.add(rank)
+        return self
+
+    def kill(self, *ranks: int) -> None:
+        """Ends the processes of these ranks at once."""
+        self._begin = time.time()
+        for rank in ranks:
+            os.kill(self.pids[rank], signal.SIGKILL)
+
+    def cut(self) -> None:
+        """Takes the cable out."""
+        self._begin = time.time()
+        self._hosts[0].cut()
+
+    def make_hole(self) -> None:
+        """Makes the wire swallow everything."""
+        self._begin = time.time()
+        silent_hole(self._hosts[0], self._hosts[1])
+
+    def errors(self) -> dict[int, tuple[float, str]]:
+        """Of each rank that got an error: seconds since the loss, and the error."""
+        if self._errors is None:
+            self._errors = {}
+            for _, out, _ in self.results(LIMIT_S):
+                for line in out.splitlines():
+                    rank, what, *rest = line.split(" ", 3)
+                    if what == "error":
+                        seconds = float(rest[0]) - self._begin
+                        self._errors[int(rank.strip("[]"))] = seconds, rest[1]
+        return self._errors
+
+    def check(self, ranks: Iterable[int], limit_s: float, *names: str) -> None:
+        """Each of these ranks has reported the loss in time, by one of the names."""
+        for rank in ranks:
+            seconds, error = self.errors()[rank]
+            assert seconds < limit_s, f"rank {rank}: {seconds} s, {error}"
+            assert error.startswith("ERROR_PEER_LOST")
+            assert any(name in error for name in names), f"rank {rank}: {error}"
