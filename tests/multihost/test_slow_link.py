@@ -56,3 +56,12 @@ def test_a_rank_that_is_stopped_while_data_comes_is_no_loss(two_hosts: list[Host
         for status, out, err in job.results(LIMIT_S):
             assert status == 0, out + err
             assert "slowest" in out
+
+
+def test_a_time_out_names_the_rank_whose_data_is_late(two_hosts: list[Host]) -> None:
+    slow_down(two_hosts)
+    with Job(two_hosts, [0, 1], PROGRAM, str(ELEMENTS), "1", COLLOPS_TIMEOUT_S="2") as job:
+        for status, out, err in job.results(LIMIT_S):
+            assert status != 0, out
+            late = r"no end of call 1 in 2 s: rank \d \(pid \d+\) has not (sent|taken) all its data"
+            assert re.search(late, err), err

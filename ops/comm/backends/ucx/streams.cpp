@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "comm/user_calls.h"
+
 namespace collops::ucx {
 namespace {
 
@@ -96,6 +98,21 @@ Status Streams::Explain(const Status& failed) const {
     poll(nullptr, 0, 1);
   }
   return loss;
+}
+
+Status Streams::TimedOut(const Status& waited) const {
+  const auto first = [](const auto& streams) {
+    return std::find_if(streams.begin(), streams.end(),
+                        [](const auto& stream) { return !stream.chunks.done(); });
+  };
+  const auto incoming = first(incoming_);
+  const auto outgoing = first(outgoing_);
+  const bool receives = incoming != incoming_.end();
+  if (!receives && outgoing == outgoing_.end()) return waited;
+  const int peer = receives ? incoming->peer : outgoing->peer;
+  return Error(ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_->number()), " in ",
+               timeout_s_, " s: ", step_->endpoint().Who(peer), " has not ",
+               receives ? "sent" : "taken", " all its data");
 }
 
 bool Streams::Done() const {

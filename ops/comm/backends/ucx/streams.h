@@ -44,7 +44,8 @@ class Streams {
     const Deadline deadline = Deadline::After(timeout_s_);
     const Watch watch = {{}, [&] { return Look(); }, nap_s_, &step_->duties()};
     const Status waited = worker_->Until(name_, done, watch, deadline);
-    return moved.ok() ? waited : Explain(moved);
+    if (!moved.ok()) return Explain(moved);
+    return waited.code() == ERROR_TIMEOUT ? TimedOut(waited) : waited;
   }
   // Moves the streams until all are done.
   Status Finish();
@@ -73,6 +74,8 @@ class Streams {
   Status Loss() const;
   // For a stream that failed: what the group says of it meanwhile, or who is lost; else `failed`.
   Status Explain(const Status& failed) const;
+  // For a wait that has timed out: whose data has not come, or not gone.
+  Status TimedOut(const Status& waited) const;
   Status CheckPeer(int peer) const;
   bool Done() const;
 
