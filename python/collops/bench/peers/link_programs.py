@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from collops.bench.hosts import Hosts, own_device
 
 _LIMIT_S = 30.0
 _LOOK_S = 0.01
+_TRIES = 3
 _ROUND_BYTES = 32 << 20
 _MOST_MESSAGES = 500
 _LISTENS = "0A"  # a state in /proc/net/tcp
@@ -116,8 +117,15 @@ class Link:
         """The seconds of one message, on the rank that calls the server; 0 on the others.
 
         Raises:
-            RuntimeError: a program failed; on every rank.
+            RuntimeError: a program failed three times; on every rank.
         """
+        # Another process may take the free port before the server does.
+        for _ in range(_TRIES - 1):
+            with suppress(RuntimeError):
+                return self._try(program)
+        return self._try(program)
+
+    def _try(self, program: LinkProgram) -> float:
         rank, caller = self.work.rank, self.hosts.ranks(1)[0]
         host = os.environ.get("MASTER_ADDR", "")
         server, found, problem = None, 0.0, ""

@@ -1,0 +1,72 @@
+"""Programs of the link between hosts: what happens when one of them fails."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import collops
+from collops.bench.hosts import Hosts
+from collops.bench.peers.link_programs import Link, LinkProgram
+from collops.testing import run_ranks
+
+SERVER = """
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server:
+    server.settimeout(30)
+    server.accept()[0].close()
+"""
+# Fails until it has been started so often.
+CLIENT = """
+import socket, sys
+from pathlib import Path
+starts = Path(sys.argv[3], "starts")
+count = starts.stat().st_size if starts.exists() else 0
+starts.write_text("x" * (count + 1))
+socket.create_connection((sys.argv[1], int(sys.argv[2]))).close()
+sys.exit(7 if count < int(sys.argv[4]) else print(0.25))
+"""
+
+
+def program(folder: Path, failures: int) -> LinkProgram:
+    """One whose client fails so often, and then prints a quarter of a second."""
+    return LinkProgram(
+        serve=lambda _, port: [sys.executable, "-c", SERVER, str(port)],
+        call=lambda host, port: [
+            *(sys.executable, "-c", CLIENT, host, str(port), str(folder), str(failures))
+        ],
+        environment={},
+        seconds=float,
+    )
+
+
+def measure(folder: Path, failures: int) -> list[float | str]:
+    """What each of two ranks gets: the seconds, or the error."""
+
+    def work(rank: int) -> float | str:
+        hosts: Any = SimpleNamespace(ranks=lambda host: [host])
+        with pytest.MonkeyPatch.context() as patch, collops.init() as comm:
+            patch.setenv("MASTER_ADDR", "127.0.0.1")
+            link = Link(comm, cast(Hosts, hosts), frozenset())
+            try:
+                return link.seconds(program(folder, failures))
+            except RuntimeError as error:
+                return str(error)
+
+    return run_ranks(work, 2)
+
+
+def test_a_program_that_fails_once_or_twice_is_run_again(tmp_path: Path) -> None:
+    assert measure(tmp_path, 2) == [0.0, 0.25]
+    assert len((tmp_path / "starts").read_text()) == 3
+
+
+def test_a_program_that_fails_three_times_is_an_error_on_all_ranks(tmp_path: Path) -> None:
+    there, here = measure(tmp_path, 3)
+    assert there == "it failed on another rank"
+    assert "ended with status 7" in str(here)
+    assert len((tmp_path / "starts").read_text()) == 3
