@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hosts import Host
 from jobs import RANKS, Job
@@ -35,9 +37,11 @@ def test_messages_move_while_the_data_of_a_call_is_held_up(
     check(two_hosts, "held", str(waiter))
 
 
-def test_a_time_out_holds_while_a_call_waits_for_a_rank_of_its_host(two_hosts: list[Host]) -> None:
+def test_a_time_out_ends_the_waits_of_all_for_a_rank_that_is_stopped(
+    two_hosts: list[Host], tmp_path: Path
+) -> None:
     slow_down(two_hosts[0])
-    check(two_hosts, "limit")
+    check(two_hosts, "limit", str(tmp_path))
 
 
 def test_a_rank_may_enter_a_call_once_it_has_a_message(two_hosts: list[Host]) -> None:

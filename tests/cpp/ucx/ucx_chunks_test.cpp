@@ -78,7 +78,7 @@ TEST(StreamsOfAllSizesArriveInBothDirectionsAtOnce) {
 
 // The sender fills the connection until a stream is not done, and then makes no progress.
 TEST(AStreamThatIsDoneNeedsItsSenderNoMore) {
-  for (const int64_t bytes : {100, 9000, 20000, 25000, 100000}) {
+  for (const int64_t bytes : {100, 6144, 9000, 20000, 25000, 100000}) {
     RunConnected(2, [bytes](const Entry& e) {
       const Chunking chunking = {bytes, 256 << 10, 1};
       const std::vector<std::byte> data = DataOf(0, 1, static_cast<size_t>(bytes));
@@ -151,6 +151,44 @@ TEST(ARingReceivesWhatItsConsumerHasReleased) {
     EXPECT_EQ(e.worker.Until("the rings", done, {}, Limit()).message(), "");
     EXPECT_EQ(status.message(), "");
     EXPECT_TRUE(received == DataOf(peer, e.me, bytes));
+    Settle(e);
+  });
+}
+
+TEST(AStreamSaysWhetherItWaitsForItsPeer) {
+  RunConnected(2, [](const Entry& e) {
+    constexpr int64_t kChunk = 1000;
+    constexpr int64_t kSlots = 3;
+    const Chunking chunking = {6 * kChunk, kChunk, 0};
+    const Tag sent = {1, 0, 0};
+    const Tag credits = {1, 1, 0};
+    std::vector<std::byte> memory(6 * kChunk);
+    if (e.me == 0) {
+      OutgoingChunks out(&e.worker, 1, sent, credits, {memory.data(), 0}, chunking);
+      const auto done = [&] { return !out.Advance().ok() || out.done(); };
+      EXPECT_FALSE(done());
+      EXPECT_FALSE(out.waits_for_peer());  // nothing is offered
+      out.Offer(chunking.count());
+      EXPECT_FALSE(done());
+      EXPECT_TRUE(out.waits_for_peer());
+      e.mesh.Say(0, 1, "offered");
+      EXPECT_EQ(e.worker.Until("the stream", done, {}, Limit()).message(), "");
+      EXPECT_FALSE(out.waits_for_peer());
+    } else {
+      EXPECT_EQ(e.mesh.Hear(1, 0), "offered");
+      IncomingChunks in(&e.worker, 0, sent, credits, {memory.data(), kSlots}, chunking);
+      EXPECT_TRUE(in.Advance().ok());
+      EXPECT_TRUE(in.waits_for_peer());
+      const auto full = [&] { return !in.Advance().ok() || in.arrived() == kSlots; };
+      EXPECT_EQ(e.worker.Until("the ring", full, {}, Limit()).message(), "");
+      EXPECT_FALSE(in.waits_for_peer());  // its ring has not been read
+      const auto done = [&] {
+        in.Release(in.arrived());
+        return !in.Advance().ok() || in.done();
+      };
+      EXPECT_EQ(e.worker.Until("the stream", done, {}, Limit()).message(), "");
+      EXPECT_FALSE(in.waits_for_peer());
+    }
     Settle(e);
   });
 }

@@ -1,7 +1,7 @@
 """One of three ranks that exchanges messages while a group call of the queue's thread waits.
 
-Arguments: "held" and the rank that waits for its messages, "limit", or "late". Rank 0 is on one
-host, ranks 1 and 2 on another one.
+Arguments: "held" and the rank that waits for its messages, "limit" and a folder, or "late". Rank 0
+is on one host, ranks 1 and 2 on another one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +81,11 @@ def exchange(comm: Communicator, waiter: int) -> None:
     assert np.array_equal(gathered.wait(), np.concatenate([block(rank) for rank in range(3)]))
 
 
-def limit(comm: Communicator) -> None:
-    """The time-out of rank 1's wait() ends the call, although it waits over shared memory."""
+def limit(comm: Communicator, told: Path) -> None:
+    """The time-out of rank 1's wait() ends the call of both ranks that wait for rank 2.
+
+    Rank 1 waits over shared memory, rank 0 over the wire.
+    """
     gathered, held = hold(comm)
     begin = time.monotonic()
     try:
@@ -93,7 +97,11 @@ def limit(comm: Communicator) -> None:
     else:
         raise AssertionError("no error")
     finally:
-        if comm.rank == 1:
+        if comm.rank == 0:
+            told.touch()
+        elif comm.rank == 1:
+            while not told.exists() and time.monotonic() - begin < LIMIT_S:
+                time.sleep(0.01)
             os.kill(held, signal.SIGCONT)
 
 
@@ -119,7 +127,7 @@ def main() -> None:
     if sys.argv[1] == "held":
         exchange(comm, int(sys.argv[2]))
     elif sys.argv[1] == "limit":
-        limit(comm)
+        limit(comm, Path(sys.argv[2], "told"))
     else:
         for started in (False, True):
             come_late(comm, started)

@@ -73,6 +73,7 @@ Status Streams::CheckPeer(int peer) const {
 
 // A rank that ends a call early closes its connections before the group hears why.
 Status Streams::Look() {
+  RETURN_IF_ERROR(GroupFailure());
   RETURN_IF_ERROR(step_->LookAround());
   const Status loss = Loss();
   if (loss.ok()) return Ok();
@@ -94,25 +95,31 @@ Status Streams::Explain(const Status& failed) const {
   const Status loss = Loss();
   if (loss.ok()) return failed;
   for (const Deadline explained = Deadline::After(kExplainS); !explained.Passed();) {
+    RETURN_IF_ERROR(GroupFailure());
     RETURN_IF_ERROR(step_->LookAround());
     poll(nullptr, 0, 1);
   }
   return loss;
 }
 
-Status Streams::TimedOut(const Status& waited) const {
+Status Streams::TimedOut() const {
+  const control::Endpoint& endpoint = step_->endpoint();
   const auto first = [](const auto& streams) {
     return std::find_if(streams.begin(), streams.end(),
-                        [](const auto& stream) { return !stream.chunks.done(); });
+                        [](const auto& stream) { return stream.chunks.waits_for_peer(); });
   };
-  const auto incoming = first(incoming_);
-  const auto outgoing = first(outgoing_);
-  const bool receives = incoming != incoming_.end();
-  if (!receives && outgoing == outgoing_.end()) return waited;
-  const int peer = receives ? incoming->peer : outgoing->peer;
+  const auto from = first(incoming_);
+  const auto to = first(outgoing_);
+  std::string late;
+  if (from != incoming_.end()) {
+    late = Concat(endpoint.DescribeRank(from->peer), ", and has not sent all its data");
+  } else if (to != outgoing_.end()) {
+    late = Concat(endpoint.DescribeRank(to->peer), ", and has not taken all data");
+  } else {
+    late = endpoint.DescribeLate(step_->number());
+  }
   return Error(ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_->number()), " in ",
-               timeout_s_, " s: ", step_->endpoint().Who(peer), " has not ",
-               receives ? "sent" : "taken", " all its data");
+               timeout_s_, " s: ", late);
 }
 
 bool Streams::Done() const {

@@ -41,11 +41,13 @@ class Streams {
       moved = Advance();
       return !moved.ok() || ready();
     };
+    Status looked;
     const Deadline deadline = Deadline::After(timeout_s_);
-    const Watch watch = {{}, [&] { return Look(); }, nap_s_, &step_->duties()};
+    const Watch watch = {{}, [&] { return looked = Look(); }, nap_s_, &step_->duties()};
     const Status waited = worker_->Until(name_, done, watch, deadline);
     if (!moved.ok()) return Explain(moved);
-    return waited.code() == ERROR_TIMEOUT ? TimedOut(waited) : waited;
+    // The look may have found a time-out of another wait, which says more.
+    return waited.code() == ERROR_TIMEOUT && looked.ok() ? TimedOut() : waited;
   }
   // Moves the streams until all are done.
   Status Finish();
@@ -74,8 +76,10 @@ class Streams {
   Status Loss() const;
   // For a stream that failed: what the group says of it meanwhile, or who is lost; else `failed`.
   Status Explain(const Status& failed) const;
-  // For a wait that has timed out: whose data has not come, or not gone.
-  Status TimedOut(const Status& waited) const;
+  // Which rank this one has waited for, or, if for none of another host, who is late.
+  Status TimedOut() const;
+  // What ends the call although all ranks are there.
+  Status GroupFailure() const { return step_->endpoint().GroupFailure(step_->number()); }
   Status CheckPeer(int peer) const;
   bool Done() const;
 

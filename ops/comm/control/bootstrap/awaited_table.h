@@ -29,6 +29,9 @@ class AwaitedTable : public Meeting {
   void Cancel(const Status& reason) override {
     if (meeting_ != nullptr) meeting_->Cancel(reason);
   }
+  void TellCancelled() override {
+    if (meeting_ != nullptr) meeting_->TellCancelled();
+  }
 
  private:
   CommunicatorSpec spec_;

@@ -17,8 +17,8 @@ constexpr int64_t kDepth = 4;
 
 // UCX cuts a longer message into fragments, and calls it sent while the last one may be in a buffer
 // of its own, which only this rank's progress empties. Of a message that is one fragment it says so
-// once the system has all of it.
-constexpr int64_t kFragmentBytes = 4096;
+// once the system has all of it. A fragment has 8 KiB over TCP, and is never shorter than this.
+constexpr int64_t kFragmentBytes = 6 << 10;
 
 // How a stream of `bytes` is cut; the same on both sides.
 struct Chunking {
@@ -72,6 +72,10 @@ class OutgoingChunks {
   bool done() const {
     return sent_ == chunking_.count() && end_.done && credits_ >= chunking_.count();
   }
+  // Whether the next thing to happen is the peer's: it takes a message, or posts a receive.
+  bool waits_for_peer() const {
+    return !done() && (sent_ < started_ || credits_ < offered_ || sent_ == chunking_.count());
+  }
 
  private:
   Status ReadCredits();
@@ -118,6 +122,10 @@ class IncomingChunks {
   int64_t arrived() const { return arrived_; }
   bool done() const {
     return arrived_ == chunking_.count() && end_.done && told_ >= arrived_ && TellingDone();
+  }
+  // Whether the next thing to happen is the peer's: it sends a message, or takes a credit.
+  bool waits_for_peer() const {
+    return !done() && (arrived_ < posted_ || arrived_ == chunking_.count());
   }
 
  private:
