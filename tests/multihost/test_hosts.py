@@ -73,7 +73,7 @@ def test_counters_count_what_crosses(three_hosts: list[Host]) -> None:
     before = [host.sent_bytes() for host in three_hosts], second.received_bytes()
     send(first, second, 5_000_000)
     sent = [host.sent_bytes() - was for host, was in zip(three_hosts, before[0], strict=True)]
-    assert 5_000_000 < sent[0] < 5_000_000 * 1.02
+    assert 5_000_000 < sent[0] < 5_000_000 * 1.1  # TCP may send some of it again
     assert sent[1] < 200_000 and sent[2] < 10_000
     assert second.received_bytes() - before[1] >= 5_000_000
 

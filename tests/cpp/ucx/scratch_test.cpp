@@ -5,14 +5,12 @@
 
 using collops::ucx::Scratch;
 
-// Otherwise the sanitizers end a process that asks for too much memory.
-extern "C" {
-const char* __asan_default_options() {
+// Otherwise the sanitizers end a process that asks for too much memory. They find these by name.
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
   return "allocator_may_return_null=1";
 }
-const char* __tsan_default_options() {
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
   return "allocator_may_return_null=1";
-}
 }
 
 TEST(MemoryIsKeptUpToALimit) {
