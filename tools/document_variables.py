@@ -13,8 +13,8 @@ Read when a communicator or an operation is created; a value that cannot be mean
 `python tools/document_variables.py` from `ops/core/env.cpp`.
 
 Variables of others say where the ranks are: the launcher's ([first_contact.md](first_contact.md)),
-`RANK_TABLE_FILE` with its companions ([rank_tables.md](rank_tables.md)), and `MASTER_ADDR`,
-where the ranks of several hosts meet ([multihost.md](multihost.md)).
+`RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID` ([rank_tables.md](rank_tables.md)), and
+`MASTER_ADDR`, where the ranks of several hosts meet ([multihost.md](multihost.md)).
 
 | variable | when it is not set | meaning |
 |---|---|---|

@@ -185,7 +185,7 @@ TEST(MemoryIsGivenBackWhenTheLaneEnds) {
     } else {
       pollfd news = {e.mesh.At(0, 1), POLLIN, 0};
       while (poll(&news, 1, 0) == 0) end.lane.Poll();
-      // Also because the end of a process with unread bytes takes its own word from the peer.
+      // A socket that is closed with unread bytes also loses what was sent through it.
       EXPECT_EQ(e.mesh.Hear(0, 1), "over");
       EXPECT_FALSE(end.lane.Done(handle));
       end.lane.End(Status(collops::ERROR_ABORTED, "the sender heard of it"));

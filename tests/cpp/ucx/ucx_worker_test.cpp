@@ -1,5 +1,6 @@
 // Messages between processes through UCX: sizes, order, both directions at once, close.
 #include <cstring>
+#include <thread>
 
 #include "proc.h"
 #include "ucx/pairs.h"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -55,21 +56,24 @@ def test_a_rank_that_returns_early() -> None:
 
 
 def test_a_killed_rank_is_reported_within_a_second() -> None:
-    def work(rank: int) -> float:
+    times = multiprocessing.get_context("fork").SimpleQueue()
+
+    def work(rank: int) -> None:
         comm = collops.init()
         comm.barrier()
         if rank == 1:
             time.sleep(0.3)
+            times.put(time.monotonic())
             os.kill(os.getpid(), signal.SIGKILL)
         with pytest.raises(collops.PeerLostError, match=r"rank 1 \(pid \d+\)"):
             comm.all_gatherv(np.zeros(5))
-        return time.monotonic()
+        times.put(time.monotonic())
 
-    before = time.monotonic()
     with pytest.raises(RankErrors) as caught:
         run_ranks(work, 3)
     assert list(caught.value.errors) == [1]
-    assert time.monotonic() - before < 0.3 + 1 + 8
+    killed, *reported = sorted(times.get() for _ in range(3))
+    assert reported[-1] - killed < 1 + 1.5  # a loaded machine may delay a process
 
 
 PROGRAM = """

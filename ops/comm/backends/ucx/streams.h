@@ -76,9 +76,9 @@ class Streams {
   Status Loss() const;
   // For a stream that failed: what the group says of it meanwhile, or who is lost; else `failed`.
   Status Explain(const Status& failed) const;
-  // Which rank this one has waited for, or, if for none of another host, who is late.
+  // The error of a time-out: the rank of another host that this one waits for, or else who is late.
   Status TimedOut() const;
-  // What ends the call although all ranks are there.
+  // The error that another rank, or abort(), has ended the group with; Ok if there is none.
   Status GroupFailure() const { return step_->endpoint().GroupFailure(step_->number()); }
   Status CheckPeer(int peer) const;
   bool Done() const;
