@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-launchers test-multihost test-npu sanitize fuzz cross-arm64 check format build clean
+.PHONY: help demo test test-launchers test-multihost test-npu test-torch sanitize fuzz cross-arm64 check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -24,6 +24,10 @@ test-launchers: ## two jobs at once under Open MPI, MPICH, Intel MPI, torchrun: 
 test-multihost: ## ranks on two and three hosts, which are network namespaces: needs root
 	@$(SETUP) package test ucx
 	@$(RUN) tools/multihost.py $(ARGS)
+
+test-torch: ## collops.torch: every call of torch.distributed, training, operators, errors
+	@$(SETUP) package test torch
+	@$(RUN) tools/pytorch.py $(ARGS)
 
 test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulated CANN
 	@$(SETUP) package test

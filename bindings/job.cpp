@@ -7,6 +7,7 @@
 
 #include "comm/backends/backend_table.h"
 #include "comm/control/bootstrap/awaited_table.h"
+#include "comm/control/meetings/hosts_meeting.h"
 #include "comm/registry.h"
 #include "core/deadline.h"
 #include "core/env.h"
@@ -93,8 +94,23 @@ Status CheckBackendName(const std::string& name) {
                known);
 }
 
+// A port where the ranks of a job on several hosts meet, open as long as this object lives.
+struct MeetingPort {
+  std::shared_ptr<control::tcp::JobPort> port;
+};
+
+MeetingPort OpenPort(const std::string& host, const std::string& job_id) {
+  MeetingPort opened;
+  ThrowIfError(control::OpenMeetingPort(host, job_id, &opened.port));
+  return opened;
+}
+
 // The backend of a group whose table somebody still writes is that of the complete one.
 Status ChooseBackend(const CommunicatorSpec& spec, double timeout_s, std::string* backend) {
+  if (!spec.job_id.empty()) {
+    *backend = spec.meet_at.empty() ? "shm" : "ucx";
+    return Ok();
+  }
   RankTable complete;
   const RankTable* table = spec.table.get();
   if (table != nullptr && !table->completed) {
@@ -128,7 +144,8 @@ Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicato
 }
 
 std::shared_ptr<Communicator> Connected(const std::string& backend, const std::string& comm_domain,
-                                        int rank, int rank_size, double timeout_s, int comm_mode) {
+                                        int rank, int rank_size, double timeout_s, int comm_mode,
+                                        const std::string& job_id, const std::string& meet_at) {
   CommunicatorSpec spec;
   spec.backend = backend;
   spec.comm_domain = comm_domain;
@@ -136,6 +153,8 @@ std::shared_ptr<Communicator> Connected(const std::string& backend, const std::s
   spec.rank_size = rank_size;
   spec.timeout_s = timeout_s;
   spec.comm_mode = static_cast<CommMode>(comm_mode);
+  spec.job_id = job_id;
+  spec.meet_at = meet_at;
   std::shared_ptr<Communicator> communicator;
   RunWithoutGil([&] { return Connect(std::move(spec), &communicator); });
   return communicator;
@@ -159,7 +178,12 @@ void BindJob(py::module_& module) {
       py::arg("rank_size"));
   module.def("connect", &Connected, py::arg("backend"), py::arg("comm_domain"), py::arg("rank"),
              py::arg("rank_size"), py::arg("timeout_s"),
-             py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS));
+             py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS), py::arg("job_id") = "",
+             py::arg("meet_at") = "");
+  py::class_<MeetingPort>(module, "MeetingPort")
+      .def(py::init(&OpenPort), py::arg("host"), py::arg("job_id"))
+      .def_property_readonly("address",
+                             [](const MeetingPort& self) { return self.port->address().Text(); });
   module.def(
       "close_all",
       [](const std::string& reason) {

@@ -24,6 +24,7 @@ TORCH = "torch==2.13.0+cpu"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_LIMIT_S = 300
 UCX_LIMIT_S = 120
+TRAINING_LIMIT_S = 300
 
 
 def requirements(name: str) -> list[str]:
@@ -178,6 +179,19 @@ def make_ucx(venv: Venv) -> None:
     venv.mark("ucx", key, venv.try_pip(*packages, limit_s=UCX_LIMIT_S))
 
 
+def make_training(venv: Venv) -> None:
+    """DeepSpeed and Accelerate, if they and torch can be installed; else their tests skip."""
+    make_torch(venv)
+    packages = requirements("torch-training")
+    key = f"{' '.join(packages)} with {TORCH}"
+    if torch_of(venv) != "installed":  # pip would install a build of torch for GPUs
+        return
+    if venv.is_made("training", key):
+        return
+    say(f"looking for {' '.join(packages)}")
+    venv.mark("training", key, venv.try_pip(*packages, limit_s=TRAINING_LIMIT_S))
+
+
 def torch_of(venv: Venv) -> str:
     """The result of the last attempt at torch: "installed", or "not installed" with the reason."""
     return venv.stamp("torch").read_text().splitlines()[1]
@@ -194,6 +208,7 @@ PARTS = {
     "check": lambda venv: venv.install("check", requirements("dev")),
     "torch": make_torch,
     "ucx": make_ucx,
+    "training": make_training,
 }
 
 

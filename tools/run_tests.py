@@ -26,8 +26,8 @@ REPORTS = ROOT / "build" / "reports"
 FIRST_HALF = ["tests/unit", "tests/refusals"]
 # Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
-    "tests/npu: make test-npu; tests/multihost: make test-multihost; the MPIs and torchrun of "
-    "tests/launchers: make test-launchers"
+    "tests/npu: make test-npu; tests/multihost: make test-multihost; tests/torch: make test-torch; "
+    "the MPIs and torchrun of tests/launchers: make test-launchers"
 )
 # The stamp with the reason why torch is missing, for the tests and the summary.
 TORCH_STAMP = Path(sys.prefix) / "stamps" / "torch"

@@ -74,7 +74,7 @@ void BindCommunicator(py::module_& module) {
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
       .def_property_readonly("failed", &Communicator::failed)
-      .def_property_readonly("timeout_s", &Communicator::timeout_s)
+      .def_property("timeout_s", &Communicator::timeout_s, &Communicator::set_timeout_s)
       .def_property_readonly("backend",
                              [](const Communicator& self) { return self.spec().backend; })
       .def_property_readonly("comm_domain",

@@ -76,7 +76,8 @@ void BindTypes(py::module_& module) {
   module.attr("DTYPES") = dtypes;
   py::dict reduce_ops;
   for (const ReduceOp op :
-       {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kAvg}) {
+       {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kAvg,
+        ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor}) {
     reduce_ops[Name(op)] = static_cast<int>(op);
   }
   module.attr("REDUCE_OPS") = reduce_ops;

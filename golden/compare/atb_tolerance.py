@@ -88,7 +88,7 @@ def tolerance(text: str, op: str, dtype: str, *, reduce: str = "sum", terms: int
             |error| <= t max(1, |expected|).
         op: one of OPERATORS.
         dtype: dtype of the tensors.
-        reduce: sum, max, min, prod or avg, where the operator reduces.
+        reduce: sum, max, min, prod, avg, band, bor or bxor, where the operator reduces.
         terms: products in an element of a matrix product.
 
     Raises:

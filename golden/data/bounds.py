@@ -29,7 +29,7 @@ def bound(dtype: str, op: str, terms: int, magnitude: Array) -> Bound:
 
     Args:
         dtype: dtype of the tensors and, at worst, of the partial results in the other order.
-        op: sum, max, min, prod or avg.
+        op: sum, max, min, prod, avg, or of integers band, bor, bxor.
         terms: number of ranks P.
         magnitude: float64, sum over ranks of |x|; for prod the product of |x|.
 

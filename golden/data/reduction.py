@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from .dtypes import (
     to_float32,
 )
 
-REDUCE_OPS = ("sum", "max", "min", "prod", "avg")
+BITWISE_OPS = ("band", "bor", "bxor")
+REDUCE_OPS = ("sum", "max", "min", "prod", "avg", *BITWISE_OPS)
 ATB_REDUCE_OPS = ("sum", "max", "min")
 
 
@@ -28,12 +29,14 @@ def reduce_ranks(values: Sequence[Array], op: str, dtype: str) -> Array:
 
     `sum = (..(x_0 + x_1) + ..) + x_{P-1}`, prod likewise, `avg = sum / P`.  It starts from rank
     0's value.  float16 and bfloat16 accumulate in float32 and are rounded once, to nearest even;
-    float32 and float64 accumulate in their own type; integers wrap modulo 2^bits.
+    float32 and float64 accumulate in their own type; integers wrap modulo 2^bits,
+    and their avg is truncated towards zero.
+    band, bor and bxor are those of the integers' bits.
     max and min are IEEE 754-2019 maximum and minimum: NaN wins, and -0 < +0.
 
     Args:
         values: P arrays of one shape that carry `dtype`, in rank order.
-        op: sum, max, min, prod or avg (floating dtypes only).
+        op: sum, max, min, prod, avg, or of integers band, bor, bxor.
         dtype: one of REDUCE_DTYPES.
 
     Returns:
@@ -60,9 +63,8 @@ def reduce_ranks(values: Sequence[Array], op: str, dtype: str) -> Array:
             raise ValueError(f"rank {rank} has {value.dtype}; {dtype} is {storage(dtype)}")
     # Arrays wrap silently where numpy's scalars warn: keep at least one dimension.
     flat = [value.reshape(-1) for value in values]
-    reducer = _extreme if op in ("max", "min") else _accumulate
     with np.errstate(all="ignore"):
-        result: Array = reducer(flat, op, dtype)
+        result: Array = _reducer(op)(flat, op, dtype)
     # Every NaN gets the same bits: machines differ in sign and payload.
     return plain_bits(result, dtype).view(storage(dtype)).reshape(shape)
 
@@ -71,17 +73,39 @@ def check_reduction(op: str, dtype: str) -> None:
     """Raise ValueError unless `op` is a reduction and `dtype` has it.
 
     Example:
-        >>> check_reduction("avg", "int32")
+        >>> check_reduction("mean", "int32")
         Traceback (most recent call last):
         ...
-        ValueError: op 'avg' is for floating dtypes, got int32; use sum
+        ValueError: op 'mean' is unknown; use one of sum, max, min, prod, avg, band, bor, bxor
     """
     if op not in REDUCE_OPS:
         raise ValueError(f"op {op!r} is unknown; use one of {', '.join(REDUCE_OPS)}")
     if dtype not in REDUCE_DTYPES:
         raise ValueError(f"dtype {dtype!r} has no reduction; use one of {', '.join(REDUCE_DTYPES)}")
-    if op == "avg" and not is_float(dtype):
-        raise ValueError(f"op 'avg' is for floating dtypes, got {dtype}; use sum")
+    if not has_reduction(op, dtype):
+        raise ValueError(f"op {op!r} is for integers, got {dtype}")
+
+
+def has_reduction(op: str, dtype: str) -> bool:
+    """Return whether a dtype of REDUCE_DTYPES has one of REDUCE_OPS.
+
+    Example:
+        >>> has_reduction("band", "int8"), has_reduction("band", "float32")
+        (True, False)
+    """
+    return op not in BITWISE_OPS or not is_float(dtype)
+
+
+def _reducer(op: str) -> Callable[[Sequence[Array], str, str], Array]:
+    if op in BITWISE_OPS:
+        return _bitwise
+    return _extreme if op in ("max", "min") else _accumulate
+
+
+def _bitwise(values: Sequence[Array], op: str, dtype: str) -> Array:
+    """Return band, bor or bxor of 1-D arrays of integers."""
+    combine = {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}[op]
+    return np.array(combine.reduce(values, axis=0), storage(dtype))
 
 
 def _accumulate(values: Sequence[Array], op: str, dtype: str) -> Array:
@@ -89,9 +113,16 @@ def _accumulate(values: Sequence[Array], op: str, dtype: str) -> Array:
     total = _widen(values[0], dtype)
     for value in values[1:]:
         total = total * _widen(value, dtype) if op == "prod" else total + _widen(value, dtype)
-    if op == "avg":
+    if op == "avg" and is_float(dtype):
         total = total / total.dtype.type(len(values))
-    return _narrow(total, dtype)
+    result = _narrow(total, dtype)
+    return _truncated(result, len(values)) if op == "avg" and not is_float(dtype) else result
+
+
+def _truncated(total: Array, divisor: int) -> Array:
+    """Return integers divided by a whole number, truncated towards zero."""
+    wide = total.astype(np.int64)
+    return np.asarray(((wide - np.fmod(wide, divisor)) // divisor).astype(total.dtype))
 
 
 def _widen(array: Array, dtype: str) -> Array:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, is_float
-from ..data.reduction import REDUCE_OPS
+from ..data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES
+from ..data.reduction import REDUCE_OPS, has_reduction
 from ..data.shares import gapped, packed, reversed_order, shares
 from .case import Case, rows_of
 from .operator import Numbers
@@ -66,11 +66,11 @@ def every_reduction(make: Make, what: Any) -> Iterator[Case]:
     Example:
         >>> make = lambda *a, **more: blocks_case("tiny", *a, gathers=True, **more)
         >>> sorted({case.op for case in every_reduction(make, [1])})
-        ['avg', 'max', 'min', 'prod', 'sum']
+        ['avg', 'band', 'bor', 'bxor', 'max', 'min', 'prod', 'sum']
     """
     for dtype in REDUCE_DTYPES:
         for op in REDUCE_OPS:
-            if op != "avg" or is_float(dtype):
+            if has_reduction(op, dtype):
                 yield make(f"{op}-{dtype}", what, dtype, op=op, kind="special")
 
 

@@ -25,7 +25,7 @@ def reduce_scatter(xs: Sequence[Array], op: str = "sum", dtype: str | None = Non
     Args:
         xs: x of every rank, [d0, ...] of one shape and dtype, P divides d0; bfloat16 as uint16
             bits.
-        op: sum, max, min, prod or avg (floating dtypes only).
+        op: sum, max, min, prod, avg, or of integers band, bor, bxor.
         dtype: name of x's dtype; None reads it from the arrays.
 
     Returns:

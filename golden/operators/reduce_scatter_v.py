@@ -47,7 +47,7 @@ def reduce_scatter_v(
         send_counts: elements each rank receives.
         sdispls: element offset of each rank's slice in x; slices may overlap.
         rows: rows of each rank's output, the length of its y.
-        op: sum, max, min, prod or avg (floating dtypes only).
+        op: sum, max, min, prod, avg, or of integers band, bor, bxor.
         dtype: name of x's dtype; None reads it from the arrays.
 
     Returns:

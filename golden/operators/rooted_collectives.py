@@ -24,7 +24,7 @@ def reduce(xs: Sequence[Array], op: str = "sum", dtype: str | None = None) -> Ar
 
     Args:
         xs: x of every rank, of one shape and dtype; bfloat16 as uint16 bits.
-        op: sum, max, min, prod or avg (floating dtypes only).
+        op: sum, max, min, prod, avg, or of integers band, bor, bxor.
         dtype: name of x's dtype; None reads it from the arrays.
 
     Raises:

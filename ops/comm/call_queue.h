@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -28,6 +29,7 @@ struct StartedCall {
   bool done = true;
   Status outcome;
   double limit_s = 0;  // from `begun_at` on; 0: the group's time-out
+  std::chrono::steady_clock::time_point added_at;
   std::chrono::steady_clock::time_point begun_at;
 };
 using StartedHandle = std::shared_ptr<StartedCall>;
@@ -35,7 +37,9 @@ using StartedHandle = std::shared_ptr<StartedCall>;
 // The started calls of one rank of a communicator. They run one after the other in the order of
 // Add(), in a thread that waits for one of them, or in the queue's own thread. That thread exists
 // from the first started call until Stop() or the end of the group; it also moves messages that
-// nobody waits for, and sleeps when there is nothing to do. Owned by the communicator. Thread-safe.
+// nobody waits for, and sleeps when there is nothing to do. While calls are waited for soon after
+// their start, it looks for them now and then, so that a start wakes no thread. Owned by the
+// communicator. Thread-safe.
 // Wait() and Turn wait for calls, each of which has a time-out.
 class CallQueue {
  public:
@@ -99,6 +103,8 @@ class CallQueue {
   // The queue's thread.
   Status HaveThread(const char* name);
   void Work();
+  void Sleep(Lock* lock);
+  bool HeadIsNew() const;
   void Wake();
   void RunHead(Lock* lock);
   // Whether the queue's thread has nothing left to do.
@@ -114,7 +120,8 @@ class CallQueue {
 
   control::Control* control_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;  // a call has ended, for threads that wait
+  std::condition_variable work_;     // for the queue's thread
   Messenger* messenger_ = nullptr;
   std::deque<StartedHandle> waiting_;
   StartedHandle current_;
@@ -124,6 +131,9 @@ class CallQueue {
   std::atomic<bool> runs_{false};     // a call runs, also one that was not started
   std::atomic<bool> calling_{false};  // a Caller exists
   bool stopped_ = false;
+  bool napping_ = false;        // the queue's thread will look for calls soon, unasked
+  int64_t run_by_waiters_ = 0;  // calls that ran in the thread that waited for them
+  int64_t seen_run_by_waiters_ = 0;
   std::mutex join_mutex_;
   std::thread thread_;
 };

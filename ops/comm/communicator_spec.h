@@ -30,6 +30,11 @@ struct CommunicatorSpec {
   int rank_size = 0;
   CommMode comm_mode = COMM_MULTI_PROCESS;
   double timeout_s = 300.0;
+  // The job, if the ranks have agreed on it by other means; empty: the launcher's.
+  std::string job_id = "";
+  // Where the ranks of `job_id` meet, "10.0.0.1:29577", an address of rank 0's host; empty: they
+  // are on one host.
+  std::string meet_at = "";
   // Called repeatedly during first contact, which its error ends: a rank cannot come any more.
   std::function<Status()> watch = {};
   // Set in a subgroup that lives no longer than the group it was split from: a failure in one of

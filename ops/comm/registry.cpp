@@ -34,16 +34,19 @@ bool Threads(const CommunicatorSpec& spec) {
 
 using Communicators = std::map<std::string, std::shared_ptr<Communicator>>;
 
-// Ranks that are threads of this process have a communicator each. Only the domain may contain a
-// slash, so it comes last.
+// Ranks that are threads of this process have a communicator each. A domain belongs to its job.
+// Only the last two may contain a slash, and only the last one a line break.
 std::string Key(const CommunicatorSpec& spec) {
   const std::string owner = Threads(spec) ? std::to_string(spec.rank) : "process";
-  return Concat(spec.backend, "/", owner, "/", spec.comm_domain);
+  return Concat(spec.backend, "/", owner, "/", spec.comm_domain, "\n", spec.job_id);
 }
 
 // Whether both can exist in one process: the same group, or two groups without a common domain.
 Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& wanted) {
-  if (live.backend != wanted.backend || live.comm_domain != wanted.comm_domain) return Ok();
+  if (live.backend != wanted.backend || live.comm_domain != wanted.comm_domain ||
+      live.job_id != wanted.job_id) {
+    return Ok();
+  }
   const auto disagree = [&](const char* field, int is, int asked) {
     return Error(ERROR_INVALID_PARAM, "commDomain \"", live.comm_domain, "\" of backend ",
                  live.backend, " is live in this process with ", field, " ", is, ", got ", asked,

@@ -76,6 +76,7 @@ Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int
     spec.table_digest = completed.empty() ? spec.table->digest : completed;
   }
   spec.table = nullptr;
+  spec.meet_at.clear();
   spec.introduction = introduction;
   spec.one_host = introduction == nullptr;
   spec.timeout_s = timeout_s();

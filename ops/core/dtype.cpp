@@ -50,7 +50,7 @@ constexpr FormatRow kFormats[] = {
     {Format::kNDC1HWC0, "ndc1hwc0"},
 };
 
-constexpr const char* kReduceOps[] = {"sum", "prod", "max", "min", "avg"};
+constexpr const char* kReduceOps[] = {"sum", "prod", "max", "min", "avg", "band", "bor", "bxor"};
 
 const DTypeRow& Row(DType dtype) {
   for (const DTypeRow& row : kDTypes) {
@@ -102,7 +102,7 @@ bool ParseFormat(const char* name, Format* format) {
 }
 
 bool ParseReduceOp(const char* name, ReduceOp* op) {
-  for (int i = 0; i < 5; ++i) {
+  for (size_t i = 0; i < std::size(kReduceOps); ++i) {
     if (std::strcmp(kReduceOps[i], name) == 0) {
       *op = static_cast<ReduceOp>(i);
       return true;
@@ -114,6 +114,10 @@ bool ParseReduceOp(const char* name, ReduceOp* op) {
 bool IsFloating(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
          dtype == DType::kFloat64;
+}
+
+bool IsBitwise(ReduceOp op) {
+  return op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
 }
 
 }  // namespace collops

@@ -40,7 +40,16 @@ enum class Format : int32_t {
 };
 
 // Reductions. The struct field `reduceType` can be "sum", "max" or "min"; the plain level has all.
-enum class ReduceOp : int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
+enum class ReduceOp : int32_t {
+  kSum = 0,
+  kProd = 1,
+  kMax = 2,
+  kMin = 3,
+  kAvg = 4,
+  kBitAnd = 5,
+  kBitOr = 6,
+  kBitXor = 7,
+};
 
 // Bytes of one element; 0 for kUndefined.
 int64_t SizeOf(DType dtype);
@@ -51,7 +60,7 @@ const char* Name(DType dtype);
 // The format's name in lower case ("nd", "nhwc", ...).
 const char* Name(Format format);
 
-// "sum", "prod", "max", "min" or "avg".
+// "sum", "prod", "max", "min", "avg", "band", "bor" or "bxor".
 const char* Name(ReduceOp op);
 
 // The inverse of Name(); false, and the result unchanged, if the name is unknown.
@@ -60,5 +69,8 @@ bool ParseFormat(const char* name, Format* format);
 bool ParseReduceOp(const char* name, ReduceOp* op);
 
 bool IsFloating(DType dtype);
+
+// Whether the reduction works on the bits of integers.
+bool IsBitwise(ReduceOp op);
 
 }  // namespace collops

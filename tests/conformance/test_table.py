@@ -19,6 +19,8 @@ from v_calls import HCCL_REDUCES, is_whole
 import collops
 from collops.testing import run_ranks
 
+PLAIN_OPS = {"prod", "avg", "band", "bor", "bxor"}  # that ReduceScatterV does not have
+
 
 def cases_of(operator: str, ranks: int = 4, level: str = "plain") -> Any:
     return TABLE[operator].cases(Run(level, ranks))
@@ -54,7 +56,7 @@ def test_the_v_operators() -> None:
             "float16 bfloat16 float32 float64 int8 uint8 int16 int32 int64 bool".split()
         )
         assert {case.dtype for case in reductions} == {case.dtype for case in gathers} - {"bool"}
-        ops = {"sum", "max", "min"} | ({"prod", "avg"} if level == "plain" else set())
+        ops = {"sum", "max", "min"} | (PLAIN_OPS if level == "plain" else set())
         assert {case.op for case in reductions} == ops
         for share in ("even", "3-5", "1-2-3-4", "one_owner", "zeros", "primes"):
             assert any(case.name == f"shares-{share}" for case in gathers)
@@ -76,7 +78,7 @@ def test_the_even_collectives(operator: str) -> None:
     cases = cases_of(operator)
     reduces = operator in ("reduce_scatter", "all_reduce")
     assert {case.dtype for case in cases} == set(REDUCE_DTYPES if reduces else DTYPES)
-    ops = {"sum", "max", "min", "prod", "avg"} if reduces else {""}
+    ops = {"sum", "max", "min"} | PLAIN_OPS if reduces else {""}
     assert {case.op for case in cases} == ops
     dims = {len(case.x_shapes[0]) for case in cases}
     assert dims == set(range(1, 8 if operator == "all_gather" else 9))

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 from collops.golden.cases import ATB_REDUCE_OPS, REDUCE_OPS, Case, expected, inputs
 from collops.golden.data.dtypes import DTYPES, differs
+from collops.golden.data.reduction import has_reduction
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -111,8 +112,9 @@ def plain_calls(draw: st.DrawFn, ranks: int) -> Call:
         sizes[draw(st.integers(0, ranks - 1))] = draw(st.sampled_from(LARGE))
     dtypes = [d for d in DTYPES if gathers or d != "bool"]
     dtype = draw(st.sampled_from(dtypes))
-    is_float = "float" in dtype
-    op = "" if gathers else draw(st.sampled_from([o for o in REDUCE_OPS if is_float or o != "avg"]))
+    op = (
+        "" if gathers else draw(st.sampled_from([o for o in REDUCE_OPS if has_reduction(o, dtype)]))
+    )
     width = math.prod(others)
     counts = [size * width for size in sizes]
     case = Case(

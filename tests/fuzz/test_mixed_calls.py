@@ -16,8 +16,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from collops.golden.cases import Case, all_outputs, case_bounds, inputs
-from collops.golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, differs
-from collops.golden.data.reduction import REDUCE_OPS
+from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES, differs
+from collops.golden.data.reduction import REDUCE_OPS, has_reduction
 from collops.golden.operators.linear_parallel.groups import LinearParallel, place
 from collops.golden.operators.linear_parallel.reference import output_block, widened
 from collops.golden.operators.table import OPERATORS
@@ -48,11 +48,8 @@ class Call:
 
 
 def ops_of(dtype: str, level: str) -> list[str]:
-    return [
-        op
-        for op in (ATB_OPS if level == "atb" else REDUCE_OPS)
-        if op != "avg" or dtype in FLOAT_DTYPES
-    ]
+    ops = ATB_OPS if level == "atb" else REDUCE_OPS
+    return [op for op in ops if has_reduction(op, dtype)]
 
 
 @st.composite

@@ -9,13 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hosts import Host
+from hosts import DEVICE, Host
 from jobs import RANKS, Job, table_of
 
 PROGRAM = str(RANKS / "sum.py")
 LIMIT_S = 120.0
 # A test does the same on a machine with RDMA.
 COMMON = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "60"}
+# The names of the hosts have no address, so gloo needs its device.
+GLOO = {"GLOO_SOCKET_IFNAME": DEVICE}
+TORCH_GROUPS = str(RANKS / "torch_groups.py")
+SUMS_OF_GROUPS = {
+    "rank 0: ucx 80; from 3",
+    "rank 1: ucx 80, ucx 28; from 2",
+    "rank 2: ucx 80, shm 36; from 1",
+    "rank 3: ucx 80, ucx 28, shm 36; from 0",
+}
+TORCH_LIMIT_S = 50.0  # torch_groups.py waits longer for a rank
 
 
 def results(
@@ -42,27 +52,83 @@ def by_hand(hosts: Sequence[Host], *arguments: str, **env: str) -> list[tuple[in
     return results(hosts, [[sys.executable, PROGRAM, *arguments]] * len(hosts), envs)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_torchrun_with_one_command_per_host(two_hosts: list[Host]) -> None:
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed"
+)
+
+
+def by_torchrun(hosts: Sequence[Host], *program: str, ranks: int = 2) -> set[str]:
+    """The lines of a program, as that many ranks on each of two hosts."""
     words = [
         [
             sys.executable,
             "-m",
             "torch.distributed.run",
             "--nnodes=2",
-            "--nproc-per-node=2",
+            f"--nproc-per-node={ranks}",
             f"--node-rank={node}",
-            f"--master-addr={two_hosts[0].address}",
+            f"--master-addr={hosts[0].address}",
             "--master-port=29400",
-            PROGRAM,
+            *program,
         ]
         for node in range(2)
     ]
     lines = set()
-    for status, out, err in results(two_hosts, words, [{}, {}]):
+    for status, out, err in results(hosts, words, [GLOO, GLOO]):
         assert status == 0, out + err
         lines |= set(out.split("\n")) - {""}
+    return lines
+
+
+@needs_torch
+def test_torchrun_with_one_command_per_host(two_hosts: list[Host]) -> None:
+    lines = by_torchrun(two_hosts, PROGRAM)
     assert lines == {f"rank {rank} of 4: sum 10" for rank in range(4)}
+
+
+@needs_torch
+@pytest.mark.parametrize("backend", ["collops", "gloo"])
+def test_groups_of_torch_distributed(two_hosts: list[Host], backend: str) -> None:
+    """`backend`: of the default group. The others are of collops."""
+    lines = by_torchrun(two_hosts, TORCH_GROUPS, backend)
+    assert lines == SUMS_OF_GROUPS
+
+
+@needs_torch
+@pytest.mark.parametrize("backend", ["collops", "gloo"])
+def test_groups_of_torch_distributed_without_a_launcher(
+    two_hosts: list[Host], backend: str
+) -> None:
+    """The store's address is all that the ranks know."""
+    place = f"tcp://{two_hosts[0].address}:29401"
+    hosts = [two_hosts[0]] * 2 + [two_hosts[1]] * 2
+    words = [[sys.executable, TORCH_GROUPS, backend, place, str(rank), "4"] for rank in range(4)]
+    found = results(hosts, words, [GLOO] * 4)
+    assert [status for status, _, _ in found] == [0] * 4, found
+    assert {line for _, out, _ in found for line in out.splitlines()} == SUMS_OF_GROUPS
+
+
+@needs_torch
+def test_a_store_that_says_no_address(two_hosts: list[Host], tmp_path: Path) -> None:
+    """Every rank says at once what is missing, and the ranks meet with it."""
+    place = f"file://{tmp_path}/store"
+    words = [[sys.executable, TORCH_GROUPS, "collops", place, str(rank), "2"] for rank in range(2)]
+    began = time.monotonic()
+    for status, out, err in results(two_hosts, words, [{}, {}]):
+        assert status == 1, out
+        assert "its ranks are on 2 hosts, and nothing says how these reach each other: " in err
+        assert "set MASTER_ADDR to an address of rank 0's host, the same in all ranks" in err
+    assert time.monotonic() - began < TORCH_LIMIT_S
+    words = [[*word[:3], place + "2", *word[4:]] for word in words]
+    envs = [{"MASTER_ADDR": two_hosts[0].address}] * 2
+    for status, out, err in results(two_hosts, words, envs):
+        assert status == 0, out + err
+
+
+@needs_torch
+def test_fully_sharded_modules_across_hosts(two_hosts: list[Host]) -> None:
+    lines = by_torchrun(two_hosts, str(RANKS / "torch_fsdp.py"), ranks=1)
+    assert lines == {"windows False: equal", "windows True: equal"}
 
 
 def test_torchrun_after_a_restart(two_hosts: list[Host]) -> None:

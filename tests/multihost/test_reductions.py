@@ -15,6 +15,7 @@ PLACEMENTS = {
     "round robin": ([0, 1, 0, 1], [70000, 70000, 70000, 70000]),
     "three and one": ([0, 0, 0, 1], [70000, 1, 140000, 90000]),
     "one and three": ([0, 1, 1, 1], [70000, 65000, 140000, 90000]),
+    "small slices": ([0, 1, 1, 0], [10, 3000, 0, 7]),
     "in and out": ([0, 0, 1, 1, 0], [70000, 65000, 140000, 90000, 80000]),
 }
 
@@ -23,7 +24,7 @@ def check(hosts: list[Host], placement: list[int], sizes: list[int]) -> None:
     with Job(hosts, placement, PROGRAM, *map(str, sizes)) as job:
         for status, out, err in job.results(LIMIT_S):
             assert status == 0, out + err
-            assert "reduced 11" in out
+            assert "reduced 16" in out
 
 
 @pytest.mark.parametrize(("placement", "sizes"), PLACEMENTS.values(), ids=PLACEMENTS)

@@ -26,7 +26,13 @@ Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const Ran
   }
   JobPlace place;
   const bool asks = reach == Reach::kHosts && !threads && spec.introduction == nullptr;
-  if (asks) RETURN_IF_ERROR(FindJobPlace(table, spec.rank, &place));
+  CHECK_ARG(asks || spec.meet_at.empty(), ERROR_UNSUPPORTED, "backend ", spec.backend,
+            " runs on one host, but meet_at says that the ranks are on several");
+  if (asks && !spec.job_id.empty()) {
+    RETURN_IF_ERROR(ReadJobPlace(spec.meet_at, spec.rank, &place));
+  } else if (asks) {
+    RETURN_IF_ERROR(FindJobPlace(table, spec.rank, &place));
+  }
   std::string digest = table == nullptr ? spec.table_digest : table->digest;
   if (!place.address.empty()) {
     digest = place.table_digest;
@@ -34,7 +40,7 @@ Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const Ran
     RETURN_IF_ERROR(FindJobDigest(&digest));
   }
   JobIdentity job;
-  RETURN_IF_ERROR(FindMeetingPlace(threads, digest, &job));
+  RETURN_IF_ERROR(FindMeetingPlace(threads, spec.job_id, digest, &job));
   if (spec.introduction != nullptr) {
     *meeting = std::make_unique<PartMeeting>(spec, job, segment_bytes);
     return Ok();
@@ -53,7 +59,9 @@ Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control, Reach reach) {
   CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend ", spec.backend, ": at most ",
             kMaxRanks, " ranks, got rankSize ", spec.rank_size);
-  if (spec.comm_mode == COMM_MULTI_PROCESS) RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
+  if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty()) {
+    RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
+  }
   const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;
   std::unique_ptr<Meeting> meeting;
   if (spec.table != nullptr && !spec.table->completed) {

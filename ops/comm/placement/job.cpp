@@ -152,6 +152,7 @@ Status FromAncestor(JobIdentity* identity) {
 
 // Sources of a job's identity that no other setting can override.
 constexpr const char* kJobIdSource = "COLLOPS_JOB_ID";
+constexpr const char* kAgreedSource = "init's job_id";
 constexpr const char* kThreadsSource = "COMM_MULTI_THREAD";
 
 bool FromFamily(JobIdentity* identity) {
@@ -209,14 +210,22 @@ Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest) {
                kJobIdRule);
 }
 
-Status FindMeetingPlace(bool threads, const std::string& table_digest, JobIdentity* identity) {
+Status FindMeetingPlace(bool threads, const std::string& job_id, const std::string& table_digest,
+                        JobIdentity* identity) {
+  if (!threads && !job_id.empty()) {
+    *identity = {"agreed/" + job_id, kAgreedSource};
+    return Ok();
+  }
   if (!threads) return FindJobIdentity(identity, table_digest);
-  *identity = {Concat("threads/", getpid(), "/", token.Get().number), kThreadsSource};
+  *identity = {Concat("threads/", getpid(), "/", token.Get().number,
+                      job_id.empty() ? "" : "/agreed/", job_id),
+               kThreadsSource};
   return Ok();
 }
 
 std::string DescribeJob(const JobIdentity& job) {
-  const bool fixed = job.source == kJobIdSource || job.source == kThreadsSource;
+  const bool fixed =
+      job.source == kJobIdSource || job.source == kAgreedSource || job.source == kThreadsSource;
   return Concat("job ", job.id, ", from ", job.source,
                 fixed ? "" : "; set COLLOPS_JOB_ID to meet other processes");
 }

@@ -33,8 +33,9 @@ struct JobIdentity {
 Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest = "");
 
 // Where the ranks of a group meet: the job or, if the ranks are threads, this process, whatever the
-// launcher says.
-Status FindMeetingPlace(bool threads, const std::string& table_digest, JobIdentity* identity);
+// launcher says. `job_id`: the job, if the ranks have agreed on it by other means; else empty.
+Status FindMeetingPlace(bool threads, const std::string& job_id, const std::string& table_digest,
+                        JobIdentity* identity);
 
 // "job family/2443, from multiprocessing; set COLLOPS_JOB_ID to meet other processes"
 std::string DescribeJob(const JobIdentity& job);

@@ -1,5 +1,6 @@
 #include "comm/placement/job_place.h"
 
+#include <charconv>
 #include <utility>
 
 #include "comm/placement/host_address.h"
@@ -76,6 +77,30 @@ Status FindJobPlace(const std::shared_ptr<const RankTable>& table, int rank, Job
     }
   }
   *place = std::move(found);
+  return Ok();
+}
+
+Status ReadJobPlace(const std::string& meet_at, int rank, JobPlace* place) {
+  *place = {};
+  if (meet_at.empty()) return Ok();
+  constexpr int kMostPort = 65535;
+  const size_t colon = meet_at.rfind(':');
+  std::string host = meet_at.substr(0, colon == std::string::npos ? 0 : colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  HostAddress address;
+  int port = 0;
+  const char* const end = meet_at.data() + meet_at.size();
+  const char* const digits = end - (host.empty() ? 0 : meet_at.size() - colon - 1);
+  const std::from_chars_result read = std::from_chars(digits, end, port);
+  const bool sound = read.ec == std::errc() && read.ptr == end && port > 0 && port <= kMostPort;
+  CHECK_ARG(sound && ParseAddress(host.substr(0, host.find('%')), &address), ERROR_INVALID_PARAM,
+            "meet_at must be an address of rank 0's host and a port, as \"10.0.0.1:29577\", got \"",
+            meet_at, "\"");
+  place->address = host;
+  place->port = port;
+  place->is_first = rank == 0;
   return Ok();
 }
 

@@ -12,6 +12,7 @@ namespace collops {
 // Where the ranks of a job that is on several hosts meet first.
 struct JobPlace {
   std::string address;       // of the host of the job's rank 0; empty: all ranks are on this host
+  int port = 0;              // 0: COLLOPS_PORT
   bool is_first = false;     // this process is the job's rank 0
   std::string table_digest;  // of the job's rank table; empty without one
 };
@@ -21,6 +22,10 @@ struct JobPlace {
 // says that all ranks are on this host. An error if the ranks are on several hosts and no address
 // is known.
 Status FindJobPlace(const std::shared_ptr<const RankTable>& table, int rank, JobPlace* place);
+
+// Of a group whose ranks have agreed on where they meet, "10.0.0.1:29577" or "[fe80::1%2]:29577";
+// empty: on this host. Its rank 0 is the job's.
+Status ReadJobPlace(const std::string& meet_at, int rank, JobPlace* place);
 
 // The digest of the rank table of the whole job, RANK_TABLE_FILE, which names the job also for a
 // group of some of its ranks; empty without one.

@@ -34,18 +34,20 @@ bool CanReduce(DType dtype, ReduceOp op) {
 }
 
 void Reduce(void* destination, const void* const* sources, int num_sources, int64_t count,
-            DType dtype, ReduceOp op, int64_t whole_bytes) {
+            DType dtype, ReduceOp op, int64_t whole_bytes, int divisor) {
   const ReduceKernel kernel = FindKernel(dtype, op);
   const int64_t bytes = count * SizeOf(dtype);
+  if (divisor == 0) divisor = num_sources;
   const bool stream = std::max(whole_bytes, bytes) >= kStreamingBytes;
   if (bytes * (num_sources + 1) < kLeastSharedBytes || NumThreads() == 1) {
-    kernel(destination, sources, num_sources, 0, count, stream);
+    kernel(destination, sources, num_sources, divisor, 0, count, stream);
     return;
   }
   const int64_t part_count = kPartBytes / SizeOf(dtype);
   ParallelFor(static_cast<int>((count + part_count - 1) / part_count), [&](int part) {
     const int64_t begin = part * part_count;
-    kernel(destination, sources, num_sources, begin, std::min(begin + part_count, count), stream);
+    const int64_t end = std::min(begin + part_count, count);
+    kernel(destination, sources, num_sources, divisor, begin, end, stream);
   });
 }
 

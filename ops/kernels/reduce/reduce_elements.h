@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -126,6 +127,27 @@ struct Multiply {
   }
 };
 
+struct And {
+  template <typename V>
+  static V Apply(V a, V b) {
+    return a & b;
+  }
+};
+
+struct Or {
+  template <typename V>
+  static V Apply(V a, V b) {
+    return a | b;
+  }
+};
+
+struct Xor {
+  template <typename V>
+  static V Apply(V a, V b) {
+    return a ^ b;
+  }
+};
+
 struct Greater {
   template <typename V>
   static V Apply(V a, V b) {
@@ -162,7 +184,49 @@ struct Minimum {
   }
 };
 
-struct Mean : Add {};
+// The sum, which Divide() divides in its own type.
+struct Mean : Add {
+  template <typename V>
+  static V Divide(V sum, int divisor) {
+    using Number = std::remove_reference_t<decltype(sum[0])>;
+    return sum / static_cast<Number>(divisor);
+  }
+  template <int kBytes>
+  static Pair<kBytes> Divide(Pair<kBytes> sum, int divisor) {
+    return {Divide(sum.first, divisor), Divide(sum.second, divisor)};
+  }
+};
+
+// The same for integers T, truncated towards zero. The sum wraps, so it comes as unsigned numbers.
+template <typename T>
+struct IntegerMean : Add {
+  template <typename V>
+  static V Divide(V sum, int divisor) {
+    T lanes[sizeof(V) / sizeof(T)];
+    std::memcpy(lanes, &sum, sizeof(V));
+    for (T& lane : lanes) lane = DivideOne(lane, divisor);
+    std::memcpy(&sum, lanes, sizeof(V));
+    return sum;
+  }
+
+  // Vectors divide floating-point numbers only. A quotient of numbers of n bits is a whole number
+  // or at least 2^-n of itself away from one, so 24 and 53 bits are truncated to the same number.
+  static T DivideOne(T value, int divisor) {
+    if constexpr (sizeof(T) <= 2) {
+      const float quotient = static_cast<float>(value) / static_cast<float>(divisor);
+      return static_cast<T>(static_cast<int32_t>(quotient));
+    } else if constexpr (sizeof(T) == 4) {
+      return static_cast<T>(static_cast<double>(value) / static_cast<double>(divisor));
+    } else {
+      return value / static_cast<T>(divisor);
+    }
+  }
+};
+
+template <typename Op>
+constexpr bool kDivides = std::is_same_v<Op, Mean>;
+template <typename T>
+constexpr bool kDivides<IntegerMean<T>> = true;
 
 template <typename Op, typename V>
 V Combine(V a, V b) {
@@ -171,16 +235,6 @@ V Combine(V a, V b) {
 template <typename Op, int kBytes>
 Pair<kBytes> Combine(Pair<kBytes> a, Pair<kBytes> b) {
   return {Op::Apply(a.first, b.first), Op::Apply(a.second, b.second)};
-}
-
-template <typename V>
-V Divide(V sum, int divisor) {
-  using Number = std::remove_reference_t<decltype(sum[0])>;
-  return sum / static_cast<Number>(divisor);
-}
-template <int kBytes>
-Pair<kBytes> Divide(Pair<kBytes> sum, int divisor) {
-  return {Divide(sum.first, divisor), Divide(sum.second, divisor)};
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void Prefetch(const char* source, std::index_sequence<kIndex...>) {
 // because the destination may be a source.
 template <typename Element, typename Op, typename Access, size_t... kIndex>
 void ReduceStep(Access access, char* destination, const void* const* sources, int num_sources,
-                int64_t offset, std::index_sequence<kIndex...> indices) {
+                int divisor, int64_t offset, std::index_sequence<kIndex...> indices) {
   using Raw = typename Element::Raw;
   const auto load = [&](const char* source, size_t index) {
     return Element::Widen(access.template Load<Raw>(source + index * sizeof(Raw)));
@@ -47,8 +47,8 @@ void ReduceStep(Access access, char* destination, const void* const* sources, in
     Prefetch<Element>(source, indices);
     ((sums[kIndex] = Combine<Op>(sums[kIndex], load(source, kIndex))), ...);
   }
-  if constexpr (std::is_same_v<Op, Mean>) {
-    ((sums[kIndex] = Divide(sums[kIndex], num_sources)), ...);
+  if constexpr (kDivides<Op>) {
+    ((sums[kIndex] = Op::Divide(sums[kIndex], divisor)), ...);
   }
   char* const target = destination + offset;
   (access.Store(target + kIndex * sizeof(Raw), Element::Narrow(sums[kIndex])), ...);
@@ -57,10 +57,10 @@ void ReduceStep(Access access, char* destination, const void* const* sources, in
 // As many whole steps of `indices` vectors as fit into [offset, end); returns where they end.
 template <typename Element, typename Op, typename Access, typename Indices>
 int64_t ReduceSteps(Access access, char* destination, const void* const* sources, int num_sources,
-                    int64_t offset, int64_t end, Indices indices) {
+                    int divisor, int64_t offset, int64_t end, Indices indices) {
   constexpr int64_t kStep = Indices::size() * sizeof(typename Element::Raw);
   for (; end - offset >= kStep; offset += kStep) {
-    ReduceStep<Element, Op>(access, destination, sources, num_sources, offset, indices);
+    ReduceStep<Element, Op>(access, destination, sources, num_sources, divisor, offset, indices);
   }
   return offset;
 }
@@ -76,20 +76,21 @@ int64_t BytesToAligned(const char* address) {
 
 // The ReduceKernel of one element type and operation.
 template <typename Machine, typename Element, typename Op>
-void ReduceRange(void* destination, const void* const* sources, int num_sources, int64_t begin,
-                 int64_t end, bool stream) {
+void ReduceRange(void* destination, const void* const* sources, int num_sources, int divisor,
+                 int64_t begin, int64_t end, bool stream) {
   using Some = std::make_index_sequence<Machine::kInFlight>;
   constexpr int64_t kElementBytes = sizeof(typename Element::Stored);
   char* const output = static_cast<char*>(destination);
   int64_t done = begin * kElementBytes;
   const int64_t end_bytes = end * kElementBytes;
   const auto steps = [&](auto access, auto indices) {
-    done = ReduceSteps<Element, Op>(access, output, sources, num_sources, done, end_bytes, indices);
+    done = ReduceSteps<Element, Op>(access, output, sources, num_sources, divisor, done, end_bytes,
+                                    indices);
   };
   const auto part = [&](int64_t bytes) {
     if (bytes == 0) return;
-    ReduceStep<Element, Op>(Part{static_cast<size_t>(bytes)}, output, sources, num_sources, done,
-                            One{});
+    ReduceStep<Element, Op>(Part{static_cast<size_t>(bytes)}, output, sources, num_sources, divisor,
+                            done, One{});
     done += bytes;
   };
   if constexpr (Machine::kStreams) {
@@ -120,11 +121,15 @@ ReduceKernel FloatingKernel(ReduceOp op) {
       return ReduceRange<Machine, Extreme<false>, Least>;
     case ReduceOp::kAvg:
       return ReduceRange<Machine, Element, Mean>;
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
+      return nullptr;
   }
   return nullptr;
 }
 
-// T is signed or unsigned, which matters for max and min only.
+// T is signed or unsigned, which matters for max, min and the division of avg.
 template <typename Machine, typename T>
 ReduceKernel IntegerKernel(ReduceOp op) {
   using Element = Plain<T, Machine::kVectorBytes>;
@@ -139,7 +144,13 @@ ReduceKernel IntegerKernel(ReduceOp op) {
     case ReduceOp::kMin:
       return ReduceRange<Machine, Element, Less>;
     case ReduceOp::kAvg:
-      return nullptr;
+      return ReduceRange<Machine, Wrapping, IntegerMean<T>>;
+    case ReduceOp::kBitAnd:
+      return ReduceRange<Machine, Wrapping, And>;
+    case ReduceOp::kBitOr:
+      return ReduceRange<Machine, Wrapping, Or>;
+    case ReduceOp::kBitXor:
+      return ReduceRange<Machine, Wrapping, Xor>;
   }
   return nullptr;
 }

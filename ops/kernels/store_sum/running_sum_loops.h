@@ -50,6 +50,9 @@ RunningSumKernel FindRunningSumKernel(ReduceOp op) {
       return &RunRange<Machine, Element, Multiply>;
     case ReduceOp::kMax:
     case ReduceOp::kMin:
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
       return nullptr;
   }
   return nullptr;

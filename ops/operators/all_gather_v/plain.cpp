@@ -23,7 +23,7 @@ class GatherPlan : public PlanOf<AllGatherVCall> {
                  Agreement* agreement, AllGatherVCall* call) const override {
     const int rank = communicator.rank();
     RETURN_IF_ERROR(CheckPair(tensors, method(), blocks_.count(rank), blocks_.total()));
-    RETURN_IF_ERROR(CheckApart(tensors, method(), blocks_.begin(rank),
+    RETURN_IF_ERROR(CheckApart(tensors, method(), -blocks_.begin(rank),
                                ", or pass x as this rank's own block of out"));
     call->dtype = tensors.x.view.desc.dtype;
     call->x = tensors.x.view.data;

@@ -1,5 +1,6 @@
 #include "operators/all_to_all_v/plain.h"
 
+#include <optional>
 #include <utility>
 
 namespace collops {
@@ -20,7 +21,7 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
                  Agreement* agreement, ExchangeVCall* call) const override {
     RETURN_IF_ERROR(CheckPair(tensors, method(), sends_.total(), receives_.total()));
-    RETURN_IF_ERROR(CheckApart(tensors, method(), -1, ""));
+    RETURN_IF_ERROR(CheckApart(tensors, method(), std::nullopt, ""));
     call->dtype = tensors.x.view.desc.dtype;
     call->x = tensors.x.view.data;
     call->send_counts = sends_.counts();

@@ -46,11 +46,13 @@ Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_coun
   return CheckWritable(tensors.out, method, "out");
 }
 
-Status CheckApart(const PlainTensors& tensors, const char* method, int64_t own_begin,
+Status CheckApart(const PlainTensors& tensors, const char* method, std::optional<int64_t> offset,
                   const char* exception) {
+  // As numbers, because the address of an empty tensor may be null.
+  const auto x = reinterpret_cast<uintptr_t>(tensors.x.view.data);
+  const auto out = reinterpret_cast<uintptr_t>(tensors.out.view.data);
   const int64_t element = SizeOf(tensors.x.view.desc.dtype);
-  const auto* own = static_cast<const char*>(tensors.out.view.data) + own_begin * element;
-  if (own_begin >= 0 && tensors.x.view.data == own) return Ok();
+  if (offset && out == x + static_cast<uintptr_t>(*offset * element)) return Ok();
   CHECK_ARG(
       !Overlap(tensors.x.view.data, Bytes(tensors.x), tensors.out.view.data, Bytes(tensors.out)),
       ERROR_INVALID_TENSOR_ADDR, method, ": out overlaps x in memory: give it memory of its own",
@@ -73,7 +75,7 @@ Status CheckReducible(DType dtype, ReduceOp op, const char* method) {
             ": elements of type ", Name(dtype), " cannot be reduced");
   CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_INVALID_TENSOR_INI_MATCH, method, ": there is no ",
             Name(op), " of ", Name(dtype), ": convert x to ",
-            op == ReduceOp::kAvg ? "a floating type" : "a type of real numbers");
+            IsBitwise(op) ? "an integer type" : "a type of real numbers");
   return Ok();
 }
 

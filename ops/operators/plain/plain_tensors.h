@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/dtype.h"
@@ -33,9 +34,9 @@ Status CheckWritable(const PlainTensor& tensor, const char* method, const char* 
 Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_count,
                  int64_t out_count);
 
-// `out` must not share memory with `x`, except that x may be `out`'s elements from `own_begin` on
-// (-1: nowhere). `exception` says so at the end of the message, where there is one.
-Status CheckApart(const PlainTensors& tensors, const char* method, int64_t own_begin,
+// `out` must not share memory with `x`, except that out may begin exactly `offset` elements after x
+// begins (below 0: before it). `exception` says so at the end of the message, where there is one.
+Status CheckApart(const PlainTensors& tensors, const char* method, std::optional<int64_t> offset,
                   const char* exception);
 
 // x's shape as the ranks compare it: of more than eight dimensions the last ones count as one.

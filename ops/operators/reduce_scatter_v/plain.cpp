@@ -19,9 +19,12 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
                  Agreement* agreement, ReduceScatterVCall* call) const override {
-    const int64_t own = blocks_.count(communicator.rank());
+    const int rank = communicator.rank();
+    const int64_t own = blocks_.count(rank);
     RETURN_IF_ERROR(CheckPair(tensors, method(), blocks_.total(), own));
-    RETURN_IF_ERROR(CheckApart(tensors, method(), -1, ""));
+    // No other rank reads this rank's block of its x, and the blocks lie apart.
+    RETURN_IF_ERROR(CheckApart(tensors, method(), blocks_.begin(rank),
+                               ", or pass this rank's own block of x as out"));
     call->dtype = tensors.x.view.desc.dtype;
     RETURN_IF_ERROR(CheckReducible(call->dtype, op_, method()));
     call->op = op_;

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from collops.launch.own_job import own_environment, place_names
 from collops.launch.processes import new_job_id
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from collops.bench.peers.mpi_launcher import Mpi
-    from collops.bench.request import Request
 
 _PROGRAM = [sys.executable, "-m", "collops.bench.rank_program"]
 _LOOK_S = 0.1
@@ -41,8 +40,20 @@ class RanksFailedError(RuntimeError):
     """The ranks ended before they had measured everything; the text is their last output."""
 
 
+class Request(Protocol):
+    """What a program of ranks is given, pickled."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a rank."""
+
+
 def launch(
-    request: Request, ranks: int, mpi: Mpi | None, placed: Sequence[Mapping[str, str]] = ()
+    request: Request,
+    ranks: int,
+    mpi: Mpi | None,
+    placed: Sequence[Mapping[str, str]] = (),
+    program: Sequence[str] = _PROGRAM,
 ) -> Iterator[dict[str, Any]]:
     """Runs one request on `ranks` ranks, and yields each line of JSON that rank 0 writes.
 
@@ -51,6 +62,7 @@ def launch(
         ranks: the number of ranks.
         mpi: what starts them; None: this program.
         placed: the variables of the ranks that a rank table places on this host; empty: no table.
+        program: what a rank runs, with the files of the request, gloo's store and the records.
 
     Raises:
         RanksFailedError: a rank failed.
@@ -60,9 +72,9 @@ def launch(
         (folder / "request").write_bytes(pickle.dumps(request))
         records = folder / "records"
         records.touch()
-        program = [*_PROGRAM, str(folder / "request"), str(folder / "store"), str(records)]
+        words_of_rank = [*program, str(folder / "request"), str(folder / "store"), str(records)]
         starts = _commands(request, ranks, mpi, placed)
-        commands = [([*words, *program], env) for words, env in starts]
+        commands = [([*words, *words_of_rank], env) for words, env in starts]
         with (folder / "said").open("w") as said, Programs(commands, said) as programs:
             yield from _follow(records, programs)
         if programs.failed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from typing import TYPE_CHECKING
 
 from collops.bench.operators import OPERATORS
@@ -10,13 +12,24 @@ from collops.cli.choice import Choice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_OTHERS = {"torch": "calls of torch.distributed on collops beside gloo"}
+
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one benchmark; without a name, lists them and returns 2."""
     summary = "Measures operators on one host or several, beside other libraries."
-    name = Choice("collops bench", summary, "BENCH", OPERATORS).word(arguments)
+    name = Choice("collops bench", summary, "BENCH", {**OPERATORS, **_OTHERS}).word(arguments)
     if name is None:
         return 2
+    if name == "torch":
+        if importlib.util.find_spec("torch") is None:
+            print(
+                "collops bench torch: torch is not installed (pip install torch)", file=sys.stderr
+            )
+            return 2
+        from collops.torch.bench.command import main as measure
+
+        return measure(arguments[1:])
     from collops.bench.command import main
 
     return main(name, arguments[1:])

@@ -23,7 +23,8 @@ class AllReduce(Method):
         Args:
             x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
                 array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
+                also ``"band"``, ``"bor"``, ``"bxor"``.
             out: [...] the result's memory, which may be x itself; None: new memory of x's kind
                 (numpy for ``__dlpack__``).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from collops.collectives.all_gather import AllGather
 from collops.collectives.all_gather_v import AllGatherV
@@ -13,6 +14,7 @@ from collops.collectives.gather_v import GatherV
 from collops.collectives.level import PlainLevel, documented_by
 from collops.collectives.linear_parallel import LinearParallel
 from collops.collectives.message_calls import MessageCalls
+from collops.collectives.plans import bad_argument, is_time
 from collops.collectives.reduce import Reduce
 from collops.collectives.reduce_scatter import ReduceScatter
 from collops.collectives.reduce_scatter_v import ReduceScatterV
@@ -28,6 +30,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from collops.collectives.messages import RecvFrom, SendTo
+
+_by_name: WeakValueDictionary[str, Communicator] = WeakValueDictionary()
+
+
+def communicator_named(name: str) -> Communicator | None:
+    """The communicator of this process that has a name, while somebody holds it."""
+    return _by_name.get(name)
 
 
 class Communicator:
@@ -49,7 +58,12 @@ class Communicator:
 
     def __init__(self, core_communicator: Any, level: PlainLevel | None = None) -> None:
         self._core = core_communicator
-        self._level = level = level or PlainLevel(core_communicator)
+        self._name = ""
+        if level is None:
+            level = PlainLevel(core_communicator)
+            self._name = f"collops/{self.handle}"
+            _by_name[self._name] = self
+        self._level = level
         self._starts: Starts | None = None
         self._all_gather = AllGather(level)
         self._all_gather_v = AllGatherV(level)
@@ -75,9 +89,25 @@ class Communicator:
         return self._level.size
 
     @property
+    def backend(self) -> str:
+        """What moves the data, such as ``"shm"``."""
+        return str(self._core.backend)
+
+    @property
     def handle(self) -> int:
         """The number that a struct's `hccl_comm` takes to use this communicator."""
         return int(self._core.handle)
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that a call waits for other ranks; a new value holds from the next call on."""
+        return float(self._core.timeout_s)
+
+    @timeout_s.setter
+    def timeout_s(self, timeout_s: float) -> None:
+        if not is_time(timeout_s):
+            bad_argument(f"timeout_s must be a number of seconds above 0, got {timeout_s!r}")
+        self._core.timeout_s = float(timeout_s)
 
     def __repr__(self) -> str:
         return (
@@ -118,8 +148,8 @@ class Communicator:
         return self._gather_v(x, sizes, root)
 
     @documented_by(Reduce)
-    def reduce(self, x: Any, op: str = "sum", root: int = 0) -> Any:
-        return self._reduce(x, op, root)
+    def reduce(self, x: Any, op: str = "sum", root: int = 0, out: Any = None) -> Any:
+        return self._reduce(x, op, root, out)
 
     @documented_by(ReduceScatter)
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Any:
@@ -255,6 +285,15 @@ class Communicator:
     def empty(self, shape: int | Sequence[int], dtype: Any) -> Any:
         window = core().window
         return window_array(lambda num_bytes: window(self._core, num_bytes), shape, dtype)
+
+    def refuse(self, operation: str, error: Exception) -> None:
+        """Sends an error of this rank to the others, in the place of its part of a call.
+
+        Args:
+            operation: the call that the others wait in, such as ``"AllGatherV"``.
+            error: what is wrong here; they get RankMismatchError with its message.
+        """
+        self._level.refuse(operation, error)
 
     def abort(self, reason: str = "") -> None:
         """Ends every call of every rank with ERROR_ABORTED; may be called from any thread."""

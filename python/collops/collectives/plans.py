@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -60,6 +61,14 @@ def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ..
         bad_argument(
             f"{name}: {label} must be a list of whole numbers, one per rank, got {sizes!r}"
         )
+
+
+def is_time(value: Any) -> bool:
+    """Whether `value` is a finite number of seconds above 0."""
+    try:
+        return isinstance(value, numbers.Real) and 0 < float(value) < math.inf
+    except OverflowError:
+        return False
 
 
 def whole_number(name: str, label: str, value: Any) -> int:

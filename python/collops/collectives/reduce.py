@@ -17,7 +17,7 @@ _OPERATION = "Reduce"  # identifies the call among the ranks
 class Reduce(Method):
     """reduce of one communicator: a reduction of which one rank gets all rows."""
 
-    def __call__(self, x: Any, op: str, root: int) -> Any:
+    def __call__(self, x: Any, op: str, root: int, out: Any) -> Any:
         """Reduces over the ranks and leaves the result on one of them.
 
         ``out = x_0 op x_1 op ... op x_{P-1}`` on the root, in rank order
@@ -25,12 +25,14 @@ class Reduce(Method):
         Args:
             x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
                 array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
+                also ``"band"``, ``"bor"``, ``"bxor"``.
             root: the rank that gets the result, the same on every rank.
+            out: [...] the result's memory on the root, which may be x itself; None: new memory of
+                x's kind (numpy for ``__dlpack__``). Not used on the other ranks.
 
         Returns:
-            [...] in new memory of x's kind (numpy for ``__dlpack__``) on the root; None on the
-            other ranks.
+            `out` on the root; None on the other ranks.
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the other ranks get its message.
@@ -56,8 +58,10 @@ class Reduce(Method):
             x = as_tensor(_NAME, "x", x)
             key = math.prod(x.shape), root, number
             plan = self._plans.get(key) or self._plans.add(key, self._plan(*key))
-            shape = tuple(x.shape) if level.rank == root else (0,)
-            out = resolve_out(_NAME, "out", x, shape, None)
+            if level.rank == root:
+                out = resolve_out(_NAME, "out", x, tuple(x.shape), out)
+            else:
+                out = resolve_out(_NAME, "out", x, (0,), None)
         except Exception as error:
             level.refuse(_OPERATION, error)
             raise

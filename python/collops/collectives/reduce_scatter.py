@@ -28,9 +28,10 @@ class ReduceScatter(Method):
         Args:
             x: [rows, ...] of one shape on every rank, contiguous; P divides rows. A numpy array, a
                 torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
-            out: [rows / P, ...] the result's memory; None: new memory of x's kind (numpy for
-                ``__dlpack__``).
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
+                also ``"band"``, ``"bor"``, ``"bxor"``.
+            out: [rows / P, ...] the result's memory, which may be this rank's own part of x; None:
+                new memory of x's kind (numpy for ``__dlpack__``).
 
         Returns:
             `out`.

@@ -56,9 +56,10 @@ class ReduceScatterV(Method):
             sizes: rows that each rank receives, the same list on every rank; None: as
                 numpy.array_split shares the rows out, or the rows of the blocks of a list.
             dim: the dimension that is scattered; negative ones count from the end.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"`` or ``"avg"`` (floating types only).
-            out: [..., sizes[rank], ...] the result's memory; None: new memory of x's kind (numpy
-                for ``__dlpack__``).
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
+                also ``"band"``, ``"bor"``, ``"bxor"``.
+            out: [..., sizes[rank], ...] the result's memory, which may be this rank's own block of
+                x; None: new memory of x's kind (numpy for ``__dlpack__``).
 
         Returns:
             `out`.

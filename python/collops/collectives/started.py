@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import math
-import numbers
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from collops.collectives.level import PlainLevel
-from collops.collectives.plans import bad_argument
+from collops.collectives.plans import bad_argument, is_time
 from collops.core import core
 from collops.errors import Error, ErrorCode, status_error
 from collops.tensors import torch_mode
@@ -20,14 +18,14 @@ if TYPE_CHECKING:
 
 # Calls that need numbers of the other ranks, or have an Operation with plans of its own: they run
 # as a whole when the queue reaches them.
-_IN_TURN = (
+_IN_TURN = {
     "all_gather_matmul",
     "all_gather_matmul_reduce_scatter",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
     "split",
-)
-_AT_ONCE = (
+}
+_AT_ONCE = {
     "all_gather",
     "all_gatherv",
     "all_reduce",
@@ -42,7 +40,7 @@ _AT_ONCE = (
     "reduce_scatterv",
     "scatterv",
     "send",
-)
+}
 
 
 class StartedCall:
@@ -105,7 +103,7 @@ class StartedCall:
             >>> run_ranks(gather, 3)[0]
             [1, 2, 2]
         """
-        if timeout_s is not None and not _is_time(timeout_s):
+        if timeout_s is not None and not is_time(timeout_s):
             bad_argument(f"wait: timeout_s must be a number above 0, got {timeout_s!r}")
         return self._settle(timeout_s or 0.0)
 
@@ -184,15 +182,9 @@ class Starts:
             self._lock.release()
 
     def _start(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StartedCall:
-        if name not in _AT_ONCE and name not in _IN_TURN:
-            close = difflib.get_close_matches(str(name), [*_AT_ONCE, *_IN_TURN], 1)
-            hint = (
-                f"did you mean {close[0]!r}?"
-                if close
-                else f"pass one of {sorted([*_AT_ONCE, *_IN_TURN])}"
-            )
-            bad_argument(f"start: no call is named {name!r}; {hint}")
-        if name in _IN_TURN:
+        if name not in _AT_ONCE:
+            if name not in _IN_TURN:
+                _refuse_name(name)
             return self._start_in_turn(name, args, kwargs)
         self._level.begin()
         try:
@@ -216,11 +208,12 @@ class Starts:
         return StartedCall(name, self._starter.commit(), outcome.take)
 
 
-def _is_time(value: Any) -> bool:
-    try:
-        return isinstance(value, numbers.Real) and 0 < float(value) < math.inf
-    except OverflowError:
-        return False
+def _refuse_name(name: str) -> NoReturn:
+    close = difflib.get_close_matches(str(name), sorted(_AT_ONCE | _IN_TURN), 1)
+    hint = (
+        f"did you mean {close[0]!r}?" if close else f"pass one of {sorted([*_AT_ONCE, *_IN_TURN])}"
+    )
+    bad_argument(f"start: no call is named {name!r}; {hint}")
 
 
 class _AsksOthersError(Exception):
@@ -232,6 +225,7 @@ class _StartingCore:
 
     def __init__(self, starter: Any) -> None:
         self._starter = starter
+        self.run = starter.run  # of nearly every call: found at once
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._starter, name)
@@ -262,7 +256,10 @@ class _StartingLevel(PlainLevel):
 
     def take(self, value: Any) -> Callable[[list[int]], Any]:
         """The function that makes the call's result once the call has ended."""
-        work, make, mode = self._work, self._make, torch_mode()
+        work, make = self._work, self._make
+        if not work and make is None:
+            return lambda _: value
+        mode = torch_mode()
         self.begin()
 
         def finish(sources: list[int]) -> Any:

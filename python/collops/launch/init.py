@@ -41,6 +41,8 @@ def init(
     comm_domain: str = "",
     timeout_s: float | None = None,
     comm_mode: int | None = None,
+    job_id: str = "",
+    meet_at: str = "",
 ) -> Communicator:
     """Returns the communicator of a domain after first contact with every rank.
 
@@ -55,6 +57,11 @@ def init(
         timeout_s: seconds that a call waits for other ranks; None: COLLOPS_TIMEOUT_S, or 300.
         comm_mode: COMM_MULTI_THREAD if all ranks are threads of this process; each thread passes
             its rank. None: set by run_ranks, or COMM_MULTI_PROCESS.
+        job_id: the job's name, if the ranks have agreed on one by other means, such as a store of
+            torch's; it replaces what a launcher says. ``""``: the launcher's job.
+        meet_at: with `job_id`: an address of rank 0's host and a port that is free there, as
+            ``"10.0.0.1:29577"``, where ranks on several hosts meet; `backend` None is then ucx.
+            ``""``: the ranks of the job are on one host; `backend` None is then shm.
 
     Returns:
         The communicator that structs with this `comm_domain` use, too.
@@ -74,7 +81,11 @@ def init(
         >>> run_ranks(lambda rank: collops.init(comm_domain="tp").size, 3)
         [3, 3, 3]
     """
-    _check_words("shm" if backend is None else backend, comm_domain, timeout_s)
+    words = {"comm_domain": comm_domain, "job_id": job_id, "meet_at": meet_at}
+    _check_words({"backend": "shm" if backend is None else backend} | words)
+    _check_timeout(timeout_s)
+    if meet_at and not job_id:
+        _bad(f"meet_at is {meet_at!r} without a job_id: pass that of the ranks that meet there")
     module = core()
     name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
     _check_said(name, {"rank": (rank, launched_rank), "rank_size": (rank_size, launched_size)})
@@ -89,6 +100,8 @@ def init(
         rank_size,
         timeout_s or 0.0,
         comm_mode,
+        job_id,
+        meet_at,
     )
     communicator = _live.get(found.handle)
     if communicator is None:
@@ -120,13 +133,16 @@ def _whole(name: str, value: int) -> int:
         _bad(f"{name} must be a whole number, got {value!r}")
 
 
-def _check_words(backend: str, comm_domain: str, timeout_s: float | None) -> None:
-    for name, text in (("backend", backend), ("comm_domain", comm_domain)):
+def _check_words(words: dict[str, str]) -> None:
+    for name, text in words.items():
         if not isinstance(text, str):
             _bad(f"{name} must be a str, got {text!r}")
-    length = len(comm_domain.encode())
+    length = len(words["comm_domain"].encode())
     if length > _MAX_DOMAIN:
         _bad(f"comm_domain has {length} characters, the limit is {_MAX_DOMAIN}")
+
+
+def _check_timeout(timeout_s: float | None) -> None:
     if timeout_s is None:
         return
     if not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= sys.float_info.max:

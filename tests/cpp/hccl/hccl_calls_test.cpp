@@ -222,7 +222,8 @@ TEST(TypesThatHcclDoesNotTakeAreRefused) {
     EXPECT_CONTAINS(status.message(), std::string("HCCL does not reduce ") + collops::Name(dtype));
     EXPECT_TRUE(communicator->Supports(Primitive::kGather, dtype, ReduceOp::kSum).ok());
   }
-  for (const ReduceOp op : {ReduceOp::kProd, ReduceOp::kAvg}) {
+  for (const ReduceOp op :
+       {ReduceOp::kProd, ReduceOp::kAvg, ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor}) {
     const Status status = communicator->Supports(Primitive::kReduce, DType::kFloat16, op);
     EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
   }

@@ -56,6 +56,11 @@ T Maximum(T a, T b) {
 
 template <typename T>
 T Step(T a, T b, ReduceOp op) {
+  if constexpr (std::is_integral_v<T>) {
+    if (op == ReduceOp::kBitAnd) return static_cast<T>(a & b);
+    if (op == ReduceOp::kBitOr) return static_cast<T>(a | b);
+    if (op == ReduceOp::kBitXor) return static_cast<T>(a ^ b);
+  }
   if (op != ReduceOp::kMax && op != ReduceOp::kMin) return SumOrProd(a, b, op);
   if constexpr (std::is_integral_v<T>) {
     return (op == ReduceOp::kMax) == (a < b) ? b : a;
@@ -72,9 +77,7 @@ typename Element::Stored Reference(const std::vector<typename Element::Stored>& 
   for (size_t rank = 1; rank < terms.size(); ++rank) {
     result = Step<Wide>(result, Element::Decode(terms[rank]), op);
   }
-  if constexpr (!std::is_integral_v<Wide>) {
-    if (op == ReduceOp::kAvg) result = result / static_cast<Wide>(terms.size());
-  }
+  if (op == ReduceOp::kAvg) result = static_cast<Wide>(result / static_cast<Wide>(terms.size()));
   return Element::Encode(result);
 }
 

@@ -36,8 +36,9 @@ using collops::kernels::RunnableIsas;
 using reduce_reference::Half;
 using reduce_reference::Plain;
 
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMax, ReduceOp::kMin,
-                             ReduceOp::kAvg};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kProd,  ReduceOp::kMax,
+                             ReduceOp::kMin,   ReduceOp::kAvg,   ReduceOp::kBitAnd,
+                             ReduceOp::kBitOr, ReduceOp::kBitXor};
 
 // Random bits are seldom NaN, infinite or subnormal, so a third of the numbers are chosen.
 template <typename Element>
@@ -180,7 +181,7 @@ template <typename Element>
 void CheckType(DType dtype) {
   std::mt19937_64 random(20261120);
   for (const ReduceOp op : kOps) {
-    const bool reducible = op != ReduceOp::kAvg || collops::IsFloating(dtype);
+    const bool reducible = !collops::IsBitwise(op) || !collops::IsFloating(dtype);
     EXPECT_EQ(CanReduce(dtype, op), reducible);
     if (!reducible) continue;
     for (const int num_sources : {1, 2, 3, 4, 7}) {
@@ -381,6 +382,7 @@ TEST(NanWins) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   for (const ReduceOp op : kOps) {
+    if (collops::IsBitwise(op)) continue;
     EXPECT_TRUE(std::isnan(ReduceOne<float>({nan, infinity, 1}, DType::kFloat32, op)));
     EXPECT_TRUE(std::isnan(ReduceOne<float>({1, -nan, -infinity}, DType::kFloat32, op)));
     EXPECT_TRUE(std::isnan(ReduceOne<double>({1, -infinity, nan}, DType::kFloat64, op)));

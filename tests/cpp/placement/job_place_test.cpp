@@ -208,3 +208,25 @@ TEST(AJobThatOtherHostsNameDifferentlyIsAnError) {
   SetVariables({{"COLLOPS_JOB_ID", "x"}});
   EXPECT_TRUE(FindJobIdentity(&job).ok() && CheckAcrossHosts(job).ok());
 }
+
+TEST(RanksThatHaveAgreedOnAPlaceMeetThere) {
+  SetVariables(Torchrun(3, 4, 2));
+  const auto read = [](const std::string& meet_at, int rank) {
+    JobPlace place;
+    EXPECT_EQ(ReadJobPlace(meet_at, rank, &place).message(), "");
+    return Concat(place.address, " ", place.port, place.is_first ? " first" : "");
+  };
+  EXPECT_EQ(read("10.0.0.1:29577", 0), "10.0.0.1 29577 first");
+  EXPECT_EQ(read("10.0.0.1:29577", 3), "10.0.0.1 29577");
+  EXPECT_EQ(read("[fe80::1%2]:1", 1), "fe80::1%2 1");
+  EXPECT_EQ(read("", 0), " 0");
+  for (const char* const wrong : {"10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536",
+                                  "10.0.0.1:1x", ":1", "node-a:1", "fe80::1"}) {
+    JobPlace place;
+    const Status status = ReadJobPlace(wrong, 0, &place);
+    EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+    EXPECT_EQ(status.message(),
+              Concat("meet_at must be an address of rank 0's host and a port, as ",
+                     "\"10.0.0.1:29577\", got \"", wrong, "\""));
+  }
+}

@@ -116,6 +116,7 @@ TEST(BytesThatCross) {
   EXPECT_EQ(Crossing(Blocks(2, 8), DType::kFloat16), 40);
   EXPECT_EQ(Crossing(Blocks(3, 2), DType::kFloat32), 16);
   EXPECT_EQ(Crossing(Blocks(3, 2), DType::kFloat16), 24);
+  EXPECT_EQ(Crossing(Blocks(2, 2), DType::kFloat64, ReduceOp::kAvg), 6);
   EXPECT_EQ(Crossing(Blocks(4, 8), DType::kFloat32), 120);
   EXPECT_EQ(Crossing(Blocks(4, 8), DType::kBFloat16), 216);
 }
@@ -123,6 +124,7 @@ TEST(BytesThatCross) {
 TEST(BytesThatCrossInAnyOrder) {
   EXPECT_EQ(Crossing(Blocks(2, 2), DType::kInt32), 4);
   EXPECT_EQ(Crossing(RoundRobin(2, 2), DType::kInt8), 4);
+  EXPECT_EQ(Crossing(RoundRobin(2, 2), DType::kInt32, ReduceOp::kAvg), 4);
   EXPECT_EQ(Crossing(Blocks(2, 4), DType::kFloat16, ReduceOp::kMax), 8);
   EXPECT_EQ(Crossing(Blocks(3, 2), DType::kFloat32, ReduceOp::kMin), 12);
   EXPECT_EQ(Crossing(Blocks(4, 8), DType::kInt64, ReduceOp::kProd), 96);

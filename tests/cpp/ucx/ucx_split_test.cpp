@@ -38,7 +38,7 @@ std::shared_ptr<Communicator> Join(int rank, const HostOf& host_of, int port) {
   JobIdentity job;
   EXPECT_EQ(FindJobIdentity(&job).message(), "");
   std::unique_ptr<control::Meeting> meeting;
-  const collops::JobPlace place = {"127.0.0.1", rank == 0, ""};
+  const collops::JobPlace place = {"127.0.0.1", 0, rank == 0, ""};
   const Status made = control::HostsMeeting::Create(
       spec, job, place, control::Board::Bytes(spec.rank_size), &meeting);
   EXPECT_EQ(made.message(), "");

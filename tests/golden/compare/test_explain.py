@@ -14,7 +14,7 @@ from golden.compare import compare
 from golden.compare.atb_tolerance import tolerance
 from golden.data import fill, poison
 from golden.data.dtypes import DTYPES, FLOAT_DTYPES, REDUCE_DTYPES, Array, is_float, storage
-from golden.data.reduction import reduce_ranks
+from golden.data.reduction import has_reduction, reduce_ranks
 from golden.data.shares import gapped, packed, reversed_order
 from golden.explain import KINDS
 from golden.operators.all_gather_v import all_gather_v
@@ -216,10 +216,10 @@ def test_an_unwritten_gap(seed: int) -> None:
     assert named(call, planted(rng, call, leave), rng) == "unwritten gap"
 
 
-@each_seed(20, "sum", "max", "min", "prod", "avg")
+@each_seed(20, "sum", "max", "min", "prod", "avg", "bxor")
 def test_a_contribution_that_was_left_out(seed: int, op: str) -> None:
     rng = np.random.default_rng(seed)
-    dtypes = FLOAT_DTYPES if op == "avg" else REDUCE_DTYPES
+    dtypes = [dtype for dtype in REDUCE_DTYPES if has_reduction(op, dtype)]
     # A maximum shows only where the missing rank had the largest number.
     call = draw_scatter(rng, dtypes, op=op, least=12, kind="random")
     absent = int(rng.integers(call.ranks))

@@ -27,6 +27,11 @@ CASES = (
     ("float16", "min"),
     ("int32", "sum"),
     ("int8", "prod"),
+    ("int8", "avg"),
+    ("int64", "avg"),
+    ("uint8", "band"),
+    ("int16", "bor"),
+    ("int64", "bxor"),
 )
 
 
@@ -50,6 +55,18 @@ def repeat(calls: int, sizes: list[int]) -> None:
     comm.close()
 
 
+def in_place(
+    comm: collops.Communicator, x: np.ndarray, sizes: list[int], op: str, wanted: bytes
+) -> None:
+    """The same call, whose result is this rank's own block of x; changes that block of x alone."""
+    begin = sum(sizes[: comm.rank]) * x.itemsize
+    before = x.tobytes()
+    out = x[begin // x.itemsize :][: sizes[comm.rank]]
+    comm.reduce_scatterv(x, sizes, op=op, out=out)
+    after = before[:begin] + wanted + before[begin + out.nbytes :]
+    assert x.tobytes() == after, f"{x.dtype} {op} in place"
+
+
 def main(sizes: list[int]) -> None:
     comm = collops.init(backend="ucx")
     begin = sum(sizes[: comm.rank])
@@ -67,6 +84,7 @@ def main(sizes: list[int]) -> None:
             comm.reduce_scatterv(mine, sizes, op=op, out=out)
             wrong = np.flatnonzero(bits_of(out, dtype) != wanted)
             assert wrong.size == 0, f"{dtype} {op} call {call}: {wrong.size} from {wrong[:4]} on"
+        in_place(comm, mine, sizes, op, wanted.tobytes())
     comm.barrier()
     print("reduced", len(CASES), flush=True)
     comm.close()

@@ -48,10 +48,13 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "collectives": TOP | {"atb"},
     "launch": TOP | {"atb", "collectives"},
     "testing": TOP | {"atb", "launch"},
+    # torch/bench launches ranks and prints tables as bench does.
+    "torch": TOP | {"collectives", "launch", "torch_backend", "bench", ""},
+    "torch_backend": {"torch"},
     "golden_run": TOP | {"launch", "golden", ""},
     "bench": TOP | {"launch", "golden", ""},
     "demo": TOP | {"testing", "golden", "examples", ""},
-    "cli": TOP | {"launch", "golden_run", "bench", "demo", "golden", "examples", ""},
+    "cli": TOP | {"launch", "golden_run", "bench", "torch", "demo", "golden", "examples", ""},
 }
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"

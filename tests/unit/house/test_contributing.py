@@ -29,8 +29,9 @@ OPERATOR = Newest(
     "all_to_all",
     # AllToAll, its struct or its golden module. A torch function ends in _single.
     r"\b(AllToAll|AllToAllParam|all_to_all(/param\.h)?|ALL_TO_ALL)\b",
-    # How ATB's case files differ, where they do; a way in which the benchmarks move rows.
-    r"golden/case_files/|python/collops/bench/peers/torch_calls\.py",
+    # How ATB's case files differ, where they do; a way in which the benchmarks move rows; a name of
+    # torch.distributed.
+    r"golden/case_files/|python/collops/bench/peers/torch_calls\.py|python/collops/torch/",
 )
 BACKEND = Newest(
     "Add a backend",

@@ -70,7 +70,8 @@ def run(
 def test_steps_without_their_tools_are_left_out(checkout: Path) -> None:
     status, summary = run(checkout)
     assert status == 0
-    assert summary[:3] == [
+    assert summary[:4] == [
+        "left out: test-torch (no such tool)",
         "left out: test-npu (no such tool)",
         "left out: test-multihost (no such tool)",
         "left out: cross-arm64 (no such tool)",
@@ -96,7 +97,7 @@ def test_a_step_that_has_no_time_is_left_out(checkout: Path) -> None:
 def test_what_is_required_fails_where_it_is_left_out(checkout: Path) -> None:
     status, summary = run(checkout, require="torch,npu,fuzz")
     assert status == 1
-    assert summary[-1] == "failed: test-npu"
+    assert summary[-1] == "failed: test-torch test-npu"
     status, summary = run(checkout, require="tsan,check", limit_s=230)
     assert status == 1
     assert summary[-1] == "failed: tsan"

@@ -112,6 +112,24 @@ def test_torch_may_be_required(venv: environment.Venv, monkeypatch: pytest.Monke
     assert environment.torch_of(venv) == "installed"
 
 
+def test_training_is_looked_for_only_beside_torch(
+    venv: environment.Venv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip would install torch for GPUs with it."""
+    monkeypatch.delenv("CI_REQUIRE", raising=False)
+    record = record_pip(venv, "exit 1")
+    environment.make_training(venv)
+    assert "deepspeed" not in record.read_text()
+    assert not venv.stamp("training").exists()
+    venv.mark("torch", environment.TORCH, "installed")
+    record = record_pip(venv, "exit 0")
+    for _ in range(2):
+        environment.make_training(venv)
+    packages = environment.requirements("torch-training")
+    assert record.read_text().splitlines()[-1].split()[-len(packages) :] == packages
+    assert venv.stamp("training").read_text().splitlines()[1] == "installed"
+
+
 def test_only_torchs_cpu_build_is_ever_asked_for() -> None:
     assert environment.TORCH.endswith("+cpu")
     assert environment.TORCH_INDEX.endswith("/cpu")

@@ -92,6 +92,24 @@ def test_scatterv_ignores_x_of_other_ranks() -> None:
     assert run_ranks(work, 3) == [X[:1].tolist(), X[1:3].tolist(), X[3:].tolist()]
 
 
+def test_reduce_into_memory_of_the_root() -> None:
+    def work(rank: int) -> tuple[Any, ...]:
+        with collops.init() as comm:
+            x, out = X + rank, np.full_like(X, -1)
+            kept = X + rank
+            first = comm.reduce(x, root=1, out=out)
+            second = comm.reduce(kept, "max", 2, out=kept)
+            own = (first is out, second is kept) if rank else (first, second)
+            return own, out.tolist(), kept.tolist()
+
+    total, largest, blank = (3 * X + 3).tolist(), (X + 2).tolist(), np.full_like(X, -1).tolist()
+    assert run_ranks(work, 3) == [
+        ((None, None), blank, X.tolist()),
+        ((True, False), total, (X + 1).tolist()),
+        ((False, True), blank, largest),
+    ]
+
+
 def test_no_array_is_copied_but_once() -> None:
     """The core counts what it copies: every rank takes what it receives, and nothing else."""
     from collops.core import core

@@ -89,7 +89,18 @@ def test_every_call_gives_what_it_gives_without_start(threads: bool) -> None:
 def test_every_method_that_waits_can_be_started() -> None:
     from collops.collectives.started import _AT_ONCE, _IN_TURN
 
-    local = {"abort", "close", "empty", "handle", "rank", "size", "start"}
+    local = {
+        "abort",
+        "backend",
+        "close",
+        "empty",
+        "handle",
+        "rank",
+        "refuse",
+        "size",
+        "start",
+        "timeout_s",
+    }
     public = {name for name in dir(collops.Communicator) if not name.startswith("_")}
     assert {*_AT_ONCE, *_IN_TURN} == public - local
 

@@ -48,6 +48,9 @@ Status FindReduction(DType dtype, ReduceOp op, DataType* type, Reduction* reduct
       return Ok();
     case ReduceOp::kProd:
     case ReduceOp::kAvg:
+    case ReduceOp::kBitAnd:
+    case ReduceOp::kBitOr:
+    case ReduceOp::kBitXor:
       break;
   }
   return Error(ERROR_UNSUPPORTED, "backend hccl: HCCL does not scatter the ", collops::Name(op),

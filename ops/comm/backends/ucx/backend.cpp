@@ -35,9 +35,11 @@ int RanksHere(const CommunicatorSpec& spec) {
 
 // A table that somebody still writes may place the ranks on several hosts.
 Status IsOnOneHost(const CommunicatorSpec& spec, bool* one_host) {
-  *one_host = spec.one_host || spec.comm_mode == COMM_MULTI_THREAD;
+  const bool agreed = !spec.job_id.empty() && spec.introduction == nullptr;
+  *one_host =
+      spec.one_host || spec.comm_mode == COMM_MULTI_THREAD || (agreed && spec.meet_at.empty());
   const bool open = spec.table != nullptr && !spec.table->completed;
-  if (*one_host || open || spec.introduction != nullptr) return Ok();
+  if (*one_host || open || agreed || spec.introduction != nullptr) return Ok();
   JobPlace place;
   RETURN_IF_ERROR(FindJobPlace(spec.table, spec.rank, &place));
   *one_host = place.address.empty();

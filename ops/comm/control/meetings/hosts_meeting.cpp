@@ -63,6 +63,18 @@ Status JoinHosts(const CommunicatorSpec& spec, const HostsToJoin& hosts, const D
   return Ok();
 }
 
+Status OpenMeetingPort(const std::string& host, const std::string& job_id,
+                       std::shared_ptr<tcp::JobPort>* port) {
+  Env env;
+  RETURN_IF_ERROR(Env::Read(&env));
+  JobIdentity job;
+  RETURN_IF_ERROR(FindMeetingPlace(false, job_id, "", &job));
+  tcp::SocketAddress address;
+  CHECK_ARG(tcp::ParseNumeric(host, 0, &address), ERROR_INVALID_PARAM, "\"", host,
+            "\" is no address of this host");
+  return tcp::JobPort::OpenFree(address, {job.id, env.job_key}, port);
+}
+
 Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job,
                             const JobPlace& place, int64_t segment_bytes,
                             std::unique_ptr<Meeting>* meeting) {
@@ -74,7 +86,7 @@ Status HostsMeeting::Create(const CommunicatorSpec& spec, const JobIdentity& job
   rendezvous.rank = spec.rank;
   rendezvous.rank_size = spec.rank_size;
   rendezvous.host = place.address;
-  rendezvous.port = env.port;
+  rendezvous.port = place.port == 0 ? env.port : place.port;
   rendezvous.has_port = place.is_first;
   rendezvous.secret = {job.id, env.job_key};
   rendezvous.meeting = CountMeeting(Concat(job.id, "/", rendezvous.domain));

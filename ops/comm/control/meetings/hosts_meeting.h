@@ -26,6 +26,11 @@ struct HostsToJoin {
 Status JoinHosts(const CommunicatorSpec& spec, const HostsToJoin& hosts, const Deadline& deadline,
                  Group* group);
 
+// Opens a port at `host`, an address of this host, where the ranks of `job_id` can meet: their
+// CommunicatorSpec::meet_at is its address(). It is open as long as somebody shares it.
+Status OpenMeetingPort(const std::string& host, const std::string& job_id,
+                       std::shared_ptr<tcp::JobPort>* port);
+
 // First contact of ranks on several hosts: all meet at rank 0's address, which the job's port says,
 // then those of each host in its shared memory, and the lowest rank of each host connects to the
 // other hosts and runs the watcher. The job's rank 0 has the job's port open from Begin() on, as

@@ -24,7 +24,7 @@ Status FindSecret(const CommunicatorSpec& spec, const std::string& completed,
   if (digest.empty()) digest = spec.table == nullptr ? spec.table_digest : spec.table->digest;
   if (digest.empty()) RETURN_IF_ERROR(FindJobDigest(&digest));
   JobIdentity job;
-  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD, digest, &job));
+  RETURN_IF_ERROR(FindMeetingPlace(spec.comm_mode == COMM_MULTI_THREAD, spec.job_id, digest, &job));
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
   *secret = {job.id, env.job_key};

@@ -126,6 +126,26 @@ TEST(ADomainIsAPartOfTheJob) {
   leader.join();
 }
 
+// Who has opened it tells the others its number, and takes part with it, or not.
+TEST(APortWithAFreeNumberIsShared) {
+  std::shared_ptr<JobPort> held;
+  EXPECT_EQ(JobPort::OpenFree(At("127.0.0.1", 1), kSecret, &held).message(), "");
+  const int port = held->address().port();
+  EXPECT_EQ(held->address().Text(), Concat("127.0.0.1:", port));
+  std::shared_ptr<JobPort> same;
+  bool taken = false;
+  EXPECT_EQ(JobPort::Share(held->address(), kSecret, &same, &taken).message(), "");
+  EXPECT_EQ(same.get(), held.get());
+  same.reset();
+  std::thread leader([&] { EXPECT_EQ(Meet(SpecOf("n", 0, 2, port, true)).message(), ""); });
+  EXPECT_EQ(Meet(SpecOf("n", 1, 2, port, false)).message(), "");
+  leader.join();
+  held.reset();
+  EXPECT_FALSE(Listens(port));
+  EXPECT_CONTAINS(JobPort::OpenFree(At("192.0.2.1", 0), kSecret, &held).message(),
+                  "this host does not have the address");
+}
+
 TEST(ThePortIsSharedAndGoesWithTheLast) {
   const int port = FreePort();
   const int threads = proc::NumThreads();

@@ -120,15 +120,12 @@ ReductionElements ElementsOf(DType dtype, ReduceOp op) {
   elements.bytes = SizeOf(dtype);
   elements.sum_bytes = half && !extreme ? int64_t{sizeof(float)} : elements.bytes;
   elements.any_order = extreme || !floating;
-  // There is no kernel that only divides float64.
-  elements.can_go_on = !(dtype == DType::kFloat64 && op == ReduceOp::kAvg);
   return elements;
 }
 
 ReductionPlan PlanReduction(const HostMap& hosts, int owner, const ReductionElements& elements) {
   const Planner planner(hosts, owner, elements);
   ReductionPlan plan = planner.Whole();
-  if (!elements.can_go_on) return plan;
   ReductionPlan other = elements.any_order ? planner.HostsFirst() : planner.Chain();
   const bool fits = elements.any_order || other.stages.size() <= kMostChainStages;
   if (fits && other.element_bytes < plan.element_bytes) plan = std::move(other);

@@ -44,7 +44,6 @@ struct ReductionElements {
   int64_t bytes = 0;       // of an element
   int64_t sum_bytes = 0;   // of its accumulator
   bool any_order = false;  // the result does not depend on the order
-  bool can_go_on = false;  // a reduction can be interrupted and go on in the accumulator's type
 };
 
 ReductionElements ElementsOf(DType dtype, ReduceOp op);

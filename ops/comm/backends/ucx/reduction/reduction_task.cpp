@@ -60,19 +60,13 @@ void ReductionTask::ReduceInFloat32(std::byte* to, int64_t count) {
                     average ? static_cast<float>(chunks_.ranks) : 1.0F);
 }
 
-// Numbers that are their own accumulators, or of which all slices are here.
+// Numbers that are their own accumulators, or of which all slices are here. The owner divides.
 void ReductionTask::ReduceElements(std::byte* to, int64_t count) {
-  const int number = static_cast<int>(found_.size());
   const bool average = chunks_.op == ReduceOp::kAvg;
-  const bool whole = number == chunks_.ranks;
-  const ReduceOp op = average && !whole ? ReduceOp::kSum : chunks_.op;
-  kernels::Reduce(to, found_.data(), number, count, chunks_.dtype, op,
-                  outgoing_ == nullptr ? count_ * chunks_.item : 0);
-  if (!average || whole || result_ != StageResult::kFinished) return;
-  // PlanReduction() leaves float32 alone here.
-  const auto* const sums = reinterpret_cast<const float*>(to);
-  kernels::StoreSum(DType::kFloat32, &sums, 1, count, nullptr, 1, count, to, count,
-                    static_cast<float>(chunks_.ranks));
+  const bool finished = result_ == StageResult::kFinished;
+  kernels::Reduce(to, found_.data(), static_cast<int>(found_.size()), count, chunks_.dtype,
+                  average && !finished ? ReduceOp::kSum : chunks_.op,
+                  outgoing_ == nullptr ? count_ * chunks_.item : 0, chunks_.ranks);
 }
 
 }  // namespace collops::ucx

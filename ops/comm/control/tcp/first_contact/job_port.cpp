@@ -29,6 +29,10 @@ struct Ports {
 };
 PerProcess<Ports> ports;
 
+std::string KeyOf(const SocketAddress& address, const JobSecret& secret) {
+  return Concat(address.Text(), "/", secret.job_id, "/", secret.key);
+}
+
 Status Claimed(const std::string& domain, pid_t first, pid_t second) {
   return Error(ERROR_RANK_MISMATCH, "comm_domain \"", domain,
                "\": rank 0 is claimed twice, by pid ", first, " and by pid ", second);
@@ -39,7 +43,7 @@ Status Claimed(const std::string& domain, pid_t first, pid_t second) {
 Status JobPort::Share(const SocketAddress& address, const JobSecret& secret,
                       std::shared_ptr<JobPort>* port, bool* taken) {
   *taken = false;
-  const std::string key = Concat(address.Text(), "/", secret.job_id, "/", secret.key);
+  const std::string key = KeyOf(address, secret);
   Ports& all = ports.Get();
   const std::lock_guard<std::mutex> lock(all.mutex);
   std::weak_ptr<JobPort>& open = all.open[key];
@@ -48,6 +52,19 @@ Status JobPort::Share(const SocketAddress& address, const JobSecret& secret,
   auto fresh = std::make_shared<JobPort>(secret);
   RETURN_IF_ERROR(fresh->Open(address, taken));
   open = fresh;
+  *port = std::move(fresh);
+  return Ok();
+}
+
+Status JobPort::OpenFree(SocketAddress address, const JobSecret& secret,
+                         std::shared_ptr<JobPort>* port) {
+  address.set_port(0);
+  auto fresh = std::make_shared<JobPort>(secret);
+  bool taken = false;
+  RETURN_IF_ERROR(fresh->Open(address, &taken));
+  Ports& all = ports.Get();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.open[KeyOf(fresh->address(), secret)] = fresh;
   *port = std::move(fresh);
   return Ok();
 }

@@ -23,6 +23,10 @@ class JobPort {
   // that of a port that somebody has.
   static Status Share(const SocketAddress& address, const JobSecret& secret,
                       std::shared_ptr<JobPort>* port, bool* taken);
+  // A port of this process at that address, with a free number; Share() finds it there.
+  static Status OpenFree(SocketAddress address, const JobSecret& secret,
+                         std::shared_ptr<JobPort>* port);
+  const SocketAddress& address() const { return door_.address(); }
   explicit JobPort(const JobSecret& secret) : door_(secret) {}
   ~JobPort();
   JobPort(const JobPort&) = delete;

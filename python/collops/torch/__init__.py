@@ -1,0 +1,59 @@
+"""collops as a backend of torch.distributed: ``init_process_group("collops")``.
+
+Importing this module registers the backend for CPU tensors. All calls of torch.distributed then run
+on a collops communicator of the group's ranks; docs/torch.md lists them.
+
+Example:
+    >>> import torch, torch.distributed as dist
+    >>> import collops.torch
+    >>> from collops.testing import run_ranks
+    >>> def total(rank, path):
+    ...     dist.init_process_group(
+    ...         "collops", init_method=f"file://{path}", rank=rank, world_size=2
+    ...     )
+    ...     x = torch.tensor([rank + 1.0])
+    ...     dist.all_reduce(x)
+    ...     dist.destroy_process_group()
+    ...     return x.item()
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run_ranks(total, 2, f"{folder}/store")
+    [3.0, 3.0]
+"""
+
+from __future__ import annotations
+
+from collops.torch.async_tp.enable import disable_async_tp, enable_async_tp
+from collops.torch.async_tp.fused_patterns import fused_patterns
+from collops.torch.async_tp.symmetric_operators import register as register_symmetric_operators
+from collops.torch.group import Group, last_calls
+from collops.torch.operators import (
+    all_gather_matmul,
+    all_gather_matmul_reduce_scatter,
+    all_gatherv,
+    all_reduce,
+    all_to_allv,
+    matmul_all_reduce,
+    matmul_reduce_scatter,
+    reduce_scatterv,
+)
+from collops.torch_backend import register
+
+__all__ = [
+    "Group",
+    "all_gather_matmul",
+    "all_gather_matmul_reduce_scatter",
+    "all_gatherv",
+    "all_reduce",
+    "all_to_allv",
+    "disable_async_tp",
+    "enable_async_tp",
+    "fused_patterns",
+    "last_calls",
+    "matmul_all_reduce",
+    "matmul_reduce_scatter",
+    "reduce_scatterv",
+]
+
+register()
+register_symmetric_operators()

@@ -1,0 +1,109 @@
+"""Async tensor parallelism by one call: on and off for a group."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from collops.torch.async_tp.groups import group_of
+
+# The groups that are enabled; the pass knows the set itself.
+_group_names: set[str] = set()
+_INDUCTOR = "torch._inductor.config"
+
+
+def enable_async_tp(group: Any = None) -> None:
+    """Lets torch.compile fuse products with the collective calls of a group around them.
+
+    ``all_gather(x) @ w -> fused_all_gather_matmul(x, [w])`` and
+    ``reduce_scatter(x @ w) -> fused_matmul_reduce_scatter(x, w)``
+
+    It is a pass behind those that the user has set in inductor's ``post_grad_custom_post_pass``,
+    and holds for what is compiled afterwards. Every rank of the group calls it.
+
+    Args:
+        group: a collops group, its name, a mesh of one dim; None: the group of all ranks.
+
+    Returns:
+        None.
+
+    Raises:
+        UnsupportedError: the group is none of the backend collops.
+
+    Source of the semantics: torch's ``_micro_pipeline_tp`` with
+    ``enable_symm_mem_for_group``, which needs NCCL.
+
+    Example:
+        >>> import torch.distributed as dist, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def switch(rank, path):
+        ...     dist.init_process_group(
+        ...         "collops", init_method=f"file://{path}", rank=rank, world_size=2
+        ...     )
+        ...     collops.torch.enable_async_tp()
+        ...     collops.torch.disable_async_tp()
+        ...     dist.destroy_process_group()
+        ...     return collops.torch.fused_patterns()
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run_ranks(switch, 2, f"{folder}/store")[0]
+        FusedPatterns(all_gather_matmul=0, matmul_reduce_scatter=0)
+    """
+    name = group_of("enable_async_tp", group).group_name
+    # Inductor takes seconds to import: only who compiles needs it.
+    from collops.torch.async_tp.graph_pass import AsyncTensorParallel
+
+    _group_names.add(name)
+    others, own = _passes()
+    _set_passes([*others, own or AsyncTensorParallel(_group_names)])
+
+
+def disable_async_tp(group: Any = None) -> None:
+    """Ends what enable_async_tp() began; graphs that are compiled already stay as they are.
+
+    ``enabled groups = enabled groups - {group}``
+
+    Args:
+        group: as in enable_async_tp(); None: every group that is enabled.
+
+    Returns:
+        None.
+
+    Raises:
+        UnsupportedError: the group is none of the backend collops.
+
+    Source of the semantics: enable_async_tp().
+
+    Example: see enable_async_tp().
+
+        >>> import collops.torch
+        >>> collops.torch.disable_async_tp()
+    """
+    if group is None:
+        _group_names.clear()
+    else:
+        _group_names.discard(group_of("disable_async_tp", group).group_name)
+    if not _group_names and _INDUCTOR in sys.modules:
+        others, _ = _passes()
+        _set_passes(others)
+
+
+def _passes() -> tuple[list[Any], Any]:
+    """The passes that inductor runs, one or several in 2.13: those of others, and ours or None."""
+    import torch._inductor.config
+
+    from collops.torch.async_tp.graph_pass import AsyncTensorParallel
+
+    given = torch._inductor.config.post_grad_custom_post_pass
+    if given is None:
+        return [], None
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    own = [each for each in several if isinstance(each, AsyncTensorParallel)]
+    return [each for each in several if each not in own], own[0] if own else None
+
+
+def _set_passes(passes: list[Any]) -> None:
+    import torch._inductor.config
+
+    config = torch._inductor.config
+    config.post_grad_custom_post_pass = passes[0] if len(passes) == 1 else passes or None

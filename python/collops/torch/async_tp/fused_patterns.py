@@ -1,0 +1,56 @@
+"""How many patterns the pass of async tensor parallelism has fused in this process."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FusedPatterns(NamedTuple):
+    """The patterns of the graphs that were compiled since the counts were 0.
+
+    Attributes:
+        all_gather_matmul: all_gather with one or several products.
+        matmul_reduce_scatter: a product with reduce_scatter.
+    """
+
+    all_gather_matmul: int = 0
+    matmul_reduce_scatter: int = 0
+
+
+_counts = [FusedPatterns()]
+
+
+def count(found: FusedPatterns) -> None:
+    """Adds what one graph had."""
+    _counts[0] = FusedPatterns(*map(sum, zip(_counts[0], found, strict=True)))
+
+
+def fused_patterns(*, reset: bool = False) -> FusedPatterns:
+    """How many patterns were fused in this process since the last reset.
+
+    ``counts = sum over the graphs that were compiled``; what inductor takes from its cache is
+    fused, but not counted. The logger ``collops.torch.async_tp.graph_pass`` says the same of each
+    graph at level INFO.
+
+    Args:
+        reset: whether to count from 0 afterwards.
+
+    Returns:
+        The counts of both patterns.
+
+    Raises:
+        Nothing.
+
+    Source of the semantics: collops.
+
+    Example:
+        >>> import collops.torch
+        >>> collops.torch.fused_patterns(reset=True) is not None
+        True
+        >>> collops.torch.fused_patterns()
+        FusedPatterns(all_gather_matmul=0, matmul_reduce_scatter=0)
+    """
+    counts = _counts[0]
+    if reset:
+        _counts[0] = FusedPatterns()
+    return counts

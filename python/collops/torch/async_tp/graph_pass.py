@@ -1,0 +1,51 @@
+"""The pass of inductor that fuses products with the collective calls around them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.fx_passes.post_grad import stable_topological_sort
+
+from collops.torch.async_tp.fused_patterns import FusedPatterns, count
+from collops.torch.async_tp.gathered_products import fuse_gathered_products
+from collops.torch.async_tp.scattered_products import fuse_scattered_products
+from collops.torch.async_tp.uneven_products import fuse_uneven_gathers, fuse_uneven_scatters
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncTensorParallel(CustomGraphPass):
+    """Fuses the patterns of the enabled groups in every graph that inductor compiles."""
+
+    def __init__(self, group_names: Collection[str]) -> None:
+        self.group_names = group_names
+
+    def __call__(self, graph: Any) -> None:
+        """Changes a graph in place."""
+        names = self.group_names
+        here = FusedPatterns(
+            fuse_gathered_products(graph, names) + fuse_uneven_gathers(graph, names),
+            fuse_scattered_products(graph, names) + fuse_uneven_scatters(graph, names),
+        )
+        if any(here):
+            # A fused call stands before its first product; its weights may come later.
+            stable_topological_sort(graph)
+            graph.lint()
+        count(here)
+        _log.info(
+            "fused %d all_gather + matmul and %d matmul + reduce_scatter of a graph of %d nodes",
+            *here,
+            len(graph.nodes),
+        )
+
+    def uuid(self) -> Any:
+        """What the result depends on, for inductor's cache: this code and the groups."""
+        folder = Path(__file__).parent
+        sources = tuple(path.read_bytes() for path in sorted(folder.glob("*.py")))
+        return "collops.async_tp", sources, tuple(sorted(self.group_names))

@@ -1,0 +1,193 @@
+"""torch's symm_mem operators for CPU tensors of a collops group.
+
+torch 2.13 defines them with kernels for CUDA alone. A result has the strides that torch's own fake
+kernel promises, as inductor relies on them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import library as torch_library
+
+from collops.errors import ErrorCode
+from collops.torch.async_tp.groups import group_of
+from collops.torch.calls import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.collectives.communicator import Communicator
+
+# Types that the core multiplies; others are gathered or scattered, and multiplied by torch.
+PRODUCT_TYPES = (torch.float32, torch.bfloat16, torch.float16)
+_REDUCTIONS = ("sum", "avg")
+
+
+def _fused_all_gather_matmul(
+    shard: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+    gather_dim: int,
+    group_name: str,
+    *,
+    return_A: bool = True,  # noqa: N803 (torch's name)
+) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
+    call = "fused_all_gather_matmul"
+    comm = group_of(call, group_name).communicator
+    _check_matrices(comm, call, shard, weights)
+    dim = _whole_dim(comm, call, "gather_dim", shard, gather_dim)
+    last = dim == shard.dim() - 1
+    x = _rows_first(shard, 0 if last else dim)
+    rows = (x.shape[0] * comm.size, *x.shape[1:-1])
+    if not (return_A or last) and len(weights) == 1 and _core_multiplies(x, weights[0]):
+        matrix = x.flatten(0, -2)
+        weight, transposed = _stored(weights[0])
+        product = comm.all_gather_matmul(matrix, weight, trans_weight=transposed)
+        return None, [product.view(*rows, product.shape[-1]).movedim(0, dim)]
+    whole = x.new_empty(*rows, x.shape[-1])
+    comm.all_gather(x, whole)
+    if last:
+        whole = torch.cat(whole.chunk(comm.size), dim=-1)
+        return whole if return_A else None, [torch.matmul(whole, weight) for weight in weights]
+    products = [torch.matmul(whole, weight).movedim(0, dim) for weight in weights]
+    return whole.movedim(0, dim) if return_A else None, products
+
+
+def _fused_matmul_reduce_scatter(
+    x: torch.Tensor, weight: torch.Tensor, reduce_op: str, scatter_dim: int, group_name: str
+) -> torch.Tensor:
+    call = "fused_matmul_reduce_scatter"
+    comm = group_of(call, group_name).communicator
+    _check_matrices(comm, call, x, [weight])
+    _check_reduction(comm, call, reduce_op)
+    dim = _whole_dim(comm, call, "scatter_dim", x, scatter_dim)
+    last = dim == x.dim() - 1
+    shared = weight.shape[1] if last else x.shape[dim]
+    _check_shares(comm, call, shared, comm.size)
+    lead = list(x.shape[:-1])
+    if not _core_multiplies(x, weight):
+        product = _rows_first(torch.matmul(x.detach(), weight.detach()), dim)
+        own = comm.reduce_scatter(product, reduce_op)
+        return own.movedim(0, dim).contiguous()
+    if last:
+        # The transposed product: its rows are the columns that are shared out.
+        turned = weight.detach().t().contiguous()
+        matrix = x.detach().flatten(0, -2).contiguous()
+        own = comm.matmul_reduce_scatter(turned, matrix, op=reduce_op, trans_weight=True)
+        return own.t().contiguous().view(*lead, own.shape[0])
+    rows_first = _rows_first(x, dim)
+    stored, transposed = _stored(weight)
+    own = comm.matmul_reduce_scatter(
+        rows_first.flatten(0, -2), stored, op=reduce_op, trans_weight=transposed
+    )
+    shape = (shared // comm.size, *rows_first.shape[1:-1], weight.shape[1])
+    return own.view(shape).movedim(0, dim).contiguous()
+
+
+def _low_contention_all_gather(tensor: torch.Tensor, group_name: str) -> torch.Tensor:
+    comm = group_of("_low_contention_all_gather", group_name).communicator
+    out = tensor.new_empty(tensor.shape[0] * comm.size, *tensor.shape[1:])
+    comm.all_gather(tensor.detach().contiguous(), out)
+    return out
+
+
+def _low_contention_reduce_scatter(
+    tensor: torch.Tensor, reduce_op: str, group_name: str
+) -> torch.Tensor:
+    call = "_low_contention_reduce_scatter"
+    comm = group_of(call, group_name).communicator
+    _check_reduction(comm, call, reduce_op)
+    _check_shares(comm, call, tensor.shape[0], comm.size)
+    return comm.reduce_scatter(tensor.detach().contiguous(), reduce_op)
+
+
+def _rows_first(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The tensor with a dim moved to the front, in order."""
+    return x.detach().movedim(dim, 0).contiguous()
+
+
+def _stored(weight: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """The weight as it lies in memory, and whether that is [n, k]."""
+    weight = weight.detach()
+    if not weight.is_contiguous() and weight.t().is_contiguous():
+        return weight.t(), True
+    return weight.contiguous(), False
+
+
+def _core_multiplies(x: torch.Tensor, weight: torch.Tensor) -> bool:
+    return x.dtype in PRODUCT_TYPES and weight.dtype == x.dtype and 0 not in weight.shape
+
+
+def _check_matrices(
+    comm: Communicator, call: str, x: torch.Tensor, weights: Sequence[torch.Tensor]
+) -> None:
+    if x.dim() < 2:
+        refuse(
+            comm,
+            call,
+            ErrorCode.ERROR_INVALID_TENSOR_DIM,
+            f"{call}: A must have at least 2 dims, got {x.dim()}",
+        )
+    for number, weight in enumerate(weights):
+        if weight.dim() != 2:
+            refuse(
+                comm,
+                call,
+                ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                f"{call}: B {number} must be a matrix, got {weight.dim()} dims",
+            )
+
+
+def _whole_dim(comm: Communicator, call: str, label: str, x: torch.Tensor, dim: int) -> int:
+    dims: int = x.dim()
+    if not -dims <= dim < dims:
+        refuse(
+            comm,
+            call,
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"{call}: {label} must be from {-dims} to {dims - 1}, got {dim}",
+        )
+    return dim % dims
+
+
+def _check_reduction(comm: Communicator, call: str, reduce_op: str) -> None:
+    if reduce_op not in _REDUCTIONS:
+        refuse(
+            comm,
+            call,
+            ErrorCode.ERROR_INVALID_PARAM,
+            f'{call}: reduce_op must be "sum" or "avg", got {reduce_op!r}',
+        )
+
+
+def _check_shares(comm: Communicator, call: str, shared: int, ranks: int) -> None:
+    if shared % ranks:
+        refuse(
+            comm,
+            call,
+            ErrorCode.ERROR_INVALID_TENSOR_DIM,
+            f"{call}: {ranks} ranks cannot share {shared} rows evenly; "
+            "torch.ops.collops.matmul_reduce_scatter takes the rows of each rank",
+        )
+
+
+_KERNELS: dict[str, Any] = {
+    "fused_all_gather_matmul": _fused_all_gather_matmul,
+    "fused_matmul_reduce_scatter": _fused_matmul_reduce_scatter,
+    "_low_contention_all_gather": _low_contention_all_gather,
+    "_low_contention_reduce_scatter": _low_contention_reduce_scatter,
+}
+_LIBRARIES: list[torch_library.Library] = []  # kernels live as long as their library
+
+
+def register() -> None:
+    """Gives torch's symm_mem operators kernels for CPU tensors; once for the process.
+
+    ``torch.distributed._symmetric_memory`` defines the operators, before or after this.
+    """
+    if not _LIBRARIES:
+        library = torch_library.Library("symm_mem", "IMPL")
+        _LIBRARIES.append(library)
+        for name, kernel in _KERNELS.items():
+            library.impl(name, kernel, "CPU")

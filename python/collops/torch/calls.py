@@ -1,0 +1,166 @@
+"""How a group makes a call of its communicator: at once or started, with its errors and its log."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import torch
+
+from collops.errors import ErrorCode, raise_status, status_error
+from collops.torch.call_log import CallLog
+from collops.torch.futures import Futures
+from collops.torch.memory import Target
+from collops.torch.staging import Staging
+from collops.torch.works import EndedWork, Several, StartedWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from collops.collectives.communicator import Communicator
+
+_NONE = timedelta(0)
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+def refusing(operation: str) -> Callable[[_F], _F]:
+    """Sends an error that a method raises before its call to the ranks that wait in that call.
+
+    `operation` is the core's name of the call; its own errors have been sent already.
+    """
+
+    def decorate(method: _F) -> _F:
+        @functools.wraps(method)
+        def refused(self: Calls, *args: Any, **kwargs: Any) -> Any:
+            with self.lock:
+                self._note_thread()
+                self._began = False
+                try:
+                    return method(self, *args, **kwargs)
+                except Exception as error:
+                    if not self._began:
+                        self._comm.refuse(operation, error)
+                    raise
+
+        return refused  # type: ignore[return-value]
+
+    return decorate
+
+
+def refuse(comm: Communicator, operation: str, code: int, message: str) -> NoReturn:
+    """Raises an error of this rank's arguments, and sends it to the ranks that wait in the call."""
+    error = status_error(code, message)
+    comm.refuse(operation, error)
+    raise error
+
+
+class Calls:
+    """What all calls of a group share. Any thread may make one; their order is the program's.
+
+    As long as one thread makes them all, a call that is not asynchronous runs at once. Afterwards,
+    and once a future may have callbacks, each is started, so that no thread waits for another's.
+    """
+
+    def __init__(self, communicator: Communicator, name: str) -> None:
+        self._comm = communicator
+        self.log = CallLog(communicator.rank, name)
+        self.futures = Futures()
+        self._staging = Staging(communicator)
+        self._coalesced: list[Any] | None = None
+        self._began = False
+        self.lock = threading.RLock()  # held while a call begins
+        self._thread = 0  # the one that makes the calls
+        self._shared = False
+
+    def _note_thread(self) -> None:
+        """Notices a second thread; called with the lock held."""
+        if self._thread != threading.get_ident():
+            self._shared = self._shared or self._thread != 0
+            self._thread = threading.get_ident()
+
+    def _move(
+        self, opts: Any, name: str, args: tuple[Any, ...], tensors: Any, finish: Any = None
+    ) -> Any:
+        """Runs a call of the communicator, or starts it if the options say so."""
+        self.log.add(name, tensors)
+        self._began = True
+        timeout = _NONE if opts is None else opts.timeout
+        limit_s = timeout.total_seconds() if timeout > _NONE else None  # None: the group's
+        at_once = opts is not None and not opts.asyncOp and limit_s is None
+        if at_once and not self._shared and not self.futures.asked:
+            try:
+                value = getattr(self._comm, name)(*args)
+            except Exception as error:
+                self.log.explain(error)
+                raise
+            if finish is not None:
+                finish(value)
+            return self._noted(EndedWork(tensors))
+        call = self._comm.start(name, *args)
+        work = StartedWork(call, tensors, self, finish, limit_s)
+        return self._noted(work)
+
+    def _noted(self, work: Any) -> Any:
+        """Keeps the work for _end_coalescing()."""
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _each(self, operation: str, make: Callable[..., Any], *lists: Sequence[Any]) -> Several:
+        """Makes a call of each group of items. After an error the others are refused as well.
+
+        So this rank and the others are at the same call afterwards.
+        """
+        left = max(len(items) for items in lists)
+        works = []
+        with self.lock:
+            try:
+                if min(len(items) for items in lists) != left:
+                    self._began = False
+                    raise_status(
+                        ErrorCode.ERROR_INVALID_PARAM,
+                        f"{operation}: the lists must have the same length, got "
+                        f"{[len(items) for items in lists]}",
+                    )
+                for items in zip(*lists, strict=True):
+                    left -= 1  # a call that fails is refused by itself
+                    works.append(make(*items))
+            except Exception as error:
+                for _ in range(left):
+                    self._comm.refuse(operation, error)
+                raise
+        return Several(works, self)
+
+    def _check_own(self, call: str, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
+        """A list has a tensor for each rank; this rank's has the size of its own tensor."""
+        size, rank = self._comm.size, self._comm.rank
+        if len(parts) != size:
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"{call}: the list has {len(parts)} tensors, there are {size} ranks",
+            )
+        if parts[rank].numel() != own.numel() or parts[rank].dtype != own.dtype:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                f"{call}: tensor {rank} of the list has {parts[rank].numel()} {parts[rank].dtype}, "
+                f"this rank's tensor {own.numel()} {own.dtype}",
+            )
+
+    def _apart(self, own: Target) -> Target:
+        """Other memory for a result that would overwrite the input."""
+        packed = self._staging.empty(own.memory.numel(), own.memory.dtype).view(own.memory.shape)
+
+        def bring() -> None:
+            own.memory.copy_(packed)
+            if own.finish is not None:
+                own.finish()
+
+        return Target(packed, bring)
+
+    @staticmethod
+    def _finish(out: Target) -> Callable[[Any], object] | None:
+        """What follows the core's call; None: nothing."""
+        finish = out.finish
+        return None if finish is None else lambda _: finish()

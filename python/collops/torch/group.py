@@ -1,0 +1,174 @@
+"""A process group of torch.distributed over a communicator of collops."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, ProcessGroup
+
+from collops.errors import ErrorCode, raise_status
+from collops.torch.calls import Calls
+from collops.torch.collective_calls import CollectiveCalls
+from collops.torch.identity import Identity
+from collops.torch.meeting import meet
+from collops.torch.message_calls import MessageCalls
+from collops.torch.rooted_calls import RootedCalls
+from collops.torch.window_pool import WindowPool
+from collops.torch.works import Several
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.collectives.communicator import Communicator
+
+_CPU = torch.device("cpu")
+
+
+class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
+    """The ranks of one group. torch.distributed makes it: ``init_process_group("collops")``.
+
+    A call without ``async_op`` runs on the calling thread. One with it is started, and a thread of
+    the communicator or the one that waits runs it; calls run in the order of their starts.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> import collops.torch
+        >>> dist.init_process_group("collops", store=dist.HashStore(), rank=0, world_size=1)
+        >>> group = dist.group.WORLD
+        >>> isinstance(group, collops.torch.Group), group.communicator.backend
+        (True, 'shm')
+        >>> dist.destroy_process_group()
+    """
+
+    def __init__(self, communicator: Communicator, store: Any, name: str) -> None:
+        ProcessGroup.__init__(self, communicator.rank, communicator.size)
+        Calls.__init__(self, communicator, name)
+        Identity.__init__(self, store, name)
+        self._splits = 0
+        self._windows = WindowPool(communicator)
+
+    @property
+    def communicator(self) -> Communicator:
+        """The communicator that moves the data."""
+        return self._comm
+
+    @property
+    def windows(self) -> WindowPool:
+        """Memory that the other ranks read in place, used again from call to call."""
+        return self._windows
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        """Whether allocate_tensor() gives memory that other ranks read in place."""
+        return bool(torch.device(device).type == "cpu")
+
+    def allocate_tensor(
+        self, size: int, *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Memory of the pool, which other ranks read in place."""
+        return self._windows.empty(size, dtype)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Sets how long a call waits for other ranks."""
+        self._comm.timeout_s = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def abort(self) -> None:
+        """Ends all calls of all ranks."""
+        self._comm.abort("the process group was aborted")
+
+    def shutdown(self) -> None:
+        """Leaves the group."""
+        self._comm.close()
+        self.futures.end()
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """A barrier that names a rank that has not come; every call of a group does.
+
+        torch.distributed.monitored_barrier() refuses all backends but the one named gloo, so call
+        it on the group. `wait_all_ranks` is taken and changes nothing.
+        """
+        self.log.add("monitored_barrier", [])
+        with self.lock:
+            call = self._comm.start("barrier")
+        call.wait(None if timeout is None else timeout.total_seconds())
+
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+    ) -> Group | None:
+        """A group of some ranks of this one, which those ranks call; None in the others.
+
+        torch.distributed.split_group() asks for a group on an accelerator, so call it on the group.
+        The new group is known to those who hold it, not to torch by its name.
+
+        Args:
+            ranks: their numbers in this group, in the new group's order.
+            timeout: how long its calls wait for other ranks; None: as this group's.
+            opts: of other backends; ignored.
+            group_name: a name that no other split of this group had; None: made of the ranks and
+                the number of splits before.
+            group_desc: what the group is for.
+        """
+        self._splits += 1
+        if self.rank() not in ranks:
+            return None
+        name = group_name or f"{self.group_name}/split {self._splits}: {list(ranks)}"
+        limit_s = self._comm.timeout_s if timeout is None else timeout.total_seconds()
+        store = PrefixStore(f"collops/{name}", self._store)
+        communicator = meet(store, list(ranks).index(self.rank()), len(ranks), name, limit_s)
+        group = Group(communicator, store, name)
+        group._set_group_desc(group_desc or f"{self.group_desc}:split")
+        return group
+
+    def _start_coalescing(self, device: torch.device = _CPU) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: torch.device = _CPU) -> Any:
+        works, self._coalesced = self._coalesced or [], None
+        return Several(works, self)
+
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+
+def last_calls(group: Group | None = None) -> list[str]:
+    """The last calls of torch.distributed by this rank, as a time-out's message lists them.
+
+    Args:
+        group: a collops group; None: the default group.
+
+    Returns:
+        Up to 16 lines, the last call at the end: its number, name, and its tensor's shape and type.
+
+    Raises:
+        ArgumentError: the group is not of collops.
+
+    Source of the semantics: the flight recorder of torch.distributed's NCCL backend.
+
+    Example:
+        >>> import torch, torch.distributed as dist
+        >>> import collops.torch
+        >>> store = dist.HashStore()
+        >>> dist.init_process_group("collops", store=store, rank=0, world_size=1)
+        >>> dist.all_reduce(torch.ones(4, 3))
+        >>> dist.barrier()
+        >>> collops.torch.last_calls()
+        ['1 all_reduce [4, 3] float32', '2 barrier']
+        >>> dist.destroy_process_group()
+    """
+    found = dist.group.WORLD if group is None else group
+    if not isinstance(found, Group):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"last_calls: the group must be one of collops, got a {type(found).__name__}",
+        )
+    return found.log.lines()

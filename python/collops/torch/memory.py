@@ -1,0 +1,193 @@
+"""Tensors of torch.distributed as memory that the core reads and writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from collops.errors import ErrorCode, raise_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Empty = Callable[[int, torch.dtype], torch.Tensor]
+
+
+_PLAIN = frozenset(
+    {
+        *(torch.float32, torch.bfloat16, torch.float16, torch.float64),
+        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    }
+)
+
+
+class Target(NamedTuple):
+    """Memory that the core writes.
+
+    Attributes:
+        memory: contiguous, of real numbers; the tensor's own where that is possible.
+        finish: brings the values into the tensor; None: they are there.
+    """
+
+    memory: torch.Tensor
+    finish: Callable[[], object] | None = None
+
+
+def is_plain(x: torch.Tensor) -> bool:
+    """Whether the core takes the tensor as it is."""
+    return (
+        x.dtype in _PLAIN
+        and x.is_cpu
+        and x.layout is torch.strided
+        and x.is_contiguous()
+        and not x.requires_grad
+        and not x.is_neg()
+    )
+
+
+def source(call: str, x: torch.Tensor) -> torch.Tensor:
+    """Contiguous real numbers of the values of a tensor, which are copied only if they must be."""
+    if is_plain(x):
+        return x
+    x = _real(call, x)
+    return x if x.is_contiguous() else x.contiguous()
+
+
+def target(call: str, out: torch.Tensor, *, keeps_values: bool = False) -> Target:
+    """Memory for the values of a tensor; `keeps_values`: it begins with those of the tensor."""
+    if is_plain(out):
+        return Target(out)
+    if out.is_conj() or out.is_neg():
+        return _written_back([out], target(call, plain := _resolved(out)), [plain])
+    memory = _real(call, out)
+    if memory.is_contiguous():
+        return Target(memory)
+    packed = (
+        memory.contiguous()
+        if keeps_values
+        else torch.empty_like(memory, memory_format=torch.contiguous_format)
+    )
+    return Target(packed, lambda: memory.copy_(packed))
+
+
+def flat(x: torch.Tensor) -> torch.Tensor:
+    """The elements of a contiguous tensor in one dimension."""
+    return x if x.dim() == 1 else x.view(-1)
+
+
+def joined(call: str, outs: Sequence[torch.Tensor], empty: Empty) -> Target:
+    """One flat memory for several tensors, one after the other; their own if they lie so.
+
+    `empty` makes other memory of a number of elements.
+    """
+    if any(out.is_conj() or out.is_neg() for out in outs):
+        plain = [_resolved(out) for out in outs]
+        return _written_back(outs, joined(call, plain, empty), plain)
+    views = _views(call, outs)
+    whole = _in_order(views)
+    if whole is not None:
+        return Target(whole)
+    packed = empty(sum(view.numel() for view in views), views[0].dtype)
+
+    def unpack() -> None:
+        begin = 0
+        for view in views:
+            view.copy_(packed[begin : begin + view.numel()].view(view.shape))
+            begin += view.numel()
+
+    return Target(packed, unpack)
+
+
+def joined_source(
+    call: str, parts: Sequence[torch.Tensor], empty: Empty, out: torch.Tensor
+) -> torch.Tensor:
+    """The numbers of several tensors in one flat memory, apart from `out`.
+
+    They are copied only if the tensors do not lie so; `empty` makes the memory.
+    """
+    views = _views(call, parts)
+    whole = _in_order(views)
+    if whole is None or overlap(whole, out):
+        whole = empty(sum(view.numel() for view in views), views[0].dtype)
+        torch.cat([view.reshape(-1) for view in views], out=whole)
+    return whole
+
+
+def numbers(x: torch.Tensor) -> int:
+    """The real numbers that a tensor travels as."""
+    return int(x.numel()) * (2 if x.is_complex() else 1)
+
+
+def _resolved(x: torch.Tensor) -> torch.Tensor:
+    """The values of a tensor, not as a view that torch changes the signs of when it is read."""
+    return x.detach().resolve_conj().resolve_neg()
+
+
+def _written_back(
+    outs: Sequence[torch.Tensor], own: Target, values: Sequence[torch.Tensor]
+) -> Target:
+    """Memory whose values are copied to other tensors, after what it does to be complete."""
+
+    def finish() -> None:
+        if own.finish is not None:
+            own.finish()
+        for out, value in zip(outs, values, strict=True):
+            if value is not out:
+                out.detach().copy_(value)
+
+    return Target(own.memory, finish)
+
+
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two contiguous tensors share memory."""
+    begin, other = a.data_ptr(), b.data_ptr()
+    return bool(begin < other + b.nbytes and other < begin + a.nbytes)
+
+
+def _real(call: str, x: torch.Tensor) -> torch.Tensor:
+    if x.device.type != "cpu":
+        raise_status(
+            ErrorCode.ERROR_UNSUPPORTED,
+            f"{call}: this group moves CPU tensors, got one on {x.device}",
+        )
+    if x.layout is not torch.strided:
+        raise_status(ErrorCode.ERROR_UNSUPPORTED, f"{call}: tensors must be dense, got {x.layout}")
+    if x.requires_grad:
+        x = x.detach()
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj())
+    elif x.dtype is torch.bool:
+        x = x.view(torch.uint8)
+    return x.resolve_neg() if x.is_neg() else x
+
+
+def _views(call: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    views = [_real(call, x) for x in tensors]
+    for number, view in enumerate(views):
+        if view.dtype != views[0].dtype:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
+                f"{call}: tensor {number} of the list is {tensors[number].dtype}, "
+                f"tensor 0 {tensors[0].dtype}",
+            )
+    return views
+
+
+def _in_order(views: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """One flat tensor on the memory of several that lie one after the other in one storage."""
+    full = [view for view in views if view.numel()]
+    if not full:
+        return views[0].reshape(-1)
+    first = full[0]
+    place = first.data_ptr()
+    for view in full:
+        if not view.is_contiguous() or view.data_ptr() != place:
+            return None
+        place += view.nbytes
+    storage = first.untyped_storage()
+    if place > storage.data_ptr() + storage.nbytes():
+        return None
+    elements = (place - first.data_ptr()) // first.itemsize
+    whole = torch.empty(0, dtype=first.dtype)
+    return whole.set_(storage, first.storage_offset(), (elements,), (1,))

@@ -1,0 +1,84 @@
+"""Groups by name: an operator's schema takes a name, as those of torch do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+# Private in 2.13, and what torch's own operators ask. It is C++ and takes 0.1 us.
+from torch.distributed.distributed_c10d import _resolve_process_group
+
+from collops.collectives.communicator import Communicator, communicator_named
+from collops.errors import ErrorCode, raise_status
+from collops.torch.group import Group
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+# Whatever names the ranks of an operator.
+AnyGroup: TypeAlias = "Group | Communicator | DeviceMesh | dist.ProcessGroup | str | None"
+
+_OWN = "collops/"  # begins the name of a communicator, which torch does not know
+
+
+def name_of(group: AnyGroup) -> str:
+    """The name of a group; torch.compile traces this."""
+    if isinstance(group, str):
+        return group
+    found: Any = group
+    if group is None:
+        found = dist.group.WORLD
+        if found is None:
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                "there is no default group: call torch.distributed.init_process_group, or pass "
+                "group=",
+            )
+    elif isinstance(group, Communicator):
+        # An attribute: torch.compile cannot make a string of a number that changes.
+        return group._name
+    elif isinstance(group, DeviceMesh):
+        if group.ndim != 1:
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"group: a mesh must have 1 dim, got one of {group.ndim}: pass mesh[name]",
+            )
+        found = group.get_group()
+    elif not isinstance(group, dist.ProcessGroup):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            "group must be a group of torch.distributed, a communicator, a mesh, a name or None, "
+            f"got a {type(group).__name__}",
+        )
+    name: str = found.group_name
+    return name
+
+
+def communicator_of(name: str) -> Communicator:
+    """The communicator of the group of a name."""
+    if name.startswith(_OWN):
+        found = communicator_named(name)
+        if found is None:
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"there is no communicator named {name!r}: nothing in this process holds it",
+            )
+        return found
+    try:
+        group: Any = _resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"there is no group named {name!r}: it was not made in this process, or is destroyed",
+        )
+    try:
+        communicator: Communicator = group.communicator
+    except AttributeError:
+        raise_status(
+            ErrorCode.ERROR_UNSUPPORTED,
+            f"group {name!r} runs on {dist.get_backend(group)}: make one with "
+            'new_group(ranks, backend="collops")',
+        )
+    return communicator

@@ -1,0 +1,242 @@
+"""The operators that multiply and move rows at once, for any group.
+
+The gradients of their inputs are those of the sum of all ranks' losses. A rank's residual gets the
+gradient of this rank's rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from collops.torch.operators.names import AnyGroup, name_of
+from collops.torch.operators.outputs import check_no_gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ops = torch.ops.collops
+
+
+def all_gather_matmul(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    gather_rows: Sequence[int] | None = None,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Multiplies the rows of all ranks by this rank's weight.
+
+    ``out_r = cat([x_0, x_1, ..., x_{P-1}]) @ weight_r + residual_r``; the gradient of x is
+    matmul_reduce_scatter of that of out and the transposed weight.
+
+    Args:
+        x: [rows, k] or [matrices, rows, k] this rank's; float16, bfloat16 or float32.
+        weight: [k, n], with `trans_weight` [n, k]; this rank's columns of a larger one, say.
+        gather_rows: rows (of three dims: matrices) of each rank; None: all have as many as x.
+        trans_weight: whether the weight is stored as [n, k].
+        residual: [n] or [1, n] added once to every row; None: nothing.
+        group: a group of torch.distributed, a communicator, a mesh of one dim, or a group's name;
+            None: the default group.
+        out: [sum of gather_rows, n] the result's memory; no gradient passes then.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        Error: as Communicator.all_gather_matmul().
+
+    Source of the semantics: ATB's LinearParallel, ALL_GATHER_LINEAR.
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x, weight = torch.full((1, 2), float(rank)), torch.eye(2)
+        ...     with collops.init() as comm:
+        ...         return collops.torch.all_gather_matmul(x, weight, group=comm).tolist()
+        >>> run_ranks(layer, 2)[0]
+        [[0.0, 0.0], [1.0, 1.0]]
+    """
+    args = x, weight, residual, gather_rows, trans_weight, name_of(group)
+    if out is None:
+        return _ops.all_gather_matmul(*args)
+    check_no_gradients("all_gather_matmul", args[-1], x, weight, residual)
+    _ops.all_gather_matmul.out(*args, out=out)
+    return out
+
+
+def matmul_reduce_scatter(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    op: str = "sum",
+    scatter_rows: Sequence[int] | None = None,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Adds up the ranks' products and leaves each rank its rows of the sum.
+
+    ``out_r = (x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1})[my rows] + residual_r``; the gradient
+    of x is all_gather_matmul of that of out and the transposed weight.
+
+    Args:
+        x: [rows, k] or [matrices, rows, k] of the same shape on every rank.
+        weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
+        op: ``"sum"`` or ``"avg"``, which divides the sum by P.
+        scatter_rows: rows that each rank receives; None: as numpy.array_split shares them out.
+        trans_weight: whether the weight is stored as [n, k].
+        residual: [n] or [1, n] added once to every row; None: nothing.
+        group: as for all_gather_matmul().
+        out: [scatter_rows[rank], n] the result's memory; no gradient passes then.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        Error: as Communicator.matmul_reduce_scatter().
+
+    Source of the semantics: ATB's LinearParallel, LINEAR_REDUCE_SCATTER.
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x, weight = torch.ones(3, 2), torch.full((2, 1), float(rank))
+        ...     with collops.init() as comm:
+        ...         return collops.torch.matmul_reduce_scatter(x, weight, group=comm).tolist()
+        >>> run_ranks(layer, 2)
+        [[[2.0], [2.0]], [[2.0]]]
+    """
+    args = x, weight, residual, op, scatter_rows, trans_weight, name_of(group)
+    if out is None:
+        return _ops.matmul_reduce_scatter(*args)
+    check_no_gradients("matmul_reduce_scatter", args[-1], x, weight, residual)
+    _ops.matmul_reduce_scatter.out(*args, out=out)
+    return out
+
+
+def all_gather_matmul_reduce_scatter(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    ag_dim: int,
+    rs_dim: int,
+    inner_dim_is_ag: bool = True,
+    gather_rows: Sequence[int] | None = None,
+    scatter_rows: Sequence[int] | None = None,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Multiplies the rows of a gather group and shares out the sum over a scatter group.
+
+    ``S_r = sum over my scatter group of cat(x of its gather group) @ weight``, and
+    ``out_r = (S_r + residual)[my rows]``; the gradient of x is the same call with the two groups
+    exchanged and the weight transposed.
+
+    Args:
+        x: [rows, k] or [matrices, rows, k] this rank's; rows may be 0.
+        weight: [k, n], with `trans_weight` [n, k].
+        ag_dim: ranks that gather from each other.
+        rs_dim: ranks that add up with each other.
+        inner_dim_is_ag: whether the gather groups, or the scatter groups, are neighbouring ranks.
+        gather_rows: rows of each member of my gather group; None: all have as many as x.
+        scatter_rows: rows that each member of my scatter group receives; None: shared out as
+            numpy.array_split does.
+        trans_weight: whether the weight is stored as [n, k].
+        residual: [n] or [1, n] added once to every row; None: nothing.
+        group: as for all_gather_matmul().
+        out: [my scatter_rows, n] the result's memory; no gradient passes then.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        Error: as Communicator.all_gather_matmul_reduce_scatter().
+
+    Source of the semantics: ATB's LinearParallel, ALL_GATHER_LINEAR_REDUCE_SCATTER.
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x, weight = torch.full((1, 2), float(rank)), torch.ones(2, 3)
+        ...     with collops.init() as comm:
+        ...         return collops.torch.all_gather_matmul_reduce_scatter(
+        ...             x, weight, ag_dim=2, rs_dim=2, group=comm
+        ...         ).tolist()
+        >>> run_ranks(layer, 4)[0]
+        [[4.0, 4.0, 4.0]]
+    """
+    grid = ag_dim, rs_dim, inner_dim_is_ag
+    args = x, weight, residual, *grid, gather_rows, scatter_rows, trans_weight, name_of(group)
+    if out is None:
+        return _ops.all_gather_matmul_reduce_scatter(*args)
+    check_no_gradients("all_gather_matmul_reduce_scatter", args[-1], x, weight, residual)
+    _ops.all_gather_matmul_reduce_scatter.out(*args, out=out)
+    return out
+
+
+def matmul_all_reduce(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    *,
+    trans_weight: bool = False,
+    residual: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Adds up the ranks' products on every rank.
+
+    ``out = x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1} + residual``
+
+    Every rank's loss depends on every rank's product. So the gradient of the sum is the sum of the
+    ranks' gradients of out, and goes to all x and weights. Where all ranks compute the same loss
+    from out, as in tensor parallelism, divide it by P, or use one rank's alone.
+
+    Args:
+        x: [rows, k] or [matrices, rows, k] of the same shape on every rank.
+        weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
+        trans_weight: whether the weight is stored as [n, k].
+        residual: [n] or [1, n], the same on every rank, added once to every row; None: nothing.
+            Its gradient is that of this rank's out.
+        group: as for all_gather_matmul().
+        out: [rows, n] the result's memory; no gradient passes then.
+
+    Returns:
+        `out`, or a new tensor.
+
+    Raises:
+        Error: as Communicator.matmul_all_reduce().
+
+    Source of the semantics: ATB's LinearParallel, LINEAR_ALL_REDUCE; the gradient is that of
+    ``_c10d_functional.all_reduce``.
+
+    Example:
+        >>> import torch
+        >>> import collops, collops.torch
+        >>> from collops.testing import run_ranks
+        >>> def layer(rank):
+        ...     x, weight = torch.ones(1, 2), torch.full((2, 1), float(rank))
+        ...     with collops.init() as comm:
+        ...         return collops.torch.matmul_all_reduce(x, weight, group=comm).tolist()
+        >>> run_ranks(layer, 2)
+        [[[2.0]], [[2.0]]]
+    """
+    args = x, weight, residual, trans_weight, name_of(group)
+    if out is None:
+        return _ops.matmul_all_reduce(*args)
+    check_no_gradients("matmul_all_reduce", args[-1], x, weight, residual)
+    _ops.matmul_all_reduce.out(*args, out=out)
+    return out

@@ -1,0 +1,111 @@
+"""Calls of a group in which a root gives or takes, and in which every rank sends to every rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from collops.errors import ErrorCode, raise_status
+from collops.torch.calls import Calls, refusing
+from collops.torch.memory import flat, joined, joined_source, numbers, overlap, source, target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class RootedCalls(Calls):
+    """gather, scatter and all_to_all, under the names that torch.distributed calls."""
+
+    @refusing("AllToAllV")
+    def gather(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+        """gather: the root has a list of tensors, the others an empty one."""
+        [x] = inputs
+        size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
+        given = flat(source("gather", x))
+        # all_to_allv in which only the root receives: the sizes of the others are known to it.
+        sends = [given.numel() if peer == root else 0 for peer in range(size)]
+        if rank != root:
+            nothing = given[:0].clone()
+            return self._move(opts, "all_to_allv", (given, sends, [0] * size, nothing), [])
+        [parts] = outs
+        self._check_own("gather", parts, x)
+        out = joined("gather", parts, self._staging.empty)
+        if overlap(given, out.memory):
+            out = self._apart(out)
+        receives = [numbers(part) for part in parts]
+        args = given, sends, receives, out.memory
+        return self._move(opts, "all_to_allv", args, parts, self._finish(out))
+
+    @refusing("AllToAllV")
+    def scatter(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+        """scatter: the root has a list of tensors, the others an empty one."""
+        [out] = outs
+        size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
+        own = target("scatter", out)
+        receives = [own.memory.numel() if peer == root else 0 for peer in range(size)]
+        if rank == root:
+            [parts] = inputs
+            self._check_own("scatter", parts, out)
+            given = joined_source("scatter", parts, self._staging.empty, own.memory)
+            sends = [numbers(part) for part in parts]
+        else:
+            given, sends = flat(own.memory)[:0].clone(), [0] * size
+        args = given, sends, receives, flat(own.memory)
+        return self._move(opts, "all_to_allv", args, [out], self._finish(own))
+
+    @refusing("AllToAllV")
+    def all_to_all_single(
+        self,
+        out: torch.Tensor,
+        x: torch.Tensor,
+        out_splits: Sequence[int],
+        in_splits: Sequence[int],
+        opts: Any = None,
+    ) -> Any:
+        """all_to_all of rows; empty lists share them out evenly."""
+        given, whole = flat(source("all_to_all", x)), target("all_to_all", out)
+        if overlap(given, whole.memory):
+            whole = self._apart(whole)
+        args = (
+            given,
+            self._elements("in", x, in_splits),
+            self._elements("out", out, out_splits),
+            flat(whole.memory),
+        )
+        return self._move(opts, "all_to_allv", args, [out], self._finish(whole))
+
+    @refusing("AllToAllV")
+    def alltoall(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+        """all_to_all of lists of tensors, whose sizes may differ."""
+        out = joined("all_to_all", outs, self._staging.empty)
+        args = (
+            joined_source("all_to_all", inputs, self._staging.empty, out.memory),
+            [numbers(part) for part in inputs],
+            [numbers(part) for part in outs],
+            out.memory,
+        )
+        return self._move(opts, "all_to_allv", args, outs, self._finish(out))
+
+    alltoall_base = all_to_all_single
+
+    def _elements(self, label: str, x: torch.Tensor, splits: Sequence[int]) -> list[int]:
+        """The real numbers of each rank's rows."""
+        size = self._comm.size
+        rows = x.shape[0] if x.dim() else 1
+        if not splits:
+            if rows % size:
+                raise_status(
+                    ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                    f"all_to_all: the {label}put has {rows} rows, which {size} ranks cannot share "
+                    "evenly: pass split sizes",
+                )
+            splits = [rows // size] * size
+        if len(splits) != size or sum(splits) != rows:
+            raise_status(
+                ErrorCode.ERROR_INVALID_PARAM,
+                f"all_to_all: the {label}put's split sizes {list(splits)} must be {size} numbers "
+                f"with the sum {rows}",
+            )
+        row = numbers(x) // rows if rows else 0
+        return [split * row for split in splits]

@@ -1,0 +1,178 @@
+"""SGLang's two uneven calls, of its group coordinator and of the communicator that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed import ReduceOp, ReduceScatterOptions
+
+from collops.errors import ErrorCode, raise_status
+from collops.torch.reductions import reduction_of
+from collops.torch.serving.rows import gather_list, gather_rows, scatter_rows
+from collops.torch.serving.siblings import collops_group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.torch.group import Group
+
+
+class SglangCollectives:
+    """Gives a ``GroupCoordinator`` of SGLang all_gatherv and reduce_scatterv.
+
+    Name it before the coordinator's class. The calls run on ``device_group`` or ``cpu_group`` if
+    one of them is collops's own; else all ranks of the group make a collops group at their first
+    call.
+
+    Source: ``sglang.srt.distributed.parallel_state``, where the calls need a GPU.
+
+    Example:
+        >>> from collops.torch.serving import SglangCollectives
+        >>> class Base:  # sglang's GroupCoordinator
+        ...     def __init__(self, device_group, cpu_group):
+        ...         self.device_group, self.cpu_group = device_group, cpu_group
+        >>> class Coordinator(SglangCollectives, Base):
+        ...     pass
+        >>> [name for name in dir(Coordinator) if name.endswith("v")]
+        ['all_gatherv', 'reduce_scatterv']
+    """
+
+    cpu_group: Any
+    device_group: Any
+
+    @cached_property
+    def collops_group(self) -> Group:
+        """The collops group of the coordinator's ranks."""
+        return collops_group(self.device_group, self.cpu_group)
+
+    def all_gatherv(
+        self, input_: torch.Tensor | list[torch.Tensor], sizes: Sequence[int] | None = None
+    ) -> list[torch.Tensor]:
+        """The rows of all ranks: ``y = concat(x_0, ..., x_{P-1})``.
+
+        Args:
+            input_: [rows, ...], or a list of such tensors with these rows, which travels in one
+                call.
+            sizes: the rows of each rank, 0 included; None: all have as many.
+
+        Returns:
+            A list of tensors [sum(sizes), ...], for one tensor too.
+
+        Raises:
+            collops.Error: the rows are not ``sizes[rank]``.
+        """
+        xs = [input_] if isinstance(input_, torch.Tensor) else list(input_)
+        return gather_list(self.collops_group, xs, sizes)
+
+    def reduce_scatterv(
+        self,
+        input_: torch.Tensor,
+        output: torch.Tensor | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> torch.Tensor:
+        """This rank's rows of the sum over all ranks: ``y = split(sum_r x_r, sizes)[rank]``.
+
+        Args:
+            input_: [sum(sizes), ...], the same shape on all ranks.
+            output: [sizes[rank], ...], which is written; None: a new tensor.
+            sizes: the rows of each rank, 0 included; None: equal parts.
+
+        Returns:
+            The output.
+
+        Raises:
+            collops.Error: the shapes and sizes do not fit.
+        """
+        return scatter_rows(self.collops_group, input_, sizes, output)
+
+
+class SglangCommunicator:
+    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on CPU tensors.
+
+    Args:
+        group: a group of torch.distributed, whose ranks all make a communicator.
+        device: the device of the tensors, a CPU.
+
+    Raises:
+        collops.Error: the device is no CPU.
+
+    Example:
+        >>> from collops.torch.serving import SglangCommunicator
+        >>> def pynccl_of(coordinator):
+        ...     return SglangCommunicator(coordinator.cpu_group)
+    """
+
+    def __init__(self, group: Any, device: torch.device | int | str = "cpu") -> None:
+        if torch.device(device).type != "cpu":
+            raise_status(
+                ErrorCode.ERROR_UNSUPPORTED,
+                f"SglangCommunicator: the device must be a CPU, got {torch.device(device)}",
+            )
+        self.group = collops_group(group)
+        self.device = torch.device(device)
+        self.rank, self.world_size = self.group.rank(), self.group.size()
+        self.available, self.disabled = True, False
+
+    @contextmanager
+    def change_state(self, enable: bool | None = None, stream: Any = None) -> Iterator[None]:
+        """Enables or disables the communicator for a while; without a word, enables it."""
+        before, self.disabled = self.disabled, enable is False
+        try:
+            yield
+        finally:
+            self.disabled = before
+
+    def group_start(self) -> None:
+        """Begins a group of calls, each of which runs at once."""
+
+    def group_end(self) -> None:
+        """Ends a group of calls."""
+
+    def all_gather(
+        self, out: torch.Tensor, x: torch.Tensor, stream: Any = None, sizes: Any = None
+    ) -> None:
+        """Writes the rows of all ranks to `out`: ``out = concat(x_0, ..., x_{P-1})``.
+
+        Args:
+            out: [sum(sizes), ...].
+            x: [sizes[rank], ...].
+            stream: ignored; CPU tensors are complete when the call returns.
+            sizes: the rows of each rank, 0 included; None: all have as many.
+
+        Raises:
+            collops.Error: the shapes and sizes do not fit.
+        """
+        if not self.disabled:
+            gather_rows(self.group, x, sizes, out)
+
+    def reduce_scatter(
+        self,
+        out: torch.Tensor,
+        x: torch.Tensor,
+        op: Any = ReduceOp.SUM,
+        stream: Any = None,
+        sizes: Any = None,
+    ) -> None:
+        """Writes this rank's rows of the reduction: ``out = split(reduce_r x_r, sizes)[rank]``.
+
+        Args:
+            out: [sizes[rank], ...].
+            x: [sum(sizes), ...], the same shape on all ranks.
+            op: a ReduceOp of torch.distributed: SUM, PRODUCT, MIN, MAX or AVG.
+            stream: ignored; CPU tensors are complete when the call returns.
+            sizes: the rows of each rank, 0 included; None: equal parts.
+
+        Raises:
+            collops.Error: the shapes and sizes do not fit, or there is no such reduction.
+        """
+        if self.disabled:
+            return
+        options = ReduceScatterOptions()
+        options.reduceOp = op  # a ReduceOp, or one of its kinds
+        reduction = reduction_of("reduce_scatter", options.reduceOp, x.dtype)
+        given = x if reduction.prepare is None else reduction.prepare(x)
+        scatter_rows(self.group, given, sizes, out, reduction.name)

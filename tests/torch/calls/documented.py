@@ -1,0 +1,81 @@
+"""The table of docs/torch.md: every public call of torch.distributed, and its state on collops.
+
+``python tests/torch/calls/documented.py`` writes it; a test compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "torch.md"
+BEGIN = "<!-- written by python tests/torch/calls/documented.py -->\n"
+END = "<!-- end -->\n"
+MODES = {"sync": "sync", "async": "async", "future": "future"}
+# Calls that move nothing, or that other tests cover: their state, and where it is tested.
+OTHERS = {
+    "init_process_group": "works: env://, tcp://, file://, a store; again after destroy",
+    "destroy_process_group": "works, of one group and of all",
+    "new_group": "works, also with use_local_synchronization, and in a gloo world",
+    "new_subgroups": "works",
+    "new_subgroups_by_enumeration": "works: it calls new_group",
+    "split_group": "torch asks for a group on an accelerator: call `group.split_group(ranks)`",
+    "monitored_barrier": "torch asks for the name gloo: call `group.monitored_barrier()`",
+    "shrink_group": "torch asks for NCCL: make a new group of the ranks that are left",
+    "record_comm": "of torchcomms",
+}
+ALSO = {
+    "all_gather_into_tensor": "all_gather_single, all_gather_into_tensor",
+    "reduce_scatter_tensor": "reduce_scatter_single, reduce_scatter_tensor",
+}
+
+
+def call_rows() -> list[str]:
+    """A line for each call that the table of tests makes."""
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    import message_rows
+    import moving_rows
+    import reduction_rows
+    from call_table import ROWS
+
+    assert message_rows and moving_rows and reduction_rows
+    lines = []
+    for call in sorted({row.call for row in ROWS}):
+        rows = [row for row in ROWS if row.call == call]
+        modes = [mode for mode in MODES if any(mode in row.modes for row in rows)]
+        forms = [row.form for row in rows if row.form]
+        shown = "; ".join(forms) if len(forms) <= 7 else f"{len(forms)} forms: {_kinds(forms)}"
+        lines.append(f"| {ALSO.get(call, call)} | {', '.join(modes)} | {shown} |")
+    return lines
+
+
+def _kinds(forms: list[str]) -> str:
+    """What many forms have in common: the words that are no types or numbers."""
+    words = []
+    for form in forms:
+        word = form.split(",")[0].split(" ")[0] if form[:1].isupper() else form.split(",")[0]
+        if word not in words:
+            words.append(word)
+    return "; ".join(words)
+
+
+def table() -> str:
+    """The lines between the two marks."""
+    lines = ["| call | ways | what is tested, with 1, 2 and 3 ranks |", "|---|---|---|"]
+    lines += call_rows()
+    lines += ["", "| other calls | state |", "|---|---|"]
+    lines += [f"| {name} | {state} |" for name, state in sorted(OTHERS.items())]
+    return "\n".join(lines) + "\n"
+
+
+def page_with(text: str) -> str:
+    """The page with this table."""
+    page = PAGE.read_text(encoding="utf-8")
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return head + BEGIN + text + END + tail
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with(table()), encoding="utf-8")

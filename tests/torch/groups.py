@@ -1,0 +1,59 @@
+"""Runs work on the ranks of a process group of torch.distributed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import collops.torch
+from collops.testing import run_ranks
+
+# A forked child of a process whose OpenMP threads have run would wait for them.
+torch.set_num_threads(1)
+TIMEOUT_S = 60
+
+
+def run_group(
+    work: Callable[..., Any],
+    size: int,
+    *args: Any,
+    backend: str = "collops",
+    timeout_s: float = TIMEOUT_S,
+) -> list[Any]:
+    """The results of ``work(rank, *args)`` on the ranks of a new default group, in rank order."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_ranks(_rank_main, size, work, args, backend, f"{folder}/store", size, timeout_s)
+
+
+def _rank_main(
+    rank: int,
+    work: Callable[..., Any],
+    args: tuple[Any, ...],
+    backend: str,
+    path: str,
+    size: int,
+    timeout_s: float,
+) -> Any:
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{path}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=timeout_s),
+    )
+    try:
+        return work(rank, *args)
+    finally:
+        dist.destroy_process_group()
+
+
+def default_group() -> collops.torch.Group:
+    """The group of all ranks."""
+    group = dist.group.WORLD
+    assert isinstance(group, collops.torch.Group)
+    return group

@@ -1,0 +1,183 @@
+"""collops.torch.all_gatherv and the other wrappers: groups, memory, element types, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+dist = torch.distributed
+
+from groups import default_group, run_group  # noqa: E402
+from operator_rows import grid_row, numbers, rows_for  # noqa: E402
+
+import collops  # noqa: E402
+import collops.torch as ct  # noqa: E402
+
+_SIZES = [2, 1]
+
+
+def _x(rank: int) -> Any:
+    return torch.arange(_SIZES[rank]) + 10 * rank
+
+
+def _groups(rank: int) -> list[Any]:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    group = default_group()
+    part = group.communicator.split(0)
+    second = dist.new_group([0, 1])
+    mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
+    ways = (None, group, group.group_name, group.communicator, part, second, mesh["tp"])
+    return [ct.all_gatherv(_x(rank), _SIZES, group=way).tolist() for way in ways]
+
+
+def test_a_group_may_be_given_in_every_way() -> None:
+    assert run_group(_groups, 2) == [[[0, 1, 10]] * 7] * 2
+
+
+def _out(rank: int) -> list[str]:
+    """Writes every row's result into memory of the caller; what differs."""
+    wrong = []
+    name = default_group().group_name
+    for row in rows_for(2):
+        args = row.args(rank, 2)
+        packet = getattr(torch.ops.collops, row.operator)
+        wanted = packet.default(*args, name)
+        out = torch.full_like(wanted, -99)
+        if packet.out(*args, name, out=out) is not None or not torch.equal(out, wanted):
+            wrong.append(f"{row.operator} {row.title}: {out} is not {wanted}")
+    return wrong
+
+
+def test_a_result_is_written_into_memory_of_the_caller() -> None:
+    assert run_group(_out, 2) == [[]] * 2
+
+
+def _wrapped(rank: int) -> list[Any]:
+    """Calls of the wrappers, with and without `out`, against the communicator's."""
+    comm = default_group().communicator
+    x, weight, bias = numbers(rank, 3, 3), numbers(10 + rank, 3, 2), numbers(20, 2)
+    grid = {"ag_dim": 1, "rs_dim": 2, "inner_dim_is_ag": False}
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        ("all_gatherv", (x,), {"sizes": [3, 3], "dim": 1}),
+        ("reduce_scatterv", (x,), {"sizes": [1, 2], "dim": 1, "op": "max"}),
+        ("all_to_allv", (x, [1, 2], [[1, 1], [2, 2]][rank]), {}),
+        ("all_reduce", (x,), {"op": "min"}),
+        ("all_gather_matmul", (x, weight), {"gather_rows": [3, 3], "residual": bias}),
+        ("matmul_reduce_scatter", (x, weight.T.contiguous()), {"trans_weight": True, "op": "avg"}),
+        ("all_gather_matmul_reduce_scatter", (x, weight), {"scatter_rows": [3, 0], **grid}),
+        ("matmul_all_reduce", (x, weight), {"residual": bias}),
+    ]
+    found = []
+    for name, args, words in calls:
+        wanted = getattr(comm, name)(*args, **words)
+        got = getattr(ct, name)(*args, **words)
+        out = torch.empty_like(wanted)
+        found += [torch.equal(got, wanted), getattr(ct, name)(*args, **words, out=out) is out]
+        found.append(torch.equal(out, wanted))
+    return found
+
+
+def test_wrappers_do_what_the_communicator_does() -> None:
+    assert run_group(_wrapped, 2) == [[True] * 24] * 2
+
+
+def _kinds(rank: int) -> list[Any]:
+    x = numbers(rank, 2, 3)
+    found = []
+    for kind in (torch.bool, torch.int8, torch.bfloat16, torch.complex64):
+        own = x.to(kind)
+        want = torch.cat([numbers(0, 2, 3).to(kind), numbers(1, 2, 3).to(kind)])
+        found.append(torch.equal(ct.all_gatherv(own, [2, 2]), want))
+    conjugate = torch.complex(x, x + 1).conj()
+    want = torch.cat([torch.complex(y, -y - 1) for y in (numbers(0, 2, 3), numbers(1, 2, 3))])
+    found.append(torch.equal(ct.all_gatherv(conjugate), want))
+    found.append(torch.equal(ct.all_gatherv(x.T, dim=0), ct.all_gatherv(x.T.contiguous())))
+    weight = numbers(5, 2, 3).T
+    found.append(torch.equal(ct.matmul_all_reduce(x, weight), ct.all_reduce(x @ weight)))
+    return found
+
+
+def test_any_strides_and_element_types() -> None:
+    assert run_group(_kinds, 2) == [[True] * 7] * 2
+
+
+def _in_order(rank: int) -> list[float]:
+    x = torch.tensor([rank + 1.0])
+    work = dist.all_reduce(x, async_op=True)
+    gathered = ct.all_gatherv(torch.tensor([float(rank)]), [1, 1])
+    work.wait()
+    return [*gathered.tolist(), x.item()]
+
+
+def test_a_call_comes_after_those_started_before() -> None:
+    assert run_group(_in_order, 2) == [[0.0, 1.0, 3.0]] * 2
+
+
+def _refused(call: Any) -> tuple[str, str]:
+    with pytest.raises(collops.Error) as caught:
+        call()
+    return type(caught.value).__name__, caught.value.message
+
+
+def _errors(rank: int) -> list[Any]:
+    from torch.distributed.device_mesh import init_device_mesh
+
+    x, name = _x(rank), default_group().group_name
+    mesh, gloo = init_device_mesh("cpu", (1, 2)), dist.new_group([0, 1], backend="gloo")
+    second = dist.new_group([0, 1])
+    second_name = second.group_name
+    ct.all_gatherv(x, _SIZES, group=second)
+    dist.destroy_process_group(second)
+    leaf = torch.ones(1, requires_grad=True)
+    return [
+        _refused(lambda: ct.all_gatherv(x, group="nobody")),
+        _refused(lambda: torch.ops.collops.all_gatherv(x, _SIZES, 0, "collops/1")),
+        _refused(lambda: ct.all_gatherv(x, group=second_name))[1].replace(second_name, "NAME"),
+        _refused(lambda: ct.all_gatherv(x, group=gloo))[1].replace(gloo.group_name, "NAME"),
+        _refused(lambda: ct.all_gatherv(x, group=mesh)),
+        _refused(lambda: ct.all_gatherv(x, group=7)),
+        _refused(lambda: ct.all_gatherv(leaf, [1, 1], out=torch.empty(2))),
+        _refused(lambda: torch.ops.collops.all_gatherv(x, [1, 1, 1], 0, name)),
+    ]
+
+
+def test_errors_say_what_is_wrong() -> None:
+    wanted = [
+        (
+            "ArgumentError",
+            "there is no group named 'nobody': it was not made in this process, or is destroyed",
+        ),
+        (
+            "ArgumentError",
+            "there is no communicator named 'collops/1': nothing in this process holds it",
+        ),
+        "there is no group named 'NAME': it was not made in this process, or is destroyed",
+        "group 'NAME' runs on gloo: make one with new_group(ranks, backend=\"collops\")",
+        ("ArgumentError", "group: a mesh must have 1 dim, got one of 2: pass mesh[name]"),
+        (
+            "ArgumentError",
+            "group must be a group of torch.distributed, a communicator, a mesh, a name or None, "
+            "got a int",
+        ),
+        (
+            "UnsupportedError",
+            "all_gatherv: gradients do not pass a call with out=: leave it out, pass .detach(), "
+            "or call under torch.no_grad()",
+        ),
+        ("ArgumentError", "all_gatherv: sizes has 3 entries, there are 2 ranks"),
+    ]
+    assert run_group(_errors, 2) == [wanted] * 2
+
+
+def test_a_call_without_a_group_says_so() -> None:
+    with pytest.raises(collops.ArgumentError, match="there is no default group"):
+        ct.all_gatherv(torch.ones(1))
+
+
+def test_the_grid_of_the_rows_is_that_of_the_docstring() -> None:
+    # Rank 1 of 2 x 2: with neighbours that gather it stands at place 1 of [0, 1].
+    all_args = [grid_row((2, 2, True), True).args(rank, 4) for rank in range(4)]
+    assert [args[0].shape[0] for args in all_args] == [1, 2, 1, 2]

@@ -1,0 +1,114 @@
+"""``collops bench torch``: its table, JSON and plot, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from collops.torch.bench.gpt import Gpt, gpt_bytes
+from collops.torch.bench.report import cells, row_of, tenth
+from collops.torch.bench.request import CALLS, FUNCTIONAL, SEQUENCES, TRAINING, WAYS, points_of
+
+
+def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "collops.cli", "bench", "torch", *arguments],
+        cwd=folder,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=110,
+    )
+
+
+def test_every_call_runs_in_every_way(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--sizes", "1000", "--iterations", "1", "--json", "rows.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [json.loads(line) for line in (tmp_path / "rows.json").read_text().splitlines()]
+    points = [(point.call, point.way, point.size) for point in points_of((*CALLS,), WAYS, (1000,))]
+    assert [(row["call"], row["way"], row["bytes"]) for row in rows] == points
+    assert {call for call, way, _ in points if way == "functional"} == {*FUNCTIONAL}
+    for row in rows:
+        assert (row["ranks"], row["rounds"], row["equal"]) == (2, 1, True)
+        assert row["ratio"] == pytest.approx(row["gloo_us"] / row["collops_us"], abs=1e-2)
+    trained = [row for row in rows if row["call"] in TRAINING]
+    assert [(row["call"], row["way"]) for row in trained] == [*product(TRAINING, SEQUENCES)]
+    assert all(row["alone_us"] > 0 and 0 <= row["gloo_share"] < 1 for row in trained)
+    *whole, _, mpi = done.stdout.splitlines()
+    assert mpi.startswith("MPI: ")
+    head, _, *lines = whole
+    assert [cell.strip() for cell in head.strip("|").split("|")][3:5] == ["collops us", "gloo us"]
+    assert [line.split()[1] for line in lines] == [call for call, _, _ in points]
+    shares = [line.split("|")[7].strip() for line in lines]
+    assert shares == [
+        f"{row['collops_share']:.0%}" if row["call"] in TRAINING else "-" for row in rows
+    ]
+
+
+def test_the_bytes_are_those_of_the_parameters() -> None:
+    assert sum(part.nbytes for part in Gpt().parameters()) == gpt_bytes()
+
+
+def test_a_plot_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    options = (
+        "--calls",
+        "all_reduce,barrier",
+        "--quick",
+        "--iterations",
+        "1",
+        "--plot",
+        "a.png",
+    )
+    done = bench(tmp_path, *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--calls", "all_reduce,all_scatter"], "'all_scatter' is none of all_reduce, broadcast"),
+        (["--calls", "fsdp"], "'fsdp' is none of"),
+        (["--ways", "later"], "'later' is none of sync, async, functional"),
+        (["--sizes", "64,big"], "a whole number of 1 or more is needed, got 'big'"),
+        (["--calls", "barrier", "--ways", "functional"], "torch has no functional form of barrier"),
+    ],
+)
+def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
+    done = bench(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("collops bench torch: ")
+    assert words in line
+
+
+def test_attention_is_measured_padded_and_uneven() -> None:
+    points = points_of(("dp_attention",), ("sync",), (4096, 64 << 20))
+    assert [(point.way, point.size) for point in points] == [("padded", 4096), ("uneven", 4096)]
+
+
+def test_the_times_of_a_row() -> None:
+    seconds = [number * 1e-6 for number in range(20, 31)]
+    assert tenth(seconds) == 21e-6
+    record = {"call": "all_reduce", "collops_s": [1e-6, 9e-6, 2e-6], "gloo_s": seconds}
+    row = row_of(record)
+    assert (row["collops_us"], row["gloo_us"], row["gloo_median_us"]) == (2.0, 21.0, 25.0)
+    assert row["ratio"] == 10.5
+    assert "gloo_s" not in row
+    assert (
+        "alone_us" not in row and cells({**row, "way": "sync", "bytes": 0, "equal": True})[6] == "-"
+    )
+
+
+def test_the_share_of_communication() -> None:
+    record = {"call": "ddp", "collops_s": [8e-6], "gloo_s": [4e-6], "alone_s": [6e-6]}
+    row = row_of(record)
+    assert (row["alone_us"], row["collops_share"], row["gloo_share"]) == (6.0, 0.25, 0.0)

@@ -1,0 +1,149 @@
+"""Works and futures: who may wait, and what is there when they say that a call has ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from groups import run_group  # noqa: E402
+
+from collops.testing import run_ranks  # noqa: E402
+
+# The result is copied to its place after the call, which takes long enough to be seen.
+ROWS = 1 << 19
+
+
+def spread(value: float) -> torch.Tensor:
+    """A tensor that is not contiguous."""
+    return torch.full((ROWS, 2), value)[:, 0]
+
+
+def test_a_call_that_is_polled_has_its_values() -> None:
+    def work(rank: int) -> list[list[float]]:
+        found = []
+        for _ in range(5):
+            outs = [spread(-1.0) for _ in range(2)]
+            call = dist.all_gather(outs, spread(float(rank)), async_op=True)
+            deadline = time.monotonic() + 20
+            while not call.is_completed():
+                assert time.monotonic() < deadline
+            found.append([float(out.sum()) / ROWS for out in outs])
+            call.wait()
+        return found
+
+    assert run_group(work, 2) == [[[0.0, 1.0]] * 5] * 2
+
+
+def test_two_threads_that_wait_both_find_the_values() -> None:
+    def work(rank: int) -> list[float]:
+        found = []
+        for _ in range(8):
+            x = spread(rank + 1.0)
+            call = dist.all_reduce(x, async_op=True)
+            future = call.get_future()  # its thread waits, too
+            call.wait()
+            found.append(float(x.sum()) / ROWS)
+            future.wait()
+        return found
+
+    assert run_group(work, 2) == [[3.0] * 8] * 2
+
+
+def test_a_callback_makes_a_call_and_waits_for_its_future() -> None:
+    def work(rank: int) -> float:
+        def twice(future: Any) -> torch.Tensor:
+            [x] = future.value()
+            return dist.all_reduce(x, async_op=True).get_future().wait()[0]
+
+        x = torch.tensor([rank + 1.0])
+        return float(dist.all_reduce(x, async_op=True).get_future().then(twice).wait())
+
+    assert run_group(work, 2, timeout_s=20) == [6.0, 6.0]
+
+
+def test_callbacks_and_the_program_start_calls_at_the_same_time() -> None:
+    """Each thread has messages of its own, so that their order does not matter."""
+
+    def work(rank: int) -> bool:
+        def exchange(tag: int) -> None:
+            for turn in range(200):
+                out = torch.zeros(1)
+                sent = dist.isend(torch.tensor([float(turn)]), 1 - rank, tag=tag)
+                dist.irecv(out, 1 - rank, tag=tag).wait()
+                sent.wait()
+                assert float(out) == turn
+
+        other = threading.Thread(target=exchange, args=(1,))
+        other.start()
+        exchange(2)
+        other.join(30)
+        return not other.is_alive()
+
+    assert run_group(work, 2) == [True, True]
+
+
+def test_a_message_of_another_thread_does_not_wait_for_a_call() -> None:
+    """Rank 1 comes to the call only once it has the message of rank 0's other thread."""
+
+    def work(rank: int) -> float:
+        x, word = torch.tensor([rank + 1.0]), torch.zeros(1)
+        dist.send(word, 1 - rank) if rank == 0 else dist.recv(word, 0)
+        begun = threading.Event()
+
+        def tell() -> None:
+            dist.isend(torch.ones(1), 1, tag=1).wait()
+            begun.set()
+            dist.isend(torch.ones(1), 1, tag=2).wait()
+
+        if rank == 0:
+            other = threading.Thread(target=tell)
+            other.start()
+            begun.wait(20)
+            dist.all_reduce(x)
+            other.join(20)
+        else:
+            dist.recv(word, 0, tag=1)
+            dist.recv(word, 0, tag=2)
+            dist.all_reduce(x)
+        return float(x)
+
+    assert run_group(work, 2, timeout_s=20) == [3.0, 3.0]
+
+
+def test_an_error_stays_an_error() -> None:
+    def work(rank: int) -> list[str]:
+        found = []
+        call = dist.all_reduce(torch.ones(2 + rank), async_op=True)
+        for ask in (call.wait, call.wait, call.get_future().wait, call.result):
+            try:
+                ask()
+                found.append("")
+            except Exception as error:
+                found.append("disagree" if "disagree" in str(error) else str(error))
+        assert call.is_completed() and not call.is_success()
+        return found
+
+    assert run_group(work, 2) == [["disagree"] * 4] * 2
+
+
+def test_groups_in_turn_on_a_store_that_outlives_them(tmp_path: Any) -> None:
+    def work(rank: int) -> list[float]:
+        found = []
+        store = dist.FileStore(f"{tmp_path}/store", 2)
+        for turn in range(4):
+            dist.init_process_group("collops", store=store, rank=rank, world_size=2)
+            x = torch.tensor([rank + turn * 1.0])
+            dist.all_reduce(x)
+            found.append(float(x))
+            if rank == turn % 2:
+                time.sleep(0.05)  # one of them is late
+            dist.destroy_process_group()
+        return found
+
+    assert run_ranks(work, 2) == [[1.0, 3.0, 5.0, 7.0]] * 2
