@@ -44,4 +44,23 @@ const char* ErrorName(int code) {
   return "ERROR_UNKNOWN";
 }
 
+Status::Status(ErrorCode code, std::string message) {
+  if (code == NO_ERROR) return;
+  failure_ = std::make_unique<const Failure>(Failure{code, std::move(message)});
+}
+
+Status::Status(const Status& other) {
+  if (!other.ok()) failure_ = std::make_unique<const Failure>(*other.failure_);
+}
+
+Status& Status::operator=(const Status& other) {
+  if (this != &other) *this = Status(other);
+  return *this;
+}
+
+const std::string& Status::message() const {
+  static const std::string empty;
+  return ok() ? empty : failure_->message;
+}
+
 }  // namespace collops

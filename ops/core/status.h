@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -49,19 +50,27 @@ enum ErrorCode : int {
 const char* ErrorName(int code);
 
 // The outcome of a step: a code and, unless it is NO_ERROR, a message for the user. Nothing else
-// travels upward through the layers.
+// travels upward through the layers. One pointer, because a call returns tens of them.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(ErrorCode code, std::string message);
+  Status(Status&& other) = default;
+  Status& operator=(Status&& other) = default;
+  Status(const Status& other);
+  Status& operator=(const Status& other);
+  ~Status() = default;
 
-  bool ok() const { return code_ == NO_ERROR; }
-  ErrorCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return failure_ == nullptr; }
+  ErrorCode code() const { return failure_ == nullptr ? NO_ERROR : failure_->code; }
+  const std::string& message() const;
 
  private:
-  ErrorCode code_ = NO_ERROR;
-  std::string message_;
+  struct Failure {
+    ErrorCode code;
+    std::string message;
+  };
+  std::unique_ptr<const Failure> failure_;  // null: NO_ERROR
 };
 
 inline Status Ok() {

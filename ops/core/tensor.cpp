@@ -15,11 +15,6 @@ Shape Shape::From(const int64_t* sizes, int num_dims) {
   return shape;
 }
 
-bool Shape::operator==(const Shape& other) const {
-  return num_dims == other.num_dims &&
-         std::equal(dims, dims + std::min(num_dims, kMaxDims), other.dims);
-}
-
 std::string ToString(const Shape& shape) {
   std::string text = "[";
   for (int i = 0; i < std::min(shape.num_dims, kMaxDims); ++i) {
@@ -30,10 +25,6 @@ std::string ToString(const Shape& shape) {
   return text + "]";
 }
 
-bool TensorDesc::operator==(const TensorDesc& other) const {
-  return dtype == other.dtype && format == other.format && shape == other.shape;
-}
-
 int64_t Numel(const Shape& shape) {
   int64_t count = 1;
   for (int i = 0; i < shape.num_dims; ++i) count *= shape.dims[i];
@@ -42,15 +33,6 @@ int64_t Numel(const Shape& shape) {
 
 int64_t NumBytes(const TensorDesc& desc) {
   return Numel(desc.shape) * SizeOf(desc.dtype);
-}
-
-// By subtraction, because a sum could wrap around near the end of the address space.
-bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
-  if (a == nullptr || b == nullptr || a_bytes == 0 || b_bytes == 0) return false;
-  const auto a_begin = reinterpret_cast<uintptr_t>(a);
-  const auto b_begin = reinterpret_cast<uintptr_t>(b);
-  return a_begin <= b_begin ? b_begin - a_begin < static_cast<uint64_t>(a_bytes)
-                            : a_begin - b_begin < static_cast<uint64_t>(b_bytes);
 }
 
 std::string ToString(const Device& device) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -22,7 +23,12 @@ struct Shape {
   static Shape From(const int64_t* sizes, int num_dims);
 
   int64_t operator[](int i) const { return dims[i]; }
-  bool operator==(const Shape& other) const;
+  // A loop, because std::equal calls memcmp, and every call compares the shapes of all its tensors.
+  bool operator==(const Shape& other) const {
+    bool equal = num_dims == other.num_dims;
+    for (int i = 0; i < std::min(num_dims, kMaxDims); ++i) equal &= dims[i] == other.dims[i];
+    return equal;
+  }
   bool operator!=(const Shape& other) const { return !(*this == other); }
 };
 
@@ -34,7 +40,9 @@ struct TensorDesc {
   Format format = Format::kND;
   Shape shape;
 
-  bool operator==(const TensorDesc& other) const;
+  bool operator==(const TensorDesc& other) const {
+    return dtype == other.dtype && format == other.format && shape == other.shape;
+  }
   bool operator!=(const TensorDesc& other) const { return !(*this == other); }
 };
 
@@ -42,8 +50,15 @@ struct TensorDesc {
 int64_t Numel(const Shape& shape);
 int64_t NumBytes(const TensorDesc& desc);
 
-// Whether two ranges of memory share a byte; an empty or null range shares none.
-bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes);
+// Whether two ranges of memory share a byte; an empty or null range shares none. By subtraction,
+// because a sum could wrap around near the end of the address space.
+inline bool Overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  if (a == nullptr || b == nullptr || a_bytes == 0 || b_bytes == 0) return false;
+  const auto a_begin = reinterpret_cast<uintptr_t>(a);
+  const auto b_begin = reinterpret_cast<uintptr_t>(b);
+  return a_begin <= b_begin ? b_begin - a_begin < static_cast<uint64_t>(a_bytes)
+                            : a_begin - b_begin < static_cast<uint64_t>(b_bytes);
+}
 
 // A kMeta tensor has a shape and no memory, as on torch's "meta" device.
 enum class DeviceKind : int32_t { kCpu = 0, kCuda = 1, kNpu = 2, kOther = 3, kMeta = 4 };
@@ -66,6 +81,12 @@ struct TensorView {
   bool contiguous = true;
   bool read_only = false;
   bool foreign_endian = false;
+
+  bool operator==(const TensorView& other) const {
+    return data == other.data && device == other.device && contiguous == other.contiguous &&
+           read_only == other.read_only && foreign_endian == other.foreign_endian &&
+           desc == other.desc;
+  }
 };
 
 // ATB's name for the tensors of one call.

@@ -109,10 +109,15 @@ class CollectiveOperation : public Operation {
   const Plan* FindPlan(const VariantPack& pack);
   Status ExplainNoPlan(const VariantPack& pack) const;
   void Keep(Plan plan);
+  bool IsRepeated(const VariantPack& pack) const;
 
   const OpSignature signature_;
   std::shared_ptr<Communicator> communicator_;
   std::vector<std::shared_ptr<const Plan>> plans_;
+  // The tensors of the last call that passed all checks, and its plan; null: none. An inference
+  // loop calls with the same tensors again, and then only the counts are compared.
+  VariantPack checked_;
+  const Plan* checked_plan_ = nullptr;
 };
 
 }  // namespace collops

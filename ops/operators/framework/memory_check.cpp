@@ -142,12 +142,37 @@ Status CheckDevices(const OpSignature& op, const VariantPack& pack, const Device
   return Ok();
 }
 
-}  // namespace
-
-bool IsReadable(const TensorView& counts) {
-  return counts.device.kind == DeviceKind::kCpu && counts.data != nullptr && counts.contiguous &&
-         !counts.foreign_endian;
+// Whether no check of CheckMemory() can fail, in one pass over the tensors, because every call asks
+// this. May be false of a call that passes them: one in place.
+bool PassesAtOnce(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
+                  const Device& device) {
+  const size_t num_outputs = pack.outputs.size();
+  bool passes = true;
+  for (size_t i = 0; i < pack.inputs.size(); ++i) {
+    const TensorView& input = pack.inputs[i];
+    const Role role = op.inputs[i].role;
+    if (role == Role::kCounts) {
+      passes &= input.device.kind == DeviceKind::kCpu;
+    } else if (role != Role::kLength) {
+      passes &= IsOn(device, input.device);
+    }
+    passes &= HasPlainLayout(input) && (role != Role::kInPlace || !input.read_only);
+    for (size_t o = 0; o < num_outputs; ++o) {
+      passes &= !Overlap(input.data, bytes.inputs[i], pack.outputs[o].data, bytes.outputs[o]);
+    }
+  }
+  for (size_t o = 0; o < num_outputs; ++o) {
+    const TensorView& output = pack.outputs[o];
+    passes &= IsOn(device, output.device) && HasPlainLayout(output) && !output.read_only;
+    for (size_t other = 0; other < o; ++other) {
+      passes &=
+          !Overlap(pack.outputs[other].data, bytes.outputs[other], output.data, bytes.outputs[o]);
+    }
+  }
+  return passes;
 }
+
+}  // namespace
 
 Counts ReadCounts(const OpSignature& op, const std::vector<TensorView>& inputs) {
   Counts counts(inputs.size());
@@ -171,6 +196,7 @@ Status CheckHostData(const OpSignature& op, const std::vector<TensorView>& input
 
 Status CheckMemory(const OpSignature& op, const VariantPack& pack, const TensorBytes& bytes,
                    const Device& device) {
+  if (PassesAtOnce(op, pack, bytes, device)) return Ok();
   RETURN_IF_ERROR(CheckCountsOnHost(op, pack.inputs));
   for (size_t o = 0; o < pack.outputs.size(); ++o) {
     RETURN_IF_ERROR(CheckApart(op, pack, bytes, o));

@@ -10,7 +10,10 @@ namespace collops {
 
 // Whether the host may read the counts in place; the checks below refuse counts that cannot be
 // read.
-bool IsReadable(const TensorView& counts);
+inline bool IsReadable(const TensorView& counts) {
+  return counts.device.kind == DeviceKind::kCpu && counts.data != nullptr && counts.contiguous &&
+         !counts.foreign_endian;
+}
 Counts ReadCounts(const OpSignature& signature, const std::vector<TensorView>& inputs);
 Status CheckHostData(const OpSignature& signature, const std::vector<TensorView>& inputs);
 
