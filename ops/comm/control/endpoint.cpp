@@ -121,9 +121,8 @@ void Endpoint::PublishFailure(const Status& status, uint64_t step) {
   RingEveryLane();
 }
 
-Status Endpoint::GroupFailure(uint64_t step) const {
+Status Endpoint::ReportedFailure() const {
   const uint32_t failed = board_.group().failed_rank.load(std::memory_order_acquire);
-  if (failed == 0 || FailedStep(failed) > step) return Ok();
   const int reporter = Reporter(failed);
   const Member& state = board_.member(reporter);
   const std::string by = reporter == rank_ ? "" : Concat(" (reported by rank ", reporter, ")");

@@ -77,7 +77,9 @@ class Endpoint {
   // step, the first. A rank in an earlier step can still complete it.
   void PublishFailure(const Status& status, uint64_t step);
   // Ok, or the failure in `step` or an earlier one, with the rank that reported it.
-  Status GroupFailure(uint64_t step = kAnyStep) const;
+  Status GroupFailure(uint64_t step = kAnyStep) const {
+    return GroupFailed(step) ? ReportedFailure() : Ok();
+  }
   bool GroupFailed(uint64_t step) const {
     const uint32_t failed = board_.group().failed_rank.load(std::memory_order_acquire);
     return failed != 0 && FailedStep(failed) <= step;
@@ -117,6 +119,8 @@ class Endpoint {
   std::string DescribeLate(uint64_t step) const;
 
  private:
+  // The group's failure, whatever its step.
+  Status ReportedFailure() const;
   void WakeUp(int peer, Lane lane);
   void SleepOn(Lane lane, uint32_t bell, int nap_ms);
   // Milliseconds since the rank's watcher was last known to be alive; 0 if it has no watcher.

@@ -1,5 +1,6 @@
 // The collectives of the shm backend between processes: random calls with new data each time, whose
 // inputs are overwritten right after the return, so that a missing wait gives wrong results.
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -9,6 +10,7 @@
 namespace {
 
 using collops::AllGatherVCall;
+using collops::AllReduceCall;
 using collops::Communicator;
 using collops::DType;
 using collops::Range;
@@ -126,17 +128,49 @@ void CheckReduceScatterV(Communicator& communicator, int call_number, bool windo
   EXPECT_EQ(output[static_cast<size_t>(own) + 1], -1);
 }
 
+// `in_place`: the output is x.
+void CheckAllReduce(Communicator& communicator, int call_number, bool window, int64_t count,
+                    bool in_place) {
+  const int rank = communicator.rank();
+  Buffer x(communicator, window, count);
+  for (int64_t i = 0; i < count; ++i) x.data()[i] = Value(call_number, rank, i);
+  std::vector<int32_t> apart(static_cast<size_t>(count) + 1, -1);
+  static const collops::Agreement agreement("AllReduce");
+  AllReduceCall call;
+  call.agreement = &agreement;
+  call.dtype = DType::kInt32;
+  call.x = x.data();
+  call.count = count;
+  call.output = in_place ? x.data() : apart.data();
+  const collops::Status status = communicator.AllReduce(call);
+  if (!in_place) std::fill(x.data(), x.data() + count, -2);
+  if (!EXPECT_EQ(status.message(), "")) return;
+  const auto* output = static_cast<const int32_t*>(call.output);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t sum = 0;
+    for (int r = 0; r < communicator.size(); ++r) {
+      sum += static_cast<uint32_t>(Value(call_number, r, i));
+    }
+    wrong += output[i] != static_cast<int32_t>(sum);
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(apart[static_cast<size_t>(count)], -1);
+}
+
 std::function<void(int, Communicator&)> RandomCalls(int calls) {
   return [calls](int rank, Communicator& communicator) {
     std::mt19937 shared(17);
     std::mt19937 own(static_cast<unsigned>(rank));
     for (int i = 0; i < calls; ++i) {
       const std::vector<int64_t> counts = RandomCounts(&shared, communicator.size());
-      const bool gather = shared() % 2 == 0;
+      const uint32_t kind = shared() % 3;
       if (own() % 16 == 0) usleep(own() % 3000);
       const bool window = own() % 2 == 0;
-      if (gather) {
+      if (kind == 0) {
         CheckAllGatherV(communicator, i, window, counts);
+      } else if (kind == 1) {
+        CheckAllReduce(communicator, i, window, counts[0], own() % 2 == 0);
       } else {
         CheckReduceScatterV(communicator, i, window, counts);
       }
@@ -168,6 +202,33 @@ TEST(RandomCallsOf2Threads) {
 }
 TEST(RandomCallsOf4Threads) {
   ranks::RunThreads(4, RandomCalls(100));
+}
+
+// One rank's slices for its peers fit into its call record, the other's do not.
+TEST(ReduceScatterVWithOneLargeSlice) {
+  ranks::Run(2, [](int, Communicator& communicator) {
+    for (int i = 0; i < 8; ++i) {
+      CheckReduceScatterV(communicator, i, i % 2 == 0, {1000, 5000});
+      CheckReduceScatterV(communicator, i, i % 2 == 0, {5000, 0});
+    }
+  });
+  ranks::Run(3, [](int, Communicator& communicator) {
+    for (int i = 0; i < 8; ++i) {
+      CheckReduceScatterV(communicator, i, i % 2 == 0, {2000, 9000, 2001});
+    }
+  });
+}
+
+TEST(AllReduceOfFewBytesIsOneStep) {
+  ranks::Run(3, [](int, Communicator& communicator) {
+    uint64_t before = communicator.control().step_number();
+    const auto steps = [&] { return communicator.control().step_number() - before; };
+    CheckAllReduce(communicator, 0, false, 4096, false);
+    EXPECT_EQ(steps(), uint64_t{1});
+    before = communicator.control().step_number();
+    CheckAllReduce(communicator, 1, false, 4097, false);
+    EXPECT_EQ(steps(), uint64_t{2});
+  });
 }
 
 TEST(AWindowIsReadInPlaceInEveryCall) {

@@ -1,6 +1,7 @@
 #include "comm/backends/shm/communicator.h"
 
 #include "comm/backends/shm/all_gather_v.h"
+#include "comm/backends/shm/all_reduce.h"
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/shm/exchange_v.h"
 #include "comm/backends/shm/reduce_scatter_v.h"
@@ -60,6 +61,11 @@ Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
 
 Status ShmCommunicator::DoExchangeV(const ExchangeVCall& call) {
   return shm::ExchangeV(exchange_.get(), call);
+}
+
+Status ShmCommunicator::DoAllReduce(const AllReduceCall& call) {
+  if (shm::ReducesAtOnce(call, size())) return shm::AllReduceAtOnce(exchange_.get(), call);
+  return Communicator::DoAllReduce(call);
 }
 
 Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {

@@ -40,6 +40,7 @@ class ShmCommunicator : public Communicator {
   Status DoAllGatherV(const AllGatherVCall& call) override;
   Status DoReduceScatterV(const ReduceScatterVCall& call) override;
   Status DoExchangeV(const ExchangeVCall& call) override;
+  Status DoAllReduce(const AllReduceCall& call) override;
   Status DoRunFused(const FusedCallSpec& spec, const FusedBody& body) override;
   PairWire* pair_wire() override { return wire_.get(); }
 

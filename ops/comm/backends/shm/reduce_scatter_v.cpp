@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "comm/backends/shm/stage.h"
@@ -32,18 +33,30 @@ class Reduction {
         element_bytes_(SizeOf(call.dtype)),
         shape_(StageShape::LanePerPeer(size_)),
         hull_(Hull(call, size_)),
-        slices_(static_cast<size_t>(size_)) {}
+        all_bytes_(std::accumulate(call.send_counts, call.send_counts + size_, int64_t{0}) *
+                   element_bytes_) {}
 
-  Input PeersInput() const {
-    return {X() + hull_.begin * element_bytes_, (hull_.end - hull_.begin) * element_bytes_};
-  }
-
+  Status Begin();
   Status Prepare();
   Status Run();
 
  private:
   const std::byte* X() const { return static_cast<const std::byte*>(call_.x); }
+  const std::byte* Slice(int rank) const { return X() + call_.sdispls[rank] * element_bytes_; }
   int64_t SliceBytes(int rank) const { return call_.send_counts[rank] * element_bytes_; }
+  Input PeersInput() const {
+    return {X() + hull_.begin * element_bytes_, (hull_.end - hull_.begin) * element_bytes_};
+  }
+
+  // A rank whose slices for its peers are small writes them into its call record, one after the
+  // other in the order of the ranks, without the slice that no peer reads. All others announce the
+  // hull, which may be small too, because slices may overlap.
+  bool IsInRecord(int writer) const { return all_bytes_ - SliceBytes(writer) <= kCallRecordBytes; }
+  int64_t RecordOffset(int writer, int reader) const {
+    int64_t bytes = 0;
+    for (int r = 0; r < reader; ++r) bytes += r == writer ? 0 : SliceBytes(r);
+    return bytes;
+  }
 
   bool CanReduce() const;
   void ReduceChunk();
@@ -54,31 +67,49 @@ class Reduction {
   int64_t element_bytes_;
   StageShape shape_;
   Range hull_;
-  std::vector<const std::byte*> slices_;  // this rank's slice on every rank; null: staged
+  int64_t all_bytes_;
+  const std::byte* slices_[control::kMaxRanks];  // this rank's slice on every rank; null: staged
+  const void* slice_chunks_[control::kMaxRanks];
   std::vector<StageWriter> writers_;
   std::vector<StageReader> readers_;
-  std::vector<const void*> slice_chunks_;
   int64_t reduced_bytes_ = 0;
 };
+
+Status Reduction::Begin() {
+  const int rank = exchange_->rank();
+  if (!IsInRecord(rank)) return exchange_->Begin(*call_.agreement, PeersInput());
+  const auto fill = [&](std::byte* record) {
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank) continue;
+      kernels::Copy(record, Slice(r), SliceBytes(r));
+      record += SliceBytes(r);
+    }
+  };
+  return exchange_->BeginCells(*call_.agreement, Input{}, fill);
+}
 
 Status Reduction::Prepare() {
   const int rank = exchange_->rank();
   const int64_t slice_offset = (call_.sdispls[rank] - hull_.begin) * element_bytes_;
   for (int r = 0; r < size_ && SliceBytes(rank) > 0; ++r) {
-    const std::byte* data = PeersInput().data;
-    if (r != rank) RETURN_IF_ERROR(exchange_->PeerInput(r, PeersInput().bytes, &data));
-    if (data != nullptr) {
-      slices_[static_cast<size_t>(r)] = data + slice_offset;
+    const std::byte* data = nullptr;
+    if (r == rank) {
+      slices_[r] = Slice(rank);
+    } else if (IsInRecord(r)) {
+      slices_[r] = exchange_->PeerCells(r) + RecordOffset(r, rank);
     } else {
+      RETURN_IF_ERROR(exchange_->PeerInput(r, PeersInput().bytes, &data));
+      slices_[r] = data == nullptr ? nullptr : data + slice_offset;
+    }
+    if (slices_[r] == nullptr) {
       readers_.emplace_back(exchange_, shape_, StageShape::Lane(r, rank), r, SliceBytes(rank));
     }
   }
   if (exchange_->own_place() != InputPlace::kStage) return Ok();
   for (int i = 1; i < size_; ++i) {
     const int reader = (rank + i) % size_;
-    writers_.emplace_back(exchange_, shape_, StageShape::Lane(rank, reader),
-                          X() + call_.sdispls[reader] * element_bytes_, SliceBytes(reader), reader,
-                          reader + 1);
+    writers_.emplace_back(exchange_, shape_, StageShape::Lane(rank, reader), Slice(reader),
+                          SliceBytes(reader), reader, reader + 1);
   }
   return Ok();
 }
@@ -93,13 +124,13 @@ void Reduction::ReduceChunk() {
   const int64_t left_bytes = SliceBytes(exchange_->rank()) - reduced_bytes_;
   const bool staged = !readers_.empty() || !writers_.empty();
   const int64_t bytes = staged ? std::min(shape_.chunk_bytes, left_bytes) : left_bytes;
-  slice_chunks_.clear();
   auto reader = readers_.begin();
-  for (const std::byte* slice : slices_) {
-    slice_chunks_.push_back(slice != nullptr ? slice + reduced_bytes_ : (reader++)->Chunk());
+  for (int r = 0; r < size_; ++r) {
+    const std::byte* const slice = slices_[r];
+    slice_chunks_[r] = slice != nullptr ? slice + reduced_bytes_ : (reader++)->Chunk();
   }
-  kernels::Reduce(static_cast<std::byte*>(call_.output) + reduced_bytes_, slice_chunks_.data(),
-                  size_, bytes / element_bytes_, call_.dtype, call_.op, PeersInput().bytes);
+  kernels::Reduce(static_cast<std::byte*>(call_.output) + reduced_bytes_, slice_chunks_, size_,
+                  bytes / element_bytes_, call_.dtype, call_.op, PeersInput().bytes);
   for (StageReader& used : readers_) used.Release();
   reduced_bytes_ += bytes;
 }
@@ -113,7 +144,9 @@ Status Reduction::Run() {
     return CanReduce() || std::any_of(writers_.begin(), writers_.end(),
                                       [](const auto& w) { return w.CanWrite(); });
   };
-  while (reduced_bytes_ < slice_bytes || !all_written()) {
+  const bool staged = !readers_.empty() || !writers_.empty();
+  if (!staged && slice_bytes > 0) ReduceChunk();
+  while (staged && (reduced_bytes_ < slice_bytes || !all_written())) {
     RETURN_IF_ERROR(exchange_->step().Until(can_move));
     for (StageWriter& writer : writers_) {
       if (writer.CanWrite()) writer.WriteChunk();
@@ -129,7 +162,7 @@ Status Reduction::Run() {
 
 Status ReduceScatterV(Exchange* exchange, const ReduceScatterVCall& call) {
   Reduction reduction(exchange, call);
-  RETURN_IF_ERROR(exchange->Begin(*call.agreement, reduction.PeersInput()));
+  RETURN_IF_ERROR(reduction.Begin());
   RETURN_IF_ERROR(reduction.Prepare());
   RETURN_IF_ERROR(reduction.Run());
   return exchange->End();

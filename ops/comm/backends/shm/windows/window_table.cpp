@@ -29,6 +29,7 @@ Status WindowTable::Allocate(int64_t bytes, std::shared_ptr<Window>* window, Use
     const uint32_t id = next_id_++;
     entries_.push_back({id, static_cast<const std::byte*>(segment.data()), segment.bytes(),
                         segment.fd(), false, user});
+    num_news_.fetch_add(1, std::memory_order_relaxed);
     made = std::make_shared<OwnedWindow>(shared_from_this(), id, std::move(segment));
   }
   *window = std::move(made);  // the previous window's destructor removes it from the table
@@ -63,7 +64,7 @@ const std::byte* WindowTable::Address(const WindowSpot& spot, int64_t bytes) con
   return nullptr;
 }
 
-bool WindowTable::HasNews(uint32_t id) const {
+bool WindowTable::FindNews(uint32_t id) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return !retired_.empty() ||
          std::any_of(entries_.begin(), entries_.end(),
@@ -74,9 +75,11 @@ WindowTable::News WindowTable::TakeNews(uint32_t id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   News news;
   news.retired.swap(retired_);
+  num_news_.fetch_sub(static_cast<int>(news.retired.size()), std::memory_order_relaxed);
   for (Entry& entry : entries_) {
     if (entry.id != id || entry.announced) continue;
     entry.announced = true;
+    num_news_.fetch_sub(1, std::memory_order_relaxed);
     news.announce = true;
     news.fd = entry.fd;
     news.bytes = entry.bytes;
@@ -90,6 +93,8 @@ void WindowTable::Remove(uint32_t id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto entry = std::find_if(entries_.begin(), entries_.end(),
                                   [id](const Entry& candidate) { return candidate.id == id; });
+  // From now on what the peers do not know is that it is gone, or nothing.
+  num_news_.fetch_add(entry->announced ? 1 : -1, std::memory_order_relaxed);
   if (entry->announced) retired_.push_back(id);
   entries_.erase(entry);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,7 +41,9 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
 
   // What the peers do not know yet and must know before a call that uses window `id` (0: none): the
   // window itself, and freed windows to unmap. Returned once each.
-  bool HasNews(uint32_t id) const;
+  bool HasNews(uint32_t id) const {
+    return num_news_.load(std::memory_order_relaxed) != 0 && FindNews(id);
+  }
   struct News {
     bool announce = false;
     int fd = -1;
@@ -61,6 +64,7 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
   };
 
   void Remove(uint32_t id);
+  bool FindNews(uint32_t id) const;
 
   const RankSet peers_;
   const uint64_t fork_generation_ = ForkGeneration();
@@ -68,6 +72,9 @@ class WindowTable : public std::enable_shared_from_this<WindowTable> {
   std::vector<Entry> entries_;
   std::vector<uint32_t> retired_;
   uint32_t next_id_ = 1;
+  // Windows that are not announced, and retired_. Another thread's window that is made or freed at
+  // this moment is news for the next call, so it is read without the mutex.
+  std::atomic<int> num_news_{0};
 };
 
 }  // namespace collops::shm
