@@ -2,6 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "core/env.h"
 #include "core/prepackable.h"
 #include "module.h"
@@ -106,6 +108,7 @@ void BoundOperation::Update(const std::string& param, const std::string& json,
   if (text == struct_text_) return;
   RunWithoutGil([&] { return row_.update(json, hccl_comm, &operation_); });
   struct_text_ = std::move(text);
+  inferred_.clear();  // another struct may have other outputs
 }
 
 py::list BoundOperation::InferShape(const py::object& inputs) {
@@ -117,6 +120,8 @@ py::list BoundOperation::InferShape(const py::object& inputs) {
   for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
   std::vector<TensorDesc> outputs;
   ThrowIfError(NameElementTypes(operation_->InferShape(descs, &outputs), in, pack_.inputs));
+  inferred_device_ = pack_.inputs[0].device;
+  inferred_ = std::move(descs);
   py::list result;
   for (const TensorDesc& desc : outputs) result.append(ToPython(desc));
   return result;
@@ -135,6 +140,49 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   return bytes;
 }
 
+bool BoundOperation::SameInputs(const py::object& inputs) {
+  const Use use(&busy_, name_);
+  Owners owners;
+  const py::tuple in = Hold(inputs, name_, "input");
+  const std::vector<InputRule>& rules = collective().signature().inputs;
+  if (in.empty() || !ToViews(in, "input", rules, &pack_.inputs, &owners).ok()) return false;
+  const auto is_equal = [](const TensorView& view, const TensorDesc& desc) {
+    return view.desc == desc;
+  };
+  return pack_.inputs[0].device == inferred_device_ &&
+         std::equal(pack_.inputs.begin(), pack_.inputs.end(), inferred_.begin(), inferred_.end(),
+                    is_equal);
+}
+
+uint64_t BoundOperation::Forward(const py::object& inputs, const py::object& outputs) {
+  const Use use(&busy_, name_);
+  const py::tuple in = Hold(inputs, name_, "input");
+  const py::tuple out = Hold(outputs, name_, "output");
+  Owners owners;
+  Scratch scratch;
+  uint64_t bytes = 0;
+  Status status = ToPack(in, out, &owners);
+  if (status.ok()) {
+    status = NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), in, pack_.inputs);
+  }
+  if (status.ok() && bytes > 0) return bytes;
+  if (status.ok()) status = ToScratch(py::none(), py::none(), pack_, name_, &scratch);
+  ExecuteOrRefuse(status, scratch);
+  return 0;
+}
+
+// Runs the call, or tells the ranks that wait in it why this one does not.
+void BoundOperation::ExecuteOrRefuse(const Status& status, const Scratch& scratch) {
+  RunNumbered(collective().communicator(), [&]() -> Status {
+    if (status.ok()) {
+      return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
+    }
+    const Status ignored = operation_->Refuse(status);
+    static_cast<void>(ignored);  // the error of the call matters more
+    return status;
+  });
+}
+
 void BoundOperation::Execute(const py::object& inputs, const py::object& outputs,
                              const py::object& workspace, const py::object& stream) {
   const Use use(&busy_, name_);
@@ -144,14 +192,7 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
   Scratch scratch;
   Status status = ToPack(in, out, &owners);
   if (status.ok()) status = ToScratch(workspace, stream, pack_, name_, &scratch);
-  RunNumbered(collective().communicator(), [&]() -> Status {
-    if (status.ok()) {
-      return operation_->Execute(pack_, scratch.workspace, scratch.bytes, scratch.stream);
-    }
-    const Status ignored = operation_->Refuse(status);
-    static_cast<void>(ignored);  // the error of the call matters more
-    return status;
-  });
+  ExecuteOrRefuse(status, scratch);
 }
 
 void BoundOperation::Refuse(int code, const std::string& message) {
@@ -203,6 +244,8 @@ void BindOperation(py::module_& module) {
       .def("infer_shape", &BoundOperation::InferShape, py::arg("inputs"))
       .def("get_workspace_size", &BoundOperation::GetWorkspaceSize, py::arg("inputs"),
            py::arg("outputs"))
+      .def("same_inputs", &BoundOperation::SameInputs, py::arg("inputs"))
+      .def("forward", &BoundOperation::Forward, py::arg("inputs"), py::arg("outputs"))
       .def("execute", &BoundOperation::Execute, py::arg("inputs"), py::arg("outputs"),
            py::arg("workspace"), py::arg("stream"))
       .def("refuse", &BoundOperation::Refuse, py::arg("code"), py::arg("message"))

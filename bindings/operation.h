@@ -11,6 +11,7 @@
 #include "operators/framework/collective_operation.h"
 #include "params.h"
 #include "tensors/tensor.h"
+#include "workspace.h"
 
 namespace collops::bindings {
 
@@ -30,6 +31,11 @@ class BoundOperation {
   void Update(const std::string& param, const std::string& json, uintptr_t hccl_comm);
   pybind11::list InferShape(const pybind11::object& inputs);
   uint64_t GetWorkspaceSize(const pybind11::object& inputs, const pybind11::object& outputs);
+  // Whether they have the shapes and types of the last inputs of InferShape(), and the first is on
+  // the same device.
+  bool SameInputs(const pybind11::object& inputs);
+  // Both phases. If they need a workspace, returns its bytes, and nothing has run.
+  uint64_t Forward(const pybind11::object& inputs, const pybind11::object& outputs);
   void Execute(const pybind11::object& inputs, const pybind11::object& outputs,
                const pybind11::object& workspace, const pybind11::object& stream);
   void Refuse(int code, const std::string& message);
@@ -42,6 +48,7 @@ class BoundOperation {
   // The owners of the memory of tensors that were read through DLPack.
   using Owners = std::vector<pybind11::object>;
 
+  void ExecuteOrRefuse(const Status& status, const Scratch& scratch);
   Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, Owners* owners);
   // `rules` know the tensors' names.
   Status ToViews(const pybind11::tuple& tensors, const char* label,
@@ -51,8 +58,10 @@ class BoundOperation {
   const ParamRow& row_;
   std::string struct_text_;  // the struct in its normal form, to recognise an equal one
   std::unique_ptr<Operation> operation_;
-  const char* const name_;  // of the operation, also after an update
-  VariantPack pack_;        // reused, so that a call allocates nothing
+  const char* const name_;            // of the operation, also after an update
+  std::vector<TensorDesc> inferred_;  // the inputs of the last InferShape() that succeeded
+  Device inferred_device_;
+  VariantPack pack_;  // reused, so that a call allocates nothing
   std::atomic<bool> busy_{false};
 };
 

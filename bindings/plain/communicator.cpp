@@ -6,6 +6,7 @@
 #include "plain/messages.h"
 #include "plain/plain_call.h"
 #include "plain/plain_plans.h"
+#include "plain/repeated_call.h"
 #include "plain/row_exchange.h"
 #include "status.h"
 
@@ -92,6 +93,7 @@ void BindCommunicator(py::module_& module) {
   BindStartedCalls(starter);
   BindMessages(bound, starter);
   BindPlainPlans(module, bound, starter);
+  BindRepeatedCall(module);
 }
 
 }  // namespace collops::bindings

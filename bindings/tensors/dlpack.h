@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/dtype.h"
 #include "core/status.h"
 
 // The part of DLPack's C interface (https://dmlc.github.io/dlpack) that is used here.
@@ -56,6 +57,16 @@ struct ManagedVersioned {
   Tensor tensor;
 };
 
+// The capsule "dlpack_exchange_api" that a class of tensors has from DLPack 1.3 on.
+struct ExchangeApi {
+  uint32_t major;
+  uint32_t minor;
+  const ExchangeApi* previous;
+  void* functions_not_used_here[3];
+  // Describes a tensor that the caller keeps alive; 0, or a Python error is set.
+  int (*describe)(void* object, Tensor* tensor);
+};
+
 struct NamedType {
   uint8_t code;
   uint8_t bits;
@@ -95,6 +106,27 @@ inline const NamedType* Find(const Type& type) {
     if (row.code == type.code && row.bits == type.bits) return &row;
   }
   return nullptr;
+}
+
+// The core's number of that type; kUndefined if it has none.
+inline DType NumberOf(const Type& type) {
+  const NamedType* row = Find(type);
+  DType dtype = DType::kUndefined;
+  if (row != nullptr) ParseDType(row->name, &dtype);
+  return dtype;
+}
+
+// Whether the elements lie in row-major order without gaps. A tensor without elements may have any
+// strides; numpy's are 0.
+inline bool IsContiguous(const Tensor& tensor) {
+  int64_t step = 1;
+  bool in_order = true;
+  for (int i = tensor.num_dims - 1; i >= 0; --i) {
+    if (tensor.shape[i] == 0) return true;
+    if (tensor.shape[i] != 1 && tensor.strides != nullptr) in_order &= tensor.strides[i] == step;
+    step *= tensor.shape[i];
+  }
+  return in_order;
 }
 
 // "cuda:1"

@@ -16,13 +16,6 @@ namespace py = pybind11;
 constexpr const char* kCapsule = "dltensor";
 constexpr const char* kVersionedCapsule = "dltensor_versioned";
 
-DType NumberOf(const dlpack::Type& type) {
-  const dlpack::NamedType* row = dlpack::Find(type);
-  DType dtype = DType::kUndefined;
-  if (row != nullptr) ParseDType(row->name, &dtype);
-  return dtype;
-}
-
 Status CheckDevice(const dlpack::Device& device, const TensorName& name) {
   const bool on_host = device.type == dlpack::kCpu || device.type == dlpack::kCudaHost ||
                        device.type == dlpack::kRocmHost;
@@ -64,18 +57,6 @@ Status ReadCapsule(py::handle capsule, const TensorName& name, const dlpack::Ten
   *tensor =
       &static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule))->tensor;
   return Ok();
-}
-
-// A tensor without elements may have any strides; numpy's are 0.
-bool IsContiguous(const dlpack::Tensor& source) {
-  int64_t* const end = source.shape + source.num_dims;
-  if (std::find(source.shape, end, 0) != end) return true;
-  int64_t step = 1;
-  for (int i = source.num_dims - 1; source.strides != nullptr && i >= 0; --i) {
-    if (source.shape[i] != 1 && source.strides[i] != step) return false;
-    step *= source.shape[i];
-  }
-  return true;
 }
 
 Status Export(py::handle object, const TensorName& name, py::object* capsule,
@@ -145,10 +126,10 @@ Status DlpackToTensor(py::handle object, const TensorName& name, Tensor* tensor,
   RETURN_IF_ERROR(Export(object, name, &tensor->owner, &source));
   TensorView& view = tensor->view;
   view = TensorView();
-  view.desc.dtype = NumberOf(source->type);
+  view.desc.dtype = dlpack::NumberOf(source->type);
   view.desc.shape = Shape::From(source->shape, source->num_dims);
   view.data = Address(*source);
-  view.contiguous = IsContiguous(*source);
+  view.contiguous = dlpack::IsContiguous(*source);
   view.read_only = true;  // the library may rely on constant memory, as JAX does
   tensor->numel = 1;
   for (int i = 0; i < source->num_dims; ++i) tensor->numel *= source->shape[i];

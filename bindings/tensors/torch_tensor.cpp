@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "status.h"
+#include "tensors/dlpack.h"
 #include "tensors/tensor.h"
 
 namespace collops::bindings {
@@ -133,7 +134,77 @@ Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
   return Ok();
 }
 
+using DescribeTensor = int (*)(void* object, dlpack::Tensor* tensor);
+
+// torch's own C function for that class of tensors, from torch 2.10 on; else null. Ten attributes
+// read one after the other take 1 us a tensor, this takes 0.1 us.
+DescribeTensor FindDescribe(PyTypeObject* type) {
+  const py::object capsule =
+      py::getattr(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__", py::none());
+  constexpr const char* kName = "dlpack_exchange_api";
+  if (PyCapsule_IsValid(capsule.ptr(), kName) == 0) return nullptr;
+  const auto* api =
+      static_cast<const dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), kName));
+  return api->major == dlpack::kMajorVersion ? api->describe : nullptr;
+}
+
+// FindDescribe() of torch.Tensor itself: a class derived from it may have no memory of its own.
+DescribeTensor DescribeOf(PyTypeObject* type) {
+  static PyTypeObject* plain = nullptr;
+  static DescribeTensor describe = nullptr;
+  if (plain == nullptr && IsTensorClass(reinterpret_cast<PyObject*>(type))) {
+    Py_INCREF(type);
+    plain = type;
+    describe = FindDescribe(type);
+  }
+  return type == plain ? describe : nullptr;
+}
+
+// The core's number of a type as DLPack has it, from a table that fills up.
+DType CachedNumberOf(const dlpack::Type& type) {
+  constexpr size_t kCodes = 32;
+  constexpr size_t kSizes = 17;
+  static bool known[kCodes][kSizes] = {};
+  static DType numbers[kCodes][kSizes] = {};
+  const size_t size = type.bits / 8;
+  if (type.code >= kCodes || size >= kSizes || type.bits % 8 != 0) return DType::kUndefined;
+  if (!known[type.code][size]) {
+    numbers[type.code][size] = dlpack::NumberOf(type);
+    known[type.code][size] = true;
+  }
+  return numbers[type.code][size];
+}
+
+bool MayRequireGrad(DType dtype) {
+  return IsFloating(dtype) || dtype == DType::kComplex64 || dtype == DType::kComplex128;
+}
+
+// Reads a plain tensor on the CPU at once; false if it is anything else, or torch will not say.
+bool ReadAtOnce(py::handle object, Tensor* tensor) {
+  const DescribeTensor describe = DescribeOf(Py_TYPE(object.ptr()));
+  if (describe == nullptr) return false;
+  dlpack::Tensor source;
+  if (describe(object.ptr(), &source) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  TensorView& view = tensor->view;
+  view = TensorView();
+  view.desc.dtype = CachedNumberOf(source.type);
+  if (view.desc.dtype == DType::kUndefined || source.device.type != dlpack::kCpu) return false;
+  view.desc.shape = Shape::From(source.shape, source.num_dims);
+  view.data = static_cast<std::byte*>(source.data) + source.byte_offset;
+  view.contiguous = dlpack::IsContiguous(source);
+  tensor->numel = 1;
+  for (int i = 0; i < source.num_dims; ++i) tensor->numel *= source.shape[i];
+  return true;
+}
+
 Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
+  if (ReadAtOnce(object, tensor)) {
+    const DType known = tensor->view.desc.dtype;
+    return MayRequireGrad(known) ? CheckMaterial(object, name, known) : Ok();
+  }
   static PyObject* const dtype = Interned("dtype");
   static PyObject* const data_ptr = Interned("data_ptr");
   static PyObject* const is_contiguous = Interned("is_contiguous");

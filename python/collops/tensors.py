@@ -6,6 +6,7 @@ import operator
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -207,3 +208,11 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
         f"{operation}: an output can be made for a numpy array, a torch tensor or an object with "
         f"__dlpack__, not for a {type(like).__name__}",
     )
+
+
+def maker(out: Any) -> Callable[[], Any]:
+    """A function that makes memory like `out`, a numpy array or a torch tensor."""
+    if isinstance(out, np.ndarray):
+        return partial(np.empty, out.shape, out.dtype)
+    torch = sys.modules["torch"]
+    return partial(torch.empty, out.shape, dtype=out.dtype, device=out.device)

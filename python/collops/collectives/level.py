@@ -10,7 +10,7 @@ from collops.collectives.plain_tensors import both_as_bytes
 from collops.collectives.plans import Cache, bad_argument
 from collops.core import core
 from collops.errors import Error, status_of
-from collops.tensors import is_torch_type
+from collops.tensors import is_torch_type, maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,18 @@ class Method:
     def __init__(self, level: PlainLevel) -> None:
         self._level = level
         self._plans: Cache[Any] = Cache()
+        self._repeated = level.repeated()
+
+    def _keep(self, plan: Any, x: Any, out: Any, *arguments: Any) -> None:
+        """Keeps a call that has ended: one like it need not be prepared again.
+
+        Args:
+            plan: the core's plan of the call, for x and out as they are.
+            x: the input, as the caller passed it.
+            out: the result.
+            arguments: all other arguments of the call, as the caller passed them.
+        """
+        self._repeated.keep(plan, x, out, maker(out), *arguments)
 
 
 class PlainLevel:
@@ -62,6 +74,10 @@ class PlainLevel:
         }
         self._elements: dict[Any, Element] = {}
         self._questions: Cache[Any] = Cache()  # collops._core.RowExchange
+
+    def repeated(self) -> Any:
+        """What makes a call like an earlier one; each method has its own."""
+        return core().RepeatedCall(self.core)
 
     def element(self, dtype: Any) -> Element:
         """The element type of a numpy array or a torch tensor."""

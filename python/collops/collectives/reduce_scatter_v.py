@@ -81,6 +81,10 @@ class ReduceScatterV(Method):
             >>> run_ranks(scatter, 2)
             [[1.0, 3.0, 5.0], [7.0, 9.0]]
         """
+        result = self._repeated.run(x, out, sizes, dim, op)
+        if result is not None:
+            return result
+        arguments = sizes, dim, op
         try:
             number = self._level.op_number(_NAME, op)
             if isinstance(x, (list, tuple)):
@@ -104,6 +108,8 @@ class ReduceScatterV(Method):
         self._level.core.run(plan.core, source, target)
         if target is not out:
             self._level.afterwards(partial(operator.setitem, out, ..., target))
+        elif source is x:
+            self._keep(plan.core, x, out, *arguments)
         return out
 
     def _shape_of_blocks(

@@ -236,12 +236,27 @@ class _StartingCore:
     share_from_root = exchange_rows
 
 
+class _NeverRepeated:
+    """In the place of the core's RepeatedCall: a started call is prepared every time."""
+
+    @staticmethod
+    def run(*_: Any) -> None:
+        """Finds no call."""
+
+    @staticmethod
+    def keep(*_: Any) -> None:
+        """Keeps no call."""
+
+
 class _StartingLevel(PlainLevel):
     """The plain level whose calls are started; the work after a call runs in wait()."""
 
     def __init__(self, starter: Any) -> None:
         super().__init__(_StartingCore(starter))
         self.begin()
+
+    def repeated(self) -> Any:
+        return _NeverRepeated
 
     def begin(self) -> None:
         """Clears the work of the call before."""

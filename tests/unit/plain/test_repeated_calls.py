@@ -1,0 +1,231 @@
+"""Calls like an earlier one, which are not prepared again: results, and what must not be taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+METHODS = {
+    "all_gather": "_all_gather",
+    "all_gatherv": "_all_gather_v",
+    "all_reduce": "_all_reduce",
+    "all_to_allv": "_all_to_all_v",
+    "reduce_scatter": "_reduce_scatter",
+    "reduce_scatterv": "_reduce_scatter_v",
+}
+
+
+def rows_of(rank: int, count: int, step: int = 0) -> np.ndarray:
+    """[count, 2] numbers that differ in every rank, position and step."""
+    return (np.arange(2 * count).reshape(count, 2) * 7 + 1000 * rank + 100000 * step).astype("f4")
+
+
+def arguments(name: str, rank: int, step: int) -> tuple[list[Any], np.ndarray]:
+    """A call of two ranks: what it is called with, and its result."""
+    x = [rows_of(r, 4, step) for r in range(2)]
+    if name == "all_gather":
+        return [x[rank]], np.concatenate(x)
+    if name == "all_gatherv":
+        x = [rows_of(r, 2 * r + 1, step) for r in range(2)]
+        return [x[rank], [1, 3]], np.concatenate(x)
+    if name == "all_reduce":
+        return [x[rank], "max"], np.maximum(*x)
+    if name == "all_to_allv":
+        sends = [[1, 3], [2, 2]]
+        begin = [0, sends[0][0]][rank], [0, sends[1][0]][rank]
+        parts = [x[r][begin[r] : begin[r] + sends[r][rank]] for r in range(2)]
+        return [x[rank], sends[rank], [sends[0][rank], sends[1][rank]]], np.concatenate(parts)
+    total = x[0] + x[1]
+    if name == "reduce_scatter":
+        return [x[rank]], total[2 * rank : 2 * rank + 2]
+    return [x[rank], (1, 3)], total[:1] if rank == 0 else total[1:]
+
+
+class NoLevel:
+    """In the place of a method's level: preparing a call fails."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("given", [True, False], ids=["out given", "new memory"])
+def test_a_call_like_the_last_is_not_prepared(name: str, given: bool) -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            method = getattr(comm, METHODS[name])
+            args, want = arguments(name, rank, 0)
+            out = np.full_like(want, -1) if given else None
+            first = getattr(comm, name)(*args, out=out)
+            np.testing.assert_array_equal(first, want)
+            level, method._level = method._level, NoLevel()
+            for step in range(1, 4):
+                args, want = arguments(name, rank, step)
+                out = np.full_like(want, -1) if given else None
+                result = getattr(comm, name)(*args, out=out)
+                assert (result is out) is given
+                assert not np.shares_memory(result, first)
+                np.testing.assert_array_equal(result, want)
+            method._level = level
+
+    run_ranks(call, 2)
+
+
+def test_a_list_that_the_caller_changes() -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            sizes = [3, 1]
+            for step in range(5):
+                sizes[:] = [step % 2 + 1, 2 - step % 2]
+                x = [rows_of(r, sizes[r], step) for r in range(2)]
+                np.testing.assert_array_equal(comm.all_gatherv(x[rank], sizes), np.concatenate(x))
+                # The list no longer fits x.
+                sizes[rank] += 1
+                with pytest.raises(collops.ArgumentError, match="sizes"):
+                    comm.all_gatherv(x[rank], sizes)
+
+    run_ranks(call, 2)
+
+
+def test_more_calls_than_are_kept() -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            for step in range(3):
+                for count in range(12):
+                    x = [rows_of(r, count + r, step) for r in range(2)]
+                    sizes = [count, count + 1]
+                    for op in ("sum", "max"):
+                        got = comm.reduce_scatterv(np.concatenate(x), sizes, op=op)
+                        want = np.concatenate(x)[rank * count :][: sizes[rank]]
+                        np.testing.assert_array_equal(got, want * 2 if op == "sum" else want)
+                    np.testing.assert_array_equal(
+                        comm.all_gatherv(x[rank], sizes), np.concatenate(x)
+                    )
+
+    run_ranks(call, 2)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4", "?", "S3", "datetime64[s]"])
+def test_the_same_shape_of_another_type(dtype: str) -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            for kind in ("f4", dtype, "f4", dtype):
+                x = [np.array([r, 1, 0]).astype(kind) for r in range(2)]
+                got = comm.all_gatherv(x[rank], [3, 3])
+                assert got.dtype == x[0].dtype
+                np.testing.assert_array_equal(got, np.concatenate(x))
+
+    run_ranks(call, 2)
+
+
+def wrong_outs() -> dict[str, Any]:
+    """Memory that a result of [4, 2] float32 must not go to, and the message."""
+    read_only = np.zeros((4, 2), "f4")
+    read_only.flags.writeable = False
+    return {
+        "read-only": (read_only, "read-only"),
+        "another shape": (np.zeros((5, 2), "f4"), "shape"),
+        "another type": (np.zeros((4, 2), "f8"), "float"),
+        "strides": (np.zeros((4, 4), "f4")[:, ::2], "contiguous"),
+    }
+
+
+@pytest.mark.parametrize("fault", wrong_outs())
+def test_a_wrong_out_after_a_right_one(fault: str) -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            x = [rows_of(r, 2 * r + 1) for r in range(2)]
+            for _ in range(2):
+                comm.all_gatherv(x[rank], [1, 3], out=np.zeros((4, 2), "f4"))
+            out, words = wrong_outs()[fault]
+            if rank == 0:
+                with pytest.raises(collops.ArgumentError, match=words):
+                    comm.all_gatherv(x[rank], [1, 3], out=out)
+            else:
+                with pytest.raises(collops.RankMismatchError, match=words):
+                    comm.all_gatherv(x[rank], [1, 3])
+            np.testing.assert_array_equal(comm.all_gatherv(x[rank], [1, 3]), np.concatenate(x))
+
+    run_ranks(call, 2)
+
+
+def test_ranks_that_repeat_other_calls_disagree() -> None:
+    def call(rank: int) -> str:
+        with collops.init() as comm:
+            x = rows_of(rank, 2)
+            for op in ("sum", "max"):
+                comm.all_reduce(x, op)
+            with pytest.raises(collops.RankMismatchError) as error:
+                comm.all_reduce(x, ("sum", "max")[rank])
+            return str(error.value)
+
+    texts = run_ranks(call, 2)
+    assert texts[0] == texts[1]
+    assert "sum" in texts[0] and "max" in texts[0]
+
+
+def test_torch_tensors_whose_values_are_elsewhere() -> None:
+    torch = pytest.importorskip("torch")
+
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            x = torch.arange(3.0) + 10 * rank
+            want = torch.cat([torch.arange(3.0), torch.arange(3.0) + 10])
+            kinds = {
+                "requires grad": lambda: x.clone().requires_grad_(),
+                "resolve_neg": lambda: torch._neg_view(x),
+                "contiguous": lambda: torch.zeros(6)[::2],
+            }
+            for words, make in kinds.items():
+                assert torch.equal(comm.all_gatherv(x, [3, 3]), want)
+                with pytest.raises(collops.ArgumentError, match=words):
+                    comm.all_gatherv(make(), [3, 3])
+            with torch.no_grad():
+                assert torch.equal(comm.all_gatherv(x.clone().requires_grad_(), [3, 3]), want)
+            complex_x = torch.complex(x, x + 1)
+            got = comm.all_gatherv(complex_x, [3, 3])
+            assert torch.equal(got, torch.complex(want, want + 1))
+            with pytest.raises(collops.ArgumentError, match="resolve_conj"):
+                comm.all_gatherv(complex_x.conj(), [3, 3])
+            half = comm.all_gatherv(x.bfloat16(), [3, 3], out=torch.zeros(6, dtype=torch.bfloat16))
+            assert torch.equal(half, want.bfloat16())
+
+    run_ranks(call, 2)
+
+
+def test_numpy_then_torch_of_one_shape() -> None:
+    torch = pytest.importorskip("torch")
+
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            x = rows_of(rank, 2)
+            for _ in range(2):
+                assert isinstance(comm.all_gather(x), np.ndarray)
+                got = comm.all_gather(torch.from_numpy(x))
+                assert type(got) is torch.Tensor
+                np.testing.assert_array_equal(
+                    got.numpy(), np.concatenate([rows_of(0, 2), rows_of(1, 2)])
+                )
+
+    run_ranks(call, 2)
+
+
+def test_new_memory_that_cannot_be_had() -> None:
+    def call(rank: int) -> None:
+        with collops.init() as comm:
+            x = [rows_of(r, 2) for r in range(2)]
+            comm.all_gather(x[rank])
+            method = comm._all_gather
+
+            def fail() -> Any:
+                raise MemoryError
+
+            plan = method._plans[next(iter(method._plans))]
+            kept = collops.core.core().RepeatedCall(comm._core)
+            kept.keep(plan.core, x[rank], np.concatenate(x), fail)
+            assert kept.run(x[rank], None) is None
+            assert kept.run(x[rank], np.empty((4, 2), "f4")) is not None
+
+    run_ranks(call, 2)
