@@ -12,6 +12,7 @@ from collops.bench.elements import NAMES
 from collops.bench.operator import Operator
 
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
+_PLOT = ("draw the time as stacked parts", "draw time and bandwidth by size, and the limit")
 _STATUS = """
 Every way runs in turn on the same ranks in one run; docs/bench.md says how a number is made.
 Exit status: 0 success, 1 ranks failed or a result was wrong, 2 wrong arguments.
@@ -30,6 +31,7 @@ def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
     """The options with their defaults; ends the program if one is wrong."""
     options = _parser(operator).parse_args(arguments)
     options.dtype = options.dtype or (("f32",) if options.quick else operator.dtypes)
+    options.own = options.own or operator.own
     options.iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)
     if options.sweep:
         options.peers = ()
@@ -44,24 +46,20 @@ def _parser(operator: Operator) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(sweep=False, rank_table=None)
+    parser.set_defaults(sweep=False, rank_table=None, own=None)
     operator.add_options(parser)
     add = parser.add_argument
     add("--dtype", type=lambda text: words(text, tuple(NAMES)), metavar=",".join(NAMES))
-    add(
-        "--rows-share",
-        type=lambda text: counts(text, ":"),
-        default=(3, 5),
-        metavar="3:5",
-        help="rows of the members of a group (3:5)",
-    )
     add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
+    usual = operator.peers if operator.default_peers is None else operator.default_peers
     add(
         "--peers",
+        "--compare",
         type=lambda text: () if text == "none" else words(text, operator.peers),
-        default=operator.peers,
+        default=usual,
         metavar="LIST",
-        help=f"of {','.join(operator.peers)}, or none (all that are installed)",
+        help=f"of {','.join(operator.peers)}, or none "
+        f"({'all that are installed' if usual else 'none'})",
     )
     add(
         "--mpi",
@@ -82,7 +80,7 @@ def _parser(operator: Operator) -> Parser:
         add("--sweep", action="store_true", help=operator.sweep.help)
     add("--quick", action="store_true", help=f"{operator.quick}: shows that all parts work here")
     add("--json", type=Path, metavar="FILE", help="write one JSON object per row")
-    add("--plot", type=Path, metavar="FILE.png", help="draw the time as stacked parts")
+    add("--plot", type=Path, metavar="FILE.png", help=_PLOT[operator.listing is not None])
     return parser
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from collops.bench.arguments import parse, threads
 from collops.bench.launch import RanksFailedError, launch
@@ -61,17 +62,19 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
         points=tuple(points),
         iterations=options.iterations,
         threads=threads(),
-        own=sweep.own if sweep else operator.own,
+        own=sweep.own if sweep else options.own,
         peers=options.peers,
     )
     measured, failed = _measure(operator, request, mpis or [None], start, options)
     if measured:
-        title, lines = ("Sweep", sweep.lines) if sweep else ("Summary", operator.summary)
-        print(f"### {title}\n\n{table(*lines(measured))}")
+        if operator.listing is None:
+            title, lines = ("Sweep", sweep.lines) if sweep else ("Summary", operator.summary)
+            print(f"### {title}\n\n{table(*lines(measured))}")
         if options.plot:
             from collops.bench.plot import save_plot
 
-            save_plot(options.plot, operator, measured)
+            save = operator.listing.save_plot if operator.listing else partial(save_plot, operator)
+            save(options.plot, measured)
     elif not failed and start.environments and not start.shows:
         print("The results are printed where rank 0 runs.")
     wrong = any(row["wrong_ranks"] for rows in measured for row in rows)
@@ -95,9 +98,11 @@ def _measure(
         points = tuple(point for point in request.points if point.ranks == ranks)
         part = dataclasses.replace(request, points=points, mpi=mpi.name if mpi else "")
         try:
+            shown = False
             for record in _records(part, ranks, mpi, start):
-                if rows := _show(operator, record, options):
+                if rows := _show(operator, record, options, first=not shown):
                     measured.append(rows)
+                    shown = True
         except RanksFailedError as problem:
             failed = True
             where = f" under {mpi.name}" if mpi else ""
@@ -117,8 +122,10 @@ def _records(request: Request, ranks: int, mpi: Mpi | None, start: Start) -> Ite
     yield from measure(request, "")
 
 
-def _show(operator: Operator, record: Row, options: argparse.Namespace) -> list[Row]:
-    """Prints a record and writes its rows."""
+def _show(
+    operator: Operator, record: Row, options: argparse.Namespace, *, first: bool
+) -> list[Row]:
+    """Prints a record and writes its rows; `first`: no point of this launch was shown before."""
     if record["record"] == "note":
         print(f"Note: {record['text']}.\n", flush=True)
         return []
@@ -126,5 +133,10 @@ def _show(operator: Operator, record: Row, options: argparse.Namespace) -> list[
     if options.json:
         with options.json.open("a") as lines:
             lines.writelines(json.dumps(row) + "\n" for row in rows)
-    print(point_table(operator, rows), flush=True)
+    if operator.listing is None:
+        print(point_table(operator, rows), flush=True)
+        return rows
+    if first:
+        print(f"\n{operator.listing.head(rows[0])}")
+    print("\n".join(operator.listing.lines(rows)), flush=True)
     return rows

@@ -14,6 +14,8 @@ NAMES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 _HUGE_BYTES = 4 << 20
 _BLOCK = 1 << 20
 _LEVELS = 1 << 16
+# Up to here every whole number is exact.
+_EXACT = {"f32": 2**24, "f16": 2048, "bf16": 256}
 
 
 class Element:
@@ -42,6 +44,10 @@ class Element:
 
         return torch_tensor(bits.view(f"int{self.bits.itemsize * 8}"), self.name)
 
+    def flat(self, bits: Bits) -> Any:
+        """A torch tensor of one dimension on the same memory."""
+        return self.tensor(bits).view(-1)
+
     def matrix(self, rows: int, columns: int) -> Bits:
         """A matrix in untouched memory of fresh_memory()."""
         memory = fresh_memory(rows * columns * self.bits.itemsize)
@@ -50,22 +56,43 @@ class Element:
     def poisoned(self, rows: int, columns: int) -> Bits:
         """A matrix of NaN, whose memory pages exist."""
         matrix = self.matrix(rows, columns)
-        matrix.fill(np.iinfo(self.bits).max)
+        self.poison(matrix)
         return matrix
+
+    def poison(self, matrix: Bits) -> None:
+        """Fills with NaN."""
+        matrix.fill(np.iinfo(self.bits).max)
 
     def fill(self, matrix: Bits, seed: tuple[int, ...], density: float) -> None:
         """Fills with -1, 0 and 1 by seed and position; a part `density` of them is not 0."""
         values = np.zeros(_LEVELS, np.float32)
         half = round(density / 2 * _LEVELS)
         values[:half], values[half : 2 * half] = -1, 1
-        table = self._bits_of(values)
+        self._draw(matrix, seed, values)
+
+    def fill_whole(self, matrix: Bits, seed: tuple[int, ...], terms: int) -> None:
+        """Fills with whole numbers but 0, by seed and position; the sum of `terms` is exact."""
+        most = min(_EXACT[self.dtype] // terms, _LEVELS // 2)
+        places = np.arange(_LEVELS, dtype=np.int32)
+        values = (places % most + 1) * np.where(places < _LEVELS // 2, -1, 1)
+        self._draw(matrix, seed, values.astype(np.float32))
+
+    def _draw(self, matrix: Bits, seed: tuple[int, ...], values: npt.NDArray[np.float32]) -> None:
+        table = self.bits_of(values)
         random = np.random.default_rng(seed)
         flat = matrix.reshape(-1)
         for begin in range(0, flat.size, _BLOCK):
             part = flat[begin : begin + _BLOCK]
             part[:] = table[random.integers(0, _LEVELS, part.size, np.uint16)]
 
-    def _bits_of(self, values: npt.NDArray[np.float32]) -> Bits:
+    def floats(self, bits: Bits) -> npt.NDArray[np.float32]:
+        """The numbers as float32."""
+        if self.dtype == "bf16":
+            return (bits.astype(np.uint32) << 16).view(np.float32)
+        return bits.view(self.name).astype(np.float32)
+
+    def bits_of(self, values: npt.NDArray[np.float32]) -> Bits:
+        """The bits of numbers that the element type holds exactly."""
         if self.dtype == "bf16":
             return (values.view(np.uint32) >> 16).astype(np.uint16)
         return values.astype(self.name).view(self.bits)
@@ -86,8 +113,7 @@ def exact_density(dtype: str, k: int, members: int) -> float:
     bfloat16 holds whole numbers up to 256, float16 up to 2048. A sum of k products of which this
     part is not 0 stays below that by seven standard deviations, also after adding up `members`.
     """
-    limit = {"f32": 2**24, "f16": 2048, "bf16": 256}[dtype]
-    variance = (limit / 7) ** 2 / max(1, members) * 1.5
+    variance = (_EXACT[dtype] / 7) ** 2 / max(1, members) * 1.5
     return min(2 / 3, variance / k)
 
 

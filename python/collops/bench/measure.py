@@ -19,7 +19,7 @@ Times = npt.NDArray[np.float64]
 _BEGIN, _END, _PARTS = 0, 1, 2
 _MOST_PARTS = 4
 _WARM_UP = 2
-_PLACE_BARRIERS = 200
+_PLACE_BARRIERS, _PLACE_LOOKS = 20, 10
 
 
 def interleave(
@@ -27,38 +27,69 @@ def interleave(
     iterations: int,
     rewrite: Callable[[Any], None],
     meet: Callable[[], None],
+    burst: int = 1,
 ) -> Times:
-    """Runs one call of each variant in each round, in another order each time.
+    """Runs calls of each variant in each round, in another order each time.
 
     Args:
         variants: the variants.
         iterations: rounds that count; two rounds before them do not.
         rewrite: rewrites a variant's x.
         meet: waits for all ranks.
+        burst: calls of a variant in its turn; with several, one before them does not count.
 
     Returns:
-        [variants, iterations, 2 + parts] seconds of this rank.
+        [variants, iterations * burst, 2 + parts] seconds of this rank.
     """
-    times = np.zeros((len(variants), iterations, _PARTS + _MOST_PARTS))
+    times = np.zeros((len(variants), iterations * burst, _PARTS + _MOST_PARTS))
     unused = np.zeros(_PARTS + _MOST_PARTS)
-    pinned = os.sched_getaffinity(0)
+    pinned = now_on = frozenset(os.sched_getaffinity(0))
     gc.collect()
     gc.disable()
     try:
-        for i in range(-_WARM_UP, iterations):
-            # The order is the same on every rank and changes from round to round.
-            for number in np.random.default_rng(i + _WARM_UP).permutation(len(variants)):
+        for i, order in enumerate(_orders(len(variants), iterations + _WARM_UP), -_WARM_UP):
+            for number in order:
                 variant = variants[number]
-                if variant.x is not None:
-                    rewrite(variant.x)
-                row = times[number, i] if i >= 0 else unused
-                os.sched_setaffinity(0, variant.cores or pinned)
-                meet()
-                _time(variant, row)
+                if (variant.cores or pinned) != now_on:
+                    now_on = variant.cores or pinned
+                    os.sched_setaffinity(0, now_on)
+                for call in range(-_untimed(burst), burst):
+                    if variant.x is not None:
+                        rewrite(variant.x)
+                    row = times[number, i * burst + call] if min(i, call) >= 0 else unused
+                    if variant.calls == len(variant.steps) == 1:
+                        _time_one(variant.steps[0][1], meet, row)
+                    else:
+                        meet()
+                        _time(variant, row)
     finally:
         os.sched_setaffinity(0, pinned)
         gc.enable()
     return times
+
+
+def num_rewrites(iterations: int, burst: int) -> int:
+    """How often interleave() rewrites a variant's x."""
+    return (iterations + _WARM_UP) * (burst + _untimed(burst))
+
+
+def _untimed(burst: int) -> int:
+    return 1 if burst > 1 else 0
+
+
+def _orders(variants: int, rounds: int) -> list[list[int]]:
+    """The order of each round: the same on every rank, and another one from round to round."""
+    return [np.random.default_rng(i).permutation(variants).tolist() for i in range(rounds)]
+
+
+def _time_one(step: Callable[[], object], meet: Callable[[], None], row: Times) -> None:
+    """One call of one part, with nothing between the barrier, the clock and the call."""
+    now = time.perf_counter
+    meet()
+    begin = now()
+    step()
+    end = now()
+    row[_BEGIN], row[_END], row[_PARTS] = begin, end, end - begin
 
 
 def _time(variant: Variant, row: Times) -> None:
@@ -102,9 +133,15 @@ def typical_parts(times: Times, one_clock: bool = True) -> Times:
 
 
 def place_us(meet: Callable[[], None]) -> float:
-    """Microseconds of a barrier, which show how near the cores are to each other."""
+    """Microseconds of a barrier, which show how near the cores are to each other.
+
+    The median of several looks: one look may hold a moment in which a core did other work.
+    """
+    looks = []
     meet()
-    begin = time.perf_counter()
-    for _ in range(_PLACE_BARRIERS):
-        meet()
-    return (time.perf_counter() - begin) / _PLACE_BARRIERS * 1e6
+    for _ in range(_PLACE_LOOKS):
+        begin = time.perf_counter()
+        for _ in range(_PLACE_BARRIERS):
+            meet()
+        looks.append(time.perf_counter() - begin)
+    return float(np.median(looks)) / _PLACE_BARRIERS * 1e6

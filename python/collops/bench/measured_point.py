@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from collops.bench.measure import interleave, own_slowest, place_us, together, typical_parts
+from collops.bench.measure import (
+    interleave,
+    num_rewrites,
+    own_slowest,
+    place_us,
+    together,
+    typical_parts,
+)
 from collops.bench.memory import added_bytes
 from collops.bench.operator import Operator, Row
 from collops.bench.peers.installed import Peers
@@ -39,13 +46,17 @@ class MeasuredPoint:
     def run(self) -> list[Row]:
         """Measures, and returns the lines that rank 0 writes: notes, and the point."""
         request, work = self.request, self.work
-        makers: dict[str, Maker] = {key: partial(self._variants.own, key) for key in request.own}
+        own = self._variants.own_keys(request.own)
+        makers: dict[str, Maker] = {key: partial(self._variants.own, key) for key in own}
         makers.update(self._variants.others())
         variants = [found for key in makers if (found := self._first_call(key, makers[key]))]
-        before = place_us(self.meet)
-        times = interleave(variants, request.iterations, self._variants.element.flip, self.meet)
-        after = place_us(self.meet)
-        figures = [(*self._memory[v.key], self._is_wrong(v, variants)) for v in variants]
+        before, flag_before = place_us(self.meet), self._variants.flag_us()
+        rounds, burst = request.iterations, self.point.burst
+        flip = self._variants.element.flip
+        times = interleave(variants, rounds, flip, self.meet, burst)
+        after, flag_after = place_us(self.meet), self._variants.flag_us()
+        wrong = self._wrong(variants)
+        figures = [(*self._memory[v.key], wrong[v.key]) for v in variants]
         every_time, every_found = (
             work.all_gatherv(of[None], [1] * work.size) for of in (times, np.array(figures))
         )
@@ -56,9 +67,10 @@ class MeasuredPoint:
             "mpi": request.mpi,
             **self.point.describe(),
             **self._variants.facts,
-            "iterations": request.iterations,
+            "iterations": rounds * burst,
             "threads": request.threads,
             "place_us": [round(before, 2), round(after, 2)],
+            "flag_us": [flag_before, flag_after],
             "columns": [
                 self._row(variant, every_time[:, i], every_found[:, i])
                 for i, variant in enumerate(variants)
@@ -87,18 +99,39 @@ class MeasuredPoint:
             return None
         return variant
 
-    def _is_wrong(self, variant: Variant, variants: list[Variant]) -> float:
-        """1 if its result differs from the reference's on this rank, else 0; NaN if it has none."""
-        key = self.operator.reference
-        reference = next((other.result for other in variants if other.key == key), None)
-        if reference is None or variant.result is None:
-            return math.nan
-        return float(self._variants.element.num_different(variant.result, reference) > 0)
+    def _wrong(self, variants: list[Variant]) -> dict[str, float]:
+        """By key: 1 if the result is wrong on this rank, else 0; NaN if it has none.
+
+        Every variant is called once more for this, with its result poisoned before.
+        """
+        element = self._variants.element
+        for variant in variants:
+            if variant.result is None:
+                continue
+            if variant.x is not None:
+                element.flip(variant.x)
+            if variant.result is not variant.x:
+                element.poison(variant.result)
+            self.meet()
+            variant.run()
+        right = self._variants.expected()
+        if right is None:
+            key = self.operator.reference
+            right = next((other.result for other in variants if other.key == key), None)
+        elif num_rewrites(self.request.iterations, self.point.burst) % 2:
+            # And x was flipped in the first and in this last call.
+            element.flip(right)
+        found = dict.fromkeys((variant.key for variant in variants), math.nan)
+        for variant in variants:
+            if right is not None and variant.result is not None:
+                found[variant.key] = float(element.num_different(variant.result, right) > 0)
+        return found
 
     def _row(self, variant: Variant, times: Any, found: Any) -> Row:
         """One variant's figures; `times` are [ranks, iterations, 2 + parts], `found` [ranks, 3]."""
         one_clock = self._variants.hosts.one_clock
-        median, low, high = np.percentile(together(times, one_clock), [50, 10, 90]) * 1e3
+        whole = together(times, one_clock) * 1e3
+        least, low, median, high, highest = np.percentile(whole, [0, 10, 50, 90, 95])
         parts = typical_parts(times, one_clock) * 1e3
         operations = variant.operations or self._variants.operations
         # Per rank: the largest private memory, and the mean of the shared memory.
@@ -110,6 +143,8 @@ class MeasuredPoint:
             "ms": _rounded(median, 5),
             "ms_p10": _rounded(low, 5),
             "ms_p90": _rounded(high, 5),
+            "ms_min": _rounded(least, 5),
+            "ms_p95": _rounded(highest, 5),
             "ms_own": _rounded(np.median(own_slowest(times)) * 1e3, 5),
             "parts_ms": {name: _rounded(parts[i], 5) for i, (name, _) in enumerate(variant.steps)},
             "gflops": round(operations / float(median) * 1e-6, 2),

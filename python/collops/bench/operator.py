@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from collops.bench.elements import NAMES
@@ -28,6 +29,15 @@ class Sweep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Listing:
+    """One table of all points, in place of a table for each, and its plot."""
+
+    head: Callable[[Row], str]  # the lines above those of a launch, from a row
+    lines: Callable[[list[Row]], list[str]]  # of a point
+    save_plot: Callable[[Path, list[list[Row]]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """The options, points and variants of an operator, and the columns of its tables."""
 
@@ -43,13 +53,17 @@ class Operator:
     torch_peers: tuple[str, ...]  # the peers that need torch
     torch_columns: str  # the name of their columns in notes
     compare: Callable[[Row, dict[str, Row]], Row]  # adds a row's ratios to other rows of the point
-    title: Callable[[Row], str]  # the name of a row's point in tables and plots
-    headline: Callable[[Row, str], str]  # the line above a point's table, with the given text
-    ratios: dict[str, str]  # columns of a point's table: head -> key of the row
-    summary: Callable[[list[list[Row]]], Lines]  # the table of all points
-    parts: dict[str, str]  # part of a call -> its name in plots, in the order of the stack
+    listing: Listing | None = None  # if given, the next six fields are not used
+    title: Callable[[Row], str] = str  # the name of a row's point in tables and plots
+    # The line above a point's table, with the given text.
+    headline: Callable[[Row, str], str] = lambda row, text: text
+    ratios: dict[str, str] = field(default_factory=dict)  # columns: head -> key of the row
+    summary: Callable[[list[list[Row]]], Lines] = lambda points: ((), [])  # of all points
+    # Part of a call -> its name in plots, in the order of the stack.
+    parts: dict[str, str] = field(default_factory=dict)
     unplotted: tuple[str, ...] = ()  # variants without a bar
     sweep: Sweep | None = None
     peers: tuple[str, ...] = PEERS  # what --peers may name
+    default_peers: tuple[str, ...] | None = None  # without --peers; None: all of them
     dtypes: tuple[str, ...] = tuple(NAMES)  # --dtype's default
     several_hosts: bool = False  # whether its ranks may be on several hosts

@@ -29,7 +29,7 @@ def require_matplotlib(path: Path) -> None:
         ) from None
 
 
-def save_plot(path: Path, operator: Operator, points: list[list[Row]]) -> None:
+def save_plot(operator: Operator, path: Path, points: list[list[Row]]) -> None:
     """Writes one picture with a panel for each point of each launch."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch

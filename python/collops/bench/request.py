@@ -23,6 +23,14 @@ class Point(ABC):
     def title(self) -> str:
         """The name of the point in notes."""
 
+    @property
+    def burst(self) -> int:
+        """Calls of a variant in its turn of a round; with several, one before them does not count.
+
+        What ran before has left a short call's code and memory out of the caches.
+        """
+        return 1
+
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """The parameters of the point, for every row."""

@@ -66,6 +66,10 @@ class Variants(ABC):
         self.kept = ExitStack()  # the communicators of the variants
         self._connected = 0
 
+    def own_keys(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the wanted variants of collops that this point has."""
+        return wanted
+
     @abstractmethod
     def own(self, key: str) -> Variant:
         """A variant of collops, planned but not yet run."""
@@ -73,6 +77,14 @@ class Variants(ABC):
     def others(self) -> Iterator[tuple[str, Maker]]:
         """The name of each variant of another library, and the function that makes it."""
         yield from ()
+
+    def expected(self) -> Bits | None:
+        """This rank's right result, if it is known without the reference variant."""
+        return None
+
+    def flag_us(self) -> float | None:
+        """Microseconds of a word on its way between two cores, if that can be measured."""
+        return None
 
     def connect(self, backend: str | None = None) -> Any:
         """A new communicator for one variant, so that its memory is allocated in its first call."""

@@ -79,11 +79,12 @@ class GatherVariants(Variants):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--total", type=lambda text: counts(text, ","), default=(11, 7))
+    parser.add_argument("--shares", type=lambda text: counts(text, ":"), default=(1,))
 
 
 def make_points(options: argparse.Namespace) -> list[Point]:
     return [
-        GatherPoint(dtype=dtype, rows=share_rows(total, 2, options.rows_share))
+        GatherPoint(dtype=dtype, rows=share_rows(total, 2, options.shares))
         for dtype in options.dtype
         for total in options.total
     ]
@@ -130,7 +131,7 @@ def measure(rank: int, points: list[Point]) -> list[list[Row]]:
 
 
 def test_an_operator_of_one_module_is_measured(tmp_path: Path) -> None:
-    options = parse(GATHER, ["--quick", "--dtype", "f32,f16", "--rows-share", "1:3"])
+    options = parse(GATHER, ["--quick", "--dtype", "f32,f16", "--shares", "1:3"])
     assert (options.iterations, options.sweep) == (3, False)
     records, _ = run_ranks(measure, 2, tuple(make_points(options)))
     assert [record["rows"] for _, record in records] == [(2, 9), (1, 6)] * 2
@@ -150,7 +151,7 @@ def test_an_operator_of_one_module_is_measured(tmp_path: Path) -> None:
         ]
         assert lines[6].startswith("| gathered rows |")
     pytest.importorskip("matplotlib")
-    save_plot(tmp_path / "parts.png", GATHER, [compared(GATHER, record) for _, record in records])
+    save_plot(GATHER, tmp_path / "parts.png", [compared(GATHER, record) for _, record in records])
     assert (tmp_path / "parts.png").read_bytes().startswith(b"\x89PNG")
 
 

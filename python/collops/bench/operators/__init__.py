@@ -10,8 +10,16 @@ if TYPE_CHECKING:
 
 # name -> description. The module of that name in this folder has OPERATOR.
 OPERATORS = {
-    "all_gather_v": "AllGatherV on one host or several, against MPI, gloo and the link alone",
-    "reduce_scatter_v": "ReduceScatterV on one host or several, against the same",
+    "all_gather": "AllGather by size: time, bandwidth, and the limit of its copies",
+    "all_gather_v": "AllGatherV, also of uneven blocks",
+    "all_reduce": "AllReduce",
+    "all_to_all": "AllToAll",
+    "all_to_all_v": "AllToAllV, also of uneven parts",
+    "barrier": "Barrier",
+    "broadcast": "Broadcast",
+    "reduce_scatter": "ReduceScatter",
+    "reduce_scatter_v": "ReduceScatterV, also of uneven slices",
+    "send_recv": "Send and Recv, every rank to the next one",
     "linear_parallel": "LinearParallel against its parts, its pipeline, and torch with MPI or gloo",
 }
 

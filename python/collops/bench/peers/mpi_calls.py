@@ -57,6 +57,35 @@ class Members:
         others = [parts[q] for q in range(own.size) if q != own.index]
         return lambda: self._handle.Alltoallv(given, into), [mine, *others]
 
+    def swap(self, x: Bits, out: Bits) -> Run:
+        """MPI_Alltoallv of parts that are as long on every rank."""
+        own, kind = self._own, _type(x)
+        taken = [own.own_rows] * own.size
+        given = [x, (own.counts(1), own.displs(1)), kind]
+        into = [out, (taken, [q * own.own_rows for q in range(own.size)]), kind]
+        return lambda: self._handle.Alltoallv(given, into)
+
+    def all_reduce(self, x: Bits, out: Bits) -> Run:
+        """MPI_Allreduce of float32."""
+        given, got = [x, x.size, MPI.FLOAT], [out, out.size, MPI.FLOAT]
+        return lambda: self._handle.Allreduce(given, got, MPI.SUM)
+
+    def broadcast(self, x: Bits, root: int) -> Run:
+        """MPI_Bcast."""
+        buffer = [x, x.size, _type(x)]
+        return lambda: self._handle.Bcast(buffer, root)
+
+    def pass_on(self, x: Bits, out: Bits, ends: tuple[int, int]) -> Run:
+        """MPI_Sendrecv to the first of two ranks and from the second."""
+        given, got = [x, x.size, _type(x)], [out, out.size, _type(out)]
+        after, before = ends
+        return lambda: self._handle.Sendrecv(given, after, recvbuf=got, source=before)
+
+    def barrier(self) -> Run:
+        """MPI_Barrier."""
+        call: Run = self._handle.Barrier
+        return call
+
 
 def _type(bits: Bits) -> Any:
     return MPI.FLOAT if bits.itemsize == 4 else MPI.UINT16_T

@@ -139,6 +139,34 @@ class Gloo:
             ("reduce", partial(out.copy_, slice_)),
         ]
 
+    def swap(self, x: Any, out: Any, own: Group, handle: Any) -> Callable[[], object]:
+        """all_to_all_single of parts that are as long on every rank."""
+        taken = [own.own_rows] * own.size
+        return partial(dist.all_to_all_single, out, x, taken, own.counts(1), group=handle)
+
+    def add_up(self, x: Any, handle: Any) -> Callable[[], object]:
+        """all_reduce, in place."""
+        return partial(dist.all_reduce, x, group=handle)
+
+    def broadcast(self, x: Any, root: int, handle: Any) -> Callable[[], object]:
+        """broadcast, in place."""
+        return partial(dist.broadcast, x, root, group=handle)
+
+    def pass_on(self, x: Any, out: Any, ends: tuple[int, int], handle: Any) -> Callable[[], object]:
+        """isend to the first of two ranks, and irecv from the second."""
+        after, before = ends
+
+        def run() -> None:
+            waits = [dist.irecv(out, before, group=handle), dist.isend(x, after, group=handle)]
+            for wait in waits:
+                wait.wait()
+
+        return run
+
+    def barrier(self, handle: Any) -> Callable[[], object]:
+        """barrier."""
+        return partial(dist.barrier, group=handle)
+
 
 def _exchange(own: Group, handle: Any, given: Any, got: Any, kept: Any) -> None:
     """Sends given[q] to member q, receives got[q] from it, and copies `kept` to its own place."""

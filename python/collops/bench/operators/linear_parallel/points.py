@@ -75,6 +75,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--type", type=lambda text: words(text, _TYPES), metavar="1,2,4", help="ATB's types")
     add("--ranks", type=count, metavar="N", help="ranks of types 1 and 2 (2); of the grid (4)")
     add("--grid", type=_grid, metavar="AGxRS", help="the grid of type 4 (2x2)")
+    add(
+        "--rows-share",
+        type=lambda text: counts(text, ":"),
+        default=(3, 5),
+        metavar="3:5",
+        help="rows of the members of a group (3:5)",
+    )
     add("--shapes", type=_shapes, metavar="M,K,N;...", help="one rank's product after gathering")
 
 

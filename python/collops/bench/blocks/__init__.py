@@ -1,1 +1,0 @@
-"""Calls that move a block of bytes per rank: their points, variants and tables."""

@@ -1,0 +1,195 @@
+"""The parts of the collectives' benchmarks: shares, bytes, copies of the limit, table, plot."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collops.bench.collectives.limit import copies
+from collops.bench.collectives.plot import series
+from collops.bench.collectives.points import size_text
+from collops.bench.collectives.report import compare, head, lines, place_text
+from collops.bench.collectives.skew import share, skews
+from collops.bench.operators import load
+
+COUNTS = ((4, 4, 4), (3, 0, 9), (12, 0, 0), (0, 12, 0))
+
+
+def own(counts: tuple[int, ...], rank: int) -> Any:
+    """What a class of variants knows of its point and rank."""
+    size = len(counts)
+    starts = [sum(counts[:i]) for i in range(size)]
+    before = (rank - 1) % size
+    return SimpleNamespace(counts=counts, size=size, rank=rank, starts=starts, before=before)
+
+
+@pytest.mark.parametrize(
+    ("elements", "ranks", "word", "expected"),
+    [
+        (10, 3, "even", (3, 3, 4)),
+        (16, 4, "3:5", (3, 5, 3, 5)),
+        (10, 4, "1:2:3:4", (1, 2, 3, 4)),
+        (10, 3, "one-owner", (10, 0, 0)),
+        (10, 2, "zeros", (0, 10)),
+        (10, 5, "zeros", (0, 5, 0, 5, 0)),
+    ],
+)
+def test_a_vector_is_shared_out(
+    elements: int, ranks: int, word: str, expected: tuple[int, ...]
+) -> None:
+    assert share(elements, ranks, word) == expected
+
+
+def test_the_words_of_skew_are_read() -> None:
+    assert skews("even,3:5,even,one-owner") == ("even", "3:5", "one-owner")
+
+
+def test_sizes_are_said_in_the_largest_unit() -> None:
+    assert [size_text(size) for size in (1000, 1024, 3 << 20, 0)] == ["1000", "1k", "3m", "0"]
+
+
+# nccl-tests' factors for 4 ranks with even counts, and those of the busiest rank for others.
+@pytest.mark.parametrize(
+    ("name", "counts", "expected"),
+    [
+        ("all_gather", (3, 3, 3, 3), 12 * 3 / 4),
+        ("reduce_scatter", (3, 3, 3, 3), 12 * 3 / 4),
+        ("all_reduce", (3, 3, 3, 3), 12 * 2 * 3 / 4),
+        ("all_to_all", (3, 3, 3, 3), 12 * 3 / 4),
+        ("broadcast", (3, 3, 3, 3), 12),
+        ("send_recv", (3, 3, 3, 3), 12),
+        ("barrier", (0, 0, 0, 0), 0),
+        ("all_gather_v", (1, 2, 4, 5), 11),
+        ("reduce_scatter_v", (12, 0, 0, 0), 12),
+        ("all_to_all_v", (1, 2, 4, 5), 15),
+        ("all_to_all_v", (0, 6), 6),
+    ],
+)
+def test_the_busiest_rank(name: str, counts: tuple[int, ...], expected: float) -> None:
+    kind: Any = load(name).variants
+    assert kind.busiest(own(counts, 0)) == expected
+
+
+def right(name: str, xs: list[Any], counts: tuple[int, ...], rank: int) -> Any:
+    """The result of a rank, where xs are arrays of whole numbers."""
+    begin = sum(counts[:rank])
+    mine = slice(begin, begin + counts[rank])
+    if name.startswith("all_gather"):
+        return np.concatenate(xs)
+    if name.startswith("reduce_scatter"):
+        return sum(x[mine] for x in xs)
+    if name.startswith("all_to_all"):
+        return np.concatenate([x[mine] for x in xs])
+    return {"all_reduce": sum(xs), "broadcast": xs[0], "send_recv": xs[rank - 1]}[name]
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+@pytest.mark.parametrize(
+    "name", ["all_gather_v", "reduce_scatter_v", "all_to_all_v", "all_reduce", "broadcast"]
+)
+def test_the_limit_copies_what_the_call_moves(name: str, counts: tuple[int, ...]) -> None:
+    kind: Any = load(name).variants
+    owns = [own(counts, rank) for rank in range(3)]
+    random = np.random.default_rng(1)
+    lengths = [kind.x_rows(each, each.rank) for each in owns]
+    xs = [random.integers(0, 1 << 20, length).astype(np.uint32) for length in lengths]
+    results = [np.full(kind.result_rows(each), 2**32 - 1, np.uint32) for each in owns]
+    runs = [copies(kind.parts(each), xs, results, each.rank) for each in owns]
+    for run in runs + runs:  # a second time, as all_reduce reads what others have added up
+        run()
+    for rank in range(3):
+        if name == "broadcast" and rank == 0:
+            assert kind.parts(owns[0]) == []
+        else:
+            assert np.array_equal(results[rank], right(name, xs, counts, rank)), rank
+
+
+def test_long_sums_are_added_up_in_chunks() -> None:
+    counts = (50_000, 0, 0)
+    kind: Any = load("reduce_scatter_v").variants
+    xs = [np.arange(50_000, dtype=np.uint16) * (rank + 1) for rank in range(3)]
+    result = np.zeros(50_000, np.uint16)
+    copies(kind.parts(own(counts, 0)), xs, [result] * 3, 0)()
+    assert np.array_equal(result, xs[0] + xs[1] + xs[2])
+
+
+def row(column: str, ms: float, **more: Any) -> dict[str, Any]:
+    """A row as rank 0 writes it: 2 MB over 4 ranks."""
+    point = {"bytes": 2_000_000, "count": 500_000, "dtype": "f32", "skew": "3:5", "ranks": 4}
+    times = {"ms_min": ms / 2, "ms": ms, "ms_p95": ms * 2}
+    figures = {"moved_bytes": 2_000_000, "busiest_bytes": 1_500_000, "wrong_ranks": 0}
+    launch = {"mpi": "", "one_clock": True, "threads": 1, "isa": "avx2", "backend": "shm"}
+    said = {"placement": "4 ranks on 1 host", "flag_us": [0.2, 0.1], "label": column}
+    return {**point, **times, **figures, **launch, **said, "column": column, **more}
+
+
+def compared(*rows: dict[str, Any]) -> list[dict[str, Any]]:
+    others = {each["column"]: each for each in rows}
+    return [compare(each, others) for each in rows]
+
+
+def test_the_table_is_that_of_nccl_tests() -> None:
+    rows = compared(
+        row("plain", 1.0),
+        row("limit", 0.8),
+        row("window", 0.5, wrong_ranks=2),
+        row("exchange", 0.5, moved_bytes=500_000, wrong_ranks=None),
+        row("ucx_tag_lat", 0.25, moved_bytes=500_000, wrong_ranks=None),
+    )
+    assert head("AllGatherV", rows[0]).splitlines() == [
+        "### AllGatherV, 4 ranks on 1 host",
+        "",
+        "Backend shm; 1 thread(s) a rank, avx2; bandwidths in GB/s.",
+        "",
+        "|      bytes |      count | dtype |      skew | variant |    us min |    median |"
+        "       p95 |   algbw |   busbw |  limit us | / limit | / plain | check |"
+        "         flag us |",
+        "| ---------: | ---------: | ----: | --------: | ------: | --------: | --------: |"
+        " --------: | ------: | ------: | --------: | ------: | ------: | ----: |"
+        " --------------: |",
+    ]
+    start = "|    2000000 |     500000 |   f32 |       3:5 | "
+    end = "  near 0.20/0.10 |"
+    assert lines(rows) == [
+        f"{start}  plain |    500.00 |   1000.00 |   2000.00 |   2.000 |   1.500 |    800.00 |"
+        f"    1.25 |    1.00 |    ok |{end}",
+        f"{start} window |    250.00 |    500.00 |   1000.00 |   4.000 |   3.000 |    800.00 |"
+        f"    0.62 |    0.50 | WRONG |{end}",
+        f"{start}exchange |    250.00 |    500.00 |   1000.00 |   1.000 |       - |    800.00 |"
+        f"    0.62 |    2.00 |     - |{end}",
+        f"{start}ucx_tag_lat |    125.00 |    250.00 |    500.00 |       - |       - |    800.00 |"
+        f"    0.31 |    0.25 |     - |{end}",
+    ]
+
+
+def test_a_wrong_limit_and_a_call_without_bytes() -> None:
+    [plain, _] = compared(row("plain", 1.0), row("limit", 0.8, wrong_ranks=1))
+    assert "|     WRONG |    1.25 |" in lines([plain])[0]
+    [barrier] = compared(row("plain", 1.0, bytes=0, moved_bytes=0, wrong_ranks=None))
+    cells = [cell.strip() for cell in lines([barrier])[0].split("|")[1:-1]]
+    assert cells[:4] == ["-"] * 4
+    assert cells[8:] == ["-", "-", "-", "-", "1.00", "-", "near 0.20/0.10"]
+
+
+@pytest.mark.parametrize(
+    ("flag_us", "expected"),
+    [
+        ((0.2, 0.12), "near 0.20/0.12"),
+        ((0.3, 0.36), "far 0.30/0.36"),
+        ((0.2, 0.36), "moved 0.20/0.36"),
+        ((None, None), "-"),
+    ],
+)
+def test_the_place_is_said(flag_us: tuple[float | None, float | None], expected: str) -> None:
+    assert place_text(flag_us) == expected
+
+
+def test_a_plot_has_a_line_for_each_variant() -> None:
+    rows = [row("plain", 3.0), row("limit", 1.0), row("plain", 2.0, bytes=1000)]
+    assert series(rows, lambda each: each["ms"]) == {
+        "plain": ([1000, 2_000_000], [2.0, 3.0]),
+        "limit": ([2_000_000], [1.0]),
+    }
