@@ -1,4 +1,4 @@
-"""`collops bench` of each collective: runs, refusals, and who starts the ranks."""
+"""`collops bench` of each collective: runs, refusals, wrong results, times."""
 
 from __future__ import annotations
 
@@ -19,30 +19,23 @@ import collops
 from collops.bench import command
 from collops.bench.arguments import parse
 from collops.bench.collectives.points import CollectivePoint
-from collops.bench.hosts import Hosts
 from collops.bench.measure import interleave, num_rewrites, together, typical_parts
 from collops.bench.measured_point import MeasuredPoint
 from collops.bench.operators import OPERATORS, load
 from collops.bench.peers.installed import Peers
-from collops.bench.peers.link_programs import iperf_seconds, perftest_seconds
-from collops.bench.rank_program import check_same
 from collops.bench.request import Request
-from collops.bench.start import Start, start_of
 from collops.bench.variant import Variant
 from collops.cli import main
-from collops.launch.rank_table import make_rank_table
-from collops.testing import RankErrors, run_ranks
+from collops.testing import run_ranks
 
 COLLECTIVES = [name for name in OPERATORS if name != "linear_parallel"]
 SKEWED = ("all_gather_v", "reduce_scatter_v", "all_to_all_v")
 SUMS = ("all_reduce", "reduce_scatter", "reduce_scatter_v")
 
 
-def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return own_output.run(
-        [sys.executable, "-m", "collops.cli", *arguments],
-        capture_output=True,
-        env={**os.environ, **environment},
+        [sys.executable, "-m", "collops.cli", "bench", *arguments], capture_output=True
     )
 
 
@@ -55,7 +48,7 @@ def test_every_call_is_right(name: str, tmp_path: Path) -> None:
     words += [] if name == "barrier" else ["--dtype", ",".join(dtypes), "--sizes", "1001"]
     skews = ("even", "1:2:5", "one-owner", "zeros") if name in SKEWED else ("even",)
     words += ["--skew", ",".join(skews)] if name in SKEWED else []
-    done = bench("bench", name, *words)
+    done = bench(name, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{ranks} ranks on 1 host" in done.stdout
     rows = [json.loads(line) for line in rows_file.read_text().splitlines()]
@@ -82,7 +75,7 @@ def test_several_numbers_of_ranks_and_one_buffer(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot = tmp_path / "times.png"
     words = ["--quick", "--sizes", "100", "--buffers", "window", "--iterations", "1"]
-    done = bench("bench", "send_recv", *words, "--ranks", "2,3", "--plot", str(plot))
+    done = bench("send_recv", *words, "--ranks", "2,3", "--plot", str(plot))
     assert done.returncode == 0, done.stderr
     heads = [line for line in done.stdout.splitlines() if line.startswith("###")]
     assert heads == [f"### Send and Recv, {ranks} ranks on 1 host" for ranks in (2, 3)]
@@ -120,14 +113,6 @@ def test_gloo_has_the_same_results(tmp_path: Path) -> None:
         assert gloo, name
         wrong = None if name == "barrier" else 0
         assert [row["wrong_ranks"] for row in gloo] == [wrong] * len(gloo), name
-
-
-def test_ranks_of_collops_run_measure_together() -> None:
-    words = ["bench", "all_gather_v", "--quick", "--sizes", "1k"]
-    done = bench("run", "-n", "3", "-m", "collops.cli", *words, COLLOPS_NUM_THREADS="1")
-    assert done.returncode == 0, done.stderr
-    assert "[0] ### AllGatherV, 3 ranks on 1 host" in done.stdout
-    assert [line for line in done.stdout.splitlines() if not line.startswith("[0]")] == []
 
 
 def measure_spoiled(rank: int, spoiled: str) -> list[dict[str, Any]]:
@@ -192,72 +177,6 @@ def test_a_wrong_value_is_one_clear_line(arguments: str, message: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_ranks_of_a_table_are_its_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "ranks.json"
-    table.write_text(make_rank_table(["node-a", "node-b"], 2))
-    operator = load("all_gather_v")
-    options = parse(operator, ["--rank-table", str(table)])
-    for name, here in (("node-a", ["0", "1"]), ("node-b", ["2", "3"])):
-        monkeypatch.setenv("COLLOPS_SERVER_ID", name)
-        start = start_of(operator, options)
-        assert [each["COLLOPS_RANK"] for each in start.environments] == here
-        assert (start.size, start.shows) == (4, name == "node-a")
-    options.launched = 4
-    assert {point.ranks for point in operator.points(options)} == {4}
-    options.ranks = (2,)
-    with pytest.raises(ValueError, match="--ranks 2: 4 ranks are started"):
-        operator.points(options)
-    done = forked_main.run(
-        main,
-        ["bench", "all_gather_v", "--rank-table", str(table), "--mpi", "/opt/mpi"],
-        env={"COLLOPS_SERVER_ID": "node-a"},
-    )
-    assert done.returncode == 2
-    assert "--mpi starts ranks itself" in done.stderr
-
-
-def test_a_rank_of_a_launcher_needs_the_number_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    gather, linear = load("all_gather_v"), load("linear_parallel")
-    monkeypatch.setenv("COLLOPS_RANK", "1")
-    monkeypatch.delenv("COLLOPS_RANK_SIZE", raising=False)
-    with pytest.raises(ValueError, match="COLLOPS_RANK_SIZE must be a whole number, got ''"):
-        start_of(gather, parse(gather, []))
-    monkeypatch.setenv("COLLOPS_RANK_SIZE", "2")
-    assert start_of(gather, parse(gather, [])) == Start(2, rank=1)
-    assert start_of(linear, parse(linear, [])) == Start()
-
-
-def request_of(sizes: tuple[int, ...]) -> Request:
-    points = tuple(
-        CollectivePoint(dtype="f32", size=size, skew="even", counts=(size, size)) for size in sizes
-    )
-    return Request(
-        operator="all_gather_v", points=points, iterations=1, threads=1, own=("plain",), peers=()
-    )
-
-
-def test_hosts_with_other_arguments_are_told_so() -> None:
-    def check(rank: int, sizes: list[tuple[int, ...]]) -> str:
-        with collops.init() as comm:
-            check_same(request_of(sizes[rank]), comm)
-            hosts = Hosts.of(comm)
-            return f"{hosts.text()} {hosts.one_clock}"
-
-    assert run_ranks(check, 2, [(64, 128), (64, 128)]) == ["2 ranks on 1 host True"] * 2
-    with pytest.raises(RankErrors) as failed:
-        run_ranks(check, 2, [(64, 128), (64,)])
-    for rank in range(2):
-        assert "rank 1 was given other arguments than rank 0" in str(failed.value.errors[rank])
-
-
-def test_hosts_are_named_by_their_ranks() -> None:
-    hosts = Hosts((0, 1, 0, 2), one_clock=False)
-    assert hosts.text() == "4 ranks on 3 hosts (2 + 1 + 1)"
-    assert hosts.ranks(0) == [0, 2]
-
-
 def test_without_one_clock_the_slowest_ranks_own_call_counts() -> None:
     # [ranks, iterations, begin, end, part, part, 0, 0]; rank 1's clock is 100 s ahead
     times = np.array([[[0.0, 4.0, 4, 0, 0, 0]], [[100.0, 103.0, 1, 2, 0, 0]]])
@@ -301,19 +220,3 @@ def test_a_turn_of_several_calls_has_one_before_them_that_does_not_count() -> No
     assert {"".join(called[i : i + 3]) for i in range(0, 30, 3)} == {"aaa", "bbb"}
     assert len(called) == len(written) == 2 * num_rewrites(3, 2) == 30
     assert num_rewrites(3, 1) == 5
-
-
-def test_what_programs_print_is_read() -> None:
-    text = (
-        "| Stage | # iterations | 50.0%ile | average |\n"
-        "[thread 0]               126   4000.290  3999.325  3999.325  0.24  0.24  250  250\n"
-        "Final:                  2000      7.772   221.726   695.859  4.40  1.40  4510  1437\n"
-    )
-    assert perftest_seconds(text, 0) == pytest.approx(7.772e-6)
-    assert perftest_seconds(text, 1) == pytest.approx(695.859e-6)
-    final = "2000 7.772 221.726 695.859 4.40 1.40 4510 1437\n"  # with -f
-    assert perftest_seconds(final, 0) == pytest.approx(7.772e-6)
-    with pytest.raises(RuntimeError, match="no result: 'no route'"):
-        perftest_seconds("no route\n", 0)
-    text = json.dumps({"end": {"sum_received": {"bits_per_second": 8e9}}})
-    assert iperf_seconds(text, 1000) == pytest.approx(1e-6)

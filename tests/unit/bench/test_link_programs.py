@@ -1,7 +1,8 @@
-"""Programs of the link between hosts: what happens when one of them fails."""
+"""Programs of the link between hosts: what they print, and what happens when one fails."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 
 import collops
 from collops.bench.hosts import Hosts
-from collops.bench.peers.link_programs import Link, LinkProgram
+from collops.bench.peers.link_programs import Link, LinkProgram, iperf_seconds, perftest_seconds
 from collops.testing import run_ranks
 
 SERVER = """
@@ -70,3 +71,19 @@ def test_a_program_that_fails_three_times_is_an_error_on_all_ranks(tmp_path: Pat
     assert there == "it failed on another rank"
     assert "ended with status 7" in str(here)
     assert len((tmp_path / "starts").read_text()) == 3
+
+
+def test_what_programs_print_is_read() -> None:
+    text = (
+        "| Stage | # iterations | 50.0%ile | average |\n"
+        "[thread 0]               126   4000.290  3999.325  3999.325  0.24  0.24  250  250\n"
+        "Final:                  2000      7.772   221.726   695.859  4.40  1.40  4510  1437\n"
+    )
+    assert perftest_seconds(text, 0) == pytest.approx(7.772e-6)
+    assert perftest_seconds(text, 1) == pytest.approx(695.859e-6)
+    final = "2000 7.772 221.726 695.859 4.40 1.40 4510 1437\n"  # with -f
+    assert perftest_seconds(final, 0) == pytest.approx(7.772e-6)
+    with pytest.raises(RuntimeError, match="no result: 'no route'"):
+        perftest_seconds("no route\n", 0)
+    text = json.dumps({"end": {"sum_received": {"bits_per_second": 8e9}}})
+    assert iperf_seconds(text, 1000) == pytest.approx(1e-6)

@@ -40,7 +40,8 @@ class GatherVariants(CollectiveVariants):
     def gloo_calls(self) -> Calls:
         """all_gather of blocks that are padded to one length, and what moves blocks as they are."""
         handle = self.peers.gloo.group([self.group.ranks], self.group)
-        yield "gloo_all_gather", "gloo all_gather, padded", partial(self._padded, handle)
+        padded = ", padded" if len(set(self.counts)) > 1 else ""
+        yield "gloo_all_gather", f"gloo all_gather{padded}", partial(self._padded, handle)
         for way in self.peers.gloo.WAYS:
             yield f"gloo_{way}", f"gloo {way}", partial(self._moved, way, handle)
 

@@ -8,6 +8,7 @@ import collops
 from collops.bench.collectives.collective import collective
 from collops.bench.collectives.exchange import ExchangeVariants
 from collops.bench.collectives.points import Kind
+from collops.bench.collectives.variants import Calls
 from collops.bench.elements import Bits
 from collops.bench.variant import Run
 
@@ -18,6 +19,11 @@ class AllToAllVariants(ExchangeVariants):
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
         """The call of the operator."""
         return self.operation(comm, collops.AllToAllParam, [self.element.numbers(x)], result)
+
+    def mpi_calls(self) -> Calls:
+        """MPI_Alltoall."""
+        members = self.peers.mpi.Members(0, self.group)
+        yield "mpi", "MPI Alltoall", lambda x, out: [("move", members.swap_even(x, out))]
 
 
 OPERATOR = collective(

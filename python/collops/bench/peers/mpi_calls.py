@@ -57,6 +57,22 @@ class Members:
         others = [parts[q] for q in range(own.size) if q != own.index]
         return lambda: self._handle.Alltoallv(given, into), [mine, *others]
 
+    def gather_even(self, x: Bits, out: Bits) -> Run:
+        """MPI_Allgather."""
+        given, got = [x, x.size, _type(x)], [out, x.size, _type(out)]
+        return lambda: self._handle.Allgather(given, got)
+
+    def reduce_scatter_even(self, x: Bits, out: Bits) -> Run:
+        """MPI_Reduce_scatter_block of float32; mpi4py takes the length of a block for both."""
+        given, got = [x, out.size, MPI.FLOAT], [out, out.size, MPI.FLOAT]
+        return lambda: self._handle.Reduce_scatter_block(given, got, MPI.SUM)
+
+    def swap_even(self, x: Bits, out: Bits) -> Run:
+        """MPI_Alltoall."""
+        part = x.size // self._own.size
+        given, got = [x, part, _type(x)], [out, part, _type(out)]
+        return lambda: self._handle.Alltoall(given, got)
+
     def swap(self, x: Bits, out: Bits) -> Run:
         """MPI_Alltoallv of parts that are as long on every rank."""
         own, kind = self._own, _type(x)

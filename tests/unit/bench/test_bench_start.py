@@ -1,0 +1,123 @@
+"""Who starts the ranks of a benchmark: itself, a rank table, or `collops run`; and their hosts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import forked_main
+import own_output
+import pytest
+
+import collops
+from collops.bench.arguments import parse
+from collops.bench.collectives.flag import Flags
+from collops.bench.collectives.points import CollectivePoint
+from collops.bench.hosts import Hosts
+from collops.bench.operators import load
+from collops.bench.rank_program import check_same
+from collops.bench.request import Request
+from collops.bench.start import Start, start_of
+from collops.cli import main
+from collops.launch.rank_table import make_rank_table
+from collops.testing import RankErrors, run_ranks
+
+
+def test_ranks_of_collops_run_measure_together() -> None:
+    words = ["-m", "collops.cli", "run", "-n", "3", "-m", "collops.cli", "bench", "all_gather_v"]
+    done = own_output.run(
+        [sys.executable, *words, "--quick", "--sizes", "1k"],
+        capture_output=True,
+        env={**os.environ, "COLLOPS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[0] ### AllGatherV, 3 ranks on 1 host" in done.stdout
+    assert [line for line in done.stdout.splitlines() if not line.startswith("[0]")] == []
+
+
+def test_the_ranks_of_a_table_are_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "ranks.json"
+    table.write_text(make_rank_table(["node-a", "node-b"], 2))
+    operator = load("all_gather_v")
+    options = parse(operator, ["--rank-table", str(table)])
+    for name, here in (("node-a", ["0", "1"]), ("node-b", ["2", "3"])):
+        monkeypatch.setenv("COLLOPS_SERVER_ID", name)
+        start = start_of(operator, options)
+        assert [each["COLLOPS_RANK"] for each in start.environments] == here
+        assert (start.size, start.shows) == (4, name == "node-a")
+    options.launched = 4
+    assert {point.ranks for point in operator.points(options)} == {4}
+    options.ranks = (2,)
+    with pytest.raises(ValueError, match="--ranks 2: 4 ranks are started"):
+        operator.points(options)
+    done = forked_main.run(
+        main,
+        ["bench", "all_gather_v", "--rank-table", str(table), "--mpi", "/opt/mpi"],
+        env={"COLLOPS_SERVER_ID": "node-a"},
+    )
+    assert done.returncode == 2
+    assert "--mpi starts ranks itself" in done.stderr
+
+
+def test_a_rank_of_a_launcher_needs_the_number_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    gather, linear = load("all_gather_v"), load("linear_parallel")
+    monkeypatch.setenv("COLLOPS_RANK", "1")
+    monkeypatch.delenv("COLLOPS_RANK_SIZE", raising=False)
+    with pytest.raises(ValueError, match="COLLOPS_RANK_SIZE must be a whole number, got ''"):
+        start_of(gather, parse(gather, []))
+    monkeypatch.setenv("COLLOPS_RANK_SIZE", "2")
+    assert start_of(gather, parse(gather, [])) == Start(2, rank=1)
+    assert start_of(linear, parse(linear, [])) == Start()
+
+
+def request_of(sizes: tuple[int, ...]) -> Request:
+    points = tuple(
+        CollectivePoint(dtype="f32", size=size, skew="even", counts=(size, size)) for size in sizes
+    )
+    return Request(
+        operator="all_gather_v", points=points, iterations=1, threads=1, own=("plain",), peers=()
+    )
+
+
+def test_hosts_with_other_arguments_are_told_so() -> None:
+    def check(rank: int, sizes: list[tuple[int, ...]]) -> str:
+        with collops.init() as comm:
+            check_same(request_of(sizes[rank]), comm)
+            hosts = Hosts.of(comm)
+            return f"{hosts.text()} {hosts.one_clock}"
+
+    assert run_ranks(check, 2, [(64, 128), (64, 128)]) == ["2 ranks on 1 host True"] * 2
+    with pytest.raises(RankErrors) as failed:
+        run_ranks(check, 2, [(64, 128), (64,)])
+    for rank in range(2):
+        assert "rank 1 was given other arguments than rank 0" in str(failed.value.errors[rank])
+
+
+def test_hosts_are_named_by_their_ranks() -> None:
+    hosts = Hosts((0, 1, 0, 2), one_clock=False)
+    assert hosts.text() == "4 ranks on 3 hosts (2 + 1 + 1)"
+    assert hosts.ranks(0) == [0, 2]
+
+
+def flag_us(rank: int, cores: int, opens: str) -> float | None:
+    """The way of a word; rank 1 may open no memory of rank 0 if `opens` is empty."""
+    if rank == 1 and not opens:
+        os.open = refuse  # type: ignore[assignment]
+    with collops.init() as comm:
+        return Flags(comm, cores).one_way_us()
+
+
+def refuse(*_: object) -> int:
+    raise PermissionError
+
+
+def test_a_word_is_timed_where_each_rank_has_a_core_and_all_see_the_memory() -> None:
+    if len(os.sched_getaffinity(0)) > 1:
+        [found, same] = run_ranks(flag_us, 2, 2, "opens")
+        assert found is not None
+        assert 0 < found == same
+    assert run_ranks(flag_us, 2, 1, "opens") == [None, None]
+    assert run_ranks(flag_us, 2, 2, "") == [None, None]
