@@ -115,8 +115,12 @@ def test_gloo_has_the_same_results(tmp_path: Path) -> None:
         assert [row["wrong_ranks"] for row in gloo] == [wrong] * len(gloo), name
 
 
-def measure_spoiled(rank: int, spoiled: str) -> list[dict[str, Any]]:
-    """Measures a point where rank 1 spoils the last element of the result of one variant."""
+def measure_spoiled(rank: int, spoiled: str) -> tuple[list[dict[str, Any]], list[bool]]:
+    """Measures a point where rank 1 spoils the last element of the result of one variant.
+
+    Returns:
+        The records, and whether the other variant's result was poisoned before each of its calls.
+    """
     reduce = load("all_reduce")
     point = CollectivePoint(dtype="f16", size=14, skew="even", counts=(3, 4))
     request = Request(
@@ -124,9 +128,14 @@ def measure_spoiled(rank: int, spoiled: str) -> list[dict[str, Any]]:
     )
     kind: Any = reduce.variants
     plain = kind.own
+    poisoned: list[bool] = []
 
     def own(self: Any, key: str) -> Any:
         variant = plain(self, key)
+        if key == "plain":
+            numbers = variant.result.view(np.float16)
+            look = ("look", lambda: poisoned.append(bool(np.isnan(numbers).all())))
+            variant.steps.insert(0, look)
         if key == spoiled and rank == 1:
             [(name, step)] = variant.steps
             last = variant.result[-1:]
@@ -136,14 +145,16 @@ def measure_spoiled(rank: int, spoiled: str) -> list[dict[str, Any]]:
     kind.own = own
     with collops.init() as work, collops.init(comm_domain="meeting") as meeting:
         peers = Peers(request, reduce, "", rank, work.size)
-        return MeasuredPoint(reduce, point, request, work, meeting.barrier, peers).run()
+        records = MeasuredPoint(reduce, point, request, work, meeting.barrier, peers).run()
+        return records, poisoned
 
 
 @pytest.mark.parametrize("spoiled", ["window", "nothing"])
 def test_a_wrong_result_is_printed_and_is_the_exit_status(
     spoiled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [records, _] = run_ranks(measure_spoiled, 2, spoiled)
+    [(records, poisoned), _] = run_ranks(measure_spoiled, 2, spoiled)
+    assert poisoned == [True, *[False] * num_rewrites(2, 10), True]
     monkeypatch.setattr(command, "_records", lambda *_: iter(records))
     status = command.main("all_reduce", ["--quick", "--sizes", "64"])
     lines = capsys.readouterr().out.splitlines()

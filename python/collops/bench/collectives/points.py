@@ -121,7 +121,7 @@ def make_points(kind: Kind, options: argparse.Namespace) -> list[Point]:
     sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
     return [
         _point(kind, ranks, dtype, word, size)
-        for ranks in given
+        for ranks in dict.fromkeys(given)
         for dtype in options.dtype
         for word in options.skew
         for size in (sizes if kind.bytes_are else (0,))
