@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+# Up to this size torch.empty_like() of a tensor that is kept pays: it takes half the time of
+# torch.empty().
+_SMALL_BYTES = 64 << 10
+
+
 def torch_module() -> ModuleType | None:
     """The module torch if the program has imported it; else no torch tensor exists."""
     return sys.modules.get("torch")
@@ -215,4 +220,6 @@ def maker(out: Any) -> Callable[[], Any]:
     if isinstance(out, np.ndarray):
         return partial(np.empty, out.shape, out.dtype)
     torch = sys.modules["torch"]
+    if out.nbytes <= _SMALL_BYTES:
+        return partial(torch.empty_like, torch.empty_like(out))
     return partial(torch.empty, out.shape, dtype=out.dtype, device=out.device)
