@@ -61,6 +61,10 @@ void CopyPart(char* destination, const char* source, int64_t bytes, bool stream)
 
 }  // namespace
 
+void CopyPastCaches(void* destination, const void* source, int64_t bytes) {
+  Copy(destination, source, bytes, kStreamingBytes);
+}
+
 void Copy(void* destination, const void* source, int64_t bytes, int64_t whole_bytes) {
   if (bytes <= 0) return;  // memcpy does not take the null address of an empty tensor
   copied_bytes += static_cast<uint64_t>(bytes);

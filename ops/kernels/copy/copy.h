@@ -9,6 +9,9 @@ namespace collops::kernels {
 // the caches. All bytes are visible to other threads and processes on return.
 void Copy(void* destination, const void* source, int64_t bytes, int64_t whole_bytes = 0);
 
+// As Copy(), past the caches whatever the size, where the machine can.
+void CopyPastCaches(void* destination, const void* source, int64_t bytes);
+
 // Sets bytes to zero. Not counted.
 void Zero(void* destination, int64_t bytes);
 

@@ -20,9 +20,10 @@ Status AllReduceAtOnce(Exchange* exchange, const AllReduceCall& call) {
   const int64_t bytes = call.count * SizeOf(call.dtype);
   const Input input{static_cast<const std::byte*>(call.x), bytes};
   RETURN_IF_ERROR(exchange->Begin(*call.agreement, input));
-  // All from call records, this rank's own too: the output may be x.
   const void* sources[control::kMaxRanks];
-  for (int r = 0; r < exchange->size(); ++r) sources[r] = exchange->PeerCells(r);
+  for (int r = 0; r < exchange->size(); ++r) {
+    sources[r] = r == exchange->rank() ? call.x : exchange->PeerCells(r);
+  }
   kernels::Reduce(call.output, sources, exchange->size(), call.count, call.dtype, call.op);
   return exchange->End();
 }

@@ -1,7 +1,5 @@
 #include "comm/backends/shm/exchange.h"
 
-#include "kernels/copy/copy.h"
-
 namespace collops::shm {
 
 Exchange::Exchange(control::Control* control, WindowTable* windows)
@@ -40,7 +38,7 @@ Status Exchange::ReadArrived() {
 // A small input in a window goes through the call record, too: End() need not wait for readers.
 Status Exchange::Place(const Input& input, uint32_t tile_window, CallRecord* mine) {
   if (input.bytes > kCallRecordBytes) return PlaceLong(input, tile_window, mine);
-  kernels::Copy(mine->data, input.data, input.bytes);
+  peer_copy_.Copy(mine->data, input.data, input.bytes);
   return PlaceLong(Input{}, tile_window, mine);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/backends/shm/peer_copy.h"
 #include "comm/backends/shm/segment_layout.h"
 #include "comm/backends/shm/windows/window_mail.h"
 #include "comm/backends/shm/windows/window_table.h"
@@ -66,6 +67,8 @@ class Exchange {
   int size() const { return endpoint_->size(); }
   control::Step& step() { return *step_; }
   WindowMail& mail() { return mail_; }
+  // For all that this rank writes for its peers.
+  PeerCopy& peer_copy() { return peer_copy_; }
   control::Endpoint& endpoint() const { return *endpoint_; }
   const SegmentLayout& layout() const { return layout_; }
 
@@ -88,6 +91,7 @@ class Exchange {
   WindowTable* windows_;
   SegmentLayout layout_;
   WindowMail mail_;
+  PeerCopy peer_copy_;
   std::vector<PeerCall> peers_;
   InputPlace own_place_ = InputPlace::kCallRecord;
 };

@@ -82,7 +82,7 @@ void SliceExchange::FillCells(std::byte* cells, const std::byte* from) const {
     std::byte* cell = cells + r * cell_bytes_;
     const CellHead head = {from == nullptr ? 0 : Slice(r) - from};
     std::memcpy(cell, &head, sizeof(head));
-    if (IsShort(Sent(r))) kernels::Copy(cell + sizeof(head), Slice(r), Sent(r));
+    if (IsShort(Sent(r))) exchange_->peer_copy().Copy(cell + sizeof(head), Slice(r), Sent(r));
   }
 }
 

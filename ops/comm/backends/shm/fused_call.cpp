@@ -146,7 +146,7 @@ void ShmFusedCall::StagePart() {
   const std::byte* input =
       static_cast<const std::byte*>(spec_->x) + part.row * spec_->row_bytes + part.begin;
   if (width == spec_->row_bytes) {
-    kernels::Copy(slot, input, part.rows * width);
+    exchange_->peer_copy().Copy(slot, input, part.rows * width);
   } else {
     for (int64_t row = 0; row < part.rows; ++row) {
       kernels::Copy(slot + row * width, input + row * spec_->row_bytes, width);

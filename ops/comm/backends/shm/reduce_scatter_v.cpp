@@ -81,7 +81,7 @@ Status Reduction::Begin() {
   const auto fill = [&](std::byte* record) {
     for (int r = 0; r < size_; ++r) {
       if (r == rank) continue;
-      kernels::Copy(record, Slice(r), SliceBytes(r));
+      exchange_->peer_copy().Copy(record, Slice(r), SliceBytes(r));
       record += SliceBytes(r);
     }
   };
@@ -148,8 +148,8 @@ Status Reduction::Run() {
   if (!staged && slice_bytes > 0) ReduceChunk();
   while (staged && (reduced_bytes_ < slice_bytes || !all_written())) {
     RETURN_IF_ERROR(exchange_->step().Until(can_move));
-    for (StageWriter& writer : writers_) {
-      if (writer.CanWrite()) writer.WriteChunk();
+    for (StageWriter& writer : writers_) {  // before reading: peers may be waiting for it
+      while (writer.CanWrite()) writer.WriteChunk();
     }
     if (CanReduce()) ReduceChunk();
   }

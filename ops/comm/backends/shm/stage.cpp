@@ -49,8 +49,8 @@ bool StageWriter::CanWrite() const {
 void StageWriter::WriteChunk() {
   const int64_t begin = written_ * shape_.chunk_bytes;
   const int64_t slot = written_ % shape_.num_slots();
-  kernels::Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
-                std::min(shape_.chunk_bytes, bytes_ - begin));
+  exchange_->peer_copy().Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
+                              std::min(shape_.chunk_bytes, bytes_ - begin));
   ++written_;
   ForEachReader([&](int r) {
     ChunkSignal& signal = exchange_->layout().produced(exchange_->rank(), r);

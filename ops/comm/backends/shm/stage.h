@@ -97,8 +97,9 @@ Status MoveStages(Exchange* exchange, std::vector<StageWriter>* writers,
   while (!std::all_of(writers->begin(), writers->end(), is_done) ||
          !std::all_of(readers->begin(), readers->end(), is_done)) {
     RETURN_IF_ERROR(exchange->step().Until(can_move));
+    // All that there is room for, because peers may be waiting for it.
     for (StageWriter& writer : *writers) {
-      if (writer.CanWrite()) writer.WriteChunk();
+      while (writer.CanWrite()) writer.WriteChunk();
     }
     for (StageReader& reader : *readers) {
       if (!reader.CanRead()) continue;

@@ -75,7 +75,7 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
     if (step != WireStep::kDone) return step;
   }
   if (place.form == kInline) {
-    kernels::Copy(PairLayout::Inline(&slot), data, bytes);
+    peer_copy_.Copy(PairLayout::Inline(&slot), data, bytes);
   } else {
     std::memcpy(PairLayout::Inline(&slot), &place, sizeof(place));
   }
@@ -150,8 +150,8 @@ WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_
     if (unread > kPairChunks) return Broken(rank, Concat(unread, " chunks unread of a ring"));
     if (unread == kPairChunks) break;
     const int64_t chunk = std::min(chunk_bytes, bytes - *sent);
-    kernels::Copy(to.ring.data + RingOffset(to.chunks_written),
-                  static_cast<const std::byte*>(data) + *sent, chunk);
+    peer_copy_.Copy(to.ring.data + RingOffset(to.chunks_written),
+                    static_cast<const std::byte*>(data) + *sent, chunk);
     *sent += chunk;
     layout_.sender_line(rank_, rank)
         .chunks_written.store(++to.chunks_written, std::memory_order_release);

@@ -7,6 +7,7 @@
 
 #include "comm/backends/shm/pairs/pair_layout.h"
 #include "comm/backends/shm/pairs/pair_windows.h"
+#include "comm/backends/shm/peer_copy.h"
 #include "comm/pairs/pair_wire.h"
 
 namespace collops::shm {
@@ -82,6 +83,7 @@ class ShmPairWire : public PairWire {
   PeerBell bell_;
   PairWindows* windows_;
   std::vector<Peer> peers_;
+  PeerCopy peer_copy_;
   uint64_t texts_ = 0;  // written by this rank
   Status fault_;
 };

@@ -1,0 +1,64 @@
+#include "comm/backends/shm/peer_copy.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/copy/copy.h"
+
+namespace collops::shm {
+namespace {
+
+// Below this size the stores end before they have to wait for a line.
+constexpr int64_t kLeastBytes = 2 << 10;
+// From this size on reading the clock costs nothing; of smaller copies only some are timed.
+constexpr int64_t kAlwaysTimedBytes = 32 << 10;
+constexpr uint32_t kTimedEvery = 8;
+// Lines that were stored past the caches come from memory when they are read, so a gain that is
+// smaller than this for the writer is a loss for the reader.
+constexpr double kLeastGain = 0.75;
+// A copy during which the thread lost its core counts as one that took so many times as long.
+constexpr double kMostSlower = 4;
+
+}  // namespace
+
+CopyWay CopyChoice::Next(int64_t bytes, bool* timed) {
+  const bool always = bytes >= kAlwaysTimedBytes;
+  ++copies_;
+  tries_ = copies_ % (always ? kTriedEvery : kTriedEvery * kTimedEvery) == 0;
+  *timed = always || copies_ % kTimedEvery == 0;
+  for (const CopyWay way : {CopyWay::kCached, CopyWay::kStreamed}) {
+    if (cost(way) != 0) continue;
+    *timed = true;
+    return way;
+  }
+  const bool streams = cost(CopyWay::kStreamed) < kLeastGain * cost(CopyWay::kCached);
+  return streams != tries_ ? CopyWay::kStreamed : CopyWay::kCached;
+}
+
+void CopyChoice::Learn(CopyWay way, double ns_per_kib) {
+  double& known = cost(way);
+  if (known == 0) {
+    known = ns_per_kib;
+    return;
+  }
+  const double weight = tries_ ? 0.5 : 0.125;
+  known += weight * (std::min(ns_per_kib, kMostSlower * known) - known);
+}
+
+void PeerCopy::Copy(void* destination, const void* source, int64_t bytes) {
+  if (bytes < kLeastBytes) return kernels::Copy(destination, source, bytes);
+  bool timed = false;
+  const CopyWay way = choice_.Next(bytes, &timed);
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
+  if (way == CopyWay::kCached) {
+    kernels::Copy(destination, source, bytes);
+  } else {
+    kernels::CopyPastCaches(destination, source, bytes);
+  }
+  if (!timed) return;
+  const std::chrono::duration<double, std::nano> took = Clock::now() - start;
+  choice_.Learn(way, std::max(took.count(), 1.0) * 1024 / static_cast<double>(bytes));
+}
+
+}  // namespace collops::shm
