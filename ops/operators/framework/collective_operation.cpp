@@ -46,8 +46,9 @@ bool Equal(const std::vector<int64_t>& counts, const void* caller_counts) {
 // between equal tensors, so the fields decide.
 bool SameTensors(const std::vector<TensorView>& a, const std::vector<TensorView>& b) {
   static_assert(std::is_trivially_copyable_v<TensorView>);
-  return a.size() == b.size() &&
-         (std::memcmp(a.data(), b.data(), a.size() * sizeof(TensorView)) == 0 || a == b);
+  if (a.size() != b.size()) return false;
+  // memcmp takes no null address, also of 0 bytes.
+  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(TensorView)) == 0 || a == b;
 }
 
 bool SameCounts(const Plan& plan, const VariantPack& pack) {
