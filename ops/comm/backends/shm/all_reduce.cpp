@@ -5,8 +5,7 @@
 namespace collops::shm {
 namespace {
 
-// Bytes that a rank reads in one step. With two steps it reads at most 2 / rank_size of them, and
-// waits once more, which takes as long as reading 10 to 50 KiB.
+// The most bytes that a rank reads in one step. Two steps read fewer, but wait for the peers twice.
 constexpr int64_t kMostRead = 64 << 10;
 
 }  // namespace
