@@ -36,7 +36,7 @@ class CpuProduct final : public Product {
     }
     int64_t all_rows = 0;
     for (int i = 0; i < num_tasks; ++i) all_rows += tasks[i].rows;
-    const WeightBlock block = Block(weight, step);
+    const WeightBlock block = Block(weight, step, all_rows);
     int64_t row = 0;
     for (int i = 0; i < num_tasks; ++i) {
       const ProductTask& task = tasks[i];
@@ -59,23 +59,28 @@ class CpuProduct final : public Product {
     return Ok();
   }
 
-  int64_t packed_weight_bytes() const override {
-    return (PackedWeightBytes(plan_) / kGemmAlignment + 1) * kGemmAlignment;
-  }
+  int64_t packed_weight_bytes() const override { return PackedWeightBytes(plan_); }
 
   std::shared_ptr<const void> PackWeight(const void* weight) const override {
-    const auto bytes = static_cast<size_t>(packed_weight_bytes());
-    const std::shared_ptr<void> packed(std::aligned_alloc(kGemmAlignment, bytes), &std::free);
-    if (packed != nullptr) kernels::PackWeight(plan_, weight, ldw(), packed.get());
+    const std::shared_ptr<void> packed = Allocate(packed_weight_bytes());
+    const std::shared_ptr<void> scratch = Allocate(PackWeightScratchBytes(plan_));
+    if (packed == nullptr || scratch == nullptr) return nullptr;
+    kernels::PackWeight(plan_, weight, ldw(), scratch.get(), packed.get());
     return packed;
   }
 
  private:
   int64_t ldw() const { return plan_.trans_weight ? plan_.k : plan_.n; }
 
-  WeightBlock Block(const ProductWeight& weight, const ProductStep& step) const {
+  // Null if there is no memory.
+  static std::shared_ptr<void> Allocate(int64_t bytes) {
+    const int64_t whole = (bytes / kGemmAlignment + 1) * kGemmAlignment;
+    return {std::aligned_alloc(kGemmAlignment, static_cast<size_t>(whole)), &std::free};
+  }
+
+  WeightBlock Block(const ProductWeight& weight, const ProductStep& step, int64_t rows) const {
     if (weight.packed != nullptr) {
-      return PackedWeightBlock(plan_, weight.packed, step.strip, step.k_block);
+      return PackedWeightBlock(plan_, weight.packed, step.strip, step.k_block, rows, step.scratch);
     }
     return PackWeightBlock(plan_, weight.data, ldw(), step.strip, step.k_block, step.scratch);
   }

@@ -7,12 +7,14 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace collops::kernels {
 namespace {
 
-constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 #if defined(__x86_64__)
 
@@ -35,6 +37,22 @@ bool HasBFloat16() {
   return HasAvx512() && __builtin_cpu_supports("avx512bf16") != 0;
 }
 
+// AMX_TILE and AMX_BF16, and Linux's permission to use the tile registers, which a process asks for
+// once: without it the first tile instruction ends the process. Linux 5.16 and newer give it where
+// they save these registers.
+bool HasAmx() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  constexpr unsigned kBFloat16AndTiles = 1u << 22 | 1u << 24;
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kBFloat16AndTiles) != kBFloat16AndTiles) return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 #else
 
 bool HasAvx2() {
@@ -44,6 +62,9 @@ bool HasAvx512() {
   return false;
 }
 bool HasBFloat16() {
+  return false;
+}
+bool HasAmx() {
   return false;
 }
 
@@ -69,7 +90,7 @@ Status Choose(Isa* isa) {
   Isa chosen = BestIsa();
   if (!env.isa.empty()) {
     CHECK_ARG(Parse(env.isa, &chosen), ERROR_INVALID_PARAM,
-              "COLLOPS_ISA must be avx512, avx2 or portable, got \"", env.isa, "\"");
+              "COLLOPS_ISA must be amx, avx512, avx2 or portable, got \"", env.isa, "\"");
     CHECK_ARG(CanRun(chosen), ERROR_UNSUPPORTED, "COLLOPS_ISA=", env.isa,
               ": this CPU, its system or this build cannot run it: use ", Name(BestIsa()),
               " or unset it");
@@ -104,11 +125,14 @@ const char* Name(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
   }
   return "unknown";
 }
 
 bool CanRun(Isa isa) {
+  static const bool has_amx = HasAvx2() && HasAvx512() && HasAmx();
   switch (isa) {
     case Isa::kPortable:
       return true;
@@ -116,6 +140,8 @@ bool CanRun(Isa isa) {
       return HasAvx2();
     case Isa::kAvx512:
       return HasAvx2() && HasAvx512();
+    case Isa::kAmx:
+      return has_amx;
   }
   return false;
 }

@@ -7,16 +7,17 @@
 namespace collops::kernels {
 
 // The instruction sets with kernels, the simplest first. All give the same bits, except in matrix
-// products, which each sums in the order that is fastest (gemm.h).
-enum class Isa { kPortable, kAvx2, kAvx512 };
+// products, which each sums in the order that is fastest (gemm.h). kAmx is kAvx512 with AMX_BF16
+// for products of bfloat16.
+enum class Isa { kPortable, kAvx2, kAvx512, kAmx };
 
-// "portable", "avx2", "avx512": the values of COLLOPS_ISA.
+// "portable", "avx2", "avx512", "amx": the values of COLLOPS_ISA.
 const char* Name(Isa isa);
 
 // Whether this build has the kernels, and the CPU and the system on it can run them.
 bool CanRun(Isa isa);
 
-// Whether kernels of kAvx512 may use AVX512_BF16 as well.
+// Whether kernels of kAvx512 and of kAmx may use AVX512_BF16 as well.
 bool HasAvx512BFloat16();
 
 // All instruction sets that can run here, the simplest first.

@@ -10,6 +10,9 @@ int64_t RunArithmetic(DType dtype, int64_t rounds) {
   if (!CanMultiply(dtype)) return 0;
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
+    case Isa::kAmx:
+      if (dtype == DType::kBFloat16) return AmxArithmetic(rounds);
+      [[fallthrough]];
     case Isa::kAvx512:
       if (dtype == DType::kBFloat16 && HasAvx512BFloat16()) return PairsAvx512Arithmetic(rounds);
       return Avx512Arithmetic(rounds);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/gemm/gemm_cut.h"
 #include "kernels/gemm/gemm_kernels.h"
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
@@ -9,30 +10,18 @@
 namespace collops::kernels {
 namespace {
 
-// Units of k in a block: with a strip's columns, about 400 KiB of the weight, which stay in a
-// core's second-level cache while the rows of A pass by.
-constexpr int64_t kBlockUnits = 256;
-
 // The number of multiplications from which waking other threads pays.
 constexpr int64_t kLeastSharedProducts = 8 << 20;
 
 // Rows that one thread multiplies at a time, a multiple of every row_tile.
 constexpr int64_t kPartRows = 64;
 
-constexpr int64_t kUnitBytes = 4;
-constexpr int64_t kPageBytes = 4096;
-
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-int64_t RoundUp(int64_t a, int64_t b) {
-  return CeilDiv(a, b) * b;
-}
-
 const GemmKernels* FindKernels(DType dtype) {
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
+    case Isa::kAmx:
+      if (dtype == DType::kBFloat16) return AmxBFloat16GemmKernels();
+      [[fallthrough]];
     case Isa::kAvx512:
       if (dtype == DType::kBFloat16 && HasAvx512BFloat16()) return Avx512BFloat16GemmKernels();
       return Avx512GemmKernels(dtype);
@@ -43,23 +32,6 @@ const GemmKernels* FindKernels(DType dtype) {
   }
 #endif
   return PortableGemmKernels(dtype);
-}
-
-int64_t Units(const GemmPlan& plan, int64_t k) {
-  return CeilDiv(k, plan.kernels->k_per_unit);
-}
-
-// Units of one panel over all of k.
-int64_t AllUnits(const GemmPlan& plan) {
-  return Units(plan, plan.k);
-}
-
-int64_t PaddedColumns(const GemmPlan& plan, int64_t strip) {
-  return RoundUp(plan.StripColumns(strip), plan.kernels->column_tile);
-}
-
-const char* At(const GemmPlan& plan, const void* base, int64_t ld, int64_t row, int64_t column) {
-  return static_cast<const char*>(base) + (row * ld + column) * SizeOf(plan.dtype);
 }
 
 // Where a group's panels of a block begin, in units. The order is [k block][panel][unit][row].
@@ -82,37 +54,6 @@ void PackPanel(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, in
   }
 }
 
-// The block after (strip, k_block), in the order of k, then of strips; false after the last.
-bool NextBlock(const GemmPlan& plan, int64_t* strip, int64_t* k_block) {
-  if (++*k_block < plan.num_k_blocks()) return true;
-  *k_block = 0;
-  return ++*strip < plan.num_strips();
-}
-
-// A block of the weight, with the place of the next one.
-WeightBlock PlainBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
-                       int64_t k_block, const void* panels) {
-  if (!NextBlock(plan, &strip, &k_block)) return {panels, nullptr, 0, 0, 0};
-  const int64_t k_begin = k_block * plan.block_k;
-  const int64_t k = plan.KBlockSize(k_block);
-  const int64_t first = plan.StripBegin(strip);
-  const int64_t columns = plan.StripColumns(strip);
-  const int64_t bytes = SizeOf(plan.dtype);
-  if (plan.trans_weight) {
-    return {panels, At(plan, weight, ldw, first, k_begin), columns, k * bytes, ldw * bytes};
-  }
-  return {panels, At(plan, weight, ldw, k_begin, first), k, columns * bytes, ldw * bytes};
-}
-
-// Where a block of a packed weight begins, in units. The order is [strip][k block][panel][unit].
-int64_t PackedOffset(const GemmPlan& plan, int64_t strip, int64_t k_block) {
-  return plan.StripBegin(strip) * AllUnits(plan) +
-         PaddedColumns(plan, strip) * Units(plan, k_block * plan.block_k);
-}
-
-// With fewer rows, memory is the limit, and fetching the weight ahead gains nothing.
-constexpr int64_t kLeastFetchingRows = 16;
-
 // Units of k that are packed and at once multiplied by few rows: with a panel's columns, half of a
 // first-level cache. Measured on a weight [n, k] of 4096 x 4096 with 1 to 8 rows, one core, against
 // blocks that are packed as a whole: float32 1.0-1.1 times as fast, bfloat16 1.1-1.2, float16
@@ -132,7 +73,8 @@ bool CanMultiply(DType dtype) {
 
 GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight) {
   const GemmKernels* const kernels = FindKernels(dtype);
-  return {dtype, k, n, trans_weight, kernels->row_tile, kBlockUnits * kernels->k_per_unit, kernels};
+  const int64_t block_k = kernels->block_units * kernels->k_per_unit;
+  return {dtype, k, n, trans_weight, kernels->row_tile, block_k, kernels};
 }
 
 int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows) {
@@ -155,67 +97,6 @@ void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int
   });
 }
 
-int64_t WeightBlockBytes(const GemmPlan& plan) {
-  const int64_t columns = std::min(RoundUp(plan.n, plan.kernels->column_tile), kGemmStripColumns);
-  return columns * Units(plan, std::min(plan.k, plan.block_k)) * kUnitBytes;
-}
-
-WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
-                            int64_t k_block, void* scratch) {
-  const GemmKernels& kernels = *plan.kernels;
-  const int64_t first = plan.StripBegin(strip);
-  const int64_t columns = plan.StripColumns(strip);
-  const int64_t k_begin = k_block * plan.block_k;
-  const int64_t k = plan.KBlockSize(k_block);
-  const int64_t panel_units = Units(plan, k) * kernels.column_tile;
-  uint32_t* const panels = static_cast<uint32_t*>(scratch);
-  if (!plan.trans_weight) {
-    kernels.pack_straight(At(plan, weight, ldw, k_begin, first), ldw, k, columns, panel_units,
-                          panels);
-    return PlainBlock(plan, weight, ldw, strip, k_block, scratch);
-  }
-  for (int64_t j = 0; j < columns; j += kernels.column_tile) {
-    kernels.pack_columns(At(plan, weight, ldw, first + j, k_begin), ldw,
-                         std::min(kernels.column_tile, columns - j), k,
-                         panels + j / kernels.column_tile * panel_units);
-  }
-  return PlainBlock(plan, weight, ldw, strip, k_block, scratch);
-}
-
-int64_t PackedWeightBytes(const GemmPlan& plan) {
-  return RoundUp(plan.n, plan.kernels->column_tile) * AllUnits(plan) * kUnitBytes;
-}
-
-WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
-                              int64_t k_block) {
-  const uint32_t* const units = static_cast<const uint32_t*>(packed);
-  const uint32_t* const panels = units + PackedOffset(plan, strip, k_block);
-  if (!NextBlock(plan, &strip, &k_block)) return {panels, nullptr, 0, 0, 0};
-  // In pieces of a page, so that threads can share them.
-  const int64_t bytes =
-      PaddedColumns(plan, strip) * Units(plan, plan.KBlockSize(k_block)) * kUnitBytes;
-  return {panels, units + PackedOffset(plan, strip, k_block), CeilDiv(bytes, kPageBytes),
-          kPageBytes, kPageBytes};
-}
-
-void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* packed) {
-  ParallelFor(static_cast<int>(plan.num_strips()), [&](int strip) {
-    for (int64_t k_block = 0; k_block < plan.num_k_blocks(); ++k_block) {
-      PackWeightBlock(plan, weight, ldw, strip, k_block,
-                      static_cast<uint32_t*>(packed) + PackedOffset(plan, strip, k_block));
-    }
-  });
-}
-
-WeightBlock ShareOfBlock(const WeightBlock& block, int64_t begin, int64_t end, int64_t all_rows) {
-  WeightBlock share = block;
-  const int64_t least = all_rows < kLeastFetchingRows ? 0 : block.next_rows;
-  const int64_t first = least * begin / std::max<int64_t>(all_rows, 1);
-  share.next = static_cast<const char*>(block.next) + first * block.next_ld_bytes;
-  share.next_rows = least * end / std::max<int64_t>(all_rows, 1) - first;
-  return share;
-}
-
 void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
                    const WeightBlock& block, int64_t strip, int64_t k_block, float* c,
                    int64_t ldc) {
@@ -224,9 +105,15 @@ void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
   const uint32_t* const a =
       static_cast<const uint32_t*>(panels) + BlockOffset(plan, group_rows, k_block);
   const auto multiply = [&](int64_t begin, int64_t end, const NextWeight& next) {
-    plan.kernels->multiply(a + begin * units, end - begin,
-                           static_cast<const uint32_t*>(block.panels), columns, units, k_block == 0,
-                           c + begin * ldc, ldc, next);
+    const auto run = [&](const auto* weight, auto* kernel) {
+      kernel(a + begin * units, end - begin, weight, columns, units, k_block == 0, c + begin * ldc,
+             ldc, next);
+    };
+    if (block.in_halves) {
+      run(static_cast<const uint16_t*>(block.panels), plan.kernels->half_weight->multiply);
+    } else {
+      run(static_cast<const uint32_t*>(block.panels), plan.kernels->multiply);
+    }
   };
   if (group_rows * columns * units < kLeastSharedProducts || NumThreads() == 1) {
     return multiply(0, group_rows, NextOf(block));

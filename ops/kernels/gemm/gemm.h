@@ -12,8 +12,9 @@ namespace collops::kernels {
 //
 // An element is summed in the order of k, from zero. Its bits depend only on its row of A, its
 // column of W, the dtype and the kernels in use (isa.h): not on the grouping of rows, the pieces,
-// the threads, or whether the weight was packed before. AVX512_BF16, used for bfloat16 where the
-// CPU has it, adds two products at a time and treats subnormals as zero.
+// the threads, or whether the weight was packed before. For bfloat16, AVX512_BF16 adds two products
+// at a time, and AMX adds the sums of the 16 even and of the 16 odd ones of every 32 in k; both
+// treat subnormals as zero.
 //
 // Pointers to A and to the weight may have any alignment; panels and scratch begin at multiples of
 // kGemmAlignment bytes. Large pieces are shared among NumThreads() threads.
@@ -24,10 +25,10 @@ constexpr int64_t kGemmAlignment = 64;
 constexpr int64_t kGemmStripColumns = 384;
 
 // Every row_tile divides this, so rows may come in pieces of a multiple of it.
-constexpr int64_t kGemmRowUnit = 24;
+constexpr int64_t kGemmRowUnit = 48;
 
 // k_begin of PackRows() is a multiple of this.
-constexpr int64_t kGemmStepK = 2;
+constexpr int64_t kGemmStepK = 32;
 
 struct GemmKernels;  // gemm_kernels.h
 
@@ -74,6 +75,7 @@ void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int
 // One block of the weight as MultiplyBlock() takes it.
 struct WeightBlock {
   const void* panels;
+  bool in_halves;  // panels of 16-bit numbers instead of units (gemm_kernels.h)
   // The rows in memory from which the next block (in k, else of the next strip) is made: they are
   // fetched while this block is multiplied. None after the last block.
   const void* next;
@@ -94,10 +96,14 @@ WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ld
                             int64_t k_block, void* scratch);
 
 // A constant weight, packed whole and once. The same bytes serve every product of this weight.
+// PackWeight() takes PackWeightScratchBytes() of scratch memory.
 int64_t PackedWeightBytes(const GemmPlan& plan);
-void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* packed);
+int64_t PackWeightScratchBytes(const GemmPlan& plan);
+void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* scratch, void* packed);
+
+// The block for `rows` rows in all; for many rows, 16-bit numbers are widened into `scratch`.
 WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
-                              int64_t k_block);
+                              int64_t k_block, int64_t rows, void* scratch);
 
 // c[group_rows, columns of the strip] = (k_block == 0 ? 0 : c) + the group's panels of this k block
 // times the block of the weight; `ldc` is in floats. Blocks of one strip come in the order of k.

@@ -11,6 +11,7 @@ struct Avx2 {
   static constexpr int kVectorBytes = 32;
   static constexpr int64_t kRowTile = 4;
   static constexpr int64_t kColumnTile = 24;
+  static constexpr int64_t kBlockUnits = 256;
   using Bits = Vector<uint32_t, kVectorBytes>;
   using Sum = Vector<float, kVectorBytes>;
 
@@ -55,8 +56,15 @@ struct Avx2 {
     }
   }
 
+  static Bits ZeroExtend(Vector<uint16_t, 16> halves) {
+    return reinterpret_cast<Bits>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(halves)));
+  }
   static Bits WidenFloat16(Vector<uint16_t, 16> halves) {
     return reinterpret_cast<Bits>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(halves)));
+  }
+  static Vector<uint16_t, 16> NarrowFloat16(Bits units) {
+    return reinterpret_cast<Vector<uint16_t, 16>>(
+        _mm256_cvtps_ph(reinterpret_cast<__m256>(units), _MM_FROUND_TO_NEAREST_INT));
   }
 };
 

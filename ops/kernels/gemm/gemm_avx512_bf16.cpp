@@ -12,6 +12,7 @@ struct Avx512BFloat16 {
   static constexpr int kVectorBytes = 64;
   static constexpr int64_t kRowTile = 8;
   static constexpr int64_t kColumnTile = 48;
+  static constexpr int64_t kBlockUnits = 256;
   using Bits = Vector<uint32_t, kVectorBytes>;
   using Sum = Vector<float, kVectorBytes>;
 
@@ -23,12 +24,17 @@ struct Avx512BFloat16 {
   }
   static void Transpose(Bits (&rows)[16]) { Transpose16(rows); }
   static void StoreTransposed(const Bits (&rows)[8], uint32_t* out) { StoreTransposed8(rows, out); }
+  static Bits ZeroExtend(Vector<uint16_t, 32> halves) {
+    return reinterpret_cast<Bits>(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(halves)));
+  }
 };
 
 }  // namespace
 
 const GemmKernels* Avx512BFloat16GemmKernels() {
-  return &kGemmKernels<Avx512BFloat16, PairUnits<Avx512BFloat16>>;
+  static constexpr GemmKernels kKernels =
+      GemmKernelsFor<Avx512BFloat16, PairUnits<Avx512BFloat16>>(nullptr);
+  return &kKernels;
 }
 
 }  // namespace collops::kernels

@@ -22,11 +22,27 @@ using Floats = Vector<float, Machine::kVectorBytes>;
 // Units between two prefetches.
 constexpr int64_t kStepUnits = 8;
 
+// How a tile reads a panel of the weight: as units, or as 16-bit numbers that `kWiden` widens.
+template <typename Machine>
+struct WholeColumns {
+  using Unit = uint32_t;
+  static Floats<Machine> Load(const Unit* b) { return LoadVector<Floats<Machine>>(b); }
+};
+template <typename Machine, Units<Machine> (*kWiden)(Halves<Machine>)>
+struct HalfColumns {
+  using Unit = uint16_t;
+  static Floats<Machine> Load(const Unit* b) {
+    return reinterpret_cast<Floats<Machine>>(kWiden(LoadVector<Halves<Machine>>(b)));
+  }
+};
+
 // The product of one panel of rows and one of columns; its sums stay in registers.
-template <typename Machine, size_t kRows, size_t kVectors>
+template <typename Machine, typename Columns, size_t kRows, size_t kVectors>
 class Tile {
  public:
-  static void Run(const uint32_t* a, const uint32_t* b, int64_t units, bool first, float* c,
+  using Unit = typename Columns::Unit;
+
+  static void Run(const uint32_t* a, const Unit* b, int64_t units, bool first, float* c,
                   int64_t ldc, Fetches* fetches) {
     Run(a, b, units, first, c, ldc, fetches, std::make_index_sequence<kRows>(),
         std::make_index_sequence<kVectors>());
@@ -44,7 +60,7 @@ class Tile {
   }
 
   template <size_t... kRow, size_t... kVector>
-  static void Run(const uint32_t* a, const uint32_t* b, int64_t units, bool first, float* c,
+  static void Run(const uint32_t* a, const Unit* b, int64_t units, bool first, float* c,
                   int64_t ldc, Fetches* fetches, std::index_sequence<kRow...>,
                   std::index_sequence<kVector...> vectors) {
     Sum sums[kRows][kVectors];
@@ -59,7 +75,7 @@ class Tile {
       fetches->Step();
       const int64_t step = std::min(kStepUnits, units - unit);
       for (int64_t i = 0; i < step; ++i) {
-        const Sum columns[] = {LoadVector<Sum>(b + kVector * kLane)...};
+        const Sum columns[] = {Columns::Load(b + kVector * kLane)...};
         (Row(a + kRow, columns, sums[kRow], vectors), ...);
         a += Machine::kRowTile;
         b += Machine::kColumnTile;
@@ -69,14 +85,17 @@ class Tile {
   }
 };
 
-using TileFunction = void (*)(const uint32_t* a, const uint32_t* b, int64_t units, bool first,
-                              float* c, int64_t ldc, Fetches* fetches);
+template <typename Unit>
+using TileFunction = void (*)(const uint32_t* a, const Unit* b, int64_t units, bool first, float* c,
+                              int64_t ldc, Fetches* fetches);
 
 // The tiles for every number of rows, from 1 on, and of vectors.
-template <typename Machine>
+template <typename Machine, typename Columns>
 class Tiles {
  public:
-  static TileFunction Find(int64_t rows, int64_t vectors) {
+  using Function = TileFunction<typename Columns::Unit>;
+
+  static Function Find(int64_t rows, int64_t vectors) {
     static constexpr Table kTable = All(std::make_index_sequence<Machine::kRowTile>());
     return kTable.tiles[rows - 1][vectors - 1];
   }
@@ -84,12 +103,12 @@ class Tiles {
  private:
   static constexpr size_t kVectors = Machine::kColumnTile / kLanes<Machine>;
   struct Table {
-    TileFunction tiles[Machine::kRowTile][kVectors];
+    Function tiles[Machine::kRowTile][kVectors];
   };
 
   template <size_t kRows, size_t... kVector>
-  static constexpr void Fill(TileFunction (&row)[kVectors], std::index_sequence<kVector...>) {
-    ((row[kVector] = &Tile<Machine, kRows, kVector + 1>::Run), ...);
+  static constexpr void Fill(Function (&row)[kVectors], std::index_sequence<kVector...>) {
+    ((row[kVector] = &Tile<Machine, Columns, kRows, kVector + 1>::Run), ...);
   }
   template <size_t... kRow>
   static constexpr Table All(std::index_sequence<kRow...>) {
@@ -100,8 +119,8 @@ class Tiles {
 };
 
 // A tile whose last vector is not full: computed on a copy of C.
-template <typename Machine>
-void RunEdge(TileFunction tile, const uint32_t* a, const uint32_t* b, int64_t units, bool first,
+template <typename Machine, typename Unit>
+void RunEdge(TileFunction<Unit> tile, const uint32_t* a, const Unit* b, int64_t units, bool first,
              float* c, int64_t ldc, int64_t rows, int64_t columns, Fetches* fetches) {
   float copy[Machine::kRowTile * Machine::kColumnTile] = {};
   const size_t bytes = static_cast<size_t>(columns) * sizeof(float);
@@ -118,11 +137,11 @@ void RunEdge(TileFunction tile, const uint32_t* a, const uint32_t* b, int64_t un
 // block of the weight.
 constexpr int64_t kCachedRows = 64;
 
-template <typename Machine>
-void MultiplyTile(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
+template <typename Machine, typename Columns>
+void MultiplyTile(const uint32_t* a, int64_t rows, const typename Columns::Unit* b, int64_t columns,
                   int64_t units, bool first, float* c, int64_t ldc, Fetches* fetches) {
   constexpr int64_t kLane = kLanes<Machine>;
-  const TileFunction tile = Tiles<Machine>::Find(rows, (columns + kLane - 1) / kLane);
+  const auto tile = Tiles<Machine, Columns>::Find(rows, (columns + kLane - 1) / kLane);
   if (columns % kLane == 0) {
     tile(a, b, units, first, c, ldc, fetches);
   } else {
@@ -131,8 +150,8 @@ void MultiplyTile(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t co
 }
 
 // Some rows, whose panels stay in the second-level cache, times the block of the weight.
-template <typename Machine>
-void MultiplyRows(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
+template <typename Machine, typename Columns>
+void MultiplyRows(const uint32_t* a, int64_t rows, const typename Columns::Unit* b, int64_t columns,
                   int64_t units, bool first, float* c, int64_t ldc, Fetches* fetches) {
   for (int64_t j = 0; j < columns; j += Machine::kColumnTile) {
     const int64_t width = std::min(Machine::kColumnTile, columns - j);
@@ -142,16 +161,16 @@ void MultiplyRows(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t co
       fetches->sums =
           last ? Ahead(c + j + Machine::kColumnTile, Machine::kRowTile, width * 4, ldc * 4)
                : Ahead(c + (i + height) * ldc + j, Machine::kRowTile, width * 4, ldc * 4);
-      MultiplyTile<Machine>(a + i * units, height, b + j * units, width, units, first,
-                            c + i * ldc + j, ldc, fetches);
+      MultiplyTile<Machine, Columns>(a + i * units, height, b + j * units, width, units, first,
+                                     c + i * ldc + j, ldc, fetches);
     }
   }
 }
 
-// GemmKernels::multiply.
-template <typename Machine>
-void Multiply(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns, int64_t units,
-              bool first, float* c, int64_t ldc, const NextWeight& next) {
+// GemmKernels::multiply, and HalfWeight::multiply.
+template <typename Machine, typename Columns>
+void Multiply(const uint32_t* a, int64_t rows, const typename Columns::Unit* b, int64_t columns,
+              int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next) {
   Fetches fetches;
   fetches.weight = Ahead(next.first, next.rows, next.row_bytes, next.ld_bytes);
   const int64_t tiles = ((rows + Machine::kRowTile - 1) / Machine::kRowTile) *
@@ -162,8 +181,8 @@ void Multiply(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t column
     const int64_t height = std::min(kCachedRows, rows - row);
     const int64_t next_height = std::min(kCachedRows, rows - row - height);
     fetches.rows = Ahead(a + (row + height) * units, 1, next_height * units * 4, 0);
-    MultiplyRows<Machine>(a + row * units, height, b, columns, units, first, c + row * ldc, ldc,
-                          &fetches);
+    MultiplyRows<Machine, Columns>(a + row * units, height, b, columns, units, first, c + row * ldc,
+                                   ldc, &fetches);
   }
 }
 
@@ -174,24 +193,60 @@ constexpr int64_t RowTile() {
   return Machine::kRowTile;
 }
 
+// HalfWeight for `kWiden`; `kNarrow` undoes it.
+template <typename Machine, Units<Machine> (*kWiden)(Halves<Machine>),
+          Halves<Machine> (*kNarrow)(Units<Machine>)>
+struct HalfLoops {
+  static constexpr int64_t kLane = kLanes<Machine>;
+
+  // Panels have whole vectors.
+  static void Narrow(const uint32_t* units, int64_t count, uint16_t* halves) {
+    for (int64_t i = 0; i < count; i += kLane) {
+      Whole::Store(reinterpret_cast<char*>(halves + i),
+                   kNarrow(LoadVector<Units<Machine>>(units + i)));
+    }
+  }
+  static void Widen(const uint16_t* halves, int64_t count, uint32_t* units) {
+    for (int64_t i = 0; i < count; i += kLane) {
+      Whole::Store(reinterpret_cast<char*>(units + i),
+                   kWiden(LoadVector<Halves<Machine>>(halves + i)));
+    }
+  }
+
+  static constexpr HalfWeight kTable = {&Narrow, &Widen,
+                                        &Multiply<Machine, HalfColumns<Machine, kWiden>>};
+};
+
 // The table of kernels of one machine and one kind of unit.
 template <typename Machine, typename Element>
-constexpr GemmKernels kGemmKernels = {RowTile<Machine>(),
-                                      Machine::kColumnTile,
-                                      Element::kElements,
-                                      &PackTransposed<Machine, Element, Machine::kRowTile>,
-                                      &PackTransposed<Machine, Element, Machine::kColumnTile>,
-                                      &PackStraight<Machine, Element>,
-                                      &Multiply<Machine>};
+constexpr GemmKernels GemmKernelsFor(const HalfWeight* half_weight) {
+  return {RowTile<Machine>(),
+          Machine::kColumnTile,
+          Element::kElements,
+          1,
+          Machine::kBlockUnits,
+          &PackTransposed<Machine, Element, Machine::kRowTile>,
+          &PackTransposed<Machine, Element, Machine::kColumnTile>,
+          &PackStraight<Machine, Element>,
+          &Multiply<Machine, WholeColumns<Machine>>,
+          half_weight};
+}
 
 // For a Machine that multiplies float32.
 template <typename Machine>
 const GemmKernels* Float32KernelsFor(DType dtype) {
-  using BFloat16Units = WidenedUnits<Machine, &WidenBFloat16<Machine>>;
-  using Float16Units = WidenedUnits<Machine, &Machine::WidenFloat16>;
-  if (dtype == DType::kFloat32) return &kGemmKernels<Machine, Float32Units<Machine>>;
-  if (dtype == DType::kBFloat16) return &kGemmKernels<Machine, BFloat16Units>;
-  if (dtype == DType::kFloat16) return &kGemmKernels<Machine, Float16Units>;
+  constexpr auto kWidenBFloat16 = &WidenBFloat16<Machine>;
+  constexpr auto kWidenFloat16 = &Machine::WidenFloat16;
+  static constexpr GemmKernels kFloat32 = GemmKernelsFor<Machine, Float32Units<Machine>>(nullptr);
+  static constexpr GemmKernels kBFloat16 =
+      GemmKernelsFor<Machine, WidenedUnits<Machine, kWidenBFloat16>>(
+          &HalfLoops<Machine, kWidenBFloat16, &NarrowBFloat16<Machine>>::kTable);
+  static constexpr GemmKernels kFloat16 =
+      GemmKernelsFor<Machine, WidenedUnits<Machine, kWidenFloat16>>(
+          &HalfLoops<Machine, kWidenFloat16, &Machine::NarrowFloat16>::kTable);
+  if (dtype == DType::kFloat32) return &kFloat32;
+  if (dtype == DType::kBFloat16) return &kBFloat16;
+  if (dtype == DType::kFloat16) return &kFloat16;
   return nullptr;
 }
 

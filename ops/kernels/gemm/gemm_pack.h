@@ -9,13 +9,15 @@
 #include "kernels/vector.h"
 
 // Packing for a product. In an unnamed namespace for the reason given in vector.h. A Machine has
-// vectors of kVectorBytes and transposes a square of units; if a panel of rows is narrower, it
-// stores that many transposed rows.
+// vectors of kVectorBytes, transposes a square of units and extends 16-bit numbers with zeros; if a
+// panel of rows is narrower than a square, it stores that many transposed rows.
 namespace collops::kernels {
 namespace {
 
 template <typename Machine>
 using Units = Vector<uint32_t, Machine::kVectorBytes>;
+template <typename Machine>
+using Halves = Vector<uint16_t, Machine::kVectorBytes / 2>;
 template <typename Machine>
 constexpr int64_t kLanes = Machine::kVectorBytes / 4;
 
@@ -50,13 +52,13 @@ struct Float32Units {
 };
 
 // 16-bit numbers that are widened to float32.
-template <typename Machine, Units<Machine> (*kWiden)(Vector<uint16_t, Machine::kVectorBytes / 2>)>
+template <typename Machine, Units<Machine> (*kWiden)(Halves<Machine>)>
 struct WidenedUnits {
   static constexpr int64_t kBytes = 2;
   static constexpr int64_t kElementBytes = 2;
   static constexpr int64_t kElements = 1;
   static Units<Machine> FromRow(const char* row) {
-    return kWiden(LoadVector<Vector<uint16_t, Machine::kVectorBytes / 2>>(row));
+    return kWiden(LoadVector<Halves<Machine>>(row));
   }
   static Units<Machine> FromColumns(const char* row, const char*) { return FromRow(row); }
 };
@@ -64,20 +66,23 @@ struct WidenedUnits {
 // Pairs of bfloat16, the first in the lower half: as they lie in a row.
 template <typename Machine>
 struct PairUnits {
-  using Row = Vector<uint16_t, Machine::kVectorBytes / 2>;
   static constexpr int64_t kBytes = 4;
   static constexpr int64_t kElementBytes = 2;
   static constexpr int64_t kElements = 2;
   static Units<Machine> FromRow(const char* row) { return LoadVector<Units<Machine>>(row); }
   static Units<Machine> FromColumns(const char* first, const char* second) {
-    return __builtin_convertvector(LoadVector<Row>(first), Units<Machine>) |
-           __builtin_convertvector(LoadVector<Row>(second), Units<Machine>) << 16;
+    return Machine::ZeroExtend(LoadVector<Halves<Machine>>(first)) |
+           Machine::ZeroExtend(LoadVector<Halves<Machine>>(second)) << 16;
   }
 };
 
 template <typename Machine>
-Units<Machine> WidenBFloat16(Vector<uint16_t, Machine::kVectorBytes / 2> halves) {
-  return __builtin_convertvector(halves, Units<Machine>) << 16;
+Units<Machine> WidenBFloat16(Halves<Machine> halves) {
+  return Machine::ZeroExtend(halves) << 16;
+}
+template <typename Machine>
+Halves<Machine> NarrowBFloat16(Units<Machine> units) {
+  return __builtin_convertvector(units >> 16, Halves<Machine>);
 }
 
 // kLanes units of each of kRows rows, transposed into a panel of kTile columns, of which these are

@@ -15,6 +15,7 @@ struct Portable {
   static constexpr int kVectorBytes = 16;
   static constexpr int64_t kRowTile = 4;
   static constexpr int64_t kColumnTile = 8;
+  static constexpr int64_t kBlockUnits = 256;
   using Bits = Vector<uint32_t, kVectorBytes>;
   using Sum = Vector<float, kVectorBytes>;
 
@@ -35,6 +36,9 @@ struct Portable {
     rows[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
   }
 
+  static Bits ZeroExtend(Vector<uint16_t, 8> halves) {
+    return __builtin_convertvector(halves, Bits);
+  }
   static Bits WidenFloat16(Vector<uint16_t, 8> halves) {
 #if defined(__aarch64__)
     return reinterpret_cast<Bits>(vcvt_f32_f16(reinterpret_cast<float16x4_t>(halves)));
@@ -42,6 +46,11 @@ struct Portable {
     return reinterpret_cast<Bits>(
         FloatFromFloat16<VectorLane<kVectorBytes> >(__builtin_convertvector(halves, Bits)));
 #endif
+  }
+  static Vector<uint16_t, 8> NarrowFloat16(Bits units) {
+    using Lane = VectorLane<kVectorBytes>;
+    const Bits halves = Float16FromFloat<Lane>(Lane::ToFloat(units));
+    return __builtin_convertvector(halves, Vector<uint16_t, 8>);
   }
 };
 

@@ -13,6 +13,7 @@ namespace {
 ReduceKernel FindKernel(DType dtype, ReduceOp op) {
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
+    case Isa::kAmx:
     case Isa::kAvx512:
       return Avx512ReduceKernel(dtype, op);
     case Isa::kAvx2:

@@ -12,6 +12,7 @@ namespace {
 RunningSumKernel FindKernel(DType dtype, ReduceOp op) {
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
+    case Isa::kAmx:
     case Isa::kAvx512:
       return Avx512RunningSumKernel(dtype, op);
     case Isa::kAvx2:

@@ -12,6 +12,7 @@ namespace {
 StoreSumKernel FindKernel(DType dtype) {
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
+    case Isa::kAmx:
     case Isa::kAvx512:
       return Avx512StoreSumKernel(dtype);
     case Isa::kAvx2:

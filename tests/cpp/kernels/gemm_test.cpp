@@ -129,11 +129,11 @@ void CheckExact(const Shape& shape, std::mt19937& random) {
   const Factors factors(shape, SmallIntegers(random));
   const std::vector<float> expected = PlainLoop(factors);
   for (const Way& way : Ways()) {
-    for (const bool in_passing : {false, true}) {
-      if (SameBits(InOnePiece(way, shape, factors, {nullptr, false, in_passing}), expected))
-        continue;
+    for (const Cut& cut : {Cut{}, Cut{nullptr, true, false}, Cut{nullptr, false, true}}) {
+      if (SameBits(InOnePiece(way, shape, factors, cut), expected)) continue;
       check::Fail(__FILE__, __LINE__,
-                  Describe(way, shape) + (in_passing ? ", in passing" : "") + ": is wrong");
+                  collops::Concat(Describe(way, shape), cut.packed_before ? ", packed before" : "",
+                                  cut.in_passing ? ", in passing" : "", ": is wrong"));
     }
   }
 }
@@ -242,6 +242,14 @@ TEST(NansAndInfinitiesPassThrough) {
         EXPECT_EQ(std::isinf(got), (i == 9 || (j == 50 && i != 4)) && !opposite);
       }
     }
+  }
+}
+
+// A packed weight is read in every product: it takes no more memory than the weight itself.
+TEST(APackedWeightIsAsSmallAsTheWeight) {
+  for (const Way& way : Ways()) {
+    const Shape shape = {1, 512, 768};
+    EXPECT_EQ(PackedWeightBytes(way.Plan(shape)), 512 * 768 * collops::SizeOf(way.dtype));
   }
 }
 

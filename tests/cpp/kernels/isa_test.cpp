@@ -18,7 +18,7 @@ using collops::kernels::ForceIsa;
 using collops::kernels::Isa;
 using collops::kernels::RunnableIsas;
 
-constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 // Sets COLLOPS_ISA for the duration of a test.
 class IsaVariable {
@@ -63,7 +63,7 @@ TEST(AnUnknownNameIsRefusedAndChangesNothing) {
   const Status status = CheckIsa();
   EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
   EXPECT_CONTAINS(status.message(),
-                  "COLLOPS_ISA must be avx512, avx2 or portable, got \"AVX-512\"");
+                  "COLLOPS_ISA must be amx, avx512, avx2 or portable, got \"AVX-512\"");
   EXPECT_EQ(ActiveIsa(), Isa::kPortable);
 }
 

@@ -146,7 +146,10 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
   Panels scratch(WeightBlockBytes(plan));
   Panels packed(cut.packed_before ? PackedWeightBytes(plan) : 0);
   const void* const w = stored_weight.At(0, 0);
-  if (cut.packed_before) PackWeight(plan, w, stored_weight.ld, packed.data());
+  if (cut.packed_before) {
+    Panels pack_scratch(PackWeightScratchBytes(plan));
+    PackWeight(plan, w, stored_weight.ld, pack_scratch.data(), packed.data());
+  }
   int64_t first = 0;
   for (const int64_t end : Ends(x.rows, 1, cut)) {
     Panels panels(PackedRowsBytes(plan, end - first));
@@ -160,7 +163,8 @@ inline bool Product(const GemmPlan& plan, const Matrix& x, const Matrix& weight,
         }
         const WeightBlock block =
             cut.packed_before
-                ? PackedWeightBlock(plan, packed.data(), strip, k_block)
+                ? PackedWeightBlock(plan, packed.data(), strip, k_block, end - first,
+                                    scratch.data())
                 : PackWeightBlock(plan, w, stored_weight.ld, strip, k_block, scratch.data());
         MultiplyBlock(plan, panels.data(), end - first, block, strip, k_block,
                       sums.At(first, plan.StripBegin(strip)), sums.ld);

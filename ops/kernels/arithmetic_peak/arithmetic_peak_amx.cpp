@@ -1,0 +1,35 @@
+// RunArithmetic() for AMX_BF16. Built with it switched on (ops/CMakeLists.txt).
+
+#include "kernels/arithmetic_peak/arithmetic_peak_kernels.h"
+#include "kernels/intrinsics.h"
+
+namespace collops::kernels {
+namespace {
+
+// What ldtilecfg reads: for each register its rows and the bytes of a row.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+}  // namespace
+
+int64_t AmxArithmetic(int64_t rounds) {
+  static constexpr TileConfig kConfig;
+  constexpr int64_t kOperations = 2 * 16 * 16 * 32;  // rows, columns and k of one instruction
+  constexpr int64_t kSums = 4;
+  _tile_loadconfig(&kConfig);  // sets all registers to zero
+  for (int64_t i = 0; i < rounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_release();
+  return rounds * kSums * kOperations;
+}
+
+}  // namespace collops::kernels
