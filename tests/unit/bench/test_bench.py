@@ -162,6 +162,7 @@ def test_variants_run_in_turn_and_their_input_is_written_anew() -> None:
 def record(**changes: float) -> dict[str, Any]:
     """A record of a point as rank 0 writes it; `changes` are times in ms."""
     ms = {"fused_window": 11.0, "fused": 12.0, "unfused": 20.0, "gemm": 10.0, "peak": 8.0}
+    ms = {**ms, "packed": 9.0, "gemm_packed": 8.4, "read": 4.0}
     columns = [
         {
             "column": key,
@@ -187,8 +188,16 @@ def test_ratios_are_to_the_product_alone_to_the_peak_and_to_the_fused_call() -> 
     assert rows["mpi_alltoallv"]["to_fused"] == 3.0
     assert rows["gemm"]["peak_fraction"] == 0.8
     assert rows["peak"]["to_gemm"] is None
+    assert rows["packed"]["to_gemm"] == round(9 / 8.4, 4)
+    assert rows["gemm_packed"]["to_limit"] == 1.05
+    head, [line] = summary([list(rows.values())])
+    assert line[head.index("packed GEMM / limit")] == "1.050"
+    assert line[head.index("MPI / packed")] == "3.667"
+    slow_memory = {row["column"]: row for row in compared(LINEAR, record(read=21.0))}
+    assert slow_memory["gemm_packed"]["to_limit"] == 0.4
     assert rows["fused_window"]["parts_ms"] == {"gemm": 10.0, "exposed": 1.0}
-    assert compared(LINEAR, record(fused=9.0))[1]["parts_ms"] == {"gemm": 9.0, "exposed": 0.0}
+    fast = {row["column"]: row for row in compared(LINEAR, record(fused=9.0))}
+    assert fast["fused"]["parts_ms"] == {"gemm": 9.0, "exposed": 0.0}
     assert rows["unfused"]["parts_ms"] == {"all": 20.0}
 
 

@@ -74,7 +74,7 @@ def test_all_types_run_and_every_column_is_right(tmp_path: Path) -> None:
     for row in rows:
         named = (row["type"], row["dtype"], row["m"], row["column"])
         assert row["ms"] > 0, named
-        compared = row["column"] in ("fused_window", "fused", "pipeline", "unfused")
+        compared = row["column"] in ("fused_window", "fused", "packed", "pipeline", "unfused")
         assert row["wrong_ranks"] == (0 if compared else None), named
     keys = {row["column"] for row in rows if row["dtype"] == "f32"}
     assert keys == {*LINEAR.own, "numpy"}
@@ -192,8 +192,8 @@ def test_a_wrong_result_is_found() -> None:
     [[record], _] = run_ranks(measure_spoiled, 2, "unfused")
     wrong = {column["column"]: column["wrong_ranks"] for column in record["columns"]}
     assert wrong == {
-        **{"fused_window": 0, "fused": 0, "pipeline": 0, "unfused": 1},
-        **{"gemm": None, "peak": None},
+        **{"fused_window": 0, "fused": 0, "packed": 0, "pipeline": 0, "unfused": 1},
+        **{"gemm": None, "gemm_packed": None, "read": None, "peak": None},
     }
 
 

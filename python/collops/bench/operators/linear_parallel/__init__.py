@@ -24,7 +24,12 @@ OPERATOR = Operator(
     compare=report.compare,
     title=report.title,
     headline=report.headline,
-    ratios={"of peak": "peak_fraction", "/ GEMM alone": "to_gemm", "/ fused": "to_fused"},
+    ratios={
+        "of peak": "peak_fraction",
+        "/ limit": "to_limit",
+        "/ GEMM alone": "to_gemm",
+        "/ fused": "to_fused",
+    },
     summary=report.summary,
     parts={
         "gather": "gather",
@@ -33,7 +38,7 @@ OPERATOR = Operator(
         "reduce": "reduce",
         "exposed": "communication that shows",
     },
-    unplotted=("peak",),
+    unplotted=("read", "peak"),
     sweep=Sweep(
         help="M = 1, 2, 4 ... 2048: fused against unfused",
         own=("fused_window", "fused", "unfused", "gemm", "peak"),

@@ -7,9 +7,13 @@ import statistics
 from collops.bench.operator import Lines, Row
 from collops.bench.tables import number
 
-FUSED = ("fused_window", "fused", "pipeline")
+FUSED = ("fused_window", "fused", "packed", "pipeline")
+_LIMITS = ("read", "peak")
 _POINT = "type, ranks, dtype, M,K,N"
-_BESIDE = "GEMM of peak|fused / GEMM|plain x / GEMM|fused / unfused|MPI / fused|gloo / fused"
+_BESIDE = (
+    "GEMM of peak|fused / GEMM|plain x / GEMM|fused / unfused|MPI / fused|gloo / fused|"
+    "packed GEMM / limit|packed / packed GEMM|MPI / packed"
+)
 _SWEEP = "fused ms|plain x ms|unfused ms|fused / unfused|plain x / unfused"
 
 
@@ -17,17 +21,23 @@ def compare(row: Row, others: dict[str, Row]) -> Row:
     """The row with its ratios to other variants of its point.
 
     - `peak_fraction`: the product's multiplications and additions / its time / the peak.
-    - `to_gemm`: its time / the time of the product alone.
+    - `to_gemm`: its time / the time of the product alone, with a packed weight of that one.
+    - `to_limit`: its time / the longer of the weight's reading and the arithmetic at the peak.
     - `to_fused`: its time / the time of the fused call with x in a window.
     """
     key, peak = row["column"], others.get("peak", {}).get("gflops")
     row = {**row, "peak_gflops": peak, "peak_fraction": _ratio(row["gflops"], peak)}
-    for name, other in (("to_gemm", "gemm"), ("to_fused", "fused_window")):
+    gemm = "gemm_packed" if key == "packed" else "gemm"
+    for name, other in (("to_gemm", gemm), ("to_fused", "fused_window")):
         row[name] = None
-        if key != "peak" and other in others:
+        if key not in _LIMITS and other in others:
             row[name] = _ratio(row["ms"], others[other]["ms"])
-    if key in FUSED and "gemm" in others:
-        row["parts_ms"] = _exposed(row["ms"], others["gemm"]["ms"])
+    row["to_limit"] = None
+    if key not in _LIMITS and "read" in others and peak:
+        arithmetic_ms = row["gflops"] * row["ms"] / peak
+        row["to_limit"] = _ratio(row["ms"], max(others["read"]["ms"], arithmetic_ms))
+    if key in FUSED and gemm in others:
+        row["parts_ms"] = _exposed(row["ms"], others[gemm]["ms"])
     return row
 
 
@@ -67,6 +77,7 @@ def summary(points: list[list[Row]]) -> Lines:
     for rows in points:
         variants = {row["column"]: row for row in rows}
         fused, gemm = variants["fused_window"], variants["gemm"]
+        packed, gemm_packed = variants.get("packed", {}), variants.get("gemm_packed", {})
         lines.append(
             [
                 title(fused),
@@ -77,6 +88,9 @@ def summary(points: list[list[Row]]) -> Lines:
                 _by(fused, variants.get("unfused")),
                 _by(best(rows, "mpi"), fused),
                 _by(best(rows, "gloo"), fused),
+                number(gemm_packed.get("to_limit"), ".3f"),
+                number(packed.get("to_gemm"), ".3f"),
+                _by(best(rows, "mpi"), packed),
             ]
         )
     return (_POINT, "MPI", *_BESIDE.split("|")), lines

@@ -19,9 +19,12 @@ from collops.core import core
 OWN = {
     "fused_window": "fused, x in a window",
     "fused": "fused, plain x",
+    "packed": "fused, packed weight",
     "pipeline": "pipeline",
     "unfused": "unfused: gather, GEMM, scatter",
     "gemm": "GEMM alone",
+    "gemm_packed": "GEMM alone, packed weight",
+    "read": "weight read once",
     "peak": "arithmetic peak",
 }
 _LABELS = {
@@ -61,7 +64,10 @@ class LinearVariants(Variants):
         """The variant of collops of that name, planned but not yet run."""
         if key == "unfused":
             return self.by_calls(key, calls.of_plain_level(self))
-        return {"gemm": self._gemm, "peak": self._peak}.get(key, partial(self._operator, key))()
+        others: dict[str, Maker] = {"read": self._read, "peak": self._peak}
+        if key.startswith("gemm"):
+            others[key] = partial(self._gemm, key)
+        return others.get(key, partial(self._operator, key))()
 
     def others(self) -> Iterator[tuple[str, Maker]]:
         """The name of each variant of another library, and the function that makes it."""
@@ -91,7 +97,13 @@ class LinearVariants(Variants):
         return self.element.poisoned(self.groups.scatter.own_rows, self.point.shape[2])
 
     def planned(
-        self, comm: Any, kind: Any, x: Bits, result: Bits, engine: str = "local"
+        self,
+        comm: Any,
+        kind: Any,
+        x: Bits,
+        result: Bits,
+        engine: str = "local",
+        prepack: bool = False,
     ) -> tuple[Run, int]:
         """A call of LinearParallel, and the bytes of its scratch memory, which is untouched."""
         gather, scatter = self.groups
@@ -108,14 +120,17 @@ class LinearVariants(Variants):
         operation = collops.Operation(param, engine=engine)
         ins = [self.element.numbers(x), self.element.numbers(self.weight)]
         outs = [self.element.numbers(result)]
+        if prepack:
+            operation.prepack(ins[1])
         scratch = fresh_memory(operation.get_workspace_size(ins, outs))
         return lambda: operation.execute(ins, outs, scratch), scratch.nbytes
 
     def _operator(self, key: str) -> Variant:
         comm, kind = self.connect(), collops.ParallelType(self.point.type)
-        x, result = self._own_x(comm if key == "fused_window" else None), self._own_result()
+        in_window = key in ("fused_window", "packed")
+        x, result = self._own_x(comm if in_window else None), self._own_result()
         engine = "pipeline" if key == "pipeline" else "windows"
-        run, scratch_bytes = self.planned(comm, kind, x, result, engine)
+        run, scratch_bytes = self.planned(comm, kind, x, result, engine, key == "packed")
         return Variant(key, _LABELS[key], [("all", run)], x, result, scratch_bytes)
 
     def by_calls(self, key: str, each: calls.Calls) -> Variant:
@@ -151,11 +166,19 @@ class LinearVariants(Variants):
         a, b, out = (bits.view(np.float32) for bits in (x, self.weight, product))
         return lambda: np.matmul(a, b.T, out=out), 0
 
-    def _gemm(self) -> Variant:
+    def _gemm(self, key: str) -> Variant:
         m, k, n = self.point.shape
         x, result = self._filled(self.element.matrix(m, k)), self.element.poisoned(m, n)
-        run, scratch_bytes = self.planned(self.work, collops.ParallelType.PURE_LINEAR, x, result)
-        return Variant("gemm", _LABELS["gemm"], [("gemm", run)], x, None, scratch_bytes)
+        alone = collops.ParallelType.PURE_LINEAR
+        packed = key == "gemm_packed"
+        run, scratch_bytes = self.planned(self.work, alone, x, result, prepack=packed)
+        return Variant(key, _LABELS[key], [("gemm", run)], x, None, scratch_bytes)
+
+    def _read(self) -> Variant:
+        """Reads the weight once, by numpy's maximum, which is faster than its sums."""
+        words = self.weight.reshape(-1)[: self.weight.size // 2 * 2].view(np.uint32)
+        step = ("gemm", lambda: np.maximum.reduce(words, initial=0))
+        return Variant("read", _LABELS["read"], [step])
 
     def _peak(self) -> Variant:
         run, number = core().run_arithmetic, core().DTYPES[self.element.name]
