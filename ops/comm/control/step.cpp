@@ -8,13 +8,14 @@ namespace collops::control {
 void Step::Enter(const char* name, double timeout_s) {
   const uint64_t number = this->number() + 1;  // one thread at a time makes steps
   number_.store(number, std::memory_order_relaxed);
-  waiter_.emplace(endpoint_, duties_, timeout_s, number, name, &deadline_);
+  waiter_.emplace(endpoint_, duties_, timeout_s, number, name, &deadline_, &spins_);
 }
 
 Status Step::CatchUp(double timeout_s) {
   refused_ = false;
   if (!behind_) return Ok();
-  waiter_.emplace(endpoint_, duties_, timeout_s, number(), "the call after a refusal", &deadline_);
+  waiter_.emplace(endpoint_, duties_, timeout_s, number(), "the call after a refusal", &deadline_,
+                  &spins_);
   for (int r = 0; r < endpoint_->size(); ++r) {
     RETURN_IF_ERROR(Until([&] { return endpoint_->HasBegun(r, number()); }));
   }

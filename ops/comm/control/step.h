@@ -95,7 +95,7 @@ class Step {
     int looks = 0;
     RETURN_IF_ERROR(Until([&] {
       // The end of an earlier step's data may not have left yet, and other hosts wait for it.
-      if (carrier_ != nullptr && ++looks > kSpins) carrier_->Progress();
+      if (carrier_ != nullptr && ++looks > Spins::kMost) carrier_->Progress();
       next = std::find_if(awaited_.begin(), awaited_.end(),
                           [&](int r) { return endpoint_->HasBegun(r, number()); });
       return next != awaited_.end();
@@ -148,6 +148,7 @@ class Step {
   bool carried_ = false;          // this step's agreement goes by the carrier
   std::vector<int> awaited_;
   std::optional<Deadline> deadline_;
+  Spins spins_;
   std::optional<Waiter> waiter_;
   const Agreement* agreement_ = nullptr;
   std::atomic<uint64_t> number_;

@@ -8,14 +8,19 @@
 namespace collops::control {
 namespace {
 
-constexpr double kIdleS = 0.001;
+constexpr auto kIdle = std::chrono::milliseconds(1);
+// A yield that finds no other thread takes less, its look included.
+constexpr auto kAlone = std::chrono::microseconds(2);
 
 }  // namespace
 
 bool Patience::Yield() {
-  if (!idle_) idle_ = Deadline::After(kIdleS);
-  if (idle_->Passed()) return false;
+  if (begun_ == Clock::time_point()) begun_ = looked_ = Clock::now();
+  if (looked_ - begun_ >= kIdle) return false;
+  const Clock::time_point before = looked_;
   sched_yield();
+  looked_ = Clock::now();
+  spins_->NoteYield(looked_ - before > kAlone);
   return true;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -43,17 +45,34 @@ struct WaitDuties {
   double Overdue() const { return overdue ? overdue() : 0; }
 };
 
+// How many times a wait looks before it yields the core. If a yield shows that others need the core
+// (it comes back late), later waits yield almost at once: the awaited rank may be waiting for this
+// core. Each yield that comes back at once doubles the looks again.
+class Spins {
+ public:
+  static constexpr int kLeast = 1;
+  static constexpr int kMost = 64;
+
+  int looks() const { return looks_; }
+  void NoteYield(bool others_ran) { looks_ = others_ran ? kLeast : std::min(2 * looks_, kMost); }
+
+ private:
+  int looks_ = kMost;
+};
+
 // Yields for the first millisecond of a wait; after that the rank counts as idle.
 class Patience {
  public:
+  explicit Patience(Spins* spins) : spins_(spins) {}
   bool Yield();
 
  private:
-  std::optional<Deadline> idle_;
-};
+  using Clock = std::chrono::steady_clock;
 
-// More spins than this starve the peer when ranks outnumber cores.
-constexpr int kSpins = 64;
+  Spins* spins_;
+  Clock::time_point begun_;
+  Clock::time_point looked_;
+};
 
 // How one rank waits in one step: it spins briefly, yields the core, and then sleeps; before it
 // sleeps it looks for failures, lost peers, Ctrl-C and the deadline.
@@ -62,13 +81,14 @@ class Waiter {
   // `name` is the call's, for messages. `deadline` is that of the whole call; its first wait that
   // takes a while sets it.
   Waiter(Endpoint* endpoint, const WaitDuties* duties, double timeout_s, uint64_t step,
-         const char* name, std::optional<Deadline>* deadline)
+         const char* name, std::optional<Deadline>* deadline, Spins* spins)
       : endpoint_(endpoint),
         duties_(duties),
         timeout_s_(timeout_s),
         step_(step),
         name_(name),
-        deadline_(deadline) {}
+        deadline_(deadline),
+        spins_(spins) {}
 
   // For a call that computes between its waits: each wait gets the whole time-out.
   void RestartDeadline() { deadline_->reset(); }
@@ -83,11 +103,11 @@ class Waiter {
   // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as Endpoint::Nap().
   template <typename Ready, typename Nap>
   Status Until(Ready&& ready, Nap&& nap) {
-    for (int i = 0; i < kSpins; ++i) {
+    for (int i = 0; i < spins_->looks(); ++i) {
       if (ready()) return Ok();
       CpuRelax();
     }
-    Patience patience;
+    Patience patience(spins_);
     while (!ready()) {
       // `ready` is asked once more: data that arrived before the failure is still used on all
       // ranks.
@@ -123,6 +143,7 @@ class Waiter {
   uint64_t step_;
   const char* name_;
   std::optional<Deadline>* deadline_;
+  Spins* spins_;  // outlives the steps
 };
 
 }  // namespace collops::control

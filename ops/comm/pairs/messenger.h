@@ -135,6 +135,7 @@ class Messenger : private PairGroup {
   PairLane lane_;
   Batch own_;  // the batch of Run(), reused for its memory
   bool own_used_ = false;
+  control::Spins spins_;
   std::atomic<bool> led_{false};   // a thread leads; changed with the baton
   bool attends_ = false;           // the leading thread is the one in Attend()
   std::atomic<int> claims_{0};     // threads that want the baton

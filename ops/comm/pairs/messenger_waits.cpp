@@ -159,7 +159,7 @@ void Messenger::Follow(Baton* baton) {
 // As long as messages move, the rank counts as busy. It sleeps without the baton.
 Status Messenger::Lead(Goal* goal, Baton* baton) {
   led_.store(true);
-  control::Patience patience;
+  control::Patience patience(&spins_);
   int spins = 0;
   Status looked;
   while (looked.ok() && !Reached(*goal)) {
@@ -167,8 +167,8 @@ Status Messenger::Lead(Goal* goal, Baton* baton) {
     const bool posted = TakeStarted();
     if (Poll() || posted) {
       spins = 0;
-      patience = {};
-    } else if (spins < control::kSpins) {
+      patience = control::Patience(&spins_);
+    } else if (spins < spins_.looks()) {
       ++spins;
       control::CpuRelax();
     } else if (!patience.Yield()) {

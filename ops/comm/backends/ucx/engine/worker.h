@@ -141,6 +141,7 @@ class Worker {
   std::string address_;
   std::vector<Peer> peers_;  // never resized: UCX has pointers to them
   int losses_ = 0;
+  control::Spins spins_;
   Request* pending_ = nullptr;  // the first of the list
 };
 
@@ -152,7 +153,7 @@ constexpr int kBusyRounds = 256;
 template <typename Ready>
 Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
                      const Deadline& deadline) {
-  control::Patience patience;
+  control::Patience patience(&spins_);
   const int losses = losses_;
   int empty = 0;
   int busy = 0;
@@ -165,7 +166,7 @@ Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
     }
     if (moved) {
       empty = 0;
-      patience = control::Patience();
+      patience = control::Patience(&spins_);
       if (++busy % kBusyRounds != 0) continue;
       static_cast<void>(watch.Pump());
       if (deadline.Passed()) return TimedOut(what, deadline);
