@@ -4,7 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=build/aarch64
-tests="half_test reduce_test copy_test isa_test shm_calls_test"
+tests="half_test reduce_test copy_test isa_test gemm_test gemm_bfmmla_test arithmetic_peak_test"
+tests="$tests shm_calls_test"
 
 need() {
     command -v "$1" >/dev/null 2>&1 || {
@@ -18,4 +19,4 @@ need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
 need qemu-aarch64 qemu-user
 cmake -S . -B $build -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCOLLOPS_WERROR=ON "$@"
 cmake --build $build -j "$(nproc)" --target $tests
-ctest --test-dir $build --output-on-failure -R "^($(echo $tests | tr ' ' '|'))\$"
+ctest --test-dir $build -j "$(nproc)" --output-on-failure -R "^($(echo $tests | tr ' ' '|'))\$"

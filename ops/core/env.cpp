@@ -115,8 +115,9 @@ const std::vector<EnvVariable>& EnvVariables() {
        "same, "
        "bit for bit."},
       {"COLLOPS_ISA", "the best here",
-       "Forces the instruction set of the kernels: `amx`, `avx512`, `avx2` or `portable`. "
-       "Results do not depend on it, but for the last bits of LinearParallel's products."},
+       "Forces the instruction set of the kernels: `amx`, `avx512`, `avx2`, `neon` (arm64) or "
+       "`portable`. Results do not depend on it, but for the last bits of LinearParallel's "
+       "products."},
       {"COLLOPS_JOB_ID", "what the launcher says",
        "Names the job this process belongs to: the same text in all its ranks, another one in "
        "every other job on the host."},

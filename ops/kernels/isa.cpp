@@ -9,12 +9,14 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace collops::kernels {
 namespace {
 
-constexpr Isa kIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+constexpr Isa kIsas[] = {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 #if defined(__x86_64__)
 
@@ -70,6 +72,31 @@ bool HasAmx() {
 
 #endif
 
+#if defined(__aarch64__)
+
+// Linux's bit for FEAT_BF16, which older headers do not name.
+constexpr unsigned long kHwcap2BFloat16 = 1UL << 14;
+
+// Every arm64 CPU has NEON.
+bool HasNeon() {
+  return true;
+}
+
+bool HasFeatBFloat16() {
+  return (getauxval(AT_HWCAP2) & kHwcap2BFloat16) != 0;
+}
+
+#else
+
+bool HasNeon() {
+  return false;
+}
+bool HasFeatBFloat16() {
+  return false;
+}
+
+#endif
+
 Isa BestIsa() {
   return RunnableIsas().back();
 }
@@ -90,7 +117,7 @@ Status Choose(Isa* isa) {
   Isa chosen = BestIsa();
   if (!env.isa.empty()) {
     CHECK_ARG(Parse(env.isa, &chosen), ERROR_INVALID_PARAM,
-              "COLLOPS_ISA must be amx, avx512, avx2 or portable, got \"", env.isa, "\"");
+              "COLLOPS_ISA must be amx, avx512, avx2, neon or portable, got \"", env.isa, "\"");
     CHECK_ARG(CanRun(chosen), ERROR_UNSUPPORTED, "COLLOPS_ISA=", env.isa,
               ": this CPU, its system or this build cannot run it: use ", Name(BestIsa()),
               " or unset it");
@@ -105,6 +132,7 @@ struct Active {
 };
 
 std::atomic<bool> bfloat16_allowed{true};
+std::atomic<bool> bfmmla_allowed{true};
 
 Active& GetActive() {
   // Used before any CheckIsa(), which reports an invalid value.
@@ -121,6 +149,8 @@ const char* Name(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return "portable";
+    case Isa::kNeon:
+      return "neon";
     case Isa::kAvx2:
       return "avx2";
     case Isa::kAvx512:
@@ -136,6 +166,8 @@ bool CanRun(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return true;
+    case Isa::kNeon:
+      return HasNeon();
     case Isa::kAvx2:
       return HasAvx2();
     case Isa::kAvx512:
@@ -153,6 +185,15 @@ bool HasAvx512BFloat16() {
 
 void AllowAvx512BFloat16(bool allowed) {
   bfloat16_allowed = allowed;
+}
+
+bool HasBfmmla() {
+  static const bool has_it = CanRun(Isa::kNeon) && HasFeatBFloat16();
+  return has_it && bfmmla_allowed.load(std::memory_order_relaxed);
+}
+
+void AllowBfmmla(bool allowed) {
+  bfmmla_allowed = allowed;
 }
 
 std::vector<Isa> RunnableIsas() {

@@ -7,11 +7,12 @@
 namespace collops::kernels {
 
 // The instruction sets with kernels, the simplest first. All give the same bits, except in matrix
-// products, which each sums in the order that is fastest (gemm.h). kAmx is kAvx512 with AMX_BF16
-// for products of bfloat16.
-enum class Isa { kPortable, kAvx2, kAvx512, kAmx };
+// products, which each sums in the order that is fastest (gemm.h). kNeon differs from kPortable in
+// products only: in every other kernel the portable vectors of 16 bytes already are NEON's. kAmx is
+// kAvx512 with AMX_BF16 for products of bfloat16.
+enum class Isa { kPortable, kNeon, kAvx2, kAvx512, kAmx };
 
-// "portable", "avx2", "avx512", "amx": the values of COLLOPS_ISA.
+// "portable", "neon", "avx2", "avx512", "amx": the values of COLLOPS_ISA.
 const char* Name(Isa isa);
 
 // Whether this build has the kernels, and the CPU and the system on it can run them.
@@ -19,6 +20,10 @@ bool CanRun(Isa isa);
 
 // Whether kernels of kAvx512 and of kAmx may use AVX512_BF16 as well.
 bool HasAvx512BFloat16();
+
+// Whether kernels of kNeon may use FEAT_BF16 as well: bfmmla, which multiplies matrices of
+// bfloat16.
+bool HasBfmmla();
 
 // All instruction sets that can run here, the simplest first.
 std::vector<Isa> RunnableIsas();
@@ -36,5 +41,8 @@ void ForceIsa(Isa isa);
 
 // For tests: whether AVX512_BF16 is used where the CPU has it.
 void AllowAvx512BFloat16(bool allowed);
+
+// For tests: whether bfmmla is used where the CPU has it.
+void AllowBfmmla(bool allowed);
 
 }  // namespace collops::kernels

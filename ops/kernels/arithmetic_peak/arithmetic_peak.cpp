@@ -18,8 +18,14 @@ int64_t RunArithmetic(DType dtype, int64_t rounds) {
       return Avx512Arithmetic(rounds);
     case Isa::kAvx2:
       return Avx2Arithmetic(rounds);
+    case Isa::kNeon:
     case Isa::kPortable:
       break;
+  }
+#elif defined(__aarch64__)
+  if (ActiveIsa() == Isa::kNeon) {
+    if (dtype == DType::kBFloat16 && HasBfmmla()) return BfmmlaArithmetic(rounds);
+    return NeonArithmetic(rounds);
   }
 #endif
   return PortableArithmetic(rounds);

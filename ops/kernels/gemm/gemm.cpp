@@ -27,8 +27,14 @@ const GemmKernels* FindKernels(DType dtype) {
       return Avx512GemmKernels(dtype);
     case Isa::kAvx2:
       return Avx2GemmKernels(dtype);
+    case Isa::kNeon:
     case Isa::kPortable:
       break;
+  }
+#elif defined(__aarch64__)
+  if (ActiveIsa() == Isa::kNeon) {
+    if (dtype == DType::kBFloat16 && HasBfmmla()) return BfmmlaGemmKernels();
+    return NeonGemmKernels(dtype);
   }
 #endif
   return PortableGemmKernels(dtype);

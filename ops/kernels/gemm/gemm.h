@@ -13,8 +13,11 @@ namespace collops::kernels {
 // An element is summed in the order of k, from zero. Its bits depend only on its row of A, its
 // column of W, the dtype and the kernels in use (isa.h): not on the grouping of rows, the pieces,
 // the threads, or whether the weight was packed before. For bfloat16, AVX512_BF16 adds two products
-// at a time, and AMX adds the sums of the 16 even and of the 16 odd ones of every 32 in k; both
-// treat subnormals as zero.
+// at a time, AMX adds the sums of the 16 even and of the 16 odd ones of every 32 in k, and bfmmla
+// (FEAT_BF16 of arm64) adds two products at a time and rounds each sum to odd: one that is inexact
+// gets 1 as its last bit, so it may be off by one last place instead of half of one. All three
+// treat subnormals as zero. The Arm Architecture Reference Manual says so of BFMMLA while FPCR.EBF
+// is 0, and nothing here sets it; gemm_bfmmla_test.cpp has a model.
 //
 // Pointers to A and to the weight may have any alignment; panels and scratch begin at multiples of
 // kGemmAlignment bytes. Large pieces are shared among NumThreads() threads.

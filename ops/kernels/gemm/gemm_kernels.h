@@ -56,8 +56,9 @@ struct GemmKernels {
 };
 
 // The kernels of one instruction set for float32, bfloat16 and float16; null for other dtypes. Avx2
-// and Avx512 exist on x86-64 only, and run where CanRun() of isa.h says so.
+// and Avx512 exist on x86-64 only, Neon on arm64, and run where CanRun() of isa.h says so.
 const GemmKernels* PortableGemmKernels(DType dtype);
+const GemmKernels* NeonGemmKernels(DType dtype);
 const GemmKernels* Avx2GemmKernels(DType dtype);
 const GemmKernels* Avx512GemmKernels(DType dtype);
 
@@ -66,5 +67,8 @@ const GemmKernels* Avx512BFloat16GemmKernels();
 
 // For bfloat16, where Isa::kAmx can run.
 const GemmKernels* AmxBFloat16GemmKernels();
+
+// For bfloat16, if HasBfmmla() (isa.h).
+const GemmKernels* BfmmlaGemmKernels();
 
 }  // namespace collops::kernels

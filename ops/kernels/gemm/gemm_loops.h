@@ -36,6 +36,13 @@ struct HalfColumns {
   }
 };
 
+// The unit of row kRow of a panel, in all lanes. A Machine that multiplies by a lane of a vector of
+// rows specialises this.
+template <typename Machine, size_t kRow>
+struct RowUnit {
+  static Floats<Machine> Broadcast(const uint32_t* rows) { return Machine::Broadcast(rows + kRow); }
+};
+
 // The product of one panel of rows and one of columns; its sums stay in registers.
 template <typename Machine, typename Columns, size_t kRows, size_t kVectors>
 class Tile {
@@ -52,10 +59,10 @@ class Tile {
   using Sum = Floats<Machine>;
   static constexpr size_t kLane = static_cast<size_t>(kLanes<Machine>);
 
-  template <size_t... kVector>
+  template <size_t kRow, size_t... kVector>
   static void Row(const uint32_t* a, const Sum (&b)[kVectors], Sum* sums,
                   std::index_sequence<kVector...>) {
-    const Sum unit = Machine::Broadcast(a);
+    const Sum unit = RowUnit<Machine, kRow>::Broadcast(a);
     ((sums[kVector] = Machine::MultiplyAdd(unit, b[kVector], sums[kVector])), ...);
   }
 
@@ -76,7 +83,7 @@ class Tile {
       const int64_t step = std::min(kStepUnits, units - unit);
       for (int64_t i = 0; i < step; ++i) {
         const Sum columns[] = {Columns::Load(b + kVector * kLane)...};
-        (Row(a + kRow, columns, sums[kRow], vectors), ...);
+        (Row<kRow>(a, columns, sums[kRow], vectors), ...);
         a += Machine::kRowTile;
         b += Machine::kColumnTile;
       }

@@ -18,6 +18,7 @@ ReduceKernel FindKernel(DType dtype, ReduceOp op) {
       return Avx512ReduceKernel(dtype, op);
     case Isa::kAvx2:
       return Avx2ReduceKernel(dtype, op);
+    case Isa::kNeon:
     case Isa::kPortable:
       break;
   }

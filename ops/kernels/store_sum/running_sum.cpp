@@ -17,6 +17,7 @@ RunningSumKernel FindKernel(DType dtype, ReduceOp op) {
       return Avx512RunningSumKernel(dtype, op);
     case Isa::kAvx2:
       return Avx2RunningSumKernel(dtype, op);
+    case Isa::kNeon:
     case Isa::kPortable:
       break;
   }

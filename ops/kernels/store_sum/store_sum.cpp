@@ -17,6 +17,7 @@ StoreSumKernel FindKernel(DType dtype) {
       return Avx512StoreSumKernel(dtype);
     case Isa::kAvx2:
       return Avx2StoreSumKernel(dtype);
+    case Isa::kNeon:
     case Isa::kPortable:
       break;
   }

@@ -38,18 +38,26 @@ struct Way {
   GemmPlan Plan(const Shape& shape) const {
     ForceIsa(isa);
     AllowAvx512BFloat16(bfloat16_instructions);
+    AllowBfmmla(bfloat16_instructions);
     return PlanGemm(dtype, shape.k, shape.n, trans_weight);
   }
 };
 
+bool HasBFloat16Instructions(Isa isa) {
+  if (isa == Isa::kNeon) return HasBfmmla();
+  return isa == Isa::kAvx512 && HasAvx512BFloat16();
+}
+
 std::vector<Way> Ways() {
+  AllowAvx512BFloat16(true);
+  AllowBfmmla(true);
   std::vector<Way> ways;
   for (const Isa isa : RunnableIsas()) {
     for (const DType dtype : kDTypes) {
       for (const bool trans_weight : {false, true}) {
         ways.push_back({isa, true, dtype, trans_weight});
-        if (isa != Isa::kAvx512 || dtype != DType::kBFloat16) continue;
-        if (HasAvx512BFloat16()) ways.push_back({isa, false, dtype, trans_weight});
+        if (dtype != DType::kBFloat16 || !HasBFloat16Instructions(isa)) continue;
+        ways.push_back({isa, false, dtype, trans_weight});
       }
     }
   }
@@ -130,6 +138,7 @@ void CheckExact(const Shape& shape, std::mt19937& random) {
   const std::vector<float> expected = PlainLoop(factors);
   for (const Way& way : Ways()) {
     for (const Cut& cut : {Cut{}, Cut{nullptr, true, false}, Cut{nullptr, false, true}}) {
+      if (cut.in_passing && !AreFewRows(way.Plan(shape), shape.rows)) continue;
       if (SameBits(InOnePiece(way, shape, factors, cut), expected)) continue;
       check::Fail(__FILE__, __LINE__,
                   collops::Concat(Describe(way, shape), cut.packed_before ? ", packed before" : "",
@@ -153,15 +162,16 @@ TEST(IntegersAreExactAtTheEdgesOfBlocks) {
   std::mt19937 random(2);
   for (const int64_t k : {0,  1,  2,   3,   4,   7,   8,   9,   15,  16,  17,  31,
                           32, 33, 255, 256, 257, 258, 511, 512, 513, 515, 1030}) {
-    for (const int64_t n : {1, 50, 386}) CheckExact({9, k, n}, random);
+    for (const int64_t n : {1, 50}) CheckExact({9, k, n}, random);
   }
+  CheckExact({9, 1030, 386}, random);
   CheckExact({130, 270, 50}, random);
 }
 
 TEST(TheCutDoesNotMatter) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  const Shape shape = {61, 1037, 431};
+  const Shape shape = {41, 529, 395};
   const Factors factors(shape, [&] { return normal(random); });
   for (const Way& way : Ways()) {
     const std::vector<float> whole = InOnePiece(way, shape, factors);
@@ -178,7 +188,7 @@ TEST(TheCutDoesNotMatter) {
 TEST(ThreadsDoNotMatter) {
   std::mt19937 random(4);
   std::normal_distribution<float> normal;
-  const Shape shape = {333, 2049, 401};
+  const Shape shape = {97, 520, 386};
   const Factors factors(shape, [&] { return normal(random); });
   for (const Way& way : Ways()) {
     ForceNumThreads(1);
@@ -191,8 +201,9 @@ TEST(ThreadsDoNotMatter) {
   ForceNumThreads(1);
 }
 
-// Each product and each sum may be off by half a last place of the sum so far; AVX512_BF16 may also
-// lose products and sums below the smallest normal number.
+// Each product and each sum may be off by half a last place of the sum so far; AVX512_BF16 and
+// bfmmla may also lose products and sums below the smallest normal number. A sum of bfmmla may be
+// off by a whole last place, but every second one is of two products only.
 TEST(RealNumbersStayWithinTheBound) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;

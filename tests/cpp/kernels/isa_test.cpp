@@ -12,13 +12,15 @@ namespace {
 
 using collops::Status;
 using collops::kernels::ActiveIsa;
+using collops::kernels::AllowBfmmla;
 using collops::kernels::CanRun;
 using collops::kernels::CheckIsa;
 using collops::kernels::ForceIsa;
+using collops::kernels::HasBfmmla;
 using collops::kernels::Isa;
 using collops::kernels::RunnableIsas;
 
-constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+constexpr Isa kAll[] = {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 // Sets COLLOPS_ISA for the duration of a test.
 class IsaVariable {
@@ -63,7 +65,7 @@ TEST(AnUnknownNameIsRefusedAndChangesNothing) {
   const Status status = CheckIsa();
   EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
   EXPECT_CONTAINS(status.message(),
-                  "COLLOPS_ISA must be amx, avx512, avx2 or portable, got \"AVX-512\"");
+                  "COLLOPS_ISA must be amx, avx512, avx2, neon or portable, got \"AVX-512\"");
   EXPECT_EQ(ActiveIsa(), Isa::kPortable);
 }
 
@@ -89,6 +91,15 @@ TEST(CreatingACommunicatorReportsAnInvalidIsa) {
   const Status status = collops::Registry::Instance().Get(spec, &communicator);
   EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
   EXPECT_CONTAINS(status.message(), "COLLOPS_ISA must be");
+}
+
+TEST(BfmmlaCanBeSwitchedOff) {
+  const bool has_it = HasBfmmla();
+  EXPECT_TRUE(!has_it || CanRun(Isa::kNeon));
+  AllowBfmmla(false);
+  EXPECT_FALSE(HasBfmmla());
+  AllowBfmmla(true);
+  EXPECT_EQ(HasBfmmla(), has_it);
 }
 
 // The last test, because a forced instruction set stays.
