@@ -223,11 +223,25 @@ TEST(AllReduceOfFewBytesIsOneStep) {
   ranks::Run(3, [](int, Communicator& communicator) {
     uint64_t before = communicator.control().step_number();
     const auto steps = [&] { return communicator.control().step_number() - before; };
-    CheckAllReduce(communicator, 0, false, 4096, false);
+    CheckAllReduce(communicator, 0, false, 8192, false);
     EXPECT_EQ(steps(), uint64_t{1});
     before = communicator.control().step_number();
-    CheckAllReduce(communicator, 1, false, 4097, false);
+    CheckAllReduce(communicator, 1, false, 8193, false);
     EXPECT_EQ(steps(), uint64_t{2});
+  });
+}
+
+// One rank's output overwrites its x, while the other one is late.
+TEST(AllReduceOf2RanksIsOneStepForMore) {
+  ranks::Run(2, [](int rank, Communicator& communicator) {
+    for (int i = 0; i < 8; ++i) {
+      const uint64_t before = communicator.control().step_number();
+      if (i % 4 == rank) usleep(20000);
+      CheckAllReduce(communicator, i, i % 2 == 0, 65536, i / 4 == rank);
+      EXPECT_EQ(communicator.control().step_number() - before, uint64_t{1});
+      CheckAllReduce(communicator, i, i % 2 == 0, 65537, i / 4 == rank);
+      EXPECT_EQ(communicator.control().step_number() - before, uint64_t{3});
+    }
   });
 }
 

@@ -57,8 +57,10 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
     writers.emplace_back(exchange, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
   }
   blocks.ZeroGaps();
-  // The own block first, while the peers' signals are on their way.
-  if (input.bytes > 0 && call.x != blocks.output(rank)) {
+  // The own block first, while the peers' signals are on their way; a staged one with its chunks,
+  // so that it is read from memory once.
+  const bool copies_own = call.x != blocks.output(rank);
+  if (copies_own && writers.empty() && input.bytes > 0) {
     blocks.Fill(rank, 0, call.x, input.bytes);
   }
   std::vector<StageReader> readers;
@@ -72,9 +74,14 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
       readers.emplace_back(exchange, StageShape::OneLane(), 0, peer, blocks.bytes(peer));
     }
   }
-  RETURN_IF_ERROR(MoveStages(exchange, &writers, &readers, [&](const StageReader& reader) {
+  const auto take = [&](const StageReader& reader) {
     blocks.Fill(reader.writer(), reader.begin(), reader.Chunk(), reader.end() - reader.begin());
-  }));
+  };
+  const auto written = [&](const StageWriter& writer) {
+    const int64_t begin = writer.last_begin();
+    if (copies_own) blocks.Fill(rank, begin, input.data + begin, writer.end() - begin);
+  };
+  RETURN_IF_ERROR(MoveStages(exchange, &writers, &readers, take, written));
   return exchange->End();
 }
 

@@ -1,29 +1,106 @@
 #include "comm/backends/shm/all_reduce.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "comm/backends/shm/stage.h"
 #include "kernels/reduce/reduce.h"
 
 namespace collops::shm {
 namespace {
 
-// The most bytes that a rank reads in one step. Two steps read fewer, but wait for the peers twice.
-constexpr int64_t kMostRead = 64 << 10;
+// The longest vectors that are reduced in one step. Two steps copy fewer bytes, but wait for the
+// peers twice.
+constexpr int64_t kMostOf2Ranks = 256 << 10;
+constexpr int64_t kMostOfMoreRanks = 32 << 10;
+
+// One rank's part in one call.
+class OneStep {
+ public:
+  OneStep(Exchange* exchange, const AllReduceCall& call)
+      : exchange_(exchange), call_(call), bytes_(call.count * SizeOf(call.dtype)) {}
+
+  Status Begin();
+  Status Run();
+
+ private:
+  bool CanReduce() const;
+  void ReduceChunk();
+
+  Exchange* exchange_;
+  const AllReduceCall& call_;
+  int64_t bytes_;
+  const std::byte* vectors_[control::kMaxRanks];  // null: staged
+  const void* chunks_[control::kMaxRanks];
+  std::vector<StageWriter> writers_;  // one, or none
+  std::vector<StageReader> readers_;
+  int64_t reduced_bytes_ = 0;
+};
+
+Status OneStep::Begin() {
+  const auto* const x = static_cast<const std::byte*>(call_.x);
+  // If the output overwrites x, peers cannot read x in place.
+  const Input input{x, bytes_, call_.x == call_.output};
+  RETURN_IF_ERROR(exchange_->Begin(*call_.agreement, input));
+  for (int r = 0; r < exchange_->size(); ++r) {
+    vectors_[r] = x;
+    if (r == exchange_->rank() || bytes_ == 0) continue;
+    RETURN_IF_ERROR(exchange_->PeerInput(r, bytes_, &vectors_[r]));
+    if (vectors_[r] != nullptr) continue;
+    readers_.emplace_back(exchange_, StageShape::OneLane(), 0, r, bytes_);
+  }
+  if (exchange_->own_place() == InputPlace::kStage) {
+    writers_.emplace_back(exchange_, StageShape::OneLane(), 0, x, bytes_, 0, exchange_->size());
+  }
+  return Ok();
+}
+
+bool OneStep::CanReduce() const {
+  const auto has_written = [&](const auto& w) { return w.end() > reduced_bytes_; };
+  return reduced_bytes_ < bytes_ && std::all_of(writers_.begin(), writers_.end(), has_written) &&
+         std::all_of(readers_.begin(), readers_.end(), [](const auto& r) { return r.CanRead(); });
+}
+
+// The next chunk of all vectors; whole vectors if no peer's goes through its stage.
+void OneStep::ReduceChunk() {
+  const int64_t left = bytes_ - reduced_bytes_;
+  const bool staged = !readers_.empty() || !writers_.empty();
+  const int64_t bytes = staged ? std::min(StageShape::OneLane().chunk_bytes, left) : left;
+  auto reader = readers_.begin();
+  for (int r = 0; r < exchange_->size(); ++r) {
+    chunks_[r] = vectors_[r] != nullptr ? vectors_[r] + reduced_bytes_ : (reader++)->Chunk();
+  }
+  kernels::Reduce(static_cast<std::byte*>(call_.output) + reduced_bytes_, chunks_,
+                  exchange_->size(), bytes / SizeOf(call_.dtype), call_.dtype, call_.op, bytes_);
+  for (StageReader& used : readers_) used.Release();
+  reduced_bytes_ += bytes;
+}
+
+Status OneStep::Run() {
+  if (readers_.empty() && writers_.empty()) {
+    ReduceChunk();
+    return Ok();
+  }
+  const auto can_write = [&] { return !writers_.empty() && writers_.front().CanWrite(); };
+  while (reduced_bytes_ < bytes_) {
+    RETURN_IF_ERROR(exchange_->step().Until([&] { return CanReduce() || can_write(); }));
+    while (can_write()) writers_.front().WriteChunk();  // before reading: peers may wait for it
+    if (CanReduce()) ReduceChunk();
+  }
+  return Ok();
+}
 
 }  // namespace
 
-bool ReducesAtOnce(const AllReduceCall& call, int rank_size) {
+bool ReducesInOneStep(const AllReduceCall& call, int rank_size) {
   const int64_t bytes = call.count * SizeOf(call.dtype);
-  return bytes <= kCallRecordBytes && bytes <= kMostRead / rank_size;
+  return bytes <= (rank_size <= 2 ? kMostOf2Ranks : kMostOfMoreRanks);
 }
 
-Status AllReduceAtOnce(Exchange* exchange, const AllReduceCall& call) {
-  const int64_t bytes = call.count * SizeOf(call.dtype);
-  const Input input{static_cast<const std::byte*>(call.x), bytes};
-  RETURN_IF_ERROR(exchange->Begin(*call.agreement, input));
-  const void* sources[control::kMaxRanks];
-  for (int r = 0; r < exchange->size(); ++r) {
-    sources[r] = r == exchange->rank() ? call.x : exchange->PeerCells(r);
-  }
-  kernels::Reduce(call.output, sources, exchange->size(), call.count, call.dtype, call.op);
+Status AllReduceInOneStep(Exchange* exchange, const AllReduceCall& call) {
+  OneStep step(exchange, call);
+  RETURN_IF_ERROR(step.Begin());
+  RETURN_IF_ERROR(step.Run());
   return exchange->End();
 }
 

@@ -64,7 +64,9 @@ Status ShmCommunicator::DoExchangeV(const ExchangeVCall& call) {
 }
 
 Status ShmCommunicator::DoAllReduce(const AllReduceCall& call) {
-  if (shm::ReducesAtOnce(call, size())) return shm::AllReduceAtOnce(exchange_.get(), call);
+  if (shm::ReducesInOneStep(call, size())) {
+    return shm::AllReduceInOneStep(exchange_.get(), call);
+  }
   return Communicator::DoAllReduce(call);
 }
 

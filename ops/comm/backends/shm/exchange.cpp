@@ -45,9 +45,9 @@ Status Exchange::Place(const Input& input, uint32_t tile_window, CallRecord* min
 Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord* mine) {
   WindowSpot spot;
   own_place_ = InputPlace::kCallRecord;
-  if (input.bytes == 0) {
-    // No peer reads an empty input.
-  } else if (windows_->Find(input.data, input.bytes, &spot)) {
+  if (input.bytes == 0 || endpoint_->size() == 1) {
+    // No peer reads it.
+  } else if (!input.changes && windows_->Find(input.data, input.bytes, &spot)) {
     own_place_ = InputPlace::kWindow;
     mine->window_id = spot.id;
     mine->window_offset = spot.offset;

@@ -16,6 +16,7 @@ namespace collops::shm {
 struct Input {
   const std::byte* data = nullptr;
   int64_t bytes = 0;
+  bool changes = false;  // before End(): peers read a copy
 };
 
 // How inputs reach the other ranks in one step. This rank puts its input into its call record, its
@@ -27,7 +28,7 @@ class Exchange {
   Exchange(control::Control* control, WindowTable* windows);
 
   // Announces the call and waits until every rank has announced the same. `input` must not change
-  // until End().
+  // until End(), unless it says so.
   Status Begin(const Agreement& agreement, const Input& input);
   // As Begin(), for a call with different bytes for each peer: `fill` writes short slices into the
   // call record, `input` holds the long ones.

@@ -131,10 +131,11 @@ Status SliceExchange::TakePeers() {
 }
 
 Status SliceExchange::RunStages() {
-  return MoveStages(exchange_, &writers_, &readers_, [&](const StageReader& reader) {
+  const auto take = [&](const StageReader& reader) {
     kernels::Copy(Block(reader.writer()) + reader.begin(), reader.Chunk(),
                   reader.end() - reader.begin());
-  });
+  };
+  return MoveStages(exchange_, &writers_, &readers_, take, [](const StageWriter&) {});
 }
 
 }  // namespace

@@ -35,6 +35,10 @@ class StageWriter {
               int first_reader, int end_reader);
 
   bool Done() const { return written_ == num_chunks_; }
+  // All bytes before this one have been written, and maybe bytes after it.
+  int64_t end() const { return std::min(bytes_, written_ * shape_.chunk_bytes); }
+  // Where the chunk begins that was written last.
+  int64_t last_begin() const { return (written_ - 1) * shape_.chunk_bytes; }
   bool CanWrite() const;
   void WriteChunk();
 
@@ -84,10 +88,10 @@ class StageReader {
 
 // Writes chunks to this rank's stage when there is room, and reads the peers' chunks as they
 // arrive, which `take` gets. It never waits for only one of both, so full stages cannot block each
-// other.
-template <typename Take>
+// other. `written` gets each writer whose chunk has just been written, while caches still have it.
+template <typename Take, typename Written>
 Status MoveStages(Exchange* exchange, std::vector<StageWriter>* writers,
-                  std::vector<StageReader>* readers, const Take& take) {
+                  std::vector<StageReader>* readers, const Take& take, const Written& written) {
   const auto is_done = [](const auto& part) { return part.Done(); };
   const auto can_move = [&] {
     return std::any_of(writers->begin(), writers->end(),
@@ -99,7 +103,10 @@ Status MoveStages(Exchange* exchange, std::vector<StageWriter>* writers,
     RETURN_IF_ERROR(exchange->step().Until(can_move));
     // All that there is room for, because peers may be waiting for it.
     for (StageWriter& writer : *writers) {
-      while (writer.CanWrite()) writer.WriteChunk();
+      while (writer.CanWrite()) {
+        writer.WriteChunk();
+        written(writer);
+      }
     }
     for (StageReader& reader : *readers) {
       if (!reader.CanRead()) continue;
