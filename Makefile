@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-launchers test-multihost test-npu test-torch sanitize fuzz cross-arm64 check format build clean
+.PHONY: help demo test test-launchers test-multihost test-npu test-torch sanitize fuzz cross-arm64 bench check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -44,6 +44,10 @@ fuzz: ## the hypothesis suites with 20 times the examples
 cross-arm64: ## compile for arm64 and run tests under qemu
 	@$(SETUP) package test
 	@$(RUN) tools/run_cross.py
+
+bench: ## the collectives beside MPIs, from C++ (ARGS="--mpi PREFIX ...", see docs/bench.md)
+	@$(SETUP) package
+	@$(RUN) bench/run.py $(ARGS)
 
 check: ## format, lint, types, layers and docstrings (no test of behaviour)
 	@$(SETUP) package test check

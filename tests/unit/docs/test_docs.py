@@ -190,7 +190,7 @@ def test_files_that_are_named_exist() -> None:
     )
     known = {
         str(path.relative_to(ROOT))
-        for folder in ("ops", "bindings", "python", "golden", "tests", "docs", "examples", "tools")
+        for folder in "bench ops bindings python golden tests docs examples tools".split()
         for path in (ROOT / folder).rglob("*.*")
     } | {path.name for path in ROOT.iterdir()}
     assert len(named) > 20
