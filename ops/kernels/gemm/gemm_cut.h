@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_kernels.h"
+#include "kernels/gemm/gemm_plan.h"
 
 // Sizes and places in a plan's panels.
 namespace collops::kernels {
