@@ -47,11 +47,11 @@ TEST(DataThatArrivedBeforeAFailureIsUsed) {
       int asked = 0;
       const auto ready = [&] {
         // At the first check after the spins, during which failures are not looked for.
-        if (asked++ == collops::control::kSpins) comm.Abort("enough");
-        return asked > collops::control::kSpins + 1;
+        if (asked++ == collops::control::Spins::kMost) comm.Abort("enough");
+        return asked > collops::control::Spins::kMost + 1;
       };
       EXPECT_EQ(step.Until(ready).message(), "");
-      EXPECT_EQ(asked, collops::control::kSpins + 2);
+      EXPECT_EQ(asked, collops::control::Spins::kMost + 2);
       return step.End();
     });
     EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
