@@ -44,7 +44,7 @@ Status OneStep::Begin() {
   RETURN_IF_ERROR(exchange_->Begin(*call_.agreement, input));
   for (int r = 0; r < exchange_->size(); ++r) {
     vectors_[r] = x;
-    if (r == exchange_->rank() || bytes_ == 0) continue;
+    if (r == exchange_->rank()) continue;
     RETURN_IF_ERROR(exchange_->PeerInput(r, bytes_, &vectors_[r]));
     if (vectors_[r] != nullptr) continue;
     readers_.emplace_back(exchange_, StageShape::OneLane(), 0, r, bytes_);
@@ -100,7 +100,7 @@ bool ReducesInOneStep(const AllReduceCall& call, int rank_size) {
 Status AllReduceInOneStep(Exchange* exchange, const AllReduceCall& call) {
   OneStep step(exchange, call);
   RETURN_IF_ERROR(step.Begin());
-  RETURN_IF_ERROR(step.Run());
+  if (call.count > 0) RETURN_IF_ERROR(step.Run());
   return exchange->End();
 }
 
