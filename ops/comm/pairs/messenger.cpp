@@ -15,13 +15,16 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
 
 // Hash of what both sides must agree on. A type that has a name counts by its name.
 uint64_t Digest(const Transfer& transfer) {
+  const auto elements = static_cast<uint64_t>(transfer.elements);
+  if (transfer.type[0] == '\0') {
+    return Mix(Mix(1, static_cast<uint64_t>(transfer.dtype) + 1), elements);
+  }
   constexpr size_t kWords = sizeof(transfer.type) / sizeof(uint64_t);
   uint64_t words[kWords];
   std::memcpy(words, transfer.type, sizeof(words));
-  const bool named = transfer.type[0] != '\0';
-  uint64_t hash = Mix(1, named ? 0 : static_cast<uint64_t>(transfer.dtype) + 1);
-  for (const uint64_t word : words) hash = Mix(hash, named ? word : 0);
-  return Mix(hash, static_cast<uint64_t>(transfer.elements));
+  uint64_t hash = Mix(1, 0);
+  for (const uint64_t word : words) hash = Mix(hash, word);
+  return Mix(hash, elements);
 }
 
 }  // namespace
@@ -50,17 +53,35 @@ Messenger::Messenger(control::Control* control, PairWire* wire)
 Status Messenger::Run(const char* name, Transfer* list, int count) {
   Baton baton = Claim();
   TakeStarted();
+  for (int i = 0; i < count; ++i) list[i].digest = Digest(list[i]);
+  const bool begun = lane_.BeginDirect(list, count);
+  if (!begun || !RunDirect()) return RunInLane(name, list, count, begun, &baton);
+  for (int i = 0; i < count; ++i) {
+    if (list[i].way == Transfer::kRecv) list[i].source = list[i].peer;
+  }
+  HandOver(&baton);
+  return Ok();
+}
+
+Status Messenger::RunInLane(const char* name, Transfer* list, int count, bool begun, Baton* baton) {
   Batch another;
   const bool first = !std::exchange(own_used_, true);
   Batch& batch = first ? own_ : another;
   batch.name = name;
   batch.list.assign(list, list + count);
   batch.ended.store(false);
-  Post(&batch);
+  if (begun) {
+    batch.first_open = 0;
+    batch.handles.resize(batch.list.size());
+    lane_.HandOverDirect(batch.handles.data());
+    if (!lane_.failure().ok()) Publish();
+  } else {
+    Post(&batch);
+  }
   Goal goal;
   goal.name = name;
   goal.batch = &batch;
-  const Status waited = Await(&goal, &baton);
+  const Status waited = Await(&goal, baton);
   for (int i = 0; i < count; ++i) list[i].source = batch.list[static_cast<size_t>(i)].source;
   if (first) own_used_ = false;
   return waited;

@@ -86,6 +86,11 @@ class Messenger : private PairGroup {
   Status Failure() const override { return endpoint_->GroupFailure(); }
   std::string NameRank(int rank) const override { return endpoint_->Who(rank); }
 
+  // Moves the transfers that the lane has begun directly. True once all are over; false if the lane
+  // has to go on with them, or another thread wants it.
+  bool RunDirect();
+  // Runs a call that is, or is not, `begun` directly.
+  Status RunInLane(const char* name, Transfer* list, int count, bool begun, Baton* baton);
   // Takes the baton, which a leading thread gives up when asked.
   Baton Claim();
   void Yield(Baton* baton);

@@ -39,6 +39,8 @@ void Messenger::Attend(const std::function<bool()>& enough) {
 }
 
 Messenger::Baton Messenger::Claim() {
+  Baton free(baton_, std::try_to_lock);
+  if (free.owns_lock()) return free;
   claims_.fetch_add(1);
   Baton baton(baton_);
   claims_.fetch_sub(1);
@@ -182,6 +184,28 @@ Status Messenger::Lead(Goal* goal, Baton* baton) {
   attends_ = false;
   HandOver(baton);
   return looked;
+}
+
+// As Lead(), until the first sleep.
+bool Messenger::RunDirect() {
+  DirectTransfers& direct = lane_.direct();
+  control::Patience patience(&spins_);
+  int spins = 0;
+  while (direct.open() && !direct.stopped()) {
+    if (direct.Poll()) {
+      spins = 0;
+      patience = control::Patience(&spins_);
+    } else if (Failed() || claims_.load(std::memory_order_relaxed) > 0 ||
+               has_started_.load(std::memory_order_relaxed)) {
+      return false;
+    } else if (spins < spins_.looks()) {
+      ++spins;
+      control::CpuRelax();
+    } else if (!patience.Yield()) {
+      return false;
+    }
+  }
+  return !direct.stopped();
 }
 
 // True if something has moved.

@@ -35,6 +35,12 @@ void PairInbox::Add(int index) {
   }
 }
 
+void PairInbox::AddTaking(int index, Envelope&& envelope) {
+  const int rank = context_->table[index].source;
+  peer(rank).taking.push_back({index, std::move(envelope)});
+  MarkBusy(rank);
+}
+
 void PairInbox::MarkBusy(int rank) {
   if (!peer(rank).busy) busy_.push_back(rank);
   peer(rank).busy = true;
@@ -230,6 +236,7 @@ void PairInbox::Answer(int rank, Verdict&& verdict) {
   }
   verdicts.push_back(std::move(verdict));
   ++backlog_;
+  MarkBusy(rank);
 }
 
 bool PairInbox::AnswerOn(int rank) {

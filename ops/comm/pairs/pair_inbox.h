@@ -20,6 +20,14 @@ class PairInbox {
 
   // A receive, or the refusal of one, which names its source.
   void Add(int index);
+  // A receive of which TakeBody() has returned kPart; its entry names source and number.
+  void AddTaking(int index, Envelope&& envelope);
+  // A head that was read from the wire.
+  void OnHead(int rank, Envelope&& envelope);
+  // Posts a verdict, now or when there is room for it.
+  void Answer(int rank, Verdict&& verdict);
+  // Whether heads of `rank` have been read that no receive matches.
+  bool HasHeads(int rank) const { return !peers_[static_cast<size_t>(rank)].heads.empty(); }
   // Moves whatever can move; true if anything did.
   bool Poll();
   // Whether verdicts still wait for room.
@@ -57,7 +65,6 @@ class PairInbox {
   bool FindHead(const Transfer& transfer, int* source, size_t* head) const;
   bool PollPeer(int rank);
   bool ReadHeads(int rank);
-  void OnHead(int rank, Envelope&& envelope);
   void Match(int index, int rank, Envelope&& envelope);
   bool Agree(int index, int rank, const Envelope& envelope);
   BodyStep Take(int index, int rank, const Envelope& envelope);
@@ -65,7 +72,6 @@ class PairInbox {
   bool ReceiveOn(int rank);
   void GoOn(int rank);
   void FinishTaken(int index, int rank, uint64_t number);
-  void Answer(int rank, Verdict&& verdict);
   bool AnswerOn(int rank);
 
   PairContext* context_;

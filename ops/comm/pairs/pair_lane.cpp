@@ -10,6 +10,7 @@ PairLane::PairLane(int rank, int rank_size, PairWire* wire, PairGroup* group)
     : context_{rank, rank_size, wire, group, {}, Ok()},
       outbox_(&context_),
       inbox_(&context_),
+      direct_(&context_, &outbox_, &inbox_),
       gone_(static_cast<size_t>(rank_size)) {}
 
 TransferHandle PairLane::Post(const Transfer& transfer) {
@@ -24,6 +25,17 @@ TransferHandle PairLane::Post(const Transfer& transfer) {
   }
   UpdateWork();
   return handle;
+}
+
+bool PairLane::BeginDirect(const Transfer* list, int count) {
+  const bool idle = !HasWork() && context_.failure.ok() && num_gone_ == 0;
+  return idle && context_.wire->IsDirect() && !context_.group->Failed() &&
+         direct_.Begin(list, count);
+}
+
+void PairLane::HandOverDirect(TransferHandle* handles) {
+  direct_.HandOver(handles);
+  UpdateWork();
 }
 
 void PairLane::Refuse(const Transfer& transfer, const Status& why) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/pairs/direct_transfers.h"
 #include "comm/pairs/pair_context.h"
 #include "comm/pairs/pair_inbox.h"
 #include "comm/pairs/pair_outbox.h"
@@ -30,6 +31,13 @@ class PairLane {
 
   // The caller has checked peer and tag. If the lane has ended, the transfer is done at once.
   TransferHandle Post(const Transfer& transfer);
+  // For a list of transfers that waits for room or for peers only briefly. Begins it apart from the
+  // lane's transfers, of which there must be none; false: nothing has happened, post it. Until
+  // `direct` has nothing open or HandOverDirect() was called, nothing else is called.
+  bool BeginDirect(const Transfer* list, int count);
+  DirectTransfers& direct() { return direct_; }
+  // Goes on with what is open as if it had been posted; sets the handles of all.
+  void HandOverDirect(TransferHandle* handles);
   // Takes part in a transfer that failed its own check, so that the peer gets the reason; it is
   // over for this rank. A receive from any source has no peer to tell.
   void Refuse(const Transfer& transfer, const Status& why);
@@ -78,6 +86,7 @@ class PairLane {
   PairContext context_;
   PairOutbox outbox_;
   PairInbox inbox_;
+  DirectTransfers direct_;
   std::vector<Gone> gone_;
   int num_gone_ = 0;
   bool found_failure_ = false;

@@ -6,13 +6,51 @@
 #include "comm/pairs/pair_messages.h"
 
 namespace collops {
+namespace {
+
+void Describe(const Transfer& transfer, uint64_t number, Envelope* envelope) {
+  envelope->number = number;
+  envelope->digest = transfer.digest;
+  envelope->elements = transfer.elements;
+  envelope->tag = transfer.tag;
+  envelope->dtype = transfer.dtype;
+  std::memcpy(envelope->type, transfer.type, sizeof(envelope->type));
+}
+
+}  // namespace
 
 void PairOutbox::Add(int index) {
   const int rank = context_->table[index].transfer.peer;
+  peers_[static_cast<size_t>(rank)].queue.push_back(index);
+  MarkBusy(rank);
+}
+
+void PairOutbox::MarkBusy(int rank) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
-  peer.queue.push_back(index);
   if (!peer.busy) busy_.push_back(rank);
   peer.busy = true;
+}
+
+WireStep PairOutbox::PostDirect(const Transfer& transfer, uint64_t* number) {
+  Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
+  Describe(transfer, peer.last_number + 1, &direct_);
+  const WireStep step =
+      context_->wire->PostEnvelope(transfer.peer, direct_, transfer.data, transfer.bytes);
+  if (step == WireStep::kDone) *number = ++peer.last_number;
+  return step;
+}
+
+void PairOutbox::AddPosted(int index, uint64_t number) {
+  OpenTransfer& entry = context_->table[index];
+  entry.number = number;
+  peers_[static_cast<size_t>(entry.transfer.peer)].sent.push_back({number, index});
+  MarkBusy(entry.transfer.peer);
+}
+
+void PairOutbox::OnVerdict(int rank, const Verdict& verdict) {
+  if (Judge(rank, &peers_[static_cast<size_t>(rank)], verdict)) return;
+  context_->FailBroken(
+      rank, Concat("verdict ", verdict.kind, " on message ", verdict.number, ", which is not due"));
 }
 
 bool PairOutbox::Poll() {
@@ -56,9 +94,8 @@ bool PairOutbox::ReadVerdictsOf(int rank, Peer* peer) {
     moved = true;
     if (step == WireStep::kBroken) {
       context_->Fail(context_->wire->fault());
-    } else if (!Judge(rank, peer, verdict)) {
-      context_->FailBroken(rank, Concat("verdict ", verdict.kind, " on message ", verdict.number,
-                                        ", which is not due"));
+    } else {
+      OnVerdict(rank, verdict);
     }
   }
   return moved;
@@ -111,12 +148,7 @@ bool PairOutbox::PostQueued(int rank, Peer* peer) {
     OpenTransfer& entry = context_->table[index];
     const Transfer& transfer = entry.transfer;
     Envelope envelope;
-    envelope.number = peer->last_number + 1;
-    envelope.digest = transfer.digest;
-    envelope.elements = transfer.elements;
-    envelope.tag = transfer.tag;
-    envelope.dtype = transfer.dtype;
-    std::memcpy(envelope.type, transfer.type, sizeof(envelope.type));
+    Describe(transfer, peer->last_number + 1, &envelope);
     envelope.refusal = entry.refuses();
     if (envelope.refusal) envelope.reason = entry.refusal.message();
     step = context_->wire->PostEnvelope(rank, envelope, transfer.data, transfer.bytes);

@@ -17,6 +17,13 @@ class PairOutbox {
 
   // A send, or the refusal of one.
   void Add(int index);
+  // Posts a message that has no entry in the table, while none to its receiver waits for room;
+  // *number: the message's.
+  WireStep PostDirect(const Transfer& transfer, uint64_t* number);
+  // A send that PostDirect() has posted, later than all that were added before.
+  void AddPosted(int index, uint64_t number);
+  // A verdict that was read from the wire.
+  void OnVerdict(int rank, const Verdict& verdict);
   // Moves whatever can move; true if anything did.
   bool Poll();
   // Only reads the verdicts that have arrived.
@@ -39,6 +46,7 @@ class PairOutbox {
     bool idle() const { return queue.empty() && sent.empty(); }
   };
 
+  void MarkBusy(int rank);
   bool PollPeer(int rank, Peer* peer);
   bool ReadVerdictsOf(int rank, Peer* peer);
   bool Judge(int rank, Peer* peer, const Verdict& verdict);
@@ -48,6 +56,7 @@ class PairOutbox {
 
   PairContext* context_;
   std::vector<Peer> peers_;
+  Envelope direct_;
   std::vector<int> busy_;  // ranks whose Peer is not idle, and some idle ones
 };
 

@@ -88,6 +88,9 @@ class PairWire {
   // Why a step was kBroken; names the peer.
   virtual Status fault() const = 0;
 
+  // Whether what is posted is there at once, so that a few looks will find the answer.
+  virtual bool IsDirect() const { return false; }
+
   // The functions below are for a wire whose messages take a while and ring no doorbell.
 
   // Called at the beginning of each round of the lane.

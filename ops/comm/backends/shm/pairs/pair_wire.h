@@ -48,6 +48,7 @@ class ShmPairWire : public PairWire {
   WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) override;
 
   Status fault() const override { return fault_; }
+  bool IsDirect() const override { return true; }
 
  private:
   // State for one peer: first as its sender, then as its receiver.
