@@ -60,6 +60,18 @@ std::vector<std::tuple<std::string, std::string, std::string>> Variables() {
   return rows;
 }
 
+// The table of sizes: name, bytes by default, bytes in this environment, meaning.
+std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> Sizes() {
+  Env env;
+  ThrowIfError(Env::Read(&env));
+  const Tuning defaults;
+  std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> rows;
+  for (const TunedSize& row : TunedSizes()) {
+    rows.emplace_back(row.name, defaults.*row.size, env.tuning.*row.size, row.meaning);
+  }
+  return rows;
+}
+
 // The kernels in use, all that could be, and how many threads a rank gives them.
 std::tuple<std::string, std::vector<std::string>, int> Kernels() {
   std::vector<std::string> runnable;
@@ -125,7 +137,9 @@ Status ChooseBackend(const CommunicatorSpec& spec, double timeout_s, std::string
   return Ok();
 }
 
-Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicator) {
+// `tuning`: sizes in place of those of COLLOPS_TUNING.
+Status Connect(CommunicatorSpec spec, const std::string& tuning,
+               std::shared_ptr<Communicator>* communicator) {
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
   const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
@@ -134,6 +148,8 @@ Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicato
   spec.table = std::move(placement.table);
   const bool has_timeout = spec.timeout_s > 0;
   if (!has_timeout) spec.timeout_s = env.timeout_s;
+  spec.tuning = env.tuning;
+  RETURN_IF_ERROR(ParseTuning("init: tuning", tuning, &spec.tuning));
   if (spec.backend.empty() && threads) spec.backend = "shm";
   if (spec.backend.empty()) RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
   RETURN_IF_ERROR(CheckBackendName(spec.backend));
@@ -145,7 +161,8 @@ Status Connect(CommunicatorSpec spec, std::shared_ptr<Communicator>* communicato
 
 std::shared_ptr<Communicator> Connected(const std::string& backend, const std::string& comm_domain,
                                         int rank, int rank_size, double timeout_s, int comm_mode,
-                                        const std::string& job_id, const std::string& meet_at) {
+                                        const std::string& job_id, const std::string& meet_at,
+                                        const std::string& tuning) {
   CommunicatorSpec spec;
   spec.backend = backend;
   spec.comm_domain = comm_domain;
@@ -156,7 +173,7 @@ std::shared_ptr<Communicator> Connected(const std::string& backend, const std::s
   spec.job_id = job_id;
   spec.meet_at = meet_at;
   std::shared_ptr<Communicator> communicator;
-  RunWithoutGil([&] { return Connect(std::move(spec), &communicator); });
+  RunWithoutGil([&] { return Connect(std::move(spec), tuning, &communicator); });
   return communicator;
 }
 
@@ -172,6 +189,7 @@ void BindJob(py::module_& module) {
   module.def("resolve_backend", &Resolved, py::arg("operation"), py::arg("name"));
   module.def("job_identity", &Identity);
   module.def("env_variables", &Variables);
+  module.def("tuned_sizes", &Sizes);
   module.def("kernels", &Kernels);
   module.def(
       "segment_bytes", [](int rank_size) { return FindBackend("shm")->shared_bytes(rank_size); },
@@ -179,7 +197,7 @@ void BindJob(py::module_& module) {
   module.def("connect", &Connected, py::arg("backend"), py::arg("comm_domain"), py::arg("rank"),
              py::arg("rank_size"), py::arg("timeout_s"),
              py::arg("comm_mode") = static_cast<int>(COMM_MULTI_PROCESS), py::arg("job_id") = "",
-             py::arg("meet_at") = "");
+             py::arg("meet_at") = "", py::arg("tuning") = "");
   py::class_<MeetingPort>(module, "MeetingPort")
       .def(py::init(&OpenPort), py::arg("host"), py::arg("job_id"))
       .def_property_readonly("address",

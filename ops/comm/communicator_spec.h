@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/status.h"
+#include "core/tuning.h"
 
 namespace collops {
 
@@ -30,6 +31,7 @@ struct CommunicatorSpec {
   int rank_size = 0;
   CommMode comm_mode = COMM_MULTI_PROCESS;
   double timeout_s = 300.0;
+  Tuning tuning = {};
   // The job, if the ranks have agreed on it by other means; empty: the launcher's.
   std::string job_id = "";
   // Where the ranks of `job_id` meet, "10.0.0.1:29577", an address of rank 0's host; empty: they

@@ -90,6 +90,8 @@ Status Env::Read(Env* env) {
   RETURN_IF_ERROR(ReadSwitch("COLLOPS_CHECK", &read.check));
   RETURN_IF_ERROR(ReadSwitch("COLLOPS_FUSED", &read.fused));
   RETURN_IF_ERROR(ReadTrace(&read.trace));
+  constexpr const char* kTuning = "COLLOPS_TUNING";
+  RETURN_IF_ERROR(ParseTuning(kTuning, GetVariable(kTuning), &read.tuning));
   *env = read;
   return Ok();
 }
@@ -146,6 +148,13 @@ const std::vector<EnvVariable>& EnvVariables() {
        "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
        "has "
        "multiplied, with the rows' rank and the time since the call began."},
+      {"COLLOPS_TUNING", "`all_reduce_one_step_2=256k,all_reduce_one_step=32k,streamed_output=16m`",
+       "Sizes at which a call takes another way, `name=size,...` with k, m or g for a power of "
+       "1024: "
+       "the longest vectors that AllReduce adds up in one step, of 2 ranks and of more, and the "
+       "least output that is stored past the caches, which a process reads once. A communicator "
+       "keeps the sizes with which it was created; they are the same in all ranks of a host. "
+       "Results do not depend on them."},
       {"COLLOPS_UCX_LIBRARY", "what is loaded, installed, or the system's",
        "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; then no other is tried."},
   };

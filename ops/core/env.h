@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "core/tuning.h"
 
 namespace collops {
 
@@ -26,6 +27,7 @@ struct Env {
   int num_threads = 0;  // COLLOPS_NUM_THREADS; 0: this process's share of its cores
   int trace = 0;        // COLLOPS_TRACE
   bool fused = true;    // COLLOPS_FUSED
+  Tuning tuning;        // COLLOPS_TUNING
 
   // An error for a value that is not valid; `env` is then unchanged.
   static Status Read(Env* env);

@@ -30,13 +30,14 @@ inline collops::JobIdentity FreshJob() {
 
 inline std::shared_ptr<collops::Communicator> Make(
     const collops::JobIdentity& job, int rank, int rank_size, double timeout_s = 20.0,
-    collops::CommMode mode = collops::COMM_MULTI_PROCESS) {
+    collops::CommMode mode = collops::COMM_MULTI_PROCESS, const collops::Tuning& tuning = {}) {
   collops::CommunicatorSpec spec;
   spec.comm_mode = mode;
   spec.backend = "shm";
   spec.rank = rank;
   spec.rank_size = rank_size;
   spec.timeout_s = timeout_s;
+  spec.tuning = tuning;
   return std::make_shared<collops::shm::ShmCommunicator>(
       std::make_shared<collops::control::Control>(spec, job,
                                                   collops::shm::SegmentLayout::Bytes(rank_size)));

@@ -62,7 +62,7 @@ void CopyPart(char* destination, const char* source, int64_t bytes, bool stream)
 }  // namespace
 
 void CopyPastCaches(void* destination, const void* source, int64_t bytes) {
-  Copy(destination, source, bytes, kStreamingBytes);
+  Copy(destination, source, bytes, StreamedOutputBytes());
 }
 
 void Copy(void* destination, const void* source, int64_t bytes, int64_t whole_bytes) {
@@ -70,7 +70,7 @@ void Copy(void* destination, const void* source, int64_t bytes, int64_t whole_by
   copied_bytes += static_cast<uint64_t>(bytes);
   char* const to = static_cast<char*>(destination);
   const char* const from = static_cast<const char*>(source);
-  const bool stream = std::max(whole_bytes, bytes) >= kStreamingBytes;
+  const bool stream = std::max(whole_bytes, bytes) >= StreamedOutputBytes();
   if (2 * bytes < kLeastSharedBytes || NumThreads() == 1) {
     CopyPart(to, from, bytes, stream);
     return;

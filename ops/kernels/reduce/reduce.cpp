@@ -40,7 +40,7 @@ void Reduce(void* destination, const void* const* sources, int num_sources, int6
   const ReduceKernel kernel = FindKernel(dtype, op);
   const int64_t bytes = count * SizeOf(dtype);
   if (divisor == 0) divisor = num_sources;
-  const bool stream = std::max(whole_bytes, bytes) >= kStreamingBytes;
+  const bool stream = std::max(whole_bytes, bytes) >= StreamedOutputBytes();
   if (bytes * (num_sources + 1) < kLeastSharedBytes || NumThreads() == 1) {
     kernel(destination, sources, num_sources, divisor, 0, count, stream);
     return;

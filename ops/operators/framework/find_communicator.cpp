@@ -79,6 +79,7 @@ Status FindGroup(const char* op, const GroupFields& group, const CheckOfRanks& c
   spec.rank_size = group.rank_size;
   spec.comm_mode = group.comm_mode;
   spec.timeout_s = env.timeout_s;
+  spec.tuning = env.tuning;
   return Registry::Instance().Get(spec, communicator);
 }
 

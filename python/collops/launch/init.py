@@ -43,6 +43,7 @@ def init(
     comm_mode: int | None = None,
     job_id: str = "",
     meet_at: str = "",
+    tuning: str = "",
 ) -> Communicator:
     """Returns the communicator of a domain after first contact with every rank.
 
@@ -62,6 +63,9 @@ def init(
         meet_at: with `job_id`: an address of rank 0's host and a port that is free there, as
             ``"10.0.0.1:29577"``, where ranks on several hosts meet; `backend` None is then ucx.
             ``""``: the ranks of the job are on one host; `backend` None is then shm.
+        tuning: sizes at which a call takes another way, in place of those of COLLOPS_TUNING and in
+            its form, as ``"all_reduce_one_step=64k"``; the same in all ranks of a host. An open
+            communicator keeps those with which it was made.
 
     Returns:
         The communicator that structs with this `comm_domain` use, too.
@@ -69,7 +73,8 @@ def init(
     Raises:
         ArgumentError: rank, rank_size, backend or the job's identity is missing or wrong, or
             rank_size is more than the launcher has started.
-        RankMismatchError: a rank was claimed twice, or the ranks disagree on rank_size.
+        RankMismatchError: a rank was claimed twice, or the ranks disagree on rank_size or on
+            the sizes of COLLOPS_TUNING.
         RankTimeoutError: a rank did not connect within `timeout_s`; the message names it.
         UnsupportedError: the backend cannot run here; the message says why.
 
@@ -81,7 +86,7 @@ def init(
         >>> run_ranks(lambda rank: collops.init(comm_domain="tp").size, 3)
         [3, 3, 3]
     """
-    words = {"comm_domain": comm_domain, "job_id": job_id, "meet_at": meet_at}
+    words = {"comm_domain": comm_domain, "job_id": job_id, "meet_at": meet_at, "tuning": tuning}
     _check_words({"backend": "shm" if backend is None else backend} | words)
     _check_timeout(timeout_s)
     if meet_at and not job_id:
@@ -102,6 +107,7 @@ def init(
         comm_mode,
         job_id,
         meet_at,
+        tuning,
     )
     communicator = _live.get(found.handle)
     if communicator is None:

@@ -1,4 +1,4 @@
-// Variables that only several hosts need.
+// Variables that only several hosts need, and the table of sizes.
 #include "core/env.h"
 
 #include <cstdlib>
@@ -41,4 +41,42 @@ TEST(TheKeyIsRead) {
   collops::Env env;
   EXPECT_EQ(collops::Env::Read(&env).message(), "");
   EXPECT_EQ(env.job_key, "secret");
+}
+
+TEST(TheTableOfSizesIsRead) {
+  unsetenv("COLLOPS_TUNING");
+  collops::Env env;
+  EXPECT_EQ(collops::Env::Read(&env).message(), "");
+  EXPECT_EQ(env.tuning.all_reduce_one_step_2, 256 << 10);
+  EXPECT_EQ(env.tuning.all_reduce_one_step, 32 << 10);
+  EXPECT_EQ(env.tuning.streamed_output, 16 << 20);
+  const Variable sizes("COLLOPS_TUNING", "all_reduce_one_step=3k,streamed_output=2g");
+  EXPECT_EQ(collops::Env::Read(&env).message(), "");
+  EXPECT_EQ(env.tuning.all_reduce_one_step_2, 256 << 10);
+  EXPECT_EQ(env.tuning.all_reduce_one_step, 3 << 10);
+  EXPECT_EQ(env.tuning.streamed_output, int64_t{2} << 30);
+}
+
+TEST(AWrongTableOfSizesIsRefused) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"16k", "COLLOPS_TUNING=16k: \"16k\" is no pair such as all_reduce_one_step=32k"},
+      {"all_reduce_one_step=1,chunk=2",
+       "COLLOPS_TUNING=all_reduce_one_step=1,chunk=2: \"chunk\" is no size of the table, which has "
+       "all_reduce_one_step_2, all_reduce_one_step, streamed_output"},
+      {"streamed_output=-1", "streamed_output must be a whole number of bytes up to 1024g"},
+      {"streamed_output=1.5m", "got \"1.5m\""},
+      {"streamed_output=", "got \"\""},
+      {"streamed_output=k", "got \"k\""},
+      {"streamed_output=1025g", "got \"1025g\""},
+      {"streamed_output=99999999999999999999", "got \"99999999999999999999\""},
+  };
+  for (const auto& [text, message] : rows) {
+    const Variable sizes("COLLOPS_TUNING", text);
+    collops::Env env;
+    const collops::Status status = collops::Env::Read(&env);
+    EXPECT_EQ(status.code(), collops::ERROR_INVALID_PARAM);
+    EXPECT_CONTAINS(status.message(), message);
+    EXPECT_CONTAINS(status.message(), "COLLOPS_TUNING");
+    EXPECT_EQ(env.tuning.streamed_output, 16 << 20);
+  }
 }

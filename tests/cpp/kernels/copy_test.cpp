@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -12,10 +13,13 @@
 
 namespace {
 
+// Before anything reads it.
+[[maybe_unused]] const int set = setenv("COLLOPS_TUNING", "streamed_output=3m", 1);
+
 using collops::kernels::CopiedBytes;
 using collops::kernels::Copy;
 using collops::kernels::ForceNumThreads;
-using collops::kernels::kStreamingBytes;
+using collops::kernels::StreamedOutputBytes;
 using collops::kernels::Zero;
 
 // Not periodic with the size of a copy's parts.
@@ -55,7 +59,7 @@ TEST(LargeCopiesMoveExactlyTheirBytes) {
         std::copy_n(source.begin() + 5, bytes, want.begin() + static_cast<ptrdiff_t>(shift));
         const uint64_t before = CopiedBytes();
         Copy(destination.data() + shift, source.data() + 5, static_cast<int64_t>(bytes),
-             kStreamingBytes);
+             StreamedOutputBytes());
         EXPECT_TRUE(destination == want);
         EXPECT_EQ(CopiedBytes() - before, bytes);
       }
@@ -94,4 +98,12 @@ TEST(CopiedBytesCountsCopiesOfThisThread) {
   }).join();
   EXPECT_EQ(CopiedBytes() - before, uint64_t{123});
   EXPECT_EQ(counted_by_thread, uint64_t{5});
+}
+
+// The process reads the size once.
+TEST(TheTableSaysFromWhichSizeOnOutputsAreStreamed) {
+  const int64_t bytes = StreamedOutputBytes();
+  EXPECT_EQ(bytes, 3 << 20);
+  setenv("COLLOPS_TUNING", "streamed_output=5m", 1);
+  EXPECT_EQ(StreamedOutputBytes(), bytes);
 }

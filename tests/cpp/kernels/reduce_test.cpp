@@ -30,9 +30,9 @@ using collops::kernels::CanReduce;
 using collops::kernels::ForceIsa;
 using collops::kernels::ForceNumThreads;
 using collops::kernels::Isa;
-using collops::kernels::kStreamingBytes;
 using collops::kernels::Reduce;
 using collops::kernels::RunnableIsas;
+using collops::kernels::StreamedOutputBytes;
 using reduce_reference::Half;
 using reduce_reference::Plain;
 
@@ -171,7 +171,7 @@ void Check(const Case& c, std::mt19937_64& random) {
   Buffers<Element> buffers(c, random);
   const auto expected = Expected(buffers, c);
   for (const Isa isa : RunnableIsas()) {
-    for (const int64_t whole_bytes : {int64_t{0}, kStreamingBytes}) {
+    for (const int64_t whole_bytes : {int64_t{0}, StreamedOutputBytes()}) {
       CheckOneWay<Element>(c, {isa, whole_bytes}, buffers, expected);
     }
   }
@@ -344,7 +344,7 @@ TEST(ThreadsChangeNothing) {
   }
   for (const Isa isa : RunnableIsas()) {
     ForceIsa(isa);
-    for (const int64_t whole_bytes : {int64_t{0}, kStreamingBytes}) {
+    for (const int64_t whole_bytes : {int64_t{0}, StreamedOutputBytes()}) {
       std::vector<uint16_t> alone;
       for (const int num_threads : {1, 2, 3}) {
         ForceNumThreads(num_threads);

@@ -9,11 +9,6 @@
 namespace collops::shm {
 namespace {
 
-// The longest vectors that are reduced in one step. Two steps copy fewer bytes, but wait for the
-// peers twice.
-constexpr int64_t kMostOf2Ranks = 256 << 10;
-constexpr int64_t kMostOfMoreRanks = 32 << 10;
-
 // One rank's part in one call.
 class OneStep {
  public:
@@ -92,9 +87,9 @@ Status OneStep::Run() {
 
 }  // namespace
 
-bool ReducesInOneStep(const AllReduceCall& call, int rank_size) {
+bool ReducesInOneStep(const AllReduceCall& call, int rank_size, const Tuning& tuning) {
   const int64_t bytes = call.count * SizeOf(call.dtype);
-  return bytes <= (rank_size <= 2 ? kMostOf2Ranks : kMostOfMoreRanks);
+  return bytes <= (rank_size <= 2 ? tuning.all_reduce_one_step_2 : tuning.all_reduce_one_step);
 }
 
 Status AllReduceInOneStep(Exchange* exchange, const AllReduceCall& call) {

@@ -64,7 +64,7 @@ Status ShmCommunicator::DoExchangeV(const ExchangeVCall& call) {
 }
 
 Status ShmCommunicator::DoAllReduce(const AllReduceCall& call) {
-  if (shm::ReducesInOneStep(call, size())) {
+  if (shm::ReducesInOneStep(call, size(), spec().tuning)) {
     return shm::AllReduceInOneStep(exchange_.get(), call);
   }
   return Communicator::DoAllReduce(call);

@@ -90,6 +90,7 @@ Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t tok
   spec.rank = link->hosts.own_index();
   spec.rank_size = static_cast<int>(link->hosts.own_ranks().size());
   spec.timeout_s = parent->timeout_s();
+  spec.tuning = group.tuning;
   spec.parent = parent;
   const std::vector<int> members = link->hosts.own_ranks();
   const std::weak_ptr<control::Control> weak = parent;

@@ -169,6 +169,12 @@ Status MeetingLeader::Admit(Client* client, const MeetingMessage& hello) {
   CHECK_ARG(hello.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Describe(spec_, job_),
             ": rankSize is ", spec_.rank_size, " on rank 0 (pid ", self_.pid, ") and ",
             hello.rank_size, " on ", who);
+  // Ranks with different sizes would take different ways in one call, and wait for each other.
+  const TunedSize* const size = FirstDifference(spec_.tuning, hello.tuning);
+  CHECK_ARG(size == nullptr, ERROR_RANK_MISMATCH, Describe(spec_, job_),
+            ": COLLOPS_TUNING: ", size->name, " is ", spec_.tuning.*size->size, " on rank 0 (pid ",
+            self_.pid, ") and ", hello.tuning.*size->size, " on ", who,
+            ": give all ranks of a host the same sizes");
   pid_t other = hello.rank == 0 ? self_.pid : 0;
   for (Client& earlier : clients_) {
     if (&earlier == client || earlier.rank != hello.rank || !earlier.socket.valid()) continue;

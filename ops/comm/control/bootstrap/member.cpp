@@ -27,6 +27,7 @@ Status MeetingMember::TryConnect() {
   hello.rank_size = spec_.rank_size;
   hello.pid = self_.pid;
   hello.origin = origin_;
+  hello.tuning = spec_.tuning;
   if (SendMessage(socket.get(), hello, Descriptors(self_)) == Transfer::kDone) {
     socket_ = std::move(socket);
   }

@@ -45,7 +45,7 @@ Origin MakeOrigin(CommMode mode);
 struct MeetingMessage {
   // Changes with the layout of the board; what a backend adds to the segment changes its size.
   static constexpr uint32_t kMagic =
-      0x636f6c33 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
+      0x636f6c34 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
 
   uint32_t magic = kMagic;
   MessageType type = MessageType::kHello;
@@ -55,6 +55,7 @@ struct MeetingMessage {
   int32_t code = 0;
   int64_t segment_bytes = 0;
   Origin origin;  // only in a hello
+  Tuning tuning;  // only in a hello
   std::bitset<kMaxRanks> present;
   char text[kReasonBytes] = {};
 };

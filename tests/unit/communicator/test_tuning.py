@@ -1,0 +1,49 @@
+"""init(tuning=...) and COLLOPS_TUNING: two tables in one program, and ranks that disagree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import collops
+from collops.core import core
+from collops.testing import RankErrors, run_ranks
+
+
+def both_ways(rank: int) -> list[bytes]:
+    x = np.random.default_rng(rank).standard_normal(20_001).astype(np.float32)
+    sizes = ("all_reduce_one_step=0", "all_reduce_one_step=1m", "")
+    comms = [collops.init(comm_domain=f"t{i}", tuning=text) for i, text in enumerate(sizes)]
+    return [comm.all_reduce(x, "sum").tobytes() for comm in comms]
+
+
+def test_a_program_has_communicators_with_different_sizes() -> None:
+    results = run_ranks(both_ways, 3, env={"COLLOPS_TUNING": "all_reduce_one_step=1k"})
+    assert {result for rank in results for result in rank} == {results[0][0]}
+
+
+def disagree(rank: int) -> None:
+    collops.init(tuning="" if rank == 0 else "streamed_output=1m", timeout_s=5)
+
+
+def test_ranks_with_different_sizes_do_not_meet() -> None:
+    with pytest.raises(RankErrors) as caught:
+        run_ranks(disagree, 2)
+    message = str(caught.value)
+    assert "ERROR_RANK_MISMATCH" in message or "RankMismatchError" in message
+    assert "COLLOPS_TUNING: streamed_output is 16777216 on rank 0 (pid " in message
+    assert "and 1048576 on rank 1 (pid " in message
+
+
+def test_a_wrong_size_names_the_argument() -> None:
+    with pytest.raises(
+        collops.Error, match='init: tuning=chunk=1: "chunk" is no size of the table'
+    ):
+        collops.init(0, 1, tuning="chunk=1")
+
+
+def test_the_table_has_the_sizes_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLLOPS_TUNING", "all_reduce_one_step=3k")
+    rows = {name: (usual, now) for name, usual, now, _ in core().tuned_sizes()}
+    assert rows["all_reduce_one_step"] == (32 << 10, 3 << 10)
+    assert rows["all_reduce_one_step_2"] == (256 << 10, 256 << 10)
