@@ -1,21 +1,10 @@
 // RunArithmetic() for AMX_BF16. Built with it switched on (ops/CMakeLists.txt).
 
+#include "kernels/amx_tiles.h"
 #include "kernels/arithmetic_peak/arithmetic_peak_kernels.h"
 #include "kernels/intrinsics.h"
 
 namespace collops::kernels {
-namespace {
-
-// What ldtilecfg reads: for each register its rows and the bytes of a row.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-}  // namespace
 
 int64_t AmxArithmetic(int64_t rounds) {
   static constexpr TileConfig kConfig;

@@ -1,6 +1,7 @@
 // The product of bfloat16 for AMX_BF16. Built with AMX and AVX-512 switched on
 // (ops/CMakeLists.txt).
 
+#include "kernels/amx_tiles.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_tiles.h"
 #include "kernels/gemm/gemm_transpose_avx512.h"
@@ -8,15 +9,6 @@
 
 namespace collops::kernels {
 namespace {
-
-// What ldtilecfg reads: for each register its rows and the bytes of a row.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
 
 // Sums in the registers 0 to 3, A in 4 and 5, B in 6 and 7. The numbers are parts of instructions,
 // which gcc's macros paste: hence the branches.
