@@ -131,6 +131,8 @@ TEST(BothWaysOfAllReduceGiveTheSameBits) {
 TEST(ASubgroupHasTheTableOfItsGroup) {
   EXPECT_EQ(collops::CommunicatorSpec().tuning.all_reduce_one_step_2, 256 << 10);
   const collops::JobIdentity job = ranks::FreshJob();
+  // Split() asks the environment which job this is; no launcher started this program.
+  setenv("COLLOPS_JOB_ID", job.id.c_str(), 1);
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
@@ -138,6 +140,7 @@ TEST(ASubgroupHasTheTableOfItsGroup) {
                                      With("all_reduce_one_step_2=0"));
       std::shared_ptr<Communicator> pair;
       EXPECT_EQ(group->Split(rank / 2, 0, &pair).message(), "");
+      ASSERT_TRUE(pair != nullptr);
       EXPECT_EQ(pair->spec().tuning.all_reduce_one_step_2, 0);
       if (pair->size() == 2) Reduced(*pair, DType::kInt32, ReduceOp::kSum, 100, false, 2);
     }));
