@@ -50,7 +50,9 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
   const int size = exchange->size();
   const OutputBlocks blocks(call, size);
   const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
-  RETURN_IF_ERROR(exchange->Begin(*call.agreement, input));
+  RETURN_IF_ERROR(exchange->Begin(*call.agreement, input, [&] {
+    StageFirst(exchange, StageShape::OneLane(), 0, call.x, input.bytes);
+  }));
 
   std::vector<StageWriter> writers;
   if (exchange->own_place() == InputPlace::kStage) {
@@ -63,6 +65,11 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
   if (copies_own && writers.empty() && input.bytes > 0) {
     blocks.Fill(rank, 0, call.x, input.bytes);
   }
+  const auto written = [&](const StageWriter& writer) {
+    const int64_t begin = writer.last_begin();
+    if (copies_own) blocks.Fill(rank, begin, input.data + begin, writer.end() - begin);
+  };
+  if (!writers.empty() && writers.front().end() > 0) written(writers.front());
   std::vector<StageReader> readers;
   for (int i = 1; i < size; ++i) {
     const int peer = (rank + i) % size;
@@ -76,10 +83,6 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
   }
   const auto take = [&](const StageReader& reader) {
     blocks.Fill(reader.writer(), reader.begin(), reader.Chunk(), reader.end() - reader.begin());
-  };
-  const auto written = [&](const StageWriter& writer) {
-    const int64_t begin = writer.last_begin();
-    if (copies_own) blocks.Fill(rank, begin, input.data + begin, writer.end() - begin);
   };
   RETURN_IF_ERROR(MoveStages(exchange, &writers, &readers, take, written));
   return exchange->End();

@@ -36,7 +36,9 @@ Status OneStep::Begin() {
   const auto* const x = static_cast<const std::byte*>(call_.x);
   // If the output overwrites x, peers cannot read x in place.
   const Input input{x, bytes_, call_.x == call_.output};
-  RETURN_IF_ERROR(exchange_->Begin(*call_.agreement, input));
+  RETURN_IF_ERROR(exchange_->Begin(*call_.agreement, input, [&] {
+    StageFirst(exchange_, StageShape::OneLane(), 0, x, bytes_);
+  }));
   for (int r = 0; r < exchange_->size(); ++r) {
     vectors_[r] = x;
     if (r == exchange_->rank()) continue;

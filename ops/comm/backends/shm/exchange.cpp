@@ -14,11 +14,6 @@ Exchange::Exchange(control::Control* control, WindowTable* windows)
   control->set_drain([this] { mail_.Drain(); });
 }
 
-Status Exchange::Begin(const Agreement& agreement, const Input& input) {
-  RETURN_IF_ERROR(Start(agreement, input, 0));
-  return AwaitAll();
-}
-
 Status Exchange::Start(const Agreement& agreement, const Input& input, uint32_t tile_window) {
   RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
   CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
@@ -56,6 +51,7 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord*
   }
   mine->place = own_place_;
   mine->tile_window_id = tile_window;
+  mine->staged_first = false;
   for (const uint32_t id : {spot.id, tile_window}) {
     if (windows_->HasNews(id)) RETURN_IF_ERROR(mail_.Send(windows_, id, &step_->waiter()));
   }
@@ -66,8 +62,10 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord*
 // Copies the fields of a peer's call record once.
 Status Exchange::TakeCallRecord(int rank) {
   const CallRecord& theirs = layout_.call_record(rank, step_->number());
-  peers_[static_cast<size_t>(rank)] = {
-      theirs.place, {theirs.window_id, theirs.window_offset}, theirs.tile_window_id};
+  peers_[static_cast<size_t>(rank)] = {theirs.place,
+                                       {theirs.window_id, theirs.window_offset},
+                                       theirs.tile_window_id,
+                                       theirs.staged_first};
   const uint64_t mails = theirs.mails;
   if (mail_.received(rank) >= mails) return Ok();
   return mail_.Expect(rank, mails, &step_->waiter());

@@ -29,17 +29,24 @@ class Exchange {
 
   // Announces the call and waits until every rank has announced the same. `input` must not change
   // until End(), unless it says so.
-  Status Begin(const Agreement& agreement, const Input& input);
+  // `stage_first` copies the first chunk of every lane into the stage (StageFirst), if it may.
+  template <typename StageFirst>
+  Status Begin(const Agreement& agreement, const Input& input, StageFirst&& stage_first) {
+    RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
+    CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
+    RETURN_IF_ERROR(Place(input, 0, &mine));
+    return PublishStaged(input, &mine, stage_first);
+  }
   // As Begin(), for a call with different bytes for each peer: `fill` writes short slices into the
   // call record, `input` holds the long ones.
-  template <typename Fill>
-  Status BeginCells(const Agreement& agreement, const Input& input, Fill&& fill) {
+  template <typename Fill, typename StageFirst>
+  Status BeginCells(const Agreement& agreement, const Input& input, Fill&& fill,
+                    StageFirst&& stage_first) {
     RETURN_IF_ERROR(step_->Begin(agreement, control_->timeout_s()));
     CallRecord& mine = layout_.call_record(endpoint_->rank(), step_->number());
     RETURN_IF_ERROR(PlaceLong(input, 0, &mine));
     fill(mine.data);
-    step_->Publish();
-    return AwaitAll();
+    return PublishStaged(input, &mine, stage_first);
   }
   // Begin() without the wait, for a call whose body reads the peers' records as they arrive.
   // `tile_window`: this rank's window for tiles, 0: none.
@@ -50,6 +57,10 @@ class Exchange {
 
   // How this rank's own input reaches its peers in this call.
   InputPlace own_place() const { return own_place_; }
+  // Whether this rank has staged the first chunk of every lane, and whether a peer's record says
+  // so: then there is no signal to wait for.
+  bool staged_first() const { return staged_first_; }
+  bool HasStagedFirst(int rank) const { return peers_[static_cast<size_t>(rank)].staged_first; }
   // The address of a peer's input of `bytes`; null: it comes through the peer's stage.
   Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
   // The data in a peer's call record, and the address of `bytes` from `begin` on in the long input
@@ -78,11 +89,22 @@ class Exchange {
     InputPlace place = InputPlace::kCallRecord;
     WindowSpot spot;
     uint32_t tile_window = 0;
+    bool staged_first = false;
   };
 
   Status Place(const Input& input, uint32_t tile_window, CallRecord* mine);
   // Place() for an input that does not fit into a call record, or is empty.
   Status PlaceLong(const Input& input, uint32_t tile_window, CallRecord* mine);
+  // While peers may still read what the previous call staged, nothing is staged here.
+  template <typename StageFirst>
+  Status PublishStaged(const Input& input, CallRecord* mine, StageFirst&& stage_first) {
+    staged_first_ = own_place_ == InputPlace::kStage && step_->PreviousFinished();
+    mine->staged_first = staged_first_ && input.bytes <= kMostStagedFirst;
+    if (mine->staged_first) stage_first();
+    step_->Publish();
+    if (staged_first_ && !mine->staged_first) stage_first();
+    return AwaitAll();
+  }
   Status TakeCallRecord(int rank);
   Status NotShared(int rank, const std::string& what, const WindowSpot& where) const;
 
@@ -95,6 +117,7 @@ class Exchange {
   PeerCopy peer_copy_;
   std::vector<PeerCall> peers_;
   InputPlace own_place_ = InputPlace::kCallRecord;
+  bool staged_first_ = false;
 };
 
 }  // namespace collops::shm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "comm/backends/shm/stage.h"
@@ -10,15 +11,16 @@
 namespace collops::shm {
 namespace {
 
-// A cell of a call record, one per reader: where the slice begins in the writer's x, which only a
-// reader of its window needs, then the slice itself if it is short. Cells have a fixed size and
-// place, so that a reader touches only the record's head and its own cell.
+// A cell of a call record, one per reader, in the order of a stage's lanes: where the slice begins
+// in the writer's x, which only a reader of its window needs, then the slice itself if it is short.
+// Cells have a fixed size and place, so that a reader touches only the record's head and its own
+// cell.
 struct CellHead {
   int64_t begin_bytes;
 };
 
 int64_t CellBytes(int rank_size) {
-  return kCallRecordBytes / rank_size / 64 * 64;
+  return kCallRecordBytes / std::max(rank_size - 1, 1) / 64 * 64;
 }
 
 // One rank's part in one call. How a slice travels depends on its length, on which writer and
@@ -31,6 +33,8 @@ class SliceExchange {
         rank_(exchange->rank()),
         size_(exchange->size()),
         element_bytes_(SizeOf(call.dtype)),
+        all_bytes_(std::accumulate(call.recv_counts, call.recv_counts + size_, int64_t{0}) *
+                   element_bytes_),
         cell_bytes_(CellBytes(size_)),
         shape_(StageShape::LanePerPeer(size_)) {}
 
@@ -52,12 +56,14 @@ class SliceExchange {
 
   Input LongSlices() const;
   void FillCells(std::byte* cells, const std::byte* from) const;
+  void StageLongSlices() const;
 
   Exchange* exchange_;
   const ExchangeVCall& call_;
   int rank_;
   int size_;
   int64_t element_bytes_;
+  int64_t all_bytes_;  // of the output's blocks
   int64_t cell_bytes_;
   StageShape shape_;
   std::vector<StageWriter> writers_;
@@ -79,21 +85,29 @@ Input SliceExchange::LongSlices() const {
 void SliceExchange::FillCells(std::byte* cells, const std::byte* from) const {
   for (int r = 0; r < size_; ++r) {
     if (r == rank_) continue;
-    std::byte* cell = cells + r * cell_bytes_;
+    std::byte* cell = cells + StageShape::Lane(rank_, r) * cell_bytes_;
     const CellHead head = {from == nullptr ? 0 : Slice(r) - from};
     std::memcpy(cell, &head, sizeof(head));
     if (IsShort(Sent(r))) exchange_->peer_copy().Copy(cell + sizeof(head), Slice(r), Sent(r));
   }
 }
 
+void SliceExchange::StageLongSlices() const {
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_ || IsShort(Sent(r))) continue;
+    StageFirst(exchange_, shape_, StageShape::Lane(rank_, r), Slice(r), Sent(r));
+  }
+}
+
 Status SliceExchange::Begin() {
   const Input slices = LongSlices();
-  return exchange_->BeginCells(*call_.agreement, slices,
-                               [&](std::byte* cells) { FillCells(cells, slices.data); });
+  return exchange_->BeginCells(
+      *call_.agreement, slices, [&](std::byte* cells) { FillCells(cells, slices.data); },
+      [&] { StageLongSlices(); });
 }
 
 void SliceExchange::TakeOwn() const {
-  kernels::Copy(Block(rank_), Slice(rank_), Received(rank_));
+  kernels::Copy(Block(rank_), Slice(rank_), Received(rank_), all_bytes_);
   for (int64_t i = 0; i < call_.num_gaps; ++i) {
     const Range& gap = call_.gaps[i];
     kernels::Zero(static_cast<std::byte*>(call_.output) + gap.begin * element_bytes_,
@@ -105,7 +119,8 @@ Status SliceExchange::TakePeers() {
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
     if (Received(peer) == 0) continue;
-    const std::byte* cell = exchange_->PeerCells(peer) + rank_ * cell_bytes_;
+    const std::byte* cell =
+        exchange_->PeerCells(peer) + StageShape::Lane(peer, rank_) * cell_bytes_;
     if (IsShort(Received(peer))) {
       kernels::Copy(Block(peer), cell + sizeof(CellHead), Received(peer));
       continue;
@@ -115,7 +130,7 @@ Status SliceExchange::TakePeers() {
     const std::byte* data = nullptr;
     RETURN_IF_ERROR(exchange_->PeerPart(peer, head.begin_bytes, Received(peer), &data));
     if (data != nullptr) {
-      kernels::Copy(Block(peer), data, Received(peer));
+      kernels::Copy(Block(peer), data, Received(peer), all_bytes_);
     } else {
       readers_.emplace_back(exchange_, shape_, StageShape::Lane(peer, rank_), peer, Received(peer));
     }
@@ -133,7 +148,7 @@ Status SliceExchange::TakePeers() {
 Status SliceExchange::RunStages() {
   const auto take = [&](const StageReader& reader) {
     kernels::Copy(Block(reader.writer()) + reader.begin(), reader.Chunk(),
-                  reader.end() - reader.begin());
+                  reader.end() - reader.begin(), all_bytes_);
   };
   return MoveStages(exchange_, &writers_, &readers_, take, [](const StageWriter&) {});
 }

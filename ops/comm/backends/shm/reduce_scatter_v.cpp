@@ -77,7 +77,14 @@ class Reduction {
 
 Status Reduction::Begin() {
   const int rank = exchange_->rank();
-  if (!IsInRecord(rank)) return exchange_->Begin(*call_.agreement, PeersInput());
+  if (!IsInRecord(rank)) {
+    return exchange_->Begin(*call_.agreement, PeersInput(), [&] {
+      for (int r = 0; r < size_; ++r) {
+        if (r == rank) continue;
+        StageFirst(exchange_, shape_, StageShape::Lane(rank, r), Slice(r), SliceBytes(r));
+      }
+    });
+  }
   const auto fill = [&](std::byte* record) {
     for (int r = 0; r < size_; ++r) {
       if (r == rank) continue;
@@ -85,7 +92,7 @@ Status Reduction::Begin() {
       record += SliceBytes(r);
     }
   };
-  return exchange_->BeginCells(*call_.agreement, Input{}, fill);
+  return exchange_->BeginCells(*call_.agreement, Input{}, fill, [] {});
 }
 
 Status Reduction::Prepare() {

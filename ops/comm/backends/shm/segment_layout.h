@@ -15,6 +15,9 @@ using control::kLineBytes;
 constexpr int64_t kCallRecordBytes = 16 << 10;
 constexpr int64_t kStageBytes = 2 << 20;
 constexpr int64_t kChunkBytes = 128 << 10;
+// An input up to this size is staged before the call record is published, as one in the record is
+// written before; with a longer one the peers would wait while they could copy their own.
+constexpr int64_t kMostStagedFirst = 64 << 10;
 
 // Where peers find a rank's input in a call.
 enum class InputPlace : uint32_t {
@@ -32,6 +35,7 @@ struct alignas(kLineBytes) CallRecord {
   uint32_t window_id;
   int64_t window_offset;
   uint32_t tile_window_id;  // in a fused call; 0: none
+  bool staged_first;        // the first chunk of every lane is in the stage already
   alignas(64) std::byte data[kCallRecordBytes];
 };
 static_assert(offsetof(CallRecord, data) == 64);

@@ -19,6 +19,11 @@ StageShape StageShape::LanePerPeer(int rank_size) {
   return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes))};
 }
 
+void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes) {
+  exchange->peer_copy().Copy(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes,
+                             source, std::min(shape.chunk_bytes, bytes));
+}
+
 // The counters are never reset: a call continues from the earlier calls' counts. The readers have
 // read all earlier chunks, so their counts equal the writer's own.
 StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const void* source,
@@ -30,7 +35,9 @@ StageWriter::StageWriter(Exchange* exchange, StageShape shape, int lane, const v
       bytes_(bytes),
       first_reader_(first_reader),
       end_reader_(end_reader),
-      num_chunks_(NumChunks(bytes, shape.chunk_bytes)) {}
+      num_chunks_(NumChunks(bytes, shape.chunk_bytes)) {
+  if (exchange->staged_first() && num_chunks_ > 0) CountChunk();
+}
 
 bool StageWriter::CanWrite() const {
   if (Done()) return false;
@@ -51,6 +58,10 @@ void StageWriter::WriteChunk() {
   const int64_t slot = written_ % shape_.num_slots();
   exchange_->peer_copy().Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
                               std::min(shape_.chunk_bytes, bytes_ - begin));
+  CountChunk();
+}
+
+void StageWriter::CountChunk() {
   ++written_;
   ForEachReader([&](int r) {
     ChunkSignal& signal = exchange_->layout().produced(exchange_->rank(), r);
@@ -68,10 +79,12 @@ StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int wri
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
       base_(exchange->layout()
                 .consumed(writer, exchange->rank())
-                .count.load(std::memory_order_relaxed)) {}
+                .count.load(std::memory_order_relaxed)),
+      known_(exchange->HasStagedFirst(writer) ? 1 : 0) {}
 
 bool StageReader::CanRead() const {
   if (Done()) return false;
+  if (read_ < known_) return true;
   const ChunkSignal& signal = exchange_->layout().produced(writer_, exchange_->rank());
   return signal.count.load(std::memory_order_acquire) - base_ > static_cast<uint64_t>(read_);
 }

@@ -25,6 +25,9 @@ inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
   return (bytes + chunk_bytes - 1) / chunk_bytes;
 }
 
+// Copies the first chunk of a lane of this rank's stage, before the call record says so.
+void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes);
+
 // Writes one lane of this rank's stage, chunk by chunk, at most the lane's size ahead of its
 // readers. Lives during one call: the peers have announced it, so they have finished reading the
 // chunks of earlier calls.
@@ -43,6 +46,7 @@ class StageWriter {
   void WriteChunk();
 
  private:
+  void CountChunk();
   template <typename Visit>
   void ForEachReader(Visit&& visit) const {
     for (int r = first_reader_; r < end_reader_; ++r) {
@@ -83,6 +87,7 @@ class StageReader {
   int64_t bytes_;
   int64_t num_chunks_;
   uint64_t base_;  // chunks read from this writer in earlier calls
+  int64_t known_;  // chunks that need no signal
   int64_t read_ = 0;
 };
 
