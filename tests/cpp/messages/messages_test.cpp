@@ -6,7 +6,7 @@ using namespace messages;  // NOLINT: the kit of these tests
 
 namespace {
 
-constexpr int64_t kLengths[] = {0, 1, 100, 4160, 4161, 70000, 262144, 1000003, 9000000};
+constexpr int64_t kLengths[] = {0, 1, 100, 4160, 70000, 262208, 262209, 1000003, 9000000};
 
 std::string Name(int rank) {
   return "rank " + std::to_string(rank) + " (pid ";

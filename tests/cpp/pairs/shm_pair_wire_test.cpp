@@ -36,6 +36,8 @@ const std::vector<int64_t> kSizes = {0,
                                      16384,
                                      65536,
                                      131072,
+                                     262208,
+                                     262209,
                                      300007,
                                      1048576,
                                      1048577,
@@ -51,12 +53,16 @@ void Finish(Host* host, int sender, TransferHandle sent, int receiver, TransferH
   EXPECT_EQ((*host)[receiver].Collect(received).message(), "");
 }
 
+// A small group has large slots in at most 5 MiB.
 TEST(MemoryGrowsWithThePairsUpToSixteenMiB) {
-  EXPECT_EQ(PairLayout::InlineBytes(2), 4160);
+  EXPECT_EQ(PairLayout::InlineBytes(2), (256 << 10) + 64);
+  EXPECT_EQ(PairLayout::InlineBytes(4), (64 << 10) + 64);
+  EXPECT_EQ(PairLayout::InlineBytes(16), (4 << 10) + 64);
+  EXPECT_EQ(PairLayout::InlineBytes(24), (4 << 10) + 64);
   EXPECT_EQ(PairLayout::InlineBytes(128), 64);
   for (int size = 2; size <= 128; ++size) {
     EXPECT_EQ((64 + PairLayout::InlineBytes(size)) % 128, 0);
-    EXPECT_TRUE(ShmPairWire::Bytes(size) <= int64_t{17} << 20);
+    EXPECT_TRUE(ShmPairWire::Bytes(size) <= int64_t{size <= 12 ? 6 : 17} << 20);
     EXPECT_TRUE(PairLayout::InlineBytes(size) >= 64);
   }
 }
@@ -108,7 +114,7 @@ TEST(AFullSetOfEnvelopesStopsOnlyItsSender) {
   Host host(3);
   std::deque<Buffer> x, out;
   for (uint32_t i = 0; i < 40; ++i) {
-    x.emplace_back(Pattern(i % 5 == 4 ? 9000 : 48, i));
+    x.emplace_back(Pattern(i % 5 == 4 ? 150000 : 48, i));
     host[0].Post(Send(1, static_cast<int32_t>(i), &x.back()));
   }
   // Rank 1 does not poll; ranks 0 and 2 exchange small and long messages.
@@ -174,7 +180,7 @@ TEST(RefusalsCarryTheirTextUntilEightLaterOnes) {
 }
 
 TEST(AMismatchIsReportedThroughTheWire) {
-  for (const int64_t bytes : {int64_t{8}, int64_t{80000}}) {
+  for (const int64_t bytes : {int64_t{8}, int64_t{280000}}) {
     Host host(2);
     Buffer x(Pattern(bytes, 1)), out(bytes + 1);
     host[0].Post(Send(1, 0, &x));
@@ -208,7 +214,7 @@ TEST(LateMailOrAFullMailboxOnlyDelays) {
 
 TEST(WithoutMemoryForARingTheLaneEnds) {
   Host host(2);
-  Buffer x(Pattern(5000, 1)), out(5000);
+  Buffer x(Pattern(270000, 1)), out(270000);
   host.windows[0].out_of_memory = true;
   const TransferHandle sent = host[0].Post(Send(1, 0, &x));
   host[1].Post(Recv(0, 0, &out));
@@ -221,7 +227,7 @@ TEST(WithoutMemoryForARingTheLaneEnds) {
 TEST(SlotsAreUsedAgainForAThousandMessages) {
   Host host(2);
   for (uint32_t i = 0; i < 1000; ++i) {
-    const int64_t bytes = i % 4 == 0 ? 20000 : i % 50;
+    const int64_t bytes = i % 4 == 0 ? 270000 : i % 50;
     Buffer x(Pattern(bytes, i)), out(bytes);
     const TransferHandle sent = host[i % 2].Post(Send(1 - i % 2, 0, &x));
     const TransferHandle received = host[1 - i % 2].Post(Recv(i % 2, 0, &out));

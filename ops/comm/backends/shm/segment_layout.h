@@ -15,6 +15,9 @@ using control::kLineBytes;
 constexpr int64_t kCallRecordBytes = 16 << 10;
 constexpr int64_t kStageBytes = 2 << 20;
 constexpr int64_t kChunkBytes = 128 << 10;
+// Fewer lanes than fill the stage are no longer than this: what is ahead of the readers should
+// still be in a cache when they come to it.
+constexpr int64_t kMostLaneBytes = 1 << 20;
 // An input up to this size is staged before the call record is published, as one in the record is
 // written before; with a longer one the peers would wait while they could copy their own.
 constexpr int64_t kMostStagedFirst = 64 << 10;

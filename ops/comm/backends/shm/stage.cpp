@@ -15,7 +15,7 @@ constexpr int64_t RoundDown(int64_t bytes, int64_t unit) {
 
 StageShape StageShape::LanePerPeer(int rank_size) {
   const int64_t lanes = std::max(rank_size - 1, 1);
-  const int64_t lane_bytes = RoundDown(kStageBytes / lanes, kPageBytes);
+  const int64_t lane_bytes = RoundDown(std::min(kStageBytes / lanes, kMostLaneBytes), kPageBytes);
   return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes))};
 }
 

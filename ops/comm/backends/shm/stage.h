@@ -15,7 +15,7 @@ struct StageShape {
   int64_t chunk_bytes;
   int64_t num_slots() const { return lane_bytes / chunk_bytes; }
 
-  static StageShape OneLane() { return {kStageBytes, kChunkBytes}; }
+  static StageShape OneLane() { return {kMostLaneBytes, kChunkBytes}; }
   static StageShape LanePerPeer(int rank_size);
   // Those lanes are numbered by reader, without the writer itself.
   static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }

@@ -9,10 +9,14 @@ namespace collops::shm {
 namespace {
 
 constexpr int64_t kLines = sizeof(ReceiverLine) + sizeof(SenderLine);
-// Limit for all pairs together; kLeastInlineBytes takes precedence.
+// A body in its envelope is with the receiver after one trip, one in a ring after three (envelope,
+// verdict, chunk), so few ranks have large slots. Limits for all pairs together, with large slots
+// and with small ones; kLeastInlineBytes takes precedence.
+constexpr int64_t kMostLargeBytes = 5 << 20;
 constexpr int64_t kMostPairBytes = 16 << 20;
 constexpr int64_t kLeastInlineBytes = 64;
-constexpr int64_t kMostInlineBytes = 4096;
+constexpr int64_t kSmallInlineBytes = 4 << 10;
+constexpr int64_t kMostInlineBytes = 256 << 10;
 
 constexpr int64_t PairBytes(int64_t inline_bytes) {
   return kLines + kPairSlots * (int64_t{sizeof(EnvelopeSlot)} + inline_bytes);
@@ -25,7 +29,8 @@ int64_t PairLayout::InlineBytes(int rank_size) {
   const int64_t pairs = int64_t{rank_size} * rank_size;
   for (int64_t power = kMostInlineBytes; power > kLeastInlineBytes; power /= 2) {
     const int64_t inline_bytes = power + kLeastInlineBytes;
-    if (pairs * PairBytes(inline_bytes) <= kMostPairBytes) return inline_bytes;
+    const int64_t most = power > kSmallInlineBytes ? kMostLargeBytes : kMostPairBytes;
+    if (pairs * PairBytes(inline_bytes) <= most) return inline_bytes;
   }
   return kLeastInlineBytes;
 }
