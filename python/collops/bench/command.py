@@ -97,17 +97,19 @@ def _measure(
     for mpi, ranks in itertools.product(mpis, numbers):
         points = tuple(point for point in request.points if point.ranks == ranks)
         part = dataclasses.replace(request, points=points, mpi=mpi.name if mpi else "")
+        shown: list[list[Row]] = []
         try:
-            shown = False
             for record in _records(part, ranks, mpi, start):
                 if rows := _show(operator, record, options, first=not shown):
-                    measured.append(rows)
-                    shown = True
+                    shown.append(rows)
         except RanksFailedError as problem:
             failed = True
             where = f" under {mpi.name}" if mpi else ""
             said = f"collops bench {operator.name}: the ranks failed{where}:\n{problem}"
             print(said, file=sys.stderr)
+        if shown and operator.listing and (foot := operator.listing.foot(shown)):
+            print(f"\n{foot}", flush=True)
+        measured += shown
     return measured, failed
 
 

@@ -48,8 +48,13 @@ class MeasuredPoint:
         request, work = self.request, self.work
         own = self._variants.own_keys(request.own)
         makers: dict[str, Maker] = {key: partial(self._variants.own, key) for key in own}
-        makers.update(self._variants.others())
-        variants = [found for key in makers if (found := self._first_call(key, makers[key]))]
+        if not request.alone:
+            makers.update(self._variants.others())
+        variants = [
+            found
+            for key, make in makers.items()
+            if (found := self._first_call(key, make, key in own))
+        ]
         before, flag_before = place_us(self.meet), self._variants.flag_us()
         rounds, burst = request.iterations, self.point.burst
         flip = self._variants.element.flip
@@ -79,8 +84,8 @@ class MeasuredPoint:
         }
         return [*notes(self._variants.notes), point]
 
-    def _first_call(self, key: str, make: Maker) -> Variant | None:
-        """Makes the variant and runs its first call, whose memory is measured."""
+    def _first_call(self, key: str, make: Maker, own: bool) -> Variant | None:
+        """Makes the variant and runs its first call, whose memory is measured; `own`: collops'."""
         problem = ""
         variant = None
         try:
@@ -91,7 +96,7 @@ class MeasuredPoint:
             self._memory[key] = added or (math.nan, math.nan)
         except Exception as error:  # a library that cannot run the variant is a result, too
             problem = f"{type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}"
-            if key in self.request.own:
+            if own:
                 raise
         if self._variants.most(float(bool(problem))):
             text = problem or "failed on another rank"
@@ -140,6 +145,7 @@ class MeasuredPoint:
         return {
             "column": variant.key,
             "label": variant.label,
+            **variant.facts,
             "ms": _rounded(median, 5),
             "ms_p10": _rounded(low, 5),
             "ms_p90": _rounded(high, 5),

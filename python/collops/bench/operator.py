@@ -34,6 +34,7 @@ class Listing:
 
     head: Callable[[Row], str]  # the lines above those of a launch, from a row
     lines: Callable[[list[Row]], list[str]]  # of a point
+    foot: Callable[[list[list[Row]]], str]  # what stands below those of a launch; may be empty
     save_plot: Callable[[Path, list[list[Row]]], None]
 
 

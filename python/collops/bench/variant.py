@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Variant:
     calls: int = 1  # one after the other between two looks at the clock
     cores: frozenset[int] = frozenset()  # of the calling thread; empty: those of the rank
     measure: Callable[[], float] | None = None  # in place of steps: returns the seconds of a call
+    facts: dict[str, Any] = field(default_factory=dict)  # what its row says besides
 
     def run(self) -> None:
         """One call."""
@@ -67,7 +68,7 @@ class Variants(ABC):
         self._connected = 0
 
     def own_keys(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the wanted variants of collops that this point has."""
+        """The variants of collops that this point has: of the wanted ones, and its own."""
         return wanted
 
     @abstractmethod
@@ -86,11 +87,17 @@ class Variants(ABC):
         """Microseconds of a word on its way between two cores, if that can be measured."""
         return None
 
-    def connect(self, backend: str | None = None) -> Any:
-        """A new communicator for one variant, so that its memory is allocated in its first call."""
+    def connect(self, backend: str | None = None, tuning: str = "") -> Any:
+        """A new communicator for one variant, so that its memory is allocated in its first call.
+
+        Args:
+            backend: the backend; None: the usual one.
+            tuning: sizes in place of those of COLLOPS_TUNING, as init() takes them.
+        """
         self._connected += 1
         domain = f"bench column {self._connected}"
-        return self.kept.enter_context(collops.init(backend=backend, comm_domain=domain))
+        made = collops.init(backend=backend, comm_domain=domain, tuning=tuning)
+        return self.kept.enter_context(made)
 
     def most(self, value: float) -> float:
         """The largest of the ranks' values."""

@@ -43,7 +43,10 @@ def collective(
         torch_columns="gloo",
         compare=report.compare,
         listing=Listing(
-            head=partial(report.head, title), lines=report.lines, save_plot=plot.save_plot
+            head=partial(report.head, title),
+            lines=report.lines,
+            foot=report.foot,
+            save_plot=plot.save_plot,
         ),
         peers=("mpi", "gloo", UCX, *LINK_PEERS),
         default_peers=(),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
@@ -15,6 +16,11 @@ from collops.bench.variant import Step
 
 class ExchangeVariants(CollectiveVariants):
     """x is the parts for all ranks, as long on every rank; the result is all parts for this one."""
+
+    algorithms = Algorithms(
+        shm=(Algorithm("direct", "every rank reads its peers' parts for it"),),
+        ucx=(Algorithm("direct", "a part for a rank of another host crosses by itself"),),
+    )
 
     def x_rows(self, rank: int) -> int:
         """Elements of the parts for all ranks."""

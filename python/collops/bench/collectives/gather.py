@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
@@ -15,6 +16,11 @@ from collops.bench.variant import Step
 
 class GatherVariants(CollectiveVariants):
     """x is a rank's block, the result is all blocks."""
+
+    algorithms = Algorithms(
+        shm=(Algorithm("direct", "every rank reads its peers' blocks"),),
+        ucx=(Algorithm("direct", "a block crosses once to each other host, whose ranks share it"),),
+    )
 
     def x_rows(self, rank: int) -> int:
         """Elements of a rank's block."""

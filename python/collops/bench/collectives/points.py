@@ -38,6 +38,7 @@ class CollectivePoint(Point):
     size: int  # bytes of the vector
     skew: str
     counts: tuple[int, ...]  # each rank's elements of it
+    algorithms: bool = False  # whether each algorithm is measured, too
 
     @property
     def ranks(self) -> int:
@@ -81,6 +82,11 @@ def add_options(kind: Kind, parser: argparse.ArgumentParser) -> None:
         metavar="2,4",
         help="ranks on this host, one launch for each number (2)",
     )
+    add(
+        "--algorithms",
+        action="store_true",
+        help="measure each algorithm beside the one that the library takes, or say that it has one",
+    )
     if not kind.bytes_are:
         return
     add(
@@ -120,7 +126,7 @@ def make_points(kind: Kind, options: argparse.Namespace) -> list[Point]:
         raise ValueError(f"--ranks {min(given)}: at least 2 are needed")
     sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
     return [
-        _point(kind, ranks, dtype, word, size)
+        _point(kind, ranks, dtype, word, size, options.algorithms)
         for ranks in dict.fromkeys(given)
         for dtype in options.dtype
         for word in options.skew
@@ -128,15 +134,22 @@ def make_points(kind: Kind, options: argparse.Namespace) -> list[Point]:
     ]
 
 
-def _point(kind: Kind, ranks: int, dtype: str, word: str, size: int) -> CollectivePoint:
+def _point(
+    kind: Kind, ranks: int, dtype: str, word: str, size: int, algorithms: bool
+) -> CollectivePoint:
     item = 2 if dtype == "bf16" else np.dtype(NAMES[dtype]).itemsize
     elements = size // item
     if kind.divided:  # as nccl-tests rounds
         elements -= elements % ranks
     if kind.bytes_are and elements < ranks:
         raise ValueError(f"--sizes {size}: fewer than one element of {dtype} for each rank")
-    counts_of_ranks = share(elements, ranks, word)
-    return CollectivePoint(dtype=dtype, size=elements * item, skew=word, counts=counts_of_ranks)
+    return CollectivePoint(
+        dtype=dtype,
+        size=elements * item,
+        skew=word,
+        counts=share(elements, ranks, word),
+        algorithms=algorithms,
+    )
 
 
 def size_text(size: int) -> str:

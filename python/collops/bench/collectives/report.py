@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collops.bench.collectives.algorithms import chosen
 from collops.bench.collectives.flag import NEAR_US
-from collops.bench.collectives.points import PLAIN
+from collops.bench.collectives.points import PLAIN, WINDOW
 from collops.bench.operator import Row
 from collops.bench.tables import number
 
@@ -16,6 +17,8 @@ _COLUMNS = (
     *(("us min", 9), ("median", 9), ("p95", 9), ("algbw", 7), ("busbw", 7)),
     *(("limit us", 9), ("/ limit", 7), ("/ plain", 7), ("check", 5), ("flag us", 15)),
 )
+# Of the column of variants, where they are named after algorithms, too.
+_ALGORITHMS_WIDTH = 14
 _FIGURES = ("algbw_gb_s", "busbw_gb_s", "limit_ms", "to_limit", "to_plain")
 
 
@@ -26,8 +29,9 @@ def compare(row: Row, others: dict[str, Row]) -> Row:
     - `busbw_gb_s`: bytes through the busiest rank / the time.
     - `limit_ms`, `to_limit`: the time of the limit, and this time / that one.
     - `to_plain`: this time / that of the call, per byte for what moves bytes of its own.
+    - `algorithm`: what collops did; None for others.
     """
-    row = {**row, **dict.fromkeys(_FIGURES), "limit_wrong": False}
+    row = {"algorithm": None, **row, **dict.fromkeys(_FIGURES), "limit_wrong": False}
     has_rate = row["bytes"] and row["column"] != LATENCY
     if plain := others.get(PLAIN):
         bytes_ratio = plain["moved_bytes"] / row["moved_bytes"] if has_rate else 1
@@ -64,14 +68,33 @@ def head(title: str, row: Row) -> str:
         f"Backend {row['backend']}; {row['threads']} thread(s) a rank, {row['isa']}; "
         f"bandwidths in GB/s{clock}."
     )
-    names = [name for name, _ in _COLUMNS]
-    rule = ["-" * (width - 1) + ":" for _, width in _COLUMNS]
-    return f"### {title}, {row['placement']}{mpi}\n\n{said}\n\n{_line(names)}\n{_line(rule)}"
+    if algorithms := row.get("algorithms"):
+        said += f"\n\n{row['bench']}: {algorithms}"
+    columns = _columns(row)
+    names = _line([name for name, _ in columns], columns)
+    rule = _line(["-" * (width - 1) + ":" for _, width in columns], columns)
+    return f"### {title}, {row['placement']}{mpi}\n\n{said}\n\n{names}\n{rule}"
 
 
 def lines(rows: list[Row]) -> list[str]:
     """A line for each variant of a point; the limit is a column of the others."""
-    return [_line(_cells(row)) for row in rows if row["column"] != LIMIT]
+    return [_line(_cells(row), _columns(row)) for row in rows if row["column"] != LIMIT]
+
+
+def foot(points: list[list[Row]]) -> str:
+    """The library's choice at each size, where algorithms were forced beside it."""
+    every = [row for rows in points for row in rows]
+    usual = [row for row in every if row["column"] in (PLAIN, WINDOW)]
+    forced = any(row["column"].rpartition(" ")[0] == row["algorithm"] for row in every)
+    return chosen(usual) if forced else ""
+
+
+def _columns(row: Row) -> list[tuple[str, int]]:
+    """Head and width of each column of a row's table."""
+    if not row.get("algorithms"):
+        return list(_COLUMNS)
+    wide = {"variant": _ALGORITHMS_WIDTH}
+    return [(name, wide.get(name, width)) for name, width in _COLUMNS]
 
 
 def _cells(row: Row) -> list[str]:
@@ -93,6 +116,6 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _line(cells: list[str]) -> str:
-    padded = [cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
+def _line(cells: list[str], columns: list[tuple[str, int]]) -> str:
+    padded = [cell.rjust(width) for cell, (_, width) in zip(cells, columns, strict=True)]
     return f"| {' | '.join(padded)} |"

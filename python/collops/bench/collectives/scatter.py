@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
@@ -13,6 +14,15 @@ from collops.bench.variant import Step
 
 class ScatterVariants(CollectiveVariants):
     """x is all slices, the result the sum of one."""
+
+    algorithms = Algorithms(
+        shm=(Algorithm("direct", "every rank reads its slice of its peers' x and adds it up"),),
+        ucx=(
+            Algorithm(
+                "planned", "a slice crosses as it is, or in a running sum if that moves fewer bytes"
+            ),
+        ),
+    )
 
     def x_rows(self, rank: int) -> int:
         """Elements of all slices."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 import collops
+from collops.bench.collectives.algorithms import Algorithm, Algorithms, described
 from collops.bench.collectives.flag import Flags
 from collops.bench.collectives.limit import Part, copies, shared_vectors
 from collops.bench.collectives.link import link_variants
@@ -29,6 +30,7 @@ class CollectiveVariants(Variants):
     """Makes the variants of one point; the class of a movement of data says what moves."""
 
     point: CollectivePoint
+    algorithms: ClassVar[Algorithms]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,6 +42,8 @@ class CollectiveVariants(Variants):
         one_host = self.hosts.count == 1
         self.flags = Flags(self.work, len(self.peers.cores)) if one_host else None
         self.backend = "shm" if one_host else UCX
+        # On one host backend ucx is shm's code, too.
+        self.ways = self.algorithms.shm if one_host else self.algorithms.ucx
         self.facts = {
             "placement": self.hosts.text(),
             "hosts": self.hosts.count,
@@ -47,6 +51,8 @@ class CollectiveVariants(Variants):
             "one_clock": self.hosts.one_clock,
             "busiest_bytes": self.busiest() * self.element.bits.itemsize,
         }
+        if self.point.algorithms:
+            self.facts["algorithms"] = described(self.ways)
 
     def flag_us(self) -> float | None:
         """The way of a word from rank 0 to the farthest rank, where each has a core."""
@@ -81,12 +87,21 @@ class CollectiveVariants(Variants):
         yield from ()
 
     def own_keys(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Plain memory alone where a window is no other memory."""
-        return wanted if self.hosts.count == 1 else (PLAIN,)
+        """Plain memory alone where a window is no other memory; each algorithm, if wanted."""
+        buffers = wanted if self.hosts.count == 1 else (PLAIN,)
+        if not self.point.algorithms or len(self.ways) == 1:
+            return buffers
+        return buffers + tuple(way.key(buffer) for buffer in buffers for way in self.ways)
+
+    def algorithm(self) -> Algorithm:
+        """The algorithm that the library takes."""
+        return self.ways[0]
 
     def own(self, key: str) -> Variant:
-        """The call with x in plain memory or in a window."""
-        return self._called(key, key, self.backend, key == WINDOW)
+        """The call with x in plain memory or in a window, perhaps forced to one algorithm."""
+        name, _, buffer = key.rpartition(" ")
+        forced = next((way for way in self.ways if way.name == name), None)
+        return self._called(key, key, self.backend, buffer == WINDOW, forced)
 
     def others(self) -> Iterator[tuple[str, Maker]]:
         """The name of each other variant, and the function that makes it."""
@@ -133,11 +148,14 @@ class CollectiveVariants(Variants):
         self.element.fill_whole(x, (self.seed, rank), self.size)
         return x
 
-    def _called(self, key: str, label: str, backend: str, window: bool) -> Variant:
-        comm = self.connect(backend)
+    def _called(
+        self, key: str, label: str, backend: str, window: bool, forced: Algorithm | None = None
+    ) -> Variant:
+        comm = self.connect(backend, forced.tuning if forced else "")
         rewritten, x, result = self.buffers(comm if window else None)
         run = self.call(comm, x, x if result is None else result)
-        return Variant(key, label, [("move", run)], rewritten, result)
+        facts = {"algorithm": (forced or self.algorithm()).name}
+        return Variant(key, label, [("move", run)], rewritten, result, facts=facts)
 
     def _by_steps(self, key: str, label: str, steps: Any, unpinned: bool) -> Variant:
         rewritten, x, result = self.buffers()

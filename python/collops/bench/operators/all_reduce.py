@@ -5,16 +5,46 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.collective import collective
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.points import Kind
 from collops.bench.collectives.variants import Calls, CollectiveVariants
 from collops.bench.elements import Bits
 from collops.bench.variant import Run, Step
+from collops.core import core
+
+# The sizes of the core's table up to which AllReduce takes one step: of 2 ranks, and of more.
+TWO_RANKS, MORE_RANKS = "all_reduce_one_step_2", "all_reduce_one_step"
+
+
+def _always(size: str) -> str:
+    return f"{TWO_RANKS}={size},{MORE_RANKS}={size}"
+
+
+ONE_STEP = Algorithm("1 step", "every rank reads all vectors and adds them up", _always("1024g"))
+TWO_STEPS = Algorithm("2 steps", "a ReduceScatterV, then an AllGatherV", _always("0"))
+
+
+def size_of(ranks: int) -> str:
+    """The name of the size that counts for a number of ranks."""
+    return TWO_RANKS if ranks <= 2 else MORE_RANKS
 
 
 class AllReduceVariants(CollectiveVariants):
     """x is a vector, the result the sum of all."""
+
+    algorithms = Algorithms(
+        shm=(ONE_STEP, TWO_STEPS),
+        ucx=(Algorithm(TWO_STEPS.name, f"{TWO_STEPS.how}, at every size"),),
+    )
+
+    def algorithm(self) -> Algorithm:
+        """On one host one step up to a size of the core's table, as shm/all_reduce.cpp has it."""
+        if len(self.ways) == 1:
+            return super().algorithm()
+        now = {name: size for name, _, size, _ in core().tuned_sizes()}
+        return ONE_STEP if self.point.size <= now[size_of(self.size)] else TWO_STEPS
 
     def x_rows(self, rank: int) -> int:
         """Elements of the vector."""

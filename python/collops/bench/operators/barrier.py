@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.collective import collective
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.points import Kind
@@ -14,6 +15,17 @@ from collops.bench.variant import Run
 
 class BarrierVariants(CollectiveVariants):
     """There is no x and no result."""
+
+    algorithms = Algorithms(
+        shm=(Algorithm("direct", "every rank signals to all, and waits for the signals of all"),),
+        ucx=(
+            Algorithm(
+                "direct",
+                "the ranks of a host signal as on shm, then each exchanges one message with a rank "
+                "of each other host",
+            ),
+        ),
+    )
 
     def x_rows(self, rank: int) -> int:
         """Nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.collective import collective
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.points import Kind
@@ -17,6 +18,11 @@ _ROOT = 0
 
 class BroadcastVariants(CollectiveVariants):
     """x is the vector on rank 0, and its place on the others; it is the result, too."""
+
+    algorithms = Algorithms(
+        shm=(Algorithm("direct", "every rank reads rank 0's vector"),),
+        ucx=(Algorithm("direct", "it crosses once to each other host, whose ranks share it"),),
+    )
 
     def x_rows(self, rank: int) -> int:
         """Elements of the vector."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import collops
+from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.collective import collective
 from collops.bench.collectives.limit import Part
 from collops.bench.collectives.points import Kind
@@ -16,6 +17,11 @@ from collops.bench.variant import Run
 
 class SendRecvVariants(CollectiveVariants):
     """x is the message to the next rank, the result that from the one before."""
+
+    algorithms = Algorithms(
+        shm=(Algorithm("direct", "a rank reads the message that the rank before writes for it"),),
+        ucx=(Algorithm("direct", "a message to another host crosses by UCX, else as on shm"),),
+    )
 
     def __post_init__(self) -> None:
         size, rank = int(self.work.size), int(self.work.rank)
