@@ -48,8 +48,7 @@ class MeasuredPoint:
         request, work = self.request, self.work
         own = self._variants.own_keys(request.own)
         makers: dict[str, Maker] = {key: partial(self._variants.own, key) for key in own}
-        if not request.alone:
-            makers.update(self._variants.others())
+        makers.update(self._variants.others())
         variants = [
             found
             for key, make in makers.items()

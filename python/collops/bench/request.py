@@ -48,4 +48,3 @@ class Request:
     peers: tuple[str, ...]
     mpi: str = ""  # the name of the MPI that started the ranks
     seed: int = 1
-    alone: bool = False  # collops' own variants, and nothing beside them

@@ -22,6 +22,7 @@ COMMANDS = {
     "rank-table": "check an HCCL rank table, or make one",
     "doctor": "list what works on this machine, what does not, and why",
     "bench": "measure operators on one host or several, beside torch with MPI and gloo",
+    "tune": "measure the sizes at which AllReduce should take another way on this machine",
     "demo": "run a transformer layer over an uneven batch, and compare with one process",
 }
 

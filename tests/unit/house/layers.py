@@ -53,8 +53,11 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "torch_backend": {"torch"},
     "golden_run": TOP | {"launch", "golden", ""},
     "bench": TOP | {"launch", "golden", ""},
+    # tune measures what bench measures, and chooses by it.
+    "tune": TOP | {"bench", ""},
     "demo": TOP | {"testing", "golden", "examples", ""},
-    "cli": TOP | {"launch", "golden_run", "bench", "torch", "demo", "golden", "examples", ""},
+    "cli": TOP
+    | {"launch", "golden_run", "bench", "tune", "torch", "demo", "golden", "examples", ""},
 }
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"

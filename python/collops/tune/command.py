@@ -1,0 +1,189 @@
+"""``collops tune``: its options, and what it prints and writes."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from collops.bench.arguments import Parser, counts, threads
+from collops.bench.collectives.points import PLAIN, CollectivePoint, size_text
+from collops.bench.collectives.skew import EVEN, share
+from collops.bench.launch import RanksFailedError, launch
+from collops.bench.operator import Row
+from collops.bench.operators.all_reduce import ONE_STEP, TWO_STEPS, size_of
+from collops.bench.request import Request
+from collops.core import core
+from collops.tune.threshold import Timed, choose
+
+VARIABLE = "COLLOPS_TUNING"
+_PROGRAM = [sys.executable, "-m", "collops.tune.rank_program"]
+_RANKS = (2, 4)
+_SIZES = tuple(1 << bits for bits in (10, *range(12, 23)))
+_QUICK_SIZES = tuple(1 << bits for bits in (14, 16, 18, 20))
+_ROUNDS, _QUICK_ROUNDS = 80, 5
+_ITEM_BYTES = 4  # of float32
+_KEYS = ONE_STEP.key(PLAIN), TWO_STEPS.key(PLAIN)
+_COLUMNS = (("ranks", 5), ("size", 5), ("1 step us", 10), ("2 steps us", 10), ("faster", 15))
+_DESCRIPTION = """
+Measures AllReduce of plain memory in one step and in two, in turn on the same ranks of this host,
+and chooses the sizes up to which one step is taken: of 2 ranks, and of more. The last line that it
+prints sets COLLOPS_TUNING. Nothing reads it by itself: export it before a program begins, in all
+ranks of a host, or pass what follows the first = as init(tuning=...).
+"""
+_STATUS = """
+Run it on an idle machine. Exit status: 0 success, 1 ranks failed, 2 wrong arguments.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures and prints; 0: success, 1: ranks failed or results differ, 2: wrong arguments."""
+    options = _parser().parse_args(arguments)
+    try:
+        return run(options)
+    except (ValueError, OSError) as problem:
+        print(f"collops tune: {problem}", file=sys.stderr)
+        return 2
+    except RanksFailedError as problem:
+        print(f"collops tune: the ranks failed:\n{problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("collops tune: interrupted", file=sys.stderr)
+        return 130
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures what the options say, prints the table and the line, and returns the status.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: a number of ranks is wrong.
+        RanksFailedError: a rank failed, or the results of the two ways differ.
+    """
+    if min(options.ranks) < 2:
+        raise ValueError(f"--ranks {min(options.ranks)}: at least 2 are needed")
+    if options.output:
+        options.output.open("a").close()  # raises before anything is measured
+    table = {name: now for name, _, now, _ in core().tuned_sizes()}
+    timed: dict[str, list[Timed]] = {}
+    print(_line([name for name, _ in _COLUMNS]))
+    print(_line(["-" * (width - 1) + ":" for _, width in _COLUMNS]), flush=True)
+    for row in _measured(options):
+        found = Timed(row["bytes"], *(row["us"][key] for key in _KEYS))
+        timed.setdefault(size_of(row["ranks"]), []).append(found)
+        print(_line(_cells(row["ranks"], found)), flush=True)
+    chosen = {name: choose(every, table[name]) for name, every in timed.items()}
+    line = f"{VARIABLE}={tuning_text(chosen)}"
+    print(f"{_shared_cores(options.ranks)}\n{line}")
+    if options.output:
+        options.output.write_text(f"export {line}\n")
+    return 0
+
+
+def tuning_text(chosen: Mapping[str, int]) -> str:
+    """The chosen sizes, and the others that are set in this environment: the line replaces it."""
+    sizes = {
+        name: chosen.get(name, now)
+        for name, usual, now, _ in core().tuned_sizes()
+        if name in chosen or now != usual
+    }
+    return ",".join(f"{name}={size_text(size)}" for name, size in sizes.items())
+
+
+def _measured(options: argparse.Namespace) -> Iterator[Row]:
+    """What the ranks measured, as soon as they have; shows on a terminal how far they are."""
+    sizes = _QUICK_SIZES if options.quick else _SIZES
+    every = list(itertools.product(dict.fromkeys(options.ranks), sizes))
+    done = 0
+    try:
+        for ranks in dict.fromkeys(options.ranks):
+            _show(every, done)
+            request = _request(ranks, sizes, _QUICK_ROUNDS if options.quick else _ROUNDS)
+            for row in launch(request, ranks, None, program=_PROGRAM):
+                if row["differ"]:
+                    where = f"{row['ranks']} ranks, {size_text(row['bytes'])}"
+                    raise RanksFailedError(f"{where}: one step and two have different results")
+                _show([], 0)
+                yield row
+                done += 1
+                _show(every, done)
+    finally:
+        _show([], 0)
+
+
+def _request(ranks: int, sizes: Sequence[int], rounds: int) -> Request:
+    points = tuple(
+        CollectivePoint(
+            dtype="f32", size=size, skew=EVEN, counts=share(size // _ITEM_BYTES, ranks, EVEN)
+        )
+        for size in sizes
+    )
+    return Request(
+        operator="all_reduce",
+        points=points,
+        iterations=rounds,
+        threads=threads(),
+        own=_KEYS,
+        peers=(),
+    )
+
+
+def _show(every: Sequence[tuple[int, int]], done: int) -> None:
+    """Draws the progress line if standard error is a terminal; removes it if all is done."""
+    if not sys.stderr.isatty():
+        return
+    text = ""
+    if done < len(every):
+        ranks, size = every[done]
+        text = f"{done}/{len(every)}: {ranks} ranks, {size_text(size)}"
+    sys.stderr.write(f"\r{text}\x1b[K")
+    sys.stderr.flush()
+
+
+def _cells(ranks: int, timed: Timed) -> list[str]:
+    one, two = timed.one_step_us, timed.two_steps_us
+    name = ONE_STEP.name if one < two else TWO_STEPS.name
+    faster = f"{name} by {max(one, two) / min(one, two):.2f}"
+    return [str(ranks), size_text(timed.size), f"{one:.2f}", f"{two:.2f}", faster]
+
+
+def _line(cells: Sequence[str]) -> str:
+    padded = [cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
+    return f"| {' | '.join(padded)} |"
+
+
+def _shared_cores(ranks: Sequence[int]) -> str:
+    """A note for numbers of ranks that have no core each; empty if all have."""
+    cores = len(os.sched_getaffinity(0))
+    more = ", ".join(str(number) for number in dict.fromkeys(ranks) if number > cores)
+    if not more:
+        return ""
+    return (
+        f"\nNote: {more} ranks share {cores} core(s): their times are mostly the scheduler's, and "
+        f"{size_of(max(ranks))} is for programs that run so.\n"
+    )
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="collops tune",
+        description=_DESCRIPTION,
+        epilog=_STATUS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--ranks",
+        type=lambda text: counts(text, ","),
+        default=_RANKS,
+        metavar="2,4",
+        help="numbers of ranks on this host, each measured by itself; all above 2 together choose "
+        "one size (2,4)",
+    )
+    add("--output", type=Path, metavar="FILE", help="write the line for a shell: `. FILE` sets it")
+    add("--quick", action="store_true", help="few sizes and rounds: shows that all parts work here")
+    return parser

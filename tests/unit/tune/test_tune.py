@@ -1,0 +1,215 @@
+"""`collops tune`: runs, what is printed and written, refusals, failures."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import forked_main
+import own_output
+import pytest
+
+from collops.bench.launch import RanksFailedError
+from collops.bench.operators import load
+from collops.cli import main
+from collops.core import core
+from collops.testing import run_ranks
+from collops.tune import command
+from collops.tune.rank_program import measure
+
+ROW = re.compile(r"\| +(\d) \| +(\w+) \| +([\d.]+) \| +([\d.]+) \| +([12]) steps? by ([\d.]+) \|")
+SIZES = "import collops.core, json; print(json.dumps(collops.core.core().tuned_sizes()))"
+
+
+def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.sh"
+    words = [sys.executable, "-m", "collops.cli", "tune", "--quick", "--output", str(path)]
+    done = own_output.run(words, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    rows = [match.groups() for line in lines if (match := ROW.fullmatch(line))]
+    assert [(ranks, size) for ranks, size, *_ in rows] == [
+        (ranks, size) for ranks in "24" for size in ("16k", "64k", "256k", "1m")
+    ]
+    for _, _, one, two, faster, ratio in rows:
+        assert faster == ("1" if float(one) < float(two) else "2")
+        times = sorted([float(one), float(two)])
+        assert float(ratio) == pytest.approx(times[1] / times[0], rel=0.02)
+    line = r"COLLOPS_TUNING=all_reduce_one_step_2=(\d+[km]?),all_reduce_one_step=(\d+[km]?)"
+    assert re.fullmatch(line, lines[-1])
+    assert path.read_text() == f"export {lines[-1]}\n"
+    shell = own_output.run(
+        ["sh", "-c", f". '{path}' && exec '{sys.executable}' -c '{SIZES}'"], capture_output=True
+    )
+    found = {name: now for name, _, now, _ in json.loads(shell.stdout)}
+    text = dict(pair.split("=") for pair in lines[-1].partition("=")[2].split(","))
+    units = {"k": 1 << 10, "m": 1 << 20}
+    for name, size in text.items():
+        assert found[name] == int(size.rstrip("km")) * units.get(size[-1], 1)
+
+
+def planted(crossings: dict[int, int], differ: bool = False) -> Any:
+    """In place of launch(): one step is faster up to these sizes."""
+
+    def launch(request: Any, ranks: int, *_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        for point in request.points:
+            assert point.ranks == ranks
+            both = (2.0, 3.0) if point.size <= crossings[ranks] else (3.0, 2.0)
+            us = dict(zip(request.own, both, strict=True))
+            yield {"ranks": ranks, "bytes": point.size, "us": us, "differ": differ}
+
+    return launch
+
+
+@pytest.mark.parametrize(
+    ("ranks", "env", "expected"),
+    [
+        ("2,4", "", "all_reduce_one_step_2=512k,all_reduce_one_step=16k"),
+        ("2", "", "all_reduce_one_step_2=512k"),
+        ("3,4", "", "all_reduce_one_step=16k"),
+        # What is set already and was not measured stays set; the line replaces the variable.
+        ("4", "streamed_output=3m", "all_reduce_one_step=16k,streamed_output=3m"),
+        (
+            "4",
+            "all_reduce_one_step_2=1k,all_reduce_one_step=4m",
+            "all_reduce_one_step_2=1k,all_reduce_one_step=16k",
+        ),
+        ("5", "", "all_reduce_one_step=0"),
+        ("6", "", "all_reduce_one_step=4m"),
+    ],
+)
+def test_the_line_has_the_crossings(
+    ranks: str,
+    env: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLLOPS_TUNING", env)
+    crossings = {2: 512 << 10, 3: 16 << 10, 4: 16 << 10, 5: 0, 6: 1 << 30}
+    monkeypatch.setattr(command, "launch", planted(crossings))
+    assert command.main(["--ranks", ranks]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[-1] == f"COLLOPS_TUNING={expected}"
+    assert shown.err == ""
+    monkeypatch.setenv("COLLOPS_TUNING", expected)
+    now = {name: size for name, _, size, _ in core().tuned_sizes()}
+    sizes = dict(pair.split("=") for pair in expected.split(","))
+    assert {name: command.size_text(now[name]) for name in sizes} == sizes
+    cores = len(os.sched_getaffinity(0))
+    assert ("share" in shown.out) == (max(map(int, ranks.split(","))) > cores)
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(command, "launch", planted({2: 0, 3: 0}))
+    assert command.main(["--quick", "--ranks", "2,3,2"]) == 0
+    drawn = [text for text in terminal.getvalue().replace("\x1b[K", "").split("\r") if text]
+    wanted = [f"{ranks} ranks, {size}" for ranks in (2, 3) for size in ("16k", "64k", "256k", "1m")]
+    assert list(dict.fromkeys(drawn)) == [f"{i}/8: {text}" for i, text in enumerate(wanted)]
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert capsys.readouterr().out.count("2 steps by 1.50") == 8
+
+
+def test_results_that_differ_and_ranks_that_fail_are_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "launch", planted({2: 0}, differ=True))
+    assert command.main(["--ranks", "2"]) == 1
+    shown = capsys.readouterr()
+    assert "2 ranks, 1k: one step and two have different results" in shown.err
+    assert "COLLOPS_TUNING" not in shown.out
+
+    def fail(*_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        raise RanksFailedError("rank 1 is gone")
+        yield {}
+
+    monkeypatch.setattr(command, "launch", fail)
+    assert command.main(["--ranks", "2"]) == 1
+    assert capsys.readouterr().err == "collops tune: the ranks failed:\nrank 1 is gone\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "message"),
+    [
+        ("--ranks 1", {}, "--ranks 1: at least 2 are needed"),
+        ("--ranks 2,x", {}, "--ranks: a whole number of 1 or more is needed, got 'x'"),
+        ("--sizes 1k", {}, "unrecognized arguments: --sizes 1k"),
+        ("--output /nowhere/tuning.sh", {}, "/nowhere/tuning.sh"),
+        ("--quick", {"COLLOPS_TUNING": "chunk=1"}, '"chunk" is no size of the table'),
+        (
+            "--quick",
+            {"COLLOPS_NUM_THREADS": "0"},
+            "COLLOPS_NUM_THREADS must be a whole number of 1",
+        ),
+    ],
+)
+def test_a_wrong_value_is_one_clear_line(arguments: str, env: dict[str, str], message: str) -> None:
+    done = forked_main.run(main, ["tune", *arguments.split()], env=env)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.startswith("collops tune: ")
+    assert done.stderr.count("\n") == 1
+
+
+def measure_spoiled(rank: int, spoils: bool) -> list[dict[str, Any]]:
+    """Measures two sizes, where rank 1 perhaps spoils the result of two steps."""
+    reduce: Any = load("all_reduce").variants
+    plain = reduce.own
+
+    def own(self: Any, key: str) -> Any:
+        variant = plain(self, key)
+        if spoils and rank == 1 and key.startswith("2 steps"):
+            last = variant.result[-1:]
+            variant.steps.append(("spoil", lambda: last.fill(7)))
+        return variant
+
+    reduce.own = own
+    return list(measure(command._request(2, (16 << 10, 64 << 10), 5)))
+
+
+@pytest.mark.parametrize("spoils", [False, True])
+def test_rank_0_has_the_times_of_both_ways(spoils: bool) -> None:
+    rows, nothing = run_ranks(measure_spoiled, 2, spoils)
+    assert nothing == []
+    assert [(row["ranks"], row["bytes"], row["differ"]) for row in rows] == [
+        (2, 16 << 10, spoils),
+        (2, 64 << 10, spoils),
+    ]
+    for row in rows:
+        assert list(row["us"]) == ["1 step plain", "2 steps plain"]
+        assert all(0 < us < 1e6 for us in row["us"].values())
+
+
+def test_the_command_is_listed() -> None:
+    done = forked_main.run(main, ["--help"])
+    assert re.search(r"^ +tune +measure ", done.stdout, re.MULTILINE)
+    done = forked_main.run(main, ["tune", "--help"])
+    assert done.returncode == 0
+    for word in ("--ranks 2,4", "--output FILE", "--quick", "Exit status"):
+        assert word in done.stdout
+
+
+def test_ctrl_c_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        raise KeyboardInterrupt
+        yield {}
+
+    monkeypatch.setattr(command, "launch", interrupted)
+    assert command.main(["--ranks", "2"]) == 130
