@@ -125,14 +125,14 @@ def rows(table: dict[tuple[int, str], Cell]) -> Iterator[tuple[str, ...]]:
             fastest = min(mpi, key=lambda name: mpi[name], default="-")
             best = mpi.get(fastest)
             yield (
-                _size(size),
+                size_text(size),
                 where,
-                _time(best),
+                time_text(best),
                 fastest,
-                _time(plain),
-                _time(window),
-                _ratio(plain, best),
-                _ratio(window, best),
+                time_text(plain),
+                time_text(window),
+                ratio_text(plain, best),
+                ratio_text(window, best),
                 f"{len(mpi)} of {len(all_ways)}",
                 str(cell.rounds()),
             )
@@ -176,21 +176,26 @@ def _lacks(point: Record) -> bool:
 
 def _name(point: Record) -> str:
     words = [point["peer"], point["way"], point["operator"], point["dtype"]]
-    return " ".join(words if _lacks(point) else [*words, _size(point["bytes"]), point["shares"]])
+    return " ".join(
+        words if _lacks(point) else [*words, size_text(point["bytes"]), point["shares"]]
+    )
 
 
-def _size(size: int) -> str:
+def size_text(size: int) -> str:
+    """A size as the tables print it."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if size % unit == 0:
             return f"{size // unit} {name}"
     return f"{size} B"
 
 
-def _time(us: float | None) -> str:
+def time_text(us: float | None) -> str:
+    """A time in microseconds as the tables print it."""
     return "-" if us is None else f"{us:.2f}" if us < 100 else f"{us:.0f}"
 
 
-def _ratio(us: float | None, of: float | None) -> str:
+def ratio_text(us: float | None, of: float | None) -> str:
+    """One time divided by another as the tables print it."""
     return "-" if us is None or of is None else f"{us / of:.2f}"
 
 
