@@ -13,9 +13,11 @@ constexpr int64_t kLeastBytes = 2 << 10;
 // From this size on reading the clock costs nothing; of smaller copies only some are timed.
 constexpr int64_t kAlwaysTimedBytes = 32 << 10;
 constexpr uint32_t kTimedEvery = 8;
-// Lines that were stored past the caches come from memory when they are read, so a gain that is
-// smaller than this for the writer is a loss for the reader.
-constexpr double kLeastGain = 0.75;
+// Lines that were stored past the caches come from memory when they are read: what the reader then
+// loses, in ns per KiB.
+constexpr double kReaderLoss = 70;
+// After a change of the way so many copies are not timed.
+constexpr uint32_t kUntimedTries = 8;
 // A copy during which the thread lost its core counts as one that took so many times as long.
 constexpr double kMostSlower = 4;
 
@@ -23,15 +25,17 @@ constexpr double kMostSlower = 4;
 
 CopyWay CopyChoice::Next(int64_t bytes, bool* timed) {
   const bool always = bytes >= kAlwaysTimedBytes;
-  ++copies_;
-  tries_ = copies_ % (always ? kTriedEvery : kTriedEvery * kTimedEvery) == 0;
-  *timed = always || copies_ % kTimedEvery == 0;
+  constexpr uint32_t kPeriod = kTriedEvery * kTries;
+  const uint32_t at = ++copies_ % kPeriod;
+  tries_ = at >= kPeriod - kTries;
+  const uint32_t since_change = tries_ ? at - (kPeriod - kTries) : at;
+  *timed = since_change >= kUntimedTries && (always || tries_ || copies_ % kTimedEvery == 0);
   for (const CopyWay way : {CopyWay::kCached, CopyWay::kStreamed}) {
     if (cost(way) != 0) continue;
     *timed = true;
     return way;
   }
-  const bool streams = cost(CopyWay::kStreamed) < kLeastGain * cost(CopyWay::kCached);
+  const bool streams = cost(CopyWay::kStreamed) + kReaderLoss < cost(CopyWay::kCached);
   return streams != tries_ ? CopyWay::kStreamed : CopyWay::kCached;
 }
 

@@ -7,11 +7,13 @@ namespace collops::shm {
 // How a copy's stores go: through this core's caches, or past them.
 enum class CopyWay { kCached, kStreamed };
 
-// Which way is faster of late, by the time that copies took. The slower way is tried now and then.
+// Which way is faster of late, by the time that copies took. The slower way is tried now and then,
+// by several copies in a row: the first ones find their lines where the other way has left them.
 class CopyChoice {
  public:
-  // Of the copies that are timed, one of so many goes the way that seems slower.
+  // One copy of so many goes the way that seems slower, kTries in a row.
   static constexpr uint32_t kTriedEvery = 32;
+  static constexpr uint32_t kTries = 12;
 
   // The way of the next copy, and whether to tell Learn() its time.
   CopyWay Next(int64_t bytes, bool* timed);
@@ -22,7 +24,7 @@ class CopyChoice {
 
   double cost_[2] = {};  // ns per KiB; 0: not known yet
   uint32_t copies_ = 0;
-  bool tries_ = false;  // the last copy went the way that seems slower
+  bool tries_ = false;  // the last copy was to go the way that seems slower
 };
 
 // Copies into memory that peers read next, in the way that is faster. If the cores share a cache,
