@@ -24,7 +24,7 @@ _PROGRAM = [sys.executable, "-m", "collops.tune.rank_program"]
 _RANKS = (2, 4)
 _SIZES = tuple(1 << bits for bits in (10, *range(12, 23)))
 _QUICK_SIZES = tuple(1 << bits for bits in (14, 16, 18, 20))
-_ROUNDS, _QUICK_ROUNDS = 80, 5
+_ROUNDS, _QUICK_ROUNDS = 80, 4
 _ITEM_BYTES = 4  # of float32
 _KEYS = ONE_STEP.key(PLAIN), TWO_STEPS.key(PLAIN)
 _COLUMNS = (("ranks", 5), ("size", 5), ("1 step us", 10), ("2 steps us", 10), ("faster", 15))
@@ -158,12 +158,14 @@ def _line(cells: Sequence[str]) -> str:
 def _shared_cores(ranks: Sequence[int]) -> str:
     """A note for numbers of ranks that have no core each; empty if all have."""
     cores = len(os.sched_getaffinity(0))
-    more = ", ".join(str(number) for number in dict.fromkeys(ranks) if number > cores)
-    if not more:
+    crowded = [number for number in dict.fromkeys(ranks) if number > cores]
+    if not crowded:
         return ""
+    sizes = " and ".join(dict.fromkeys(map(size_of, crowded)))
+    numbers = ", ".join(map(str, crowded))
     return (
-        f"\nNote: {more} ranks share {cores} core(s): their times are mostly the scheduler's, and "
-        f"{size_of(max(ranks))} is for programs that run so.\n"
+        f"\nNote: {numbers} ranks share {cores} core(s): their times are mostly the scheduler's, and "
+        f"this choice of {sizes} is for programs that run so.\n"
     )
 
 

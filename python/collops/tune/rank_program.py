@@ -25,8 +25,9 @@ from collops.bench.rank_program import pin
 from collops.bench.request import Request
 from collops.bench.variant import Variants
 
-# Rounds between two looks at the clock, and the time after which a size has enough of them.
-_ROUNDS = 5
+# Rounds between two looks at the clock, even so that each way goes first as often as the other;
+# and the time after which a size has enough of them.
+_ROUNDS = 4
 _MOST_S = 1.0
 
 

@@ -14,7 +14,7 @@ constexpr uint32_t kRounds = 400;
 #endif
 
 int64_t BytesOf(uint32_t i) {
-  return i % 11 == 0 ? 300000 + i : i % 3 == 0 ? 65601 + i : i % 5 * 1000;
+  return i % 11 == 0 ? 300000 + i : i % 3 == 0 ? 65601 + i : i % 7 == 0 ? 50000 + i : i % 5 * 1000;
 }
 
 }  // namespace

@@ -181,7 +181,7 @@ TEST(MessagesDoNotWaitForTheQueue) {
 // Both ranks send first, then receive, with a group call in between.
 TEST(SendsBeforeReceivesDoNotLockUp) {
   OnBoth(2, [](int rank, Communicator& comm) {
-    for (const int64_t bytes : {10, 5000, 2 << 20}) {
+    for (const int64_t bytes : {10, 5000, 300000, 2 << 20}) {
       const auto mine = static_cast<uint32_t>(rank), theirs = static_cast<uint32_t>(1 - rank);
       Buffer x(messages::Pattern(bytes, mine)), out(bytes);
       const Handle send = StartSend(comm, 1 - rank, 1, &x);

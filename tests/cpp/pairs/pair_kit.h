@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -200,9 +201,9 @@ class Host {
   // `memory_size`: the number of ranks for which the memory is laid out, which may be larger.
   Host(int size, int memory_size)
       : bytes_(collops::shm::ShmPairWire::Bytes(memory_size)),
-        memory_(static_cast<size_t>(bytes_) + kAlign) {
-    void* base = memory_.data();
-    size_t room = memory_.size();
+        memory_(std::calloc(static_cast<size_t>(bytes_) + kAlign, 1), std::free) {
+    void* base = memory_.get();
+    size_t room = static_cast<size_t>(bytes_) + kAlign;
     base_ = static_cast<std::byte*>(std::align(kAlign, static_cast<size_t>(bytes_), base, room));
     for (int rank = 0; rank < size; ++rank) {
       windows.emplace_back(&shared_);
@@ -232,7 +233,8 @@ class Host {
   static void Count(void* host, int) { ++static_cast<Host*>(host)->rings_of_bell; }
 
   int64_t bytes_;
-  std::vector<std::byte> memory_;
+  // Zeroed page by page when it is used: tests make thousands of hosts.
+  std::unique_ptr<void, void (*)(void*)> memory_;
   std::byte* base_;
   Windows::Shared shared_;
 };

@@ -45,7 +45,10 @@ bool Await(PairLane* lane, const std::vector<TransferHandle>& handles) {
 
 int64_t BytesOf(uint32_t i) {
   if (i % 93 == 0) return kPairRingBytes + 300000 + i;
-  return i % 31 == 0 ? 300000 + i : i % 7 == 0 ? 262209 + i : i % 5 * 1000;
+  return i % 31 == 0   ? 300000 + i
+         : i % 7 == 0  ? 262209 + i
+         : i % 11 == 0 ? 200000 + i
+                       : i % 5 * 1000;
 }
 
 TEST(BlockingSendsAndReceivesOfTwoThreads) {

@@ -53,12 +53,12 @@ void Finish(Host* host, int sender, TransferHandle sent, int receiver, TransferH
   EXPECT_EQ((*host)[receiver].Collect(received).message(), "");
 }
 
-// A small group has large slots in at most 5 MiB.
+// A small group has large slots in at most 5 MiB, besides the texts of refusals.
 TEST(MemoryGrowsWithThePairsUpToSixteenMiB) {
   EXPECT_EQ(PairLayout::InlineBytes(2), (256 << 10) + 64);
   EXPECT_EQ(PairLayout::InlineBytes(4), (64 << 10) + 64);
   EXPECT_EQ(PairLayout::InlineBytes(16), (4 << 10) + 64);
-  EXPECT_EQ(PairLayout::InlineBytes(24), (4 << 10) + 64);
+  EXPECT_EQ(PairLayout::InlineBytes(24), (4 << 10) + 64);  // kRanksOfSmallSlots
   EXPECT_EQ(PairLayout::InlineBytes(128), 64);
   for (int size = 2; size <= 128; ++size) {
     EXPECT_EQ((64 + PairLayout::InlineBytes(size)) % 128, 0);
@@ -236,10 +236,14 @@ TEST(SlotsAreUsedAgainForAThousandMessages) {
   }
 }
 
+// The slots of so many ranks hold 4160 bytes: 9000 bytes go through a ring, or are read in a
+// window.
+constexpr int kRanksOfSmallSlots = 24;
+
 // The 8-byte words of both directions' lines and heads, without bodies.
 std::vector<size_t> WordsOfHeads() {
-  Host host(2);
-  const PairLayout layout(host.base(), 2);
+  Host host(2, kRanksOfSmallSlots);
+  const PairLayout layout(host.base(), kRanksOfSmallSlots);
   std::vector<size_t> words;
   const auto add = [&](const void* line, size_t count) {
     const auto first = static_cast<size_t>(static_cast<const std::byte*>(line) - host.base()) / 8;
@@ -263,7 +267,7 @@ TEST(InvalidNumbersOfAPeerNeverCrash) {
     for (int stage = 0; stage < 4; ++stage) {
       for (const size_t word : WordsOfHeads()) {
         for (const uint64_t lie : lies) {
-          Host host(2);
+          Host host(2, kRanksOfSmallSlots);
           Buffer x(Pattern(bytes, 1)), out(bytes), back(bytes);
           if (bytes == 9001) host.windows[0].Add(x.data(), bytes);
           const std::vector<PairLane*> both = {host.lanes[0].get(), host.lanes[1].get()};

@@ -51,7 +51,7 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord*
   }
   mine->place = own_place_;
   mine->tile_window_id = tile_window;
-  mine->staged_first = false;
+  mine->staged_first = 0;
   for (const uint32_t id : {spot.id, tile_window}) {
     if (windows_->HasNews(id)) RETURN_IF_ERROR(mail_.Send(windows_, id, &step_->waiter()));
   }
@@ -65,7 +65,7 @@ Status Exchange::TakeCallRecord(int rank) {
   peers_[static_cast<size_t>(rank)] = {theirs.place,
                                        {theirs.window_id, theirs.window_offset},
                                        theirs.tile_window_id,
-                                       theirs.staged_first};
+                                       theirs.staged_first != 0};
   const uint64_t mails = theirs.mails;
   if (mail_.received(rank) >= mails) return Ok();
   return mail_.Expect(rank, mails, &step_->waiter());

@@ -99,10 +99,11 @@ class Exchange {
   template <typename StageFirst>
   Status PublishStaged(const Input& input, CallRecord* mine, StageFirst&& stage_first) {
     staged_first_ = own_place_ == InputPlace::kStage && step_->PreviousFinished();
-    mine->staged_first = staged_first_ && input.bytes <= kMostStagedFirst;
-    if (mine->staged_first) stage_first();
+    const bool before = staged_first_ && input.bytes <= kMostStagedFirst;
+    mine->staged_first = before ? 1 : 0;
+    if (before) stage_first();
     step_->Publish();
-    if (staged_first_ && !mine->staged_first) stage_first();
+    if (staged_first_ && !before) stage_first();
     return AwaitAll();
   }
   Status TakeCallRecord(int rank);

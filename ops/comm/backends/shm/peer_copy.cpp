@@ -17,7 +17,7 @@ constexpr uint32_t kTimedEvery = 8;
 // loses, in ns per KiB.
 constexpr double kReaderLoss = 70;
 // After a change of the way so many copies are not timed.
-constexpr uint32_t kUntimedTries = 8;
+constexpr uint32_t kUntimed = 8;
 // A copy during which the thread lost its core counts as one that took so many times as long.
 constexpr double kMostSlower = 4;
 
@@ -26,17 +26,20 @@ constexpr double kMostSlower = 4;
 CopyWay CopyChoice::Next(int64_t bytes, bool* timed) {
   const bool always = bytes >= kAlwaysTimedBytes;
   constexpr uint32_t kPeriod = kTriedEvery * kTries;
-  const uint32_t at = ++copies_ % kPeriod;
-  tries_ = at >= kPeriod - kTries;
-  const uint32_t since_change = tries_ ? at - (kPeriod - kTries) : at;
-  *timed = since_change >= kUntimedTries && (always || tries_ || copies_ % kTimedEvery == 0);
-  for (const CopyWay way : {CopyWay::kCached, CopyWay::kStreamed}) {
-    if (cost(way) != 0) continue;
-    *timed = true;
-    return way;
+  tries_ = ++copies_ % kPeriod >= kPeriod - kTries;
+  CopyWay way = CopyWay::kCached;
+  const bool known = cost(CopyWay::kCached) != 0 && cost(CopyWay::kStreamed) != 0;
+  if (known) {
+    const bool streams = cost(CopyWay::kStreamed) + kReaderLoss < cost(CopyWay::kCached);
+    way = streams != tries_ ? CopyWay::kStreamed : CopyWay::kCached;
+  } else if (cost(CopyWay::kCached) != 0) {
+    way = CopyWay::kStreamed;
   }
-  const bool streams = cost(CopyWay::kStreamed) + kReaderLoss < cost(CopyWay::kCached);
-  return streams != tries_ ? CopyWay::kStreamed : CopyWay::kCached;
+  in_a_row_ = way == last_ ? in_a_row_ + 1 : 1;
+  last_ = way;
+  const bool due = always || tries_ || !known || copies_ % kTimedEvery == 0;
+  *timed = due && in_a_row_ > kUntimed;
+  return way;
 }
 
 void CopyChoice::Learn(CopyWay way, double ns_per_kib) {

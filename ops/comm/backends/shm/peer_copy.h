@@ -25,6 +25,8 @@ class CopyChoice {
   double cost_[2] = {};  // ns per KiB; 0: not known yet
   uint32_t copies_ = 0;
   bool tries_ = false;  // the last copy was to go the way that seems slower
+  CopyWay last_ = CopyWay::kCached;
+  uint32_t in_a_row_ = 0;  // copies the last way
 };
 
 // Copies into memory that peers read next, in the way that is faster. If the cores share a cache,

@@ -25,7 +25,7 @@ constexpr int64_t kMostStagedFirst = 64 << 10;
 // Where peers find a rank's input in a call.
 enum class InputPlace : uint32_t {
   kCallRecord = 0,  // in its call record, behind the head
-  kStage = 1,       // chunk by chunk in its stage, with a signal for each
+  kStage = 1,       // chunk by chunk in its stage; all but staged first ones have a signal
   kWindow = 2,      // in its window, in place
 };
 
@@ -38,7 +38,7 @@ struct alignas(kLineBytes) CallRecord {
   uint32_t window_id;
   int64_t window_offset;
   uint32_t tile_window_id;  // in a fused call; 0: none
-  bool staged_first;        // the first chunk of every lane is in the stage already
+  uint32_t staged_first;    // 1: the first chunk of every lane is in the stage already
   alignas(64) std::byte data[kCallRecordBytes];
 };
 static_assert(offsetof(CallRecord, data) == 64);

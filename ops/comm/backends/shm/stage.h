@@ -25,7 +25,7 @@ inline int64_t NumChunks(int64_t bytes, int64_t chunk_bytes) {
   return (bytes + chunk_bytes - 1) / chunk_bytes;
 }
 
-// Copies the first chunk of a lane of this rank's stage, before the call record says so.
+// Copies the first chunk of a lane of this rank's stage, before it is known that all ranks agree.
 void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes);
 
 // Writes one lane of this rank's stage, chunk by chunk, at most the lane's size ahead of its

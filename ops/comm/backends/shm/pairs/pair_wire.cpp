@@ -11,6 +11,9 @@ namespace {
 
 enum Form : int16_t { kInline = 0, kWindow = 1, kRing = 2, kRefusal = 3 };
 
+// A longer body is read in its window, if it is in one, although it may fit into the envelope.
+constexpr int64_t kMostCopiedWindow = (4 << 10) + 64;
+
 // Bytes of a window that are copied before the lane looks after its other messages.
 constexpr int64_t kPieceBytes = 4 << 20;
 
@@ -70,7 +73,7 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
     layout_.WriteText(rank_, ++texts_, envelope.reason);
     place.form = kRefusal;
     place.offset = static_cast<int64_t>(texts_);
-  } else if (bytes > layout_.inline_bytes()) {
+  } else if (bytes > std::min(layout_.inline_bytes(), kMostCopiedWindow)) {
     const WireStep step = Place(data, bytes, &place);
     if (step != WireStep::kDone) return step;
   }
@@ -92,9 +95,9 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
   return WireStep::kDone;
 }
 
-// Where a body that is too long for its envelope lies.
+// Where a body lies that is too long for its envelope, or long enough to be read in a window.
 WireStep ShmPairWire::Place(const void* data, int64_t bytes, BodyPlace* place) {
-  place->form = kRing;
+  place->form = bytes > layout_.inline_bytes() ? kRing : kInline;
   if (!windows_->Find(data, bytes, &place->window, &place->offset)) return WireStep::kDone;
   bool told = false;
   fault_ = windows_->Announce(place->window, &told, &place->mails);
