@@ -13,4 +13,12 @@ inline void Fence(std::memory_order order) {
 #endif
 }
 
+// The memory of this machine. Code that is a template over its memory takes this one; tests take a
+// model in which other threads see stores as late as their orders allow.
+struct MachineMemory {
+  template <typename T>
+  using Atomic = std::atomic<T>;
+  static void Fence(std::memory_order order) { collops::Fence(order); }
+};
+
 }  // namespace collops

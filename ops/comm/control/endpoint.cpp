@@ -12,7 +12,6 @@
 
 #include "comm/control/bootstrap/messages.h"
 #include "comm/control/bootstrap/socket.h"
-#include "core/fence.h"
 
 namespace collops::control {
 namespace {
@@ -94,30 +93,24 @@ void Endpoint::SleepOn(Lane lane, uint32_t bell, int nap_ms) {
 }
 
 void Endpoint::Finish(uint64_t step) {
-  board_.member(rank_).finished.store(step, std::memory_order_release);
+  PublishFinished(&board_.member(rank_).finished, step);
   RingAll();
 }
 
 void Endpoint::FinishOnHost(uint64_t step) {
-  board_.member(rank_).finished.store(step, std::memory_order_release);
+  PublishFinished(&board_.member(rank_).finished, step);
   RingHost();
 }
 
 void Endpoint::PublishFailure(const Status& status, uint64_t step) {
   Member& self = board_.member(rank_);
-  std::atomic<uint32_t>& failed = board_.group().failed_rank;
-  uint32_t first = failed.load(std::memory_order_acquire);
-  if (first != 0 && FailedStep(first) <= step) return RingEveryLane();
-  self.failed_step.store(step, std::memory_order_relaxed);
-  if (self.code == NO_ERROR) {  // otherwise peers may be reading the reason
+  const auto step_of = [this](uint32_t failed) { return FailedStep(failed); };
+  // The caller may overwrite its window next.
+  Failures::Publish(&board_.group().failed_rank, &self.failed_step, rank_, step, step_of, [&] {
+    if (self.code != NO_ERROR) return;  // peers may be reading the reason
     self.code = status.code();
     WriteReason(status.message(), self.reason);
-  }
-  while (first == 0 || FailedStep(first) > step) {
-    if (failed.compare_exchange_strong(first, static_cast<uint32_t>(rank_) + 1)) break;
-  }
-  // The caller may overwrite its window next: a peer that reads new data must see the flag.
-  Fence(std::memory_order_seq_cst);
+  });
   RingEveryLane();
 }
 

@@ -6,6 +6,7 @@
 
 #include "comm/control/board.h"
 #include "comm/control/bootstrap/group.h"
+#include "comm/control/signal_order.h"
 #include "core/status.h"
 
 namespace collops::control {
@@ -42,9 +43,7 @@ class Endpoint {
   void PlaceHeads(const HeadPlaces& places) { heads_ = places; }
   SignalHead& head(int rank, uint64_t step) const { return heads_.At(rank, step); }
   // Whether `rank` has begun the step.
-  bool HasBegun(int rank, uint64_t step) const {
-    return NumberOf(head(rank, step).step.load(std::memory_order_acquire)) >= step;
-  }
+  bool HasBegun(int rank, uint64_t step) const { return control::HasBegun(head(rank, step), step); }
 
   // Wakes a peer that sleeps. A peer that falls asleep at this moment may miss it and then wakes by
   // itself after at most kNapMs; this saves a fence in every signal.
@@ -81,8 +80,15 @@ class Endpoint {
     return GroupFailed(step) ? ReportedFailure() : Ok();
   }
   bool GroupFailed(uint64_t step) const {
-    const uint32_t failed = board_.group().failed_rank.load(std::memory_order_acquire);
-    return failed != 0 && FailedStep(failed) <= step;
+    const auto step_of = [this](uint32_t failed) { return FailedStep(failed); };
+    return Failures::HasFailed(board_.group().failed_rank, step, step_of);
+  }
+  // As GroupFailure(), after the last read of the peers' memory in the step.
+  Status GroupFailureMeanwhile(uint64_t step) const {
+    const auto step_of = [this](uint32_t failed) { return FailedStep(failed); };
+    return Failures::HasFailedMeanwhile(board_.group().failed_rank, step, step_of)
+               ? ReportedFailure()
+               : Ok();
   }
 
   // Marks this rank as gone. The other ranks read `reason` when they next wait for it.
@@ -93,7 +99,7 @@ class Endpoint {
   // As Finish(), without a word to the other hosts: for a step that has ended well.
   void FinishOnHost(uint64_t step);
   bool HasFinished(int rank, uint64_t step) const {
-    return board_.member(rank).finished.load(std::memory_order_acquire) >= step;
+    return control::HasFinished(board_.member(rank).finished, step);
   }
 
   // ERROR_PEER_LOST if a rank that has not finished the step has left or ended.
@@ -119,6 +125,8 @@ class Endpoint {
   std::string DescribeLate(uint64_t step) const;
 
  private:
+  using Failures = FailureOrder<MachineMemory>;
+
   // The group's failure, whatever its step.
   Status ReportedFailure() const;
   void WakeUp(int peer, Lane lane);

@@ -65,9 +65,7 @@ void Step::WriteHead(HeadKind kind) {
     written = agreement_->identity();
   }
   Agreement::EncodeCall(agreement, UserCall::Number());
-  mine.digest.store(agreement_->digest(), std::memory_order_relaxed);
-  mine.balance.store(agreement_->balance(), std::memory_order_relaxed);
-  mine.step.store(StepWord(number(), kind), std::memory_order_release);
+  PublishHead(&mine, StepWord(number(), kind), agreement_->digest(), agreement_->balance());
 }
 
 Status Step::Refuse(const char* name, const Status& reason, double timeout_s) {
@@ -75,8 +73,7 @@ Status Step::Refuse(const char* name, const Status& reason, double timeout_s) {
   Enter(name, timeout_s);
   const int rank = endpoint_->rank();
   WriteReason(reason.message(), endpoint_->board().refusal_reason(rank, number()));
-  endpoint_->head(rank, number())
-      .step.store(StepWord(number(), HeadKind::kRefusal), std::memory_order_release);
+  PublishRefusal(&endpoint_->head(rank, number()), number());
   behind_ = true;
   refused_ = true;
   endpoint_->Finish(number());
@@ -163,8 +160,7 @@ bool Step::PreviousFinished() const {
 
 Status Step::End() {
   // A peer that ended its call early publishes the failure before it writes its window again.
-  Fence(std::memory_order_acquire);
-  RETURN_IF_ERROR(endpoint_->GroupFailure(number()));
+  RETURN_IF_ERROR(endpoint_->GroupFailureMeanwhile(number()));
   if (carried_) {
     endpoint_->FinishOnHost(number());
   } else {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/backends/shm/chunk_counts.h"
 #include "comm/backends/shm/pairs/pair_layout.h"
 #include "comm/control/board.h"
 #include "comm/control/signal_head.h"
@@ -43,13 +44,8 @@ struct alignas(kLineBytes) CallRecord {
 };
 static_assert(offsetof(CallRecord, data) == 64);
 
-// A count of chunks from one rank to another, never reset.
-struct alignas(kLineBytes) ChunkSignal {
-  std::atomic<uint64_t> count;
-};
-
-// A count in one fused call, with the low bits of the call's step. Never reset: a count of an
-// earlier call reads as 0.
+// A count in one fused call, with the low 40 bits of the call's step. Never reset: a count of an
+// earlier call reads as 0, unless it has not changed for exactly 2^40 steps.
 struct alignas(kLineBytes) FusedSignal {
   std::atomic<uint64_t> value;
 };
@@ -70,7 +66,7 @@ class SegmentLayout {
     return {base_ + offsetof(CallRecord, head), rank_bytes_, sizeof(CallRecord)};
   }
   CallRecord& call_record(int rank, uint64_t step) const {
-    return reinterpret_cast<CallRecord*>(RankBase(rank))[step & 1];
+    return reinterpret_cast<CallRecord*>(RankBase(rank))[control::ParityOf(step)];
   }
   std::byte* stage(int rank) const { return RankBase(rank) + rank_bytes_ - kStageBytes; }
   // The memory for messages between two ranks, behind the memory of all ranks.

@@ -44,18 +44,17 @@ bool StageWriter::CanWrite() const {
   bool room = true;
   ForEachReader([&](int r) {
     const SegmentLayout& layout = exchange_->layout();
-    const uint64_t produced =
-        layout.produced(exchange_->rank(), r).count.load(std::memory_order_relaxed);
-    const uint64_t consumed =
-        layout.consumed(exchange_->rank(), r).count.load(std::memory_order_acquire);
-    room = room && produced - consumed < static_cast<uint64_t>(shape_.num_slots());
+    const int rank = exchange_->rank();
+    const bool has_room =
+        HasRoom(layout.produced(rank, r), layout.consumed(rank, r), shape_.num_slots());
+    room = room && has_room;
   });
   return room;
 }
 
 void StageWriter::WriteChunk() {
   const int64_t begin = written_ * shape_.chunk_bytes;
-  const int64_t slot = written_ % shape_.num_slots();
+  const int64_t slot = SlotOf(written_, shape_.num_slots());
   exchange_->peer_copy().Copy(lane_ + slot * shape_.chunk_bytes, source_ + begin,
                               std::min(shape_.chunk_bytes, bytes_ - begin));
   CountChunk();
@@ -64,8 +63,7 @@ void StageWriter::WriteChunk() {
 void StageWriter::CountChunk() {
   ++written_;
   ForEachReader([&](int r) {
-    ChunkSignal& signal = exchange_->layout().produced(exchange_->rank(), r);
-    signal.count.store(signal.count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    CountWritten(&exchange_->layout().produced(exchange_->rank(), r));
     exchange_->endpoint().Ring(r);
   });
 }
@@ -77,26 +75,22 @@ StageReader::StageReader(Exchange* exchange, StageShape shape, int lane, int wri
       writer_(writer),
       bytes_(bytes),
       num_chunks_(NumChunks(bytes, shape.chunk_bytes)),
-      base_(exchange->layout()
-                .consumed(writer, exchange->rank())
-                .count.load(std::memory_order_relaxed)),
+      base_(exchange->layout().consumed(writer, exchange->rank()).Own()),
       known_(exchange->HasStagedFirst(writer) ? 1 : 0) {}
 
 bool StageReader::CanRead() const {
   if (Done()) return false;
   if (read_ < known_) return true;
-  const ChunkSignal& signal = exchange_->layout().produced(writer_, exchange_->rank());
-  return signal.count.load(std::memory_order_acquire) - base_ > static_cast<uint64_t>(read_);
+  return HasChunk(exchange_->layout().produced(writer_, exchange_->rank()), base_, read_);
 }
 
 const std::byte* StageReader::Chunk() const {
-  return lane_ + (read_ % shape_.num_slots()) * shape_.chunk_bytes;
+  return lane_ + SlotOf(read_, shape_.num_slots()) * shape_.chunk_bytes;
 }
 
 void StageReader::Release() {
   ++read_;
-  ChunkSignal& signal = exchange_->layout().consumed(writer_, exchange_->rank());
-  signal.count.store(base_ + static_cast<uint64_t>(read_), std::memory_order_release);
+  CountRead(&exchange_->layout().consumed(writer_, exchange_->rank()), base_, read_);
   exchange_->endpoint().Ring(writer_);
 }
 
