@@ -79,10 +79,9 @@ class StagedStep {
     bool room = true;
     for (int r = 0; r < self_->group().size; ++r) {
       if (r == rank_) continue;
-      const bool has_room =
-          HasRoom(self_->words(rank_).produced[static_cast<size_t>(r)],
-                  self_->words(r).consumed[static_cast<size_t>(rank_)], num_slots());
-      room = room && has_room;
+      const uint64_t unread = NumUnread(self_->words(rank_).produced[static_cast<size_t>(r)],
+                                        self_->words(r).consumed[static_cast<size_t>(rank_)]);
+      room = room && unread < static_cast<uint64_t>(num_slots());
     }
     return room;
   }

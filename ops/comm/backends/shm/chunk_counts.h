@@ -28,11 +28,12 @@ constexpr int64_t SlotOf(int64_t chunk, int64_t num_slots) {
   return chunk % num_slots;
 }
 
-// For the writer: whether the slot of the next chunk is free.
+// For the writer: the chunks that the reader has not read. If there are fewer than slots, the slot
+// of the next chunk is free.
 template <typename Memory>
-bool HasRoom(const ChunkSignalIn<Memory>& produced, const ChunkSignalIn<Memory>& consumed,
-             int64_t num_slots) {
-  return produced.Own() - consumed.Theirs() < static_cast<uint64_t>(num_slots);
+uint64_t NumUnread(const ChunkSignalIn<Memory>& produced, const ChunkSignalIn<Memory>& consumed) {
+  const uint64_t written = produced.Own();
+  return written - consumed.Theirs();
 }
 
 // For the writer, once the chunk is in its slot.

@@ -44,10 +44,9 @@ bool StageWriter::CanWrite() const {
   bool room = true;
   ForEachReader([&](int r) {
     const SegmentLayout& layout = exchange_->layout();
-    const int rank = exchange_->rank();
-    const bool has_room =
-        HasRoom(layout.produced(rank, r), layout.consumed(rank, r), shape_.num_slots());
-    room = room && has_room;
+    const uint64_t unread =
+        NumUnread(layout.produced(exchange_->rank(), r), layout.consumed(exchange_->rank(), r));
+    room = room && unread < static_cast<uint64_t>(shape_.num_slots());
   });
   return room;
 }
