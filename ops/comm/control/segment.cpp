@@ -1,12 +1,15 @@
 #include "comm/control/segment.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <string>
@@ -44,10 +47,39 @@ Status CheckAvailable(int64_t bytes, int64_t left) {
   return Ok();
 }
 
+// A request beyond this process's limit of files (ulimit -f), which holds for shared memory too, is
+// an error and also a SIGXFSZ to this thread, which would end the process. While this lives, such a
+// signal waits; what has come meanwhile is dropped.
+class WithoutSizeSignal {
+ public:
+  WithoutSizeSignal() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    sigemptyset(&size_signal_);
+    sigaddset(&size_signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &size_signal_, &before_);
+  }
+  WithoutSizeSignal(const WithoutSizeSignal&) = delete;
+  WithoutSizeSignal& operator=(const WithoutSizeSignal&) = delete;
+  ~WithoutSizeSignal() {
+    const timespec now{};
+    while (!was_pending_ && sigtimedwait(&size_signal_, nullptr, &now) < 0 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  bool was_pending_ = false;
+  sigset_t size_signal_;
+  sigset_t before_;
+};
+
 // In pieces: a signal makes some kernels undo the whole request that it interrupts, and other ranks
 // may allocate at the same time.
 Status Reserve(int fd, int64_t bytes) {
   constexpr int64_t kPiece = 8 << 20;
+  const WithoutSizeSignal guard;
   for (int64_t begin = 0; begin < bytes; begin += kPiece) {
     RETURN_IF_ERROR(CheckAvailable(bytes, bytes - begin));
     int error = EINTR;

@@ -1,64 +1,17 @@
 // Shared memory under the limit of a real memory cgroup, if one can be made.
-#include <sys/stat.h>
-
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "comm/control/available_memory.h"
 #include "comm/control/segment.h"
+#include "control/own_cgroup.h"
 #include "ranks.h"
 
 namespace {
 
 using collops::Status;
-using collops::control::MemoryCgroup;
 using collops::control::Segment;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-
-// A cgroup of this test below its own; if none can be made, it is not valid and says why.
-class OwnCgroup {
- public:
-  explicit OwnCgroup(int64_t limit) {
-    const std::vector<MemoryCgroup> cgroups = collops::control::FindMemoryCgroups();
-    if (cgroups.empty()) {
-      Skip("there is no memory cgroup");
-      return;
-    }
-    folder_ = cgroups.front().folder + "/collops-test-" + std::to_string(getpid());
-    if (mkdir(folder_.c_str(), 0755) != 0) {
-      folder_.clear();
-      Skip("none can be made below " + cgroups.front().folder);
-      return;
-    }
-    const bool second = cgroups.front().version == 2;
-    std::ofstream file(folder_ + (second ? "/memory.max" : "/memory.limit_in_bytes"));
-    file << limit << std::flush;
-    valid_ = file.good();
-    if (!valid_) Skip("it takes no limit");
-  }
-  ~OwnCgroup() {
-    if (!folder_.empty()) rmdir(folder_.c_str());
-  }
-  OwnCgroup(const OwnCgroup&) = delete;
-  OwnCgroup& operator=(const OwnCgroup&) = delete;
-
-  bool valid() const { return valid_; }
-  void Enter() const {
-    std::ofstream file(folder_ + "/cgroup.procs");
-    file << getpid() << std::flush;
-    EXPECT_TRUE(file.good());
-  }
-
- private:
-  void Skip(const std::string& why) {
-    std::printf("skipped: a real cgroup is needed, and %s\n", why.c_str());
-  }
-
-  std::string folder_;
-  bool valid_ = false;
-};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "comm/pairs/transfer.h"
 #include "operators/framework/collective_terms.h"
 #include "ranks.h"
+#include "sanitized.h"
 
 namespace {
 
@@ -17,14 +18,6 @@ using collops::Transfer;
 using collops::Window;
 
 constexpr int64_t kBytes = int64_t{256} << 20;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // Limits this process so that it cannot map kBytes more.
 void LimitAddressSpace() {

@@ -1,0 +1,230 @@
+// A rank that is stopped, held in a debugger, or late by seconds in the middle of a call: the
+// others wait, and the result is right once it goes on; at the time-out they say its state.
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "core/interrupt.h"
+#include "faults/doom.h"
+#include "faults/ways.h"
+
+namespace {
+
+using collops::Communicator;
+using collops::Status;
+using doom::Memory;
+
+constexpr int kSize = 3;
+constexpr double kBriefS = 0.4;
+
+void StopHere() {
+  doom::Shared().at_ns = doom::NowNs();
+  raise(SIGSTOP);
+  Memory::Disarm();
+}
+// Until the debugger has it.
+void HoldHere() {
+  doom::Shared().at_ns = doom::NowNs();
+  while (doom::Shared().released == 0) usleep(1000);
+  Memory::Disarm();
+}
+void BeLateHere() {
+  doom::Shared().at_ns = doom::NowNs();
+  sleep(2);
+  Memory::Disarm();
+}
+
+char StateOf(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  const size_t name_end = line.rfind(") ");
+  return name_end == std::string::npos ? '?' : line[name_end + 2];
+}
+
+bool Await(const std::function<bool()>& holds) {
+  for (int i = 0; i < 20000 && !holds(); ++i) usleep(1000);
+  return holds();
+}
+
+// A job of one call.
+struct Running {
+  const ways::Way* way;
+  int victim;
+  std::vector<pid_t> pids;
+  pid_t doomed() const { return pids[static_cast<size_t>(victim)]; }
+};
+
+// What a rank does: a call of its own data, in which the victim is held up.
+void CallOnce(const ways::Way& way, int victim, doom::Touched touched, bool brief,
+              Communicator& comm) {
+  EXPECT_EQ(comm.Barrier().message(), "");
+  const bool is_victim = comm.rank() == victim;
+  if (brief && comm.rank() == (victim + 1) % kSize) comm.set_timeout_s(kBriefS);
+  Memory x(way.x_elements(kSize) * 4, is_victim ? touched : nullptr);
+  Memory output(way.output_elements(kSize) * 4);
+  way.Fill(comm.rank(), kSize, x.data());
+  x.Arm();
+  const Status status = way.Call(comm, x.data(), output.data());
+  if (!brief) {
+    EXPECT_EQ(status.message(), "");
+    EXPECT_EQ(way.Wrong(comm.rank(), kSize, output.data()), 0);
+    EXPECT_EQ(comm.Barrier().message(), "");
+    return;
+  }
+  EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
+  if (!is_victim) {
+    EXPECT_CONTAINS(status.message(), "rank " + std::to_string(victim) + " (pid " +
+                                          std::to_string(doom::Shared().victim) + ")");
+    EXPECT_CONTAINS(status.message(), "its process is stopped");
+  }
+}
+
+// The jobs of all ways run at once, because each of them mostly waits.
+std::vector<Running> StartAll(doom::Touched touched, bool brief) {
+  std::vector<Running> jobs;
+  for (const ways::Way& way : ways::All()) {
+    const int victim = static_cast<int>(jobs.size()) % kSize;
+    doom::Job() = static_cast<int>(jobs.size());
+    doom::Reset();
+    const collops::JobIdentity job = ranks::FreshJob();
+    Running running{&way, victim, {}};
+    for (int rank = 0; rank < kSize; ++rank) {
+      running.pids.push_back(ranks::Start([&, rank] {
+        if (rank == victim) doom::Shared().victim = getpid();
+        CallOnce(way, victim, touched, brief, *ranks::Make(job, rank, kSize));
+      }));
+    }
+    jobs.push_back(running);
+  }
+  return jobs;
+}
+
+void AwaitHeldUp(const std::vector<Running>& jobs) {
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    doom::Job() = static_cast<int>(i);
+    EXPECT_TRUE(Await([] { return doom::Shared().at_ns != 0; }));
+  }
+}
+
+void WaitAll(const std::vector<Running>& jobs, bool without_victims = false) {
+  for (const Running& job : jobs) {
+    for (const pid_t pid : job.pids) {
+      if (without_victims && pid == job.doomed()) continue;
+      const ranks::Ended ended = ranks::Wait(pid);
+      EXPECT_TRUE(ended.exited);
+      EXPECT_EQ(ended.code, 0);
+      if (ended.code != 0) std::printf("  in %s\n", job.way->name);
+    }
+  }
+}
+
+void RunStopped(bool brief) {
+  const std::vector<Running> jobs = StartAll(StopHere, brief);
+  AwaitHeldUp(jobs);
+  for (const Running& job : jobs) {
+    EXPECT_TRUE(Await([&] { return StateOf(job.doomed()) == 'T'; }));
+  }
+  brief ? WaitAll(jobs, true) : static_cast<void>(usleep(200000));
+  for (const Running& job : jobs) EXPECT_EQ(kill(job.doomed(), SIGCONT), 0);
+  if (!brief) return WaitAll(jobs);
+  for (const Running& job : jobs) EXPECT_EQ(ranks::Wait(job.doomed()).code, 0);
+}
+
+// False where the system lets no process trace another one.
+bool Attach(const std::vector<Running>& jobs) {
+  for (const Running& job : jobs) {
+    if (ptrace(PTRACE_SEIZE, job.doomed(), nullptr, nullptr) != 0) return false;
+    EXPECT_EQ(ptrace(PTRACE_INTERRUPT, job.doomed(), nullptr, nullptr), 0);
+    EXPECT_EQ(waitpid(job.doomed(), nullptr, 0), job.doomed());
+    EXPECT_EQ(StateOf(job.doomed()), 't');
+  }
+  return true;
+}
+
+void RunTraced(bool brief) {
+  const std::vector<Running> jobs = StartAll(HoldHere, brief);
+  AwaitHeldUp(jobs);
+  const bool attached = Attach(jobs);
+  if (!attached) std::printf("skipped: no process may be traced here\n");
+  if (attached && brief) WaitAll(jobs, true);
+  if (attached && !brief) usleep(200000);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    doom::Job() = static_cast<int>(i);
+    doom::Shared().released = 1;
+    if (attached) EXPECT_EQ(ptrace(PTRACE_DETACH, jobs[i].doomed(), nullptr, nullptr), 0);
+    if (!attached) {
+      for (const pid_t pid : jobs[i].pids) static_cast<void>(ranks::Wait(pid));
+    } else if (brief) {
+      EXPECT_EQ(ranks::Wait(jobs[i].doomed()).code, 0);
+    }
+  }
+  if (attached && !brief) WaitAll(jobs);
+}
+
+// Stops once in the next wait of this rank.
+void StopInTheNextWait() {
+  collops::InterruptCheckSlot().store([] {
+    collops::InterruptCheckSlot().store(nullptr);
+    doom::Shared().at_ns = doom::NowNs();
+    raise(SIGSTOP);
+    return false;
+  });
+}
+
+// Rank 1 stops in `body`, and goes on 200 ms later.
+void StopOnce(const std::function<void(int rank, const collops::JobIdentity& job)>& body) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  setenv("COLLOPS_JOB_ID", job.id.c_str(), 1);
+  doom::Reset();
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < kSize; ++rank) {
+    pids.push_back(ranks::Start([&, rank] { body(rank, job); }));
+  }
+  EXPECT_TRUE(Await([&] { return StateOf(pids[1]) == 'T'; }));
+  usleep(200000);
+  doom::Shared().released = 1;
+  EXPECT_EQ(kill(pids[1], SIGCONT), 0);
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+  unsetenv("COLLOPS_JOB_ID");
+}
+
+}  // namespace
+
+TEST(TheResultIsRightAfterARankWasStoppedInTheMiddle) {
+  RunStopped(false);
+}
+TEST(TheTimeOutSaysThatARankIsStopped) {
+  RunStopped(true);
+}
+TEST(TheResultIsRightAfterARankWasHeldInADebugger) {
+  RunTraced(false);
+}
+TEST(TheTimeOutSaysThatARankInADebuggerIsStopped) {
+  RunTraced(true);
+}
+TEST(TheResultIsRightIfARankIsLateBySeconds) {
+  WaitAll(StartAll(BeLateHere, false));
+}
+
+TEST(ARankMayBeStoppedInFirstContact) {
+  StopOnce([](int rank, const collops::JobIdentity& job) {
+    if (rank == 1) StopInTheNextWait();
+    if (rank == 2) EXPECT_TRUE(Await([] { return doom::Shared().released == 1; }));
+    EXPECT_EQ(ranks::Make(job, rank, kSize)->Barrier().message(), "");
+  });
+}
+
+TEST(ARankMayBeStoppedInASplit) {
+  StopOnce([](int rank, const collops::JobIdentity& job) {
+    const auto comm = ranks::Make(job, rank, kSize);
+    EXPECT_EQ(comm->Barrier().message(), "");
+    if (rank == 1) StopInTheNextWait();
+    if (rank == 2) EXPECT_TRUE(Await([] { return doom::Shared().released == 1; }));
+    std::shared_ptr<Communicator> part;
+    EXPECT_EQ(comm->Split(0, 0, &part).message(), "");
+    EXPECT_EQ(part->Barrier().message(), "");
+  });
+}
