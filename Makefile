@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-launchers test-multihost test-npu test-torch sanitize fuzz cross-arm64 bench check format build clean
+.PHONY: help demo test test-faults test-launchers test-multihost test-npu test-torch sanitize fuzz cross-arm64 bench check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -16,6 +16,10 @@ demo: ## set up, build, and run the main job with 4 ranks (ARGS=--break to see a
 test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 	@$(SETUP) package test torch ucx
 	@$(RUN) tools/run_tests.py $(ARGS)
+
+test-faults: ## every fault, lie and moment of death there is a test for: about 15 minutes
+	@$(SETUP) package test
+	@$(RUN) tools/faults.py $(ARGS)
 
 test-launchers: ## two jobs at once under Open MPI, MPICH, Intel MPI, torchrun: they never meet
 	@$(SETUP) package test

@@ -1,0 +1,47 @@
+"""Builds the C++ tests of faults and runs them whole: `make test` runs a part of each.
+
+Arguments name programs; without arguments all in PROGRAMS run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from run_tests import BUILD, ENV, configure, run
+
+# Each program, and the seconds after which it has failed.
+PROGRAMS = {"gone_test": 600, "lies_test": 1800, "moments_test": 900}
+
+
+def run_whole(name: str, limit_s: int) -> bool:
+    """Runs one program, with every case it has."""
+    program = BUILD / "tests" / "cpp" / name
+    start = time.monotonic()
+    try:
+        status = subprocess.run(
+            [str(program)], env={**ENV, "COLLOPS_ALL_FAULTS": "1"}, timeout=limit_s
+        ).returncode
+    except subprocess.TimeoutExpired:
+        status = -1
+    print(f"{name}: {'ok' if status == 0 else 'FAILED'}, {time.monotonic() - start:.0f} s")
+    return status == 0
+
+
+def main(chosen: list[str]) -> int:
+    """Runs the chosen programs, by default all."""
+    unknown = sorted(set(chosen) - set(PROGRAMS))
+    if unknown:
+        print(f"no such program: {', '.join(unknown)}; choose from {', '.join(PROGRAMS)}")
+        return 2
+    names = chosen or list(PROGRAMS)
+    targets = [word for name in names for word in ("--target", name)]
+    if not configure() or run("cmake", "--build", str(BUILD), *targets) != 0:
+        return 1
+    results = [run_whole(name, PROGRAMS[name]) for name in names]  # all run, also after a failure
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
