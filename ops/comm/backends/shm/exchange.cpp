@@ -62,17 +62,29 @@ Status Exchange::PlaceLong(const Input& input, uint32_t tile_window, CallRecord*
 // Copies the fields of a peer's call record once.
 Status Exchange::TakeCallRecord(int rank) {
   const CallRecord& theirs = layout_.call_record(rank, step_->number());
-  peers_[static_cast<size_t>(rank)] = {theirs.place,
-                                       {theirs.window_id, theirs.window_offset},
-                                       theirs.tile_window_id,
-                                       theirs.staged_first != 0};
+  PeerCall& peer = peers_[static_cast<size_t>(rank)];
+  peer.place = theirs.place;
+  peer.spot = {theirs.window_id, theirs.window_offset};
+  peer.tile_window = theirs.tile_window_id;
+  peer.staged_first = theirs.staged_first != 0;
+  if (peer.keeps) {
+    peer.input = peer.tiles = control::Segment();
+    peer.keeps = false;
+  }
   const uint64_t mails = theirs.mails;
   if (mail_.received(rank) >= mails) return Ok();
   return mail_.Expect(rank, mails, &step_->waiter());
 }
 
-Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) const {
-  const PeerCall& peer = peers_[static_cast<size_t>(rank)];
+const std::byte* Exchange::InWindow(int rank, const WindowSpot& spot, int64_t bytes,
+                                    control::Segment* window) {
+  if (window->data() == nullptr) *window = mail_.Find(rank, spot.id);
+  peers_[static_cast<size_t>(rank)].keeps = true;
+  return WindowMail::Range(*window, spot.offset, bytes);
+}
+
+Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) {
+  PeerCall& peer = peers_[static_cast<size_t>(rank)];
   *data = nullptr;
   if (peer.place == InputPlace::kCallRecord && bytes <= kCallRecordBytes) {
     *data = layout_.call_record(rank, step_->number()).data;
@@ -80,29 +92,30 @@ Status Exchange::PeerInput(int rank, int64_t bytes, const std::byte** data) cons
   }
   if (peer.place == InputPlace::kStage && bytes > kCallRecordBytes) return Ok();
   if (peer.place == InputPlace::kWindow) {
-    *data = mail_.Find(rank, peer.spot.id, peer.spot.offset, bytes);
+    *data = InWindow(rank, peer.spot, bytes, &peer.input);
   }
   if (*data != nullptr) return Ok();
   return NotShared(rank, Concat(bytes, " bytes"), peer.spot);
 }
 
-Status Exchange::PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const {
-  const PeerCall& peer = peers_[static_cast<size_t>(rank)];
+Status Exchange::PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) {
+  PeerCall& peer = peers_[static_cast<size_t>(rank)];
   *data = nullptr;
   if (peer.place == InputPlace::kStage) return Ok();
   const bool adds_up = begin >= 0 && peer.spot.offset >= 0 && begin <= INT64_MAX - peer.spot.offset;
   if (peer.place == InputPlace::kWindow && adds_up) {
-    *data = mail_.Find(rank, peer.spot.id, peer.spot.offset + begin, bytes);
+    *data = InWindow(rank, {peer.spot.id, peer.spot.offset + begin}, bytes, &peer.input);
   }
   if (*data != nullptr) return Ok();
   return NotShared(rank, Concat(bytes, " bytes"), {peer.spot.id, begin});
 }
 
-Status Exchange::PeerTiles(int rank, int64_t bytes, const std::byte** data) const {
-  const uint32_t window = peers_[static_cast<size_t>(rank)].tile_window;
-  *data = mail_.Find(rank, window, 0, bytes);
+Status Exchange::PeerTiles(int rank, int64_t bytes, const std::byte** data) {
+  PeerCall& peer = peers_[static_cast<size_t>(rank)];
+  const WindowSpot tiles{peer.tile_window, 0};
+  *data = InWindow(rank, tiles, bytes, &peer.tiles);
   if (*data != nullptr) return Ok();
-  return NotShared(rank, Concat("tiles of ", bytes, " bytes"), {window, 0});
+  return NotShared(rank, Concat("tiles of ", bytes, " bytes"), tiles);
 }
 
 Status Exchange::NotShared(int rank, const std::string& what, const WindowSpot& where) const {

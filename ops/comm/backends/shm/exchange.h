@@ -62,15 +62,15 @@ class Exchange {
   bool staged_first() const { return staged_first_; }
   bool HasStagedFirst(int rank) const { return peers_[static_cast<size_t>(rank)].staged_first; }
   // The address of a peer's input of `bytes`; null: it comes through the peer's stage.
-  Status PeerInput(int rank, int64_t bytes, const std::byte** data) const;
+  Status PeerInput(int rank, int64_t bytes, const std::byte** data);
   // The data in a peer's call record, and the address of `bytes` from `begin` on in the long input
   // that the peer announced; null: they come through its stage.
   const std::byte* PeerCells(int rank) const {
     return layout_.call_record(rank, step_->number()).data;
   }
-  Status PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data) const;
+  Status PeerPart(int rank, int64_t begin, int64_t bytes, const std::byte** data);
   // The tiles of a peer that has arrived, in the window that it announced.
-  Status PeerTiles(int rank, int64_t bytes, const std::byte** data) const;
+  Status PeerTiles(int rank, int64_t bytes, const std::byte** data);
 
   // This rank has finished reading. Waits for the peers only if they read its window in place.
   Status End() { return own_place_ == InputPlace::kWindow ? step_->EndTogether() : step_->End(); }
@@ -90,6 +90,10 @@ class Exchange {
     WindowSpot spot;
     uint32_t tile_window = 0;
     bool staged_first = false;
+    // The windows that were found, mapped until the peer's next call whatever its mails say.
+    bool keeps = false;
+    control::Segment input;
+    control::Segment tiles;
   };
 
   Status Place(const Input& input, uint32_t tile_window, CallRecord* mine);
@@ -107,6 +111,8 @@ class Exchange {
     return AwaitAll();
   }
   Status TakeCallRecord(int rank);
+  const std::byte* InWindow(int rank, const WindowSpot& spot, int64_t bytes,
+                            control::Segment* window);
   Status NotShared(int rank, const std::string& what, const WindowSpot& where) const;
 
   control::Control* control_;

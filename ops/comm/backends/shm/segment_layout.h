@@ -39,7 +39,7 @@ struct alignas(kLineBytes) CallRecord {
   uint32_t window_id;
   int64_t window_offset;
   uint32_t tile_window_id;  // in a fused call; 0: none
-  uint32_t staged_first;    // 1: the first chunk of every lane is in the stage already
+  uint32_t staged_first;    // not 0: the first chunk of every lane is in the stage already
   alignas(64) std::byte data[kCallRecordBytes];
 };
 static_assert(offsetof(CallRecord, data) == 64);

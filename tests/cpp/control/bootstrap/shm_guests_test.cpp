@@ -3,10 +3,8 @@
 #include <sys/un.h>
 
 #include <cstddef>
-#include <cstring>
 
-#include "comm/control/bootstrap/messages.h"
-#include "ranks.h"
+#include "control/bootstrap/guests.h"
 
 namespace {
 
@@ -14,69 +12,11 @@ using collops::Status;
 using collops::control::MeetingMessage;
 using collops::control::MessageType;
 using collops::control::UniqueFd;
+using guests::MeetBeside;
+using guests::MeetingName;
+using guests::Message;
+using guests::SendWithDescriptors;
 using Clock = std::chrono::steady_clock;
-
-std::string MeetingName(const collops::JobIdentity& job) {
-  collops::CommunicatorSpec spec;
-  spec.backend = "shm";
-  return collops::control::SocketName(spec, job);
-}
-
-MeetingMessage Message(MessageType type, int rank = 1, int rank_size = 2) {
-  MeetingMessage message;
-  message.type = type;
-  message.rank = rank;
-  message.rank_size = rank_size;
-  message.pid = getpid();
-  message.code = collops::ERROR_RT_FAIL;
-  std::strcpy(message.text, "a stranger's word");
-  return message;
-}
-
-// Sent without the library, which sends at most 4 descriptors.
-void SendWithDescriptors(int socket, const MeetingMessage& message, const std::vector<int>& fds) {
-  iovec part{const_cast<MeetingMessage*>(&message), sizeof(message)};
-  alignas(cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (!fds.empty()) {
-    header.msg_control = control;
-    header.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
-    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
-  }
-  EXPECT_EQ(sendmsg(socket, &header, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
-}
-
-// Another process runs `speak` on a connection to rank 0 before rank 1 comes, and stays. The two
-// ranks must meet.
-void MeetBeside(const std::function<void(int socket)>& speak) {
-  const collops::JobIdentity job = ranks::FreshJob();
-  const ranks::Event listens, spoken;
-  const pid_t leader = ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 0, 2, 5);
-    listens.Set();
-    spoken.Wait();
-    EXPECT_EQ(communicator->Connect().message(), "");
-    EXPECT_EQ(communicator->Barrier().message(), "");
-  });
-  listens.Wait();
-  const UniqueFd stranger = collops::control::ConnectTo(MeetingName(job));
-  EXPECT_TRUE(stranger.valid());
-  speak(stranger.get());
-  const pid_t member = ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 1, 2, 5);
-    spoken.Set();
-    EXPECT_EQ(communicator->Connect().message(), "");
-    EXPECT_EQ(communicator->Barrier().message(), "");
-  });
-  EXPECT_EQ(ranks::Wait(leader).code, 0);
-  EXPECT_EQ(ranks::Wait(member).code, 0);
-}
 
 void MeetBesideOneWhoSays(const MeetingMessage& message, size_t descriptors) {
   MeetBeside([&](int socket) {

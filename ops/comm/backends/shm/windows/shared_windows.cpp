@@ -23,7 +23,12 @@ Status SharedWindows::Locate(int peer, uint32_t id, int64_t offset, int64_t byte
   const bool own = peer == endpoint_->rank();
   if (!own && mail_->received(peer) < mails) mail_->Drain();
   if (!own && mail_->received(peer) < mails) return Ok();
-  *data = own ? table_->Address({id, offset}, bytes) : mail_->Find(peer, id, offset, bytes);
+  if (own) {
+    *data = table_->Address({id, offset}, bytes);
+  } else {
+    located_ = mail_->Find(peer, id);
+    *data = WindowMail::Range(located_, offset, bytes);
+  }
   if (*data != nullptr) return Ok();
   if (!own) RETURN_IF_ERROR(mail_->WhyNotMapped(peer, id));
   return Error(ERROR_PEER_LOST, "Send and Recv: ", endpoint_->Who(peer), " announced ", bytes,

@@ -25,6 +25,9 @@ class SharedWindows : public PairWindows {
   control::Endpoint* endpoint_;
   WindowTable* table_;
   WindowMail* mail_;
+  // The window that was located last: it is mapped while the wire copies from it, although the
+  // group lane may read the mail that the peer has freed it.
+  control::Segment located_;
 };
 
 }  // namespace collops::shm

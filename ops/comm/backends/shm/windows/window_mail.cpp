@@ -116,16 +116,18 @@ bool WindowMail::TakeOne() {
   return true;
 }
 
-const std::byte* WindowMail::Find(int rank, uint32_t window_id, int64_t offset,
-                                  int64_t bytes) const {
+control::Segment WindowMail::Find(int rank, uint32_t window_id) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto& windows = mapped_[static_cast<size_t>(rank)];
   const auto found = windows.find(window_id);
-  if (found == windows.end()) return nullptr;
-  const control::Segment& segment = found->second.segment;
-  const int64_t size = segment.bytes();
-  if (offset < 0 || offset > size || bytes > size - offset) return nullptr;
-  return static_cast<const std::byte*>(segment.data()) + offset;
+  return found == windows.end() ? control::Segment() : found->second.segment;
+}
+
+const std::byte* WindowMail::Range(const control::Segment& window, int64_t offset, int64_t bytes) {
+  const int64_t size = window.bytes();
+  const bool inside = offset >= 0 && offset <= size && bytes <= size - offset;
+  if (window.data() == nullptr || !inside) return nullptr;
+  return static_cast<const std::byte*>(window.data()) + offset;
 }
 
 Status WindowMail::WhyNotMapped(int rank, uint32_t window_id) const {

@@ -39,8 +39,11 @@ class WindowMail {
   // Reads the mail that has arrived.
   void Drain();
 
-  // The address of a range of a peer's window; null if there is no such window or range.
-  const std::byte* Find(int rank, uint32_t window_id, int64_t offset, int64_t bytes) const;
+  // A peer's window; empty if there is none. It stays mapped as long as the caller has it, also if
+  // the next mail says that the peer has freed it.
+  control::Segment Find(int rank, uint32_t window_id) const;
+  // The address of a range of a window; null if there is no such range.
+  static const std::byte* Range(const control::Segment& window, int64_t offset, int64_t bytes);
   // Why this rank has not mapped a window that the peer sent; Ok if the peer sent none.
   Status WhyNotMapped(int rank, uint32_t window_id) const;
 

@@ -1,0 +1,221 @@
+// A rank that lies about a number in shared memory, each in turn, while calls of all kinds run. The
+// others may get an error or wrong data of that rank, but they do not crash, do not wait longer
+// than their time-out, and touch nothing beside their tensors, which lie between pages without
+// access. COLLOPS_ALL_FAULTS=1 walks the whole table, otherwise a part of it, another one per
+// process.
+#include <cstdlib>
+#include <random>
+
+#include "faults/doom.h"
+#include "faults/shared_fields.h"
+#include "faults/ways.h"
+
+namespace {
+
+using collops::Communicator;
+using collops::Status;
+
+constexpr int kSize = 3;
+constexpr double kTimeoutS = 0.25;
+constexpr int64_t kLimitNs = int64_t{5000000000};
+
+// The value that is written in the place of a true one.
+uint64_t Lie(uint64_t number, uint64_t truth) {
+  switch (number % 12) {
+    case 0:
+      return truth + 1;
+    case 1:
+      return truth - 1;
+    case 2:
+      return 0;
+    case 3:
+      return 1;
+    case 4:
+      return UINT64_MAX;
+    case 5:
+      return uint64_t{1} << 63;
+    case 6:
+      return uint64_t{1} << 31;
+    case 7:
+      return truth + (uint64_t{1} << 20);
+    case 8:
+      return truth ^ (uint64_t{1} << (number / 12 % 64));
+    case 9:
+      return truth * 2 + 3;
+    case 10:
+      return uint64_t{0x2525252525252525};  // text
+    default:
+      return (uint64_t{1} << 62) - 7;
+  }
+}
+
+// Lies about one field again and again, for a moment each time, or for good.
+class Liar {
+ public:
+  Liar(const fields::Field& field, uint64_t seed)
+      : field_(field), random_(seed), stays_(seed % 4 == 0), thread_([this] { Run(); }) {}
+  ~Liar() {
+    stop_ = true;
+    thread_.join();
+  }
+  Liar(const Liar&) = delete;
+  Liar& operator=(const Liar&) = delete;
+
+ private:
+  uint64_t Read(const std::byte* at) const {
+    if (field_.bytes == 8)
+      return __atomic_load_n(reinterpret_cast<const uint64_t*>(at), __ATOMIC_RELAXED);
+    return __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_RELAXED);
+  }
+  void Write(std::byte* at, uint64_t value) const {
+    if (field_.bytes == 8)
+      return __atomic_store_n(reinterpret_cast<uint64_t*>(at), value, __ATOMIC_RELAXED);
+    __atomic_store_n(reinterpret_cast<uint32_t*>(at), static_cast<uint32_t>(value),
+                     __ATOMIC_RELAXED);
+  }
+
+  void Run() {
+    while (!stop_) {
+      usleep(static_cast<useconds_t>(random_() % 300));
+      const uint64_t number = random_();
+      std::vector<uint64_t> truths;
+      for (std::byte* at : field_.places) {
+        truths.push_back(Read(at));
+        Write(at, Lie(number, truths.back()));
+      }
+      usleep(static_cast<useconds_t>(random_() % 200));
+      for (size_t i = 0; i < truths.size() && !stays_; ++i) {
+        const uint64_t lie = Lie(number, truths[i]);
+        const uint64_t mask = field_.bytes == 8 ? UINT64_MAX : UINT32_MAX;
+        // What the rank has written meanwhile stays.
+        if (Read(field_.places[i]) == (lie & mask)) Write(field_.places[i], truths[i]);
+      }
+    }
+  }
+
+  const fields::Field& field_;
+  std::mt19937_64 random_;
+  bool stays_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// One call on memory between pages without access, or with its x in a window.
+Status CallOnce(const ways::Way& way, bool window, Communicator& comm) {
+  const int64_t x_bytes = way.x_elements(kSize) * 4;
+  doom::Memory plain(x_bytes);
+  doom::Memory output(way.output_elements(kSize) * 4);
+  int32_t* x = plain.data();
+  std::shared_ptr<collops::Window> made;
+  if (window) {
+    RETURN_IF_ERROR(comm.AllocateWindow(x_bytes, &made));
+    x = static_cast<int32_t*>(made->data());
+  }
+  way.Fill(comm.rank(), kSize, x);
+  const Status status = way.Call(comm, x, output.data());
+  EXPECT_TRUE(plain.Whole() && output.Whole());
+  for (int64_t i = 0; i < way.x_elements(kSize); i += 997) {
+    EXPECT_EQ(x[i], ways::Value(comm.rank(), i));
+  }
+  return status;
+}
+
+Status SplitOnce(Communicator& comm) {
+  std::shared_ptr<Communicator> part;
+  RETURN_IF_ERROR(comm.Split(0, comm.rank(), &part));
+  return part->Barrier();
+}
+
+// The calls of one rank, in an order that all ranks have, until one fails.
+void CallAll(uint64_t seed, bool lies, Communicator& comm) {
+  std::mt19937_64 order(seed);
+  Status status;
+  for (int call = 0; call < 8 && status.ok(); ++call) {
+    const uint64_t choice = order();
+    const auto& ways = ways::All();
+    const ways::Way& way = ways[choice % (ways.size() + 1) % ways.size()];
+    const int64_t begun_ns = doom::NowNs();
+    if (choice % (ways.size() + 1) == ways.size()) {
+      status = SplitOnce(comm);
+    } else {
+      status = CallOnce(way, choice / 64 % 2 == 0, comm);
+    }
+    if (!lies) EXPECT_TRUE(doom::NowNs() - begun_ns < kLimitNs);
+  }
+}
+
+// One job in which `liar` lies about the field of that number. False: there is no such field.
+bool RunJob(size_t number, int liar, uint64_t seed, std::string* name) {
+  const collops::JobIdentity job = ranks::FreshJob();
+  setenv("COLLOPS_JOB_ID", job.id.c_str(), 1);
+  const ranks::Event done;
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < kSize; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      const auto comm = ranks::Make(job, rank, kSize, 20);
+      EXPECT_EQ(comm->Barrier().message(), "");
+      comm->set_timeout_s(kTimeoutS);
+      if (rank != liar) {
+        CallAll(seed, false, *comm);
+        return done.Set();
+      }
+      const fields::Table table(*comm, liar);
+      const bool there = number < table.all().size();
+      const std::string word = there ? table.all()[number].name : "";
+      EXPECT_TRUE(write(ends[1], word.c_str(), word.size() + 1) > 0);
+      if (there) {
+        const Liar lies(table.all()[number], seed);
+        CallAll(seed, true, *comm);
+        done.Wait(kSize - 1);
+      }
+    }));
+  }
+  char text[64] = {};
+  EXPECT_TRUE(read(ends[0], text, sizeof(text) - 1) > 0);
+  close(ends[0]);
+  close(ends[1]);
+  *name = text;
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank == liar) continue;
+    const ranks::Ended ended = ranks::Wait(pids[static_cast<size_t>(rank)], 30);
+    EXPECT_TRUE(ended.exited);
+    EXPECT_EQ(ended.code, 0);
+  }
+  // What becomes of the liar is its own affair.
+  kill(pids[static_cast<size_t>(liar)], SIGKILL);
+  int status = 0;
+  waitpid(pids[static_cast<size_t>(liar)], &status, 0);
+  unsetenv("COLLOPS_JOB_ID");
+  return !name->empty();
+}
+
+}  // namespace
+
+TEST(NoNumberThatAPeerWritesDoesHarm) {
+  const bool all = std::getenv("COLLOPS_ALL_FAULTS") != nullptr;
+  const char* const wish = std::getenv("COLLOPS_FAULT_SEED");
+  const uint64_t seed = wish != nullptr ? std::strtoull(wish, nullptr, 10) : std::random_device()();
+  std::mt19937_64 random(seed);
+  const size_t stride = all ? 1 : 24;
+  int jobs = 0;
+  for (size_t number = all ? 0 : random() % stride;; number += stride) {
+    std::string name;
+    bool there = true;
+    for (int repeat = 0; there && repeat < (all ? 4 : 1); ++repeat) {
+      const uint64_t draw = random();
+      const int liar = static_cast<int>(draw % kSize);
+      const int before = check::Failures();
+      there = RunJob(number, liar, draw, &name);
+      if (check::Failures() != before) {
+        std::printf("  rank %d lied about %s; COLLOPS_FAULT_SEED=%llu\n", liar, name.c_str(),
+                    static_cast<unsigned long long>(seed));
+      }
+      jobs += there ? 1 : 0;
+    }
+    if (!there) break;
+  }
+  std::printf("%d jobs, seed %llu\n", jobs, static_cast<unsigned long long>(seed));
+  EXPECT_TRUE(jobs >= 10);
+}

@@ -1,0 +1,157 @@
+// Processes that are no ranks: they connect and say nothing or half a message, or belong to another
+// user, who can neither take part nor reach the memory. The job goes on.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "comm/control/bootstrap/socket.h"
+#include "control/bootstrap/guests.h"
+
+namespace {
+
+using collops::control::MeetingMessage;
+using collops::control::MessageType;
+using collops::control::UniqueFd;
+
+constexpr uid_t kOtherUser = 65534;
+
+bool CanBeAnotherUser() {
+  if (geteuid() == 0) return true;
+  std::printf("skipped: becoming another user needs root\n");
+  return false;
+}
+
+void BecomeAnotherUser() {
+  EXPECT_EQ(setgid(kOtherUser), 0);
+  EXPECT_EQ(setuid(kOtherUser), 0);
+}
+
+// The descriptors of a process that are shared memory of collops.
+std::vector<std::string> SharedMemoryOf(pid_t pid) {
+  std::vector<std::string> paths;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone);
+    if (target.rfind("/memfd:collops", 0) == 0) paths.push_back(entry.path());
+  }
+  return paths;
+}
+
+bool CanOpen(const std::string& path) {
+  return UniqueFd(open(path.c_str(), O_RDWR | O_CLOEXEC)).valid();
+}
+
+bool CanReadMemory(pid_t pid, void* address) {
+  char byte = 0;
+  const iovec here{&byte, 1};
+  const iovec there{address, 1};
+  return process_vm_readv(pid, &here, 1, &there, 1, 0) == 1;
+}
+
+bool CanTakeDescriptor(pid_t pid, int fd) {
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  constexpr long kPidfdGetfd = 438;
+  return UniqueFd(static_cast<int>(syscall(kPidfdGetfd, process.get(), fd, 0))).valid();
+}
+
+}  // namespace
+
+TEST(AStrangerThatSaysNothingIsDropped) {
+  guests::MeetBeside([](int) {});
+}
+
+TEST(AStrangerThatHangsUpIsDropped) {
+  guests::MeetBeside([](int socket) { EXPECT_EQ(shutdown(socket, SHUT_RDWR), 0); });
+}
+
+TEST(AMessageOfAnyOtherLengthIsDropped) {
+  const MeetingMessage hello = guests::Message(MessageType::kHello);
+  std::string bytes(reinterpret_cast<const char*>(&hello), sizeof(hello));
+  bytes.resize(4 * sizeof(hello));
+  for (const size_t length : {size_t{1}, size_t{4}, sizeof(hello) / 2,
+                              offsetof(MeetingMessage, text) - 1, bytes.size()}) {
+    // What is longer would be a hello, without its descriptors.
+    guests::MeetBeside([&](int socket) {
+      EXPECT_EQ(send(socket, bytes.data(), length, MSG_NOSIGNAL), static_cast<ssize_t>(length));
+    });
+  }
+}
+
+TEST(ManyStrangersAtOnceAreDropped) {
+  std::vector<UniqueFd> strangers;
+  guests::MeetBeside([&](int socket) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    for (int i = 0; i < 60; ++i) {
+      strangers.emplace_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(connect(strangers.back().get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    }
+  });
+}
+
+// The hello of another user is a good one; if it were taken, rank 1 would be claimed twice.
+TEST(AnotherUserCannotTakePart) {
+  if (!CanBeAnotherUser()) return;
+  const ranks::Event said, done;
+  pid_t other = 0;
+  guests::MeetBeside([&](int socket) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    other = ranks::Start([&] {
+      BecomeAnotherUser();
+      const UniqueFd guest(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(connect(guest.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+      guests::SendWithDescriptors(guest.get(), guests::Message(MessageType::kHello), {guest.get()});
+      said.Set();
+      done.Wait();
+    });
+    said.Wait();
+  });
+  done.Set();
+  EXPECT_EQ(ranks::Wait(other).code, 0);
+}
+
+TEST(AnotherUserCannotReachTheMemory) {
+  if (!CanBeAnotherUser()) return;
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event met, done;
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 2; ++rank) {
+    pids.push_back(ranks::Start([&, rank] {
+      const auto comm = ranks::Make(job, rank, 2);
+      std::shared_ptr<collops::Window> window;
+      EXPECT_EQ(comm->AllocateWindow(100000, &window).message(), "");
+      EXPECT_EQ(comm->Barrier().message(), "");
+      met.Set();
+      done.Wait();
+    }));
+  }
+  met.Wait(2);
+  int byte = 0;
+  for (const pid_t pid : pids) {
+    const std::vector<std::string> memory = SharedMemoryOf(pid);
+    EXPECT_TRUE(!memory.empty());
+    // What root can do, so that the other's failures say something.
+    EXPECT_TRUE(CanOpen(memory.front()));
+    EXPECT_TRUE(CanReadMemory(pid, &byte));
+    const pid_t other = ranks::Start([&] {
+      BecomeAnotherUser();
+      for (const std::string& path : memory) {
+        EXPECT_FALSE(CanOpen(path));
+        EXPECT_FALSE(CanTakeDescriptor(pid, std::stoi(path.substr(path.rfind('/') + 1))));
+      }
+      EXPECT_FALSE(CanReadMemory(pid, &byte));
+      EXPECT_FALSE(CanOpen("/proc/" + std::to_string(pid) + "/mem"));
+    });
+    EXPECT_EQ(ranks::Wait(other).code, 0);
+  }
+  done.Set(2);
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
