@@ -1,6 +1,6 @@
-"""Builds the C++ tests of faults and runs them whole: `make test` runs a part of each.
+"""Runs the tests of faults whole: `make test` runs a part of each.
 
-Arguments name programs; without arguments all in PROGRAMS run.
+Arguments name C++ programs of PROGRAMS; without arguments all run, and tests/faults.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from run_tests import BUILD, ENV, configure, run
+from run_tests import BUILD, ENV, REPORTS, configure, run, run_python
 
 # Each program, and the seconds after which it has failed.
 PROGRAMS = {"gone_test": 600, "lies_test": 1800, "moments_test": 900}
@@ -20,9 +20,7 @@ def run_whole(name: str, limit_s: int) -> bool:
     program = BUILD / "tests" / "cpp" / name
     start = time.monotonic()
     try:
-        status = subprocess.run(
-            [str(program)], env={**ENV, "COLLOPS_ALL_FAULTS": "1"}, timeout=limit_s
-        ).returncode
+        status = subprocess.run([str(program)], env=ENV, timeout=limit_s).returncode
     except subprocess.TimeoutExpired:
         status = -1
     print(f"{name}: {'ok' if status == 0 else 'FAILED'}, {time.monotonic() - start:.0f} s")
@@ -35,11 +33,14 @@ def main(chosen: list[str]) -> int:
     if unknown:
         print(f"no such program: {', '.join(unknown)}; choose from {', '.join(PROGRAMS)}")
         return 2
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    ENV["COLLOPS_ALL_FAULTS"] = "1"
     names = chosen or list(PROGRAMS)
     targets = [word for name in names for word in ("--target", name)]
     if not configure() or run("cmake", "--build", str(BUILD), *targets) != 0:
         return 1
-    results = [run_whole(name, PROGRAMS[name]) for name in names]  # all run, also after a failure
+    results = [chosen != [] or run_python(["tests/faults"]).good]
+    results += [run_whole(name, PROGRAMS[name]) for name in names]  # all run, also after a failure
     return 0 if all(results) else 1
 
 
