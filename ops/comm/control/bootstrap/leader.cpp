@@ -113,7 +113,9 @@ Status MeetingLeader::AcceptClients() {
     if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
     uid_t uid = 0;
-    if (SameUser(socket, &pid, &uid)) clients_.push_back({std::move(socket), -1, -1, 0, {}, {}});
+    if (!SameUser(socket, &pid, &uid)) continue;
+    clients_.push_back({std::move(socket), -1, -1, 0, {}, {}});
+    clients_.back().peer.pid = pid;
   }
 }
 
@@ -142,6 +144,12 @@ Status MeetingLeader::ReadFrom(Client* client) {
 // rank and is disconnected.
 Status MeetingLeader::Greet(Client* client, const MeetingMessage& hello,
                             std::vector<UniqueFd> fds) {
+  if (hello.type == MessageType::kOtherVersion) {
+    client->rank_size = spec_.rank_size;  // it is told the reason, too
+    return Error(ERROR_RANK_MISMATCH, Describe(spec_, job_), ": process ", client->peer.pid,
+                 " and rank 0 (pid ", self_.pid,
+                 ") run different versions of collops: install one");
+  }
   Peer peer = PeerFrom(hello, std::move(fds));
   if (hello.type != MessageType::kHello || hello.rank < 0 || hello.rank >= hello.rank_size ||
       !peer.mailbox.valid()) {

@@ -48,6 +48,10 @@ bool MeetingLeader::ReadHello(Client* client) {
   std::vector<UniqueFd> fds;
   const Transfer transfer = ReceiveMessage(client->socket.get(), &message, &fds);
   if (transfer == Transfer::kWouldBlock) return false;
+  if (transfer != Transfer::kClosed && message.type == MessageType::kOtherVersion) {
+    client->rank_size = spec_.rank_size;
+    return true;
+  }
   if (transfer == Transfer::kClosed || message.type != MessageType::kHello ||
       message.rank_size <= 0) {
     client->socket.reset();

@@ -101,8 +101,7 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
       group->peers[static_cast<size_t>(message.rank)] = PeerFrom(message, std::move(fds));
       return Ok();
     case MessageType::kWelcome:
-      CHECK_ARG(!fds.empty() && message.segment_bytes == segment_bytes_, ERROR_PEER_LOST,
-                "rank 0 runs another version of collops");
+      if (fds.empty() || message.segment_bytes != segment_bytes_) return OtherVersion();
       if (fds.size() > 1) group->bell = std::move(fds[1]);
       RETURN_IF_ERROR(Segment::Map(std::move(fds[0]), message.segment_bytes, &group->segment));
       welcome_ = true;
@@ -111,9 +110,16 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
       socket_.reset();
       return Concerns(message) ? VerdictOf(message) : Ok();
     case MessageType::kHello:
+    case MessageType::kOtherVersion:
       break;
   }
-  return Error(ERROR_PEER_LOST, "rank 0 runs another version of collops");
+  return OtherVersion();
+}
+
+Status MeetingMember::OtherVersion() const {
+  return Error(ERROR_RANK_MISMATCH, Describe(spec_, job_), ": rank 0 (pid ", leader_pid_,
+               ") and rank ", spec_.rank, " (pid ", self_.pid,
+               ") run different versions of collops: install one");
 }
 
 // A verdict for groups of another size does not concern this rank, which may use the name next.
@@ -159,6 +165,9 @@ Status MeetingMember::Listen() {
   const Transfer transfer = ReceiveMessage(socket_.get(), &message, &fds);
   if (transfer == Transfer::kWouldBlock) PollSockets({socket_.get()});
   if (transfer == Transfer::kClosed) socket_.reset();
+  if (transfer == Transfer::kDone && message.type == MessageType::kOtherVersion) {
+    return OtherVersion();
+  }
   const bool verdict = transfer == Transfer::kDone && message.type == MessageType::kVerdict;
   if (verdict && !Concerns(message)) socket_.reset();
   return verdict && Concerns(message) ? VerdictOf(message) : Ok();

@@ -70,9 +70,9 @@ Status VerdictOf(const MeetingMessage& message) {
 Status VerdictInMailbox(int mailbox) {
   MeetingMessage message;
   const ssize_t received = recv(mailbox, &message, sizeof(message), MSG_PEEK | MSG_DONTWAIT);
-  const bool ours = received > static_cast<ssize_t>(kFixedBytes) &&
-                    message.magic == MeetingMessage::kMagic &&
-                    message.type == MessageType::kVerdict;
+  const bool ours =
+      received > static_cast<ssize_t>(kFixedBytes) && message.magic == MeetingMessage::kMagic &&
+      message.version == MeetingMessage::kVersion && message.type == MessageType::kVerdict;
   message.text[sizeof(message.text) - 1] = '\0';
   return ours ? VerdictOf(message) : Ok();
 }
@@ -81,9 +81,16 @@ Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueF
   size_t received = 0;
   const Transfer transfer = Receive(socket, message, sizeof(*message), &received, fds);
   if (transfer == Transfer::kWouldBlock || transfer == Transfer::kClosed) return transfer;
-  const bool ours = received > kFixedBytes && message->magic == MeetingMessage::kMagic;
+  constexpr size_t kVersionEnd = offsetof(MeetingMessage, version) + sizeof(message->version);
+  if (received < kVersionEnd || message->magic != MeetingMessage::kMagic) return Transfer::kClosed;
+  if (message->version != MeetingMessage::kVersion) {
+    *message = {};
+    message->type = MessageType::kOtherVersion;
+    return transfer;
+  }
   message->text[sizeof(message->text) - 1] = '\0';
-  return ours ? transfer : Transfer::kClosed;
+  const bool whole = received > kFixedBytes && message->type != MessageType::kOtherVersion;
+  return whole ? transfer : Transfer::kClosed;
 }
 
 Status MakeOwnPeer(CommMode mode, Peer* peer, UniqueFd* inbox) {

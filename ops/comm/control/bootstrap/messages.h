@@ -21,11 +21,12 @@ constexpr int kMeetingPollMs = 50;
 std::string SocketName(const CommunicatorSpec& spec, const JobIdentity& job);
 
 enum class MessageType : int32_t {
-  kHello = 1,     // client -> leader: rank, size; descriptors: mailbox, pidfd if there is one
-  kProgress = 2,  // leader -> client: which ranks have arrived so far
-  kPeer = 3,      // leader -> client: one rank; descriptors: its mailbox, its pidfd
-  kWelcome = 4,   // leader -> client: all ranks have arrived; descriptor: the segment
-  kVerdict = 5,   // both directions: first contact ends with `code` and `text`
+  kHello = 1,         // client -> leader: rank, size; descriptors: mailbox, pidfd if there is one
+  kProgress = 2,      // leader -> client: which ranks have arrived so far
+  kPeer = 3,          // leader -> client: one rank; descriptors: its mailbox, its pidfd
+  kWelcome = 4,       // leader -> client: all ranks have arrived; descriptor: the segment
+  kVerdict = 5,       // both directions: first contact ends with `code` and `text`
+  kOtherVersion = 6,  // never sent: what ReceiveMessage() makes of a message of another version
 };
 
 // Which process (or thread, where ranks are threads) created a rank's Meeting, and when. A pid is
@@ -43,11 +44,14 @@ struct Origin {
 Origin MakeOrigin(CommMode mode);
 
 struct MeetingMessage {
+  // The first word of a message of any version, and the second.
+  static constexpr uint32_t kMagic = 0x636f6c6c;
   // Changes with the layout of the board; what a backend adds to the segment changes its size.
-  static constexpr uint32_t kMagic =
-      0x636f6c34 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
+  static constexpr uint32_t kVersion =
+      5 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
 
   uint32_t magic = kMagic;
+  uint32_t version = kVersion;
   MessageType type = MessageType::kHello;
   int32_t rank = 0;
   int32_t rank_size = 0;
@@ -72,7 +76,8 @@ Status VerdictOf(const MeetingMessage& message);
 // had got that mailbox; Ok if there is none. It stays there for the other peers.
 Status VerdictInMailbox(int mailbox);
 
-// kDone only for a whole and valid message; kNoDescriptors if its descriptors could not be taken.
+// kDone only for a whole and valid message, or one of another version (kOtherVersion), of which
+// nothing else is valid; kNoDescriptors if its descriptors could not be taken.
 Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueFd>* fds);
 
 // Makes the Peer that describes this rank to the others, and the inbox behind its mailbox.

@@ -37,6 +37,7 @@ class MeetingMember : public Meeting {
   Status Wait(Group* group);
   Status Handle(const MeetingMessage& message, std::vector<UniqueFd> fds, Group* group);
   bool Concerns(const MeetingMessage& verdict) const;
+  Status OtherVersion() const;
   Status LeaderHungUp();
   // The ranks that have not arrived yet, for messages.
   std::string Missing() const;
