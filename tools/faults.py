@@ -12,7 +12,7 @@ import time
 from run_tests import BUILD, ENV, REPORTS, configure, run, run_python
 
 # Each program, and the seconds after which it has failed.
-PROGRAMS = {"gone_test": 600, "lies_test": 1800, "moments_test": 900}
+PROGRAMS = {"gone_test": 600, "lies_test": 1800, "moments_test": 900, "cycles_test": 120}
 
 
 def run_whole(name: str, limit_s: int) -> bool:

@@ -1,6 +1,7 @@
 // 500 communicators, one after the other: descriptors, mappings, memory and threads are in the end
-// what they were.
+// what they were. Without COLLOPS_ALL_FAULTS=1 there are 150.
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -12,7 +13,9 @@ namespace {
 
 using collops::Communicator;
 
-constexpr int kCycles = 500;
+int NumCycles() {
+  return std::getenv("COLLOPS_ALL_FAULTS") != nullptr ? 500 : 150;
+}
 // By then libc and the library hold what they keep for good.
 constexpr int kWarm = 60;
 constexpr int kSize = 2;
@@ -70,7 +73,7 @@ void UseAll(int cycle, Communicator& comm) {
 
 }  // namespace
 
-TEST(FiveHundredCommunicatorsLeaveNothing) {
+TEST(CommunicatorsThatWereClosedLeaveNothing) {
   const collops::JobIdentity job = ranks::FreshJob();
   setenv("COLLOPS_JOB_ID", job.id.c_str(), 1);
   std::vector<pid_t> pids;
@@ -78,7 +81,7 @@ TEST(FiveHundredCommunicatorsLeaveNothing) {
     pids.push_back(ranks::Start([&, rank] {
       const int threads = proc::NumThreads();
       Held before{};
-      for (int cycle = 0; cycle < kCycles; ++cycle) {
+      for (int cycle = 0; cycle < NumCycles(); ++cycle) {
         if (cycle == kWarm) before = Now(threads);
         const auto comm = ranks::Make(job, rank, kSize);
         if (cycle % 3 == 0) UseAll(cycle / 3, *comm);
@@ -94,7 +97,7 @@ TEST(FiveHundredCommunicatorsLeaveNothing) {
       std::printf(
           "rank %d: after %d and %d: %d and %d descriptors, %d and %d threads, %d and %d "
           "mappings, %lld and %lld KiB\n",
-          rank, kWarm, kCycles, before.descriptors, after.descriptors, before.threads,
+          rank, kWarm, NumCycles(), before.descriptors, after.descriptors, before.threads,
           after.threads, before.mappings, after.mappings,
           static_cast<long long>(before.resident_kib), static_cast<long long>(after.resident_kib));
     }));
