@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-faults test-launchers test-multihost test-npu test-torch sanitize fuzz cross-arm64 bench check format build clean
+.PHONY: help demo test test-launchers test-multihost test-npu test-torch sanitize fuzz soak cross-arm64 bench check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -41,9 +41,13 @@ sanitize: ## the C++ tests under asan with ubsan, then under tsan (ARGS=tsan for
 	@$(SETUP) package test
 	@$(RUN) tools/run_sanitizers.py $(ARGS)
 
-fuzz: ## the hypothesis suites with 20 times the examples
+fuzz: ## the hypothesis suites with 20 times the examples, and the C++ readers with many rounds
 	@$(SETUP) package test torch
 	@HYPOTHESIS_PROFILE=fuzz $(RUN) -m pytest tests/fuzz $(ARGS)
+
+soak: ## random calls of all kinds under delays for 10 minutes (ARGS="--seconds 120 --seed 7")
+	@$(SETUP) package test
+	@$(RUN) tests/soak/soak.py $(ARGS)
 
 cross-arm64: ## compile for arm64 and run tests under qemu
 	@$(SETUP) package test

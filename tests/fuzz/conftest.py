@@ -15,4 +15,6 @@ COMMON = settings(
 # The same examples in every run, so that a change of the sources alone can fail it.
 settings.register_profile("quick", COMMON, max_examples=EXAMPLES, derandomize=True)
 settings.register_profile("fuzz", COMMON, max_examples=20 * EXAMPLES)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(PROFILE)
+collect_ignore = [] if PROFILE == "fuzz" else ["test_cpp_readers.py"]

@@ -1,0 +1,224 @@
+// Damaged texts and frames: each is read as what it says, or refused; none is read past its end, which
+// the sanitizers see, because every input lies in memory of exactly its size.
+#include <sys/socket.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "comm/control/bootstrap/messages.h"
+#include "comm/control/hosts/news.h"
+#include "comm/control/tcp/first_contact/introduction.h"
+#include "comm/control/tcp/handshake.h"
+#include "comm/control/tcp/row.h"
+#include "comm/placement/rank_table/read_rank_table.h"
+#include "control/tcp/loopback.h"
+#include "fuzz/mutation.h"
+#include "operators/create_operation.h"
+
+namespace {
+
+using namespace collops;
+using control::Frame;
+using control::MeetingMessage;
+using control::MessageType;
+using control::News;
+using control::NewsKind;
+using control::tcp::Application;
+using control::tcp::Challenge;
+using control::tcp::Claim;
+using control::tcp::FieldReader;
+using control::tcp::FieldWriter;
+using control::tcp::JobSecret;
+using control::tcp::Proof;
+using control::tcp::Row;
+using control::tcp::Said;
+using control::tcp::Told;
+using fuzz::Drive;
+using loopback::FrameOf;
+using loopback::TextOf;
+
+// The struct that a text says, if it says one, is written and read again as the same.
+template <typename Param>
+bool ReadParam(const std::string& text) {
+  Param param;
+  const Status status = FromJson(text, &param);
+  if (!status.ok()) {
+    EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+    return false;
+  }
+  Param again;
+  EXPECT_EQ(FromJson(ToJson(param), &again).message(), "");
+  EXPECT_EQ(ToJson(again), ToJson(param));
+  return true;
+}
+
+// What a whole frame says, written again: the frame's own bytes, unless it was not valid.
+std::string SaidAgain(const std::string& bytes) {
+  Said said;
+  if (!Said::Read(FrameOf(bytes), &said)) return "";
+  EXPECT_TRUE(said.port >= 0 && said.port <= 65535 && said.pid >= 0);
+  EXPECT_TRUE(said.address.size() <= Row::kMostAddressBytes);
+  return TextOf(said.frame());
+}
+
+std::string RowAgain(const std::string& bytes) {
+  const Frame frame = FrameOf(bytes);
+  FieldReader fields(frame);
+  const Row row = Row::Read(&fields);
+  if (!fields.Done()) return "";
+  EXPECT_TRUE(row.rank >= 0 && row.rank < control::kMaxRanks);
+  FieldWriter again;
+  row.Write(&again);
+  return again.text();
+}
+
+// Whether it is valid; the first byte of a file of the corpus names its reader.
+bool ReadFrame(const std::string& input) {
+  if (input.empty()) return false;
+  const std::string bytes = input.substr(1);
+  Told told;
+  const Frame frame = FrameOf(bytes);
+  std::string again;
+  switch (input[0]) {
+    case 's':
+      again = SaidAgain(bytes);
+      // A reason's code is brought into range, so it may differ.
+      EXPECT_TRUE(again.empty() || again.size() == bytes.size());
+      return !again.empty();
+    case 'r':
+      again = RowAgain(bytes);
+      EXPECT_TRUE(again.empty() || again == bytes);
+      return !again.empty();
+    case 't':
+      return Told::Read(frame, &told);
+    default:
+      return false;
+  }
+}
+
+std::vector<std::string> NewsCorpus() {
+  constexpr int kRanks = 3;
+  static const std::vector<std::byte> bytes(
+      static_cast<size_t>(Agreement::EncodedBytes(kRanks) + control::kShareBytes), std::byte{7});
+  News head{NewsKind::kHead, 2, 41, 0x1234, 0x5678};
+  head.agreement = bytes.data();
+  News shared = head;
+  shared.shared = bytes.data();
+  News failed{NewsKind::kFailed, 1, 9, 0, 0, ERROR_TIMEOUT};
+  failed.text = "no end of call 1 in 0.5 s";
+  std::vector<std::string> corpus;
+  for (const News& news : {News{}, head, shared, failed}) {
+    corpus.push_back(TextOf(Encode(news, kRanks)));
+  }
+  return corpus;
+}
+
+bool ReadNews(const std::string& input) {
+  constexpr int kRanks = 3;
+  const Frame frame = FrameOf(input);
+  News news;
+  if (!Decode(frame, kRanks, &news)) return false;
+  EXPECT_TRUE(news.rank >= 0 && news.rank < kRanks);
+  EXPECT_EQ(TextOf(Encode(news, kRanks)).size(), input.size());
+  return true;
+}
+
+std::vector<std::string> MeetingCorpus() {
+  std::vector<std::string> corpus;
+  for (const auto type : {MessageType::kHello, MessageType::kProgress, MessageType::kPeer,
+                          MessageType::kWelcome, MessageType::kVerdict}) {
+    MeetingMessage message;
+    message.type = type;
+    message.rank = 1;
+    message.rank_size = 2;
+    message.code = ERROR_TIMEOUT;
+    std::strcpy(message.text, "a reason");
+    corpus.emplace_back(reinterpret_cast<const char*>(&message), sizeof(message));
+  }
+  return corpus;
+}
+
+}  // namespace
+
+TEST(JsonOfTheStructs) {
+  const auto corpus = fuzz::Corpus("params");
+  Drive("json", corpus, 60, [](const std::string& text) {
+    bool read = ReadParam<AllGatherVParam>(text);
+    read |= ReadParam<ReduceScatterVParam>(text);
+    read |= ReadParam<LinearParallelParam>(text);
+    read |= ReadParam<AllToAllVParam>(text);
+    read |= ReadParam<SendParam>(text);
+    return read;
+  });
+}
+
+TEST(RankTables) {
+  Drive("rank tables", fuzz::Corpus("rank_tables"), 60, [](const std::string& text) {
+    RankTable table;
+    const Status status = ParseRankTable(text, "a table", &table);
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
+      return false;
+    }
+    for (const RankTable::Rank& rank : table.ranks) {
+      EXPECT_TRUE(rank.server >= 0 && static_cast<size_t>(rank.server) < table.servers.size());
+    }
+    return true;
+  });
+}
+
+TEST(FramesOfFirstContactBetweenHosts) {
+  Drive("frames", fuzz::Corpus("frames"), 600, ReadFrame);
+}
+
+TEST(NewsBetweenHosts) {
+  Drive("news", NewsCorpus(), 600, ReadNews);
+}
+
+TEST(MessagesOfFirstContactOnAHost) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  Drive("meeting", MeetingCorpus(), 300, [&](const std::string& input) {
+    if (input.empty()) return false;  // an empty packet is the end of a connection
+    EXPECT_EQ(send(ends[0], input.data(), input.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(input.size()));
+    static_cast<void>(control::VerdictInMailbox(ends[1]));  // leaves it there
+    MeetingMessage message;
+    std::vector<control::UniqueFd> fds;
+    const auto transfer = control::ReceiveMessage(ends[1], &message, &fds);
+    EXPECT_TRUE(std::memchr(message.text, 0, sizeof(message.text)) != nullptr);
+    if (transfer != control::Transfer::kDone) return false;
+    EXPECT_FALSE(control::VerdictOf(message).ok());
+    return true;
+  });
+  close(ends[0]);
+  close(ends[1]);
+}
+
+// Both sides of the proof, each with an other end that sends damaged frames: neither gives in.
+TEST(TheProofBetweenHosts) {
+  const JobSecret secret = {"job 7", "a key"};
+  const Claim claim = {"dp", "ranks", 1, 2};
+  fuzz::Random random(7);
+  for (int round = fuzz::Rounds(40); round > 0; --round) {
+    // Who connects gets its own hello, damaged; who listens gets that, then a damaged proof.
+    loopback::Ends other;
+    Application stranger(std::move(*other.first), &secret, claim);
+    ASSERT_TRUE(stranger.Step() == Proof::kUnderWay);
+    Frame hello;
+    loopback::Await([&] { return other.second->Receive(&hello); });
+    const std::string damaged = fuzz::Damaged({TextOf(hello)}, 0, &random);
+    static_cast<void>(other.second->Send(FrameOf(damaged)));
+    Proof proof = Proof::kUnderWay;
+    loopback::Await([&] { return (proof = stranger.Step()) != Proof::kUnderWay; });
+    EXPECT_TRUE(proof == Proof::kRefused);
+    loopback::Ends third;
+    Challenge door(std::move(*third.second), &secret);
+    static_cast<void>(third.first->Send(FrameOf(damaged)));
+    static_cast<void>(third.first->Send(FrameOf(fuzz::Damaged({damaged}, 0, &random))));
+    third.first->CloseWriting();
+    loopback::Await([&] { return (proof = door.Step()) != Proof::kUnderWay; });
+    EXPECT_TRUE(proof == Proof::kRefused);
+  }
+}

@@ -1,0 +1,18 @@
+"""Far more ranks than cores start, call and close, in a bounded time."""
+
+from __future__ import annotations
+
+import pytest
+from many_ranks import start_run_close
+
+LIMIT_S = 60.0
+
+
+def test_24_ranks() -> None:
+    assert start_run_close(24, LIMIT_S) < LIMIT_S
+
+
+@pytest.mark.load
+def test_128_ranks() -> None:
+    """As many as a communicator may have."""
+    assert start_run_close(128, LIMIT_S) < LIMIT_S

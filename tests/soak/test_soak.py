@@ -1,0 +1,124 @@
+"""A short soak is clean, says what it drew, and ends everything; what is wrong, it finds."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soak
+import soak_plain
+import soak_rank
+import soak_turn
+from soak_resources import MIB, SLACK, Resources, leaks
+
+PROGRAM = Path(soak.__file__)
+SHORT = ["--most-mib", "1", "--many", "0", "--seed", "15"]
+
+
+def test_a_short_soak_is_clean(capfd: pytest.CaptureFixture[str]) -> None:
+    assert soak.main([*SHORT, "--seconds", "4", "--stops", "4"]) == 0
+    said = capfd.readouterr().out
+    assert "soak: seed 15: 0 errors, nothing grew" in said
+    for kind in ("AllGatherV", "all_to_allv", "LinearParallel", "send, recv", "started", "split"):
+        assert f"  {kind} " in said
+    assert "process 3: memory" in said
+
+
+def test_a_wrong_result_is_found(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Golden is changed here, which the ranks inherit: that of one reduction."""
+    right = soak_plain.reduce_ranks
+
+    def wrong(values: Any, op: str, dtype: str) -> Any:
+        out = right(values, op, dtype)
+        soak_turn.bytes_of(out)[-1:] ^= 1
+        return out
+
+    monkeypatch.setattr(soak_plain, "reduce_ranks", wrong)
+    assert soak.main([*SHORT, "--seconds", "60", "--stops", "0"]) == 1
+    said = capfd.readouterr().out
+    assert "soak_turn.Wrong: 1 of " in said
+    assert "soak: seed 15: process " in said
+    assert ", call " in said
+
+
+def test_a_rank_that_never_comes_is_found(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call = soak_rank.Lane.call
+
+    def absent(lane: Any, number: int) -> None:
+        if number == 2 and lane.place == soak_rank.Place("d0", 1, 3):
+            time.sleep(600)
+        call(lane, number)
+
+    monkeypatch.setattr(soak_rank.Lane, "call", absent)
+    monkeypatch.setattr(soak, "CALL_TIMEOUT_S", 3.0)
+    assert soak.main([*SHORT, "--seconds", "3", "--threads", "0", "--stops", "0"]) == 1
+    assert "RankTimeoutError" in capfd.readouterr().out
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_it_leaves_no_process(how: int) -> None:
+    """Also where it is killed, and while a rank is stopped."""
+    command = [sys.executable, str(PROGRAM), *SHORT, "--seconds", "60", "--stops", "50"]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 20
+        while len(children_of(program.pid)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        children = children_of(program.pid)
+        assert len(children) == 4
+        time.sleep(0.3)
+        program.send_signal(how)
+        said, _ = program.communicate(timeout=20)
+    finally:
+        program.kill()
+        program.wait()
+    assert program.returncode == (130 if how != signal.SIGKILL else -9)
+    assert ("all its processes have ended" in said) == (how != signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while any(map(is_alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(is_alive, children))
+
+
+def test_what_grows_is_found_and_what_comes_and_goes_is_not() -> None:
+    flat = [Resources(100 * MIB + noise * MIB, 20, 3, 400) for noise in (0, 9, 2, 40, 1, 3)]
+    assert leaks(flat) == []
+    grown = [one._replace(descriptors=20 + 3 * at) for at, one in enumerate(flat)]
+    assert len(leaks(grown)) == 1
+    assert leaks(grown)[0].startswith("descriptors grew by 6, from 20 ")
+    more = [one._replace(memory_bytes=at * SLACK.memory_bytes) for at, one in enumerate(flat)]
+    assert [leak.split()[0] for leak in leaks(more)] == ["memory_bytes"]
+
+
+def test_the_draw_of_a_call_depends_on_nothing_else() -> None:
+    class Rank:
+        rank, size = 1, 3
+
+    settings = soak_turn.Settings(7, 1 << 16)
+    source = soak_turn.make_source(settings)
+    again = [soak_turn.Turn(Rank, source, settings, "d0/12") for _ in range(2)]  # type: ignore[arg-type]
+    drawn = [(turn.elements("int8"), turn.parts(100), turn.data("int8", 2, 50)) for turn in again]
+    assert drawn[0][:2] == drawn[1][:2]
+    assert (drawn[0][2] == drawn[1][2]).all()
+    assert sum(drawn[0][1]) == 100
