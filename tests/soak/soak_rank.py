@@ -123,9 +123,16 @@ class Lane:
         self.delays += turn.slept
 
     def settle(self) -> None:
-        """Lets the peers unmap windows that are gone: a later window says so."""
+        """Brings the group to a state that does not depend on the last calls.
+
+        A window that is gone is unmapped by the peers once a later window says so.
+        """
         gc.collect()
         self.doing = "settling"
+        group = self.comm.split(0)
+        assert group is not None
+        with group:
+            group.barrier()
         for _ in range(2):
             self.comm.all_gatherv(self.comm.empty(100_000, np.uint8))
         self.comm.barrier()
