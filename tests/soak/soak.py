@@ -23,6 +23,7 @@ from soak_watch import Report, Watch
 
 PHASES = 6
 CALL_TIMEOUT_S = 60.0
+END_S = 30.0  # for first contact and the end of the last phase
 MANY_RANKS_S = 120.0
 MIB = 1 << 20
 
@@ -93,7 +94,7 @@ def soak(options: argparse.Namespace) -> int:
     watch = Watch(plan, rooms_of(options), source)
     try:
         watch.start()
-        limit_s = options.seconds + CALL_TIMEOUT_S
+        limit_s = options.seconds + CALL_TIMEOUT_S + END_S
         reports = watch.run(options.stops, limit_s, max(10.0, options.seconds / 10))
         where = watch.where()
     finally:

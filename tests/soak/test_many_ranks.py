@@ -8,8 +8,8 @@ from many_ranks import start_run_close
 LIMIT_S = 60.0
 
 
-def test_24_ranks() -> None:
-    assert start_run_close(24, LIMIT_S) < LIMIT_S
+def test_16_ranks() -> None:
+    assert start_run_close(16, LIMIT_S) < LIMIT_S
 
 
 @pytest.mark.load

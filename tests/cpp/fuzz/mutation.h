@@ -88,7 +88,7 @@ inline void DamageOnce(std::string* bytes, const std::string& other, Random* ran
 
 inline std::string Damaged(const std::vector<std::string>& corpus, size_t which, Random* random) {
   std::string bytes = corpus[which];
-  for (size_t times = 1 + Below(random, 4); times > 0; --times) {
+  for (size_t times = 1 + Below(random, 3); times > 0; --times) {
     DamageOnce(&bytes, corpus[Below(random, corpus.size())], random);
   }
   return bytes;

@@ -143,7 +143,7 @@ std::vector<std::string> MeetingCorpus() {
 
 TEST(JsonOfTheStructs) {
   const auto corpus = fuzz::Corpus("params");
-  Drive("json", corpus, 60, [](const std::string& text) {
+  Drive("json", corpus, 300, [](const std::string& text) {
     bool read = ReadParam<AllGatherVParam>(text);
     read |= ReadParam<ReduceScatterVParam>(text);
     read |= ReadParam<LinearParallelParam>(text);
@@ -154,7 +154,7 @@ TEST(JsonOfTheStructs) {
 }
 
 TEST(RankTables) {
-  Drive("rank tables", fuzz::Corpus("rank_tables"), 60, [](const std::string& text) {
+  Drive("rank tables", fuzz::Corpus("rank_tables"), 200, [](const std::string& text) {
     RankTable table;
     const Status status = ParseRankTable(text, "a table", &table);
     if (!status.ok()) {
@@ -169,17 +169,17 @@ TEST(RankTables) {
 }
 
 TEST(FramesOfFirstContactBetweenHosts) {
-  Drive("frames", fuzz::Corpus("frames"), 600, ReadFrame);
+  Drive("frames", fuzz::Corpus("frames"), 3000, ReadFrame);
 }
 
 TEST(NewsBetweenHosts) {
-  Drive("news", NewsCorpus(), 600, ReadNews);
+  Drive("news", NewsCorpus(), 2000, ReadNews);
 }
 
 TEST(MessagesOfFirstContactOnAHost) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-  Drive("meeting", MeetingCorpus(), 300, [&](const std::string& input) {
+  Drive("meeting", MeetingCorpus(), 1000, [&](const std::string& input) {
     if (input.empty()) return false;  // an empty packet is the end of a connection
     EXPECT_EQ(send(ends[0], input.data(), input.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(input.size()));
