@@ -25,7 +25,7 @@ def test_a_short_soak_is_clean(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(soak, "PHASES", 3)
-    assert soak.main([*SHORT, "--seconds", "2", "--stops", "4"]) == 0
+    assert soak.main([*SHORT, "--seconds", "1", "--stops", "8"]) == 0
     said = capfd.readouterr().out
     assert "soak: seed 15: 0 errors, nothing grew" in said
     assert re.search(r"^  all +[1-9]\d+ ", said, re.MULTILINE)
@@ -52,6 +52,7 @@ def test_a_wrong_result_is_found(
     assert ", call " in said
 
 
+@pytest.mark.load
 def test_a_rank_that_never_comes_is_found(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

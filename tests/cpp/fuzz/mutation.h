@@ -1,5 +1,5 @@
-// Damages inputs of a corpus, the same way in every run: a driver without coverage, for compilers that
-// have no libFuzzer. COLLOPS_FUZZ_ROUNDS says how often each input is damaged.
+// Damages inputs of a corpus, the same way in every run: a driver without coverage, for compilers
+// that have no libFuzzer. COLLOPS_FUZZ_ROUNDS says how often each input is damaged.
 #ifndef COLLOPS_TESTS_CPP_FUZZ_MUTATION_H_
 #define COLLOPS_TESTS_CPP_FUZZ_MUTATION_H_
 
@@ -111,15 +111,16 @@ inline std::vector<std::string> Corpus(const std::string& folder) {
   return found;
 }
 
-// Calls `read` with every input of the corpus as it is, and then with damaged ones; it returns whether
-// the input was valid. Of the damaged ones some must be valid and some not, else nothing is tried.
+// Calls `read` with every input of the corpus as it is, and then with damaged ones; it returns
+// whether the input was valid. Of the damaged ones some must be valid and some not, else nothing is
+// tried.
 template <typename Read>
 void Drive(const char* name, const std::vector<std::string>& corpus, int quick, Read&& read) {
   for (const std::string& input : corpus) EXPECT_TRUE(read(input));
   Random random(15);
   int valid = 0;
   int tried = 0;
-  for (int round = Rounds(quick); round > 0 && check::Failures() == 0; --round) {
+  for (int round = Rounds(quick); round > 0; --round) {
     for (size_t which = 0; which < corpus.size(); ++which, ++tried) {
       const std::string input = Damaged(corpus, which, &random);
       const int before = check::Failures();

@@ -1,5 +1,5 @@
-// Damaged texts and frames: each is read as what it says, or refused; none is read past its end, which
-// the sanitizers see, because every input lies in memory of exactly its size.
+// Damaged texts and frames: each is read as what it says, or refused; none is read past its end,
+// which the sanitizers see, because every input lies in memory of exactly its size.
 #include <sys/socket.h>
 
 #include <cstring>
@@ -83,8 +83,8 @@ bool ReadFrame(const std::string& input) {
   switch (input[0]) {
     case 's':
       again = SaidAgain(bytes);
-      // A reason's code is brought into range, so it may differ.
-      EXPECT_TRUE(again.empty() || again.size() == bytes.size());
+      // A reason's code is brought into range, and the text of no reason is dropped.
+      EXPECT_TRUE(again.size() <= bytes.size());
       return !again.empty();
     case 'r':
       again = RowAgain(bytes);

@@ -1,6 +1,6 @@
-// A rank that writes arbitrary numbers into its part of the shared memory, and arbitrary mails, before
-// and during its calls: the other rank gets an error or a result, in time, and touches nothing outside
-// its tensors, which end at pages that nobody may touch.
+// A rank that writes arbitrary numbers into its part of the shared memory, and arbitrary mails,
+// before and during its calls: the other rank gets an error or a result, in time, and touches
+// nothing outside its tensors, which end at pages that nobody may touch.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -167,8 +167,8 @@ std::vector<Region> OwnMemory(Communicator& comm) {
   for (const uint64_t parity : {0, 1}) {
     regions.push_back({&layout.call_record(kLiar, parity), offsetof(CallRecord, data)});
     regions.push_back({&layout.call_record(kLiar, parity), offsetof(CallRecord, data)});
-    regions.push_back({board.agreement(kLiar, parity),
-                       static_cast<size_t>(Agreement::EncodedBytes(kRanks))});
+    regions.push_back(
+        {board.agreement(kLiar, parity), static_cast<size_t>(Agreement::EncodedBytes(kRanks))});
     regions.push_back({board.refusal_reason(kLiar, parity), 64});
     regions.push_back({board.shared(kLiar, parity), 64});
   }
@@ -211,8 +211,8 @@ void Lie(const std::vector<Region>& regions, fuzz::Random* own) {
   std::memcpy(place, &number, width);
 }
 
-// A mail of a window as WindowMail sends it, with wrong numbers, and sometimes with a descriptor that is
-// no window.
+// A mail of a window as WindowMail sends it, with wrong numbers, and sometimes with a descriptor
+// that is no window.
 void SendLyingMail(Communicator& comm, fuzz::Random* own) {
   struct {
     int32_t rank;

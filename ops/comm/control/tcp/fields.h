@@ -58,7 +58,8 @@ class FieldReader {
   }
   std::string Text(size_t most) {
     const uint64_t bytes = Number();
-    if (bytes > most || bytes > frame_.size() - at_) {
+    // An empty frame has no address to read from, not even nothing.
+    if (!valid_ || bytes > most || bytes > frame_.size() - at_) {
       Fail();
       return "";
     }
