@@ -114,9 +114,9 @@ def test_it_leaves_no_process(how: int) -> None:
 def test_what_grows_is_found_and_what_comes_and_goes_is_not() -> None:
     flat = [Resources(100 * MIB + noise * MIB, 20, 3, 400) for noise in (0, 9, 2, 40, 1, 3)]
     assert leaks(flat) == []
-    grown = [one._replace(descriptors=20 + 3 * at) for at, one in enumerate(flat)]
+    grown = [one._replace(descriptors=20 + 9 * at) for at, one in enumerate(flat)]
     assert len(leaks(grown)) == 1
-    assert leaks(grown)[0].startswith("descriptors grew by 6, from 20 ")
+    assert leaks(grown)[0].startswith("descriptors grew by 18, from 20 ")
     more = [one._replace(memory_bytes=at * SLACK.memory_bytes) for at, one in enumerate(flat)]
     assert [leak.split()[0] for leak in leaks(more)] == ["memory_bytes"]
 
