@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUILDS = (ROOT / "build" / "asan-ubsan", ROOT / "build" / f"cmake-{sys.implementation.cache_tag}")
 # So that each takes about 10 s on one core; with the sanitizers a round takes longer.
-ROUNDS = {"readers_fuzz_test": 10, "records_fuzz_test": 3}
+ROUNDS = {"readers_fuzz_test": 6, "records_fuzz_test": 3}
 
 
 def newest_build() -> Path | None:
