@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-launchers test-multihost test-npu test-torch sanitize fuzz soak cross-arm64 bench check format build clean
+.PHONY: help demo test test-faults test-launchers test-multihost test-npu test-torch sanitize fuzz soak cross-arm64 bench check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 

@@ -164,8 +164,8 @@ def _shared_cores(ranks: Sequence[int]) -> str:
     sizes = " and ".join(dict.fromkeys(map(size_of, crowded)))
     numbers = ", ".join(map(str, crowded))
     return (
-        f"\nNote: {numbers} ranks share {cores} core(s): their times are mostly the scheduler's, and "
-        f"this choice of {sizes} is for programs that run so.\n"
+        f"\nNote: {numbers} ranks share {cores} core(s): their times are mostly the scheduler's, "
+        f"and this choice of {sizes} is for programs that run so.\n"
     )
 
 

@@ -32,6 +32,7 @@ struct Common {
   std::atomic<pid_t> child;    // of the doomed rank, to be ended by the test
   std::atomic<int64_t> most_ns;
   std::atomic<int> released;  // lets a rank that is held go on
+  std::atomic<int> heard;     // ranks that know of the end
 };
 // Which of several jobs that run at once this process belongs to.
 inline int& Job() {
@@ -47,7 +48,7 @@ inline Common& Shared() {
 inline void Reset() {
   Shared().at_ns = Shared().most_ns = 0;
   Shared().child = Shared().victim = 0;
-  Shared().released = 0;
+  Shared().released = Shared().heard = 0;
 }
 
 inline int64_t NowNs() {
