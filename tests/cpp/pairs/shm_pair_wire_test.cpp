@@ -25,6 +25,10 @@ using pairs::Send;
 using pairs::Status;
 using pairs::TransferHandle;
 
+// The slots of so many ranks hold 4160 bytes: 9000 bytes go through a ring, or are read in a
+// window.
+constexpr int kRanksOfSmallSlots = 13;
+
 // Sizes around those of an envelope, a chunk and a ring.
 const std::vector<int64_t> kSizes = {0,
                                      1,
@@ -58,7 +62,8 @@ TEST(MemoryGrowsWithThePairsUpToSixteenMiB) {
   EXPECT_EQ(PairLayout::InlineBytes(2), (256 << 10) + 64);
   EXPECT_EQ(PairLayout::InlineBytes(4), (64 << 10) + 64);
   EXPECT_EQ(PairLayout::InlineBytes(16), (4 << 10) + 64);
-  EXPECT_EQ(PairLayout::InlineBytes(24), (4 << 10) + 64);  // kRanksOfSmallSlots
+  EXPECT_EQ(PairLayout::InlineBytes(24), (4 << 10) + 64);
+  EXPECT_EQ(PairLayout::InlineBytes(kRanksOfSmallSlots), (4 << 10) + 64);
   EXPECT_EQ(PairLayout::InlineBytes(128), 64);
   for (int size = 2; size <= 128; ++size) {
     EXPECT_EQ((64 + PairLayout::InlineBytes(size)) % 128, 0);
@@ -235,10 +240,6 @@ TEST(SlotsAreUsedAgainForAThousandMessages) {
     EXPECT_TRUE(out.Holds(Pattern(bytes, i)));
   }
 }
-
-// The slots of so many ranks hold 4160 bytes: 9000 bytes go through a ring, or are read in a
-// window.
-constexpr int kRanksOfSmallSlots = 24;
 
 // The 8-byte words of both directions' lines and heads, without bodies.
 std::vector<size_t> WordsOfHeads() {
