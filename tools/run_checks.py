@@ -39,12 +39,12 @@ def check_cpp_format() -> bool:
 
 def check_lint() -> bool:
     """Ruff finds nothing."""
-    return run(BIN / "ruff", "check", ".")
+    return run(BIN / "ruff", "check", "--no-cache", ".")
 
 
 def check_python_format() -> bool:
     """Ruff would format nothing anew."""
-    return run(BIN / "ruff", "format", "--check", ".")
+    return run(BIN / "ruff", "format", "--no-cache", "--check", ".")
 
 
 def lay_out_package() -> None:

@@ -55,11 +55,11 @@ def test_a_run_without_mpis_has_no_picture(
 
 
 def test_the_page_has_the_tables_of_the_kept_runs() -> None:
-    """python bench/summary.py bench/runs/*.json writes what stands between the two marks."""
+    """python bench/summary.py bench/kept/*.json writes what stands between the two marks."""
     page = (ROOT / "docs" / "performance.md").read_text()
     shown = page.split("<!-- bench/summary.py begins -->\n")[1]
     shown = shown.split("<!-- bench/summary.py ends -->")[0]
-    runs = sorted((ROOT / "bench" / "runs").glob("*.json"))
+    runs = sorted((ROOT / "bench" / "kept").glob("*.json"))
     assert shown == summary.tables(summary.points_of(runs))
 
 
