@@ -1,10 +1,11 @@
 // Inputs that are staged before all ranks have announced the call: after a refused call, and while
-// a peer still reads the chunks of the call before.
+// a peer still reads the chunks of the call before. Shares of every kind, which choose the chunks.
 #include <chrono>
 #include <functional>
 #include <numeric>
 #include <thread>
 
+#include "faults/ways.h"
 #include "ranks.h"
 
 namespace {
@@ -55,6 +56,38 @@ void ExpectGathered(Communicator& comm, int number, const std::vector<int64_t>& 
   EXPECT_EQ(wrong, 0);
 }
 
+// One ReduceScatterV with its own data: a slice of `counts` elements for each rank.
+void ExpectScattered(Communicator& comm, int number, const std::vector<int64_t>& counts) {
+  std::vector<int64_t> displs(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), displs.begin(), int64_t{0});
+  std::vector<int32_t> x(static_cast<size_t>(displs.back() + counts.back()));
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = Value(number, comm.rank(), static_cast<int64_t>(i));
+  }
+  const auto rank = static_cast<size_t>(comm.rank());
+  std::vector<int32_t> output(static_cast<size_t>(counts[rank]), -1);
+  collops::Agreement agreement("ReduceScatterV");
+  agreement.Equal("number", number);
+  collops::ReduceScatterVCall call;
+  call.agreement = &agreement;
+  call.dtype = DType::kInt32;
+  call.x = x.data();
+  call.send_counts = counts.data();
+  call.sdispls = displs.data();
+  call.output = output.data();
+  call.output_count = counts[rank];
+  EXPECT_EQ(comm.ReduceScatterV(call).message(), "");
+  int64_t wrong = 0;
+  for (size_t i = 0; i < output.size(); ++i) {
+    int32_t sum = 0;
+    for (int r = 0; r < comm.size(); ++r) {
+      sum += Value(number, r, displs[rank] + static_cast<int64_t>(i));
+    }
+    wrong += output[i] != sum;
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
 void OnRanks(int size, const std::function<void(Communicator&)>& body) {
   const collops::JobIdentity job = ranks::FreshJob();
   std::vector<pid_t> pids;
@@ -101,6 +134,57 @@ TEST(TheNextCallDoesNotOverwriteChunksThatAreRead) {
         std::this_thread::sleep_for(std::chrono::microseconds(50 * (number % 5)));
       }
       ExpectGathered(comm, number, lists[number % 4]);
+    }
+  });
+}
+
+// Calls of every kind, small, staged before the announcement, and in several chunks; AllReduce in
+// place stages a copy of what it overwrites.
+TEST(ARefusedCallOfAnyKindLeavesNoChunksBehind) {
+  constexpr int kSize = 3;
+  OnRanks(kSize, [](Communicator& comm) {
+    int round = 0;
+    for (ways::Way way : ways::All()) {
+      if (way.call == ways::Fuse || way.call == ways::Pass) continue;
+      const bool in_place = way.call == ways::Sum;
+      for (const int64_t each : {int64_t{100}, int64_t{4500}, int64_t{15000}, int64_t{200000}}) {
+        way.each = each;
+        std::vector<int32_t> x(static_cast<size_t>(way.x_elements(kSize)));
+        std::vector<int32_t> output(static_cast<size_t>(way.output_elements(kSize)), -1);
+        for (int call = 0; call < 4; ++call) {
+          way.Fill(comm.rank(), kSize, x.data());
+          const std::vector<int32_t> before = in_place ? x : output;
+          std::vector<int32_t>& result = in_place ? x : output;
+          if (call % 2 == 1) {
+            EXPECT_EQ(way.Call(comm, x.data(), result.data()).message(), "");
+            EXPECT_EQ(way.Wrong(comm.rank(), kSize, result.data()), 0);
+            std::fill(output.begin(), output.end(), -1);
+          } else if (comm.rank() == ++round % kSize) {
+            (void)comm.Refuse(way.op, collops::Error(collops::ERROR_INVALID_PARAM, "planted"));
+          } else {
+            const Status status = way.Call(comm, x.data(), result.data());
+            EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+            EXPECT_CONTAINS(status.message(), "planted");
+            EXPECT_TRUE(result == before);
+          }
+        }
+      }
+    }
+  });
+}
+
+// Where one rank has all or most, chunks are shorter: calls with long and short ones in turn.
+TEST(ChunksAreShorterWhereOneRankHasMost) {
+  OnRanks(4, [](Communicator& comm) {
+    const std::vector<int64_t> lists[] = {
+        {0, 5000, 0, 0},   {20000, 0, 0, 0},     {100000, 0, 0, 9000}, {0, 0, 260000, 0},
+        {0, 0, 0, 700000}, {50000, 50000, 0, 1}, {90000, 3, 5, 7},     {1, 0, 400000, 0}};
+    for (int number = 0; number < 48; ++number) {
+      if (number % 5 == comm.rank()) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100 * (number % 3)));
+      }
+      ExpectGathered(comm, number, lists[number % 8]);
+      ExpectScattered(comm, 100 + number, lists[(number * 3) % 8]);
     }
   });
 }

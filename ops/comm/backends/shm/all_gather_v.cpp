@@ -1,5 +1,6 @@
 #include "comm/backends/shm/all_gather_v.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -18,6 +19,10 @@ class OutputBlocks {
         all_bytes_(std::accumulate(call.recv_counts, call.recv_counts + size, int64_t{0}) *
                    element_bytes_) {}
 
+  StageShape Shape(int size) const {
+    const int64_t largest = *std::max_element(call_.recv_counts, call_.recv_counts + size);
+    return StageShape::OneLane().ForSkew(largest * element_bytes_, all_bytes_);
+  }
   int64_t bytes(int rank) const { return call_.recv_counts[rank] * element_bytes_; }
   std::byte* output(int rank) const { return At(call_.rdispls[rank]); }
 
@@ -49,14 +54,14 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
   const int rank = exchange->rank();
   const int size = exchange->size();
   const OutputBlocks blocks(call, size);
+  const StageShape shape = blocks.Shape(size);
   const Input input{static_cast<const std::byte*>(call.x), blocks.bytes(rank)};
-  RETURN_IF_ERROR(exchange->Begin(*call.agreement, input, [&] {
-    StageFirst(exchange, StageShape::OneLane(), 0, call.x, input.bytes);
-  }));
+  RETURN_IF_ERROR(exchange->Begin(*call.agreement, input,
+                                  [&] { StageFirst(exchange, shape, 0, call.x, input.bytes); }));
 
   std::vector<StageWriter> writers;
   if (exchange->own_place() == InputPlace::kStage) {
-    writers.emplace_back(exchange, StageShape::OneLane(), 0, call.x, input.bytes, 0, size);
+    writers.emplace_back(exchange, shape, 0, call.x, input.bytes, 0, size);
   }
   blocks.ZeroGaps();
   // The own block first, while the peers' signals are on their way; a staged one with its chunks,
@@ -78,7 +83,7 @@ Status AllGatherV(Exchange* exchange, const AllGatherVCall& call) {
     if (data != nullptr) {
       blocks.Fill(peer, 0, data, blocks.bytes(peer));
     } else {
-      readers.emplace_back(exchange, StageShape::OneLane(), 0, peer, blocks.bytes(peer));
+      readers.emplace_back(exchange, shape, 0, peer, blocks.bytes(peer));
     }
   }
   const auto take = [&](const StageReader& reader) {

@@ -31,10 +31,12 @@ class Reduction {
         call_(call),
         size_(exchange->size()),
         element_bytes_(SizeOf(call.dtype)),
-        shape_(StageShape::LanePerPeer(size_)),
         hull_(Hull(call, size_)),
         all_bytes_(std::accumulate(call.send_counts, call.send_counts + size_, int64_t{0}) *
-                   element_bytes_) {}
+                   element_bytes_),
+        shape_(StageShape::LanePerPeer(size_).ForSkew(
+            *std::max_element(call.send_counts, call.send_counts + size_) * element_bytes_,
+            all_bytes_)) {}
 
   Status Begin();
   Status Prepare();
@@ -65,9 +67,9 @@ class Reduction {
   const ReduceScatterVCall& call_;
   int size_;
   int64_t element_bytes_;
-  StageShape shape_;
   Range hull_;
   int64_t all_bytes_;
+  StageShape shape_;
   const std::byte* slices_[control::kMaxRanks];  // this rank's slice on every rank; null: staged
   const void* slice_chunks_[control::kMaxRanks];
   std::vector<StageWriter> writers_;

@@ -16,6 +16,7 @@ using control::kLineBytes;
 constexpr int64_t kCallRecordBytes = 16 << 10;
 constexpr int64_t kStageBytes = 2 << 20;
 constexpr int64_t kChunkBytes = 128 << 10;
+constexpr int64_t kLeastChunkBytes = 16 << 10;  // where chunks are shorter for a reason
 // Fewer lanes than fill the stage are no longer than this: what is ahead of the readers should
 // still be in a cache when they come to it.
 constexpr int64_t kMostLaneBytes = 1 << 20;

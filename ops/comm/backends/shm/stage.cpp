@@ -19,6 +19,12 @@ StageShape StageShape::LanePerPeer(int rank_size) {
   return {lane_bytes, std::min(kChunkBytes, RoundDown(lane_bytes / 2, kPageBytes))};
 }
 
+StageShape StageShape::ForSkew(int64_t largest_bytes, int64_t all_bytes) const {
+  if (largest_bytes <= all_bytes - all_bytes / 4) return *this;
+  const int64_t eighth = RoundDown(largest_bytes / 8, kPageBytes);
+  return {lane_bytes, std::min(chunk_bytes, std::max(eighth, kLeastChunkBytes))};
+}
+
 void StageFirst(Exchange* exchange, StageShape shape, int lane, const void* source, int64_t bytes) {
   exchange->peer_copy().Copy(exchange->layout().stage(exchange->rank()) + lane * shape.lane_bytes,
                              source, std::min(shape.chunk_bytes, bytes));

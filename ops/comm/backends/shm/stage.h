@@ -17,6 +17,9 @@ struct StageShape {
 
   static StageShape OneLane() { return {kMostLaneBytes, kChunkBytes}; }
   static StageShape LanePerPeer(int rank_size);
+  // This shape for a call in which one rank has `largest_bytes` of all. If that is most of them,
+  // the other ranks have little to do but wait for its chunks, and chunks are shorter.
+  StageShape ForSkew(int64_t largest_bytes, int64_t all_bytes) const;
   // Those lanes are numbered by reader, without the writer itself.
   static int Lane(int writer, int reader) { return reader < writer ? reader : reader - 1; }
 };
