@@ -109,10 +109,12 @@ void BoundOperation::Update(const std::string& param, const std::string& json,
   RunWithoutGil([&] { return row_.update(json, hccl_comm, &operation_); });
   struct_text_ = std::move(text);
   inferred_.clear();  // another struct may have other outputs
+  makers_ = py::list();
 }
 
 py::list BoundOperation::InferShape(const py::object& inputs) {
   const Use use(&busy_, name_);
+  makers_ = py::list();
   Owners owners;
   const py::tuple in = Hold(inputs, name_, "input");
   ThrowIfError(ToViews(in, "input", collective().signature().inputs, &pack_.inputs, &owners));
@@ -140,12 +142,15 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   return bytes;
 }
 
-bool BoundOperation::SameInputs(const py::object& inputs) {
+void BoundOperation::KeepMakers(const py::list& makers, const py::object& like) {
   const Use use(&busy_, name_);
-  Owners owners;
-  const py::tuple in = Hold(inputs, name_, "input");
-  const std::vector<InputRule>& rules = collective().signature().inputs;
-  if (in.empty() || !ToViews(in, "input", rules, &pack_.inputs, &owners).ok()) return false;
+  makers_ = makers;
+  like_ = like;
+}
+
+// Whether the inputs in pack_ have the shapes and types of the last inputs of InferShape(), and the
+// first is on the same device.
+bool BoundOperation::AreAsInferred() const {
   const auto is_equal = [](const TensorView& view, const TensorDesc& desc) {
     return view.desc == desc;
   };
@@ -154,16 +159,53 @@ bool BoundOperation::SameInputs(const py::object& inputs) {
                     is_equal);
 }
 
+// Empty if a maker fails: it fails again where its message reaches the other ranks.
+py::list BoundOperation::MakeOutputs() const {
+  py::list outputs(makers_.size());
+  for (size_t i = 0; i < makers_.size(); ++i) {
+    PyObject* const made = PyObject_CallNoArgs(PyList_GET_ITEM(makers_.ptr(), i));
+    if (made == nullptr) {
+      if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
+      PyErr_Clear();
+      return py::list();
+    }
+    PyList_SET_ITEM(outputs.ptr(), i, made);
+  }
+  return outputs;
+}
+
+py::tuple BoundOperation::ForwardAgain(const py::object& inputs) {
+  const Use use(&busy_, name_);
+  const auto nothing = [] { return py::make_tuple(py::none(), 0); };
+  const bool holds = PyList_CheckExact(inputs.ptr()) != 0 || PyTuple_CheckExact(inputs.ptr()) != 0;
+  if (makers_.empty() || !holds) return nothing();
+  Owners owners;
+  const py::tuple in = Hold(inputs, name_, "input");
+  if (in.empty() || py::type::handle_of(in[0]).ptr() != like_.ptr()) return nothing();
+  const std::vector<InputRule>& rules = collective().signature().inputs;
+  if (!ToViews(in, "input", rules, &pack_.inputs, &owners).ok()) return nothing();
+  if (!AreAsInferred()) return nothing();
+  py::list outputs = MakeOutputs();
+  if (outputs.empty()) return nothing();
+  Status status = ToViews(py::tuple(outputs), "output", {}, &pack_.outputs, &owners);
+  const uint64_t bytes = RunBothPhases(std::move(status), in);
+  return py::make_tuple(std::move(outputs), bytes);
+}
+
 uint64_t BoundOperation::Forward(const py::object& inputs, const py::object& outputs) {
   const Use use(&busy_, name_);
   const py::tuple in = Hold(inputs, name_, "input");
   const py::tuple out = Hold(outputs, name_, "output");
   Owners owners;
+  return RunBothPhases(ToPack(in, out, &owners), in);
+}
+
+// If pack_ needs a workspace, returns its bytes, and nothing has run.
+uint64_t BoundOperation::RunBothPhases(Status status, const py::tuple& inputs) {
   Scratch scratch;
   uint64_t bytes = 0;
-  Status status = ToPack(in, out, &owners);
   if (status.ok()) {
-    status = NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), in, pack_.inputs);
+    status = NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), inputs, pack_.inputs);
   }
   if (status.ok() && bytes > 0) return bytes;
   if (status.ok()) status = ToScratch(py::none(), py::none(), pack_, name_, &scratch);
@@ -244,7 +286,8 @@ void BindOperation(py::module_& module) {
       .def("infer_shape", &BoundOperation::InferShape, py::arg("inputs"))
       .def("get_workspace_size", &BoundOperation::GetWorkspaceSize, py::arg("inputs"),
            py::arg("outputs"))
-      .def("same_inputs", &BoundOperation::SameInputs, py::arg("inputs"))
+      .def("keep_makers", &BoundOperation::KeepMakers, py::arg("makers"), py::arg("like"))
+      .def("forward_again", &BoundOperation::ForwardAgain, py::arg("inputs"))
       .def("forward", &BoundOperation::Forward, py::arg("inputs"), py::arg("outputs"))
       .def("execute", &BoundOperation::Execute, py::arg("inputs"), py::arg("outputs"),
            py::arg("workspace"), py::arg("stream"))

@@ -31,9 +31,12 @@ class BoundOperation {
   void Update(const std::string& param, const std::string& json, uintptr_t hccl_comm);
   pybind11::list InferShape(const pybind11::object& inputs);
   uint64_t GetWorkspaceSize(const pybind11::object& inputs, const pybind11::object& outputs);
-  // Whether they have the shapes and types of the last inputs of InferShape(), and the first is on
-  // the same device.
-  bool SameInputs(const pybind11::object& inputs);
+  // How memory like the outputs of the last InferShape() is made, if its first input was of the
+  // class `like`. For ForwardAgain(), until the next InferShape().
+  void KeepMakers(const pybind11::list& makers, const pybind11::object& like);
+  // Forward() with outputs of its own, if the inputs are like the last ones of InferShape(); the
+  // outputs and the bytes. Else None and 0, and nothing has run.
+  pybind11::tuple ForwardAgain(const pybind11::object& inputs);
   // Both phases. If they need a workspace, returns its bytes, and nothing has run.
   uint64_t Forward(const pybind11::object& inputs, const pybind11::object& outputs);
   void Execute(const pybind11::object& inputs, const pybind11::object& outputs,
@@ -48,6 +51,9 @@ class BoundOperation {
   // The owners of the memory of tensors that were read through DLPack.
   using Owners = std::vector<pybind11::object>;
 
+  bool AreAsInferred() const;
+  pybind11::list MakeOutputs() const;
+  uint64_t RunBothPhases(Status status, const pybind11::tuple& inputs);
   void ExecuteOrRefuse(const Status& status, const Scratch& scratch);
   Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, Owners* owners);
   // `rules` know the tensors' names.
@@ -61,6 +67,8 @@ class BoundOperation {
   const char* const name_;            // of the operation, also after an update
   std::vector<TensorDesc> inferred_;  // the inputs of the last InferShape() that succeeded
   Device inferred_device_;
+  pybind11::list makers_;  // of the outputs that were inferred; may be empty
+  pybind11::object like_;
   VariantPack pack_;  // reused, so that a call allocates nothing
   std::atomic<bool> busy_{false};
 };

@@ -11,7 +11,7 @@ from collops.errors import Error, ErrorCode, raise_status, status_of
 from collops.tensors import Formatted, TensorDesc, empty_like_kind, maker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
 class Operation:
@@ -54,9 +54,6 @@ class Operation:
     def __init__(self, param: Param, *, engine: str | None = None, averages: bool = False) -> None:
         self._core = core().Operation(*_core_arguments(param), _engine_name(engine), bool(averages))
         self._packed: Any = None
-        # How the outputs of the last forward() were made, and the class of its first input.
-        self._makers: list[Callable[[], Any]] = []
-        self._like: type | None = None
 
     @property
     def name(self) -> str:
@@ -163,12 +160,15 @@ class Operation:
         Raises:
             Error: as get_workspace_size() and execute(); the other ranks get its message.
         """
-        try:
-            outs = self._make_outputs(ins)
-        except Exception as error:
-            self._refuse(error)
-            raise
-        size = self._core.forward(ins, outs)
+        outs: list[Any] | None
+        outs, size = self._core.forward_again(ins)
+        if outs is None:
+            try:
+                outs = self._make_outputs(ins)
+            except Exception as error:
+                self._refuse(error)
+                raise
+            size = self._core.forward(ins, outs)
         if size == 0:
             return outs
         try:
@@ -180,16 +180,11 @@ class Operation:
         return outs
 
     def _make_outputs(self, ins: Sequence[Any]) -> list[Any]:
-        if self._makers and type(ins[0]) is self._like and self._core.same_inputs(ins):
-            try:
-                return [make() for make in self._makers]
-            except (MemoryError, RuntimeError):
-                pass  # it fails again below, with a message
         name, descs = self.name, self.infer_shape(ins)
         outs = [empty_like_kind(name, ins[0], desc.shape, desc.dtype) for desc in descs]
         # What a Formatted holds is of another class.
-        self._makers = [] if isinstance(ins[0], Formatted) else [maker(out) for out in outs]
-        self._like = type(ins[0])
+        if not isinstance(ins[0], Formatted):
+            self._core.keep_makers([maker(out) for out in outs], type(ins[0]))
         return outs
 
     def prepack(self, weight: Any) -> None:

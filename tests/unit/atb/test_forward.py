@@ -54,6 +54,30 @@ def test_other_shapes_types_and_counts() -> None:
     run_ranks(call, 2)
 
 
+def test_inferring_other_shapes_between_two_calls() -> None:
+    def call(rank: int) -> None:
+        op = operation(rank)
+        for rows in ([1, 3], [2, 3], [2, 4]):
+            op.forward(gather_inputs(rank, [1, 3], 0))
+            op.infer_shape(gather_inputs(rank, rows, 1))
+            [out] = op.forward(gather_inputs(rank, rows, 1))
+            np.testing.assert_array_equal(out, gathered(rows, 1))
+
+    run_ranks(call, 2)
+
+
+def test_inputs_that_are_no_list() -> None:
+    def call(rank: int) -> None:
+        op = operation(rank)
+        for step, kind in enumerate((tuple, list, tuple)):
+            [out] = op.forward(kind(gather_inputs(rank, [1, 3], step)))
+            np.testing.assert_array_equal(out, gathered([1, 3], step))
+        with pytest.raises(collops.Error):
+            op.forward(iter(gather_inputs(rank, [1, 3], 3)) if rank else [])  # type: ignore[arg-type]
+
+    run_ranks(call, 2)
+
+
 def test_torch_after_numpy_of_the_same_shape() -> None:
     torch = pytest.importorskip("torch")
 
