@@ -73,6 +73,8 @@ struct Net {
   int size;
   std::vector<Link> links;
   Fault fault = Fault::kNone;
+  bool piecemeal = false;  // a body is taken byte by byte, as one in a window in longer pieces
+  bool direct = false;     // the lanes may begin lists apart from their transfers
 };
 
 class QueueWire : public collops::PairWire {
@@ -90,7 +92,7 @@ class QueueWire : public collops::PairWire {
     posted.place.form = bytes <= kInlineBytes ? 0 : 1;
     if (posted.place.form == 0) {
       out.bodies[envelope.number] = Bytes(data, bytes);
-      while (out.bodies.size() > 2) {
+      while (out.bodies.size() > 2 && !net_->piecemeal) {
         const auto first = out.bodies.begin();
         if (net_->fault == Fault::kStaleBody) out.bodies[envelope.number] = first->second;
         out.bodies.erase(first);
@@ -126,11 +128,19 @@ class QueueWire : public collops::PairWire {
     return Step(true);
   }
   collops::BodyStep TakeBody(int peer, const collops::Envelope& envelope, void* data, int64_t bytes,
-                             int64_t*) override {
+                             int64_t* taken) override {
     Link& in = net_->link(peer, rank_);
     const auto body = in.bodies.find(envelope.number);
     Note('t', peer, envelope.number * 2 + (body == in.bodies.end() ? 1 : 0));
     if (body == in.bodies.end()) return collops::BodyStep::kAsk;
+    int64_t& before = taken_[{peer, envelope.number}];
+    EXPECT_EQ(*taken, before);  // it goes on where it stopped
+    ++before;
+    if (net_->piecemeal && bytes - *taken > 1) {
+      static_cast<std::byte*>(data)[*taken] = body->second[static_cast<size_t>(*taken)];
+      ++*taken;
+      return collops::BodyStep::kPart;
+    }
     if (bytes > 0) std::memcpy(data, body->second.data(), static_cast<size_t>(bytes));
     in.bodies.erase(body);
     return collops::BodyStep::kTaken;
@@ -156,6 +166,7 @@ class QueueWire : public collops::PairWire {
     Note('b', peer, static_cast<uint64_t>(*received));
     return Step(true);
   }
+  bool IsDirect() const override { return net_->direct; }
   Status fault() const override { return Error(collops::ERROR_INTERNAL_ERROR, "no fault"); }
 
   // Records all that this rank has seen and done, in order, which determines its state.
@@ -177,6 +188,7 @@ class QueueWire : public collops::PairWire {
   }
   Net* net_;
   int rank_;
+  std::map<std::pair<int, uint64_t>, int64_t> taken_;
 };
 
 // Ranks on one net.
