@@ -4,12 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json_fwd.h"
 #include "core/status.h"
 
 namespace collops {
-
-// Keeps the order of the keys: a text that is written lists a struct's fields in their order.
-using Json = nlohmann::ordered_json;
 
 // Parses `text`; an error says what is parsed (`name`) and where it is malformed. With `watch` the
 // parser tells of everything it meets, and drops what `watch` returns false for.

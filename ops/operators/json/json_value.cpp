@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/json.h"
+
 namespace collops {
 namespace {
 
@@ -19,25 +21,30 @@ bool IsInt64(const Json& json) {
 
 }  // namespace
 
-Json WriteJson(bool value) {
-  return value;
+void WriteJson(bool value, Json* to) {
+  *to = value;
 }
 
-Json WriteJson(const std::string& value) {
-  return value;
+void WriteJson(const std::string& value, Json* to) {
+  *to = value;
 }
 
-Json WriteJson(const std::vector<int64_t>& values) {
-  return values;
+void WriteJson(const std::vector<int64_t>& values, Json* to) {
+  *to = values;
 }
 
-Json WriteJson(const void* /*handle*/) {
-  return nullptr;
+void WriteJson(const void* /*handle*/, Json* to) {
+  *to = nullptr;
 }
 
-Json WriteReserved(const uint8_t* bytes, size_t size) {
-  if (std::all_of(bytes, bytes + size, [](uint8_t byte) { return byte == 0; })) return nullptr;
-  return std::vector<int>(bytes, bytes + size);
+void WriteReserved(const uint8_t* bytes, size_t size, Json* to) {
+  *to = nullptr;
+  if (std::all_of(bytes, bytes + size, [](uint8_t byte) { return byte == 0; })) return;
+  *to = std::vector<int>(bytes, bytes + size);
+}
+
+void WriteInteger(int64_t value, Json* to) {
+  *to = value;
 }
 
 Status ReadInteger(const Json& json, const std::string& where, int64_t lowest, int64_t highest,

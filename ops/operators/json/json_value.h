@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_fwd.h"
 #include "core/status.h"
 
 namespace collops {
@@ -15,21 +15,22 @@ namespace collops {
 // Writes and reads one value of a param struct: a pair of functions per C++ type. `where` names the
 // value in messages ("AllGatherVParam: rankSize"). If null is written, the key is left out.
 
-Json WriteJson(bool value);
-Json WriteJson(const std::string& value);
-Json WriteJson(const std::vector<int64_t>& values);
-Json WriteJson(const void* handle);  // never written: an address means nothing in another process
+void WriteJson(bool value, Json* to);
+void WriteJson(const std::string& value, Json* to);
+void WriteJson(const std::vector<int64_t>& values, Json* to);
+void WriteJson(const void* handle, Json* to);  // null: an address means nothing elsewhere
 
 Status ReadJson(const Json& json, const std::string& where, bool* value);
 Status ReadJson(const Json& json, const std::string& where, std::string* value);
 Status ReadJson(const Json& json, const std::string& where, std::vector<int64_t>* values);
 Status ReadJson(const Json& json, const std::string& where, void** handle);
 
+void WriteInteger(int64_t value, Json* to);
 Status ReadInteger(const Json& json, const std::string& where, int64_t lowest, int64_t highest,
                    int64_t* value);
 
 // Reserved bytes: written only if one is not zero, and refused when read.
-Json WriteReserved(const uint8_t* bytes, size_t size);
+void WriteReserved(const uint8_t* bytes, size_t size, Json* to);
 Status ReadReserved(const Json& json, const std::string& where, size_t size);
 
 // Integers up to 64 bits, and enums as their numbers.
@@ -38,8 +39,8 @@ using IfNumber =
     std::enable_if_t<(std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_enum_v<T>>;
 
 template <typename T, typename = IfNumber<T>>
-Json WriteJson(T value) {
-  return static_cast<int64_t>(value);
+void WriteJson(T value, Json* to) {
+  WriteInteger(static_cast<int64_t>(value), to);
 }
 
 template <typename T, bool kIsEnum = std::is_enum_v<T>>
@@ -61,8 +62,8 @@ Status ReadJson(const Json& json, const std::string& where, T* value) {
 }
 
 template <size_t kSize>
-Json WriteJson(const uint8_t (&bytes)[kSize]) {
-  return WriteReserved(bytes, kSize);
+void WriteJson(const uint8_t (&bytes)[kSize], Json* to) {
+  WriteReserved(bytes, kSize, to);
 }
 
 template <size_t kSize>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/json.h"
+
 namespace collops {
 namespace {
 
@@ -40,8 +42,7 @@ std::string Nearest(const std::string& key, const std::vector<std::string>& know
                            [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
 }
 
-}  // namespace
-
+// ERROR_INVALID_PARAM that names the key, the struct, and the known key that is closest.
 Status UnknownKey(const std::string& key, const char* struct_name,
                   const std::vector<std::string>& known) {
   constexpr size_t kMaxKey = 100;
@@ -51,10 +52,51 @@ Status UnknownKey(const std::string& key, const char* struct_name,
                "; the nearest known key is \"", Nearest(start, known), "\"");
 }
 
-Status CheckObject(const Json& json, const char* name) {
-  CHECK_ARG(json.is_object(), ERROR_INVALID_PARAM, name, " must be an object, got ",
-            json.type_name());
+Status ReadField(const FieldTable& table, const std::string& key, const Json& json,
+                 const char* where, void* to) {
+  std::vector<std::string> known;
+  for (const FieldRow& row : table.rows) {
+    if (key == row.key) return row.read(json, Concat(where, ": ", key), to);
+    known.emplace_back(row.key);
+  }
+  return UnknownKey(key, where, known);
+}
+
+}  // namespace
+
+bool SameFields(const FieldTable& table, const void* a, const void* b) {
+  return std::all_of(table.rows.begin(), table.rows.end(),
+                     [&](const FieldRow& row) { return row.same(a, b); });
+}
+
+void WriteFields(const FieldTable& table, const void* from, Json* to) {
+  *to = Json::object();
+  for (const FieldRow& row : table.rows) {
+    Json value;
+    row.write(from, &value);
+    if (!value.is_null()) (*to)[row.key] = std::move(value);
+  }
+}
+
+std::string WriteText(const FieldTable& table, const void* from) {
+  Json object;
+  WriteFields(table, from, &object);
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Status ReadFields(const FieldTable& table, const Json& object, const char* where, void* to) {
+  CHECK_ARG(object.is_object(), ERROR_INVALID_PARAM, where, " must be an object, got ",
+            object.type_name());
+  for (const auto& [key, value] : object.items()) {
+    RETURN_IF_ERROR(ReadField(table, key, value, where, to));
+  }
   return Ok();
+}
+
+Status ReadText(const FieldTable& table, const std::string& text, void* to) {
+  Json object;
+  RETURN_IF_ERROR(ParseJson(text, table.name, &object));
+  return ReadFields(table, object, table.name, to);
 }
 
 }  // namespace collops

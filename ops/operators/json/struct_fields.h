@@ -10,14 +10,25 @@
 
 namespace collops {
 
-// One field of a struct: its JSON key, and how to compare, write and read its value.
-template <typename Struct>
-struct StructField {
+// One field of a struct that is known by its address: the JSON key, and how to compare, write and
+// read the value. Only what is written here is compiled once per struct.
+struct FieldRow {
   const char* key;
-  bool (*same)(const Struct& a, const Struct& b);
-  Json (*write)(const Struct& from);
-  Status (*read)(const Json& json, const std::string& where, Struct* to);
+  bool (*same)(const void* a, const void* b);
+  void (*write)(const void* from, Json* to);
+  Status (*read)(const Json& json, const std::string& where, void* to);
 };
+struct FieldTable {
+  const char* name;  // of the struct, for messages
+  std::vector<FieldRow> rows;
+};
+
+bool SameFields(const FieldTable& table, const void* a, const void* b);
+void WriteFields(const FieldTable& table, const void* from, Json* to);
+std::string WriteText(const FieldTable& table, const void* from);
+// Missing keys leave what is in the struct. `where` names it in messages.
+Status ReadFields(const FieldTable& table, const Json& object, const char* where, void* to);
+Status ReadText(const FieldTable& table, const std::string& text, void* to);
 
 template <typename Value>
 bool SameValue(const Value& a, const Value& b) {
@@ -28,6 +39,11 @@ bool SameValue(const uint8_t (&a)[kSize], const uint8_t (&b)[kSize]) {
   return std::equal(a, a + kSize, b);
 }
 
+// A row of this struct's table.
+template <typename Struct>
+struct StructField {
+  FieldRow row;
+};
 // Fields that stand one after the other in a struct.
 template <typename Struct>
 using FieldRun = std::vector<StructField<Struct>>;
@@ -37,15 +53,16 @@ template <typename Struct>
 struct StructFields {
   // Each part is a field or a run of fields.
   template <typename... Parts>
-  StructFields(const char* struct_name, const Parts&... parts) : name(struct_name) {
+  StructFields(const char* struct_name, const Parts&... parts) : table{struct_name, {}} {
     (Add(parts), ...);
   }
 
-  void Add(const StructField<Struct>& field) { fields.push_back(field); }
-  void Add(const FieldRun<Struct>& run) { fields.insert(fields.end(), run.begin(), run.end()); }
+  void Add(const StructField<Struct>& field) { table.rows.push_back(field.row); }
+  void Add(const FieldRun<Struct>& run) {
+    for (const StructField<Struct>& field : run) Add(field);
+  }
 
-  const char* name;
-  FieldRun<Struct> fields;
+  FieldTable table;
 };
 
 // The field table of a struct, in the .cpp beside it.
@@ -62,11 +79,17 @@ struct MemberOf<kMember> {
 
 template <auto kMember, typename Struct = typename MemberOf<kMember>::Struct>
 StructField<Struct> Field(const char* key) {
-  return {key, [](const Struct& a, const Struct& b) { return SameValue(a.*kMember, b.*kMember); },
-          [](const Struct& from) { return WriteJson(from.*kMember); },
-          [](const Json& json, const std::string& where, Struct* to) {
-            return ReadJson(json, where, &(to->*kMember));
-          }};
+  return {{key,
+           [](const void* a, const void* b) {
+             return SameValue(static_cast<const Struct*>(a)->*kMember,
+                              static_cast<const Struct*>(b)->*kMember);
+           },
+           [](const void* from, Json* to) {
+             WriteJson(static_cast<const Struct*>(from)->*kMember, to);
+           },
+           [](const Json& json, const std::string& where, void* to) {
+             return ReadJson(json, where, &(static_cast<Struct*>(to)->*kMember));
+           }}};
 }
 
 // The runs that ATB's structs have in common: the rank, and its communicator. Some structs have
@@ -86,52 +109,21 @@ FieldRun<P> CommunicatorFields(bool backend_first = true) {
   return run;
 }
 
-// Parses the text; an error says where it is malformed.
-Status ParseText(const std::string& text, const char* struct_name, Json* json);
-
-// ERROR_INVALID_PARAM that names the key, the struct, and the known key that is closest.
-Status UnknownKey(const std::string& key, const char* struct_name,
-                  const std::vector<std::string>& known);
-
-// ERROR_INVALID_PARAM unless the value is an object.
-Status CheckObject(const Json& json, const char* name);
-
 template <typename Struct>
 bool SameFields(const Struct& a, const Struct& b) {
-  const auto& fields = FieldsOf<Struct>().fields;
-  return std::all_of(fields.begin(), fields.end(),
-                     [&](const StructField<Struct>& field) { return field.same(a, b); });
+  return SameFields(FieldsOf<Struct>().table, &a, &b);
 }
 
 template <typename Struct>
-Json WriteObject(const Struct& from) {
-  Json object = Json::object();
-  for (const StructField<Struct>& field : FieldsOf<Struct>().fields) {
-    Json value = field.write(from);
-    if (!value.is_null()) object[field.key] = std::move(value);
-  }
-  return object;
-}
-
-// `where` names the struct in messages.
-template <typename Struct>
-Status ReadField(const std::string& key, const Json& json, const char* where, Struct* to) {
-  std::vector<std::string> known;
-  for (const StructField<Struct>& field : FieldsOf<Struct>().fields) {
-    if (key == field.key) return field.read(json, Concat(where, ": ", key), to);
-    known.push_back(field.key);
-  }
-  return UnknownKey(key, where, known);
+void WriteObject(const Struct& from, Json* to) {
+  WriteFields(FieldsOf<Struct>().table, &from, to);
 }
 
 // Missing keys leave the struct's defaults. `to` changes only on success.
 template <typename Struct>
 Status ReadObject(const Json& object, const char* where, Struct* to) {
-  RETURN_IF_ERROR(CheckObject(object, where));
   Struct read;
-  for (const auto& [key, value] : object.items()) {
-    RETURN_IF_ERROR(ReadField(key, value, where, &read));
-  }
+  RETURN_IF_ERROR(ReadFields(FieldsOf<Struct>().table, object, where, &read));
   *to = read;
   return Ok();
 }
@@ -144,15 +136,15 @@ bool operator==(const Param& a, const Param& b) {
 
 template <typename Param>
 std::string ToJson(const Param& param) {
-  return WriteObject(param).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return WriteText(FieldsOf<Param>().table, &param);
 }
 
 template <typename Param>
 Status FromJson(const std::string& text, Param* param) {
-  const char* const name = FieldsOf<Param>().name;
-  Json object;
-  RETURN_IF_ERROR(ParseJson(text, name, &object));
-  return ReadObject(object, name, param);
+  Param read;
+  RETURN_IF_ERROR(ReadText(FieldsOf<Param>().table, text, &read));
+  *param = read;
+  return Ok();
 }
 
 }  // namespace collops

@@ -135,12 +135,12 @@ bool operator==(const MoeInfo& a, const MoeInfo& b) {
 }
 
 // Found by Field, like those of json_value.h, through the namespace of the struct.
-static Json WriteJson(const TwoDimTPInfo& info) {
-  return WriteObject(info);
+static void WriteJson(const TwoDimTPInfo& info, Json* to) {
+  WriteObject(info, to);
 }
 
-static Json WriteJson(const MoeInfo& info) {
-  return WriteObject(info);
+static void WriteJson(const MoeInfo& info, Json* to) {
+  WriteObject(info, to);
 }
 
 static Status ReadJson(const Json& json, const std::string& where, TwoDimTPInfo* info) {

@@ -2,6 +2,7 @@
 
 #include "comm/placement/rank_table/formats.h"
 #include "comm/placement/rank_table/table_file.h"
+#include "core/json.h"
 #include "core/sha256.h"
 
 namespace collops {

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <set>
 
+#include "core/json.h"
+
 namespace collops::rank_table {
 namespace {
 
@@ -96,6 +98,10 @@ std::string TableValue::PathOf(const char* key) const {
 
 Status TableValue::MustBe(const std::string& rule) const {
   return Wrong(" must be ", rule, ", got ", ShowJson(*json_));
+}
+
+bool TableValue::Has(const char* key) const {
+  return json_->is_object() && json_->contains(key);
 }
 
 Status TableValue::Get(const char* key, TableValue* member) const {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/json_fwd.h"
 #include "core/status.h"
 
 namespace collops::rank_table {
@@ -18,7 +18,7 @@ class TableValue {
   TableValue(const Json& json, std::string file) : json_(&json), file_(std::move(file)) {}
 
   const std::string& path() const { return path_; }
-  bool Has(const char* key) const { return json_->is_object() && json_->contains(key); }
+  bool Has(const char* key) const;
 
   // The member called `key`, which must be there.
   Status Get(const char* key, TableValue* member) const;
