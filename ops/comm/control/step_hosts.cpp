@@ -2,6 +2,7 @@
 // compare theirs on its board, then one rank of every host speaks for it. Refusals, disagreements
 // and losses stay with the board and the watchers, which bring the details.
 #include "comm/control/step.h"
+#include "comm/user_calls.h"
 
 namespace collops::control {
 namespace {
@@ -123,8 +124,8 @@ bool Step::AnyArrived() const {
 Status Step::LossOfSource() const {
   for (const size_t index : sources_) {
     const Status loss = carrier_->LossOf(index);
-    CHECK_ARG(loss.ok(), loss.code(), agreement_->op(), ": ",
-              endpoint_->Who(carrier_->source(index)), " is lost: ", loss.message());
+    CHECK_ARG(loss.ok(), loss.code(), agreement_->op(), ": no end of call ", CallNumber(number()),
+              ": ", endpoint_->Who(carrier_->source(index)), " is lost: ", loss.message());
   }
   return Ok();
 }

@@ -32,7 +32,8 @@ Status Waiter::LookAround() const {
   // that failure.
   if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(step_));
   if (duties_->parent) RETURN_IF_ERROR(duties_->parent());
-  CHECK_ARG(loss.ok(), loss.code(), name_, ": ", loss.message());
+  CHECK_ARG(loss.ok(), loss.code(), name_, ": no end of call ", CallNumber(step_), ": ",
+            loss.message());
   const double outlived_s = duties_->Overdue();
   CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_), " in ",
             outlived_s, " s: ", endpoint_->DescribeLate(step_));

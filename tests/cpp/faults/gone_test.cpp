@@ -152,7 +152,7 @@ void Survive(const Plan& plan, const Part& part, Communicator& comm) {
     status = comm.Barrier();
   }
   NoteTime(begun_ns);
-  ExpectLoss(status, plan, part.op);
+  ExpectLoss(status, plan, part.op.empty() ? "" : part.op + ": no end of call ");
   EXPECT_EQ(comm.Barrier().code(), collops::ERROR_PEER_LOST);
   // A rank that closes before another has heard of the loss would be the one that it hears of.
   ++doom::Shared().heard;

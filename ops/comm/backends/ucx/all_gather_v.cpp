@@ -2,6 +2,7 @@
 
 #include "comm/backends/ucx/collectives.h"
 #include "comm/backends/ucx/streams.h"
+#include "comm/user_calls.h"
 #include "kernels/copy/copy.h"
 
 namespace collops::ucx {
@@ -108,6 +109,8 @@ class Gather {
     call.output = output_;
     call.recv_counts = counts.data();
     call.rdispls = displs.data();
+    // The group of this host counts steps of its own.
+    const UserCall number(CallNumber(link_->control->step_number()));
     return link_->host->AllGatherV(call);
   }
 

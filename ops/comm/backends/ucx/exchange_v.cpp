@@ -1,5 +1,6 @@
 #include "comm/backends/ucx/collectives.h"
 #include "comm/backends/ucx/streams.h"
+#include "comm/user_calls.h"
 #include "kernels/copy/copy.h"
 
 namespace collops::ucx {
@@ -36,6 +37,8 @@ Status ExchangeHost(Link* link, const ExchangeVCall& call) {
   inner.rdispls = lists[3].data();
   inner.gaps = nullptr;
   inner.num_gaps = 0;
+  // The group of this host counts steps of its own.
+  const UserCall number(CallNumber(link->control->step_number()));
   return link->host->ExchangeV(inner);
 }
 

@@ -4,6 +4,7 @@
 #include "comm/backends/ucx/collectives.h"
 #include "comm/backends/ucx/reduction/planned_reduction.h"
 #include "comm/backends/ucx/streams.h"
+#include "comm/user_calls.h"
 #include "kernels/copy/copy.h"
 #include "kernels/reduce/reduce.h"
 
@@ -112,6 +113,8 @@ class WholeSlices : public SliceReduction {
     call.output = to;
     call.recv_counts = receives.data();
     call.rdispls = rdispls.data();
+    // The group of this host counts steps of its own.
+    const UserCall number(CallNumber(link_->control->step_number()));
     return link_->host->ExchangeV(call);
   }
 

@@ -68,7 +68,8 @@ Status Streams::Advance() {
 Status Streams::CheckPeer(int peer) const {
   if (!worker_->IsLost(peer)) return Ok();
   const Status loss = worker_->LossOf(peer);
-  return Error(loss.code(), name_, ": ", step_->endpoint().Who(peer), " is lost: ", loss.message());
+  return Error(loss.code(), name_, ": no end of call ", CallNumber(step_->number()), ": ",
+               step_->endpoint().Who(peer), " is lost: ", loss.message());
 }
 
 // A rank that ends a call early closes its connections before the group hears why.
