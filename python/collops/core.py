@@ -10,7 +10,7 @@ import sys
 from multiprocessing import process
 from typing import TYPE_CHECKING
 
-from collops.errors import ErrorCode, raise_status
+from collops.errors import ErrorCode, describe, raise_status
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -64,5 +64,5 @@ def leave(error: BaseException | None = None) -> None:
     from collops import _core
 
     error = error or sys.exc_info()[1] or getattr(sys, "last_value", None)
-    _core.close_all(f"{type(error).__name__}: {error}" if error else "its process ended")
+    _core.close_all(describe(error) if error else "its process ended")
     _core.watch_signals(False)

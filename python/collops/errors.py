@@ -124,8 +124,22 @@ def raise_status(code: int, message: str) -> NoReturn:
 def status_of(error: BaseException) -> tuple[int, str]:
     """The code and message that other ranks get for an exception of this rank."""
     if isinstance(error, Error):
-        return error.code, error.message
+        return error.code, as_utf8(error.message)
     code = ErrorCode.ERROR_INTERNAL_ERROR
     if isinstance(error, MemoryError):
         code = ErrorCode.ERROR_OUT_OF_HOST_MEMORY
-    return int(code), f"{type(error).__name__}: {error}"
+    return int(code), describe(error)
+
+
+def describe(error: BaseException) -> str:
+    """The class and the text of an exception, as the core takes it, whatever the text is."""
+    name = type(error).__name__
+    try:
+        return as_utf8(f"{name}: {error}")
+    except Exception:  # its __str__ raises; the other ranks wait for a text all the same
+        return name
+
+
+def as_utf8(text: str) -> str:
+    """Without what UTF-8 cannot hold, such as the bytes of a file's name that is no text."""
+    return text.encode("utf-8", "backslashreplace").decode()

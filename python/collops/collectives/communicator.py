@@ -23,7 +23,7 @@ from collops.collectives.split import split
 from collops.collectives.started import StartedCall, Starts
 from collops.collectives.windows import window_array
 from collops.core import core
-from collops.errors import status_of
+from collops.errors import as_utf8, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -297,7 +297,7 @@ class Communicator:
 
     def abort(self, reason: str = "") -> None:
         """Ends every call of every rank with ERROR_ABORTED; may be called from any thread."""
-        self._core.abort(reason or f"rank {self.rank} called abort()")
+        self._core.abort(as_utf8(reason) or f"rank {self.rank} called abort()")
 
     def close(self) -> None:
         """Leaves the group; other ranks get PeerLostError when they next wait for this rank."""

@@ -1,8 +1,8 @@
-// A rank that lies about a number in shared memory, each in turn, while calls of all kinds run. The
-// others may get an error or wrong data of that rank, but they do not crash, do not wait longer
-// than their time-out, and touch nothing beside their tensors, which lie between pages without
-// access. COLLOPS_ALL_FAULTS=1 walks the whole table, otherwise a part of it, another one per
-// process.
+// A rank that lies about a number or a text in shared memory, each in turn, while calls of all
+// kinds run. The others may get an error or wrong data of that rank, but they do not crash, do not
+// wait longer than their time-out, and touch nothing beside their tensors, which lie between pages
+// without access. COLLOPS_ALL_FAULTS=1 walks the whole table, otherwise a part of it, another one
+// per process.
 #include <cstdlib>
 #include <random>
 
@@ -14,6 +14,7 @@ namespace {
 
 using collops::Communicator;
 using collops::Status;
+using collops::Transfer;
 
 constexpr int kSize = 3;
 constexpr double kTimeoutS = 0.25;
@@ -126,20 +127,41 @@ Status SplitOnce(Communicator& comm) {
   return part->Barrier();
 }
 
-// The calls of one rank, in an order that all ranks have, until one fails.
-void CallAll(uint64_t seed, bool lies, Communicator& comm) {
+// Takes no part in a call, so that the others read why.
+Status RefuseOnce(const std::string& op, Communicator& comm) {
+  const Status reason(collops::ERROR_INVALID_PARAM, "a reason of some length, and no lie so far");
+  if (op != "exchange") return comm.Refuse(op.c_str(), reason);
+  Transfer both[2];
+  both[0].way = Transfer::kSend;
+  both[0].peer = (comm.rank() + 1) % comm.size();
+  both[1].way = Transfer::kRecv;
+  both[1].peer = (comm.rank() + comm.size() - 1) % comm.size();
+  both[0].tag = both[1].tag = 3;
+  return comm.RefuseMessages("exchange", both, 2, reason);
+}
+
+// The calls of one rank, in an order that all ranks have, until one fails. Where a lie is about a
+// text, the liar refuses every other call.
+void CallAll(uint64_t seed, bool lies, bool refuses, Communicator& comm) {
   std::mt19937_64 order(seed);
   Status status;
   for (int call = 0; call < 8 && status.ok(); ++call) {
     const uint64_t choice = order();
     const auto& ways = ways::All();
     const ways::Way& way = ways[choice % (ways.size() + 1) % ways.size()];
+    const bool splits = choice % (ways.size() + 1) == ways.size();
+    const bool refused = refuses && call % 2 == 1;
     const int64_t begun_ns = doom::NowNs();
-    if (choice % (ways.size() + 1) == ways.size()) {
+    if (lies && refused) {
+      status = RefuseOnce(splits ? "Split" : way.op, comm);
+    } else if (splits) {
       status = SplitOnce(comm);
     } else {
       status = CallOnce(way, choice / 64 % 2 == 0, comm);
     }
+    // Of a text without an end no more is read than its place has room for.
+    EXPECT_TRUE(status.message().size() < 4 * collops::control::kReasonBytes);
+    if (refused && status.code() == collops::ERROR_RANK_MISMATCH) status = collops::Ok();
     if (!lies) EXPECT_TRUE(doom::NowNs() - begun_ns < kLimitNs);
   }
 }
@@ -157,19 +179,20 @@ bool RunJob(size_t number, int liar, uint64_t seed, std::string* name) {
       const auto comm = ranks::Make(job, rank, kSize, 20);
       EXPECT_EQ(comm->Barrier().message(), "");
       comm->set_timeout_s(kTimeoutS);
-      if (rank != liar) {
-        met.Set();
-        CallAll(seed, false, *comm);
-        return done.Set();
-      }
       const fields::Table table(*comm, liar);
       const bool there = number < table.all().size();
+      const bool is_text = there && table.all()[number].is_text;
+      if (rank != liar) {
+        met.Set();
+        CallAll(seed, false, is_text, *comm);
+        return done.Set();
+      }
       const std::string word = there ? table.all()[number].name : "";
       EXPECT_TRUE(write(ends[1], word.c_str(), word.size() + 1) > 0);
       met.Wait(kSize - 1);  // no lie may disturb the call in which they met
       if (there) {
         const Liar lies(table.all()[number], seed);
-        CallAll(seed, true, *comm);
+        CallAll(seed, true, is_text, *comm);
         done.Wait(kSize - 1);
       }
     }));

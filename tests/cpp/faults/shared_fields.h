@@ -22,6 +22,7 @@ struct Field {
   std::string name;
   size_t bytes;
   std::vector<std::byte*> places;
+  bool is_text = false;
 };
 
 class Table {
@@ -44,6 +45,15 @@ class Table {
   static std::byte* Bytes(T* at) {
     return reinterpret_cast<std::byte*>(at);
   }
+  // One field for all of a text: what is read of it may have no end, and be no UTF-8.
+  void AddText(const std::string& name, const std::vector<std::byte*>& places, size_t bytes) {
+    Field field{name + ", whole", 8, {}};
+    for (std::byte* place : places) {
+      for (size_t begin = 0; begin + 8 <= bytes; begin += 8) field.places.push_back(place + begin);
+    }
+    field.is_text = true;
+    all_.push_back(field);
+  }
   // A field for every word of 4 and of 8 bytes of a structure of so many bytes.
   void AddWords(const std::string& name, const std::vector<std::byte*>& places, size_t bytes) {
     for (const size_t width : {size_t{4}, size_t{8}}) {
@@ -65,12 +75,17 @@ class Table {
     constexpr size_t kLeft = offsetof(Member, left);
     AddWords("Member.left", {member + kLeft}, offsetof(Member, reason) - kLeft);
     AddWords("Member.reason", {member + offsetof(Member, reason)}, 16);
+    AddText("Member.reason", {member + offsetof(Member, reason)}, collops::control::kReasonBytes);
     AddWords("Member.pair_call", {member + offsetof(Member, pair_call)}, 64);
+    AddText("Member.pair_call", {member + offsetof(Member, pair_call)}, 64);
     AddWords("Member.heads",
              {Bytes(&board_.member(liar_).heads[0]), Bytes(&board_.member(liar_).heads[1])},
              sizeof(collops::control::SignalHead));
     AddWords("refusal reason",
              {Bytes(board_.refusal_reason(liar_, 0)), Bytes(board_.refusal_reason(liar_, 1))}, 8);
+    AddText("refusal reason",
+            {Bytes(board_.refusal_reason(liar_, 0)), Bytes(board_.refusal_reason(liar_, 1))},
+            collops::control::kReasonBytes);
     AddWords("Agreement", {Bytes(board_.agreement(liar_, 0)), Bytes(board_.agreement(liar_, 1))},
              static_cast<size_t>(collops::Agreement::EncodedBytes(size_)));
     AddWords("shared bytes", {board_.shared(liar_, 0), board_.shared(liar_, 1)}, 24);
@@ -108,7 +123,7 @@ class Table {
 
   void AddPairs() {
     using namespace collops::shm;  // NOLINT: the structures of the pair wire
-    std::vector<std::byte*> receiver, sender, envelopes, texts;
+    std::vector<std::byte*> receiver, sender, envelopes, texts, words;
     for (int r = 0; r < size_; ++r) {
       receiver.push_back(Bytes(&pairs_.receiver_line(r, liar_)));
       sender.push_back(Bytes(&pairs_.sender_line(liar_, r)));
@@ -120,6 +135,12 @@ class Table {
     AddWords("SenderLine", sender, 32);
     constexpr size_t kBodyPlace = 24;  // behind the head
     AddWords("EnvelopeSlot", envelopes, sizeof(EnvelopeSlot) + kBodyPlace);
+    for (uint64_t slot = 0; slot < kPairTexts; ++slot) {
+      texts.push_back(Bytes(&pairs_.text(liar_, slot)));
+      words.push_back(texts.back() + offsetof(TextSlot, words));
+    }
+    AddWords("TextSlot", texts, 24);
+    AddText("TextSlot.words", words, kPairTextWords * 8);
   }
 
   int liar_;

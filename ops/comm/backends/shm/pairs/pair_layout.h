@@ -81,10 +81,10 @@ class PairLayout {
   void WriteText(int rank, uint64_t stamp, const std::string& text) const;
   // A rank's text; empty if it was overwritten.
   std::string ReadText(int rank, uint64_t stamp) const;
+  TextSlot& text(int rank, uint64_t stamp) const;
 
  private:
   std::byte* Pair(int sender, int receiver) const;
-  TextSlot& text(int rank, uint64_t stamp) const;
 
   std::byte* base_;
   int rank_size_;
