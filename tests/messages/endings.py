@@ -123,6 +123,7 @@ def interrupt(w: Witness) -> None:
             in_window(w, comm), [LARGE] * w.size
         ),
         "LinearParallel": lambda comm: Call()(w, comm),
+        "split": lambda comm: comm.split(0),
     }
     for case, call in table.items():
         comm = w.join(case)

@@ -1,5 +1,7 @@
 #include "comm/control/control.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -13,8 +15,11 @@
 namespace collops::control {
 namespace {
 
-Status Left(const std::string& reason) {
-  return Error(ERROR_PEER_LOST, reason);
+// Why a rank leaves first contact. Rank 0, whom the others ask, says for every other rank who it
+// is.
+Status Left(int rank, const std::string& reason) {
+  return rank == 0 ? Error(ERROR_PEER_LOST, "rank 0 (pid ", getpid(), ") has left: ", reason)
+                   : Error(ERROR_PEER_LOST, reason);
 }
 
 // `table`: complete, or null.
@@ -276,7 +281,8 @@ void Control::EndLocked(const Status& status, bool leave, const std::string& rea
   if (connection_ == nullptr) {
     if (in_call) return;  // Connect() sees it and returns soon
     Group group;
-    if (!meeting_->Settle(&group)) return meeting_->Cancel(leave ? Left(reason) : status);
+    if (!meeting_->Settle(&group))
+      return meeting_->Cancel(leave ? Left(spec_.rank, reason) : status);
     ConnectTo(std::move(group));
   }
   if (in_call || !leave) connection_->endpoint.PublishFailure(failure_, kOutsideSteps);

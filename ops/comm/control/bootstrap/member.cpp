@@ -39,7 +39,10 @@ Status MeetingMember::Complete(const Deadline& deadline, Group* group) {
   while (!welcome_) {
     if (deadline.Passed()) return TimedOut(deadline);
     TellWaiting(WaitingLine(spec_, job_, Missing()));
-    RETURN_IF_ERROR(CheckWanted());
+    const Status wanted = CheckWanted();
+    // Rank 0 may have come meanwhile; Cancel() then tells it why this rank goes.
+    if (!wanted.ok() && !socket_.valid()) (void)TryConnect();
+    RETURN_IF_ERROR(wanted);
     const Status coming = CheckComing();
     // Rank 0 may have sent the welcome and closed its socket.
     if (!socket_.valid() || !Readable(socket_.get())) RETURN_IF_ERROR(coming);

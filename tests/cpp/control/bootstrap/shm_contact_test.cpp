@@ -1,4 +1,5 @@
 // First contact when ranks leave, die, abort, or meet again.
+#include "core/interrupt.h"
 #include "ranks.h"
 
 namespace {
@@ -187,4 +188,35 @@ TEST(AForkedChildClosesTheSocketsOfFirstContact) {
              listens.Wait();
              EXPECT_EQ(ranks::Make(job, 1, 2, 5)->Connect().message(), "");
            })});
+}
+
+// Whoever is interrupted before all ranks have come: those that wait for it hear at once, also if
+// its first attempt to reach rank 0 was too early.
+TEST(AnInterruptInFirstContactIsHeardByThoseThatWait) {
+  for (const int interrupted : {0, 1}) {
+    const collops::JobIdentity job = ranks::FreshJob();
+    const ranks::Event made, waits, heard;
+    std::vector<pid_t> pids;
+    // Rank 3 never comes.
+    for (const int rank : {1, 0, 2}) {
+      pids.push_back(ranks::Start([&, rank] {
+        const auto communicator = ranks::Make(job, rank, 4);
+        made.Set();
+        if (rank == interrupted) {
+          waits.Wait(2);
+          usleep(200000);
+          collops::InterruptCheckSlot().store([] { return true; });
+        }
+        waits.Set();
+        const auto start = std::chrono::steady_clock::now();
+        const Status met = communicator->Connect();
+        EXPECT_CONTAINS(met.message(), "interrupted");
+        EXPECT_TRUE(SecondsSince(start) < 3);
+        heard.Set();
+        if (rank == interrupted) heard.Wait(3);  // the end of its process would be seen, too
+      }));
+      made.Wait();
+    }
+    for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+  }
 }
