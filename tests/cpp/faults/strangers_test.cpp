@@ -1,12 +1,14 @@
 // Processes that are no ranks: they connect and say nothing or half a message, or belong to another
 // user, who can neither take part nor reach the memory. The job goes on.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 
 #include "comm/control/bootstrap/socket.h"
 #include "control/bootstrap/guests.h"
@@ -93,6 +95,46 @@ TEST(ManyStrangersAtOnceAreDropped) {
       EXPECT_EQ(connect(strangers.back().get(), reinterpret_cast<sockaddr*>(&address), length), 0);
     }
   });
+}
+
+// A rank waits for its group as long as its time-out, and meanwhile keeps only so many of those who
+// connect to it and say nothing.
+TEST(SilentStrangersAreDroppedOldestFirst) {
+  constexpr size_t kStrangers = 400;
+  constexpr int kMostKept = 300;
+  const collops::JobIdentity job = ranks::FreshJob();
+  const ranks::Event listens;
+  const pid_t leader = ranks::Start([&] {
+    const auto communicator = ranks::Make(job, 0, 2);
+    listens.Set();
+    EXPECT_EQ(communicator->Connect().message(), "");
+    EXPECT_EQ(communicator->Barrier().message(), "");
+  });
+  listens.Wait();
+  const std::string name = guests::MeetingName(job);
+  std::vector<UniqueFd> strangers;
+  while (strangers.size() < kStrangers) {
+    UniqueFd stranger = collops::control::ConnectTo(name);
+    if (stranger.valid()) strangers.push_back(std::move(stranger));
+    if (!stranger.valid()) usleep(1000);  // more than the socket takes at once
+  }
+  const auto is_dropped = [](const UniqueFd& stranger, int wait_ms) {
+    pollfd polled{stranger.get(), POLLIN, 0};
+    return poll(&polled, 1, wait_ms) == 1;
+  };
+  // Those that came before what it keeps.
+  constexpr size_t kDropped = kStrangers - kMostKept;
+  for (size_t i = 0; i < kDropped; ++i) EXPECT_TRUE(is_dropped(strangers[i], 5000));
+  EXPECT_FALSE(is_dropped(strangers.back(), 100));
+  const std::filesystem::directory_iterator descriptors("/proc/" + std::to_string(leader) + "/fd");
+  EXPECT_TRUE(std::distance(begin(descriptors), end(descriptors)) < kMostKept);
+  const pid_t member = ranks::Start([&] {
+    const auto communicator = ranks::Make(job, 1, 2);
+    EXPECT_EQ(communicator->Connect().message(), "");
+    EXPECT_EQ(communicator->Barrier().message(), "");
+  });
+  EXPECT_EQ(ranks::Wait(leader).code, 0);
+  EXPECT_EQ(ranks::Wait(member).code, 0);
 }
 
 // The hello of another user is a good one; if it were taken, rank 1 would be claimed twice.

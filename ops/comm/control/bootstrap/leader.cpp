@@ -1,7 +1,9 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <thread>
 
 #include "comm/control/bootstrap/roles.h"
@@ -11,6 +13,8 @@ namespace {
 
 // Longer than a leader needs from binding its name to its first answer.
 constexpr double kSilenceS = 1.0;
+// Clients that have said nothing. Each of the ranks may be one for a moment.
+constexpr std::ptrdiff_t kMostSilent = kMaxRanks;
 
 }  // namespace
 
@@ -107,8 +111,28 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
   return CheckWanted();
 }
 
+// Drops clients that have gone, and the oldest of those that have said nothing, as long as there
+// are too many of them: a rank says hello as soon as it has connected, and one that is dropped
+// before it could speak connects again.
+void MeetingLeader::DropStrangers() {
+  const auto is_silent = [](const Client& client) {
+    return client.socket.valid() && client.rank_size == 0;
+  };
+  auto silent = std::count_if(clients_.begin(), clients_.end(), is_silent);
+  for (Client& client : clients_) {
+    if (silent <= kMostSilent) break;
+    if (!is_silent(client)) continue;
+    client.socket.reset();
+    --silent;
+  }
+  const auto gone = [](const Client& client) { return !client.socket.valid() && client.rank < 0; };
+  clients_.erase(std::remove_if(clients_.begin(), clients_.end(), gone), clients_.end());
+}
+
 Status MeetingLeader::AcceptClients() {
-  for (;;) {
+  DropStrangers();
+  // A flood of strangers does not keep this thread from those who are there.
+  for (int i = 0; i < kMaxRanks; ++i) {
     UniqueFd socket = Accept(listener_);
     if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
@@ -117,6 +141,7 @@ Status MeetingLeader::AcceptClients() {
     clients_.push_back({std::move(socket), -1, -1, 0, {}, {}});
     clients_.back().peer.pid = pid;
   }
+  return Ok();
 }
 
 // Takes the messages of a client that have arrived.

@@ -86,6 +86,7 @@ class MeetingLeader : public Meeting {
 
   Status Gather(const Deadline& deadline);
   Status Challenge(const Deadline& deadline);
+  void DropStrangers();
   Status AcceptClients();
   Status ReadFrom(Client* client);
   Status Greet(Client* client, const MeetingMessage& hello, std::vector<UniqueFd> fds);
