@@ -7,6 +7,7 @@
 #include "comm/call_queue.h"
 #include "comm/control/control.h"
 #include "comm/pairs/messenger.h"
+#include "comm/registry.h"
 
 namespace collops {
 namespace {
@@ -301,6 +302,7 @@ void Communicator::Close(const std::string& reason) {
   control_->Close(reason);
   EndStarted();
   OnClose();
+  Registry::Forget(this);
 }
 
 }  // namespace collops

@@ -98,6 +98,11 @@ std::vector<std::shared_ptr<Communicator>> TakeEnded(Communicators* communicator
   return ended;
 }
 
+Status Ended(const void* handle, const Communicator& communicator) {
+  return Error(ERROR_INVALID_PARAM, "hcclComm ", handle, ": the communicator of commDomain \"",
+               communicator.spec().comm_domain, "\" has failed or was closed: make a new one");
+}
+
 // Whether a handle still belongs to the group for which a communicator was made.
 bool SameGroup(const CommunicatorSpec& live, const CommunicatorSpec& found) {
   return live.rank == found.rank && live.rank_size == found.rank_size &&
@@ -164,17 +169,32 @@ Status Registry::Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>
   return Ok();
 }
 
+void Registry::Forget(const Communicator* closed) {
+  Registry* const registry = instance.load();  // null at the end of the process
+  if (registry == nullptr) return;
+  std::shared_ptr<Communicator> taken;  // destroyed without the lock
+  const std::lock_guard<std::mutex> lock(registry->mutex_);
+  const auto found = registry->communicators_.find(Key(closed->spec()));
+  // Whoever closes it uses it, so it is not destroyed here.
+  const bool ours = found != registry->communicators_.end() && found->second.get() == closed;
+  if (!ours || found->second.use_count() == 1) return;
+  taken = std::move(found->second);
+  registry->communicators_.erase(found);
+}
+
 Status Registry::FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator) {
+  std::shared_ptr<Communicator> closed;  // destroyed without the lock
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [key, candidate] : communicators_) {
     // Compared as an address only; the number that the caller passed is never dereferenced.
     if (static_cast<const void*>(candidate.get()) != handle) continue;
-    CHECK_ARG(!candidate->failed(), ERROR_INVALID_PARAM, "hcclComm ", handle,
-              ": the communicator of commDomain \"", candidate->spec().comm_domain,
-              "\" has failed or was closed: make a new one");
+    if (candidate->failed()) return Ended(handle, *candidate);
     *communicator = candidate;
     return Ok();
   }
+  const auto made = made_.find(handle);
+  if (made != made_.end()) closed = made->second.lock();
+  if (closed != nullptr) return Ended(handle, *closed);
   return Error(ERROR_INVALID_PARAM, "hcclComm ", handle,
                " is no live communicator of this process: pass the handle of one that is open, or "
                "leave it null");

@@ -10,8 +10,8 @@
 namespace collops {
 
 // The communicators of this process, one per comm_domain and backend. The registry owns them until
-// they are closed, fail, or the process ends, so operations need no new first contact. Thread-safe;
-// waits for no one.
+// they are closed, the process ends, or they have failed and another one is asked for, so
+// operations need no new first contact. Thread-safe; waits for no one.
 class Registry {
  public:
   static Registry& Instance();
@@ -29,6 +29,10 @@ class Registry {
   // backend's engine, if there is one, and gets a communicator that lives as long as it is used.
   Status Adopt(void* handle, const std::string& backend, CommMode comm_mode,
                std::shared_ptr<Communicator>* communicator);
+
+  // Called by a communicator that has been closed: the registry owns it no longer, so what it holds
+  // goes with its last user. FromHandle() knows it until then.
+  static void Forget(const Communicator* closed);
 
   // Closes every communicator; the other ranks get `reason`. Called when the process ends.
   void CloseAll(const std::string& reason);

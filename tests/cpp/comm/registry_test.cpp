@@ -268,6 +268,17 @@ TEST(HandlesAreComparedWithTheLiveOnes) {
   EXPECT_TRUE(found == nullptr);
 }
 
+TEST(AClosedCommunicatorGoesWithItsLastUser) {
+  auto live = Get(Spec("closed"));
+  const int destroyed = Shared().destroyed;
+  live->Close("left");
+  EXPECT_EQ(Shared().destroyed.load(), destroyed);
+  live.reset();
+  EXPECT_EQ(Shared().destroyed.load(), destroyed + 1);
+  Get(Spec("owned"))->Close("by the registry's last user");
+  EXPECT_EQ(Shared().destroyed.load(), destroyed + 2);
+}
+
 TEST(CloseAllClosesEachOnceInOrder) {
   Registry::Instance().CloseAll("before");
   Get(Spec("b"));

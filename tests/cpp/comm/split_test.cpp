@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "comm/registry.h"
+#include "proc.h"
 #include "ranks.h"
 
 namespace {
@@ -163,6 +164,22 @@ TEST(AMemberThatReadsItsWelcomeLateHasMet) {
     ASSERT_TRUE(part != nullptr);
     if (rank == 1) usleep(300000);
     EXPECT_EQ(part->Connect().message(), "");
+  });
+}
+
+// What a subgroup holds goes when it is closed, not when another communicator is made.
+TEST(AClosedSubgroupHoldsNoDescriptor) {
+  setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
+  ranks::Run(2, [](int, Communicator& communicator) {
+    EXPECT_EQ(communicator.Barrier().message(), "");
+    const int before = proc::NumDescriptors();
+    std::shared_ptr<Communicator> part;
+    EXPECT_EQ(communicator.Split(0, 0, &part).message(), "");
+    EXPECT_EQ(part->Barrier().message(), "");
+    EXPECT_TRUE(proc::NumDescriptors() > before);
+    part->Close("it is through");
+    part.reset();
+    EXPECT_EQ(proc::NumDescriptors(), before);
   });
 }
 
