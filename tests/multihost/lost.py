@@ -29,6 +29,8 @@ class Lost(Job):
         self._placement = placement
         self._begin = 0.0
         self._errors: dict[int, tuple[float, str]] | None = None
+        self._lines: list[str] = []
+        self._complaints = ""
 
     def __enter__(self) -> Lost:
         ready: set[int] = set()
@@ -65,7 +67,9 @@ class Lost(Job):
         """Of each rank that got an error: seconds since the loss, and the error."""
         if self._errors is None:
             self._errors = {}
-            for _, out, _ in self.results(LIMIT_S):
+            for _, out, err in self.results(LIMIT_S):
+                self._lines += out.splitlines()
+                self._complaints += err
                 for line in out.splitlines():
                     rank, what, *rest = line.split(" ", 3)
                     if what == "error":
@@ -73,10 +77,15 @@ class Lost(Job):
                         self._errors[int(rank.strip("[]"))] = seconds, rest[1]
         return self._errors
 
+    def printed(self, rank: int) -> str:
+        """The lines of a rank, once errors() has been called."""
+        return "\n".join(line for line in self._lines if line.startswith(f"[{rank}] "))
+
     def check(self, ranks: Iterable[int], limit_s: float, *names: str) -> None:
         """Each of these ranks has reported the loss in time, by one of the names."""
         for rank in ranks:
+            assert rank in self.errors(), f"rank {rank} had no error: {self._complaints}"
             seconds, error = self.errors()[rank]
             assert seconds < limit_s, f"rank {rank}: {seconds} s, {error}"
-            assert error.startswith("ERROR_PEER_LOST")
+            assert error.startswith("ERROR_PEER_LOST"), f"rank {rank}: {error}"
             assert any(name in error for name in names), f"rank {rank}: {error}"

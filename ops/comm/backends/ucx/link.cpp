@@ -1,5 +1,7 @@
 #include "comm/backends/ucx/link.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -13,7 +15,10 @@
 namespace collops::ucx {
 namespace {
 
+constexpr char kFirstContact[] = "first contact of UCX";
 constexpr size_t kMostAddressBytes = 1016;
+// How long the group may take to say that a rank is lost which UCX cannot reach.
+constexpr double kExplainS = 2.0;
 
 // What a rank tells the others of itself.
 struct Card {
@@ -54,11 +59,30 @@ Status SayHello(control::Control& control, const HostMap& hosts, Worker* worker)
     return std::all_of(requests.begin(), requests.end(),
                        [&](Request& request) { return worker->Test(&request); });
   };
-  const Watch watch = {{}, [&] { return control.Peek("first contact of UCX"); }};
-  RETURN_IF_ERROR(
-      worker->Until("first contact of UCX", done, watch, Deadline::After(control.timeout_s())));
+  const Watch watch = {{}, [&] { return control.Peek(kFirstContact); }};
+  RETURN_IF_ERROR(worker->Until(kFirstContact, done, watch, Deadline::After(control.timeout_s())));
   for (const Request& request : requests) RETURN_IF_ERROR(worker->StatusOf(request));
   return Ok();
+}
+
+Status Reach(const HostMap& hosts, const std::vector<Card>& cards, Worker* worker) {
+  for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
+    if (hosts.IsLocal(rank)) continue;
+    const Card& card = cards[static_cast<size_t>(rank)];
+    const size_t bytes = std::min<size_t>(card.address_bytes, kMostAddressBytes);
+    RETURN_IF_ERROR(worker->Connect(rank, std::string(card.address, bytes)));
+  }
+  return Ok();
+}
+
+// A rank that has ended cannot be reached either: the group names it, within a moment.
+Status Explained(const control::Control& control, const Status& failed) {
+  const Deadline explained = Deadline::After(kExplainS);
+  while (!failed.ok() && !explained.Passed()) {
+    RETURN_IF_ERROR(control.Peek(kFirstContact));
+    poll(nullptr, 0, 1);
+  }
+  return failed;
 }
 
 // A worker that is connected to all ranks of other hosts. *token: rank 0's.
@@ -69,16 +93,11 @@ Status ConnectWorker(control::Control* control, const HostMap& hosts,
   Card own;
   RETURN_IF_ERROR(MakeCard(**worker, &own));
   std::vector<Card> cards(static_cast<size_t>(ranks));
-  RETURN_IF_ERROR(
-      control->Share(Agreement("first contact of UCX"), &own, sizeof(own), cards.data()));
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (hosts.IsLocal(rank)) continue;
-    const Card& card = cards[static_cast<size_t>(rank)];
-    const size_t bytes = std::min<size_t>(card.address_bytes, kMostAddressBytes);
-    RETURN_IF_ERROR((*worker)->Connect(rank, std::string(card.address, bytes)));
-  }
+  RETURN_IF_ERROR(control->Share(Agreement(kFirstContact), &own, sizeof(own), cards.data()));
   *token = cards.front().token;
-  return SayHello(*control, hosts, worker->get());
+  Status met = Reach(hosts, cards, worker->get());
+  if (met.ok()) met = SayHello(*control, hosts, worker->get());
+  return Explained(*control, met);
 }
 
 // A failure in one of the two groups ends the other.
