@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "core/fence.h"
-
 namespace collops {
 
 bool DirectTransfers::Begin(const Transfer* list, int count) {
@@ -112,9 +110,7 @@ void DirectTransfers::Take(Open* receive, const Envelope& envelope) {
                                                  transfer.bytes, &receive->moved);
   switch (step) {
     case BodyStep::kTaken:
-      // A sender that has given up publishes that before it writes its memory again.
-      Fence(std::memory_order_acquire);
-      if (context_->group->Failed()) {
+      if (context_->FailedMeanwhile()) {
         receive->state = State::kLeftOpen;
         return Stop(Odd::kNothing, transfer.peer);
       }

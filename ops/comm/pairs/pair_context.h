@@ -4,6 +4,7 @@
 
 #include "comm/pairs/pair_wire.h"
 #include "comm/pairs/transfer_table.h"
+#include "core/fence.h"
 #include "core/status.h"
 
 namespace collops {
@@ -19,6 +20,12 @@ struct PairContext {
 
   void Fail(Status why) {
     if (failure.ok()) failure = std::move(why);
+  }
+  // Whether the group has failed, after the last read of a sender's memory: a sender that has given
+  // up publishes that before it writes its memory again.
+  bool FailedMeanwhile() const {
+    Fence(std::memory_order_acquire);
+    return group->Failed();
   }
   // For what a peer wrote that no correct rank writes.
   void FailBroken(int peer, const std::string& what) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "comm/pairs/pair_messages.h"
-#include "core/fence.h"
 
 namespace collops {
 namespace {
@@ -218,11 +217,9 @@ bool PairInbox::ReceiveOn(int rank) {
   return true;
 }
 
-// A sender that has given up publishes that before it writes its memory again. If it has, the
-// transfer stays open, and the lane ends it.
+// If the group has failed, the transfer stays open, and the lane ends it.
 void PairInbox::FinishTaken(int index, int rank, uint64_t number) {
-  Fence(std::memory_order_acquire);
-  if (context_->group->Failed()) return;
+  if (context_->FailedMeanwhile()) return;
   Answer(rank, {number, Verdict::kDone, {}});
   context_->table.Finish(index);
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <unordered_map>
@@ -295,5 +296,17 @@ class Explorer {
   bool waiting_ = false;
   uint64_t watched_ = 0;
 };
+
+// Searches all orders of `programs` and says what was found; prints how much was searched. Too few
+// executions are a fault, too: then the programs do not what the test says.
+inline std::string Explore(Explorer* explorer, const char* what,
+                           const std::vector<Explorer::Program>& programs,
+                           double least_executions) {
+  const std::string fault = explorer->Search(programs);
+  std::printf("  %s: %.3g executions, %zu states%s%s\n", what, explorer->executions(),
+              explorer->states(), fault.empty() ? "" : ": ", fault.c_str());
+  if (fault.empty() && explorer->executions() < least_executions) return "too few executions";
+  return fault;
+}
 
 }  // namespace signals

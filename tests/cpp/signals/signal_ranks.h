@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -168,8 +167,7 @@ class Rank {
   bool behind_ = false;
 };
 
-// Searches all orders of `program`, which every rank runs, and says what was found; prints how much
-// was searched.
+// Searches all orders of `program`, which every rank runs.
 template <typename Program>
 std::string SearchIn(Explorer* explorer, const char* what, const Group& group,
                      const Program& program, double least_executions) {
@@ -181,11 +179,7 @@ std::string SearchIn(Explorer* explorer, const char* what, const Group& group,
       program(r, &rank);
     });
   }
-  const std::string fault = explorer->Search(programs);
-  std::printf("  %s: %.3g executions, %zu states%s%s\n", what, explorer->executions(),
-              explorer->states(), fault.empty() ? "" : ": ", fault.c_str());
-  if (fault.empty() && explorer->executions() < least_executions) return "too few executions";
-  return fault;
+  return Explore(explorer, what, programs, least_executions);
 }
 template <typename Program>
 std::string Search(const char* what, const Group& group, const Program& program,

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/fence.h"
-
 namespace collops::shm {
 namespace {
 
@@ -70,32 +68,17 @@ TextSlot& PairLayout::text(int rank, uint64_t stamp) const {
       texts)[int64_t{rank} * kPairTexts + static_cast<int64_t>(stamp % kPairTexts)];
 }
 
-// Word by word, because a reader may be reading it.
 void PairLayout::WriteText(int rank, uint64_t stamp, const std::string& words) const {
-  TextSlot& slot = text(rank, stamp);
-  char copy[kPairTextWords * sizeof(uint64_t)] = {};
+  uint64_t copy[kPairTextWords] = {};
   std::memcpy(copy, words.data(), std::min(words.size(), sizeof(copy) - 1));
-  slot.stamp.store(0, std::memory_order_relaxed);
-  Fence(std::memory_order_release);
-  for (size_t i = 0; i < kPairTextWords; ++i) {
-    uint64_t word = 0;
-    std::memcpy(&word, copy + i * sizeof(word), sizeof(word));
-    slot.words[i].store(word, std::memory_order_relaxed);
-  }
-  slot.stamp.store(stamp, std::memory_order_release);
+  text(rank, stamp).Write(stamp, copy);
 }
 
 std::string PairLayout::ReadText(int rank, uint64_t stamp) const {
-  const TextSlot& slot = text(rank, stamp);
-  char copy[kPairTextWords * sizeof(uint64_t)] = {};
-  if (slot.stamp.load(std::memory_order_acquire) != stamp) return "";
-  for (size_t i = 0; i < kPairTextWords; ++i) {
-    const uint64_t word = slot.words[i].load(std::memory_order_relaxed);
-    std::memcpy(copy + i * sizeof(word), &word, sizeof(word));
-  }
-  Fence(std::memory_order_acquire);
-  if (slot.stamp.load(std::memory_order_relaxed) != stamp) return "";
-  return std::string(copy, strnlen(copy, sizeof(copy) - 1));
+  uint64_t copy[kPairTextWords] = {};
+  if (!text(rank, stamp).Read(stamp, copy)) return "";
+  const auto* const words = reinterpret_cast<const char*>(copy);
+  return std::string(words, strnlen(words, sizeof(copy) - 1));
 }
 
 }  // namespace collops::shm

@@ -5,10 +5,15 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/backends/shm/pairs/pair_order.h"
+#include "core/fence.h"
+
 namespace collops::shm {
 
 constexpr int kPairSlots = 4;    // envelopes, and verdicts, that may be under way
 constexpr int kPairChunks = 16;  // chunks of a body that may be under way
+// Where a chunk lies in its ring must not change when the count of chunks wraps around.
+static_assert((kPairChunks & (kPairChunks - 1)) == 0);
 constexpr int64_t kPairChunkBytes = 128 << 10;
 constexpr int64_t kPairRingBytes = kPairChunks * kPairChunkBytes;
 constexpr int64_t kLeastPairChunkBytes = 4 << 10;
@@ -52,10 +57,7 @@ struct alignas(128) SenderLine {
 };
 static_assert(sizeof(SenderLine) == 128);
 
-struct alignas(128) TextSlot {
-  std::atomic<uint64_t> stamp;  // counts the rank's texts; 0: being written
-  std::atomic<uint64_t> words[kPairTextWords];
-};
+using TextSlot = TextSlotIn<MachineMemory, kPairTextWords>;
 static_assert(sizeof(TextSlot) == 1024);
 
 // The layout of the memory of all pair wires of `rank_size` ranks. Zeroed memory is its initial

@@ -29,15 +29,6 @@ int64_t RingOffset(uint64_t chunk) {
   return static_cast<int64_t>(chunk % kPairChunks) * kPairChunkBytes;
 }
 
-uint32_t HeldBit(uint64_t number) {
-  return uint32_t{1} << (number % kPairSlots);
-}
-
-// The number in a slot before item `next` of its kind is written into it.
-uint64_t Before(uint64_t next) {
-  return next > kPairSlots ? next - kPairSlots : 0;
-}
-
 }  // namespace
 
 ShmPairWire::ShmPairWire(std::byte* base, int rank, int size, PeerBell bell, PairWindows* windows)
@@ -53,17 +44,11 @@ WireStep ShmPairWire::Broken(int rank, const std::string& what) {
   return WireStep::kBroken;
 }
 
-bool ShmPairWire::HasRoom(int rank, Peer* to) {
-  if (to->posted - to->free_up_to < kPairSlots) return true;
-  to->free_up_to =
-      layout_.receiver_line(rank_, rank).envelopes_read.load(std::memory_order_acquire);
-  return to->posted - to->free_up_to < kPairSlots;
-}
-
 WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const void* data,
                                    int64_t bytes) {
   Peer& to = peer(rank);
-  if (!HasRoom(rank, &to)) {
+  const ReceiverLine& theirs = layout_.receiver_line(rank_, rank);
+  if (!HasRoom(to.posted, kPairSlots, theirs.envelopes_read, &to.free_up_to)) {
     if (to.free_up_to <= to.posted) return WireStep::kNone;
     return Broken(rank, Concat(to.free_up_to, " envelopes read of ", to.posted));
   }
@@ -90,7 +75,7 @@ WireStep ShmPairWire::PostEnvelope(int rank, const Envelope& envelope, const voi
   slot.dtype = static_cast<int16_t>(envelope.dtype);
   std::memcpy(slot.type, envelope.type, sizeof(slot.type));
   to.posted = envelope.number;
-  slot.number.store(envelope.number, std::memory_order_release);
+  Publish(&slot.number, envelope.number);
   bell_.Ring(rank);
   return WireStep::kDone;
 }
@@ -110,9 +95,9 @@ WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
   Peer& to = peer(rank);
   const uint64_t next = to.verdicts_read + 1;
   const VerdictSlot& slot = layout_.receiver_line(rank_, rank).verdicts[next % kPairSlots];
-  const uint64_t stamp = slot.stamp.load(std::memory_order_acquire);
+  const uint64_t stamp = Look(slot.stamp);
   if (stamp >> 2 != next) {
-    if (stamp >> 2 == Before(next)) return WireStep::kNone;
+    if (stamp >> 2 == Before(next, kPairSlots)) return WireStep::kNone;
     return Broken(rank, Concat("verdict ", stamp >> 2, " in place of ", next));
   }
   verdict->number = slot.number;
@@ -120,7 +105,7 @@ WireStep ShmPairWire::NextVerdict(int rank, Verdict* verdict) {
   const uint64_t text = slot.text;
   verdict->text = text == 0 ? "" : layout_.ReadText(rank, text);
   to.verdicts_read = next;
-  layout_.sender_line(rank_, rank).verdicts_read.store(next, std::memory_order_release);
+  Publish(&layout_.sender_line(rank_, rank).verdicts_read, next);
   return WireStep::kDone;
 }
 
@@ -134,8 +119,8 @@ WireStep ShmPairWire::MakeRing(int rank, Peer* to) {
   fault_ = windows_->Announce(to->ring.id, &to->ring_told, &mails);
   if (!fault_.ok()) return WireStep::kBroken;
   SenderLine& line = layout_.sender_line(rank_, rank);
-  line.ring_mails.store(mails, std::memory_order_relaxed);
-  line.ring_window.store(to->ring.id, std::memory_order_relaxed);
+  WritePlace(&line.ring_mails, mails);
+  WritePlace(&line.ring_window, to->ring.id);
   return to->ring_told ? WireStep::kDone : WireStep::kNone;
 }
 
@@ -149,15 +134,14 @@ WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_
   const int64_t chunk_bytes = ChunkBytes(bytes);
   const uint64_t before = to.chunks_written;
   for (int i = 0; i < kPairChunks && *sent < bytes; ++i) {
-    const uint64_t unread = to.chunks_written - theirs.chunks_read.load(std::memory_order_acquire);
+    const uint64_t unread = UnreadForSender(to.chunks_written, theirs.chunks_read);
     if (unread > kPairChunks) return Broken(rank, Concat(unread, " chunks unread of a ring"));
     if (unread == kPairChunks) break;
     const int64_t chunk = std::min(chunk_bytes, bytes - *sent);
     peer_copy_.Copy(to.ring.data + RingOffset(to.chunks_written),
                     static_cast<const std::byte*>(data) + *sent, chunk);
     *sent += chunk;
-    layout_.sender_line(rank_, rank)
-        .chunks_written.store(++to.chunks_written, std::memory_order_release);
+    Publish(&layout_.sender_line(rank_, rank).chunks_written, ++to.chunks_written);
     bell_.Ring(rank);
   }
   return to.chunks_written == before ? WireStep::kNone : WireStep::kDone;
@@ -165,11 +149,11 @@ WireStep ShmPairWire::SendBody(int rank, const void* data, int64_t bytes, int64_
 
 WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
   Peer& from = peer(rank);
-  const uint64_t next = from.read + 1;
+  const uint64_t next = from.slots.read + 1;
   EnvelopeSlot& slot = layout_.envelope(rank, rank_, next);
-  const uint64_t number = slot.number.load(std::memory_order_acquire);
+  const uint64_t number = Look(slot.number);
   if (number != next) {
-    if (number == Before(next)) return WireStep::kNone;
+    if (number == Before(next, kPairSlots)) return WireStep::kNone;
     return Broken(rank, Concat("envelope ", number, " in place of ", next));
   }
   const uint64_t verdicts_seen = slot.verdicts_read;
@@ -188,28 +172,10 @@ WireStep ShmPairWire::NextEnvelope(int rank, Envelope* envelope) {
     envelope->reason = layout_.ReadText(rank, static_cast<uint64_t>(envelope->place.offset));
   }
   if (!NoteVerdictsSeen(rank, &from, verdicts_seen)) return WireStep::kBroken;
-  from.read = next;
-  if (form == kInline) from.held |= HeldBit(next);
-  // All slots have been read: frees the older ones that hold a body, or the sender would be stuck.
-  if (from.read - from.released == kPairSlots) from.held &= HeldBit(next);
-  if (GiveBack(rank, &from)) bell_.Ring(rank);
+  const bool freed =
+      from.slots.CountRead(form == kInline, &layout_.receiver_line(rank, rank_).envelopes_read);
+  if (freed) bell_.Ring(rank);
   return WireStep::kDone;
-}
-
-bool ShmPairWire::GiveBack(int rank, Peer* from) {
-  const uint64_t before = from->released;
-  while (from->released < from->read && (from->held & HeldBit(from->released + 1)) == 0) {
-    ++from->released;
-  }
-  if (from->released == before) return false;
-  layout_.receiver_line(rank, rank_)
-      .envelopes_read.store(from->released, std::memory_order_release);
-  return true;
-}
-
-void ShmPairWire::Release(int rank, Peer* from, uint64_t number) {
-  from->held &= ~HeldBit(number);
-  GiveBack(rank, from);
 }
 
 BodyStep ShmPairWire::TakeBody(int rank, const Envelope& envelope, void* data, int64_t bytes,
@@ -218,12 +184,10 @@ BodyStep ShmPairWire::TakeBody(int rank, const Envelope& envelope, void* data, i
   switch (envelope.place.form) {
     case kInline:
       if (bytes > layout_.inline_bytes()) break;
-      if (envelope.number <= from.released || (from.held & HeldBit(envelope.number)) == 0) {
-        return BodyStep::kAsk;
-      }
+      if (!from.slots.Holds(envelope.number)) return BodyStep::kAsk;
       kernels::Copy(data, PairLayout::Inline(&layout_.envelope(rank, rank_, envelope.number)),
                     bytes);
-      Release(rank, &from, envelope.number);
+      from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
       return BodyStep::kTaken;
     case kWindow:
       return TakeWindow(rank, envelope.place, data, bytes, taken);
@@ -254,8 +218,8 @@ BodyStep ShmPairWire::TakeWindow(int rank, const BodyPlace& place, void* data, i
 
 void ShmPairWire::DropBody(int rank, const Envelope& envelope) {
   Peer& from = peer(rank);
-  if (envelope.place.form == kInline && envelope.number > from.released) {
-    Release(rank, &from, envelope.number);
+  if (envelope.place.form == kInline && envelope.number > from.slots.released) {
+    from.slots.Release(envelope.number, &layout_.receiver_line(rank, rank_).envelopes_read);
   }
 }
 
@@ -270,11 +234,10 @@ bool ShmPairWire::NoteVerdictsSeen(int rank, Peer* from, uint64_t count) {
 
 WireStep ShmPairWire::PostVerdict(int rank, const Verdict& verdict) {
   Peer& from = peer(rank);
-  if (from.verdicts - from.verdicts_seen == kPairSlots) {
-    const SenderLine& theirs = layout_.sender_line(rank, rank_);
-    const uint64_t seen = theirs.verdicts_read.load(std::memory_order_acquire);
-    if (!NoteVerdictsSeen(rank, &from, seen)) return WireStep::kBroken;
-    if (from.verdicts - from.verdicts_seen == kPairSlots) return WireStep::kNone;
+  const SenderLine& theirs = layout_.sender_line(rank, rank_);
+  if (!HasRoom(from.verdicts, kPairSlots, theirs.verdicts_read, &from.verdicts_seen)) {
+    if (from.verdicts_seen <= from.verdicts) return WireStep::kNone;
+    return Broken(rank, Concat(from.verdicts_seen, " verdicts read of ", from.verdicts));
   }
   const uint64_t count = ++from.verdicts;
   VerdictSlot& slot = layout_.receiver_line(rank, rank_).verdicts[count % kPairSlots];
@@ -284,7 +247,7 @@ WireStep ShmPairWire::PostVerdict(int rank, const Verdict& verdict) {
     layout_.WriteText(rank_, ++texts_, verdict.text);
     slot.text = texts_;
   }
-  slot.stamp.store(count << 2 | verdict.kind, std::memory_order_release);
+  Publish(&slot.stamp, count << 2 | verdict.kind);
   bell_.Ring(rank);
   return WireStep::kDone;
 }
@@ -293,13 +256,12 @@ WireStep ShmPairWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rec
   Peer& from = peer(rank);
   const SenderLine& theirs = layout_.sender_line(rank, rank_);
   const int64_t chunk_bytes = ChunkBytes(bytes);
-  const uint64_t unread = theirs.chunks_written.load(std::memory_order_acquire) - from.chunks_read;
+  const uint64_t unread = UnreadForReceiver(theirs.chunks_written, from.chunks_read);
   if (unread > kPairChunks) return Broken(rank, Concat(unread, " chunks unread of a ring"));
   if (unread == 0) return WireStep::kNone;
   const std::byte* ring = nullptr;
-  fault_ =
-      windows_->Locate(rank, theirs.ring_window.load(std::memory_order_relaxed), 0, kPairRingBytes,
-                       theirs.ring_mails.load(std::memory_order_relaxed), &ring);
+  fault_ = windows_->Locate(rank, ReadPlace(theirs.ring_window), 0, kPairRingBytes,
+                            ReadPlace(theirs.ring_mails), &ring);
   if (!fault_.ok()) return WireStep::kBroken;
   if (ring == nullptr) return WireStep::kNone;
   for (uint64_t i = 0; i < unread && *received < bytes; ++i) {
@@ -307,8 +269,7 @@ WireStep ShmPairWire::RecvBody(int rank, void* data, int64_t bytes, int64_t* rec
     kernels::Copy(static_cast<std::byte*>(data) + *received, ring + RingOffset(from.chunks_read),
                   chunk, bytes);
     *received += chunk;
-    layout_.receiver_line(rank, rank_)
-        .chunks_read.store(++from.chunks_read, std::memory_order_release);
+    Publish(&layout_.receiver_line(rank, rank_).chunks_read, ++from.chunks_read);
     bell_.Ring(rank);
   }
   return WireStep::kDone;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/backends/shm/pairs/pair_layout.h"
+#include "comm/backends/shm/pairs/pair_order.h"
 #include "comm/backends/shm/pairs/pair_windows.h"
 #include "comm/backends/shm/peer_copy.h"
 #include "comm/pairs/pair_wire.h"
@@ -60,20 +61,15 @@ class ShmPairWire : public PairWire {
     RingWindow ring;
     bool ring_told = false;
 
-    uint64_t read = 0;           // of the peer's envelopes
-    uint64_t released = 0;       // of these, how many slots this rank has given back
-    uint32_t held = 0;           // bit n % 4: the body of envelope n is still in its slot
-    uint64_t verdicts = 0;       // posted to the peer
-    uint64_t verdicts_seen = 0;  // of these, how many the peer has read, as last seen
+    SlotsRead<kPairSlots> slots;  // of the peer's envelopes
+    uint64_t verdicts = 0;        // posted to the peer
+    uint64_t verdicts_seen = 0;   // of these, how many the peer has read, as last seen
     uint64_t chunks_read = 0;
   };
 
-  bool HasRoom(int rank, Peer* peer);
   WireStep Place(const void* data, int64_t bytes, BodyPlace* place);
   bool NoteVerdictsSeen(int rank, Peer* peer, uint64_t count);
   WireStep MakeRing(int rank, Peer* peer);
-  void Release(int rank, Peer* peer, uint64_t number);
-  bool GiveBack(int rank, Peer* peer);
   BodyStep TakeWindow(int rank, const BodyPlace& place, void* data, int64_t bytes, int64_t* taken);
   WireStep Broken(int rank, const std::string& what);
 
