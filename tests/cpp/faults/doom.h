@@ -31,8 +31,11 @@ struct Common {
   std::atomic<pid_t> victim;   // the doomed rank
   std::atomic<pid_t> child;    // of the doomed rank, to be ended by the test
   std::atomic<int64_t> most_ns;
-  std::atomic<int> released;  // lets a rank that is held go on
-  std::atomic<int> heard;     // ranks that know of the end
+  std::atomic<int> released;         // lets a rank that is held go on
+  std::atomic<int> heard;            // ranks that know of the end
+  std::atomic<int64_t> deadline_ns;  // before the time-out of a rank that waits only briefly
+  std::atomic<int64_t> held_ns;      // when the test saw that the victim is held up; 0: not yet
+  std::atomic<int> early;            // the time-out came before that
 };
 // Which of several jobs that run at once this process belongs to.
 inline int& Job() {
@@ -48,7 +51,8 @@ inline Common& Shared() {
 inline void Reset() {
   Shared().at_ns = Shared().most_ns = 0;
   Shared().child = Shared().victim = 0;
-  Shared().released = Shared().heard = 0;
+  Shared().released = Shared().heard = Shared().early = 0;
+  Shared().deadline_ns = Shared().held_ns = 0;
 }
 
 inline int64_t NowNs() {
