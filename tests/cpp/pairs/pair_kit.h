@@ -3,14 +3,16 @@
 #ifndef COLLOPS_TESTS_CPP_PAIR_KIT_H_
 #define COLLOPS_TESTS_CPP_PAIR_KIT_H_
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -194,28 +196,50 @@ class Windows : public collops::shm::PairWindows {
   std::vector<uint32_t> mine_;
 };
 
+// Zeroed memory that ends at a page that nobody may touch, and begins behind one. Pages that are
+// not used cost nothing, also under a sanitizer: tests make thousands of hosts.
+class GuardedMemory {
+ public:
+  // `bytes`: a multiple of 128, to which the memory is aligned.
+  explicit GuardedMemory(int64_t bytes)
+      : room_((static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage),
+        whole_(mmap(nullptr, room_ + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    std::byte* const first = static_cast<std::byte*>(whole_) + kPage;
+    const bool mapped = whole_ != MAP_FAILED && mprotect(first, room_, PROT_READ | PROT_WRITE) == 0;
+    if (!mapped) throw std::bad_alloc();
+    base_ = first + room_ - bytes;
+  }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  ~GuardedMemory() { munmap(whole_, room_ + 2 * kPage); }
+
+  std::byte* base() const { return base_; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+
+  size_t room_;
+  void* whole_;
+  std::byte* base_;
+};
+
 // Ranks of one host in this process, each with its wire and lane, on one memory.
 class Host {
  public:
   explicit Host(int size) : Host(size, size) {}
   // `memory_size`: the number of ranks for which the memory is laid out, which may be larger.
-  Host(int size, int memory_size)
-      : bytes_(collops::shm::ShmPairWire::Bytes(memory_size)),
-        memory_(std::calloc(static_cast<size_t>(bytes_) + kAlign, 1), std::free) {
-    void* base = memory_.get();
-    size_t room = static_cast<size_t>(bytes_) + kAlign;
-    base_ = static_cast<std::byte*>(std::align(kAlign, static_cast<size_t>(bytes_), base, room));
+  Host(int size, int memory_size) : memory_(collops::shm::ShmPairWire::Bytes(memory_size)) {
     for (int rank = 0; rank < size; ++rank) {
       windows.emplace_back(&shared_);
       groups.emplace_back();
       wires.push_back(std::make_unique<collops::shm::ShmPairWire>(
-          base_, rank, memory_size, collops::shm::PeerBell{Count, this}, &windows.back()));
+          base(), rank, memory_size, collops::shm::PeerBell{Count, this}, &windows.back()));
       lanes.push_back(
           std::make_unique<PairLane>(rank, memory_size, wires.back().get(), &groups.back()));
     }
   }
   PairLane& operator[](int rank) { return *lanes[static_cast<size_t>(rank)]; }
-  std::byte* base() { return base_; }
+  std::byte* base() const { return memory_.base(); }
   bool Settle() {
     std::vector<PairLane*> all;
     for (const auto& lane : lanes) all.push_back(lane.get());
@@ -229,13 +253,9 @@ class Host {
   std::atomic<int> rings_of_bell{0};
 
  private:
-  static constexpr size_t kAlign = 128;
   static void Count(void* host, int) { ++static_cast<Host*>(host)->rings_of_bell; }
 
-  int64_t bytes_;
-  // Zeroed page by page when it is used: tests make thousands of hosts.
-  std::unique_ptr<void, void (*)(void*)> memory_;
-  std::byte* base_;
+  GuardedMemory memory_;
   Windows::Shared shared_;
 };
 
