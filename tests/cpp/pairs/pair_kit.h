@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -120,6 +121,58 @@ inline bool Settle(const std::vector<PairLane*>& lanes) {
   return false;
 }
 
+// Zeroed memory that ends at a page that nobody may touch, and begins behind one. Tests make
+// thousands of hosts, and a sanitizer takes long for a new mapping of MiBs: mappings are used
+// again, and until then nobody may touch them.
+class GuardedMemory {
+ public:
+  // `bytes`: a multiple of 128, to which the memory is aligned.
+  explicit GuardedMemory(int64_t bytes)
+      : room_((static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage), first_(Take(room_)) {
+    const bool usable = first_ != nullptr && mprotect(first_, room_, PROT_READ | PROT_WRITE) == 0 &&
+                        madvise(first_, room_, MADV_DONTNEED) == 0;
+    if (!usable) throw std::bad_alloc();
+    base_ = first_ + room_ - bytes;
+  }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  ~GuardedMemory() {
+    mprotect(first_, room_, PROT_NONE);
+    const std::lock_guard<std::mutex> lock(SpareMutex());
+    Spare()[room_].push_back(first_);
+  }
+
+  std::byte* base() const { return base_; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+
+  static std::map<size_t, std::vector<std::byte*>>& Spare() {
+    static std::map<size_t, std::vector<std::byte*>> spare;
+    return spare;
+  }
+  static std::mutex& SpareMutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  static std::byte* Take(size_t room) {
+    const std::lock_guard<std::mutex> lock(SpareMutex());
+    std::vector<std::byte*>& spare = Spare()[room];
+    if (!spare.empty()) {
+      std::byte* const first = spare.back();
+      spare.pop_back();
+      return first;
+    }
+    void* const whole =
+        mmap(nullptr, room + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return whole == MAP_FAILED ? nullptr : static_cast<std::byte*>(whole) + kPage;
+  }
+
+  size_t room_;
+  std::byte* first_;
+  std::byte* base_;
+};
+
 // Windows of ranks in this process: every rank finds them once they are announced. Complete before
 // threads start; rings are added later, each with its own number.
 class Windows : public collops::shm::PairWindows {
@@ -176,9 +229,9 @@ class Windows : public collops::shm::PairWindows {
   }
   Status Make(int64_t bytes, collops::shm::RingWindow* window) override {
     CHECK_ARG(!out_of_memory, collops::ERROR_OUT_OF_HOST_MEMORY, "no memory for a ring");
-    auto memory = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(bytes));
-    window->data = memory->data();
-    window->id = Add(memory->data(), bytes);
+    const auto memory = std::make_shared<GuardedMemory>(bytes);
+    window->data = memory->base();
+    window->id = Add(memory->base(), bytes);
     window->keep = memory;
     mine_.pop_back();
     ++rings;
@@ -194,33 +247,6 @@ class Windows : public collops::shm::PairWindows {
  private:
   Shared* shared_;
   std::vector<uint32_t> mine_;
-};
-
-// Zeroed memory that ends at a page that nobody may touch, and begins behind one. Pages that are
-// not used cost nothing, also under a sanitizer: tests make thousands of hosts.
-class GuardedMemory {
- public:
-  // `bytes`: a multiple of 128, to which the memory is aligned.
-  explicit GuardedMemory(int64_t bytes)
-      : room_((static_cast<size_t>(bytes) + kPage - 1) / kPage * kPage),
-        whole_(mmap(nullptr, room_ + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    std::byte* const first = static_cast<std::byte*>(whole_) + kPage;
-    const bool mapped = whole_ != MAP_FAILED && mprotect(first, room_, PROT_READ | PROT_WRITE) == 0;
-    if (!mapped) throw std::bad_alloc();
-    base_ = first + room_ - bytes;
-  }
-  GuardedMemory(const GuardedMemory&) = delete;
-  GuardedMemory& operator=(const GuardedMemory&) = delete;
-  ~GuardedMemory() { munmap(whole_, room_ + 2 * kPage); }
-
-  std::byte* base() const { return base_; }
-
- private:
-  static constexpr size_t kPage = 4096;
-
-  size_t room_;
-  void* whole_;
-  std::byte* base_;
 };
 
 // Ranks of one host in this process, each with its wire and lane, on one memory.
