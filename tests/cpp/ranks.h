@@ -2,12 +2,15 @@
 #ifndef COLLOPS_TESTS_CPP_RANKS_H_
 #define COLLOPS_TESTS_CPP_RANKS_H_
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,7 +46,8 @@ inline std::shared_ptr<collops::Communicator> Make(
                                                   collops::shm::SegmentLayout::Bytes(rank_size)));
 }
 
-// An event that one process signals to another: a byte in a pipe.
+// An event that one process signals to another: a byte in a pipe. A wait for what does not come
+// ends before the time limit of a test program, so that its place is known.
 class Event {
  public:
   Event() { EXPECT_EQ(pipe(ends_), 0); }
@@ -59,7 +63,15 @@ class Event {
   }
   void Wait(size_t times = 1) const {
     char byte = 0;
-    for (; times > 0; --times) EXPECT_EQ(read(ends_[0], &byte, 1), 1);
+    for (; times > 0; --times) {
+      pollfd polled{ends_[0], POLLIN, 0};
+      // A process that is stopped for a while has looked once meanwhile.
+      constexpr int kLookMs = 100, kMostLooks = 450;
+      int looks = 0;
+      while (poll(&polled, 1, kLookMs) == 0 && ++looks < kMostLooks) continue;
+      if (looks == kMostLooks) return check::Fail(__FILE__, __LINE__, "an event did not come");
+      EXPECT_EQ(read(ends_[0], &byte, 1), 1);
+    }
   }
 
  private:
@@ -75,6 +87,11 @@ struct Ended {
 inline pid_t Start(const std::function<void()>& body) {
   std::fflush(stdout);
   const pid_t pid = fork();
+  if (pid < 0) {
+    // Nobody would do what the others wait for; and to kill() it means all processes.
+    std::perror("fork");
+    std::abort();
+  }
   if (pid != 0) return pid;
   check::Failures() = 0;
   body();
