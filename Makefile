@@ -17,7 +17,7 @@ test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 	@$(SETUP) package test torch ucx
 	@$(RUN) tools/run_tests.py $(ARGS)
 
-test-faults: ## every fault, lie and moment of death there is a test for: about 15 minutes
+test-faults: ## every fault, lie and moment of death there is a test for: about 10 minutes
 	@$(SETUP) package test
 	@$(RUN) tools/faults.py $(ARGS)
 
