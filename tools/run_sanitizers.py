@@ -22,7 +22,7 @@ def run_sanitizer(name: str) -> bool:
     return (
         run("cmake", "--preset", name, *generator, *json_headers()) == 0
         and run("cmake", "--build", str(ROOT / "build" / name), "-j", jobs) == 0
-        and run("ctest", "--preset", name, "--timeout", "600") == 0
+        and run("ctest", "--preset", name, "--timeout", "600", "-j", jobs) == 0
     )
 
 
