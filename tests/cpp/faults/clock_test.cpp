@@ -76,7 +76,9 @@ TEST(NoWaitLooksAtTheWallClock) {
     if (rank == 1) usleep(700000);
     EXPECT_EQ(comm.Barrier().code(), collops::ERROR_TIMEOUT);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    EXPECT_TRUE(took.count() > 0.45 && took.count() < 5);
+    // The others may have begun later than the rank whose time-out it is.
+    if (rank == 0) EXPECT_TRUE(took.count() > 0.45);
+    EXPECT_TRUE(took.count() < 5);
     EXPECT_EQ(looks, before);
     EXPECT_TRUE(steady_looks > 0);
   });
