@@ -86,6 +86,9 @@ void CallOnce(const ways::Way& way, int victim, doom::Touched touched, double br
     EXPECT_EQ(comm.Barrier().message(), "");
     return;
   }
+  // The messages of the third rank may be over before the victim is held up.
+  const bool may_be_over = std::string(way.op) == "exchange" && !is_victim && !is_brief;
+  if (may_be_over && status.ok()) return;
   EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
   if (is_brief && WasEarly()) doom::Shared().early = 1;
   if (!is_victim && !WasEarly()) {
