@@ -81,10 +81,17 @@ class Lost(Job):
         """The lines of a rank, once errors() has been called."""
         return "\n".join(line for line in self._lines if line.startswith(f"[{rank}] "))
 
+    def was_ended_by(self, rank: int, complaint: str) -> bool:
+        """Whether this complaint is among the last words of a rank."""
+        self.errors()
+        lines = self._complaints.splitlines()
+        return any(line.startswith(f"[{rank}] ") and complaint in line for line in lines)
+
     def check(self, ranks: Iterable[int], limit_s: float, *names: str) -> None:
         """Each of these ranks has reported the loss in time, by one of the names."""
         for rank in ranks:
-            assert rank in self.errors(), f"rank {rank} had no error: {self._complaints}"
+            told = "\n".join([*self._lines, self._complaints])
+            assert rank in self.errors(), f"rank {rank} had no error: {told}"
             seconds, error = self.errors()[rank]
             assert seconds < limit_s, f"rank {rank}: {seconds} s, {error}"
             assert error.startswith("ERROR_PEER_LOST"), f"rank {rank}: {error}"

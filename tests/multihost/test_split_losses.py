@@ -13,6 +13,8 @@ from lost import RANK_S, Lost
 PROGRAM = str(RANKS / "split_loss.py")
 # A close that nobody hinders waits a second for messages that nobody takes.
 CLOSE_S = 4.0
+# ucs_empty_function_do_assert of UCX 1.22.0, in 2 of about 160 kills.
+UCX_ASSERTION = "stubs.c:107  Assertion `0' failed"
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.013, 0.05])
@@ -21,9 +23,13 @@ def test_a_rank_killed_in_split(two_hosts: list[Host], victim: int, after_s: flo
     with Lost(two_hosts, [0, 1, 0, 1], PROGRAM, "split") as lost:
         time.sleep(after_s)
         lost.kill(victim)
-        # By its number in the group, or in a part.
-        others = [rank for rank in range(4) if rank != victim]
-        lost.check(others, RANK_S, f"(pid {lost.pids[victim]}", f"rank {victim}")
+        # UCX ends a process now and then whose connection to the killed one it is still making.
+        aborted = [rank for rank in range(4) if lost.was_ended_by(rank, UCX_ASSERTION)]
+        others = [rank for rank in range(4) if rank != victim and rank not in aborted]
+        assert len(aborted) <= 1
+        # Rank 0 speaks for its host, whose connection ends with it: any rank there may be named.
+        named = [victim, 2] if victim == 0 else [victim]
+        lost.check(others, RANK_S, *(f"(pid {lost.pids[rank]}" for rank in named))
 
 
 @pytest.mark.parametrize("after_s", [0.1, 0.15, 0.4])
