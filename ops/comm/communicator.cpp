@@ -7,14 +7,12 @@
 #include "comm/call_queue.h"
 #include "comm/control/control.h"
 #include "comm/pairs/messenger.h"
-#include "comm/registry.h"
 
 namespace collops {
 namespace {
 
-// How long a rank waits for senders to read its verdicts: after a call, and before it leaves.
+// How long a rank waits for senders to read its verdicts after a call.
 constexpr double kSettleS = 1e-3;
-constexpr double kLastSettleS = 1.0;
 
 // Writes a line of trace: what a call was and how long it took.
 class CallTrace {
@@ -292,17 +290,6 @@ Status Communicator::DoRefuse(const char* name, const Status& reason) {
 
 void Communicator::Abort(const std::string& reason) {
   control_->Abort(reason);
-}
-
-void Communicator::Close(const std::string& reason) {
-  OnLeave();
-  // A peer that sees this rank leave takes messages without a verdict for lost.
-  const bool connected = connected_.load(std::memory_order_acquire) && !control_->Inherited();
-  if (connected && messenger_ != nullptr) messenger_->SettleAll(kLastSettleS);
-  control_->Close(reason);
-  EndStarted();
-  OnClose();
-  Registry::Forget(this);
 }
 
 }  // namespace collops

@@ -1,4 +1,5 @@
-// Subgroups of a communicator: how the ranks tell each other which one they join.
+// Subgroups of a communicator: how the ranks tell each other which one they join. And how a
+// communicator is closed, which the registry forgets then.
 
 #include <algorithm>
 #include <random>
@@ -7,11 +8,15 @@
 #include "comm/communicator.h"
 #include "comm/control/control.h"
 #include "comm/control/meetings/introduce.h"
+#include "comm/pairs/messenger.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "comm/registry.h"
 
 namespace collops {
 namespace {
+
+// How long a rank waits for senders to read its verdicts before it leaves.
+constexpr double kLastSettleS = 1.0;
 
 // What each rank shares in a Split.
 struct Choice {
@@ -92,6 +97,17 @@ Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int
   };
   spec.parent = kept ? parent : std::weak_ptr<control::Control>();
   return Registry::Instance().Get(spec, subgroup);
+}
+
+void Communicator::Close(const std::string& reason) {
+  OnLeave();
+  // A peer that sees this rank leave takes messages without a verdict for lost.
+  const bool connected = connected_.load(std::memory_order_acquire) && !control_->Inherited();
+  if (connected && messenger_ != nullptr) messenger_->SettleAll(kLastSettleS);
+  control_->Close(reason);
+  EndStarted();
+  OnClose();
+  Registry::Forget(this);
 }
 
 }  // namespace collops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -51,7 +52,8 @@ class Lost(Job):
         """Ends the processes of these ranks at once."""
         self._begin = time.time()
         for rank in ranks:
-            os.kill(self.pids[rank], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(self.pids[rank], signal.SIGKILL)
 
     def cut(self) -> None:
         """Takes the cable out."""

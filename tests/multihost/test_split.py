@@ -1,13 +1,22 @@
-"""Subgroups whose ranks are on several hosts."""
+"""Subgroups whose ranks are on several hosts, and ranks killed while a group splits or closes."""
 
 from __future__ import annotations
+
+import re
+import time
 
 import pytest
 from hosts import Host
 from jobs import RANKS, Job
+from lost import RANK_S, Lost
 
 LIMIT_S = 200.0
 PROGRAM = str(RANKS / "split.py")
+LOSS = str(RANKS / "split_loss.py")
+# A close that nobody hinders waits a second for messages that nobody takes.
+CLOSE_S = 4.0
+# ucs_empty_function_do_assert of UCX 1.22.0, in 2 of about 160 kills.
+UCX_ASSERTION = "stubs.c:107  Assertion `0' failed"
 PLACEMENTS = {
     "one rank each": [0, 1],
     "two ranks each": [0, 0, 1, 1],
@@ -31,3 +40,30 @@ def test_splits_on_two_hosts(two_hosts: list[Host], placement: list[int]) -> Non
 @pytest.mark.parametrize("placement", [[0, 1, 2], [2, 0, 1, 2, 0]], ids=str)
 def test_splits_on_three_hosts(three_hosts: list[Host], placement: list[int]) -> None:
     check(three_hosts, placement)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.013, 0.05])
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_rank_killed_in_split(two_hosts: list[Host], victim: int, after_s: float) -> None:
+    with Lost(two_hosts, [0, 1, 0, 1], LOSS, "split") as lost:
+        time.sleep(after_s)
+        lost.kill(victim)
+        # UCX ends a process now and then whose connection to the killed one it is still making.
+        aborted = [rank for rank in range(4) if lost.was_ended_by(rank, UCX_ASSERTION)]
+        others = [rank for rank in range(4) if rank != victim and rank not in aborted]
+        assert len(aborted) <= 1
+        # Rank 0 speaks for its host, whose connection ends with it: any rank there may be named.
+        named = [victim, 2] if victim == 0 else [victim]
+        lost.check(others, RANK_S, *(f"(pid {lost.pids[rank]}" for rank in named))
+
+
+@pytest.mark.parametrize("after_s", [0.1, 0.15, 0.4])
+def test_a_rank_killed_while_it_closes(two_hosts: list[Host], after_s: float) -> None:
+    with Lost(two_hosts, [0, 0, 1, 1], LOSS, "close") as lost:
+        time.sleep(after_s)
+        lost.kill(3)
+        # Rank 0 may have closed before rank 3 is lost: whichever is seen first.
+        lost.check([1, 2], RANK_S, f"(pid {lost.pids[3]}", f"(pid {lost.pids[0]}")
+        assert 0 not in lost.errors()
+        [seconds] = re.findall(r"closed ([\d.]+)", lost.printed(0))
+        assert float(seconds) < CLOSE_S
