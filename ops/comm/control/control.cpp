@@ -208,13 +208,16 @@ Status Control::Refuse(const char* name, const Status& reason) {
   return step().Refuse(name, reason, timeout_s());
 }
 
-Status Control::Peek(const char* name) const {
+Status Control::Peek(const char* name, uint64_t call) const {
   if (connection_ == nullptr) return Ok();
   // No rank has finished a step with this number, so all ranks are checked.
   const Status loss = connection_->endpoint.FindLoss(std::numeric_limits<uint64_t>::max());
   // A rank that ended the group and then left is reported with the group's failure.
   RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
-  return loss.ok() ? Ok() : Error(loss.code(), name, ": ", loss.message());
+  if (loss.ok()) return Ok();
+  const std::string begin =
+      call == 0 ? Concat(name, ": ") : Concat(name, ": no end of call ", call, ": ");
+  return Error(loss.code(), begin, loss.message());
 }
 
 Status Control::FindLossAmong(const std::vector<int>& ranks, bool also_left) const {

@@ -124,8 +124,8 @@ class Control {
     return error;
   }
   // Without waiting: an error if a rank has left or ended, or a call has failed. Ok without a
-  // board.
-  Status Peek(const char* name) const;
+  // board. `call`: the number that the message of a loss has, 0: none.
+  Status Peek(const char* name, uint64_t call = 0) const;
 
   // Ends the group with `status` from `step` on; earlier steps are complete on all ranks.
   Status Fail(const Status& status, uint64_t step);

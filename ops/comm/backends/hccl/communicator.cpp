@@ -9,6 +9,7 @@
 #include "comm/backends/hccl/error.h"
 #include "comm/backends/hccl/reduce_scatter_v.h"
 #include "comm/backends/hccl/types.h"
+#include "comm/user_calls.h"
 #include "core/deadline.h"
 #include "core/interrupt.h"
 
@@ -132,7 +133,10 @@ Status HcclCommunicator::Decline(const char* name, const Status& reason) {
 
 // Without waiting: whether all ranks are still there and all earlier calls have succeeded.
 Status HcclCommunicator::CheckPeers(const char* name) {
-  RETURN_IF_ERROR(control().Peek(name));
+  const uint64_t step = control().step_number() + 1;
+  // Without comparisons a call is no step.
+  const uint64_t call = compares_ ? CallNumber(step) : UserCall::Number();
+  RETURN_IF_ERROR(control().Peek(name, call));
   return InCall(name, engine_.CheckHealth());
 }
 
