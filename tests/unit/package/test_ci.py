@@ -44,7 +44,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(
-    checkout: Path, hanging: str = "nothing", limit_s: int = 1200, require: str = ""
+    checkout: Path, hanging: str = "nothing", limit_s: int = 1400, require: str = ""
 ) -> tuple[int, list[str]]:
     """The exit status, and the lines after the heading of the summary."""
     path = f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}"
