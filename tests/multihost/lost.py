@@ -83,11 +83,10 @@ class Lost(Job):
         """The lines of a rank, once errors() has been called."""
         return "\n".join(line for line in self._lines if line.startswith(f"[{rank}] "))
 
-    def was_ended_by(self, rank: int, complaint: str) -> bool:
-        """Whether this complaint is among the last words of a rank."""
+    def was_ended_by(self, rank: int, number: signal.Signals) -> bool:
+        """Whether a launcher says that this signal has ended a rank."""
         self.errors()
-        lines = self._complaints.splitlines()
-        return any(line.startswith(f"[{rank}] ") and complaint in line for line in lines)
+        return f"rank {rank} (pid {self.pids[rank]}) was ended by {number.name}" in self._complaints
 
     def check(self, ranks: Iterable[int], limit_s: float, *names: str) -> None:
         """Each of these ranks has reported the loss in time, by one of the names."""
