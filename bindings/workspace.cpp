@@ -46,6 +46,18 @@ Status CurrentStream(const Device& npu, const char* operation, void** stream) {
 
 }  // namespace
 
+py::object DeviceMemory(py::handle like, uint64_t bytes) {
+  const py::object torch = py::module_::import("sys").attr("modules")["torch"];
+  return torch.attr("empty")(bytes, py::arg("dtype") = torch.attr("uint8"),
+                             py::arg("device") = like.attr("device"));
+}
+
+Status StreamOf(const TensorView& tensor, const char* operation, void** stream) {
+  *stream = nullptr;
+  if (tensor.device.kind != DeviceKind::kNpu) return Ok();
+  return CurrentStream(tensor.device, operation, stream);
+}
+
 Status ToScratch(py::handle workspace, py::handle stream, const VariantPack& pack,
                  const char* operation, Scratch* scratch) {
   if (!stream.is_none()) {

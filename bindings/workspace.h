@@ -22,4 +22,11 @@ struct Scratch {
 Status ToScratch(pybind11::handle workspace, pybind11::handle stream, const VariantPack& pack,
                  const char* operation, Scratch* scratch);
 
+// Memory of that many bytes from torch, on the device of `like`, a torch tensor. Raises torch's
+// error.
+pybind11::object DeviceMemory(pybind11::handle like, uint64_t bytes);
+
+// The stream of a call with this tensor: torch's current one on an NPU, null on the CPU.
+Status StreamOf(const TensorView& tensor, const char* operation, void** stream);
+
 }  // namespace collops::bindings

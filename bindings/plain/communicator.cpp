@@ -80,6 +80,8 @@ void BindCommunicator(py::module_& module) {
                              [](const Communicator& self) { return self.spec().backend; })
       .def_property_readonly("comm_domain",
                              [](const Communicator& self) { return self.spec().comm_domain; })
+      .def_property_readonly("device",
+                             [](const Communicator& self) { return ToString(self.device()); })
       .def_property_readonly(
           "handle", [](const Communicator& self) { return reinterpret_cast<uintptr_t>(&self); });
   BindCalls(bound);
@@ -88,7 +90,9 @@ void BindCommunicator(py::module_& module) {
   starter
       .def_property_readonly("rank", [](const Starter& self) { return self.communicator().rank(); })
       .def_property_readonly("size",
-                             [](const Starter& self) { return self.communicator().size(); });
+                             [](const Starter& self) { return self.communicator().size(); })
+      .def_property_readonly(
+          "device", [](const Starter& self) { return ToString(self.communicator().device()); });
   BindStarted(module, starter);
   BindStartedCalls(starter);
   BindMessages(bound, starter);

@@ -11,6 +11,7 @@
 #include "plain/plain_call.h"
 #include "plain/started.h"
 #include "tensors/tensor.h"
+#include "workspace.h"
 
 namespace collops::bindings {
 namespace {
@@ -32,11 +33,12 @@ Transfer MakeTransfer(bool sends, int peer, int tag) {
   return transfer;
 }
 
-Status FillIn(const Item& item, const char* name, Tensor* tensor, Transfer* transfer) {
+Status FillIn(const Item& item, const char* name, const Device& device, Tensor* tensor,
+              Transfer* transfer) {
   const auto& [sends, peer, tag, object, label, type, unit] = item;
   const TensorName tensor_name{name, label.c_str(), -1, nullptr};
   RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor));
-  RETURN_IF_ERROR(CheckWhole(*tensor, name, label.c_str(), tensor->numel));
+  RETURN_IF_ERROR(CheckWhole(*tensor, name, label.c_str(), tensor->numel, device));
   if (!sends) RETURN_IF_ERROR(CheckWritable(*tensor, name, label.c_str()));
   transfer->dtype = tensor->view.desc.dtype;
   transfer->elements = unit == 0 ? tensor->numel : tensor->numel / unit;
@@ -61,9 +63,10 @@ Status CheckApart(const std::vector<Item>& items, const char* name,
 }
 
 Status Prepare(const Communicator& communicator, const std::vector<Item>& items, const char* name,
-               std::vector<Tensor>* tensors, std::vector<Transfer>* list) {
+               std::vector<Tensor>* tensors, std::vector<Transfer>* list, void** stream) {
   for (size_t i = 0; i < items.size(); ++i) {
-    RETURN_IF_ERROR(FillIn(items[i], name, &(*tensors)[i], &(*list)[i]));
+    RETURN_IF_ERROR(FillIn(items[i], name, communicator.device(), &(*tensors)[i], &(*list)[i]));
+    RETURN_IF_ERROR(StreamOf((*tensors)[i].view, name, stream));
   }
   RETURN_IF_ERROR(CheckApart(items, name, *list));
   return communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
@@ -74,17 +77,18 @@ struct Prepared {
   std::vector<Item> items;
   std::vector<Tensor> tensors;
   std::vector<Transfer> list;
+  void* stream = nullptr;  // of a device
 };
 
 // Tells the peers if something is wrong, and raises it.
 void PrepareOrRefuse(Communicator& communicator, const char* operation, const std::string& name,
                      Prepared* prepared) {
-  auto& [items, tensors, list] = *prepared;
+  auto& [items, tensors, list, stream] = *prepared;
   tensors.resize(items.size());
   for (const Item& item : items) {
     list.push_back(MakeTransfer(std::get<0>(item), std::get<1>(item), std::get<2>(item)));
   }
-  const Status check = Prepare(communicator, items, name.c_str(), &tensors, &list);
+  const Status check = Prepare(communicator, items, name.c_str(), &tensors, &list, &stream);
   if (check.ok()) return;
   RunWithoutGil([&] {
     // An error of the refusal matters less than what is wrong with the messages.
@@ -98,11 +102,13 @@ void PrepareOrRefuse(Communicator& communicator, const char* operation, const st
 std::vector<int> Messages(Communicator& communicator, const std::string& operation,
                           const std::string& name, std::vector<Item> items) {
   const char* const lasting = LastingName(operation);
-  Prepared prepared{std::move(items), {}, {}};
+  Prepared prepared{std::move(items), {}, {}, nullptr};
   PrepareOrRefuse(communicator, lasting, name, &prepared);
   std::vector<Transfer>& list = prepared.list;
-  RunWithoutGil(
-      [&] { return communicator.Messages(lasting, list.data(), static_cast<int>(list.size())); });
+  RunWithoutGil([&] {
+    return communicator.Messages(lasting, list.data(), static_cast<int>(list.size()),
+                                 prepared.stream);
+  });
   std::vector<int> sources;
   for (const Transfer& transfer : list) sources.push_back(transfer.source);
   return sources;
@@ -111,10 +117,11 @@ std::vector<int> Messages(Communicator& communicator, const std::string& operati
 void StartMessages(Starter& starter, const std::string& operation, const std::string& name,
                    std::vector<Item> items) {
   const char* const lasting = LastingName(operation);
-  auto prepared = std::make_unique<Prepared>(Prepared{std::move(items), {}, {}});
+  auto prepared = std::make_unique<Prepared>(Prepared{std::move(items), {}, {}, nullptr});
   PrepareOrRefuse(starter.communicator(), lasting, name, prepared.get());
   const std::vector<Transfer> list = prepared->list;
-  starter.StartMessages(lasting, list, DestroyedWithGil(std::move(prepared)));
+  void* const stream = prepared->stream;
+  starter.StartMessages(lasting, list, stream, DestroyedWithGil(std::move(prepared)));
 }
 
 void RefuseMessages(Communicator& communicator, const std::string& operation,

@@ -15,6 +15,7 @@
 #include "operators/reduce_scatter_v/plain.h"
 #include "plain/plain_call.h"
 #include "tensors/tensor.h"
+#include "workspace.h"
 
 namespace collops::bindings {
 namespace {
@@ -86,6 +87,7 @@ struct Converted {
       Take({method, "residual", -1, nullptr}, residual, &tensors.others.emplace_back());
     }
     if (!out.is_none()) Take({method, "out", -1, nullptr}, out, &tensors.out);
+    if (status.ok()) status = StreamOf(tensors.x.view, method, &tensors.stream);
   }
 
   void Take(const TensorName& name, py::handle object, PlainTensor* into) {
@@ -95,6 +97,18 @@ struct Converted {
     *into = tensor;
     if (tensor.owner) owners.push_back(std::move(tensor.owner));
     if (into->view.desc.dtype == DType::kUndefined && !unnamed) unnamed = object;
+  }
+
+  // Takes the workspace that the plan needs on a device from torch, whose allocator keeps it for
+  // what is on the current stream.
+  void TakeWorkspace(const PlainPlan& plan, py::handle x) {
+    if (!status.ok() || tensors.stream == nullptr) return;
+    const uint64_t bytes = plan.DeviceWorkspace(tensors);
+    if (bytes == 0) return;
+    Tensor memory;
+    owners.push_back(DeviceMemory(x, bytes));
+    status = ToTensor(owners.back(), {plan.method(), "workspace", -1, nullptr}, &memory);
+    tensors.workspace = memory.view.data;
   }
 
   // What the core says of them, with Python's word for an element type.
@@ -117,6 +131,7 @@ void Run(Communicator& communicator, const PlainPlan& plan, py::handle x, py::ha
          py::handle weight, py::handle residual) {
   Converted converted(plan.method(), x, out, weight, residual);
   if (converted.unnamed) converted.status = CheckCall(communicator, plan, converted);
+  converted.TakeWorkspace(plan, x);
   RunNumbered(communicator, [&]() -> Status {
     if (converted.status.ok()) return plan.Run(&communicator, converted.tensors);
     static_cast<void>(communicator.Refuse(plan.operation(), converted.status));

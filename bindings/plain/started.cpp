@@ -72,11 +72,11 @@ void Starter::AddPython(const std::string& name, const py::object& method) {
   });
 }
 
-void Starter::StartMessages(const char* name, const std::vector<Transfer>& list,
+void Starter::StartMessages(const char* name, const std::vector<Transfer>& list, void* stream,
                             std::shared_ptr<const void> keep) {
   RunWithoutGil([&] {
     return communicator_->StartMessages(name, list.data(), static_cast<int>(list.size()),
-                                        &messages_, std::move(keep));
+                                        &messages_, std::move(keep), stream);
   });
 }
 

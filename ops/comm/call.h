@@ -10,12 +10,12 @@ namespace collops {
 
 // What an operator can ask of a backend. A backend does not know operators.
 enum class Primitive {
-  kGather,    // AllGatherV
-  kReduce,    // ReduceScatterV
-  kComposed,  // collectives made from kGather and kReduce, such as AllReduce; also with equal parts
-  kExchange,  // ExchangeV
-  kMessages,  // Send and Recv
-  kWindows,   // fused calls: computing while peers' memory is read in place
+  kGather,      // AllGatherV
+  kReduce,      // ReduceScatterV
+  kEvenReduce,  // AllReduce, and ReduceScatterV with parts of one size or one rank's part alone
+  kExchange,    // ExchangeV
+  kMessages,    // Send and Recv
+  kWindows,     // fused calls: computing while peers' memory is read in place
 };
 
 // Elements [begin, end).

@@ -25,6 +25,7 @@ struct StartedCall {
   const char* name = "";
   std::function<Status()> body;     // of a group call, or of what must precede messages
   std::shared_ptr<Batch> messages;  // set for Send and Recv; the messenger's
+  std::vector<int> sources;         // of messages on a stream; set before the call is returned
   // Guarded by the queue's mutex.
   bool done = true;
   Status outcome;

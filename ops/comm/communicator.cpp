@@ -1,5 +1,6 @@
 #include "comm/communicator.h"
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <utility>
@@ -186,7 +187,7 @@ Status Communicator::CheckMessages(const char* name) const {
                why.ok() ? Concat("backend ", spec().backend, " has no messages") : why.message());
 }
 
-Status Communicator::Messages(const char* name, Transfer* list, int count) {
+Status Communicator::Messages(const char* name, Transfer* list, int count, void* stream) {
   RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
   const auto sizes = [&] {
     int64_t elements[2] = {};
@@ -194,6 +195,9 @@ Status Communicator::Messages(const char* name, Transfer* list, int count) {
     const DType dtype = count == 0 ? DType::kUndefined : list[0].dtype;
     return Sizes(elements[Transfer::kSend], dtype, elements[Transfer::kRecv]);
   };
+  if (HasMessagesOnStreams()) {
+    return Run(name, sizes, [&] { return DoMessages(name, list, count, stream); });
+  }
   const auto body = [&]() -> Status {
     return EnterPairs(name, [&]() -> Status {
       RETURN_IF_ERROR(CheckMessages(name));
@@ -217,6 +221,7 @@ void Communicator::PayVerdicts(const char* name) {
 
 Status Communicator::RefuseMessages(const char* name, const Transfer* list, int count,
                                     const Status& reason) {
+  if (HasMessagesOnStreams()) return Ok();
   return Traced(name, NoSizes, [&] {
     return EnterPairs(name, [&]() -> Status {
       RETURN_IF_ERROR(CheckMessages(name));
@@ -234,8 +239,22 @@ Status Communicator::ConnectAndPost(StartedCall* call) {
   });
 }
 
-Status Communicator::Barrier() {
-  return Agree(Agreement("Barrier").InPlainWords("barrier", 1));
+Status Communicator::Barrier(void* stream) {
+  const Agreement agreement = Agreement("Barrier").InPlainWords("barrier", 1);
+  return Run(agreement.op(), NoSizes, [&] { return DoBarrier(agreement, stream); });
+}
+
+Status Communicator::DoBarrier(const Agreement& agreement, void* /*stream*/) {
+  return DoAgree(agreement);
+}
+
+Status Communicator::KeepOnStream(void* /*stream*/, KeepAlive /*kept*/) {
+  return Ok();
+}
+
+Status Communicator::DoMessages(const char* name, Transfer* /*list*/, int /*count*/,
+                                void* /*stream*/) {
+  return CheckMessages(name);
 }
 
 Status Communicator::Agree(const Agreement& agreement) {
@@ -260,13 +279,17 @@ Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* su
   return Run("Split", NoSizes, [&] { return MakeSubgroup(color, key, false, subgroup); });
 }
 
-Status Communicator::KeptSplit(const std::string& name, int color, int key,
+Status Communicator::KeptSplit(const std::string& name, int color, const std::vector<int>& members,
                                std::shared_ptr<Communicator>* subgroup) {
   return Enter("Split", [&]() -> Status {
     const auto kept = kept_subgroups_.find(name);
     if (kept == kept_subgroups_.end()) {
-      RETURN_IF_ERROR(
-          Traced("Split", NoSizes, [&] { return MakeSubgroup(color, key, true, subgroup); }));
+      const auto own = std::find(members.begin(), members.end(), rank());
+      const int key = static_cast<int>(own - members.begin());
+      RETURN_IF_ERROR(Traced("Split", NoSizes, [&] {
+        return control_->has_board() ? MakeSubgroup(color, key, true, subgroup)
+                                     : MakeUnseen(name, color, members, subgroup);
+      }));
       kept_subgroups_[name] = *subgroup;
     } else {
       *subgroup = kept->second;

@@ -28,7 +28,8 @@ struct StartedCall;
 
 namespace kernels {
 class Compute;
-}
+class StreamCompute;
+}  // namespace kernels
 
 // A group of ranks and the way bytes move between them. Control holds the group's state; a backend
 // derives from this class and moves bytes. Shared by the operations of a comm_domain, owned by the
@@ -52,8 +53,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The device of the tensors of its calls; index -1: any device of that kind.
   virtual Device device() const { return Device(); }
 
-  // Products and sums on that device; null: LinearParallel does not run here.
+  // Products and sums on the CPU; null: its tensors are not there.
   virtual const kernels::Compute* compute() const { return nullptr; }
+  // Products and sums on the streams of a device; null: there is none, or none that has them.
+  virtual kernels::StreamCompute* stream_compute() { return nullptr; }
+
+  // Whether messages are put on streams, so that they have no tags and wait in a stream's order.
+  virtual bool HasMessagesOnStreams() const { return false; }
 
   // Completes first contact: waits until every rank has arrived.
   Status Connect();
@@ -66,12 +72,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status ExchangeV(const ExchangeVCall& call);
   Status AllReduce(const AllReduceCall& call);
   Status Broadcast(const BroadcastCall& call);
-  Status Barrier();
+  // Waits for all ranks. On a device, what is put on `stream` later also waits for what all ranks
+  // have put on theirs.
+  Status Barrier(void* stream = nullptr);
 
   // This rank's sends and receives, all at once and in no order. Once the group has met, only the
   // ranks named in `list` take part. A transfer ends when its receiver has taken or refused it; a
-  // refusal does not end the group. `name` is the call's, for messages.
-  Status Messages(const char* name, Transfer* list, int count);
+  // refusal does not end the group. `name` is the call's, for messages. On a device they are put on
+  // `stream`, and nobody hears of a refusal.
+  Status Messages(const char* name, Transfer* list, int count, void* stream = nullptr);
   // Takes part in messages that failed their own check: each peer gets `reason`'s message.
   Status RefuseMessages(const char* name, const Transfer* list, int count, const Status& reason);
 
@@ -87,7 +96,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Starts messages, which begin at once, whatever is in the queue. `keep` is kept alive until they
   // end.
   Status StartMessages(const char* name, const Transfer* list, int count, Handle* handle,
-                       KeepAlive keep = nullptr);
+                       KeepAlive keep = nullptr, void* stream = nullptr);
   // Waits for the end and returns the outcome; may be called again. After timeout_s (0: the group's
   // time-out only) it ends the group; this counts from the call's beginning, for messages from
   // here. `sources`: the senders of received messages. From any thread, but not inside a `body`.
@@ -113,9 +122,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Split(int color, int key, std::shared_ptr<Communicator>* subgroup);
 
   // As Split(), once: a later call with that name returns the same subgroup. Every rank calls it
-  // with the same names in the same order. The subgroups close with this communicator, and a
-  // failure in one of them ends all.
-  Status KeptSplit(const std::string& name, int color, int key,
+  // with the same names in the same order. `members`: the subgroup's ranks in their order, as
+  // colors and keys make it. The subgroups close with this communicator, and a failure in one of
+  // them ends all.
+  Status KeptSplit(const std::string& name, int color, const std::vector<int>& members,
                    std::shared_ptr<Communicator>* subgroup);
 
   // Takes part in the next call with a refusal: the other ranks get `reason`'s message at once.
@@ -131,6 +141,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // Memory that peers read in place. Local; an error if the backend has no windows.
   virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
+
+  // Keeps `kept` alive until the work that is on `stream` now is done. On the CPU nothing is.
+  virtual Status KeepOnStream(void* stream, KeepAlive kept);
 
   // Whether a window that AllocateWindow() made is still in use.
   virtual bool HasWindows() const { return false; }
@@ -164,6 +177,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Carries messages between two ranks; null: Supports() says why there is none. Owned by the
   // backend.
   virtual PairWire* pair_wire() { return nullptr; }
+  // Puts messages on a stream; for backends with messages on streams.
+  virtual Status DoMessages(const char* name, Transfer* list, int count, void* stream);
+  virtual Status DoBarrier(const Agreement& agreement, void* stream);
+  // Makes the backend's part of a subgroup, while all ranks are in Split(). `members` are the
+  // subgroup's ranks in their order, and `index` this rank's place; empty and -1 for a rank that
+  // joins none. `name` names the subgroup, equal on its ranks.
+  virtual Status DoSplit(const std::vector<int>& members, int index, const std::string& name,
+                         std::shared_ptr<void>* part);
   // Tells the other ranks, which wait for this rank's call, why it refuses.
   virtual Status DoRefuse(const char* name, const Status& reason);
   // Waits, while this rank is still in the group, for its work on a device. From any thread.
@@ -189,6 +210,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status EnterPairs(const char* name, Body&& body);
   // Posts messages that were started before first contact was complete.
   Status ConnectAndPost(StartedCall* call);
+  Status StartOnStream(const char* name, const Transfer* list, int count, void* stream,
+                       Handle* handle, KeepAlive keep);
   void PayVerdicts(const char* name);
   Status FinishConnecting();
   Status MakeQueue(const char* name);
@@ -199,9 +222,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Traced(const char* name, Sizes&& sizes, Body&& body);
   // An error if the backend carries no messages.
   Status CheckMessages(const char* name) const;
-  Status GetSubgroup(const std::vector<int>& members, int color, int64_t token, bool kept,
-                     const std::shared_ptr<control::Introduction>& introduction,
-                     std::shared_ptr<Communicator>* subgroup);
+  // A subgroup that is about to be made: its ranks here in their order, and how they meet.
+  struct Part;
+  Status GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup);
+  // As MakeSubgroup(), of a group without a board.
+  Status MakeUnseen(const std::string& name, int color, const std::vector<int>& members,
+                    std::shared_ptr<Communicator>* subgroup);
   Status MakeSubgroup(int color, int key, bool kept, std::shared_ptr<Communicator>* subgroup);
 
   std::shared_ptr<control::Control> control_;

@@ -50,6 +50,10 @@ struct CommunicatorSpec {
   std::shared_ptr<control::Introduction> introduction = nullptr;
   // Of a subgroup whose members are known to be on one host.
   bool one_host = false;
+  // Of a subgroup: the backend's own part of it, which was made when the group was split; and
+  // whether the group has no board, so that the subgroup has none.
+  std::shared_ptr<void> engine_part = nullptr;
+  bool has_no_board = false;
 };
 
 }  // namespace collops

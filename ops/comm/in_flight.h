@@ -32,6 +32,9 @@ class InFlight {
   // Releases what is past. Returns the state of the rest; kReached if nothing is left.
   DeviceRuntime::Progress Reap();
 
+  // Of each stream, what the oldest work that was not past at the last Reap() keeps alive.
+  std::vector<std::shared_ptr<const void>> OldestAhead() const;
+
   // Waits until all work is past, then destroys the events. An error if that cannot be known by the
   // deadline, or a captured graph can still be replayed; what is not past is kept until the process
   // ends.

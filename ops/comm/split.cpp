@@ -46,6 +46,31 @@ bool Spreads(const control::Group& group, const std::vector<Choice>& choices) {
 
 }  // namespace
 
+struct Communicator::Part {
+  std::vector<int> members;
+  std::string name;  // equal on its ranks, and no other subgroup's
+  bool kept = false;
+  std::shared_ptr<control::Introduction> introduction;
+  std::shared_ptr<void> of_backend;
+};
+
+Status Communicator::DoSplit(const std::vector<int>& /*members*/, int /*index*/,
+                             const std::string& /*name*/, std::shared_ptr<void>* /*part*/) {
+  return Ok();
+}
+
+Status Communicator::MakeUnseen(const std::string& name, int color, const std::vector<int>& members,
+                                std::shared_ptr<Communicator>* subgroup) {
+  Part part;
+  part.members = members;
+  part.name = Concat("/", name, ".", color);
+  part.kept = true;
+  const auto own = std::find(members.begin(), members.end(), rank());
+  const int index = static_cast<int>(own - members.begin());
+  RETURN_IF_ERROR(DoSplit(members, index, Concat(spec().comm_domain, part.name), &part.of_backend));
+  return GetSubgroup(part, subgroup);
+}
+
 Status Communicator::MakeSubgroup(int color, int key, bool kept,
                                   std::shared_ptr<Communicator>* subgroup) {
   const Choice own{color, key, std::random_device()()};
@@ -54,48 +79,53 @@ Status Communicator::MakeSubgroup(int color, int key, bool kept,
                                   choices.data()));
   choices[static_cast<size_t>(rank())] = own;  // not what a peer may have written there
   subgroup->reset();
-  std::vector<int> members;
-  if (color >= 0) members = Members(choices, color);
-  std::shared_ptr<control::Introduction> introduction;
+  Part part;
+  part.kept = kept;
+  if (color >= 0) part.members = Members(choices, color);
+  part.name = Concat("/split ", choices[0].token, ".", color);
   if (Spreads(control_->endpoint().group(), choices)) {
-    RETURN_IF_ERROR(control::Introduce(control_.get(), members, &introduction));
+    RETURN_IF_ERROR(control::Introduce(control_.get(), part.members, &part.introduction));
   }
+  const auto place = std::find(part.members.begin(), part.members.end(), rank());
+  const int index = color < 0 ? -1 : static_cast<int>(place - part.members.begin());
+  RETURN_IF_ERROR(
+      DoSplit(part.members, index, Concat(spec().comm_domain, part.name), &part.of_backend));
   if (color < 0) return Ok();
-  Status made = GetSubgroup(members, color, choices[0].token, kept, introduction, subgroup);
+  Status made = GetSubgroup(part, subgroup);
   // The hosts meet now, while all ranks are in this call: later a rank could close its subgroup
   // without a word to other hosts.
-  if (made.ok() && introduction != nullptr) made = (*subgroup)->Connect();
+  if (made.ok() && part.introduction != nullptr) made = (*subgroup)->Connect();
   if (!made.ok()) subgroup->reset();
   // An error of a subgroup does not end this group, unless the subgroup belongs to it.
   return made.ok() || kept ? made : control_->Excuse(made);
 }
 
-Status Communicator::GetSubgroup(const std::vector<int>& members, int color, int64_t token,
-                                 bool kept,
-                                 const std::shared_ptr<control::Introduction>& introduction,
-                                 std::shared_ptr<Communicator>* subgroup) {
+Status Communicator::GetSubgroup(const Part& part, std::shared_ptr<Communicator>* subgroup) {
+  const std::vector<int>& members = part.members;
   CommunicatorSpec spec = this->spec();
-  // A table that was not complete at creation has another text since.
-  const std::string& completed = control_->endpoint().group().table_digest;
-  if (spec.table != nullptr) {
+  spec.has_no_board = !control_->has_board();
+  if (spec.table != nullptr && !spec.has_no_board) {
+    // A table that was not complete at creation has another text since.
+    const std::string& completed = control_->endpoint().group().table_digest;
     spec.table_digest = completed.empty() ? spec.table->digest : completed;
   }
   spec.table = nullptr;
   spec.meet_at.clear();
-  spec.introduction = introduction;
-  spec.one_host = introduction == nullptr;
+  spec.introduction = part.introduction;
+  spec.one_host = part.introduction == nullptr;
+  spec.engine_part = part.of_backend;
   spec.timeout_s = timeout_s();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());
-  spec.comm_domain = Concat(this->spec().comm_domain, "/split ", token, ".", color);
+  spec.comm_domain = Concat(this->spec().comm_domain, part.name);
   // Until the subgroup has met, only its parent sees that a member will not come. A kept subgroup
   // lives no longer than its parent; another one does, so its members may leave the parent.
   const std::weak_ptr<control::Control> parent = control_;
-  spec.watch = [parent, members, kept]() -> Status {
+  spec.watch = [parent, members, kept = part.kept]() -> Status {
     const std::shared_ptr<control::Control> living = parent.lock();
     return living == nullptr ? Ok() : living->FindLossAmong(members, kept);
   };
-  spec.parent = kept ? parent : std::weak_ptr<control::Control>();
+  spec.parent = part.kept ? parent : std::weak_ptr<control::Control>();
   return Registry::Instance().Get(spec, subgroup);
 }
 

@@ -34,8 +34,11 @@ Status Communicator::Start(const char* name, std::function<Status()> body, Handl
 
 // No message can be posted before first contact is complete, which is then the queue's first call.
 Status Communicator::StartMessages(const char* name, const Transfer* list, int count,
-                                   Handle* handle, KeepAlive keep) {
+                                   Handle* handle, KeepAlive keep, void* stream) {
   RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
+  if (HasMessagesOnStreams()) {
+    return StartOnStream(name, list, count, stream, handle, std::move(keep));
+  }
   RETURN_IF_ERROR(MakeQueue(name));
   auto call = std::make_shared<StartedCall>();
   call->name = name;
@@ -59,6 +62,22 @@ Status Communicator::StartMessages(const char* name, const Transfer* list, int c
   return Ok();
 }
 
+// On a device they are a call of the queue, which ends when they are on the stream.
+Status Communicator::StartOnStream(const char* name, const Transfer* list, int count, void* stream,
+                                   Handle* handle, KeepAlive keep) {
+  const std::vector<Transfer> messages(list, list + count);
+  const auto body = [this, name, messages, stream, keep]() -> Status {
+    std::vector<Transfer> copy = messages;
+    return Messages(name, copy.data(), static_cast<int>(copy.size()), stream);
+  };
+  RETURN_IF_ERROR(Start(name, body, handle));
+  for (const Transfer& transfer : messages) {
+    const bool receives = transfer.way == Transfer::kRecv;
+    (*handle)->sources.push_back(receives ? transfer.peer : -1);
+  }
+  return Ok();
+}
+
 Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<int>* sources) {
   if (control_->Inherited()) return control_->CheckUsable();
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
@@ -68,7 +87,10 @@ Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<in
   if (timeout_s > 0) deadline = Deadline::After(timeout_s);
   RETURN_IF_ERROR(queue->Wait(handle.get(), timeout_s));
   Batch* const batch = handle->messages.get();
-  if (batch == nullptr) return Ok();
+  if (batch == nullptr) {
+    if (sources != nullptr) *sources = handle->sources;
+    return Ok();
+  }
   const Status outcome = messenger_->Wait(batch, deadline);
   for (const Transfer& transfer : batch->list) {
     if (sources != nullptr) sources->push_back(transfer.source);

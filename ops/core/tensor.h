@@ -69,6 +69,11 @@ struct Device {
   bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
 };
 
+// Whether a tensor on `got` is where a call wants it; index -1 wants any device of that kind.
+inline bool IsOn(const Device& want, const Device& got) {
+  return got.kind == want.kind && (want.index < 0 || got.index == want.index);
+}
+
 // "cpu", "cuda:1", "npu:0", "meta"
 std::string ToString(const Device& device);
 

@@ -1,11 +1,11 @@
-// Holds what ops/comm/backends/hccl/api.h declares against CANN's own headers. Only compiled: a
-// difference is an error of the compiler.
+// Holds what ops/comm/backends/hccl/library/api.h declares against CANN's own headers. Only
+// compiled: a difference is an error of the compiler.
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
 
 #include "acl/acl_rt.h"
-#include "comm/backends/hccl/api.h"
+#include "comm/backends/hccl/library/api.h"
 #include "core/dtype.h"
 #include "hccl/hccl.h"
 

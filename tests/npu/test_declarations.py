@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "npu" / "declarations.cpp"
-API = "comm/backends/hccl/api.h"
+API = "comm/backends/hccl/library/api.h"
 
 
 def compile_with(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -115,7 +115,7 @@ def test_a_rank_that_cannot_join_leaves_the_others_to_hccls_time_out(npu: Any) -
         import os
 
         if rank == 1:
-            os.environ["COLLOPS_SIM_FAIL"] = "HcclCommInitRootInfo:1:11"
+            os.environ["COLLOPS_SIM_FAIL"] = "HcclCommInitRootInfoConfig:1:11"
         npu.choose(rank)
         error = error_of(lambda: npu.gather(gather_operation(rank), rank, 2))
         return error.code, error.message
@@ -124,9 +124,9 @@ def test_a_rank_that_cannot_join_leaves_the_others_to_hccls_time_out(npu: Any) -
     # HCCL waits in vain, unless the news came before it began to.
     if "(reported by rank 1)" not in late[1]:
         assert late[0] == 100
-        assert "HcclCommInitRootInfo returned 9 (HCCL_E_TIMEOUT)" in late[1]
+        assert "HcclCommInitRootInfoConfig returned 9 (HCCL_E_TIMEOUT)" in late[1]
     assert failed[0] == 25
-    assert "HcclCommInitRootInfo returned 11 (HCCL_E_TCP_CONNECT)" in failed[1]
+    assert "HcclCommInitRootInfoConfig returned 11 (HCCL_E_TCP_CONNECT)" in failed[1]
 
 
 def test_a_tensor_on_another_device_names_both(npu: Any) -> None:
@@ -167,18 +167,33 @@ def test_counts_on_an_npu_are_refused(npu: Any) -> None:
         assert result == (14, said)
 
 
-def test_operators_not_on_hccl_are_unsupported(npu: Any) -> None:
-    def work(rank: int) -> list[str]:
+def test_what_hccl_has_not_is_unsupported_and_ends_nothing(npu: Any) -> None:
+    def work(rank: int) -> list[Any]:
         npu.choose(rank)
         comm = collops.init(backend="hccl")
         x = npu.tensor(np.ones((2, 2), np.float32))
-        reduce = collops.Operation(collops.AllReduceParam(rank=rank, rank_size=2))
-        first = error_of(lambda: reduce.forward([x])).message
-        return [first, error_of(lambda: comm.empty((2,), np.int8)).message]
+        small = npu.tensor(np.ones((2, 2), np.uint8))
+        calls = [
+            lambda: comm.empty((2,), np.int8),
+            lambda: comm.all_reduce(x, op="avg"),
+            lambda: comm.all_reduce(small),
+            lambda: comm.reduce_scatterv(x, [2, 0] if rank < 2 else [], op="prod"),
+            lambda: comm.recv(x, None if rank == 0 else 0, tag=1),
+            lambda: comm.matmul_reduce_scatter(x, x, op="avg"),
+        ]
+        errors = [error_of(call) for call in calls]
+        assert {error.code for error in errors} == {103}
+        return [[error.message for error in errors], npu.array(comm.all_reduce(x)).tolist()]
 
-    for first, second in run_ranks(work, 2):
-        assert "collectives other than AllGatherV and ReduceScatterV do not run on it yet" in first
-        assert "backend hccl has no windows" in second
+    for messages, total in run_ranks(work, 2):
+        windows, average, small, uneven, tagged, product = messages
+        assert "backend hccl has no windows" in windows
+        assert "HCCL has no avg; it takes sum, prod, max and min" in average
+        assert "HCCL does not reduce uint8" in small
+        assert "HCCL does not scatter the prod in parts of uneven size" in uneven
+        assert "HCCL has no tags: use tag 0, got 1" in tagged
+        assert "there is no average on a device" in product
+        assert total == [[2.0, 2.0], [2.0, 2.0]]
 
 
 def test_an_internal_format_is_refused(npu: Any, torch_module: Any) -> None:

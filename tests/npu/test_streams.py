@@ -96,7 +96,7 @@ def test_values_that_are_no_stream_are_refused(npu: Any) -> None:
     for text, null in run_ranks(work, 2):
         assert text[0] == null[0] == 21
         assert "stream must be None, a number or a torch stream, got str" in text[1]
-        assert "there is no stream: pass NPU tensors and stream=" in null[1]
+        assert "there is no stream: pass NPU tensors, or stream=" in null[1]
 
 
 class Gather:

@@ -35,7 +35,6 @@ class AllGather : public CollectiveOperation {
   }
 
   Status CheckSupport(DType dtype) const override {
-    RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, ReduceOp::kSum));
     return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
   }
 

@@ -22,7 +22,8 @@ class GatherPlan : public PlanOf<AllGatherVCall> {
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
                  Agreement* agreement, AllGatherVCall* call) const override {
     const int rank = communicator.rank();
-    RETURN_IF_ERROR(CheckPair(tensors, method(), blocks_.count(rank), blocks_.total()));
+    RETURN_IF_ERROR(
+        CheckPair(tensors, method(), blocks_.count(rank), blocks_.total(), communicator.device()));
     RETURN_IF_ERROR(CheckApart(tensors, method(), -blocks_.begin(rank),
                                ", or pass x as this rank's own block of out"));
     call->dtype = tensors.x.view.desc.dtype;

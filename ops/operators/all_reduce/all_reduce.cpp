@@ -32,8 +32,7 @@ class AllReduce : public CollectiveOperation {
   }
 
   Status CheckSupport(DType dtype) const override {
-    RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, op_));
-    return communicator().Supports(Primitive::kReduce, dtype, op_);
+    return communicator().Supports(Primitive::kEvenReduce, dtype, op_);
   }
 
   void AgreeOn(const Plan& plan, Agreement* agreement) const override {

@@ -14,7 +14,7 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
                  Agreement* agreement, AllReduceCall* call) const override {
     const PlainTensor& x = tensors.x;
-    RETURN_IF_ERROR(CheckPair(tensors, method(), x.numel, x.numel));
+    RETURN_IF_ERROR(CheckPair(tensors, method(), x.numel, x.numel, communicator.device()));
     RETURN_IF_ERROR(CheckApart(tensors, method(), 0, ", or pass x itself as out"));
     call->dtype = x.view.desc.dtype;
     RETURN_IF_ERROR(CheckReducible(call->dtype, op_, method()));
@@ -28,7 +28,7 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
     terms.x_shape = ComparedShape(x);
     AddTerms(terms, agreement);
     agreement->InPlainWords(method(), 1);
-    return communicator.Supports(Primitive::kReduce, call->dtype, op_);
+    return communicator.Supports(Primitive::kEvenReduce, call->dtype, op_);
   }
 
  private:

@@ -20,7 +20,8 @@ class ExchangePlan : public PlanOf<ExchangeVCall> {
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
                  Agreement* agreement, ExchangeVCall* call) const override {
-    RETURN_IF_ERROR(CheckPair(tensors, method(), sends_.total(), receives_.total()));
+    RETURN_IF_ERROR(
+        CheckPair(tensors, method(), sends_.total(), receives_.total(), communicator.device()));
     RETURN_IF_ERROR(CheckApart(tensors, method(), std::nullopt, ""));
     call->dtype = tensors.x.view.desc.dtype;
     call->x = tensors.x.view.data;

@@ -24,7 +24,6 @@ class Broadcast : public CollectiveOperation {
   }
 
   Status CheckSupport(DType dtype) const override {
-    RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, ReduceOp::kSum));
     return communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum);
   }
 

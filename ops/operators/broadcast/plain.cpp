@@ -16,7 +16,7 @@ class BroadcastPlan : public PlanOf<BroadcastCall> {
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
                  Agreement* agreement, BroadcastCall* call) const override {
     const PlainTensor& x = tensors.x;
-    RETURN_IF_ERROR(CheckWhole(x, method(), "x", x.numel));
+    RETURN_IF_ERROR(CheckWhole(x, method(), "x", x.numel, communicator.device()));
     RETURN_IF_ERROR(CheckWritable(x, method(), "x"));
     call->dtype = x.view.desc.dtype;
     call->root = root_;

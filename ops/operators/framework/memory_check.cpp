@@ -44,10 +44,6 @@ Status DeviceFault(const OpSignature& op, const char* name, const Device& got, c
                ": move it there, or choose the device before the operation is made");
 }
 
-bool IsOn(const Device& want, const Device& got) {
-  return got.kind == want.kind && (want.index < 0 || got.index == want.index);
-}
-
 bool HasPlainLayout(const TensorView& tensor) {
   return tensor.contiguous && !tensor.foreign_endian;
 }

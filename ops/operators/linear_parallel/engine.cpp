@@ -1,11 +1,13 @@
 #include "operators/linear_parallel/engine.h"
 
+#include <utility>
+
 #include "core/env.h"
 
 namespace collops {
 namespace {
 
-const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline};
+const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
 
 std::string EngineNames() {
   std::string names;
@@ -56,6 +58,7 @@ EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator
   place.scatter_ranks = layout.scatter.ranks.size();
   // A fused call is one of all ranks, also of those that are in other groups.
   place.has_windows = communicator.WindowPeers().all();
+  place.on_device = communicator.device().kind != DeviceKind::kCpu;
   Env env;
   place.windows_wanted = !by_default || (Env::Read(&env).ok() && env.fused);
   return place;
@@ -82,16 +85,27 @@ void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
       .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
 }
 
-void PlanLinear(LinearPlan* plan) {
+Status CheckOnCpu(const EnginePlace& place) {
+  CHECK_ARG(!place.on_device, ERROR_UNSUPPORTED,
+            "it computes on the CPU, and the tensors of backend ", place.backend,
+            " are on a device");
+  return Ok();
+}
+
+Status PlanLinear(LinearPlan* plan) {
   const LinearLayout& layout = plan->layout;
-  plan->product = plan->compute->Plan(plan->dtype, layout.k, layout.n, layout.trans_weight);
-  plan->engine->plan(plan);
+  if (plan->compute != nullptr) {
+    plan->product = plan->compute->Plan(plan->dtype, layout.k, layout.n, layout.trans_weight);
+  }
+  return plan->engine->plan(plan);
 }
 
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
-                 void* workspace, Communicator* communicator, void* stream) {
-  return plan.engine->run({plan, tensors, agreement, Aligned(workspace, plan.compute->alignment()),
-                           communicator, stream});
+                 void* workspace, Communicator* communicator, void* stream, KeepAlive keep) {
+  const int64_t alignment =
+      plan.compute != nullptr ? plan.compute->alignment() : plan.stream_compute->alignment();
+  return plan.engine->run({plan, tensors, agreement, Aligned(workspace, alignment), communicator,
+                           stream, std::move(keep)});
 }
 
 }  // namespace collops

@@ -10,11 +10,13 @@
 #include "comm/communicator.h"
 #include "core/status.h"
 #include "kernels/compute.h"
+#include "kernels/stream_compute.h"
 #include "operators/linear_parallel/layout.h"
 
 namespace collops {
 
 struct Engine;
+struct StreamSchedule;
 
 // Where a call's scratch memory lies, in bytes from the start of the workspace. All engines pack
 // the gathered rows once, and one block of the weight at a time.
@@ -37,8 +39,12 @@ struct LinearPlan {
   int rank_size = 0;
   DType dtype = DType::kUndefined;
   float divisor = 1.0F;  // of the sums: the ranks that add up where an average is wanted
-  const kernels::Compute* compute = nullptr;
+  const kernels::Compute* compute = nullptr;  // null on a device, which has stream_compute
   std::shared_ptr<const kernels::Product> product;
+  kernels::StreamCompute* stream_compute = nullptr;
+  std::shared_ptr<const StreamSchedule> schedule;  // kStreams
+  bool has_residual = false;
+  bool returns_gathered = false;
   const Engine* engine = nullptr;
   LinearMemory memory;
 };
@@ -60,6 +66,7 @@ struct LinearRun {
   std::byte* workspace = nullptr;
   Communicator* communicator = nullptr;
   void* stream = nullptr;  // the device's; null on the CPU
+  KeepAlive keep;          // holds the plan
 };
 
 // What decides which engine runs: placement and what the ranks agree on. All ranks choose the same,
@@ -71,6 +78,7 @@ struct EnginePlace {
   size_t scatter_ranks = 1;
   bool has_windows = false;
   bool windows_wanted = true;  // false: COLLOPS_FUSED=0, where no engine is named
+  bool on_device = false;      // the tensors are not the CPU's
 
   // Whether each rank computes by itself, although there may be others.
   bool alone() const { return gather_ranks == 1 && scatter_ranks == 1; }
@@ -84,13 +92,17 @@ struct Engine {
   // Ok, or ERROR_UNSUPPORTED with the reason.
   Status (*accepts)(const EnginePlace& place);
   // Adds to the plan what this engine needs of memory.
-  void (*plan)(LinearPlan* plan);
+  Status (*plan)(LinearPlan* plan);
   Status (*run)(const LinearRun& run);
 };
 
 extern const Engine kLocal;     // one product, nobody else
 extern const Engine kWindows;   // computes while rows arrive and partial sums leave, over windows
 extern const Engine kPipeline;  // collectives and products one after the other
+extern const Engine kStreams;   // on a device: collectives on one stream, products on another
+
+// Of the CPU's engines: ERROR_UNSUPPORTED for tensors of a device.
+Status CheckOnCpu(const EnginePlace& place);
 
 // What each engine of the list says of a place, in order: its name, and why not or nothing.
 std::vector<std::pair<const char*, Status>> AskEngines(const EnginePlace& place);
@@ -111,10 +123,10 @@ void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan, Ag
 
 // Plans memory and product of a call whose layout, rank_size, dtype, compute and engine are
 // set.
-void PlanLinear(LinearPlan* plan);
+Status PlanLinear(LinearPlan* plan);
 
 // Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment.
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
-                 void* workspace, Communicator* communicator, void* stream);
+                 void* workspace, Communicator* communicator, void* stream, KeepAlive keep);
 
 }  // namespace collops

@@ -5,15 +5,17 @@ namespace collops {
 namespace {
 
 Status Accepts(const EnginePlace& place) {
+  RETURN_IF_ERROR(CheckOnCpu(place));
   CHECK_ARG(place.alone(), ERROR_UNSUPPORTED, "a product of ", place.rank_size,
             " ranks needs the others");
   return Ok();
 }
 
-void PlanMemory(LinearPlan* plan) {
+Status PlanMemory(LinearPlan* plan) {
   Places places = PlaceRows(plan);
   plan->memory.tile = places.Take(TileBytes(*plan));
   plan->memory.bytes = places.bytes();
+  return Ok();
 }
 
 // This rank's own x times its own weight.

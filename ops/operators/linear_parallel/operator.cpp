@@ -109,10 +109,11 @@ Status LinearParallel::DescribeOutputs(const RankPlace& place,
 Status LinearParallel::CheckSupport(DType dtype) const {
   RETURN_IF_ERROR(communicator().Supports(Primitive::kGather, dtype, ReduceOp::kSum));
   RETURN_IF_ERROR(communicator().Supports(Primitive::kReduce, DType::kFloat32, ReduceOp::kSum));
-  CHECK_ARG(communicator().compute() != nullptr, ERROR_UNSUPPORTED, "backend ",
+  if (communicator().compute() != nullptr) return Ok();
+  CHECK_ARG(communicator().stream_compute() != nullptr, ERROR_UNSUPPORTED, "backend ",
             communicator().spec().backend,
             ": LinearParallel does not run on it, it has no products");
-  return Ok();
+  return communicator().stream_compute()->Available();
 }
 
 Status LinearParallel::Complete(Plan* plan) const {
@@ -126,8 +127,11 @@ Status LinearParallel::Complete(Plan* plan) const {
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;
   linear.compute = communicator().compute();
+  linear.stream_compute = communicator().stream_compute();
+  linear.has_residual = param_.hasResidual;
+  linear.returns_gathered = param_.keepIntermediate;
   if (averages_) linear.divisor = static_cast<float>(linear.layout.scatter.ranks.size());
-  PlanLinear(&linear);
+  RETURN_IF_ERROR(PlanLinear(&linear));
   plan->workspace_bytes = static_cast<uint64_t>(linear.memory.bytes);
   plan->details = std::move(details);
   return Ok();
@@ -147,7 +151,8 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
   tensors.output = pack.outputs[kY].data;
   if (param_.keepIntermediate) tensors.gathered = pack.outputs[kGathered].data;
   const auto& details = static_cast<const LinearDetails&>(*plan.details);
-  return RunLinear(details.plan, tensors, *plan.agreement, workspace, &communicator(), stream);
+  return RunLinear(details.plan, tensors, *plan.agreement, workspace, &communicator(), stream,
+                   plan.shared_from_this());
 }
 
 Status LinearParallel::Refuse(const Status& reason) {
@@ -166,6 +171,8 @@ Status LinearParallel::Prepack(const TensorView& weight) {
   RETURN_IF_ERROR(CheckMemory(signature, pack, bytes, communicator().device()));
   RETURN_IF_ERROR(CheckAddresses(signature, pack, bytes));
   RETURN_IF_ERROR(CheckSupport(weight.desc.dtype));
+  CHECK_ARG(communicator().compute() != nullptr, ERROR_UNSUPPORTED,
+            "LinearParallel: prepack() is for weights on the CPU; a device reads them as they are");
   const int64_t rows = shape[shape.num_dims - 2];
   const int64_t columns = shape[shape.num_dims - 1];
   const bool trans = param_.transWeight;

@@ -2,14 +2,15 @@
 #include <string>
 #include <utility>
 
-#include "comm/control/control.h"
 #include "operators/linear_parallel/engine.h"
+#include "operators/linear_parallel/parts.h"
 #include "operators/linear_parallel/product.h"
 
 namespace collops {
 namespace {
 
 Status Accepts(const EnginePlace& place) {
+  RETURN_IF_ERROR(CheckOnCpu(place));
   CHECK_ARG(!place.alone() || place.rank_size == 1, ERROR_UNSUPPORTED, "no rank needs another one");
   return Ok();
 }
@@ -44,43 +45,20 @@ int64_t GatherBytes(const LinearPlan& plan) {
   return rows * RowBytes(plan);
 }
 
-void PlanMemory(LinearPlan* plan) {
+Status PlanMemory(LinearPlan* plan) {
   Places places = PlaceRows(plan);
   plan->memory.tile = places.Take(TileBytes(*plan));
   plan->memory.sum = places.Take(SumBytes(*plan));
   plan->memory.gathered = places.Take(GatherBytes(*plan));
   plan->memory.bytes = places.bytes();
-}
-
-// The communicators of the two groups, which all operations on such a grid share. A group of all
-// ranks has the communicator there is, and one rank alone needs none: both are null here.
-struct Parts {
-  std::shared_ptr<Communicator> gather;
-  std::shared_ptr<Communicator> scatter;
-};
-
-Status FindPart(const char* name, const RowGroup& group, int other_index, const LinearRun& run,
-                std::shared_ptr<Communicator>* part) {
-  const int size = static_cast<int>(group.ranks.size());
-  if (size == run.communicator->size() || size == 1) return Ok();
-  std::string grid = name;  // with its type
-  for (const char* term : {"type", "agDim", "rsDim", "innerDimIsAg"}) {
-    grid += Concat(" ", run.agreement.Value(term));
-  }
-  return run.communicator->KeptSplit(grid, other_index, group.index, part);
-}
-
-Status FindParts(const LinearRun& run, Parts* parts) {
-  const LinearLayout& layout = run.plan.layout;
-  RETURN_IF_ERROR(FindPart("gather", layout.gather, layout.scatter.index, run, &parts->gather));
-  return FindPart("scatter", layout.scatter, layout.gather.index, run, &parts->scatter);
+  return Ok();
 }
 
 // AllGatherV of some rows after the other into packed rows, then for each strip of columns the
 // product and its ReduceScatterV in float32.
 class PipelineLinear {
  public:
-  PipelineLinear(const LinearRun& run, const Parts& parts)
+  PipelineLinear(const LinearRun& run, const GridParts& parts)
       : run_(run),
         plan_(run.plan),
         rows_(run),
@@ -88,8 +66,8 @@ class PipelineLinear {
         tile_(reinterpret_cast<float*>(run.workspace + plan_.memory.tile)),
         sum_(reinterpret_cast<float*>(run.workspace + plan_.memory.sum)),
         gathered_(run.workspace + plan_.memory.gathered),
-        gather_(parts.gather != nullptr ? parts.gather.get() : run.communicator),
-        scatter_(parts.scatter != nullptr ? parts.scatter.get() : run.communicator) {}
+        gather_(parts.gather),
+        scatter_(parts.scatter) {}
 
   Status Run() {
     RETURN_IF_ERROR(Gather());
@@ -101,15 +79,6 @@ class PipelineLinear {
   }
 
  private:
-  // An error of a part numbers the ranks as the part does.
-  Status InGroup(const std::vector<int>& ranks, const Status& status) const {
-    if (status.ok() || static_cast<int>(ranks.size()) == plan_.rank_size) return status;
-    std::string list;
-    for (const int rank : ranks) list += Concat(list.empty() ? "" : ", ", rank);
-    return Error(status.code(), "LinearParallel: in the group of ranks ", list,
-                 ", which are numbered from 0 there: ", status.message());
-  }
-
   Status Gather() {
     const auto* x = static_cast<const std::byte*>(run_.tensors.x);
     const std::vector<int64_t>& rows = plan_.layout.gather.rows;
@@ -140,7 +109,7 @@ class PipelineLinear {
     call.recv_counts = counts.data();
     call.rdispls = displs.data();
     call.stream = run_.stream;
-    RETURN_IF_ERROR(InGroup(plan_.layout.gather.ranks, gather_->AllGatherV(call)));
+    RETURN_IF_ERROR(InGroup(plan_, plan_.layout.gather.ranks, gather_->AllGatherV(call)));
     const int64_t row_bytes = RowBytes(plan_);
     for (size_t g = 0; g < counts.size(); ++g) {
       const int64_t rows = counts[g] / plan_.layout.k;
@@ -190,7 +159,7 @@ class PipelineLinear {
     call.send_counts = counts.data();
     call.sdispls = displs.data();
     call.stream = run_.stream;
-    RETURN_IF_ERROR(InGroup(layout.scatter.ranks, scatter_->ReduceScatterV(call)));
+    RETURN_IF_ERROR(InGroup(plan_, layout.scatter.ranks, scatter_->ReduceScatterV(call)));
     return strip_.Store(&sum_, 1, columns, strip, 0, OwnRows(layout));
   }
 
@@ -211,13 +180,10 @@ class PipelineLinear {
 Status Run(const LinearRun& run) {
   // Those who disagree learn it before anything moves.
   RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
-  Parts parts;
+  GridParts parts;
   Status status = FindParts(run, &parts);
   if (status.ok()) status = PipelineLinear(run, parts).Run();
-  if (status.ok()) return status;
-  // The ranks that wait in one of the groups hear of it there: they are parts of this one.
-  control::Control& control = run.communicator->control();
-  return control.Fail(status, control.step_number());
+  return status.ok() ? status : FailInParts(run, status);
 }
 
 }  // namespace

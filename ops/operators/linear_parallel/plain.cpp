@@ -127,18 +127,25 @@ class ProductPlan : public PlainPlan {
     return alone.owns_lock() ? Prepare(tensors, &bytes) : InUse();
   }
 
+  uint64_t DeviceWorkspace(const PlainTensors& tensors) const override {
+    uint64_t bytes = 0;
+    const std::unique_lock alone(in_use_, std::try_to_lock);
+    return alone.owns_lock() && Prepare(tensors, &bytes).ok() ? bytes : 0;
+  }
+
   Status Run(Communicator* communicator, const PlainTensors& tensors) const override {
     if (communicator->failed()) return communicator->Barrier();  // says why, and waits for no one
     const std::unique_lock alone(in_use_, std::try_to_lock);
     if (!alone.owns_lock()) return InUse();
     uint64_t bytes = 0;
     Status status = Prepare(tensors, &bytes);
-    void* const memory = status.ok() ? Scratch(bytes) : nullptr;
+    const bool on_cpu = communicator->device().kind == DeviceKind::kCpu;
+    void* const memory = !on_cpu ? tensors.workspace : status.ok() ? Scratch(bytes) : nullptr;
     if (status.ok() && memory == nullptr && bytes > 0) {
       status = Error(ERROR_OUT_OF_HOST_MEMORY, method(), ": no memory for ", bytes,
                      " bytes of workspace");
     }
-    if (status.ok()) return InWords(product_->Execute(pack_, memory, bytes, nullptr));
+    if (status.ok()) return InWords(product_->Execute(pack_, memory, bytes, tensors.stream));
     static_cast<void>(communicator->Refuse(kOperation, status));
     return status;
   }

@@ -20,6 +20,7 @@ constexpr double kPatienceS = 200e-6;
 constexpr double kJoinPatienceS = 5e-3;
 
 Status Accepts(const EnginePlace& place) {
+  RETURN_IF_ERROR(CheckOnCpu(place));
   CHECK_ARG(!place.alone(), ERROR_UNSUPPORTED, "no rank needs another one");
   CHECK_ARG(place.has_windows, ERROR_UNSUPPORTED, "backend ", place.backend, " has no windows");
   CHECK_ARG(place.windows_wanted, ERROR_UNSUPPORTED, "COLLOPS_FUSED=0 asks for the pipeline");
@@ -36,7 +37,7 @@ int64_t TileSlots(int64_t num_strips, int64_t tile_bytes) {
   return std::min(most, num_strips);
 }
 
-void PlanMemory(LinearPlan* plan) {
+Status PlanMemory(LinearPlan* plan) {
   Places places = PlaceRows(plan);
   LinearMemory& memory = plan->memory;
   const int64_t tile_bytes = TileBytes(*plan);
@@ -47,6 +48,7 @@ void PlanMemory(LinearPlan* plan) {
     memory.tile = places.Take(tile_bytes);
   }
   memory.bytes = places.bytes();
+  return Ok();
 }
 
 // Multiplies the rows that are there while others arrive, and sums partial products as they come.

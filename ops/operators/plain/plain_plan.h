@@ -34,6 +34,10 @@ class PlainPlan {
   // Whether the tensors are what the call takes. Asks no other rank.
   virtual Status Check(const Communicator& communicator, const PlainTensors& tensors) const = 0;
 
+  // Bytes of workspace that the caller has to pass for tensors of a device; 0 for what Check()
+  // refuses. On the CPU a plan has its own memory.
+  virtual uint64_t DeviceWorkspace(const PlainTensors& /*tensors*/) const { return 0; }
+
   // The call. What Check() refuses is told to the ranks that wait in it, too.
   virtual Status Run(Communicator* communicator, const PlainTensors& tensors) const = 0;
 
@@ -67,6 +71,7 @@ class PlanOf : public PlainPlan {
       return status;
     }
     call.agreement = &agreement;
+    call.stream = tensors.stream;
     return (communicator->*call_)(call);
   }
 

@@ -9,15 +9,25 @@ int64_t Bytes(const PlainTensor& tensor) {
   return tensor.numel * SizeOf(tensor.view.desc.dtype);
 }
 
+// Where a tensor must be.
+std::string WhereTo(Device device) {
+  if (device.kind == DeviceKind::kCpu) return "this backend moves CPU tensors: .cpu()";
+  if (device.index < 0) device.index = 0;
+  return Concat("the communicator's tensors are on ", ToString(device), ": .to(\"",
+                ToString(device), "\")");
+}
+
 }  // namespace
 
-Status CheckWhole(const PlainTensor& tensor, const char* method, const char* label, int64_t count) {
+Status CheckWhole(const PlainTensor& tensor, const char* method, const char* label, int64_t count,
+                  const Device& device) {
   const TensorView& view = tensor.view;
   CHECK_ARG(view.device.kind != DeviceKind::kMeta, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
             " is a meta tensor, which has no values: make a real one, as by ",
-            "torch.empty_like(tensor, device=\"cpu\"), and fill it");
-  CHECK_ARG(view.device.kind == DeviceKind::kCpu, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
-            " is on ", ToString(view.device), "; this backend moves CPU tensors: .cpu()");
+            "torch.empty_like(tensor, device=\"", ToString(Device{device.kind, 0}),
+            "\"), and fill it");
+  CHECK_ARG(IsOn(device, view.device), ERROR_INVALID_TENSOR_ADDR, method, ": ", label, " is on ",
+            ToString(view.device), "; ", WhereTo(device));
   CHECK_ARG(view.contiguous, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
             " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
   CHECK_ARG(!view.foreign_endian, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
@@ -36,9 +46,9 @@ Status CheckWritable(const PlainTensor& tensor, const char* method, const char* 
 }
 
 Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_count,
-                 int64_t out_count) {
-  RETURN_IF_ERROR(CheckWhole(tensors.x, method, "x", x_count));
-  RETURN_IF_ERROR(CheckWhole(tensors.out, method, "out", out_count));
+                 int64_t out_count, const Device& device) {
+  RETURN_IF_ERROR(CheckWhole(tensors.x, method, "x", x_count, device));
+  RETURN_IF_ERROR(CheckWhole(tensors.out, method, "out", out_count, device));
   const DType want = tensors.x.view.desc.dtype;
   const DType got = tensors.out.view.desc.dtype;
   CHECK_ARG(got == want, ERROR_INVALID_TENSOR_INI_MATCH, method, ": out must be ", Name(want),

@@ -21,18 +21,21 @@ struct PlainTensors {
   PlainTensor x;
   PlainTensor out;
   std::vector<PlainTensor> others;  // what a product reads besides x: the weight and the residual
+  void* stream = nullptr;           // of a device
+  void* workspace = nullptr;        // of a device, PlainPlan::DeviceWorkspace() bytes
 };
 
-// The tensor is contiguous, on the CPU, in this machine's byte order, and has `count` elements.
+// The tensor is contiguous, on `device`, in this machine's byte order, and has `count` elements.
 // `label` is what the method calls it.
-Status CheckWhole(const PlainTensor& tensor, const char* method, const char* label, int64_t count);
+Status CheckWhole(const PlainTensor& tensor, const char* method, const char* label, int64_t count,
+                  const Device& device);
 
 Status CheckWritable(const PlainTensor& tensor, const char* method, const char* label);
 
-// What the calls with a result have in common: both tensors are whole, on the CPU and of one
+// What the calls with a result have in common: both tensors are whole, on the device and of one
 // dtype, `out` may be written, and they have exactly x_count and out_count elements.
 Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_count,
-                 int64_t out_count);
+                 int64_t out_count, const Device& device);
 
 // `out` must not share memory with `x`, except that out may begin exactly `offset` elements after x
 // begins (below 0: before it). `exception` says so at the end of the message, where there is one.

@@ -40,8 +40,7 @@ class ReduceScatter : public CollectiveOperation {
   }
 
   Status CheckSupport(DType dtype) const override {
-    RETURN_IF_ERROR(communicator().Supports(Primitive::kComposed, dtype, op_));
-    return communicator().Supports(Primitive::kReduce, dtype, op_);
+    return communicator().Supports(Primitive::kEvenReduce, dtype, op_);
   }
 
   Status Complete(Plan* plan) const override {

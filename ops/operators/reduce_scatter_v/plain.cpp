@@ -1,9 +1,14 @@
 #include "operators/reduce_scatter_v/plain.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace collops {
 namespace {
+
+bool HasEqualSizes(const Rows& rows) {
+  return std::all_of(rows.begin(), rows.end(), [&](int64_t size) { return size == rows[0]; });
+}
 
 class ScatterPlan : public PlanOf<ReduceScatterVCall> {
  public:
@@ -12,7 +17,8 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
         blocks_(std::move(blocks)),
         dim_(spec.x.dim),
         root_(static_cast<int>(spec.root)),
-        op_(spec.op) {}
+        op_(spec.op),
+        even_(spec.share == ScatterSpec::kRoot || HasEqualSizes(blocks_.rows())) {}
 
   Rows rows() const override { return blocks_.rows(); }
 
@@ -21,7 +27,7 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
                  Agreement* agreement, ReduceScatterVCall* call) const override {
     const int rank = communicator.rank();
     const int64_t own = blocks_.count(rank);
-    RETURN_IF_ERROR(CheckPair(tensors, method(), blocks_.total(), own));
+    RETURN_IF_ERROR(CheckPair(tensors, method(), blocks_.total(), own, communicator.device()));
     // No other rank reads this rank's block of its x, and the blocks lie apart.
     RETURN_IF_ERROR(CheckApart(tensors, method(), blocks_.begin(rank),
                                ", or pass this rank's own block of x as out"));
@@ -43,7 +49,8 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
     agreement->EqualList("sendCounts", blocks_.counts(), blocks_.size())
         .EqualList("sdispls", blocks_.displs(), blocks_.size())
         .InPlainWords(method(), blocks_.row_elements());
-    return communicator.Supports(Primitive::kReduce, call->dtype, op_);
+    return communicator.Supports(even_ ? Primitive::kEvenReduce : Primitive::kReduce, call->dtype,
+                                 op_);
   }
 
  private:
@@ -51,6 +58,7 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
   const int dim_;
   const int root_;
   const ReduceOp op_;
+  const bool even_;  // or all of it is one rank's
 };
 
 Status ShareOut(const ScatterSpec& spec, int rank_size, Rows* rows) {

@@ -79,7 +79,7 @@ class ScatterV(Method):
             raise
         told = level.core.share_from_root(_TELLING, root, rows, text)
         try:
-            out = _empty(told, rows[level.rank])
+            out = _empty(told, rows[level.rank], level.core.device)
             if level.rank != root:
                 x = out[:0]
             element = level.element(out.dtype)
@@ -127,12 +127,12 @@ def _describe(x: Any) -> str:
     return repr((*said, tuple(int(size) for size in x.shape[1:])))
 
 
-def _empty(text: str, rows: int) -> Any:
-    """New memory for rows of the type and shape that _describe() has written."""
+def _empty(text: str, rows: int, device: str) -> Any:
+    """New memory on the device for rows of the type and shape that _describe() has written."""
     kind, name, row = ast.literal_eval(text)
     if kind == "torch":
         torch = importlib.import_module("torch")
-        return empty_like_kind(_NAME, torch.empty(0), (rows, *row), name)
+        return empty_like_kind(_NAME, torch.empty(0, device=device), (rows, *row), name)
     if kind == "numpy":
         dtype = np.lib.format.descr_to_dtype(name)
     else:

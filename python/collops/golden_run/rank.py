@@ -129,18 +129,19 @@ class _Steps:
         self.backend = core().resolve_backend(self.call.operator, backend)
         if self.call.stops_at or self.call.expected.stage:
             return Report(backend=self.backend, took_part=False)
+        if is_on_npu(self.backend):
+            npu.choose_device(self.rank)
         self.stage = "data"
         own = self._placed(0, self.call.inputs(self.rank)[0])
         self.stage = "execute"
-        if not is_on_npu(self.backend):
-            domain = fields.get("commDomain", "")
-            _kept[self.rank, domain] = collops.init(
-                self.rank,
-                self.call.rank_size,
-                backend=self.backend,
-                comm_domain=domain,
-                comm_mode=fields.get("commMode", 0),
-            )
+        domain = fields.get("commDomain", "")
+        _kept[self.rank, domain] = collops.init(
+            self.rank,
+            self.call.rank_size,
+            backend=self.backend,
+            comm_domain=domain,
+            comm_mode=fields.get("commMode", 0),
+        )
         return Report(outputs=(own.array(),), backend=self.backend, took_part=False)
 
     def refuse(self, error: Exception) -> None:

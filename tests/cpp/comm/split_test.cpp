@@ -78,6 +78,11 @@ TEST(ARankMayStayOutOfASplitAndTwoSplitsDoNotMix) {
   });
 }
 
+// The ranks of a color of two ranks.
+std::vector<int> PairOf(int rank) {
+  return {rank / 2 * 2, rank / 2 * 2 + 1};
+}
+
 // A rank that dies between Split and the subgroup's first contact is not in the subgroup yet: the
 // parent reports it to the other members, at once and with the parent's rank numbers.
 TEST(ARankThatEndsBeforeItsSubgroupMeetsIsReported) {
@@ -90,7 +95,7 @@ TEST(ARankThatEndsBeforeItsSubgroupMeetsIsReported) {
         pids.push_back(ranks::Start([&, rank] {
           const auto comm = ranks::Make(job, rank, 4);
           std::shared_ptr<Communicator> part;
-          const collops::Status made = kept ? comm->KeptSplit("rows", rank / 2, rank, &part)
+          const collops::Status made = kept ? comm->KeptSplit("rows", rank / 2, PairOf(rank), &part)
                                             : comm->Split(rank / 2, rank, &part);
           // Kept subgroups and their parent fail together: a loss in one ends the calls of all.
           const bool of_other_part = kept && rank >= 2;
@@ -122,7 +127,7 @@ TEST(AFailureOfTheParentEndsTheFirstContactOfAKeptSubgroup) {
   setenv("COLLOPS_JOB_ID", ranks::FreshJob().id.c_str(), 1);
   ranks::Run(4, [](int rank, Communicator& communicator) {
     std::shared_ptr<Communicator> part;
-    const collops::Status made = communicator.KeptSplit("rows", rank / 2, rank, &part);
+    const collops::Status made = communicator.KeptSplit("rows", rank / 2, PairOf(rank), &part);
     // A rank that is late may get the failure here already.
     if (!made.ok()) EXPECT_EQ(made.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
     if (!made.ok()) return;

@@ -152,8 +152,9 @@ TEST(ARankThatEndsAfterTheSplitIsReportedInTheSubgroup) {
         {0, 0, 1, 1},
         [kept, gathered](int rank, Communicator& communicator) {
           std::shared_ptr<Communicator> part;
-          const Status made = kept ? communicator.KeptSplit("rows", rank % 2, -rank, &part)
-                                   : communicator.Split(rank % 2, -rank, &part);
+          const Status made =
+              kept ? communicator.KeptSplit("rows", rank % 2, {rank % 2 + 2, rank % 2}, &part)
+                   : communicator.Split(rank % 2, -rank, &part);
           EXPECT_EQ(made.message(), "");
           EXPECT_EQ(Gather(*part, rank), rank % 2 == 0 ? (Numbers{2, 0}) : (Numbers{3, 1}));
           // The end of a kept subgroup would end the other one's first call.

@@ -89,7 +89,7 @@ def test_a_file_more_is_found(tmp_path: Path) -> None:
     for name, text in (
         ("ops/operators/all_to_all/param.h", '  std::string backend = "hccl";\n'),
         ("ops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
-        ("ops/comm/backends/hccl/api.h", ""),
+        ("ops/comm/backends/hccl/library/api.h", ""),
         ("bindings/params.cpp", '{"AllToAllParam"}'),
         ("python/collops/a.py", '"""AllToAll."""\nx = 1  # AllToAll\nbackend: str = "hccl"\n'),
     ):

@@ -1,7 +1,7 @@
 #include "comm/backends/hccl/backend.h"
 
 #include "comm/backends/hccl/communicator.h"
-#include "comm/backends/hccl/error.h"
+#include "comm/backends/hccl/library/error.h"
 #include "core/env.h"
 
 namespace collops::hccl {
@@ -21,7 +21,11 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
   Env env;
   RETURN_IF_ERROR(Env::Read(&env));
   std::shared_ptr<control::Control> control;
-  RETURN_IF_ERROR(control::Control::Create(spec, 0, &control));
+  if (spec.has_no_board) {
+    control = std::make_shared<control::Control>(spec);
+  } else {
+    RETURN_IF_ERROR(control::Control::Create(spec, 0, &control, control::Reach::kHosts));
+  }
   *communicator = std::make_shared<HcclCommunicator>(std::move(control), *api, nullptr, env.check);
   return Ok();
 }

@@ -6,8 +6,7 @@
 
 namespace collops::hccl {
 
-// The row of the backend table: NPU tensors through HCCL, which is opened at run time. First
-// contact is between ranks of one host.
+// The row of the backend table: NPU tensors through HCCL, which is opened at run time.
 Status Available();
 // Host memory that a communicator of `rank_size` ranks shares.
 int64_t SharedBytes(int rank_size);

@@ -1,14 +1,15 @@
 #include "comm/backends/hccl/communicator.h"
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
-#include "comm/backends/hccl/all_gather_v.h"
-#include "comm/backends/hccl/device_scope.h"
-#include "comm/backends/hccl/error.h"
-#include "comm/backends/hccl/reduce_scatter_v.h"
-#include "comm/backends/hccl/types.h"
+#include "comm/backends/hccl/calls/collectives.h"
+#include "comm/backends/hccl/library/device_scope.h"
+#include "comm/backends/hccl/library/error.h"
+#include "comm/backends/hccl/library/types.h"
+#include "comm/backends/hccl/meet.h"
 #include "comm/user_calls.h"
 #include "core/deadline.h"
 #include "core/interrupt.h"
@@ -16,25 +17,28 @@
 namespace collops::hccl {
 namespace {
 
-constexpr const char* kFirstContact = "first contact";
 // How long the destructor waits for calls. A caller that needs longer calls Close() first.
 constexpr double kDestroyedS = 2.0;
 
-Status NotYet(const char* what) {
-  return Error(ERROR_UNSUPPORTED, "backend hccl: ", what, " do not run on it yet");
-}
-
 Status InCall(const char* name, const Status& status) {
   return status.ok() ? Ok() : Error(status.code(), name, ": ", status.message());
+}
+
+// The messages of these two names are one each, and their peers make the other.
+bool IsBatch(const char* name) {
+  return std::strcmp(name, "Send") != 0 && std::strcmp(name, "Recv") != 0;
 }
 
 }  // namespace
 
 HcclCommunicator::HcclCommunicator(std::shared_ptr<control::Control> control, const Api& api,
                                    Comm comm, bool compares)
-    : Communicator(std::move(control)), compares_(compares), engine_(api) {
-  if (comm != nullptr) engine_.Adopt(comm);
+    : Communicator(std::move(control)),
+      compares_(compares),
+      engine_(api, rank(), size()),
+      compute_(api, device_index_) {
   static_cast<void>(FindDevice());  // an error is reported in first contact
+  if (comm != nullptr) caller_comm_ = CommHandle::OfCaller(api, size(), comm);
 }
 
 HcclCommunicator::~HcclCommunicator() {
@@ -44,20 +48,17 @@ HcclCommunicator::~HcclCommunicator() {
 }
 
 Status HcclCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
+  DataType type = DataType::kInt8;
+  Reduction reduction = Reduction::kSum;
   switch (primitive) {
     case Primitive::kGather:
-      return Ok();
-    case Primitive::kReduce: {
-      DataType type = DataType::kInt8;
-      Reduction reduction = Reduction::kSum;
-      return FindReduction(dtype, op, &type, &reduction);
-    }
-    case Primitive::kComposed:
-      return NotYet("collectives other than AllGatherV and ReduceScatterV");
     case Primitive::kExchange:
-      return NotYet("all-to-all calls");
     case Primitive::kMessages:
-      return NotYet("Send and Recv");
+      return Ok();
+    case Primitive::kReduce:
+      return FindReductionV(dtype, op, &type, &reduction);
+    case Primitive::kEvenReduce:
+      return FindReduction(dtype, op, &type, &reduction);
     case Primitive::kWindows:
       break;
   }
@@ -80,7 +81,22 @@ Status HcclCommunicator::RunOnDevice(const char* name, Step&& step) {
 }
 
 Status HcclCommunicator::DoConnect() {
-  return RunOnDevice(kFirstContact, [&] { return Meet(kFirstContact); });
+  return RunOnDevice(kFirstContact, [&] { return MeetOnce(kFirstContact); });
+}
+
+Status HcclCommunicator::KeepOnStream(void* stream, KeepAlive kept) {
+  return RunOnDevice("LinearParallel", [&] {
+    return engine_.Keep(stream, std::move(kept), "LinearParallel", UserCall::Number());
+  });
+}
+
+// A call of several steps: compared as a whole, if calls are compared.
+Status HcclCommunicator::DoAgree(const Agreement& agreement) {
+  return RunOnDevice(agreement.op(), [&]() -> Status {
+    RETURN_IF_ERROR(MeetOnce(agreement.op()));
+    RETURN_IF_ERROR(CheckPeers(agreement.op(), compares_));
+    return compares_ ? control().Agree(agreement) : Ok();
+  });
 }
 
 Status HcclCommunicator::FindDevice() {
@@ -93,35 +109,31 @@ Status HcclCommunicator::FindDevice() {
   return Ok();
 }
 
-Status HcclCommunicator::Meet(const char* name) {
-  if (engine_.comm() != nullptr) return Ok();
-  RootInfo root_info = {};
-  RETURN_IF_ERROR(ShareRootInfo(name, &root_info));
-  return InCall(name, engine_.Initialise(rank(), size(), root_info));
-}
-
-// Rank 0 gets the root info from HCCL and shares it. COLLOPS_CHECK is part of the agreement: ranks
-// that compare calls and ranks that do not would wait for each other later.
-Status HcclCommunicator::ShareRootInfo(const char* name, RootInfo* root_info) {
-  if (rank() == 0) {
-    const Status found =
-        ToStatus(engine_.api(), engine_.api().get_root_info(root_info), "HcclGetRootInfo");
-    if (!found.ok()) return Decline(name, InCall(name, found));
+Status HcclCommunicator::MeetOnce(const char* name) {
+  if (engine_.connected()) return Ok();
+  if (caller_comm_ != nullptr) {
+    const Abilities abilities = AbilitiesOf(engine_.api(), false);
+    return InCall(name, engine_.Connect(caller_comm_, abilities));
   }
-  Agreement agreement(kFirstContact);
-  agreement.EqualText("COLLOPS_CHECK", compares_ ? "1" : "0");
-  std::vector<RootInfo> all(static_cast<size_t>(size()));
-  RETURN_IF_ERROR(control().Share(agreement, root_info, kRootInfoBytes, all.data()));
-  *root_info = all[0];
-  return Ok();
+  const uint64_t step = control().step_number();
+  const Status met = InCall(name, Meet(&control(), compares_, device_index_, &engine_));
+  // Rank 0's root info may fail before the others hear of this rank.
+  const bool told = !control().has_board() || control().step_number() != step;
+  return met.ok() || told ? met : Decline(name, met);
 }
 
-// Tells the other ranks why this rank refuses: in the exchange of the root info, later in the
-// comparison of the call. Without comparisons the other ranks get an error from HCCL only.
+// Tells the other ranks why this rank refuses: in the exchange of first contact, later in the
+// comparison of the call. Without comparisons the others may have put their call on a stream, so
+// the group ends, and their next call has the reason. What HCCL cannot do is refused on all ranks
+// alike, and ends nothing.
 Status HcclCommunicator::DoRefuse(const char* name, const Status& reason) {
-  const bool meets = control().has_board() && engine_.comm() == nullptr;
-  if (!meets && !compares_) return Ok();
-  return control().Refuse(meets ? kFirstContact : name, reason);
+  if (!control().has_board()) return Ok();
+  if (!engine_.connected()) return control().Refuse(kFirstContact, reason);
+  if (compares_) return control().Refuse(name, reason);
+  if (reason.code() == ERROR_UNSUPPORTED) return Ok();
+  control().EndAll(
+      Error(ERROR_RANK_MISMATCH, name, ": rank ", rank(), " refused its part: ", reason.message()));
+  return Ok();
 }
 
 // Refuses with an error of this rank alone.
@@ -132,46 +144,100 @@ Status HcclCommunicator::Decline(const char* name, const Status& reason) {
 }
 
 // Without waiting: whether all ranks are still there and all earlier calls have succeeded.
-Status HcclCommunicator::CheckPeers(const char* name) {
+Status HcclCommunicator::CheckPeers(const char* name, bool is_step) {
   const uint64_t step = control().step_number() + 1;
-  // Without comparisons a call is no step.
-  const uint64_t call = compares_ ? CallNumber(step) : UserCall::Number();
+  const uint64_t call = is_step ? CallNumber(step) : UserCall::Number();
   RETURN_IF_ERROR(control().Peek(name, call));
   return InCall(name, engine_.CheckHealth());
 }
 
-template <typename Call, typename Step>
-Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
-  const char* const name = call.agreement->op();
-  if (call.stream == nullptr) {
+template <typename Step>
+Status HcclCommunicator::Enqueue(const char* name, const Agreement* agreement, void* stream,
+                                 KeepAlive keep, Step&& step) {
+  if (stream == nullptr) {
     return Decline(name, Error(ERROR_INVALID_STREAM, name,
-                               ": there is no stream: pass NPU tensors and stream= to ",
-                               "collops.Operation; the plain level does not run on hccl yet"));
+                               ": there is no stream: pass NPU tensors, or stream="));
   }
   return RunOnDevice(name, [&]() -> Status {
-    RETURN_IF_ERROR(Meet(name));
-    RETURN_IF_ERROR(CheckPeers(name));
-    if (compares_) {
-      RETURN_IF_ERROR(control().Agree(*call.agreement));
+    RETURN_IF_ERROR(MeetOnce(name));
+    const bool is_step = compares_ && agreement != nullptr;
+    RETURN_IF_ERROR(CheckPeers(name, is_step));
+    if (is_step) {
+      RETURN_IF_ERROR(control().Agree(*agreement));
       // A rank whose call compared equal may have failed since.
-      RETURN_IF_ERROR(CheckPeers(name));
+      RETURN_IF_ERROR(CheckPeers(name, is_step));
     }
-    KeepAlive keep = call.keep;
     const Status status = step(&keep);
     // Also after a failed step: its first part may be on the stream.
-    const Status kept = engine_.Keep(call.stream, std::move(keep));
+    const Status kept = engine_.Keep(stream, std::move(keep), name, UserCall::Number());
     return InCall(name, status.ok() ? kept : status);
   });
 }
 
+template <typename Call, typename Step>
+Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
+  return Enqueue(call.agreement->op(), call.agreement, call.stream, call.keep, step);
+}
+
 Status HcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
-  return Enqueue(
-      call, [&](KeepAlive* keep) { return hccl::AllGatherV(engine_, call, rank(), size(), keep); });
+  return Enqueue(call, [&](KeepAlive* keep) { return hccl::AllGatherV(engine_, call, keep); });
 }
 
 Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  return Enqueue(call, [&](KeepAlive* keep) {
-    return hccl::ReduceScatterV(engine_, call, rank(), size(), keep);
+  const Status apart = CheckApart(call, size());
+  if (!apart.ok()) return Decline(call.agreement->op(), apart);
+  return Enqueue(call, [&](KeepAlive* keep) { return hccl::ReduceScatterV(engine_, call, keep); });
+}
+
+Status HcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
+  return Enqueue(call, [&](KeepAlive* keep) { return hccl::ExchangeV(engine_, call, keep); });
+}
+
+Status HcclCommunicator::DoAllReduce(const AllReduceCall& call) {
+  return Enqueue(call, [&](KeepAlive*) { return hccl::AllReduce(engine_, call); });
+}
+
+Status HcclCommunicator::DoBroadcast(const BroadcastCall& call) {
+  return Enqueue(call, [&](KeepAlive*) { return hccl::Broadcast(engine_, call); });
+}
+
+// Nothing compares messages, not even with COLLOPS_CHECK=1: only two ranks take part.
+Status HcclCommunicator::DoMessages(const char* name, Transfer* list, int count, void* stream) {
+  const Status check = CheckTransfers(name, list, count, rank());
+  if (!check.ok()) return control().Excuse(check);
+  RETURN_IF_ERROR(Enqueue(name, nullptr, stream, nullptr, [&](KeepAlive*) {
+    return hccl::Messages(engine_, list, count, IsBatch(name), stream);
+  }));
+  for (int i = 0; i < count; ++i) {
+    if (list[i].way == Transfer::kRecv) list[i].source = list[i].peer;
+  }
+  return Ok();
+}
+
+// The host waits for all ranks, and what is put on the stream later for all ranks' streams.
+Status HcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
+  if (control().has_board()) RETURN_IF_ERROR(control().Agree(agreement));
+  if (stream == nullptr && control().has_board()) return Ok();
+  return Enqueue(agreement.op(), nullptr, stream, nullptr, [&](KeepAlive*) {
+    return ToStatus(engine_.api(), engine_.api().barrier(engine_.comm(), stream), "HcclBarrier");
+  });
+}
+
+// A group that was connected by a rank table must be split by HCCL. Others are split by HCCL if
+// they are connected; else the subgroup meets by a root info of its own.
+Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
+                                 const std::string& name, std::shared_ptr<void>* part) {
+  return RunOnDevice("Split", [&]() -> Status {
+    const bool needed = spec().table != nullptr || !control().has_board();
+    if (needed) RETURN_IF_ERROR(MeetOnce("Split"));
+    if (!engine_.connected()) return Ok();
+    std::shared_ptr<CommHandle> made;
+    const Status status =
+        CommHandle::Split(engine_.handle(), members, index, Concat("collops", name), &made);
+    const bool must = !control().has_board() || engine_.handle()->is_from_table();
+    if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
+    *part = std::move(made);
+    return InCall("Split", status);
   });
 }
 
@@ -198,7 +264,8 @@ void HcclCommunicator::OnClose() {
   if (control().Inherited()) return;
   const std::lock_guard<std::recursive_mutex> lock(closing_);
   // If a call runs in another thread, it still needs the engine; the destructor releases it.
-  if (!control().in_call()) engine_.Release(device_index_);
+  if (control().in_call()) return;
+  if (engine_.Release(device_index_)) compute_.Release();
 }
 
 }  // namespace collops::hccl

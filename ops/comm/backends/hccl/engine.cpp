@@ -2,41 +2,59 @@
 
 #include <utility>
 
-#include "comm/backends/hccl/device_scope.h"
-#include "comm/backends/hccl/error.h"
+#include "comm/backends/hccl/library/device_scope.h"
+#include "comm/backends/hccl/library/error.h"
 #include "core/deadline.h"
 
 namespace collops::hccl {
 namespace {
 
-// How long Release() waits: a call that its peers have left never ends.
+// How long Release() waits before an HcclComm is destroyed: a call that its peers have left never
+// ends.
 constexpr double kEndS = 2.0;
+constexpr size_t kStandInBytes = 512;
+
+// What a call keeps alive, and its name for errors that are found later.
+struct CallOnStream {
+  KeepAlive kept;
+  const char* name;
+  uint64_t number;
+};
 
 }  // namespace
 
-Status Engine::Initialise(int rank, int rank_size, const RootInfo& root_info) {
-  Comm made = nullptr;
-  const Result result = api_.comm_init_root_info(static_cast<uint32_t>(rank_size), &root_info,
-                                                 static_cast<uint32_t>(rank), &made);
-  RETURN_IF_ERROR(ToStatus(api_, result, "HcclCommInitRootInfo"));
-  comm_ = made;
-  owned_ = true;
+Status Engine::Connect(std::shared_ptr<CommHandle> handle, Abilities abilities) {
+  if (stand_in_ == nullptr) {
+    RETURN_IF_ERROR(ToStatus(
+        api_, api_.malloc(&stand_in_, kStandInBytes, AllocationPolicy::kHugeFirst), "aclrtMalloc"));
+  }
+  WarnOfReplacement(abilities);
+  abilities_ = std::move(abilities);
+  handle_ = std::move(handle);
   return Ok();
 }
 
-Status Engine::CheckHealth() const {
+// Streams run their calls in order, so the first call that has not ended is the one that failed, or
+// waits behind it.
+Status Engine::CheckHealth() {
   Result error = Result::kSuccess;
   RETURN_IF_ERROR(
-      ToStatus(api_, api_.get_comm_async_error(comm_, &error), "HcclGetCommAsyncError"));
+      ToStatus(api_, api_.get_comm_async_error(comm(), &error), "HcclGetCommAsyncError"));
   const Status status = ToStatus(api_, error, "HcclGetCommAsyncError");
-  CHECK_ARG(status.ok(), status.code(), "an earlier call failed: ", status.message());
-  return Ok();
+  if (status.ok()) return Ok();
+  std::string calls;
+  for (const auto& kept : in_flight_.OldestAhead()) {
+    const auto& call = *static_cast<const CallOnStream*>(kept.get());
+    calls += Concat(calls.empty() ? "" : " or ", call.name);
+    if (call.number > 0) calls += Concat(" (call ", call.number, ")");
+  }
+  return Error(status.code(), "an earlier call failed", calls.empty() ? "" : ", ", calls, ": ",
+               status.message());
 }
 
-// The caller's HcclComm outlives its calls, so only what they read must be kept alive.
-Status Engine::Keep(Stream stream, KeepAlive kept) {
-  if (!owned_ && kept == nullptr) return Ok();
-  return in_flight_.Keep(stream, std::move(kept));
+Status Engine::Keep(Stream stream, KeepAlive kept, const char* name, uint64_t number) {
+  return in_flight_.Keep(
+      stream, std::make_shared<CallOnStream>(CallOnStream{std::move(kept), name, number}));
 }
 
 bool Engine::IsIdle(int device) {
@@ -45,16 +63,19 @@ bool Engine::IsIdle(int device) {
   return !scope.status().ok() || in_flight_.Reap() != DeviceRuntime::Progress::kAhead;
 }
 
-void Engine::Release(int device) {
-  if (owned_ || !in_flight_.empty()) {
+bool Engine::Release(int device) {
+  bool past = true;
+  if (handle_ != nullptr || !in_flight_.empty()) {
     const DeviceScope scope(api_, device);
-    const double limit_s = owned_ ? kEndS : 0.0;
-    const bool past = scope.status().ok() && in_flight_.Drain(Deadline::After(limit_s)).ok();
+    const double limit_s = handle_ != nullptr && handle_->owned() ? kEndS : 0.0;
+    past = scope.status().ok() && in_flight_.Drain(Deadline::After(limit_s)).ok();
+    if (!past && handle_ != nullptr) handle_->Keep();
     // The caller cannot act on an error of this call.
-    if (owned_ && past) static_cast<void>(api_.comm_destroy(comm_));
+    if (past && stand_in_ != nullptr) static_cast<void>(api_.free(stand_in_));
   }
-  comm_ = nullptr;
-  owned_ = false;
+  stand_in_ = nullptr;
+  handle_.reset();
+  return past;
 }
 
 }  // namespace collops::hccl

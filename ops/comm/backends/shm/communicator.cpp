@@ -27,7 +27,8 @@ const kernels::Compute* ShmCommunicator::compute() const {
 }
 
 Status ShmCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
-  CHECK_ARG(primitive != Primitive::kReduce || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
+  const bool reduces = primitive == Primitive::kReduce || primitive == Primitive::kEvenReduce;
+  CHECK_ARG(!reduces || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
             "backend shm: there is no ", Name(op), " of ", Name(dtype));
   return Ok();
 }

@@ -23,7 +23,8 @@ const kernels::Compute* UcxCommunicator::compute() const {
 }
 
 Status UcxCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
-  CHECK_ARG(primitive != Primitive::kReduce || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
+  const bool reduces = primitive == Primitive::kReduce || primitive == Primitive::kEvenReduce;
+  CHECK_ARG(!reduces || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
             "backend ucx: there is no ", Name(op), " of ", Name(dtype));
   CHECK_ARG(primitive != Primitive::kWindows, ERROR_UNSUPPORTED,
             "backend ucx: ranks on several hosts cannot read each other's memory in place");

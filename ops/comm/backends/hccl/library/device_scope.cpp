@@ -1,6 +1,6 @@
-#include "comm/backends/hccl/device_scope.h"
+#include "comm/backends/hccl/library/device_scope.h"
 
-#include "comm/backends/hccl/error.h"
+#include "comm/backends/hccl/library/error.h"
 
 namespace collops::hccl {
 

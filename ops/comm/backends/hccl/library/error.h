@@ -1,6 +1,6 @@
 #pragma once
 
-#include "comm/backends/hccl/api.h"
+#include "comm/backends/hccl/library/api.h"
 #include "core/status.h"
 
 namespace collops::hccl {

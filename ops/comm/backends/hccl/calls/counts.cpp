@@ -1,5 +1,6 @@
-#include "comm/backends/hccl/counts.h"
+#include "comm/backends/hccl/calls/counts.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,9 +16,9 @@ struct Copy {
 }  // namespace
 
 HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_size, int64_t scale,
-                      KeepAlive* keep) {
+                      bool held, KeepAlive* keep) {
   // The counts have been checked: none is negative, so int64_t and uint64_t have the same bits.
-  if (scale == 1 && *keep != nullptr) return {counts, displs};
+  if (scale == 1 && held) return {counts, displs};
   auto copy = std::make_shared<Copy>();
   for (const int64_t* numbers : {counts, displs}) {
     for (int r = 0; r < rank_size; ++r) {
@@ -28,6 +29,21 @@ HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_siz
   const uint64_t* const first = copy->numbers.data();
   *keep = std::move(copy);
   return {first, first + rank_size};
+}
+
+bool AreEven(const int64_t* counts, const int64_t* displs, int rank_size) {
+  for (int r = 0; r < rank_size; ++r) {
+    if (counts[r] != counts[0] || displs[r] != r * counts[0]) return false;
+  }
+  return true;
+}
+
+bool AreZero(const int64_t* counts, int rank_size) {
+  return std::all_of(counts, counts + rank_size, [](int64_t count) { return count == 0; });
+}
+
+bool HasOneOwner(const int64_t* counts, int rank_size) {
+  return std::count(counts, counts + rank_size, 0) == rank_size - 1;
 }
 
 }  // namespace collops::hccl

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "comm/backends/hccl/api.h"
+#include "comm/backends/hccl/library/api.h"
 #include "comm/device_runtime.h"
 
 namespace collops::hccl {

@@ -1,6 +1,6 @@
-#include "comm/backends/hccl/api.h"
+#include "comm/backends/hccl/library/api.h"
 
-#include <dlfcn.h>
+#include "comm/backends/hccl/library/library.h"
 
 namespace collops::hccl {
 namespace {
@@ -8,40 +8,6 @@ namespace {
 constexpr const char* kHccl = "libhccl.so";
 constexpr const char* kAscendCl = "libascendcl.so";
 
-// One library of CANN, and the first error in loading it.
-class Library {
- public:
-  explicit Library(const char* name) : name_(name), handle_(dlopen(name, RTLD_NOW | RTLD_GLOBAL)) {
-    if (handle_ == nullptr) status_ = Missing(name_);
-  }
-
-  template <typename Function>
-  void Find(const char* symbol, Function* function) {
-    FindIfThere(symbol, function);
-    if (*function == nullptr && status_.ok()) status_ = Missing(symbol);
-  }
-
-  // Leaves the pointer null if the library is too old to have the function.
-  template <typename Function>
-  void FindIfThere(const char* symbol, Function* function) {
-    if (handle_ == nullptr) return;
-    *function = reinterpret_cast<Function>(dlsym(handle_, symbol));
-  }
-
-  const Status& status() const { return status_; }
-
- private:
-  static Status Missing(const char* what) {
-    const char* const reason = dlerror();
-    return Error(ERROR_UNSUPPORTED, "backend hccl: ", reason == nullptr ? what : reason);
-  }
-
-  const char* name_;
-  void* handle_;
-  Status status_;
-};
-
-// Never unloaded: CANN has threads of its own.
 struct Loaded {
   Api api = {};
   Status status;
@@ -62,14 +28,34 @@ struct Loaded {
     library->Find("HcclGetRankId", &api.get_rank_id);
     library->Find("HcclGetCommName", &api.get_comm_name);
     library->Find("HcclGetCommAsyncError", &api.get_comm_async_error);
-    library->Find("HcclAllGatherV", &api.all_gather_v);
-    library->Find("HcclReduceScatterV", &api.reduce_scatter_v);
+    library->FindIfThere("HcclCommInitRootInfoConfig", &api.comm_init_root_info_config);
+    library->FindIfThere("HcclCommInitClusterInfo", &api.comm_init_cluster_info);
+    library->FindIfThere("HcclCreateSubCommConfig", &api.create_sub_comm);
+    library->FindIfThere("HcclAllGatherV", &api.all_gather_v);
+    library->FindIfThere("HcclReduceScatterV", &api.reduce_scatter_v);
+    library->Find("HcclAllGather", &api.all_gather);
+    library->Find("HcclReduceScatter", &api.reduce_scatter);
+    library->Find("HcclAllReduce", &api.all_reduce);
+    library->Find("HcclReduce", &api.reduce);
+    library->Find("HcclBroadcast", &api.broadcast);
+    library->Find("HcclAlltoAllV", &api.all_to_all_v);
+    library->Find("HcclSend", &api.send);
+    library->Find("HcclRecv", &api.recv);
+    library->Find("HcclBatchSendRecv", &api.batch_send_recv);
+    library->Find("HcclBarrier", &api.barrier);
   }
 
   void FindAcl(Library* library) {
     library->Find("aclrtGetDevice", &api.get_device);
     library->Find("aclrtSetDevice", &api.set_device);
     library->Find("aclrtMemsetAsync", &api.memset_async);
+    library->Find("aclrtMemcpyAsync", &api.memcpy_async);
+    library->Find("aclrtMalloc", &api.malloc);
+    library->Find("aclrtFree", &api.free);
+    library->Find("aclrtGetSocName", &api.get_soc_name);
+    library->Find("aclrtCreateStream", &api.create_stream);
+    library->Find("aclrtDestroyStream", &api.destroy_stream);
+    library->Find("aclrtStreamWaitEvent", &api.stream_wait_event);
     library->Find("aclrtCreateEvent", &api.create_event);
     library->Find("aclrtDestroyEvent", &api.destroy_event);
     library->Find("aclrtRecordEvent", &api.record_event);

@@ -1,4 +1,4 @@
-#include "comm/backends/hccl/error.h"
+#include "comm/backends/hccl/library/error.h"
 
 #include <string>
 

@@ -1,11 +1,11 @@
-#include "comm/backends/hccl/acl_runtime.h"
+#include "comm/backends/hccl/library/acl_runtime.h"
 
 #include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "comm/backends/hccl/error.h"
+#include "comm/backends/hccl/library/error.h"
 #include "core/per_process.h"
 
 namespace collops::hccl {

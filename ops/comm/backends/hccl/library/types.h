@@ -1,6 +1,6 @@
 #pragma once
 
-#include "comm/backends/hccl/api.h"
+#include "comm/backends/hccl/library/api.h"
 #include "core/dtype.h"
 #include "core/status.h"
 
@@ -12,9 +12,14 @@ struct Carriage {
   DataType type = DataType::kInt8;
   int64_t scale = 1;
 };
+// Of HcclAllGatherV, which documents few types.
+Carriage CarriageOfV(DType dtype);
+// Of all other calls.
 Carriage CarriageOf(DType dtype);
 
-// HCCL's numbers of a reduction; ERROR_UNSUPPORTED if HCCL documents no such type or operation.
+// HCCL's numbers of a reduction; ERROR_UNSUPPORTED if HCCL documents no such type or operation:
+// of HcclReduceScatterV, and of HcclAllReduce, HcclReduceScatter and HcclReduce.
+Status FindReductionV(DType dtype, ReduceOp op, DataType* type, Reduction* reduction);
 Status FindReduction(DType dtype, ReduceOp op, DataType* type, Reduction* reduction);
 
 }  // namespace collops::hccl

@@ -52,18 +52,63 @@ enum class Result : int32_t {
   kOutOfMemory = 24,
 };
 
-// HcclDataType: the types that the two V calls take.
+// HcclDataType: the types that calls here take.
 enum class DataType : int32_t {
   kInt8 = 0,
   kInt16 = 1,
   kInt32 = 2,
   kFloat16 = 3,
   kFloat32 = 4,
+  kInt64 = 5,
+  kUInt8 = 7,
+  kFloat64 = 10,
   kBFloat16 = 11,
 };
 
 // HcclReduceOp.
 enum class Reduction : int32_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
+
+// HcclCommConfig. HCCL knows by `size` and `version` which fields there are.
+struct CommConfig {
+  uint64_t size;
+  uint32_t magic;
+  uint32_t version;
+  uint64_t reserved;
+  uint32_t buffer_size;
+  uint32_t deterministic;
+  char name[kCommNameBytes];
+  char udi[128];
+  uint32_t expansion_mode;
+  uint32_t rdma_traffic_class;
+  uint32_t rdma_service_level;
+  uint32_t world_rank;
+  uint64_t job;
+  uint8_t graph_zero_copy;
+  int32_t execution_timeout;
+  char algorithm[1600];
+  char retry_enable[50];
+  char retry_params[128];
+  char buffer_name[128];
+  uint32_t qos;
+  uint64_t symmetric_window_bytes;
+};
+constexpr uint32_t kConfigMagic = 0xf0f0f0f0;
+constexpr uint32_t kConfigVersion = 10;
+constexpr uint32_t kConfigNotSet = 0xffffffff;
+constexpr uint64_t kDefaultSymmetricWindow = 16;
+
+// HcclSendRecvType and HcclSendRecvItem.
+enum class Way : int32_t { kSend = 0, kRecv = 1 };
+struct SendRecvItem {
+  Way way;
+  void* data;
+  uint64_t count;
+  DataType type;
+  uint32_t peer;
+};
+
+// As sub_comm_id of a rank that is in no part.
+constexpr uint64_t kNoSubComm = 0xffffffff;
 
 // aclError: 0 is success.
 using AclError = int32_t;
@@ -72,6 +117,10 @@ constexpr AclError kAclNotSupported = 207000;
 
 // aclrtEventRecordedStatus.
 enum class EventStatus : int32_t { kNotReady = 0, kComplete = 1 };
+
+// aclrtMemcpyKind and aclrtMemMallocPolicy: those that are used here.
+enum class CopyKind : int32_t { kDeviceToDevice = 3 };
+enum class AllocationPolicy : int32_t { kHugeFirst = 0 };
 
 // aclmdlRICaptureStatus: whether a stream's calls go into a graph.
 enum class CaptureStatus : int32_t { kNone = 0, kActive = 1, kInvalidated = 2 };
@@ -84,6 +133,12 @@ struct Api {
   Result (*get_root_info)(RootInfo* root_info);
   Result (*comm_init_root_info)(uint32_t num_ranks, const RootInfo* root_info, uint32_t rank,
                                 Comm* comm);
+  // Null if the library is too old: these three, and all_gather_v and reduce_scatter_v below.
+  Result (*comm_init_root_info_config)(uint32_t num_ranks, const RootInfo* root_info, uint32_t rank,
+                                       const CommConfig* config, Comm* comm);
+  Result (*comm_init_cluster_info)(const char* rank_table, uint32_t rank, Comm* comm);
+  Result (*create_sub_comm)(Comm* comm, uint32_t num_ranks, uint32_t* ranks, uint64_t sub_comm_id,
+                            uint32_t rank, CommConfig* config, Comm* sub_comm);
   Result (*comm_destroy)(Comm comm);
   Result (*get_rank_size)(Comm comm, uint32_t* rank_size);
   Result (*get_rank_id)(Comm comm, uint32_t* rank);
@@ -96,11 +151,38 @@ struct Api {
   Result (*reduce_scatter_v)(void* send, const void* send_counts, const void* sdispls,
                              void* receive, uint64_t recv_count, DataType type, Reduction op,
                              Comm comm, Stream stream);
+  Result (*all_gather)(void* send, void* receive, uint64_t send_count, DataType type, Comm comm,
+                       Stream stream);
+  Result (*reduce_scatter)(void* send, void* receive, uint64_t recv_count, DataType type,
+                           Reduction op, Comm comm, Stream stream);
+  Result (*all_reduce)(void* send, void* receive, uint64_t count, DataType type, Reduction op,
+                       Comm comm, Stream stream);
+  Result (*reduce)(void* send, void* receive, uint64_t count, DataType type, Reduction op,
+                   uint32_t root, Comm comm, Stream stream);
+  Result (*broadcast)(void* data, uint64_t count, DataType type, uint32_t root, Comm comm,
+                      Stream stream);
+  Result (*all_to_all_v)(const void* send, const void* send_counts, const void* sdispls,
+                         DataType send_type, const void* receive, const void* recv_counts,
+                         const void* rdispls, DataType recv_type, Comm comm, Stream stream);
+  Result (*send)(void* data, uint64_t count, DataType type, uint32_t peer, Comm comm,
+                 Stream stream);
+  Result (*recv)(void* data, uint64_t count, DataType type, uint32_t peer, Comm comm,
+                 Stream stream);
+  Result (*batch_send_recv)(SendRecvItem* items, uint32_t num_items, Comm comm, Stream stream);
+  Result (*barrier)(Comm comm, Stream stream);
 
   AclError (*get_device)(int32_t* device);
   AclError (*set_device)(int32_t device);
   AclError (*memset_async)(void* address, size_t room_bytes, int32_t value, size_t bytes,
                            Stream stream);
+  AclError (*memcpy_async)(void* to, size_t room_bytes, const void* from, size_t bytes,
+                           CopyKind kind, Stream stream);
+  AclError (*malloc)(void** address, size_t bytes, AllocationPolicy policy);
+  AclError (*free)(void* address);
+  const char* (*get_soc_name)();
+  AclError (*create_stream)(Stream* stream);
+  AclError (*destroy_stream)(Stream stream);
+  AclError (*stream_wait_event)(Stream stream, Event event);
   AclError (*create_event)(Event* event);
   AclError (*destroy_event)(Event event);
   AclError (*record_event)(Event event, Stream stream);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "comm/call.h"
+
+namespace collops::hccl {
+
+// A call's counts and displacements as HCCL takes them: uint64_t, in elements of the type that is
+// passed to HCCL.
+struct HcclCounts {
+  const void* counts;
+  const void* displs;
+};
+
+// `scale`: elements passed to HCCL per element of the call. `held`: the call's own `keep` holds its
+// lists. On return `keep` holds the returned numbers, besides what it held: the call's own, or a
+// copy if they are not held or are scaled.
+HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_size, int64_t scale,
+                      bool held, KeepAlive* keep);
+
+// Whether the blocks have one size and lie one after the other from 0 on.
+bool AreEven(const int64_t* counts, const int64_t* displs, int rank_size);
+
+bool AreZero(const int64_t* counts, int rank_size);
+
+// Whether only one of several ranks has elements.
+bool HasOneOwner(const int64_t* counts, int rank_size);
+
+}  // namespace collops::hccl

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/status.h"
+#include "operators/linear_parallel/engine.h"
+
+namespace collops {
+
+// Some rows of every member, gathered by one AllGatherV to where they belong among all rows. In
+// elements.
+struct GatherChunk {
+  int64_t row = 0;  // of each member
+  std::vector<int64_t> counts;
+  std::vector<int64_t> displs;
+};
+
+// A strip of columns: of its products, and of the sums that are scattered.
+struct ColumnStrip {
+  int64_t begin = 0;
+  int64_t columns = 0;
+  std::vector<int64_t> counts;
+  std::vector<int64_t> displs;
+};
+
+// What kStreams does for one plan, and where its scratch memory lies in the workspace. The cuts are
+// equal on all ranks of a group. A tile holds the float32 products of a strip, `sums` this rank's
+// part of their sum; there are two of each, so that a strip is multiplied while the one before is
+// summed.
+struct StreamSchedule {
+  static constexpr int kSlots = 2;
+
+  int64_t gather_rows = 0;  // of each member at once
+  std::vector<GatherChunk> gathers;
+  std::vector<ColumnStrip> strips;
+  bool sums = false;         // over the ranks of the scatter group
+  bool all_reduces = false;  // and every one of them gets all rows
+  bool has_tiles = false;    // else products go right into the output
+  bool converts = false;     // operands become float32, because products of their type do not
+
+  int64_t gathered = 0;
+  int64_t float_rows = 0;    // the gathered rows in float32
+  int64_t float_weight = 0;  // the weight in float32
+  int64_t tiles[kSlots] = {};
+  int64_t slots[kSlots] = {};
+  int64_t scratch = 0;
+  int64_t scratch_bytes = 0;
+};
+
+// Sets the plan's schedule and memory. An error if the device has no such products.
+Status PlanStreams(LinearPlan* plan);
+
+}  // namespace collops

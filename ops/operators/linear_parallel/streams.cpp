@@ -1,0 +1,311 @@
+#include <utility>
+#include <vector>
+
+#include "operators/linear_parallel/engine.h"
+#include "operators/linear_parallel/parts.h"
+#include "operators/linear_parallel/product.h"
+#include "operators/linear_parallel/schedule.h"
+
+namespace collops {
+namespace {
+
+using kernels::DeviceMatrix;
+using kernels::StreamStep;
+
+Status Accepts(const EnginePlace& place) {
+  CHECK_ARG(place.on_device, ERROR_UNSUPPORTED, "the tensors of backend ", place.backend,
+            " are not on a device");
+  return Ok();
+}
+
+// Collectives on a stream beside the caller's, and products on the caller's: chunks of rows are
+// gathered while those before are multiplied by the first strip of the weight's columns, and the
+// products of a strip are summed over the ranks while the next strip is multiplied. Lives during
+// one call, which returns before its work is done.
+class StreamLinear {
+ public:
+  StreamLinear(const LinearRun& run, const GridParts& parts)
+      : run_(run),
+        plan_(run.plan),
+        layout_(run.plan.layout),
+        schedule_(*run.plan.schedule),
+        compute_(*run.plan.stream_compute),
+        parts_(parts),
+        marks_(compute_.NewMarks()),
+        products_(run.stream) {}
+
+  Status Run() {
+    RETURN_IF_ERROR(compute_.SideStream(&collectives_));
+    const Status status = Enqueue();
+    // Also after an error: what is on the other stream uses the caller's tensors.
+    const Status joined = marks_->Order(collectives_, products_);
+    const Status kept = run_.communicator->KeepOnStream(products_, marks_);
+    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(joined);
+    return kept;
+  }
+
+ private:
+  struct Running {
+    int64_t strip;
+    int summed;  // a mark behind the sum
+  };
+
+  Status Enqueue() {
+    RETURN_IF_ERROR(marks_->Order(products_, collectives_));
+    RETURN_IF_ERROR(Gather());
+    if (layout_.total_rows == 0) return Ok();
+    RETURN_IF_ERROR(ConvertWeight());
+    const auto strips = static_cast<int64_t>(schedule_.strips.size());
+    std::vector<Running> running;
+    for (int64_t strip = 0; strip < strips; ++strip) {
+      RETURN_IF_ERROR(Multiply(strip));
+      if (!schedule_.sums) {
+        RETURN_IF_ERROR(Store(strip));
+        continue;
+      }
+      int summed = 0;
+      RETURN_IF_ERROR(Sum(strip, &summed));
+      running.push_back({strip, summed});
+      // The strip before this one has been summed meanwhile, or nearly so.
+      if (running.size() == StreamSchedule::kSlots) RETURN_IF_ERROR(Finish(&running));
+    }
+    while (!running.empty()) RETURN_IF_ERROR(Finish(&running));
+    return Ok();
+  }
+
+  // Waits, on the stream of products, for the oldest sum, and stores it.
+  Status Finish(std::vector<Running>* running) {
+    const Running oldest = running->front();
+    running->erase(running->begin());
+    RETURN_IF_ERROR(marks_->Wait(products_, oldest.summed));
+    return Store(oldest.strip);
+  }
+
+  bool gathers() const { return layout_.gather.ranks.size() > 1; }
+
+  std::byte* gathered() const {
+    if (run_.tensors.gathered != nullptr) return static_cast<std::byte*>(run_.tensors.gathered);
+    return run_.workspace + schedule_.gathered;
+  }
+
+  // All rows, where they are multiplied from.
+  const std::byte* rows() const {
+    return gathers() ? gathered() : static_cast<const std::byte*>(run_.tensors.x);
+  }
+
+  Status Gather() {
+    if (!gathers()) {
+      if (run_.tensors.gathered == nullptr) return Ok();
+      return compute_.Copy(run_.tensors.gathered, run_.tensors.x,
+                           layout_.total_rows * RowBytes(plan_), products_);
+    }
+    for (const GatherChunk& chunk : schedule_.gathers) {
+      AllGatherVCall call;
+      call.agreement = &gather_call_;
+      call.dtype = plan_.dtype;
+      call.x = static_cast<const std::byte*>(run_.tensors.x) + chunk.row * RowBytes(plan_);
+      call.output = gathered();
+      call.recv_counts = chunk.counts.data();
+      call.rdispls = chunk.displs.data();
+      call.stream = collectives_;
+      call.keep = run_.keep;
+      RETURN_IF_ERROR(InGroup(plan_, layout_.gather.ranks, parts_.gather->AllGatherV(call)));
+      int mark = 0;
+      RETURN_IF_ERROR(marks_->Put(collectives_, &mark));
+      arrived_.push_back(mark);
+    }
+    return Ok();
+  }
+
+  Status Do(const StreamStep& step) {
+    return compute_.Run(step, run_.workspace + schedule_.scratch, schedule_.scratch_bytes,
+                        products_);
+  }
+
+  Status ConvertWeight() {
+    if (!schedule_.converts) return Ok();
+    const bool trans = layout_.trans_weight;
+    const int64_t weight_rows = trans ? layout_.n : layout_.k;
+    const int64_t columns = trans ? layout_.k : layout_.n;
+    return Convert(run_.tensors.weight.data, run_.workspace + schedule_.float_weight, weight_rows,
+                   columns);
+  }
+
+  Status Convert(const void* from, void* to, int64_t num_rows, int64_t columns) {
+    StreamStep step;
+    step.kind = StreamStep::kConvert;
+    step.a = {from, plan_.dtype, num_rows, columns, columns, false};
+    step.c = {to, DType::kFloat32, num_rows, columns, columns, false};
+    return Do(step);
+  }
+
+  // The first strip takes the rows as they arrive; then all of them are there.
+  Status Multiply(int64_t strip) {
+    if (strip > 0 || !gathers()) {
+      if (strip == 0) RETURN_IF_ERROR(ConvertRows(0, layout_.total_rows));
+      return MultiplyRows(strip, 0, layout_.total_rows);
+    }
+    if (layout_.k == 0) return MultiplyRows(strip, 0, layout_.total_rows);
+    for (size_t c = 0; c < schedule_.gathers.size(); ++c) {
+      RETURN_IF_ERROR(marks_->Wait(products_, arrived_[c]));
+      const GatherChunk& chunk = schedule_.gathers[c];
+      for (size_t m = 0; m < chunk.counts.size(); ++m) {
+        const int64_t begin = chunk.displs[m] / layout_.k;
+        const int64_t count = chunk.counts[m] / layout_.k;
+        RETURN_IF_ERROR(ConvertRows(begin, count));
+        RETURN_IF_ERROR(MultiplyRows(strip, begin, count));
+      }
+    }
+    return Ok();
+  }
+
+  Status ConvertRows(int64_t begin, int64_t count) {
+    if (!schedule_.converts || count == 0 || layout_.k == 0) return Ok();
+    const int64_t float_bytes = sizeof(float);
+    return Convert(rows() + begin * RowBytes(plan_),
+                   run_.workspace + schedule_.float_rows + begin * layout_.k * float_bytes, count,
+                   layout_.k);
+  }
+
+  DeviceMatrix Weight(const ColumnStrip& strip) const {
+    const DType dtype = schedule_.converts ? DType::kFloat32 : plan_.dtype;
+    const auto* const data = schedule_.converts
+                                 ? run_.workspace + schedule_.float_weight
+                                 : static_cast<const std::byte*>(run_.tensors.weight.data);
+    const bool trans = layout_.trans_weight;
+    const int64_t ld = trans ? layout_.k : layout_.n;
+    const int64_t first = strip.begin * (trans ? ld : 1);
+    return {data + first * SizeOf(dtype), dtype, layout_.k, strip.columns, ld, trans};
+  }
+
+  // Where the products of some rows and a strip go.
+  DeviceMatrix Products(int64_t strip, int64_t begin, int64_t count) const {
+    const int64_t columns = schedule_.strips[static_cast<size_t>(strip)].columns;
+    const DType dtype = schedule_.has_tiles ? DType::kFloat32 : plan_.dtype;
+    std::byte* const data =
+        schedule_.has_tiles ? tile(strip) : static_cast<std::byte*>(run_.tensors.output);
+    return {data + begin * columns * SizeOf(dtype), dtype, count, columns, columns, false};
+  }
+
+  Status MultiplyRows(int64_t strip, int64_t begin, int64_t count) {
+    if (count == 0) return Ok();
+    StreamStep step;
+    step.c = Products(strip, begin, count);
+    if (layout_.k == 0) {
+      const int64_t bytes = count * step.c.columns * SizeOf(step.c.dtype);
+      return compute_.SetZero(const_cast<void*>(step.c.data), bytes, products_);
+    }
+    const auto* const data = schedule_.converts ? run_.workspace + schedule_.float_rows : rows();
+    const DType dtype = schedule_.converts ? DType::kFloat32 : plan_.dtype;
+    step.a = {data + begin * layout_.k * SizeOf(dtype), dtype, count, layout_.k, layout_.k, false};
+    step.b = Weight(schedule_.strips[static_cast<size_t>(strip)]);
+    return Do(step);
+  }
+
+  std::byte* tile(int64_t strip) const {
+    return run_.workspace + schedule_.tiles[strip % StreamSchedule::kSlots];
+  }
+
+  // This rank's rows of a strip, summed, or as they were multiplied.
+  const std::byte* result(int64_t strip) const {
+    if (!schedule_.sums || schedule_.all_reduces) return tile(strip);
+    return run_.workspace + schedule_.slots[strip % StreamSchedule::kSlots];
+  }
+
+  int64_t OwnRows() const {
+    return schedule_.sums ? layout_.scatter.rows[static_cast<size_t>(layout_.scatter.index)]
+                          : layout_.total_rows;
+  }
+
+  Status Sum(int64_t number, int* summed) {
+    const ColumnStrip& strip = schedule_.strips[static_cast<size_t>(number)];
+    RETURN_IF_ERROR(marks_->Order(products_, collectives_));
+    const Status status = schedule_.all_reduces ? AllReduce(number, strip) : Scatter(number, strip);
+    RETURN_IF_ERROR(InGroup(plan_, layout_.scatter.ranks, status));
+    return marks_->Put(collectives_, summed);
+  }
+
+  Status AllReduce(int64_t number, const ColumnStrip& strip) {
+    AllReduceCall call;
+    call.agreement = &all_reduce_call_;
+    call.dtype = DType::kFloat32;
+    call.x = call.output = tile(number);
+    call.count = layout_.total_rows * strip.columns;
+    call.stream = collectives_;
+    call.keep = run_.keep;
+    return parts_.scatter->AllReduce(call);
+  }
+
+  Status Scatter(int64_t number, const ColumnStrip& strip) {
+    ReduceScatterVCall call;
+    call.agreement = &scatter_call_;
+    call.dtype = DType::kFloat32;
+    call.x = tile(number);
+    call.output = const_cast<std::byte*>(result(number));
+    call.output_count = OwnRows() * strip.columns;
+    call.send_counts = strip.counts.data();
+    call.sdispls = strip.displs.data();
+    call.stream = collectives_;
+    call.keep = run_.keep;
+    return parts_.scatter->ReduceScatterV(call);
+  }
+
+  // Rounds a strip's sums, and the residual, into the columns of the output.
+  Status Store(int64_t number) {
+    const ColumnStrip& strip = schedule_.strips[static_cast<size_t>(number)];
+    if (!schedule_.has_tiles || OwnRows() == 0) return Ok();
+    const int64_t first = strip.begin * SizeOf(plan_.dtype);
+    StreamStep step;
+    step.kind = StreamStep::kConvert;
+    step.a = {result(number), DType::kFloat32, OwnRows(), strip.columns, strip.columns, false};
+    step.c = {static_cast<std::byte*>(run_.tensors.output) + first,
+              plan_.dtype,
+              OwnRows(),
+              strip.columns,
+              layout_.n,
+              false};
+    if (plan_.has_residual) {
+      step.kind = StreamStep::kAddRow;
+      step.b = {static_cast<const std::byte*>(run_.tensors.residual) + first,
+                plan_.dtype,
+                1,
+                strip.columns,
+                layout_.n,
+                false};
+    }
+    return Do(step);
+  }
+
+  const LinearRun& run_;
+  const LinearPlan& plan_;
+  const LinearLayout& layout_;
+  const StreamSchedule& schedule_;
+  kernels::StreamCompute& compute_;
+  const GridParts& parts_;
+  const std::shared_ptr<kernels::StreamMarks> marks_;
+  void* const products_;
+  void* collectives_ = nullptr;
+  std::vector<int> arrived_;  // a mark behind each chunk of gathered rows
+  // All that they move has been agreed on.
+  const Agreement gather_call_ = Agreement("AllGatherV");
+  const Agreement scatter_call_ = Agreement("ReduceScatterV");
+  const Agreement all_reduce_call_ = Agreement("AllReduce");
+};
+
+Status Run(const LinearRun& run) {
+  CHECK_ARG(run.stream != nullptr, ERROR_INVALID_STREAM,
+            "LinearParallel: there is no stream: pass NPU tensors, or stream=");
+  // Those who disagree learn it before anything moves, if calls are compared.
+  RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
+  GridParts parts;
+  Status status = FindParts(run, &parts);
+  if (status.ok()) status = StreamLinear(run, parts).Run();
+  return status.ok() ? status : FailInParts(run, status);
+}
+
+}  // namespace
+
+const Engine kStreams = {"streams", &Accepts, &PlanStreams, &Run};
+
+}  // namespace collops
