@@ -12,7 +12,6 @@ using collops_sim::Stream;
 namespace {
 
 constexpr int kInvalidParam = 107000;  // ACL_ERROR_RT_PARAM_INVALID
-constexpr int kNotCaptured = 107029;   // ACL_ERROR_RT_STREAM_NOT_CAPTURED
 
 enum CaptureStatus { kNone = 0, kActive = 1 };
 
@@ -25,16 +24,25 @@ int aclmdlRICaptureBegin(void* handle, int) {
   Stream* stream = FindStreamHere(handle, &code);
   if (stream == nullptr) return code;
   auto* const graph = new Graph;
-  if (stream->BeginCapture(graph)) return 0;
+  code = stream->BeginCapture(graph);
+  if (code == 0) return 0;
   delete graph;
-  return Report(kInvalidParam, "the stream is captured already");
+  return Report(code, "the stream is captured already");
 }
 int aclmdlRICaptureEnd(void* handle, void** graph) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
   if (stream == nullptr) return code;
-  *graph = stream->EndCapture();
-  return *graph == nullptr ? Report(kNotCaptured, "the stream is not captured") : 0;
+  Graph* ended = nullptr;
+  code = stream->EndCapture(&ended);
+  if (code == 0) {
+    *graph = ended;
+    return 0;
+  }
+  if (ended == nullptr) return Report(code, "no capture began on this stream");
+  delete ended;
+  *graph = nullptr;
+  return Report(code, "a stream that joined the capture was not joined back");
 }
 int aclmdlRICaptureGetInfo(void* handle, int* status, void** graph) {
   int code = 0;
@@ -52,7 +60,7 @@ int aclmdlRIExecuteAsync(void* graph, void* handle) {
   int code = 0;
   Stream* stream = FindStreamHere(handle, &code);
   if (stream == nullptr) return code;
-  for (const Stream::Launch& launch : static_cast<Graph*>(graph)->launches) launch(stream);
+  static_cast<Graph*>(graph)->Replay(stream);
   return 0;
 }
 // The caller has waited for its replays.

@@ -89,7 +89,7 @@ int aclrtGetDeviceCount(uint32_t* count) {
   return 0;
 }
 const char* aclrtGetSocName() {
-  return "Ascend910B1";
+  return collops_sim::SocName();
 }
 
 // A context is its device's number and one.
@@ -112,7 +112,9 @@ int aclrtMallocHost(void** address, size_t bytes) {
   return AllocateFor(address, bytes, kHost);
 }
 int aclrtFree(void* address) {
-  return Free(address) ? 0 : Report(kInvalidParam, "aclrtFree of memory that is not the device's");
+  return Free(address)
+             ? 0
+             : Report(kInvalidParam, "aclrtFree of memory that is not the device's, or in use");
 }
 int aclrtFreeHost(void* address) {
   return Free(address) ? 0 : Report(kInvalidParam, "aclrtFreeHost of memory of another kind");
@@ -147,10 +149,12 @@ int aclrtMemcpyAsync(void* to, size_t room, const void* from, size_t bytes, int 
   Stream* stream = FindStreamHere(stream_handle, &error);
   if (error == 0) error = CheckCopy(to, room, from, bytes, kind);
   if (error != 0) return error;
-  stream->Enqueue([=] {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-    return 0;
-  });
+  stream->Enqueue(
+      [=] {
+        if (bytes > 0) std::memcpy(to, from, bytes);
+        return 0;
+      },
+      {to, from});
   return 0;
 }
 int aclrtMemset(void* address, size_t room, int32_t value, size_t bytes) {
@@ -164,10 +168,12 @@ int aclrtMemsetAsync(void* address, size_t room, int32_t value, size_t bytes, vo
   Stream* stream = FindStreamHere(stream_handle, &error);
   if (error == 0) error = CheckFill(address, room, bytes);
   if (error != 0) return error;
-  stream->Enqueue([=] {
-    if (bytes > 0) std::memset(address, value, bytes);
-    return 0;
-  });
+  stream->Enqueue(
+      [=] {
+        if (bytes > 0) std::memset(address, value, bytes);
+        return 0;
+      },
+      {address});
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -15,12 +16,24 @@ constexpr int kPoison = 0xA5;
 struct Allocation {
   size_t bytes;
   int device;
+  std::shared_ptr<int> user;  // copies of it are pins
 };
 
 // Never destroyed: streams may still work when the process ends.
 struct Table {
   std::mutex mutex;
   std::map<uintptr_t, Allocation> allocations;
+
+  // The allocation with all these bytes, or null.
+  const Allocation* Holding(const void* address, size_t bytes) const {
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    const auto next = allocations.upper_bound(begin);
+    if (next == allocations.begin()) return nullptr;
+    const auto& [start, allocation] = *std::prev(next);
+    const size_t offset = begin - start;
+    const bool holds = offset <= allocation.bytes && bytes <= allocation.bytes - offset;
+    return holds ? &allocation : nullptr;
+  }
 };
 
 Table& GetTable() {
@@ -36,7 +49,8 @@ void* Allocate(size_t bytes, int device) {
   std::memset(address, kPoison, bytes);
   Table& table = GetTable();
   const std::lock_guard<std::mutex> lock(table.mutex);
-  table.allocations[reinterpret_cast<uintptr_t>(address)] = {bytes, device};
+  table.allocations[reinterpret_cast<uintptr_t>(address)] = {bytes, device,
+                                                             std::make_shared<int>()};
   return address;
 }
 
@@ -44,22 +58,34 @@ bool Free(void* address) {
   Table& table = GetTable();
   {
     const std::lock_guard<std::mutex> lock(table.mutex);
-    if (table.allocations.erase(reinterpret_cast<uintptr_t>(address)) == 0) return false;
+    const auto found = table.allocations.find(reinterpret_cast<uintptr_t>(address));
+    if (found == table.allocations.end()) return false;
+    if (found->second.user.use_count() > 1) {
+      std::fprintf(stderr, "simulated CANN: memory is freed that a stream has yet to use\n");
+      return false;
+    }
+    table.allocations.erase(found);
   }
   std::free(address);
   return true;
 }
 
-int DeviceOf(const void* address, size_t bytes) {
-  const auto begin = reinterpret_cast<uintptr_t>(address);
+std::vector<std::shared_ptr<void>> Pin(const std::vector<const void*>& addresses) {
+  std::vector<std::shared_ptr<void>> pins;
   Table& table = GetTable();
   const std::lock_guard<std::mutex> lock(table.mutex);
-  auto next = table.allocations.upper_bound(begin);
-  if (next == table.allocations.begin()) return kUnknown;
-  const auto& [start, allocation] = *std::prev(next);
-  const size_t offset = begin - start;
-  if (offset > allocation.bytes || bytes > allocation.bytes - offset) return kUnknown;
-  return allocation.device;
+  for (const void* address : addresses) {
+    const Allocation* allocation = table.Holding(address, 0);
+    if (allocation != nullptr) pins.push_back(allocation->user);
+  }
+  return pins;
+}
+
+int DeviceOf(const void* address, size_t bytes) {
+  Table& table = GetTable();
+  const std::lock_guard<std::mutex> lock(table.mutex);
+  const Allocation* allocation = table.Holding(address, bytes);
+  return allocation == nullptr ? kUnknown : allocation->device;
 }
 
 }  // namespace collops_sim

@@ -37,13 +37,14 @@ void SleepAMoment() {
 
 }  // namespace
 
-void Stream::Enqueue(Task task) {
+void Stream::Enqueue(Task task, const std::vector<const void*>& used) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (graph_ != nullptr) {
-    graph_->launches.push_back([task = std::move(task)](Stream* stream) { stream->Enqueue(task); });
+  if (capture_ != nullptr) {
+    capture_->graph->nodes.push_back(
+        {lane_, [task = std::move(task), used](Stream* stream) { stream->Enqueue(task, used); }});
     return;
   }
-  tasks_.push_back(std::move(task));
+  items_.push_back({std::move(task), Pin(used)});
   ++queued_;
   if (!started_) std::thread([this] { Work(); }).detach();
   started_ = true;
@@ -53,7 +54,7 @@ void Stream::Enqueue(Task task) {
 void Stream::Do(const Launch& launch) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (graph_ != nullptr) return graph_->launches.push_back(launch);
+    if (capture_ != nullptr) return capture_->graph->nodes.push_back({lane_, launch});
   }
   launch(this);
 }
@@ -64,33 +65,17 @@ void Stream::Hold(bool held) {
   changed_.notify_all();
 }
 
-bool Stream::BeginCapture(Graph* graph) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (graph_ != nullptr) return false;
-  graph_ = graph;
-  return true;
-}
-
-Graph* Stream::EndCapture() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(graph_, nullptr);
-}
-
-Graph* Stream::graph() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return graph_;
-}
-
 void Stream::Work() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return !tasks_.empty() && !held_; });
-    const Task task = std::move(tasks_.front());
-    tasks_.pop_front();
+    changed_.wait(lock, [this] { return !items_.empty() && !held_; });
+    Item item = std::move(items_.front());
+    items_.pop_front();
     const bool failed = error_ != 0;
     lock.unlock();
     SleepAMoment();
-    const int error = failed ? 0 : task();
+    const int error = failed ? 0 : item.task();
+    item = {};
     lock.lock();
     if (error_ == 0) error_ = error;
     ++finished_;
@@ -168,53 +153,6 @@ int SynchronizeAll(int device, int timeout_ms) {
   return error;
 }
 
-void Record(Event* event, Stream* stream) {
-  const auto mark = std::make_shared<Mark>();
-  {
-    const std::lock_guard<std::mutex> lock(event->mutex);
-    event->last = mark;
-  }
-  stream->Enqueue([mark] {
-    const std::lock_guard<std::mutex> lock(mark->mutex);
-    mark->done = true;
-    mark->reached.notify_all();
-    return 0;
-  });
-}
-
-namespace {
-
-std::shared_ptr<Mark> LastMark(Event* event) {
-  const std::lock_guard<std::mutex> lock(event->mutex);
-  return event->last;
-}
-
-void WaitForMark(const std::shared_ptr<Mark>& mark) {
-  if (mark == nullptr) return;
-  std::unique_lock<std::mutex> lock(mark->mutex);
-  mark->reached.wait(lock, [&] { return mark->done; });
-}
-
-}  // namespace
-
-void WaitOn(Event* event, Stream* stream) {
-  stream->Enqueue([mark = LastMark(event)] {
-    WaitForMark(mark);
-    return 0;
-  });
-}
-
-bool Reached(Event* event) {
-  const std::shared_ptr<Mark> mark = LastMark(event);
-  if (mark == nullptr) return true;
-  const std::lock_guard<std::mutex> lock(mark->mutex);
-  return mark->done;
-}
-
-void WaitFor(Event* event) {
-  WaitForMark(LastMark(event));
-}
-
 int CurrentDevice() {
   return current_device;
 }
@@ -226,6 +164,11 @@ int NeedDevice() {
 
 void SetCurrentDevice(int device) {
   current_device = device;
+}
+
+const char* SocName() {
+  const char* name = std::getenv("COLLOPS_SIM_SOC");
+  return name == nullptr ? "Ascend910B1" : name;
 }
 
 }  // namespace collops_sim

@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "call.h"
 #include "mesh.h"
 #include "stream.h"
 
@@ -19,29 +21,10 @@ enum Result {
   kNullPointer = 2,
   kInternal = 4,
   kNotSupported = 5,
+  kNotAvailable = 7,
   kTimeout = 9,
+  kNoFile = 10,
   kRemote = 21,
-};
-
-// One V call with everything that it was given. With COLLOPS_SIM_LATE_COUNTS=1 the lists of the
-// caller are read again when the stream comes to the call, and must still be there and the same.
-struct Collective {
-  enum Kind : uint32_t { kAllGatherV = 1, kReduceScatterV = 2 };
-
-  Kind kind = kAllGatherV;
-  uint32_t type = 0;
-  uint32_t reduction = 0;
-  const char* input = nullptr;
-  char* output = nullptr;
-  std::vector<uint64_t> counts;  // of every rank, in elements
-  std::vector<uint64_t> displs;
-  const uint64_t* late_counts = nullptr;  // null: they are not read again
-  const uint64_t* late_displs = nullptr;
-
-  // Takes the lists of `size` numbers each.
-  void Read(const void* all_counts, const void* all_displs, int size);
-  // Whether the caller's lists are what they were.
-  bool IsUnchanged() const;
 };
 
 // One rank of a group. Its calls run one after the other in the order in which they were made, each
@@ -59,15 +42,21 @@ class Communicator {
   const std::string& name() const { return name_; }
   void set_name(const std::string& name) { name_ = name; }
 
-  // What HCCL documents of such a call: kSuccess, or why it is refused at once.
-  int Check(const Collective& call, uint64_t own_count) const;
-  void Enqueue(Collective call, Stream* stream);
+  void Enqueue(Call call, Stream* stream);
 
  private:
-  int Run(const Collective& call, uint64_t number);
-  int Exchange(const Collective& call, uint64_t number);
-  void SendAll(const Collective& call, uint64_t number);
-  int ReceiveAll(const Collective& call, uint64_t number);
+  // The place of a call in this rank's order, and its number among the collectives.
+  struct Place {
+    uint64_t turn;
+    uint64_t number;
+  };
+
+  int Run(const Call& call, Place place);
+  int RunCollective(const Call& call, uint64_t number);
+  int RunPairs(const Call& call);
+  void Finish(const Call& call, const std::vector<std::vector<char>>& parts);
+  int Exchange(std::vector<Transfer> transfers);
+  int Compare(int peer, const Header& mine, const Header& theirs);
   int Fail(int code, const std::string& text);
 
   const int rank_;
@@ -76,9 +65,10 @@ class Communicator {
   Mesh mesh_;
   std::string name_;
   std::atomic<int> error_{0};
-  uint64_t num_calls_ = 0;
   std::mutex mutex_;
   std::condition_variable turn_;
+  uint64_t num_calls_ = 0;
+  uint64_t num_collectives_ = 0;
   uint64_t next_ = 0;  // the call whose turn it is
 };
 

@@ -13,6 +13,11 @@ enum Type {
   kFloat16 = 3,
   kFloat32 = 4,
   kInt64 = 5,
+  kUInt64 = 6,
+  kUInt8 = 7,
+  kUInt16 = 8,
+  kUInt32 = 9,
+  kFloat64 = 10,
   kBFloat16 = 11
 };
 enum Reduction { kSum = 0, kProduct = 1, kMax = 2, kMin = 3 };

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "communicator.h"
+
+// What every call of HCCL looks at before it puts anything on a stream.
+namespace collops_sim {
+
+// Whether a function runs at all: COLLOPS_SIM_FAIL, COLLOPS_SIM_WITHOUT and the SoC may say no.
+int MayRun(const char* function);
+
+// The live communicators of this process.
+Communicator* Find(void* handle);
+Communicator* Keep(Communicator* communicator);
+bool Forget(Communicator* communicator);
+int NumLive();
+
+struct Span {
+  const void* data;
+  uint64_t count;  // in elements
+};
+
+// A call that is being checked; the first thing that is wrong decides.
+class Request {
+ public:
+  Request(const char* function, void* comm, void* stream);
+
+  int code() const { return code_; }
+  Communicator* comm() const { return communicator_; }
+  size_t size() const { return static_cast<size_t>(communicator_->size()); }
+  size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
+
+  // Each returns whether all is right so far.
+  bool NeedCopied(int type);  // any type that HCCL documents for an Ascend910B
+  bool NeedReduced(int type, int reduction);
+  bool NeedCount(uint64_t count);
+  bool NeedCounts(const std::vector<uint64_t>& counts);
+  bool NeedList(const void* list);
+  bool NeedRank(uint32_t rank);
+  bool NeedMemory(const char* name, Span span, int type);
+  // Buffers may not overlap; with `in_place`, they may be the same.
+  bool NeedApart(Span input, Span output, int type, bool in_place);
+  bool Refuse(int code, const std::string& text);
+
+  // Puts the call on the stream, unless something was wrong.
+  int Start(Call call, Span input, Span output);
+
+ private:
+  const char* const function_;
+  Communicator* communicator_;
+  Stream* stream_;
+  int code_;
+};
+
+}  // namespace collops_sim

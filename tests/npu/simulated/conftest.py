@@ -1,0 +1,30 @@
+"""The simulated CANN itself, without torch and without collops's backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_rank import Rank
+
+from collops.testing import run_ranks
+
+collect_ignore_glob = [] if os.environ.get("COLLOPS_SIM_CANN") else ["test_*.py"]
+
+
+@pytest.fixture
+def on_ranks(tmp_path: Path) -> Callable[..., list[Any]]:
+    """Runs a function of a connected `Rank` on each of several ranks, and returns the results."""
+
+    def run(work: Callable[[Rank], Any], ranks: int, **env: str) -> list[Any]:
+        def one(rank: int) -> Any:
+            connected = Rank(rank, ranks)
+            connected.connect(tmp_path)
+            return work(connected)
+
+        return run_ranks(one, ranks, env=env)
+
+    return run
