@@ -1,0 +1,142 @@
+// Matrix products of a simulated libopapi, from the published signatures.
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "elements.h"
+#include "tensor.h"
+
+using collops_sim::FirstPhase;
+using collops_sim::Tensor;
+
+namespace {
+
+constexpr uint64_t kWorkspaceBytes = 4096;
+constexpr uint64_t kWorkspaceBytesPerRow = 64;
+
+enum CubeMathType { kKeepType, kAllowDownPrecision, kUseFloat16, kUseHFloat32 };
+
+int Promoted(const Tensor& left, const Tensor& right) {
+  return left.type == right.type ? left.type : static_cast<int>(collops_sim::kAclFloat);
+}
+
+// Documents of CANN differ in what may be added up into float32. COLLOPS_SIM_MATMUL_FLOAT_OUT: 1
+// allows it for both types of 16 bits, 0 for none; by default, float16 only.
+bool MayBeFloat(int type) {
+  const char* const text = std::getenv("COLLOPS_SIM_MATMUL_FLOAT_OUT");
+  if (text != nullptr && *text == '1') return true;
+  if (text != nullptr && *text == '0') return false;
+  return type == collops_sim::kAclFloat16;
+}
+
+// To 10 bits of mantissa, nearest even.
+float RoundedToHFloat32(float value) {
+  uint32_t word = 0;
+  std::memcpy(&word, &value, sizeof(word));
+  if ((word & 0x7F800000) != 0x7F800000) word = (word + 0xFFF + (word >> 13 & 1)) & ~0x1FFFU;
+  std::memcpy(&value, &word, sizeof(value));
+  return value;
+}
+
+// What the cube unit works with.
+std::vector<float> Operand(const Tensor& tensor, int math) {
+  std::vector<float> values = tensor.Read();
+  if (tensor.type != collops_sim::kAclFloat) return values;
+  for (float& value : values) {
+    if (math == kUseFloat16) value = static_cast<float>(collops_sim::Float16(value));
+    if (math == kAllowDownPrecision || math == kUseHFloat32) value = RoundedToHFloat32(value);
+  }
+  return values;
+}
+
+// Adds up in float32, and rounds once.
+void Multiply(const Tensor& left, const Tensor& right, const Tensor& out, int math) {
+  const auto rows = static_cast<size_t>(left.dims[0]);
+  const auto depth = static_cast<size_t>(left.dims[1]);
+  const auto columns = static_cast<size_t>(right.dims[1]);
+  const std::vector<float> a = Operand(left, math);
+  const std::vector<float> b = Operand(right, math);
+  std::vector<float> c(rows * columns, 0.0F);
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t k = 0; k < depth; ++k) {
+      const float factor = a[i * depth + k];
+      const float* const from = b.data() + k * columns;
+      float* const to = c.data() + i * columns;
+      for (size_t j = 0; j < columns; ++j) to[j] += factor * from[j];
+    }
+  }
+  out.Write(c);
+}
+
+bool NeedShapes(FirstPhase& phase, const Tensor& left, const Tensor& right, const Tensor& out) {
+  if (left.dims.size() != 2 || right.dims.size() != 2 || out.dims.size() != 2) {
+    return phase.Refuse(collops_sim::kAclnnInvalid, "only matrices are simulated");
+  }
+  const bool fits =
+      left.dims[1] == right.dims[0] && out.dims[0] == left.dims[0] && out.dims[1] == right.dims[1];
+  return fits || phase.Refuse(collops_sim::kAclnnInvalid, "the shapes do not go together");
+}
+
+bool NeedTypes(FirstPhase& phase, const Tensor& left, const Tensor& right, const Tensor& out,
+               int math) {
+  using namespace collops_sim;
+  const int promoted = Promoted(left, right);
+  const bool is_old = std::strncmp(SocName(), "Ascend910A", std::strlen("Ascend910A")) == 0;
+  if (is_old && (left.type == kAclBFloat16 || right.type == kAclBFloat16)) {
+    return phase.Refuse(kAclnnInvalid, "there is no bfloat16 on this device");
+  }
+  if (out.type != promoted && !(out.type == kAclFloat && MayBeFloat(promoted))) {
+    return phase.Refuse(kAclnnInvalid, "out is not of the promoted data type");
+  }
+  if (math < kKeepType || math > kUseHFloat32) {
+    return phase.Refuse(kAclnnInvalid, "there is no such cubeMathType");
+  }
+  if (math == kUseHFloat32 && promoted != kAclFloat) {
+    return phase.Refuse(kAclnnInvalid, "cubeMathType 3 is for float32 only");
+  }
+  if (math == kUseFloat16 && (left.type == kAclBFloat16 || right.type == kAclBFloat16)) {
+    return phase.Refuse(kAclnnInvalid, "cubeMathType 2 is not for bfloat16");
+  }
+  if (math == kKeepType && is_old && promoted == kAclFloat) {
+    return phase.Refuse(kAclnnInvalid, "cubeMathType 0 is not for float32 on this device");
+  }
+  return true;
+}
+
+int Prepare(const char* function, const void* self, const void* mat2, const void* result,
+            int8_t math, uint64_t* size, void** executor) {
+  FirstPhase phase(function);
+  const Tensor* const left = phase.Need("self", self);
+  const Tensor* const right = phase.Need("mat2", mat2);
+  const Tensor* const out = phase.Need("out", result);
+  if (phase.code() != 0 || !NeedShapes(phase, *left, *right, *out) ||
+      !NeedTypes(phase, *left, *right, *out, math)) {
+    return phase.code();
+  }
+  const uint64_t bytes =
+      kWorkspaceBytes + kWorkspaceBytesPerRow * static_cast<uint64_t>(left->dims[0]);
+  return phase.Finish([a = *left, b = *right, c = *out, math] { Multiply(a, b, c, math); }, bytes,
+                      size, executor);
+}
+
+}  // namespace
+
+extern "C" {
+
+int aclnnMatmulGetWorkspaceSize(const void* self, const void* mat2, const void* out, int8_t math,
+                                uint64_t* size, void** executor) {
+  return Prepare("aclnnMatmul", self, mat2, out, math, size, executor);
+}
+int aclnnMatmul(void* workspace, uint64_t size, void* executor, void* stream) {
+  return collops_sim::Launch("aclnnMatmul", workspace, size, executor, stream);
+}
+
+int aclnnMmGetWorkspaceSize(const void* self, const void* mat2, const void* out, int8_t math,
+                            uint64_t* size, void** executor) {
+  return Prepare("aclnnMm", self, mat2, out, math, size, executor);
+}
+int aclnnMm(void* workspace, uint64_t size, void* executor, void* stream) {
+  return collops_sim::Launch("aclnnMm", workspace, size, executor, stream);
+}
+
+}  // extern "C"

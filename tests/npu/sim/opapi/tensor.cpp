@@ -1,0 +1,287 @@
+// A simulated libnnopbase, from its published signatures: tensors, scalars and executors.
+#include "tensor.h"
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "elements.h"
+#include "memory.h"
+#include "report.h"
+
+namespace collops_sim {
+namespace {
+
+// Destroyed handles are known by their absence.
+std::mutex mutex;
+template <typename Value>
+std::map<const void*, Value>& All() {
+  static auto* const all = new std::map<const void*, Value>;
+  return *all;
+}
+
+template <typename Value>
+void* Keep(Value value) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto* const handle = new char;
+  All<Value>()[handle] = std::move(value);
+  return handle;
+}
+
+// The handle itself is not given back, so that none comes twice.
+template <typename Value>
+int Destroy(const void* handle) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (handle == nullptr) return Report(kAclnnNull, "a null handle is destroyed");
+  if (All<Value>().erase(handle) != 0) return kAclnnSuccess;
+  return Report(kAclnnInvalid, "a handle is destroyed that is none of ours, or is destroyed twice");
+}
+
+template <typename Value>
+Value* FindOne(const void* handle) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = All<Value>().find(handle);
+  return found == All<Value>().end() ? nullptr : &found->second;
+}
+
+float Load(int type, const char* from) {
+  if (type == kAclFloat) {
+    float value = 0;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, from, sizeof(bits));
+  Float16 half{};
+  BFloat16 brain{};
+  half.bits = brain.bits = bits;
+  return type == kAclFloat16 ? static_cast<float>(half) : static_cast<float>(brain);
+}
+
+void Store(int type, char* to, float value) {
+  if (type == kAclFloat) {
+    std::memcpy(to, &value, sizeof(value));
+    return;
+  }
+  const uint16_t bits = type == kAclFloat16 ? Float16(value).bits : BFloat16(value).bits;
+  std::memcpy(to, &bits, sizeof(bits));
+}
+
+// Calls with the offset of every element, in row-major order.
+template <typename Function>
+void ForEach(const Tensor& tensor, const Function& function) {
+  std::vector<int64_t> index(tensor.dims.size(), 0);
+  const int64_t count = tensor.count();
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < index.size(); ++d) offset += index[d] * tensor.strides[d];
+    function(static_cast<size_t>(i), static_cast<size_t>(offset) * tensor.element());
+    for (size_t d = index.size(); d-- > 0 && ++index[d] == tensor.dims[d];) index[d] = 0;
+  }
+}
+
+}  // namespace
+
+int64_t Tensor::count() const {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+size_t Tensor::element() const {
+  return type == kAclFloat ? sizeof(float) : sizeof(uint16_t);
+}
+
+std::vector<float> Tensor::Read() const {
+  std::vector<float> values(static_cast<size_t>(count()));
+  ForEach(*this, [&](size_t i, size_t at) { values[i] = Load(type, data + at); });
+  return values;
+}
+
+void Tensor::Write(const std::vector<float>& values) const {
+  ForEach(*this, [&](size_t i, size_t at) { Store(type, data + at, values[i]); });
+}
+
+const Tensor* FindTensor(const void* handle) {
+  return FindOne<Tensor>(handle);
+}
+
+bool FindScalar(const void* handle, double* value) {
+  const double* const found = FindOne<double>(handle);
+  if (found != nullptr) *value = *found;
+  return found != nullptr;
+}
+
+FirstPhase::FirstPhase(const char* function)
+    : function_(function), code_(ToldToFail((std::string(function) + "GetWorkspaceSize").c_str())) {
+  if (code_ == 0) code_ = NeedDevice();
+}
+
+bool FirstPhase::Refuse(int code, const std::string& text) {
+  if (code_ == 0) code_ = Report(code, std::string(function_) + ": " + text);
+  return false;
+}
+
+const Tensor* FirstPhase::Need(const char* name, const void* handle) {
+  if (code_ != 0) return nullptr;
+  const Tensor* tensor = FindTensor(handle);
+  if (handle == nullptr) {
+    Refuse(kAclnnNull, std::string(name) + " is null");
+  } else if (tensor == nullptr) {
+    Refuse(kAclnnInvalid, std::string(name) + " is no tensor, or was destroyed");
+  } else if (tensor->type != kAclFloat && tensor->type != kAclFloat16 &&
+             tensor->type != kAclBFloat16) {
+    Refuse(kAclnnInvalid, std::string(name) + ": this data type is not taken");
+  } else if (!tensor->is_inside) {
+    Refuse(kAclnnInvalid, std::string(name) + ": the view does not lie within its storage");
+  } else if (tensor->extent > 0 &&
+             DeviceOf(tensor->data, tensor->extent * tensor->element()) != CurrentDevice()) {
+    Refuse(kAclnnInvalid, std::string(name) + ": the elements do not lie in this device's memory");
+  }
+  if (code_ != 0) return nullptr;
+  if (tensor->extent > 0) memory_.push_back(tensor->data);
+  return tensor;
+}
+
+bool FirstPhase::NeedScalar(const void* handle, double* value) {
+  if (code_ != 0) return false;
+  if (handle == nullptr) return Refuse(kAclnnNull, "the scalar is null");
+  return FindScalar(handle, value) || Refuse(kAclnnInvalid, "the scalar was destroyed");
+}
+
+bool FirstPhase::NeedSameShape(const Tensor& first, const Tensor& second) {
+  return first.dims == second.dims || Refuse(kAclnnInvalid, "the shapes differ");
+}
+
+int FirstPhase::Finish(std::function<void()> work, uint64_t workspace, uint64_t* size,
+                       void** executor) {
+  if (size == nullptr || executor == nullptr) Refuse(kAclnnNull, "an output pointer is null");
+  if (code_ != 0) return code_;
+  Executor made;
+  made.function = function_;
+  made.workspace = *size = workspace;
+  made.device = CurrentDevice();
+  made.work = std::move(work);
+  made.memory = memory_;
+  *executor = Keep(std::move(made));
+  return kAclnnSuccess;
+}
+
+int Launch(const char* function, void* workspace, uint64_t size, void* handle,
+           void* stream_handle) {
+  if (const int code = ToldToFail(function)) return code;
+  const std::string name = std::string(function) + ": ";
+  if (handle == nullptr) return Report(kAclnnNull, name + "the executor is null");
+  Executor* const executor = FindOne<Executor>(handle);
+  if (executor == nullptr) return Report(kAclnnInvalid, name + "this is no executor");
+  if (executor->function != function) {
+    return Report(kAclnnInvalid, name + "the executor is of " + executor->function);
+  }
+  if (executor->is_used) return Report(kAclnnInner, name + "the executor was used already");
+  int code = 0;
+  Stream* stream = FindStreamHere(stream_handle, &code);
+  if (stream == nullptr) return code;
+  if (stream->device() != executor->device) {
+    return Report(kAclnnInvalid, name + "the tensors are another device's");
+  }
+  if (size < executor->workspace) return Report(kAclnnInvalid, name + "the workspace is too small");
+  if (executor->workspace > 0 && DeviceOf(workspace, size) != executor->device) {
+    return Report(kAclnnInvalid, name + "the workspace is not in this device's memory");
+  }
+  executor->is_used = !executor->is_repeatable;
+  std::vector<const void*> memory = executor->memory;
+  if (executor->workspace > 0) memory.push_back(workspace);
+  stream->Enqueue(
+      [workspace, bytes = executor->workspace, work = executor->work] {
+        // Whoever shares it meanwhile finds out.
+        if (bytes > 0) std::memset(workspace, 0x5A, bytes);
+        work();
+        return 0;
+      },
+      memory);
+  return kAclnnSuccess;
+}
+
+}  // namespace collops_sim
+
+extern "C" {
+
+using collops_sim::Tensor;
+
+void* aclCreateTensor(const int64_t* dims, uint64_t num_dims, int type, const int64_t* strides,
+                      int64_t offset, int, const int64_t* storage_dims, uint64_t num_storage_dims,
+                      void* data) {
+  Tensor made;
+  made.type = type;
+  made.dims.assign(dims, dims + num_dims);
+  made.strides.assign(num_dims, 1);
+  for (size_t d = num_dims; d-- > 1;) made.strides[d - 1] = made.strides[d] * made.dims[d];
+  if (strides != nullptr) made.strides.assign(strides, strides + num_dims);
+  int64_t storage = 1;
+  for (uint64_t d = 0; d < num_storage_dims; ++d) storage *= storage_dims[d];
+  int64_t last = 0;
+  bool is_positive = offset >= 0;
+  for (size_t d = 0; d < num_dims; ++d) {
+    is_positive = is_positive && made.strides[d] >= 0 && made.dims[d] >= 0;
+    last += (made.dims[d] - 1) * made.strides[d];
+  }
+  const bool is_empty = is_positive && made.count() == 0;
+  made.is_inside = is_positive && (is_empty || offset + last < storage);
+  made.extent = is_empty || !is_positive ? 0 : static_cast<uint64_t>(last) + 1;
+  made.data = static_cast<char*>(data) + static_cast<size_t>(offset) * made.element();
+  return collops_sim::Keep(made);
+}
+int aclDestroyTensor(const void* tensor) {
+  return collops_sim::Destroy<Tensor>(tensor);
+}
+
+void* aclCreateScalar(const void* value, int type) {
+  float single = 0;
+  double number = 0;
+  switch (type) {
+    case collops_sim::kAclFloat:
+      std::memcpy(&single, value, sizeof(single));
+      number = static_cast<double>(single);
+      break;
+    case collops_sim::kAclDouble:
+      std::memcpy(&number, value, sizeof(number));
+      break;
+    case 3: {
+      int32_t integer = 0;
+      std::memcpy(&integer, value, sizeof(integer));
+      number = integer;
+      break;
+    }
+    case 9: {
+      int64_t integer = 0;
+      std::memcpy(&integer, value, sizeof(integer));
+      number = static_cast<double>(integer);
+      break;
+    }
+    case collops_sim::kAclFloat16:
+    case collops_sim::kAclBFloat16:
+      number = static_cast<double>(collops_sim::Load(type, static_cast<const char*>(value)));
+      break;
+    default:
+      collops_sim::Report(collops_sim::kAclnnInvalid, "a scalar of this type is not simulated");
+      return nullptr;
+  }
+  return collops_sim::Keep(number);
+}
+int aclDestroyScalar(const void* scalar) {
+  return collops_sim::Destroy<double>(scalar);
+}
+
+int aclSetAclOpExecutorRepeatable(void* handle) {
+  auto* const executor = collops_sim::FindOne<collops_sim::Executor>(handle);
+  if (executor == nullptr || executor->is_used) {
+    return collops_sim::Report(collops_sim::kAclnnInvalid, "this executor cannot be repeatable");
+  }
+  executor->is_repeatable = true;
+  return 0;
+}
+int aclDestroyAclOpExecutor(void* handle) {
+  return collops_sim::Destroy<collops_sim::Executor>(handle);
+}
+
+}  // extern "C"
