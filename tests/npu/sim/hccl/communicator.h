@@ -23,7 +23,7 @@ enum Result {
   kNotSupported = 5,
   kNotAvailable = 7,
   kTimeout = 9,
-  kNoFile = 10,
+  kTcpConnect = 11,
   kRemote = 21,
 };
 
@@ -41,6 +41,13 @@ class Communicator {
   // Equal on all ranks.
   const std::string& name() const { return name_; }
   void set_name(const std::string& name) { name_ = name; }
+
+  // How it was made; a rank table's digest says which.
+  enum Origin { kRootInfo, kRankTable, kSub };
+  Origin origin = kRootInfo;
+  std::string table;
+  // The ids of the sub-communicators that this rank has made of it.
+  std::set<uint64_t> sub_ids;
 
   void Enqueue(Call call, Stream* stream);
 

@@ -63,6 +63,19 @@ int NumLive() {
   return static_cast<int>(Live().size());
 }
 
+Communicator* FindWhere(const std::function<bool(const Communicator&)>& matches) {
+  const std::lock_guard<std::mutex> lock(live_mutex);
+  for (Communicator* communicator : Live()) {
+    if (matches(*communicator)) return communicator;
+  }
+  return nullptr;
+}
+
+int CheckDevice(const Communicator& communicator) {
+  if (CurrentDevice() == communicator.device()) return kSuccess;
+  return Report(kInternal, "this thread's device is not the communicator's");
+}
+
 Request::Request(const char* function, void* comm, void* stream)
     : function_(function),
       communicator_(Find(comm)),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ Communicator* Find(void* handle);
 Communicator* Keep(Communicator* communicator);
 bool Forget(Communicator* communicator);
 int NumLive();
+// The first for which `matches` is true, or null.
+Communicator* FindWhere(const std::function<bool(const Communicator&)>& matches);
+// kSuccess if this thread's device is the one for which the communicator was made.
+int CheckDevice(const Communicator& communicator);
 
 struct Span {
   const void* data;
