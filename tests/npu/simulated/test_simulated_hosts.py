@@ -21,24 +21,24 @@ def free_port() -> str:
         return str(found.getsockname()[1])
 
 
-def tcp_addresses() -> set[str]:
-    """The local addresses of this process's TCP connections."""
+def tcp_addresses() -> list[str]:
+    """The local address of each of this process's TCP connections."""
     inodes = set()
     for name in os.listdir("/proc/self/fd"):
         try:
             inodes.add(os.readlink(f"/proc/self/fd/{name}").removeprefix("socket:[").rstrip("]"))
         except OSError:
             continue
-    found = set()
+    found = []
     for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
         if fields[9] in inodes:
-            found.add(socket.inet_ntoa(bytes.fromhex(fields[1].split(":")[0])[::-1]))
+            found.append(socket.inet_ntoa(bytes.fromhex(fields[1].split(":")[0])[::-1]))
     return found
 
 
 def test_root_info_carries_an_address(tmp_path: Path) -> None:
-    def work(rank: int) -> tuple[str, int, set[str]]:
+    def work(rank: int) -> tuple[str, int, list[str]]:
         os.environ["COLLOPS_SIM_HOST_IP"] = f"127.0.0.{rank + 2}"
         one = Rank(rank, 3)
         info = one.root_info(tmp_path)
@@ -57,13 +57,16 @@ def test_root_info_carries_an_address(tmp_path: Path) -> None:
 def test_servers_of_a_table_have_addresses(tmp_path: Path) -> None:
     path = write(tmp_path, table(2, 2, ("127.0.0.2", "127.0.0.3")))
 
-    def work(rank: int) -> tuple[int, bool]:
+    def work(rank: int) -> tuple[int, int, int]:
         one = Rank(rank % 2, 4)
         assert init_table(one, path, rank) == 0, one.text()
-        return total(one), bool(tcp_addresses())
+        before = len(tcp_addresses())
+        code, sub = split(one, range(4), 1, rank, config())
+        assert code == 0, one.text()
+        return total(one) + total(one, sub), before, len(tcp_addresses())
 
     env = {"HCCL_IF_BASE_PORT": free_port()}
-    assert run_ranks(work, 4, env=env) == [(4, True)] * 4
+    assert run_ranks(work, 4, env=env) == [(8, 6, 12)] * 4
 
 
 def test_an_address_of_another_host_is_an_error(tmp_path: Path) -> None:

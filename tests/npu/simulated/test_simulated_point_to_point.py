@@ -133,7 +133,7 @@ def test_calls_that_do_not_match_fail_on_both(on_ranks: Any, mistake: str) -> No
         peer, x = 1 - one.rank, one.device(np.zeros(8, np.int32))
         first: tuple[Any, ...] = ("HcclSend", x, 4, INT32, peer)
         second: tuple[Any, ...] = ("HcclRecv", x, 4, INT32, peer)
-        batch = items((RECV, x, peer))
+        batch = items((RECV, one.empty(4, np.int32), peer))
         if mistake == "both send":
             second = first
         elif mistake == "count":

@@ -23,7 +23,11 @@ def test_ranks_that_differ_fail_on_both(on_ranks: Any, mistake: str) -> None:
             "type": [("HcclAllGather", x, y, 2, 2 if other else FLOAT32)],
             "reduction": [("HcclReduceScatter", x, y, 4, FLOAT32, 2 * other)],
             "root": [("HcclBroadcast", x, 4, FLOAT32, one.rank)],
-            "operator": [("HcclBarrier",) if other else ("HcclAllReduce", x, y, 4, FLOAT32, SUM)],
+            "operator": [
+                ("HcclAllGather", x, y, 4, FLOAT32)
+                if other
+                else ("HcclAllReduce", x, y, 4, FLOAT32, SUM)
+            ],
             "order": [("HcclBroadcast", x, 4, FLOAT32, r) for r in (one.rank, 1 - one.rank)],
         }[mistake]
         for call in calls:

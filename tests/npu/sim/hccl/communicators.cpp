@@ -139,7 +139,7 @@ int HcclGetRootInfo(void* root_info) {
   if (const int code = MayRun("HcclGetRootInfo")) return code;
   if (root_info == nullptr) return Report(collops_sim::kNullPointer, "rootInfo is null");
   if (CurrentDevice() < 0) return Report(collops_sim::kInternal, "no device is set");
-  const std::string name = collops_sim::OpenRoot();
+  const std::string name = collops_sim::OpenRoot(collops_sim::HostAddress());
   std::memset(root_info, 0, kRootInfoBytes);
   std::memcpy(root_info, name.data(), name.size());
   return collops_sim::kSuccess;

@@ -75,9 +75,9 @@ void Introduce(int root, int size, double deadline) {
 
 }  // namespace
 
-std::string OpenRoot() {
+std::string OpenRoot(const std::string& host) {
   std::string name;
-  const int listener = ListenAnywhere(HostAddress(), &name);
+  const int listener = ListenAnywhere(host, &name);
   PutRoot(name, listener);
   return name;
 }

@@ -10,7 +10,8 @@
 namespace collops_sim {
 
 // What HcclGetRootInfo tells: the name of the socket at which this process gathers the ranks.
-std::string OpenRoot();
+// `host`: its address, or empty where all ranks are on one host.
+std::string OpenRoot(const std::string& host);
 // The same under a name that all ranks know already; false if it cannot be had.
 bool OpenRootAt(const std::string& name);
 

@@ -52,7 +52,7 @@ std::string Agree(Communicator& parent, const std::vector<uint32_t>& ids, uint32
     const int first = static_cast<int>(ids[0]);
     is_heard = mesh.Tell(first, &mine, sizeof(mine)) && mesh.Hear(first, &answer, sizeof(answer));
   } else {
-    const std::string root = collops_sim::OpenRoot();
+    const std::string root = collops_sim::OpenRoot(mesh.host());
     root.copy(answer.root, sizeof(answer.root) - 1);
     answer.is_right = 1;
     for (size_t i = 1; i < ids.size(); ++i) {
