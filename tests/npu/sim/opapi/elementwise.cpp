@@ -9,8 +9,7 @@ using collops_sim::Tensor;
 
 namespace {
 
-// out = self + alpha * other, in float32, rounded once. All have one shape here: nothing is
-// broadcast.
+// out = self + alpha * other, in float32, rounded once. One row of `other` is added to every row.
 int PrepareAdd(const char* function, const void* first, const void* second, const void* scale,
                const void* result, uint64_t* size, void** executor) {
   FirstPhase phase(function);
@@ -18,14 +17,14 @@ int PrepareAdd(const char* function, const void* first, const void* second, cons
   const Tensor* const other = phase.Need("other", second);
   const Tensor* const out = phase.Need("out", result);
   double alpha = 0;
-  if (!phase.NeedScalar(scale, &alpha) || !phase.NeedSameShape(*self, *other) ||
-      !phase.NeedSameShape(*self, *out)) {
-    return phase.code();
-  }
+  if (!phase.NeedScalar(scale, &alpha) || !phase.NeedSameShape(*self, *out)) return phase.code();
+  const bool is_row = other->dims.size() == 2 && self->dims.size() == 2 && other->dims[0] == 1 &&
+                      other->dims[1] == self->dims[1];
+  if (!is_row && !phase.NeedSameShape(*self, *other)) return phase.code();
   const auto work = [a = *self, b = *other, c = *out, factor = static_cast<float>(alpha)] {
     std::vector<float> values = a.Read();
     const std::vector<float> added = b.Read();
-    for (size_t i = 0; i < values.size(); ++i) values[i] += factor * added[i];
+    for (size_t i = 0; i < values.size(); ++i) values[i] += factor * added[i % added.size()];
     c.Write(values);
   };
   return phase.Finish(work, 0, size, executor);

@@ -134,12 +134,9 @@ const Tensor* FirstPhase::Need(const char* name, const void* handle) {
     Refuse(kAclnnInvalid, std::string(name) + ": this data type is not taken");
   } else if (!tensor->is_inside) {
     Refuse(kAclnnInvalid, std::string(name) + ": the view does not lie within its storage");
-  } else if (tensor->extent > 0 &&
-             DeviceOf(tensor->data, tensor->extent * tensor->element()) != CurrentDevice()) {
-    Refuse(kAclnnInvalid, std::string(name) + ": the elements do not lie in this device's memory");
   }
   if (code_ != 0) return nullptr;
-  if (tensor->extent > 0) memory_.push_back(tensor->data);
+  if (tensor->extent > 0) spans_.push_back({tensor->data, tensor->extent * tensor->element()});
   return tensor;
 }
 
@@ -162,7 +159,7 @@ int FirstPhase::Finish(std::function<void()> work, uint64_t workspace, uint64_t*
   made.workspace = *size = workspace;
   made.device = CurrentDevice();
   made.work = std::move(work);
-  made.memory = memory_;
+  made.spans = spans_;
   *executor = Keep(std::move(made));
   return kAclnnSuccess;
 }
@@ -188,8 +185,15 @@ int Launch(const char* function, void* workspace, uint64_t size, void* handle,
   if (executor->workspace > 0 && DeviceOf(workspace, size) != executor->device) {
     return Report(kAclnnInvalid, name + "the workspace is not in this device's memory");
   }
+  // A first phase needs no memory yet: only sizes may be asked for.
+  std::vector<const void*> memory;
+  for (const auto& [data, bytes] : executor->spans) {
+    if (DeviceOf(data, bytes) != executor->device) {
+      return Report(kAclnnInvalid, name + "a tensor does not lie in this device's memory");
+    }
+    memory.push_back(data);
+  }
   executor->is_used = !executor->is_repeatable;
-  std::vector<const void*> memory = executor->memory;
   if (executor->workspace > 0) memory.push_back(workspace);
   stream->Enqueue(
       [workspace, bytes = executor->workspace, work = executor->work] {

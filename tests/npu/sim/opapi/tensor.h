@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stream.h"
@@ -47,7 +48,7 @@ struct Executor {
   uint64_t workspace = 0;  // bytes
   int device = -1;
   std::function<void()> work;
-  std::vector<const void*> memory;
+  std::vector<std::pair<const void*, size_t>> spans;  // of its tensors, in bytes
   bool is_repeatable = false;
   bool is_used = false;
 };
@@ -59,7 +60,7 @@ class FirstPhase {
 
   int code() const { return code_; }
   bool Refuse(int code, const std::string& text);
-  // A tensor of this thread's device, and of one of the three types; remembers its memory.
+  // A tensor of one of the three types; remembers its memory, which the second phase checks.
   const Tensor* Need(const char* name, const void* handle);
   bool NeedScalar(const void* handle, double* value);
   bool NeedSameShape(const Tensor& first, const Tensor& second);
@@ -68,7 +69,7 @@ class FirstPhase {
 
  private:
   const char* const function_;
-  std::vector<const void*> memory_;
+  std::vector<std::pair<const void*, size_t>> spans_;
   int code_;
 };
 
