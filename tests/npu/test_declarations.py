@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "tests" / "npu" / "declarations.cpp"
-API = "comm/backends/hccl/library/api.h"
+from cann_declarations import OPS, Backend, Wheel, compare, compared, compile_comparison, read_lines
 
 
-def compile_with(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Compiles the comparison with our headers of a folder."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or "c++"
-    wheel = Path(str(sys.modules["torch_npu"].__file__)).parent / "include"
-    headers = [wheel, wheel / "third_party" / "acl" / "inc", wheel / "third_party" / "hccl" / "inc"]
-    command = [compiler, "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
-    command += [f"-I{folder}", *(f"-isystem{header}" for header in headers), str(SOURCE)]
-    return subprocess.run(command, capture_output=True, text=True)
+def wheel() -> Wheel:
+    """The headers of the torch_npu that is imported."""
+    module = sys.modules["torch_npu"]
+    third_party = Path(str(module.__file__)).parent / "include" / "third_party"
+    return Wheel(third_party, str(module.__version__))
 
 
-def test_our_declarations_are_canns() -> None:
-    done = compile_with(ROOT / "ops")
-    assert done.returncode == 0, done.stderr
+def changed_ops(folder: Path, right: str, wrong: str) -> Path:
+    """The headers and sources that are compared, with another text in one of the backend's."""
+    (folder / "core").mkdir(parents=True)
+    for header in ("dtype.h", "status.h"):
+        shutil.copy(OPS / "core" / header, folder / "core")
+    shutil.copytree(OPS / "comm" / "backends" / "hccl", folder / "comm" / "backends" / "hccl")
+    paths = [path for path in folder.rglob("api.*") if right in path.read_text()]
+    assert len(paths) == 1, right
+    text = paths[0].read_text()
+    assert text.count(right) == 1
+    paths[0].write_text(text.replace(right, wrong))
+    return folder
+
+
+def test_our_declarations_are_canns(tmp_path: Path) -> None:
+    result = compare(Backend.read(), wheel(), tmp_path)
+    assert result.problems == []
+    # Every function is compared, but for those of which no wheel has a header.
+    functions = [line for line in result.lines if line.startswith("SAME_FUNCTION")]
+    assert len(functions) + len(result.left_out) == len(Backend.read().functions) > 0
 
 
 @pytest.mark.parametrize(
@@ -37,17 +48,80 @@ def test_our_declarations_are_canns() -> None:
         ("uint32_t* rank_size", "uint64_t* rank_size"),
         ("kRootInfoBytes = 4108", "kRootInfoBytes = 4096"),
         ("void* send, uint64_t send_count, void* receive", "void* send, void* receive"),
+        ('"HcclGetRankSize"', '"HcclGetCommName"'),
     ],
 )
 def test_a_wrong_declaration_is_found(tmp_path: Path, right: str, wrong: str) -> None:
-    for header in (API, "core/status.h", "core/dtype.h"):
-        target = tmp_path / header
-        target.parent.mkdir(parents=True, exist_ok=True)
-        text = (ROOT / "ops" / header).read_text()
-        if header == API:
-            assert text.count(right) == 1
-            text = text.replace(right, wrong)
-        target.write_text(text)
-    done = compile_with(tmp_path)
-    assert done.returncode != 0
-    assert "static assertion failed" in done.stderr or "static_assert" in done.stderr
+    backend = Backend.read(changed_ops(tmp_path / "ops", right, wrong))
+    [said] = compare(backend, wheel(), tmp_path).problems
+    assert "static assertion failed" in said or "static_assert" in said
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("kRemote = 21,", "kRemote = 21, kNew = 99,", "names.txt has no line for Result::kNew"),
+        ('"HcclGetRankId", &api.get_rank_id', '"X", &x', "Api::get_rank_id is never looked up"),
+        ('"HcclGetRankId"', '"HcclGetRank"', "lacks HcclGetRank, unlike oldest_wheels.txt"),
+    ],
+)
+def test_what_nothing_compares_is_found(tmp_path: Path, right: str, wrong: str, said: str) -> None:
+    backend = Backend.read(changed_ops(tmp_path / "ops", right, wrong))
+    assert any(problem.endswith(said) for problem in compared(backend, wheel()).problems)
+
+
+def test_a_wheel_that_lacks_what_it_should_have_is_found(tmp_path: Path) -> None:
+    own = wheel()
+    shutil.copytree(own.includes[1], tmp_path / "acl" / "inc")
+    shutil.copytree(own.includes[2], tmp_path / "hccl" / "inc")
+    header = tmp_path / "hccl" / "inc" / "hccl" / "hccl.h"
+    header.write_text(header.read_text().replace("HcclAllGatherV", "HcclAllGatherW"))
+    said = "lacks HcclAllGatherV, unlike oldest_wheels.txt"
+    for version, problems in [("2.13.0", 1), ("2.6.0.post3", 1), ("2.1.0.post10", 0)]:
+        found = compared(Backend.read(), Wheel(tmp_path, version)).problems
+        assert sum(problem.endswith(said) for problem in found) == problems, version
+
+
+def test_the_configuration_begins_as_hccl_initializes_it(tmp_path: Path) -> None:
+    # HcclCommConfigInit is an inline function of the wheel: a program says what it sets.
+    fields = [words[2] for words in read_lines("names.txt") if words[:1] == ["field"]]
+    config = [name for name in fields if re.match(r"hccl[A-Z]|aclGraph", name)]
+    numbers = [name for name in config if not re.search(r"Name|Udi|Algo|Retry", name)]
+    lines = "".join(
+        f'  std::printf("{name} %lld\\n", (long long)config.{name});\n' for name in numbers
+    )
+    (tmp_path / "main.cpp").write_text(
+        "#include <cstdio>\n#include <cstring>\n"
+        '#include "acl/acl.h"\n#include "hccl/hccl.h"\n'
+        "int main() {\n  HcclCommConfig config;\n  std::memset(&config, 1, sizeof(config));\n"
+        "  HcclCommConfigInit(&config);\n  unsigned long long head[3];\n"
+        "  std::memcpy(head, &config, sizeof(head));\n"
+        '  std::printf("%llu %llx %llx %zu\\n", head[0], head[1], head[2], sizeof(config));\n'
+        f"{lines}  return 0;\n}}\n"
+    )
+    program = tmp_path / "main"
+    command = ["c++", "-std=c++17", *(f"-isystem{path}" for path in wheel().includes)]
+    subprocess.run([*command, str(tmp_path / "main.cpp"), "-o", str(program)], check=True)
+    said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    head, *rest = [line.split() for line in said.splitlines()]
+    assert head[0] == head[3]  # the size
+    assert head[1:3] == ["af0f0f0f0", "0"]  # the magic word, then version 10; reserved
+    unset = str(0xFFFFFFFF)
+    assert {name: value for name, value in rest} == {
+        "hcclBufferSize": unset,
+        "hcclDeterministic": unset,
+        "hcclOpExpansionMode": "0",
+        "hcclRdmaTrafficClass": unset,
+        "hcclRdmaServiceLevel": unset,
+        "hcclWorldRankID": "0",
+        "hcclJobID": "0",
+        "aclGraphZeroCopyEnable": "0",
+        "hcclExecTimeOut": "-1",
+        "hcclQos": unset,
+        "hcclSymWinMaxMemSizePerRank": "16",
+    }
+
+
+def test_the_compiler_is_asked(tmp_path: Path) -> None:
+    said = compile_comparison(Backend.read(), wheel(), ["SAME_VALUE(kRootInfoBytes, 1);"], tmp_path)
+    assert "error" in said
