@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from cann_declarations import OPS, Backend, Wheel, compare, compared, compile_comparison, read_lines
 
 
@@ -107,7 +108,7 @@ def test_the_configuration_begins_as_hccl_initializes_it(tmp_path: Path) -> None
     assert head[0] == head[3]  # the size
     assert head[1:3] == ["af0f0f0f0", "0"]  # the magic word, then version 10; reserved
     unset = str(0xFFFFFFFF)
-    assert {name: value for name, value in rest} == {
+    assert dict(rest) == {
         "hcclBufferSize": unset,
         "hcclDeterministic": unset,
         "hcclOpExpansionMode": "0",

@@ -21,6 +21,7 @@ COMMANDS = {
     "golden": "run golden's cases and ATB's case files, compare tensors, explain differences",
     "rank-table": "check an HCCL rank table, or make one",
     "doctor": "list what works on this machine, what does not, and why",
+    "npu-check": "check the backend hccl on this machine's NPUs, and write a report",
     "bench": "measure operators on one host or several, beside torch with MPI and gloo",
     "tune": "measure the sizes at which AllReduce should take another way on this machine",
     "demo": "run a transformer layer over an uneven batch, and compare with one process",

@@ -1,0 +1,1 @@
+"""``collops npu-check``: what the backend hccl does on this machine, as a report to send in."""

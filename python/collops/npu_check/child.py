@@ -1,0 +1,74 @@
+"""Runs a part of the check as a program of its own: a crash or a hang ends that part alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+# Begins the line in which a part prints what it has found; torch_npu prints lines, too.
+MARK = "collops-npu-check "
+_LAST_LINES = 8
+
+
+def tell(found: dict[str, Any]) -> None:
+    """Prints what a part has found, for run_part()."""
+    print(MARK + json.dumps(found), flush=True)
+
+
+def run_part(module: str, arguments: list[str], timeout: float) -> dict[str, Any]:
+    """Runs a module of this package; what it told, or its end as {"problem": ...}.
+
+    Args:
+        module: the module's name in this package.
+        arguments: its arguments.
+        timeout: seconds until it is ended, with every process it has started.
+    """
+    command = [sys.executable, "-m", f"collops.npu_check.{module}", *arguments]
+    # torch loads torch_npu by itself where that is installed; where CANN is missing, torch fails.
+    environment = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **os.environ}
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+        how = _how(process.returncode)
+    except subprocess.TimeoutExpired:
+        how = f"no end within {timeout:g} s; it was ended"
+        _end(process)
+        out, err = process.communicate()
+    except BaseException:
+        _end(process)
+        raise
+    _end(process)  # what it has left behind
+    for line in out.splitlines():
+        if line.startswith(MARK):
+            told: dict[str, Any] = json.loads(line.removeprefix(MARK))
+            return told
+    last = "\n".join(err.splitlines()[-_LAST_LINES:])
+    return {"problem": f"{how}\n{last}".strip()}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _how(status: int) -> str:
+    if status < 0:
+        try:
+            return f"ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"ended by signal {-status}"
+    return f"exited with status {status} without a result"

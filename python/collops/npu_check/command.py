@@ -1,0 +1,178 @@
+"""The arguments of ``collops npu-check``, and the parts of its report in their order."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collops.npu_check.case_check import check_names
+from collops.npu_check.child import run_part
+from collops.npu_check.report import STATES, Report
+from collops.npu_check.timing import CALLS, OPERATORS, SIZES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM = "collops npu-check"
+# A part ends its ranks itself; only if it hangs is it ended from outside, so much later.
+_GRACE_S = 30.0
+_INSTALL = """\
+what to install: Ascend's driver and firmware; the CANN toolkit with its kernels, whose set_env.sh
+puts libascendcl.so, libhccl.so and libopapi.so on LD_LIBRARY_PATH; torch, and the torch_npu of the
+same version
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Checks; 0: something passed, nothing failed; 1: no NPU or a failure; 2: wrong arguments."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = Report(options.output)
+    except OSError as problem:
+        print(f"{PROGRAM}: --output {options.output}: {problem.strerror}", file=sys.stderr)
+        return 2
+    try:
+        return check(report, options)
+    except KeyboardInterrupt:
+        report.line("interrupted")
+        return 130
+    finally:
+        report.close()
+
+
+def check(report: Report, options: argparse.Namespace) -> int:
+    """Writes the whole report, and returns the exit status."""
+    facts = run_part("facts", [], options.seconds + _GRACE_S)
+    report.simulated = bool(facts.get("simulated"))
+    report.line("collops npu-check" + ("; no NPU was used" if report.simulated else ""))
+    write_facts(report, facts)
+    reason = why_not(facts)
+    if reason:
+        report.line(f"no NPU can be used: {reason}\n{_INSTALL}")
+        print(f"{PROGRAM}: {reason}", file=sys.stderr)
+        return 1
+    ranks = options.ranks or min(2, facts["devices"])
+    report.line(f"golden's smallest case of each operator, {ranks} ranks, backend hccl")
+    for name in filter(lambda one: options.only in one, check_names()):
+        arguments = [name, "--ranks", str(ranks), "--seconds", str(options.seconds)]
+        found = run_part("case_check", arguments, options.seconds + _GRACE_S)
+        _add(report, name, found, found.get("case", ""))
+    write_times(report, ranks, options)
+    return summarize(report, options.output)
+
+
+def write_facts(report: Report, facts: dict[str, Any]) -> None:
+    """The part of the report on this machine."""
+    if "problem" in facts:
+        report.rows("machine", [("not known", str(facts["problem"]))])
+        return
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    rows = [("system", system), ("python", platform.python_version())]
+    rows += facts["packages"].items()
+    rows += facts["libraries"].items()
+    rows += [("driver", facts["driver"]), ("CANN", facts["cann"])]
+    rows += [("import torch_npu", facts["torch_npu"]), ("NPUs", str(facts["devices"]))]
+    rows.append(("SoC", facts["soc"] or "not known"))
+    report.rows("machine", rows)
+    unset = [("none", "no HCCL_, ASCEND_ or COLLOPS_ variable is set")]
+    report.rows("environment", list(facts["variables"].items()) or unset)
+
+
+def why_not(facts: dict[str, Any]) -> str:
+    """Why nothing can be checked; empty if it can."""
+    if "problem" in facts:
+        return f"loading CANN and torch_npu ended the program: {facts['problem']}"
+    for name in ("libhccl.so", "libascendcl.so"):
+        if name in facts["missing"]:
+            return str(facts["libraries"][name])
+    if not facts["torch_npu"].startswith("imported"):
+        return str(facts["torch_npu"])
+    if facts["devices"]:
+        return ""
+    return "torch_npu finds no NPU (npu-smi info lists those of the driver)"
+
+
+def write_times(report: Report, ranks: int, options: argparse.Namespace) -> None:
+    """The part of the report with times."""
+    report.line(
+        f"times of a call on a float32 vector, shares 1 : 2 : ..., {ranks} ranks: median of "
+        f"{CALLS}, each on its slowest rank, from the call to the end of its stream"
+    )
+    for operator in OPERATORS:
+        for size, size_bytes in SIZES.items():
+            name = f"{operator}, {size}"
+            if options.only not in name:
+                continue
+            arguments = [operator, "--ranks", str(ranks), "--size", str(size_bytes)]
+            arguments += ["--seconds", str(options.seconds)]
+            found = run_part("timing", arguments, options.seconds + _GRACE_S)
+            text = f"{found['median_s'] * 1e6:.1f} us" if "median_s" in found else ""
+            _add(report, name, found, text)
+
+
+def _add(report: Report, name: str, found: dict[str, Any], passed: str) -> None:
+    if "problem" in found:
+        report.outcome(name, "FAILED", str(found["problem"]))
+        return
+    state = next(one for one in STATES if one == found["state"])
+    report.outcome(name, state, passed if state == "passed" else str(found["text"]))
+
+
+def summarize(report: Report, output: Path) -> int:
+    """The last part of the report, and the exit status."""
+    counts = ", ".join(f"{report.counts[state]} {state}" for state in STATES)
+    report.line(f"summary: {counts}")
+    if report.simulated:
+        report.line("nothing here was measured on an NPU")
+    else:
+        report.line(
+            f"please attach {output} to an issue of collops, with the machine's product name"
+        )
+    good = report.counts["passed"] > 0 and report.counts["FAILED"] == 0
+    return 0 if good else 1
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
+    return value
+
+
+def _ranks(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 64:
+        raise argparse.ArgumentTypeError(f"must be from 1 to 64, got {text!r}")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Checks the backend hccl on this machine's NPUs and writes a report: what is "
+        "installed, every operator's smallest case against golden, and times. A check that crashes "
+        "or hangs does not end the others.",
+        epilog="Exit status: 0 something passed and nothing failed, 1 no NPU can be used or a "
+        "check failed, 2 wrong arguments. What the backend does not support counts neither as passed "
+        "nor as failed. Lines from the simulated CANN of the tests begin with 'simulated'.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    default = Path("collops-npu-report.txt")
+    add("--output", metavar="FILE", type=Path, default=default, help=f"the report ({default})")
+    add(
+        "--ranks", metavar="N", type=_ranks, help="ranks, an NPU each (2, or 1 if there is one NPU)"
+    )
+    add("--seconds", metavar="S", type=_seconds, default=120.0, help="time-out of each check (120)")
+    add("--only", metavar="TEXT", default="", help="part of the names of the checks to run")
+    return parser

@@ -1,0 +1,128 @@
+"""`collops npu-check`: its report on the simulated CANN, and what it says of what is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from collops.golden.cases import OPERATORS, inputs
+
+from collops.npu_check.case_check import check_names, smallest_case
+from collops.npu_check.child import run_part
+
+
+def npu_check(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a folder, with the report in it."""
+    return subprocess.run(
+        [sys.executable, "-m", "collops.cli", "npu-check", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        cwd=folder,
+        env={**os.environ, **env},
+    )
+
+
+def outcomes(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """The name of every check with its state and text."""
+    found = re.findall(
+        r"^simulated:   (\w[^\n]*?) +(passed|FAILED|not supported)(.*)", done.stdout, re.MULTILINE
+    )
+    return {name: f"{state}{text}" for name, state, text in found}
+
+
+def test_the_report_of_one_operator(tmp_path: Path) -> None:
+    done = npu_check(tmp_path, "--only", "reduce_scatter_v", HCCL_BUFFSIZE="64")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "collops-npu-report.txt").read_text() == done.stdout
+    assert all(line.startswith("simulated") for line in done.stdout.splitlines())
+    found = outcomes(done)
+    assert list(found) == [
+        "reduce_scatter_v",
+        *(f"reduce_scatter_v, {size}" for size in ("1 KiB", "1 MiB", "16 MiB")),
+    ]
+    assert found["reduce_scatter_v"].startswith("passed: reduce_scatter_v.p2.")
+    assert all(re.fullmatch(r"passed: [0-9.]+ us", text) for text in list(found.values())[1:])
+    assert re.search(r"libhccl\.so +/.*/libhccl\.so$", done.stdout, re.MULTILINE)
+    assert re.search(r"SoC +Ascend910B", done.stdout)
+    assert re.search(r"HCCL_BUFFSIZE +64$", done.stdout, re.MULTILINE)
+    assert "summary: 4 passed, 0 FAILED, 0 not supported" in done.stdout
+    assert "nothing here was measured on an NPU" in done.stdout
+
+
+def test_a_failure_does_not_end_the_other_checks(tmp_path: Path) -> None:
+    done = npu_check(
+        tmp_path, "--only", "_v", "--output", "r", COLLOPS_SIM_FAIL="HcclAllGatherV:1:4"
+    )
+    assert done.returncode == 1
+    found = outcomes(done)
+    assert found["all_gather_v"].startswith("FAILED")
+    assert "HCCL_E_INTERNAL" in done.stdout
+    assert found["reduce_scatter_v"].startswith("passed")
+    assert (tmp_path / "r").read_text() == done.stdout
+
+
+def test_what_hccl_does_not_support_has_not_passed(tmp_path: Path) -> None:
+    refused = "HcclReduceScatterV:1:5"
+    done = npu_check(tmp_path, "--only", "reduce_scatter_v, 1 K", COLLOPS_SIM_FAIL=refused)
+    [text] = outcomes(done).values()
+    assert text.startswith("not supported: ") and "HCCL_E_NOT_SUPPORT" in text
+    assert done.returncode == 1  # nothing passed
+
+
+def test_without_a_library_it_says_what_to_install(tmp_path: Path) -> None:
+    done = npu_check(tmp_path, LD_LIBRARY_PATH="")
+    reason = "libhccl.so: cannot open shared object file: No such file or directory"
+    assert (done.returncode, done.stderr) == (1, f"collops npu-check: {reason}\n")
+    assert f"no NPU can be used: {reason}\nwhat to install: Ascend's driver" in done.stdout
+    assert "simulated" not in done.stdout.replace(os.environ["COLLOPS_SIM_CANN"], "")
+
+
+def test_a_library_that_crashes_is_reported(tmp_path: Path) -> None:
+    source = tmp_path / "crash.c"
+    source.write_text(
+        "#include <stdlib.h>\n__attribute__((constructor)) static void f(void) { abort(); }\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", source, "-o", tmp_path / "libopapi.so"], check=True)
+    path = os.pathsep.join([str(tmp_path), os.environ["LD_LIBRARY_PATH"]])
+    done = npu_check(tmp_path, LD_LIBRARY_PATH=path)
+    assert done.returncode == 1
+    assert "ended by SIGABRT" in done.stdout
+
+
+def test_a_check_that_hangs_is_ended() -> None:
+    arguments = ["all_gather_v", "--ranks", "2", "--seconds", "100"]
+    assert run_part("case_check", arguments, 0.2)["problem"].startswith("no end within 0.2 s")
+
+
+def test_a_rank_that_hangs_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLLOPS_SIM_DELAY_US", "60000000")
+    found = run_part("case_check", ["all_gather_v", "--ranks", "2", "--seconds", "2"], 60)
+    assert (found["state"], "no report within 2 s" in found["text"]) == ("FAILED", True)
+
+
+def test_every_operator_has_a_check_with_data_on_every_rank() -> None:
+    names = check_names()
+    assert {name.partition(".")[0] for name in names} == set(OPERATORS)
+    assert sum(name.startswith("linear_parallel.") for name in names) == 5
+    for name in names:
+        case = smallest_case(name, 2)
+        assert case is not None and case.rank_size == 2
+        assert all(next(iter(own.values())).size for own in inputs(case))
+
+
+@pytest.mark.parametrize("arguments", [["--ranks", "0"], ["--seconds", "x"], ["--output", "/no/r"]])
+def test_wrong_arguments_end_with_status_2(tmp_path: Path, arguments: list[str]) -> None:
+    done = npu_check(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert arguments[0] in done.stderr
+
+
+def test_help_names_every_option(tmp_path: Path) -> None:
+    said = npu_check(tmp_path, "--help").stdout
+    for option in ("--output", "--ranks", "--seconds", "--only", "Exit status"):
+        assert option in said
