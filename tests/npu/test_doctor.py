@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 
 def doctor(env: dict[str, str]) -> str:
     command = [sys.executable, "-m", "collops.cli", "doctor"]
@@ -26,3 +28,21 @@ def test_a_missing_library_is_named() -> None:
     env = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     row = backend_row(doctor(env))
     assert "libhccl.so: cannot open shared object file" in row
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "not set: HCCL may add in another order from run to run"),
+        ("", "empty: HCCL may add in another order"),
+        ("false", "false: HCCL may add in another order"),
+        ("true", "true: HCCL documents the same bits on every run"),
+        ("TRUE", "TRUE: HCCL documents the same bits on every run"),
+        ("strict", "strict: as true, and with the same order"),
+        ("yes", "yes: no value of it, which are false, true, strict"),
+    ],
+)
+def test_it_says_what_the_order_of_sums_depends_on(value: str | None, words: str) -> None:
+    env = {name: text for name, text in os.environ.items() if name != "HCCL_DETERMINISTIC"}
+    report = doctor(env if value is None else env | {"HCCL_DETERMINISTIC": value})
+    assert f"\nHCCL\n  HCCL_DETERMINISTIC  {words}" in report

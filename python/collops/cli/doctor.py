@@ -22,6 +22,12 @@ Row = tuple[str, str]
 
 # Packages whose versions are printed.
 PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
+# By the value of HCCL_DETERMINISTIC; HCCL's documents say in which products each has an effect.
+SUMS_OF_HCCL = {
+    "false": "HCCL may add in another order from run to run: the last bits of sums may differ",
+    "true": "HCCL documents the same bits on every run with the same hardware and data",
+    "strict": "as true, and with the same order of additions for every element",
+}
 _GIB = 1 << 30
 _MIB = 1 << 20
 
@@ -45,6 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     ]
     print_rows("Backends", states)
     print_rows("Engines of LinearParallel, on several ranks of shm", engines(module))
+    print_rows("HCCL", hccl())
     print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))
     print_rows("Job", job(module))
@@ -85,6 +92,16 @@ def engines(module: ModuleType) -> list[Row]:
     chosen = next(name for name, why in answers if not why)
     rest = {True: "runs", False: "can run: Operation(param, engine=...) chooses it"}
     return [(name, f"not: {why}" if why else rest[name == chosen]) for name, why in answers]
+
+
+def hccl() -> list[Row]:
+    """What HCCL_DETERMINISTIC means for sums; HCCL reads it when a communicator is made."""
+    name = "HCCL_DETERMINISTIC"
+    value = os.environ.get(name)
+    said = SUMS_OF_HCCL.get((value or "false").lower())
+    if said is None:
+        return [(name, f"{value}: no value of it, which are {', '.join(SUMS_OF_HCCL)}")]
+    return [(name, f"{'not set' if value is None else value or 'empty'}: {said}")]
 
 
 def machine(module: ModuleType) -> list[Row]:

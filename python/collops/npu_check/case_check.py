@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collops.core import core
 from collops.golden.case_files import write_cases
 from collops.golden.cases import OPERATORS, all_cases, inputs
 from collops.golden_run.backends import check_replacement
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
     from collops.golden_run.calls import Call
     from collops.golden_run.rank import Report
 
-BACKEND = "hccl"
 _FUSED = "linear_parallel"
 _FUSED_TYPES = 5
+
+
+def backend_name() -> str:
+    """The backend whose tensors lie on an NPU."""
+    return next(name for name, _, memory, _ in core().backends() if memory == "npu")
 
 
 def check_names() -> list[str]:
@@ -56,7 +61,7 @@ def run_case(case: Case, timeout: float) -> dict[str, str]:
         [job] = read_jobs([write_cases([case], Path(folder))])
         if job.call is None:
             return {"state": "not supported", "text": job.reason}
-        with Pools({"COLLOPS_BACKEND": BACKEND}) as pools:
+        with Pools({"COLLOPS_BACKEND": backend_name()}) as pools:
             pool = pools.of(job.call)
             pool.submit(job.call)
             reports = pool.collect(timeout)
@@ -81,7 +86,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     options = parser.parse_args()
     try:
-        check_replacement(BACKEND)
+        check_replacement(backend_name())
     except ValueError as problem:
         tell({"state": "FAILED", "text": str(problem)})
         return

@@ -163,8 +163,8 @@ def _parser() -> argparse.ArgumentParser:
         "installed, every operator's smallest case against golden, and times. A check that crashes "
         "or hangs does not end the others.",
         epilog="Exit status: 0 something passed and nothing failed, 1 no NPU can be used or a "
-        "check failed, 2 wrong arguments. What the backend does not support counts neither as passed "
-        "nor as failed. Lines from the simulated CANN of the tests begin with 'simulated'.",
+        "check failed, 2 wrong arguments. What the backend does not support counts neither as "
+        "passed nor as failed. Lines from the simulated CANN of the tests begin with 'simulated'.",
         allow_abbrev=False,
     )
     add = parser.add_argument

@@ -13,6 +13,7 @@ import numpy as np
 import collops
 from collops.errors import Error
 from collops.golden_run import npu
+from collops.npu_check.case_check import backend_name
 from collops.npu_check.child import tell
 from collops.testing import RankErrors, run_ranks
 
@@ -41,7 +42,7 @@ def prepare(operator: str, rank: int, ranks: int, total: int) -> Callable[[], No
     def column(elements: int) -> Any:
         return npu.to_device(np.ones((elements, 1), np.float32), "float32")
 
-    common: dict[str, Any] = {"rank": rank, "rank_size": ranks, "backend": "hccl"}
+    common: dict[str, Any] = {"rank": rank, "rank_size": ranks}
     outline = np.empty(total if operator == "all_gather_v" else own, np.float16)
     if operator == "all_gather_v":
         op = collops.Operation(collops.AllGatherVParam(**common))
@@ -82,7 +83,8 @@ def timed(operator: str, ranks: int, size: int, timeout: float) -> dict[str, Any
     total = size // _FLOAT_BYTES
     try:
         npu.load()
-        found = run_ranks(measure, ranks, operator, ranks, total, timeout=timeout)
+        env = {"COLLOPS_BACKEND": backend_name()}
+        found = run_ranks(measure, ranks, operator, ranks, total, timeout=timeout, env=env)
     except (RankErrors, ValueError) as problem:
         return {"state": "FAILED", "text": str(problem)}
     refused = [one for one in found if isinstance(one, str)]
