@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-faults test-launchers test-multihost test-npu test-torch sanitize fuzz soak cross-arm64 bench check format build clean
+.PHONY: help demo test test-faults test-launchers test-multihost test-npu test-npu-oldest test-torch sanitize fuzz soak cross-arm64 bench check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -36,6 +36,10 @@ test-torch: ## collops.torch: every call of torch.distributed, training, operato
 test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulated CANN
 	@$(SETUP) package test
 	@$(RUN) tools/npu.py $(ARGS)
+
+test-npu-oldest: ## the backend hccl against the headers and libraries of the oldest torch_npu
+	@$(SETUP) package test
+	@$(RUN) tools/npu_oldest.py $(ARGS)
 
 sanitize: ## the C++ tests under asan with ubsan, then under tsan (ARGS=tsan for one of them)
 	@$(SETUP) package test

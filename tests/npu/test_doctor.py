@@ -33,9 +33,9 @@ def test_a_missing_library_is_named() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "not set: HCCL may add in another order from run to run"),
-        ("", "empty: HCCL may add in another order"),
-        ("false", "false: HCCL may add in another order"),
+        (None, "not set: the order in which HCCL adds may change"),
+        ("", "empty: the order in which HCCL adds may change"),
+        ("false", "false: the order in which HCCL adds may change"),
         ("true", "true: HCCL documents the same bits on every run"),
         ("TRUE", "TRUE: HCCL documents the same bits on every run"),
         ("strict", "strict: as true, and with the same order"),

@@ -24,7 +24,7 @@ Row = tuple[str, str]
 PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
 # By the value of HCCL_DETERMINISTIC; HCCL's documents say in which products each has an effect.
 SUMS_OF_HCCL = {
-    "false": "HCCL may add in another order from run to run: the last bits of sums may differ",
+    "false": "the order in which HCCL adds may change from run to run: so may the last bits",
     "true": "HCCL documents the same bits on every run with the same hardware and data",
     "strict": "as true, and with the same order of additions for every element",
 }

@@ -29,7 +29,8 @@ _FUSED_TYPES = 5
 
 def backend_name() -> str:
     """The backend whose tensors lie on an NPU."""
-    return next(name for name, _, memory, _ in core().backends() if memory == "npu")
+    [name] = [str(name) for name, _, memory, _ in core().backends() if memory == "npu"]
+    return name
 
 
 def check_names() -> list[str]:
