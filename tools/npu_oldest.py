@@ -107,10 +107,10 @@ def torch_of(unpacked: Path) -> str:
     """The torch that the wheel asks for, as its CPU build."""
     [metadata] = unpacked.glob("*.dist-info/METADATA")
     match = re.search(
-        r"^Requires-Dist: torch\s*\(?==\s*([\d.]+)", metadata.read_text(), re.MULTILINE
+        r"^Requires-Dist: torch ?\(?(==[0-9.]*[0-9])", metadata.read_text(), re.MULTILINE
     )
     assert match is not None, metadata
-    return f"torch=={match[1].rstrip('.')}+cpu"
+    return f"torch{match[1]}+cpu"
 
 
 def run_with_torch(unpacked: Path, version: str, python: str) -> tuple[str, str]:

@@ -1,0 +1,52 @@
+"""examples/npu: the script runs on the simulated CANN, and the rank table is one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collops.cli.rank_table import describe
+from collops.launch.rank_table import read_rank_table
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "npu"
+
+
+def run_script(script: Path, ranks: int) -> subprocess.CompletedProcess[str]:
+    """Runs a script on ranks that `collops run` starts."""
+    command = [sys.executable, "-m", "collops.cli", "run", "-n", str(ranks)]
+    return subprocess.run(
+        [*command, str(script)], capture_output=True, text=True, timeout=100, env=dict(os.environ)
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_uneven_batch(ranks: int) -> None:
+    done = run_script(FOLDER / "uneven_batch.py", ranks)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [1, 2] if ranks == 2 else [1, 0, 3]
+    for rank in range(ranks):
+        said = f"rank {rank} of {ranks}: {rows[rank]} of {sum(rows)} rows, gathered and scattered"
+        assert said in done.stdout
+
+
+def test_uneven_batch_would_notice_an_error(tmp_path: Path) -> None:
+    text = (FOLDER / "uneven_batch.py").read_text()
+    wrong = text.replace(
+        "displs = np.concatenate([[0], counts", "displs = np.concatenate([[1], counts"
+    )
+    assert wrong != text
+    (tmp_path / "wrong.py").write_text(wrong)
+    assert run_script(tmp_path / "wrong.py", 2).returncode != 0
+
+
+def test_the_rank_table_is_one_that_hccl_takes() -> None:
+    table = read_rank_table(str(FOLDER / "rank_table_two_nodes.json"))
+    assert [len(table.servers), len(table.ranks)] == [2, 16]
+    assert "backend hccl: takes it" in describe(table)
+    # Addresses that RFC 5737 keeps for documents.
+    assert all(place.device_ip.startswith("198.51.100.") for place in table.ranks)
+    assert all(server.name.startswith("192.0.2.") for server in table.servers)
