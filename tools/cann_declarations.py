@@ -22,8 +22,12 @@ CORE = ("core/dtype.h", "core/status.h")
 # What a wheel's version must be for a name to be expected in it, where no line says so.
 _OLDEST = "2.1.0.post8"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LOOKED_UP = re.compile(r'\bFind(?:IfThere)?\(\s*"(\w+)",\s*&(?:\w+(?:\.|->))*(\w+)\)')
+_LOOKED_UP = re.compile(r'\bFind(?:IfThere)?\(\s*"(\w+)",\s*&(?:.*(?:\.|->))?(\w+)\.(\w+)\)')
+_STRUCT = re.compile(r"^struct (\w+) \{(.*?)^\};", re.MULTILINE | re.DOTALL)
 _MEMBER = re.compile(r"\(\*(\w+)\)\(")
+# Where torch_npu has the types of what it looks up: typedef ... (*_aclCreateTensor)(...);
+_TYPEDEFS = "op-plugin/op_plugin/utils/op_api_common_base.h"
+_TYPEDEF = re.compile(r"typedef [^;{}]*\(\*_(\w+)\)\([^;{}]*\);")
 _ENUM = re.compile(r"enum class (\w+)[^{]*\{([^}]*)\}")
 _CONSTANT = re.compile(r"^constexpr \w+ (k\w+) =", re.MULTILINE)
 
@@ -37,32 +41,38 @@ def without_comments(path: Path) -> str:
 class Backend:
     """What the backend in a folder like ops/ declares.
 
-    `functions` are the members of Api with CANN's names; `names` the enumerators and constants.
+    `headers` have the structs of functions; `functions` are their members, such as ``Api::free``,
+    with CANN's names; `names` the enumerators and constants.
     """
 
     ops: Path
-    header: str
+    headers: list[str]
     functions: dict[str, str]
     members: frozenset[str]
     names: frozenset[str]
 
     @staticmethod
     def read(ops: Path = OPS) -> Backend:
-        """Reads api.h, wherever it stands in the backend, and the sources that fill it."""
+        """Reads the headers with structs of functions, and the sources that fill them."""
         folder = ops / BACKEND
-        [api] = folder.rglob("api.h")
-        text = without_comments(api)
         looked_up: dict[str, str] = {}
         for source in sorted(folder.rglob("*.cpp")):
-            looked_up |= {member: name for name, member in _LOOKED_UP.findall(source.read_text())}
-        names = set(_CONSTANT.findall(text)) | enumerators(text)
-        return Backend(
-            ops,
-            str(api.relative_to(ops)),
-            looked_up,
-            frozenset(_MEMBER.findall(text)),
-            frozenset(names),
-        )
+            for name, variable, member in _LOOKED_UP.findall(source.read_text()):
+                looked_up[f"{variable.capitalize()}::{member}"] = name
+        structs = {name.partition("::")[0] for name in looked_up}
+        headers, members, names = [], set(), set()
+        for header in sorted(folder.rglob("*.h")):
+            text = without_comments(header)
+            found = [(name, body) for name, body in _STRUCT.findall(text) if name in structs]
+            if found:
+                headers.append(str(header.relative_to(ops)))
+                names |= set(_CONSTANT.findall(text)) | enumerators(text)
+                members |= {f"{name}::{m}" for name, body in found for m in _MEMBER.findall(body)}
+        return Backend(ops, headers, looked_up, frozenset(members), frozenset(names))
+
+    def text(self) -> str:
+        """The headers, without comments."""
+        return "\n".join(without_comments(self.ops / header) for header in self.headers)
 
     def core_names(self) -> frozenset[str]:
         """The core's element types and formats."""
@@ -89,6 +99,9 @@ class Wheel:
         self.includes = [third_party.parent, acl, hccl]
         rooms = (acl / "acl", hccl / "hccl")
         texts = [without_comments(path) for room in rooms for path in sorted(room.rglob("*.h"))]
+        typedefs = third_party / _TYPEDEFS
+        text = without_comments(typedefs) if typedefs.is_file() else ""
+        self.typedefs = {match[1]: match[0] for match in _TYPEDEF.finditer(text)}
         self._words = frozenset(re.findall(r"\w+", " ".join(texts)))
 
     def has(self, name: str) -> bool:
@@ -134,9 +147,8 @@ class Comparison:
 def compared(backend: Backend, wheel: Wheel) -> Comparison:
     """The comparisons of all names that the backend declares and the wheel has."""
     found = Comparison([], [], unnamed(backend))
-    header = without_comments(backend.ops / backend.header)
     declared = backend.names | backend.core_names()
-    declared |= set(re.findall(r"\b(?:using|struct) (\w+)\b", header))
+    declared |= set(re.findall(r"\b(?:using|struct) (\w+)\b", backend.text()))
     structs = {words[0]: words[1] for kind, *words in read_lines("names.txt") if kind == "struct"}
     for kind, *words in read_lines("names.txt"):
         ours, theirs = words[0].split(".")[0], words[-1]
@@ -163,7 +175,11 @@ def compared(backend: Backend, wheel: Wheel) -> Comparison:
             found.lines.append(f"SAME_ROOM({ours}, {theirs});")
     for member, name in sorted(backend.functions.items()):
         if not wheel.has(name) and read_oldest().get(name) == ["none"]:
-            found.left_out.append(name)
+            if name in wheel.typedefs:
+                text = " ".join(wheel.typedefs[name].split())
+                found.lines.append(f"{text} SAME_TYPEDEF({member}, _{name});")
+            else:
+                found.left_out.append(name)
         else:
             _add(found, wheel, name, f"SAME_FUNCTION({member}, {name});")
     return found
@@ -205,15 +221,17 @@ def unnamed(backend: Backend) -> list[str]:
     missing = (backend.names | backend.core_names()) - paired
     problems = [f"names.txt has no line for {name}" for name in sorted(missing)]
     never = backend.members - backend.functions.keys()
-    return problems + [f"Api::{member} is never looked up" for member in sorted(never)]
+    return problems + [f"{member} is never looked up" for member in sorted(never)]
 
 
 def compile_comparison(backend: Backend, wheel: Wheel, lines: list[str], folder: Path) -> str:
     """Compiles the comparison, whose header goes into `folder`; the compiler's errors, or none."""
     (folder / "compared.h").write_text("\n".join(lines) + "\n")
+    included = "".join(f'#include "{header}"\n' for header in backend.headers)
+    (folder / "declared.h").write_text(included)
     compiler = os.environ.get("CXX") or shutil.which("c++") or "c++"
     command = [compiler, "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
-    command += [f'-DAPI_HEADER="{backend.header}"', f"-I{backend.ops}", f"-I{folder}"]
+    command += [f"-I{backend.ops}", f"-I{folder}"]
     command += [f"-isystem{include}" for include in wheel.includes]
     command += [str(FOLDER / "declarations.cpp")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)

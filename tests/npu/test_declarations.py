@@ -38,7 +38,7 @@ def test_our_declarations_are_canns(tmp_path: Path) -> None:
     result = compare(Backend.read(), wheel(), tmp_path)
     assert result.problems == []
     # Every function is compared, but for those of which no wheel has a header.
-    functions = [line for line in result.lines if line.startswith("SAME_FUNCTION")]
+    functions = [line for line in result.lines if "SAME_FUNCTION" in line or "SAME_TYPEDEF" in line]
     assert len(functions) + len(result.left_out) == len(Backend.read().functions) > 0
 
 
@@ -69,6 +69,23 @@ def test_a_wrong_declaration_is_found(tmp_path: Path, right: str, wrong: str) ->
 def test_what_nothing_compares_is_found(tmp_path: Path, right: str, wrong: str, said: str) -> None:
     backend = Backend.read(changed_ops(tmp_path / "ops", right, wrong))
     assert any(problem.endswith(said) for problem in compared(backend, wheel()).problems)
+
+
+@pytest.mark.parametrize(("offset", "problems"), [("int64_t", 0), ("int32_t", 1)])
+def test_a_wrong_declaration_of_aclnn_is_found(tmp_path: Path, offset: str, problems: int) -> None:
+    # The wheel has the types of some of its functions, in torch_npu's own words.
+    ops = changed_ops(tmp_path / "ops", "kRemote = 21", "kRemote = 21")
+    room = ops / "comm" / "backends" / "hccl"
+    (room / "extra.h").write_text(
+        "#pragma once\n#include <cstdint>\nnamespace collops::hccl {\nstruct Extra {\n"
+        "  void* (*create)(const int64_t* dims, uint64_t num_dims, int32_t type,\n"
+        f"                  const int64_t* strides, {offset} offset, int32_t format,\n"
+        "                  const int64_t* storage, uint64_t num_storage, void* data);\n};\n}\n"
+    )
+    (room / "extra.cpp").write_text('library.Find("aclCreateTensor", &extra.create);\n')
+    found = compare(Backend.read(ops), wheel(), tmp_path)
+    assert len(found.problems) == problems
+    assert any("SAME_TYPEDEF(Extra::create, _aclCreateTensor)" in line for line in found.lines)
 
 
 def test_a_wheel_that_lacks_what_it_should_have_is_found(tmp_path: Path) -> None:

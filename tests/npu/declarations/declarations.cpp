@@ -1,6 +1,7 @@
 // Holds what the backend hccl declares of CANN against the headers in a torch_npu wheel. Only
-// compiled: a difference is an error of the compiler. tools/cann_declarations.py writes compared.h,
-// with a line for every name that the backend declares and the wheel has.
+// compiled: a difference is an error of the compiler. tools/cann_declarations.py writes declared.h,
+// which includes the backend's headers, and compared.h, with a line for every name that the backend
+// declares and the wheel has.
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -10,8 +11,12 @@
 #if __has_include("hccl/hccl.h")
 #include "hccl/hccl.h"
 #endif
-#include API_HEADER
 #include "core/dtype.h"
+#include "declared.h"
+
+// aclnn's objects are pointers without a type in the backend.
+struct aclTensor;
+struct aclScalar;
 
 namespace {
 
@@ -27,6 +32,15 @@ struct Plain {
 template <typename Target>
 struct Plain<Target*> {
   using type = std::tuple<typename Plain<std::remove_const_t<Target>>::type, int>;
+};
+
+template <>
+struct Plain<aclTensor> {
+  using type = Plain<void>::type;
+};
+template <>
+struct Plain<aclScalar> {
+  using type = Plain<void>::type;
 };
 
 // A struct of ours travels as that of CANN. Its fields are compared one by one; its room only if
@@ -60,8 +74,8 @@ constexpr bool Equal(Ours ours, Theirs theirs) {
   return static_cast<int64_t>(ours) == static_cast<int64_t>(theirs);
 }
 
-#define SAME_FUNCTION(member, function) \
-  static_assert(kSame<decltype(Api::member), decltype(&function)>)
+#define SAME_FUNCTION(member, function) static_assert(kSame<decltype(member), decltype(&function)>)
+#define SAME_TYPEDEF(member, type) static_assert(kSame<decltype(member), type>)
 #define SAME_TYPE(ours, theirs) static_assert(std::is_same_v<ours, theirs>)
 #define SAME_SIZE(theirs) static_assert(sizeof(theirs) == sizeof(int32_t))
 #define SAME_VALUE(ours, theirs) static_assert(Equal(ours, theirs))
