@@ -115,11 +115,17 @@ def test_every_operator_has_a_check_with_data_on_every_rank() -> None:
         assert all(next(iter(own.values())).size for own in inputs(case))
 
 
-@pytest.mark.parametrize("arguments", [["--ranks", "0"], ["--seconds", "x"], ["--output", "/no/r"]])
+@pytest.mark.parametrize("arguments", [["--ranks", "1"], ["--seconds", "x"], ["--output", "/no/r"]])
 def test_wrong_arguments_end_with_status_2(tmp_path: Path, arguments: list[str]) -> None:
     done = npu_check(tmp_path, *arguments)
     assert done.returncode == 2
     assert arguments[0] in done.stderr
+
+
+def test_more_ranks_than_npus_are_refused(tmp_path: Path) -> None:
+    done = npu_check(tmp_path, "--ranks", "64")
+    assert done.returncode == 1
+    assert re.search(r"--ranks 64: each rank needs an NPU, and torch_npu finds \d+$", done.stderr)
 
 
 def test_help_names_every_option(tmp_path: Path) -> None:

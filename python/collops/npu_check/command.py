@@ -55,7 +55,13 @@ def check(report: Report, options: argparse.Namespace) -> int:
         report.line(f"no NPU can be used: {reason}\n{_INSTALL}")
         print(f"{PROGRAM}: {reason}", file=sys.stderr)
         return 1
-    ranks = options.ranks or min(2, facts["devices"])
+    ranks: int = options.ranks
+    if ranks > facts["devices"]:
+        # ATB's operators have at least two ranks, so one NPU is not enough for any.
+        reason = f"--ranks {ranks}: each rank needs an NPU, and torch_npu finds {facts['devices']}"
+        report.line(reason)
+        print(f"{PROGRAM}: {reason}", file=sys.stderr)
+        return 1
     report.line(f"golden's smallest case of each operator, {ranks} ranks, backend hccl")
     for name in filter(lambda one: options.only in one, check_names()):
         arguments = [name, "--ranks", str(ranks), "--seconds", str(options.seconds)]
@@ -151,8 +157,8 @@ def _ranks(text: str) -> int:
         value = int(text)
     except ValueError:
         value = 0
-    if not 1 <= value <= 64:
-        raise argparse.ArgumentTypeError(f"must be from 1 to 64, got {text!r}")
+    if not 2 <= value <= 64:
+        raise argparse.ArgumentTypeError(f"must be from 2 to 64, got {text!r}")
     return value
 
 
@@ -162,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Checks the backend hccl on this machine's NPUs and writes a report: what is "
         "installed, every operator's smallest case against golden, and times. A check that crashes "
         "or hangs does not end the others.",
-        epilog="Exit status: 0 something passed and nothing failed, 1 no NPU can be used or a "
+        epilog="Exit status: 0 something passed and nothing failed, 1 too few NPUs or a "
         "check failed, 2 wrong arguments. What the backend does not support counts neither as "
         "passed nor as failed. Lines from the simulated CANN of the tests begin with 'simulated'.",
         allow_abbrev=False,
@@ -170,9 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     default = Path("collops-npu-report.txt")
     add("--output", metavar="FILE", type=Path, default=default, help=f"the report ({default})")
-    add(
-        "--ranks", metavar="N", type=_ranks, help="ranks, an NPU each (2, or 1 if there is one NPU)"
-    )
+    add("--ranks", metavar="N", type=_ranks, default=2, help="ranks, an NPU each (2)")
     add("--seconds", metavar="S", type=_seconds, default=120.0, help="time-out of each check (120)")
     add("--only", metavar="TEXT", default="", help="part of the names of the checks to run")
     return parser
