@@ -52,10 +52,10 @@ py::object DeviceMemory(py::handle like, uint64_t bytes) {
                              py::arg("device") = like.attr("device"));
 }
 
-Status StreamOf(const TensorView& tensor, const char* operation, void** stream) {
+Status StreamOf(const Device& device, const char* operation, void** stream) {
   *stream = nullptr;
-  if (tensor.device.kind != DeviceKind::kNpu) return Ok();
-  return CurrentStream(tensor.device, operation, stream);
+  if (device.kind != DeviceKind::kNpu) return Ok();
+  return CurrentStream(device, operation, stream);
 }
 
 Status ToScratch(py::handle workspace, py::handle stream, const VariantPack& pack,

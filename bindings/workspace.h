@@ -26,7 +26,7 @@ Status ToScratch(pybind11::handle workspace, pybind11::handle stream, const Vari
 // error.
 pybind11::object DeviceMemory(pybind11::handle like, uint64_t bytes);
 
-// The stream of a call with this tensor: torch's current one on an NPU, null on the CPU.
-Status StreamOf(const TensorView& tensor, const char* operation, void** stream);
+// The stream of a call with tensors on this device: torch's current one on an NPU, null on the CPU.
+Status StreamOf(const Device& device, const char* operation, void** stream);
 
 }  // namespace collops::bindings

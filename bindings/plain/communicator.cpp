@@ -9,6 +9,7 @@
 #include "plain/repeated_call.h"
 #include "plain/row_exchange.h"
 #include "status.h"
+#include "workspace.h"
 
 namespace collops::bindings {
 namespace {
@@ -31,9 +32,20 @@ std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int k
   return part;
 }
 
+// The stream that a barrier joins, with the streams of the other ranks.
+void* BarrierStream(const Communicator& communicator) {
+  void* stream = nullptr;
+  ThrowIfError(StreamOf(communicator.device(), "barrier", &stream));
+  return stream;
+}
+
 void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
   bound.def("split", &Split, py::arg("color"), py::arg("key"))
-      .def("barrier", [](Communicator& self) { RunNumbered(self, [&] { return self.Barrier(); }); })
+      .def("barrier",
+           [](Communicator& self) {
+             void* const stream = BarrierStream(self);
+             RunNumbered(self, [&] { return self.Barrier(stream); });
+           })
       .def(
           "in_parts", [](Communicator& self, int parts) { BeginParts(self, parts); },
           py::arg("parts"))
@@ -58,7 +70,10 @@ void BindStartedCalls(py::class_<Starter>& bound) {
           py::arg("parts"))
       .def("barrier",
            [](Starter& self) {
-             self.Add("Barrier", [](Communicator& communicator) { return communicator.Barrier(); });
+             void* const stream = BarrierStream(self.communicator());
+             self.Add("Barrier", [stream](Communicator& communicator) {
+               return communicator.Barrier(stream);
+             });
            })
       .def(
           "refuse",
@@ -89,8 +104,7 @@ void BindCommunicator(py::module_& module) {
   py::class_<Starter> starter(module, "Starter");
   starter
       .def_property_readonly("rank", [](const Starter& self) { return self.communicator().rank(); })
-      .def_property_readonly("size",
-                             [](const Starter& self) { return self.communicator().size(); })
+      .def_property_readonly("size", [](const Starter& self) { return self.communicator().size(); })
       .def_property_readonly(
           "device", [](const Starter& self) { return ToString(self.communicator().device()); });
   BindStarted(module, starter);

@@ -66,7 +66,7 @@ Status Prepare(const Communicator& communicator, const std::vector<Item>& items,
                std::vector<Tensor>* tensors, std::vector<Transfer>* list, void** stream) {
   for (size_t i = 0; i < items.size(); ++i) {
     RETURN_IF_ERROR(FillIn(items[i], name, communicator.device(), &(*tensors)[i], &(*list)[i]));
-    RETURN_IF_ERROR(StreamOf((*tensors)[i].view, name, stream));
+    RETURN_IF_ERROR(StreamOf((*tensors)[i].view.device, name, stream));
   }
   RETURN_IF_ERROR(CheckApart(items, name, *list));
   return communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);

@@ -87,7 +87,7 @@ struct Converted {
       Take({method, "residual", -1, nullptr}, residual, &tensors.others.emplace_back());
     }
     if (!out.is_none()) Take({method, "out", -1, nullptr}, out, &tensors.out);
-    if (status.ok()) status = StreamOf(tensors.x.view, method, &tensors.stream);
+    if (status.ok()) status = StreamOf(tensors.x.view.device, method, &tensors.stream);
   }
 
   void Take(const TensorName& name, py::handle object, PlainTensor* into) {

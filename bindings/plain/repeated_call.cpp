@@ -90,7 +90,7 @@ py::object RepeatedCall::Run(const py::object& x, const py::object& out,
     result = py::reinterpret_steal<py::object>(made);
   }
   if (!Read(result, &tensors.out) || !IsLike(kept->out, result, tensors.out)) return py::none();
-  ThrowIfError(StreamOf(tensors.x.view, kept->plan->method(), &tensors.stream));
+  ThrowIfError(StreamOf(tensors.x.view.device, kept->plan->method(), &tensors.stream));
   RunNumbered(*communicator_, [&] { return kept->plan->Run(communicator_.get(), tensors); });
   return result;
 }

@@ -73,6 +73,7 @@ Status Communicator::FinishConnecting() {
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   if (queue != nullptr && messenger_ != nullptr) queue->SetMessenger(messenger_.get());
   connected_.store(true, std::memory_order_release);
+  if (!ConnectsInEngine()) control_->MarkMet();
   return Ok();
 }
 

@@ -167,7 +167,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Called once after Connected(), in the first call of every rank, whichever it is: the ranks make
   // what the backend needs before any call, and may wait for each other.
   virtual Status ConnectAll() { return Ok(); }
-  // Connects the ranks in an engine, if the backend has one.
+  // Connects the ranks in an engine, if the backend has one, which is done in the first call.
+  virtual bool ConnectsInEngine() const { return false; }
   virtual Status DoConnect() { return Ok(); }
   virtual Status DoAgree(const Agreement& agreement);
   virtual Status DoAllGatherV(const AllGatherVCall& call) = 0;

@@ -37,6 +37,7 @@ V_RUNS = [
     Run("plain", 3, num_threads=3),
     *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 3, 4)),
 ]
+NPU_RUNS = [Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 7)]
 EVEN_RUNS = [
     *(Run("atb", ranks) for ranks in (2, 7)),
     *(Run("atb", 3, memory) for memory in ("window", "unaligned")),
@@ -48,12 +49,14 @@ EVEN_RUNS = [
     Run("plain", 3, "window"),
     Run("plain", 4, "unaligned", "in place"),
     Run("plain", 3, "window", "in place", threads=True),
+    *NPU_RUNS,
 ]
 ALL_TO_ALL_RUNS = [
     *(Run("atb", ranks) for ranks in (2, 7)),
     *(Run("atb", 3, memory) for memory in ("window", "unaligned")),
     Run("atb", 3, threads=True),
     Run("atb", 4, "window", threads=True),
+    *NPU_RUNS,
 ]
 ROOTED_RUNS = [
     *(Run("plain", ranks) for ranks in (2, 7)),
@@ -65,6 +68,7 @@ ROOTED_RUNS = [
 MESSAGE_RUNS = [
     *(Run(level, ranks) for level in ("atb", "plain") for ranks in (2, 3, 4)),
     Run("plain", 3, threads=True),
+    *(Run(level, 3, "npu", backend="hccl") for level in ("atb", "plain")),
 ]
 LINEAR_RUNS = [
     Run("atb", 2, num_threads=1),
@@ -75,6 +79,7 @@ LINEAR_RUNS = [
     Run("atb", 4, num_threads=2),
     Run("atb", 6, "window", num_threads=1),
     Run("atb", 7, "unaligned", num_threads=1),
+    *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 4, 6)),
 ]
 LARGE_LINEAR_RUNS = [
     *(Run("atb", 2, memory, num_threads=1) for memory in ("plain", "window")),
@@ -91,7 +96,8 @@ def v_row(name: str) -> OperatorRuns:
 
 def even_row(name: str) -> OperatorRuns:
     moves = name in ("all_gather", "broadcast")
-    return OperatorRuns(partial(even.cases_of, name), even.call, EVEN_RUNS, moves=moves)
+    cases = partial(even.cases_of, name)
+    return OperatorRuns(cases, even.call, EVEN_RUNS, bounds=even.bounds, moves=moves)
 
 
 def all_to_all_row(name: str) -> OperatorRuns:

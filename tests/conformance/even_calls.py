@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from collops.golden.cases import Case, all_cases
+from collops.golden.data.bounds import bound
+from collops.golden.data.dtypes import is_float
+from collops.golden.operators.linear_parallel.reference import widened
 from once import inputs
 from runs import Run, as_real
 
@@ -24,7 +28,26 @@ ATB_OPS = ("", "sum", "max", "min", "prod")
 def cases_of(operator: str, run: Run) -> tuple[Case, ...]:
     """The cases that a level can state: ATB has no avg, and an output of at least one row."""
     cases = all_cases(operator, rank_sizes=(run.ranks,))
-    return tuple(case for case in cases if run.level == "plain" or case.op in ATB_OPS)
+    stated = [case for case in cases if run.level == "plain" or case.op in ATB_OPS]
+    if operator == "reduce_scatter" and run.backend == "hccl":
+        stated = [case for case in stated if case.dtype != "int64"]  # as ATB
+    return tuple(case for case in stated if run.reduces(case.dtype, case.op, evenly=True))
+
+
+def bounds(case: Case, run: Run) -> list[Any] | None:
+    """How far another order of additions may lead."""
+    exact = run.sums_in_order or case.op not in ("sum", "prod") or case.kind == "exact"
+    if exact or not is_float(case.dtype):
+        return None
+    with np.errstate(all="ignore"):  # NaN stays NaN
+        sizes = [np.abs(widened(own["x"], case.dtype), dtype=np.float64) for own in inputs(case)]
+        combine = np.add if case.op == "sum" else np.multiply
+        total = combine.reduce(sizes)
+    total[~np.isfinite(total)] = 0
+    allowed = bound(case.dtype, case.op, case.rank_size, total)
+    if case.operator == "all_reduce":
+        return [allowed] * case.rank_size
+    return np.split(allowed, case.rank_size)
 
 
 class Tensors:
@@ -43,9 +66,10 @@ class Tensors:
         elif in_place and case.operator == "all_gather" and run.level == "plain":
             self.x = self.out[comm.rank]
         else:
-            self.x = run.poisoned(comm, given.shape, given.dtype)
-        self.x[...] = given
-        self.before = self.x.tobytes()
+            self.x = run.place(comm, given)
+        if in_place:
+            self.x[...] = given
+        self.before = run.values(self.x).tobytes()
 
 
 def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
@@ -63,10 +87,10 @@ def call_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
     assert op.get_workspace_size([tensors.x], outs) == 0
     op.execute([tensors.x], outs)
     if not outs:
-        return tensors.x
+        return run.values(tensors.x)
     if tensors.x is not tensors.out:
-        assert tensors.x.tobytes() == tensors.before, "x was changed"
-    return tensors.out
+        assert run.values(tensors.x).tobytes() == tensors.before, "x was changed"
+    return run.values(tensors.out)
 
 
 def call_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:

@@ -41,21 +41,24 @@ def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -
     ins = [
         run.place(comm, as_real(tensor, case.dtype)) for tensor in inputs(case)[comm.rank].values()
     ]
-    if not run.threads:  # threads share their environment
+    if not run.threads and run.memory != "npu":  # threads share their environment
         os.environ["COLLOPS_FUSED"] = str(int(fused))
     operation = collops.Operation(param_of(comm, case, run))
     descs = operation.infer_shape(ins)
-    outs = [run.poisoned(comm, desc.shape, ins[0].dtype) for desc in descs]
-    scratch = np.full(operation.get_workspace_size(ins, outs), POISON, np.uint8)
-    before = [tensor.tobytes() for tensor in ins]
+    dtype = as_real(next(iter(inputs(case)[comm.rank].values())), case.dtype).dtype
+    outs = [run.poisoned(comm, desc.shape, dtype) for desc in descs]
+    size = operation.get_workspace_size(ins, outs)
+    scratch = run.on_device(np.full(size, POISON, np.uint8))
+    before = [run.values(tensor).tobytes() for tensor in ins]
     operation.execute(ins, outs, scratch)
-    assert [tensor.tobytes() for tensor in ins] == before, f"{case.id}: an input was changed"
-    return outs
+    after = [run.values(tensor).tobytes() for tensor in ins]
+    assert after == before, f"{case.id}: an input was changed"
+    return [run.values(out) for out in outs]
 
 
 def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
     fused = call_engine(comm, case, run, fused=True)
-    if not run.threads:
+    if not run.threads and run.memory != "npu":
         pipeline = call_engine(comm, case, run, fused=False)
         same = [a.tobytes() == b.tobytes() for a, b in zip(fused, pipeline, strict=True)]
         assert all(same), f"{case.id}: the engines' bits differ"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from collops.golden.cases import Case, all_cases
 from once import inputs
 from runs import Run, as_real
@@ -23,7 +22,8 @@ def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
     x = as_real(inputs(case)[comm.rank]["x"].copy(), case.dtype)
     if comm.rank not in (case.root, case.peer):
         return [x]
-    return [(call_atb if run.level == "atb" else call_plain)(comm, case, run, x)]
+    x = run.place(comm, x)
+    return [run.values((call_atb if run.level == "atb" else call_plain)(comm, case, run, x))]
 
 
 def call_atb(comm: collops.Communicator, case: Case, run: Run, x: Any) -> Any:
@@ -36,7 +36,9 @@ def call_atb(comm: collops.Communicator, case: Case, run: Run, x: Any) -> Any:
 
 
 def call_plain(comm: collops.Communicator, case: Case, run: Run, x: Any) -> Any:
+    tag = 0 if run.memory == "npu" else len(case.name)  # HCCL has no tags
     if case.root == comm.rank:
-        comm.send(x, case.peer, tag=len(case.name))
+        comm.send(x, case.peer, tag=tag)
         return x
-    return comm.recv(np.empty_like(x), case.root, tag=len(case.name))
+    own = as_real(inputs(case)[comm.rank]["x"], case.dtype)
+    return comm.recv(run.poisoned(comm, own.shape, own.dtype), case.root, tag=tag)

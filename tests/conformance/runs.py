@@ -15,6 +15,7 @@ from collops.golden_run import npu
 POISON = 0xA5
 ISAS = core().kernels()[1]  # all that this CPU can run
 # `make test-npu` has a simulated CANN, and walks the runs on an NPU's tensors and no others.
+HCCL_REDUCES = ("int8", "int16", "int32", "float16", "float32", "bfloat16")
 HAS_CANN = bool(os.environ.get("COLLOPS_SIM_CANN"))
 if HAS_CANN:
     npu.load()
@@ -48,6 +49,11 @@ class Run(NamedTuple):
         return " ".join(said)
 
     @property
+    def sums_in_order(self) -> bool:
+        """Whether sums are added in the order of the ranks."""
+        return self.backend != "hccl"
+
+    @property
     def is_here(self) -> bool:
         """Whether this machine can run it, and this set-up does."""
         return self.isa in ("", *ISAS) and (self.memory == "npu") == HAS_CANN
@@ -57,6 +63,16 @@ class Run(NamedTuple):
         if self.memory == "npu":
             npu.choose_device(rank)
         return collops.init(backend=self.backend)
+
+    def reduces(self, dtype: str, op: str, *, evenly: bool) -> bool:
+        """Whether the backend has a reduction; HCCL has fewer to parts of uneven size."""
+        if self.backend != "hccl" or not op:
+            return True
+        if not evenly:
+            return dtype in HCCL_REDUCES and op != "prod"
+        # Products of float16 overflow in one order and not in another.
+        without_product = op == "prod" and dtype in ("int16", "bfloat16", "float16")
+        return dtype in (*HCCL_REDUCES, "int64") and op != "avg" and not without_product
 
     @property
     def environment(self) -> dict[str, str]:
@@ -109,7 +125,7 @@ class Run(NamedTuple):
         return npu.to_device(as_golden(array), array.dtype.name)
 
     def values(self, tensor: Any) -> Any:
-        """An output's values as an array."""
+        """A tensor's values as an array."""
         return npu.from_device(tensor) if self.memory == "npu" else tensor
 
 

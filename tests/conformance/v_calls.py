@@ -17,15 +17,11 @@ from runs import POISON, Run, as_real
 
 import collops
 
-HCCL_REDUCES = {"int8", "int16", "int32", "float16", "float32", "bfloat16"}
-
 
 def cases_of(operator: str, run: Run) -> tuple[Case, ...]:
     """The cases that a level can state: ATB has three reductions, the plain level no gaps."""
     cases = level_cases(operator, run.ranks, run.level)
-    if run.backend != "hccl":
-        return cases
-    return tuple(case for case in cases if not case.op or case.dtype in HCCL_REDUCES)
+    return tuple(case for case in cases if run.reduces(case.dtype, case.op, evenly=False))
 
 
 @lru_cache
@@ -69,7 +65,7 @@ def wanted(case: Case, run: Run) -> Outputs:
 
 def bounds(case: Case, run: Run) -> list[Any] | None:
     """How far HCCL's order of additions may lead."""
-    exact = run.backend != "hccl" or case.op != "sum" or case.kind == "exact"
+    exact = run.sums_in_order or case.op != "sum" or case.kind == "exact"
     if exact or not is_float(case.dtype):
         return None
     dtype = case.dtype

@@ -91,7 +91,8 @@ Control::Control(const CommunicatorSpec& spec, std::unique_ptr<Meeting> meeting,
     : spec_(spec),
       fork_generation_(ForkGeneration()),
       steps_before_(steps_before),
-      meeting_(std::move(meeting)) {
+      meeting_(std::move(meeting)),
+      unmet_(std::make_unique<Unmet>(spec)) {
   if (!spec.parent.expired()) duties_.parent = [this] { return ParentFailure(); };
   meeting_->Begin();
 }
@@ -108,6 +109,7 @@ Control::~Control() {
   // In a child of fork() these belong to the parent: destroying them would act for the parent.
   if (Inherited()) {
     (void)meeting_.release();
+    (void)unmet_.release();
     (void)connection_.release();
   }
 }
@@ -156,7 +158,12 @@ Status Control::Connect(const char* name, const Deadline& deadline) {
     if (failed()) status = failure_;
   }
   if (status.ok()) return status;
-  return Fail(Error(status.code(), name, ": ", status.message()), kOutsideSteps);
+  return Fail(WithOthersUnmet(Error(status.code(), name, ": ", status.message())), kOutsideSteps);
+}
+
+Status Control::WithOthersUnmet(const Status& status) const {
+  if (status.code() != ERROR_TIMEOUT || unmet_ == nullptr) return status;
+  return Error(status.code(), status.message(), unmet_->Others());
 }
 
 void Control::ConnectTo(Group group) {
@@ -283,6 +290,7 @@ void Control::EndLocked(const Status& status, bool leave, const std::string& rea
   const bool in_call = busy_.load();
   if (connection_ == nullptr) {
     if (in_call) return;  // Connect() sees it and returns soon
+    unmet_.reset();
     Group group;
     if (!meeting_->Settle(&group))
       return meeting_->Cancel(leave ? Left(spec_.rank, reason) : status);

@@ -13,6 +13,7 @@
 #include "comm/control/bootstrap/meeting.h"
 #include "comm/control/endpoint.h"
 #include "comm/control/step.h"
+#include "comm/control/unmet.h"
 #include "comm/placement/job.h"
 #include "core/deadline.h"
 #include "core/fork_generation.h"
@@ -123,6 +124,10 @@ class Control {
     excused_ = true;
     return error;
   }
+  // First contact is complete, also in the backend's engine.
+  void MarkMet() { unmet_.reset(); }
+  // Adds to the message of a time-out in first contact which other groups have not met.
+  Status WithOthersUnmet(const Status& status) const;
   // Without waiting: an error if a rank has left or ended, or a call has failed. Ok without a
   // board. `call`: the number that the message of a loss has, 0: none.
   Status Peek(const char* name, uint64_t call = 0) const;
@@ -186,6 +191,7 @@ class Control {
   const uint64_t steps_before_;
   WaitDuties duties_;
   std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<Unmet> unmet_;  // until MarkMet()
   std::unique_ptr<Connection> connection_;
   std::atomic<bool> busy_{false};
   std::atomic<bool> failed_{false};

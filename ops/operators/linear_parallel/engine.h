@@ -127,6 +127,7 @@ Status PlanLinear(LinearPlan* plan);
 
 // Runs a planned call. `workspace` has plan.memory.bytes bytes, of any alignment.
 Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
-                 void* workspace, Communicator* communicator, void* stream, KeepAlive keep);
+                 void* workspace, Communicator* communicator, void* stream,
+                 KeepAlive keep = nullptr);
 
 }  // namespace collops

@@ -31,13 +31,13 @@ Status MessageOperation::DescribeOutputs(const RankPlace& /*place*/,
 }
 
 Status MessageOperation::Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-                             void* /*stream*/) {
+                             void* stream) {
   Transfer transfer = NewTransfer();
   transfer.dtype = plan.inputs[0].dtype;
   transfer.elements = Numel(plan.inputs[0].shape);
   transfer.bytes = plan.bytes.inputs[0];
   transfer.data = (way_ == Transfer::kRecv ? pack.outputs : pack.inputs)[0].data;
-  return communicator().Messages(Name(), &transfer, 1);
+  return communicator().Messages(Name(), &transfer, 1, stream);
 }
 
 }  // namespace collops

@@ -62,6 +62,13 @@ Api FakeApi() {
     *device = kDevice;
     return AclError{0};
   };
+  api.get_soc_name = []() -> const char* { return "Ascend910B1"; };
+  api.malloc = [](void** address, size_t, AllocationPolicy) {
+    static char memory = 0;
+    *address = &memory;
+    return AclError{0};
+  };
+  api.free = [](void*) { return AclError{0}; };
   api.get_recent_error = []() -> const char* { return nullptr; };
   api.get_comm_async_error = [](Comm, Result* error) {
     *error = health;
@@ -85,6 +92,10 @@ Api FakeApi() {
   api.all_gather_v = [](void* send, uint64_t count, void* receive, const void* counts,
                         const void* displs, DataType type, Comm, Stream) {
     calls.push_back({"gather", send, receive, count, Numbers(counts), Numbers(displs), type, {}});
+    return answer;
+  };
+  api.barrier = [](Comm, Stream) {
+    calls.push_back({"barrier"});
     return answer;
   };
   api.reduce_scatter_v = [](void* send, const void* counts, const void* displs, void* receive,
@@ -292,8 +303,10 @@ TEST(AForkedChildLeavesTheEngineToItsParent) {
   EXPECT_EQ(communicator->AllGatherV(Gather(DType::kInt8)).message(), "");
 }
 
-TEST(WithoutAHostConnectionThereIsNoBarrier) {
+TEST(WithoutAHostConnectionABarrierNeedsAStream) {
   const auto communicator = Make();
+  EXPECT_EQ(communicator->Barrier(At(4096)).message(), "");
+  EXPECT_EQ(calls.back().function, "barrier");
   const Status status = communicator->Barrier();
   EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
   EXPECT_CONTAINS(status.message(), "set COLLOPS_CHECK=1, or leave hcclComm out");

@@ -72,6 +72,13 @@ void FakeRuntime(Api* api) {
     return AclError{0};
   };
   api->get_recent_error = []() -> const char* { return nullptr; };
+  api->get_soc_name = []() -> const char* { return "Ascend910B1"; };
+  api->malloc = [](void** address, size_t, AllocationPolicy) {
+    static char memory = 0;
+    *address = &memory;
+    return AclError{0};
+  };
+  api->free = [](void*) { return AclError{0}; };
   api->create_event = [](Event* event) {
     {
       const std::lock_guard<std::mutex> lock(mutex);
@@ -102,7 +109,7 @@ void FakeHccl(Api* api) {
     *error = Result::kSuccess;
     return Result::kSuccess;
   };
-  api->all_gather_v = [](void*, uint64_t, void*, const void*, const void*, DataType, Comm, Stream) {
+  api->all_gather = [](void*, void*, uint64_t, DataType, Comm, Stream) {
     return Note("gather", Result::kInternal);
   };
 }
@@ -156,7 +163,9 @@ Status Gather(Communicator* communicator) {
 void Initialise(Engine* engine) {
   Forget();
   current = 0;
-  EXPECT_TRUE(engine->Initialise(0, 2, RootInfo{}).ok());
+  std::shared_ptr<CommHandle> handle;
+  EXPECT_TRUE(CommHandle::FromRootInfo(FakeApi(), 0, 0, 2, RootInfo{}, &handle).ok());
+  EXPECT_TRUE(engine->Connect(std::move(handle), Abilities()).ok());
 }
 
 }  // namespace
@@ -222,8 +231,6 @@ TEST(ARefusalBeforeFirstContactIsReported) {
     const Status reason = collops::Error(collops::ERROR_INVALID_TENSOR_ADDR, "counts on an NPU");
     EXPECT_TRUE(peer->Refuse("AllGatherV", reason).ok());
     EXPECT_EQ(Gather(peer.get()).message(), std::string());
-    // From here on the other ranks wait in HCCL, so a refusal does not reach them.
-    EXPECT_TRUE(peer->Refuse("AllGatherV", reason).ok());
   });
   current = 0;
   const auto communicator = Make(job, 0, 2);
@@ -234,15 +241,40 @@ TEST(ARefusalBeforeFirstContactIsReported) {
   other.join();
 }
 
+// The other ranks may have put their calls on streams: the group ends, and they hear why.
+TEST(ARefusalAfterFirstContactEndsTheGroup) {
+  Forget();
+  const collops::JobIdentity job = ranks::FreshJob();
+  std::shared_ptr<Communicator> peer;
+  std::thread other([&] {
+    current = 1;
+    peer = Make(job, 1, 2);
+    EXPECT_EQ(Gather(peer.get()).message(), std::string());
+  });
+  current = 0;
+  const auto communicator = Make(job, 0, 2);
+  EXPECT_EQ(Gather(communicator.get()).message(), std::string());
+  other.join();
+  // What HCCL cannot do no rank does: that ends nothing.
+  const Status unable = collops::Error(collops::ERROR_UNSUPPORTED, "no such sum");
+  EXPECT_TRUE(peer->Refuse("AllGatherV", unable).ok());
+  EXPECT_EQ(Gather(communicator.get()).message(), std::string());
+  const Status reason = collops::Error(collops::ERROR_INVALID_TENSOR_ADDR, "counts on an NPU");
+  EXPECT_TRUE(peer->Refuse("AllGatherV", reason).ok());
+  const Status status = Gather(communicator.get());
+  EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
+  EXPECT_CONTAINS(status.message(), "AllGatherV: rank 1 refused its part: counts on an NPU");
+}
+
 TEST(EveryStreamIsWaitedFor) {
   FakeStream first;
   FakeStream second;
   for (const bool is_done : {false, true}) {
-    Engine engine(FakeApi());
+    Engine engine(FakeApi(), 0, 2);
     Initialise(&engine);
     first.is_done = is_done;
-    EXPECT_TRUE(engine.Keep(&first, nullptr).ok());
-    EXPECT_TRUE(engine.Keep(&second, nullptr).ok());
+    EXPECT_TRUE(engine.Keep(&first, nullptr, "AllGatherV", 1).ok());
+    EXPECT_TRUE(engine.Keep(&second, nullptr, "AllGatherV", 1).ok());
     engine.Release(0);
     EXPECT_EQ(Count("destroy"), is_done ? 1 : 0);
     EXPECT_EQ(Count("destroy event"), Count("create") - (is_done ? 0 : 1));
@@ -250,33 +282,33 @@ TEST(EveryStreamIsWaitedFor) {
 }
 
 TEST(WorkOfUnknownStateHasNotEnded) {
-  Engine engine(FakeApi());
+  Engine engine(FakeApi(), 0, 2);
   Initialise(&engine);
-  EXPECT_TRUE(engine.Keep(&stream, nullptr).ok());
+  EXPECT_TRUE(engine.Keep(&stream, nullptr, "AllGatherV", 1).ok());
   query_answer = 507000;
   engine.Release(0);
   EXPECT_EQ(Count("destroy"), 0);
 }
 
 TEST(ACallWhoseEventWasNotRecordedHasNotEnded) {
-  Engine engine(FakeApi());
+  Engine engine(FakeApi(), 0, 2);
   Initialise(&engine);
   record_answer = 507000;
-  EXPECT_EQ(engine.Keep(&stream, nullptr).code(), collops::ERROR_RT_FAIL);
+  EXPECT_EQ(engine.Keep(&stream, nullptr, "AllGatherV", 1).code(), collops::ERROR_RT_FAIL);
   record_answer = 0;
-  EXPECT_TRUE(engine.Keep(&stream, nullptr).ok());
+  EXPECT_TRUE(engine.Keep(&stream, nullptr, "AllGatherV", 1).ok());
   engine.Release(0);
   EXPECT_EQ(Count("destroy"), 0);
 }
 
 TEST(EventsOfStreamsThatAreDoneAreUsedAgain) {
-  Engine engine(FakeApi());
+  Engine engine(FakeApi(), 0, 2);
   Initialise(&engine);
   std::vector<FakeStream> streams(50);
   FakeStream slow;
   slow.is_done = false;
-  EXPECT_TRUE(engine.Keep(&slow, nullptr).ok());
-  for (FakeStream& each : streams) EXPECT_TRUE(engine.Keep(&each, nullptr).ok());
+  EXPECT_TRUE(engine.Keep(&slow, nullptr, "AllGatherV", 1).ok());
+  for (FakeStream& each : streams) EXPECT_TRUE(engine.Keep(&each, nullptr, "AllGatherV", 1).ok());
   EXPECT_EQ(events.size(), size_t{2});
   EXPECT_TRUE(events.front().stream == &slow);
   EXPECT_TRUE(events.back().stream == &streams.back());
@@ -293,11 +325,10 @@ TEST(TheCallersCommunicatorIsNotWaitedFor) {
   slow.is_done = false;
   const auto kept = std::make_shared<int>(1);
   {
-    Engine engine(FakeApi());
-    engine.Adopt(&communicator_of_hccl);
-    EXPECT_TRUE(engine.Keep(&slow, nullptr).ok());
-    EXPECT_EQ(Count("create"), 0);
-    EXPECT_TRUE(engine.Keep(&slow, kept).ok());
+    Engine engine(FakeApi(), 0, 2);
+    const auto handle = CommHandle::OfCaller(FakeApi(), 2, &communicator_of_hccl);
+    EXPECT_TRUE(engine.Connect(handle, Abilities()).ok());
+    EXPECT_TRUE(engine.Keep(&slow, kept, "AllGatherV", 1).ok());
     engine.Release(0);
     EXPECT_EQ(Count("query"), 1);
   }

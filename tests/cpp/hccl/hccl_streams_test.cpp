@@ -78,13 +78,15 @@ struct Need {
       std::make_shared<std::vector<int64_t>>(std::vector<int64_t>{2, 3});
   std::vector<int64_t> displs = {0, 2};
   std::weak_ptr<const void> seen = counts;
+  int32_t output[5] = {};
 
   AllGatherVCall Call(SlowStream* stream) {
     static const Agreement agreement("AllGatherV");
     AllGatherVCall call;
     call.agreement = &agreement;
     call.dtype = DType::kInt32;
-    call.x = call.output = stream;
+    call.x = stream;
+    call.output = &output;
     call.recv_counts = counts->data();
     call.rdispls = displs.data();
     call.stream = stream;

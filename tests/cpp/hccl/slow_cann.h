@@ -111,6 +111,13 @@ inline const collops::hccl::Api& GetApi() {
       *device = 0;
       return AclError{0};
     };
+    made->get_soc_name = []() -> const char* { return "Ascend910B1"; };
+    made->malloc = [](void** address, size_t, AllocationPolicy) {
+      static char memory = 0;
+      *address = &memory;
+      return AclError{0};
+    };
+    made->free = [](void*) { return AclError{0}; };
     made->get_recent_error = []() -> const char* { return nullptr; };
     made->get_comm_async_error = [](Comm, Result* error) {
       *error = Result::kSuccess;

@@ -116,7 +116,9 @@ Status HcclCommunicator::MeetOnce(const char* name) {
     return InCall(name, engine_.Connect(caller_comm_, abilities));
   }
   const uint64_t step = control().step_number();
-  const Status met = InCall(name, Meet(&control(), compares_, device_index_, &engine_));
+  const Status met =
+      control().WithOthersUnmet(InCall(name, Meet(&control(), compares_, device_index_, &engine_)));
+  if (met.ok()) control().MarkMet();
   // Rank 0's root info may fail before the others hear of this rank.
   const bool told = !control().has_board() || control().step_number() != step;
   return met.ok() || told ? met : Decline(name, met);
@@ -216,8 +218,9 @@ Status HcclCommunicator::DoMessages(const char* name, Transfer* list, int count,
 
 // The host waits for all ranks, and what is put on the stream later for all ranks' streams.
 Status HcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
-  if (control().has_board()) RETURN_IF_ERROR(control().Agree(agreement));
-  if (stream == nullptr && control().has_board()) return Ok();
+  const bool waits = control().has_board() || stream == nullptr;
+  if (waits) RETURN_IF_ERROR(control().Agree(agreement));
+  if (stream == nullptr) return Ok();
   return Enqueue(agreement.op(), nullptr, stream, nullptr, [&](KeepAlive*) {
     return ToStatus(engine_.api(), engine_.api().barrier(engine_.comm(), stream), "HcclBarrier");
   });

@@ -33,6 +33,7 @@ class HcclCommunicator : public Communicator {
   Status KeepOnStream(void* stream, KeepAlive kept) override;
 
  protected:
+  bool ConnectsInEngine() const override { return true; }
   Status DoConnect() override;
   Status DoAgree(const Agreement& agreement) override;
   Status DoAllGatherV(const AllGatherVCall& call) override;

@@ -42,6 +42,7 @@ Status Engine::CheckHealth() {
       ToStatus(api_, api_.get_comm_async_error(comm(), &error), "HcclGetCommAsyncError"));
   const Status status = ToStatus(api_, error, "HcclGetCommAsyncError");
   if (status.ok()) return Ok();
+  static_cast<void>(in_flight_.Reap());
   std::string calls;
   for (const auto& kept : in_flight_.OldestAhead()) {
     const auto& call = *static_cast<const CallOnStream*>(kept.get());

@@ -42,15 +42,26 @@ TEST(TheFirstEngineThatAcceptsRuns) {
   EXPECT_EQ(Chosen(place), "pipeline");
 }
 
+TEST(TensorsOfADeviceHaveAnEngineOfTheirOwn) {
+  EnginePlace place = TwoRanks();
+  place.backend = "hccl";
+  place.on_device = true;
+  EXPECT_EQ(Chosen(place), "streams");
+  EXPECT_CONTAINS(Chosen(place, "windows"), "it computes on the CPU");
+  place.gather_ranks = 1;
+  EXPECT_EQ(Chosen(place), "streams");
+}
+
 TEST(EveryRefusalHasAReason) {
   EnginePlace place = TwoRanks();
   place.has_windows = false;
   place.backend = "hccl";
   const auto answers = AskEngines(place);
-  EXPECT_EQ(answers.size(), size_t{3});
+  EXPECT_EQ(answers.size(), size_t{4});
   EXPECT_EQ(answers[0].second.message(), "a product of 2 ranks needs the others");
   EXPECT_EQ(answers[1].second.message(), "backend hccl has no windows");
   EXPECT_EQ(answers[2].second.message(), "");
+  EXPECT_EQ(answers[3].second.message(), "the tensors of backend hccl are not on a device");
   place.has_windows = true;
   place.windows_wanted = false;
   EXPECT_CONTAINS(AskEngines(place)[1].second.message(), "COLLOPS_FUSED=0");

@@ -171,7 +171,7 @@ Status AclCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, voi
   RETURN_IF_ERROR(scope.status());
   Prepared prepared(*aclnn_);
   RETURN_IF_ERROR(InAclnn(api_, prepared.First(step, nullptr), step.kind));
-  CHECK_ARG(prepared.bytes() <= static_cast<uint64_t>(bytes), ERROR_INTERNAL_ERROR, Name(step.kind),
+  CHECK_ARG(prepared.bytes() <= static_cast<uint64_t>(bytes), ERROR_RT_FAIL, Name(step.kind),
             " asks for ", prepared.bytes(), " bytes of workspace, but asked for ", bytes,
             " when the call was planned");
   return InAclnn(api_, prepared.Second(scratch, stream), step.kind);

@@ -13,9 +13,9 @@ bool StartsWith(const std::string& text, const char* begin) {
   return text.compare(0, std::strlen(begin), begin) == 0;
 }
 
-// By HCCL's documents: Ascend910 of the first generation has neither call; Ascend950 has
-// HcclReduceScatterV; Atlas A3 (Ascend910_93) has both inside one server. A name that is not known
-// is taken for a later SoC that has them.
+// By HCCL's documents: Ascend910 of the first generation and Ascend310 have neither call; Atlas A3
+// (Ascend910_93) has both inside one server. A name that is not known is taken for a later SoC that
+// has them.
 void LimitBySoc(const std::string& soc, bool several_servers, Abilities* abilities) {
   const bool first_910 = StartsWith(soc, "Ascend910") && !StartsWith(soc, "Ascend910B") &&
                          !StartsWith(soc, "Ascend910_");
@@ -24,9 +24,6 @@ void LimitBySoc(const std::string& soc, bool several_servers, Abilities* abiliti
   if (first_910 || first_310 || (a3 && several_servers)) {
     abilities->all_gather_v = abilities->reduce_scatter_v = false;
     abilities->why_not = Concat("HCCL does not have it on ", soc, a3 ? " on several servers" : "");
-  } else if (StartsWith(soc, "Ascend950")) {
-    abilities->all_gather_v = false;
-    abilities->why_not = Concat("HCCL does not have it on ", soc);
   }
 }
 
@@ -48,12 +45,13 @@ void WarnOfReplacement(const Abilities& abilities) {
   if (abilities.all_gather_v && abilities.reduce_scatter_v) return;
   static std::once_flag warned;
   std::call_once(warned, [&] {
+    const bool both = !abilities.all_gather_v && !abilities.reduce_scatter_v;
     const char* const what = abilities.all_gather_v       ? "HcclReduceScatterV"
                              : abilities.reduce_scatter_v ? "HcclAllGatherV"
                                                           : "HcclAllGatherV and HcclReduceScatterV";
-    const std::string line =
-        Concat("collops: warning: ", what, " are replaced by a broadcast or a reduction per rank, ",
-               "which is slower: ", abilities.why_not, "\n");
+    const std::string line = Concat("collops: warning: ", what, both ? " are" : " is",
+                                    " replaced by a broadcast or a reduction per rank, ",
+                                    "which is slower: ", abilities.why_not, "\n");
     std::fputs(line.c_str(), stderr);
   });
 }
