@@ -58,6 +58,7 @@ void TraceChoice(const Communicator& communicator, const EnginePlace& place, con
                             spec.comm_domain.empty() ? "-" : spec.comm_domain, " ", spec.backend,
                             " LinearParallel plan engine=", chosen.name, named ? " as named" : "");
   for (const auto& [name, why] : AskEngines(place)) {
+    if (std::string(name) == chosen.name) break;
     if (!why.ok()) line += Concat(", not ", name, ": ", why.message());
   }
   Trace(line);

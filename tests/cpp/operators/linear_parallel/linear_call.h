@@ -237,7 +237,7 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
   plan.dtype = c.dtype;
   plan.compute = comm->compute();
   plan.engine = how.engine;
-  PlanLinear(&plan);
+  RETURN_IF_ERROR(PlanLinear(&plan));
 
   const Input x(c, how, comm);
   const auto weight = Stored(c.dtype, Numbers(c, how.exact, rank, kWeight, c.n * c.k));
