@@ -94,6 +94,10 @@ Status CommHandle::Split(const std::shared_ptr<CommHandle>& from, const std::vec
     ranks.push_back(from->ranks_[static_cast<size_t>(member)]);
     numbers.push_back(static_cast<uint32_t>(ranks.back()));
   }
+  CHECK_ARG(
+      std::is_sorted(numbers.begin(), numbers.end()), ERROR_UNSUPPORTED,
+      "backend hccl: a subgroup of HCCL has the order of the group that it is split off: use ",
+      "keys that keep it");
   const bool takes_part = index >= 0;
   CommConfig config = ConfigOf(name);
   const uint64_t id = takes_part ? std::hash<std::string>()(name) >> 33 : kNoSubComm;

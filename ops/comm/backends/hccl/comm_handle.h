@@ -38,8 +38,11 @@ class CommHandle {
   bool is_from_table() const { return whole_ == nullptr ? from_table_ : whole_->from_table_; }
   // Whether it was created here.
   bool owned() const { return owned_; }
-  // Never destroyed from now on: its calls may still run.
-  void Keep() { owned_ = false; }
+  // Never destroyed from now on: its calls may still run. Nor is what it was split off.
+  void Keep() {
+    owned_ = false;
+    if (whole_ != nullptr) whole_->Keep();
+  }
 
  private:
   CommHandle(const Api& api, int device, Comm comm, bool owned)
@@ -53,5 +56,9 @@ class CommHandle {
   std::shared_ptr<CommHandle> whole_;  // what it was split off
   std::vector<int> ranks_;             // of this group, by their numbers in the whole one
 };
+
+// What a Split leaves in the subgroup's spec, which outlives the subgroup's Close: the handle goes
+// to the subgroup's engine in first contact, or ends at Close.
+using PartInSpec = std::shared_ptr<CommHandle>;
 
 }  // namespace collops::hccl

@@ -207,6 +207,7 @@ Status HcclCommunicator::DoBroadcast(const BroadcastCall& call) {
 Status HcclCommunicator::DoMessages(const char* name, Transfer* list, int count, void* stream) {
   const Status check = CheckTransfers(name, list, count, rank());
   if (!check.ok()) return control().Excuse(check);
+  if (count == 0) return Ok();  // there is no tensor to find a stream by
   RETURN_IF_ERROR(Enqueue(name, nullptr, stream, nullptr, [&](KeepAlive*) {
     return hccl::Messages(engine_, list, count, IsBatch(name), stream);
   }));
@@ -227,7 +228,8 @@ Status HcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
 }
 
 // A group that was connected by a rank table must be split by HCCL. Others are split by HCCL if
-// they are connected; else the subgroup meets by a root info of its own.
+// they are connected and the keys keep their order; else the subgroup meets by a root info of its
+// own. What HCCL does not split ends no group.
 Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
                                  const std::string& name, std::shared_ptr<void>* part) {
   return RunOnDevice("Split", [&]() -> Status {
@@ -239,8 +241,9 @@ Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
         CommHandle::Split(engine_.handle(), members, index, Concat("collops", name), &made);
     const bool must = !control().has_board() || engine_.handle()->is_from_table();
     if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
-    *part = std::move(made);
-    return InCall("Split", status);
+    if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
+    const Status said = InCall("Split", status);
+    return status.code() == ERROR_UNSUPPORTED ? control().Excuse(said) : said;
   });
 }
 
@@ -269,6 +272,8 @@ void HcclCommunicator::OnClose() {
   // If a call runs in another thread, it still needs the engine; the destructor releases it.
   if (control().in_call()) return;
   if (engine_.Release(device_index_)) compute_.Release();
+  if (spec().engine_part != nullptr)
+    std::static_pointer_cast<PartInSpec>(spec().engine_part)->reset();
 }
 
 }  // namespace collops::hccl

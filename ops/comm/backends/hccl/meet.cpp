@@ -2,7 +2,9 @@
 
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/backends/hccl/library/error.h"
@@ -13,7 +15,7 @@
 namespace collops::hccl {
 namespace {
 
-enum class WayToMeet { kRootInfo, kRankTable, kPart };
+enum class WayToMeet { kRootInfo, kRankTable, kPartOfTable, kPart };
 
 const char* Name(WayToMeet way) {
   switch (way) {
@@ -21,53 +23,57 @@ const char* Name(WayToMeet way) {
       return "root info";
     case WayToMeet::kRankTable:
       return "rank table";
+    case WayToMeet::kPartOfTable:
+      return "split of the rank table's group";
     case WayToMeet::kPart:
       return "split";
   }
   return "";
 }
 
-WayToMeet WayOf(const CommunicatorSpec& spec) {
-  if (spec.engine_part != nullptr) return WayToMeet::kPart;
-  return spec.table != nullptr ? WayToMeet::kRankTable : WayToMeet::kRootInfo;
-}
+// HCCL connects a rank of a table once per process; further groups of the same ranks are split off.
+// Ranks may be threads of one process.
+class Tables {
+ public:
+  std::shared_ptr<CommHandle> Find(const std::string& path, int rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return known_[{path, rank}].lock();
+  }
 
-// HCCL connects the ranks of a table once per process; further groups of the same ranks are split
-// off.
-struct Tables {
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<CommHandle>> by_path;
+  void Add(const std::string& path, int rank, const std::shared_ptr<CommHandle>& handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    known_[{path, rank}] = handle;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::string, int>, std::weak_ptr<CommHandle>> known_;
 };
 PerProcess<Tables> tables_here;
 
-Status JoinTable(const Engine& engine, const CommunicatorSpec& spec, int device,
-                 std::shared_ptr<CommHandle>* handle) {
-  Tables& tables = tables_here.Get();
-  const std::lock_guard<std::mutex> lock(tables.mutex);
-  std::weak_ptr<CommHandle>& known = tables.by_path[spec.table->path];
-  const std::shared_ptr<CommHandle> whole = known.lock();
-  if (whole == nullptr) {
-    RETURN_IF_ERROR(CommHandle::FromRankTable(engine.api(), device, engine.rank(), engine.size(),
-                                              spec.table->path, handle));
-    known = *handle;
-    return Ok();
-  }
-  std::vector<int> all;
-  for (int r = 0; r < engine.size(); ++r) all.push_back(r);
-  return CommHandle::Split(whole, all, engine.rank(), Concat("collops/", spec.comm_domain), handle);
+WayToMeet WayOf(const CommunicatorSpec& spec, int rank, std::shared_ptr<CommHandle>* whole) {
+  if (spec.engine_part != nullptr) return WayToMeet::kPart;
+  if (spec.table == nullptr) return WayToMeet::kRootInfo;
+  *whole = tables_here.Get().Find(spec.table->path, rank);
+  return *whole == nullptr ? WayToMeet::kRankTable : WayToMeet::kPartOfTable;
+}
+
+std::vector<int> AllRanks(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 bool OnSeveralServers(control::Control& control, int size) {
-  std::vector<int> all;
-  for (int r = 0; r < size; ++r) all.push_back(r);
-  return control::OnSeveralHosts(control.endpoint().group(), all);
+  return control::OnSeveralHosts(control.endpoint().group(), AllRanks(size));
 }
 
 }  // namespace
 
 Status Meet(control::Control* control, bool compares, int device, Engine* engine) {
   const CommunicatorSpec& spec = control->spec();
-  const WayToMeet way = WayOf(spec);
+  std::shared_ptr<CommHandle> whole;
+  const WayToMeet way = WayOf(spec, engine->rank(), &whole);
   Abilities abilities = AbilitiesOf(engine->api(), false);
   RootInfo root_info = {};
   if (control->has_board()) {
@@ -92,13 +98,21 @@ Status Meet(control::Control* control, bool compares, int device, Engine* engine
                                                engine->size(), root_info, &handle));
       break;
     case WayToMeet::kRankTable:
-      RETURN_IF_ERROR(JoinTable(*engine, spec, device, &handle));
+      RETURN_IF_ERROR(CommHandle::FromRankTable(engine->api(), device, engine->rank(),
+                                                engine->size(), spec.table->path, &handle));
+      tables_here.Get().Add(spec.table->path, engine->rank(), handle);
+      break;
+    case WayToMeet::kPartOfTable:
+      RETURN_IF_ERROR(CommHandle::Split(whole, AllRanks(engine->size()), engine->rank(),
+                                        Concat("collops/", spec.comm_domain), &handle));
       break;
     case WayToMeet::kPart:
-      handle = std::static_pointer_cast<CommHandle>(spec.engine_part);
+      handle = *std::static_pointer_cast<PartInSpec>(spec.engine_part);
       break;
   }
-  return engine->Connect(std::move(handle), std::move(abilities));
+  RETURN_IF_ERROR(engine->Connect(std::move(handle), std::move(abilities)));
+  if (way == WayToMeet::kPart) std::static_pointer_cast<PartInSpec>(spec.engine_part)->reset();
+  return Ok();
 }
 
 }  // namespace collops::hccl
