@@ -1,0 +1,155 @@
+"""Groups of the hccl backend that are connected by a rank table."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+RANKS = 3
+
+
+def write(folder: Path, devices: list[int], status: str = "completed") -> str:
+    """A rank table of one server; its path."""
+    listed = [{"device_id": str(d), "rank_id": str(r)} for r, d in enumerate(devices)]
+    server = {"server_id": "here", "device": listed}
+    table = {"version": "1.0", "status": status, "server_count": "1", "server_list": [server]}
+    path = folder / "table.json"
+    path.write_text(json.dumps(table))
+    return str(path)
+
+
+def error_of(call: Any) -> collops.Error:
+    with pytest.raises(collops.Error) as caught:
+        call()
+    return caught.value
+
+
+def total(npu: Any, comm: Any) -> float:
+    """An AllReduce of ones: how many ranks take part."""
+    return float(npu.array(comm.all_reduce(npu.tensor(np.ones(1, np.float32))))[0])
+
+
+@pytest.mark.parametrize("how", ["variable", "parameter"])
+def test_groups_of_one_table(npu: Any, tmp_path: Path, how: str) -> None:
+    """HCCL connects a table once, so a second domain and all parts are split off the first one."""
+    path = write(tmp_path, [3, 1, 2])
+
+    def work(rank: int) -> tuple[list[Any], int, int, list[Any], int]:
+        npu.choose([3, 1, 2][rank])
+        fields = {"rank": rank, "rank_size": RANKS, "backend": "hccl"}
+        if how == "parameter":
+            fields["rank_table_file"] = path
+        first, second = (
+            collops.Operation(collops.AllGatherVParam(**fields, comm_domain=domain))
+            for domain in ("first", "second")
+        )
+        results = [npu.gather(op, rank, RANKS, v) for v, op in enumerate((first, second, first))]
+        live = npu.live_communicators()
+        collops.core.core().close_all("test")
+        closed = npu.live_communicators()
+        # All over again, with the second domain first.
+        again = [
+            npu.gather(
+                collops.Operation(collops.AllGatherVParam(**fields, comm_domain=domain)),
+                rank,
+                RANKS,
+                7,
+            )
+            for domain in ("second", "first")
+        ]
+        del first, second
+        collops.core.core().close_all("test")
+        return results, live, closed, again, npu.live_communicators()
+
+    env = {"RANK_TABLE_FILE": path} if how == "variable" else {}
+    want = [npu.gathered(RANKS, value) for value in range(3)]
+    assert (
+        run_ranks(work, RANKS, env=env, timeout=20)
+        == [(want, 2, 0, [npu.gathered(RANKS, 7)] * 2, 0)] * RANKS
+    )
+
+
+def test_threads_with_a_table(npu: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, list(range(RANKS)))
+
+    def work(rank: int) -> list[int]:
+        npu.choose(rank)
+        param = collops.AllGatherVParam(
+            rank=rank, rank_size=RANKS, rank_table_file=path, comm_mode=collops.COMM_MULTI_THREAD
+        )
+        return npu.gather(collops.Operation(param), rank, RANKS, 2)
+
+    env = {"COLLOPS_TIMEOUT_S": "10"}
+    assert run_ranks(work, RANKS, env=env, threads=True, timeout=20) == [npu.gathered(RANKS, 2)] * 3
+
+
+def test_another_device_than_the_tables_is_hccls_error(npu: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, [0, 1])
+
+    def work(rank: int) -> tuple[int, str]:
+        npu.choose(1 - rank)
+        error = error_of(lambda: collops.init(backend="hccl"))
+        return error.code, error.message
+
+    for code, message in run_ranks(work, 2, env={"RANK_TABLE_FILE": path}, timeout=20):
+        assert code == 25
+        assert "HcclCommInitClusterInfo returned 7 (HCCL_E_UNAVAIL): EI9999" in message
+        assert "the rank table has device" in message
+        assert "for this rank, but the thread's is" in message
+
+
+def test_a_table_that_is_not_complete_is_waited_for(npu: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, [], "initializing")
+
+    def work(rank: int) -> float:
+        npu.choose(rank)
+        if rank == 1:
+            threading.Timer(0.3, lambda: write(tmp_path, [0, 1])).start()
+        comm = collops.init(backend="hccl")
+        part = comm.split(0)
+        assert part is not None
+        return total(npu, comm) + total(npu, part)
+
+    assert run_ranks(work, 2, env={"RANK_TABLE_FILE": path}, timeout=20) == [4.0] * 2
+
+
+def test_parts_of_a_table_group(npu: Any, tmp_path: Path) -> None:
+    """Of a group that has not met, of parts, with a rank in none, and closed in any order."""
+    path = write(tmp_path, [0, 1, 2, 3])
+
+    def work(rank: int) -> list[Any]:
+        npu.choose(rank)
+        whole = collops.init(backend="hccl")
+        outer = whole.split(-1 if rank == 0 else 5)  # ranks 1, 2 and 3
+        found: list[Any] = []
+        if outer is None:
+            found.append(None)
+        else:
+            inner = outer.split(0 if outer.rank > 0 else 1)  # ranks 2 and 3 of the whole group
+            assert inner is not None
+            found += [total(npu, outer), inner.rank, inner.size, total(npu, inner)]
+            # HCCL has no subgroup in another order, and says so without an end.
+            error = error_of(lambda: outer.split(0, -rank))
+            found += [error.code, "has the order of the group" in error.message]
+            found.append(total(npu, outer))
+        found.append(total(npu, whole))
+        groups = [whole] if outer is None else [whole, outer, inner]
+        for group in groups:
+            group.barrier()
+        for group in groups if rank % 2 else groups[::-1]:
+            group.close()
+        return [*found, npu.live_communicators()]
+
+    results = run_ranks(work, 4, env={"RANK_TABLE_FILE": path}, timeout=20)
+    assert results[0] == [None, 4.0, 0]
+    assert results[1] == [3.0, 0, 1, 1.0, 103, True, 3.0, 4.0, 0]
+    assert results[2] == [3.0, 0, 2, 2.0, 103, True, 3.0, 4.0, 0]
+    assert results[3] == [3.0, 1, 2, 2.0, 103, True, 3.0, 4.0, 0]
