@@ -157,9 +157,6 @@ def test_mistakes_in_the_first_phase(on_ranks: Any) -> None:
         x, out = ops.tensor(memory[FLOAT32], (2, 2), (3, 1)), ops.tensor(one.empty((2, 2), FLOAT32))
         half, half_out = (ops.tensor(m, (2, 2), (2, 1)) for m in (memory[FLOAT16],) * 2)
         brain = ops.tensor(memory[BFLOAT16], (2, 2), (2, 1))
-        host = np.zeros((2, 2), np.float32)
-        at_host = one.empty((2, 2), np.float32)
-        at_host.address = host.ctypes.data
         destroyed = ops.tensor(memory[FLOAT32])
         assert ops.api.aclDestroyTensor(destroyed) == 0
         integers = ops.tensor(one.device(np.zeros((2, 2), np.int32)))
@@ -170,7 +167,6 @@ def test_mistakes_in_the_first_phase(on_ranks: Any) -> None:
             (product, [None, x, out, MATH_KEEP], NULL, "self is null"),
             (product, [x, x, None, MATH_KEEP], NULL, "out is null"),
             (product, [destroyed, x, out, MATH_KEEP], INVALID, "was destroyed"),
-            (product, [ops.tensor(at_host), x, out, MATH_KEEP], INVALID, "this device's memory"),
             (product, [outside, x, out, MATH_KEEP], INVALID, "within its storage"),
             (product, [integers, x, out, MATH_KEEP], INVALID, "data type is not taken"),
             (product, [wide, x, out, MATH_KEEP], INVALID, "the shapes do not go together"),
@@ -209,9 +205,15 @@ def test_mistakes_in_the_second_phase(on_ranks: Any) -> None:
             ops.api.aclDestroyTensor(x),
         ]
         assert one.sync() == 0
+        values = np.zeros((3, 3), np.float32)
+        at_host = one.empty((3, 3), np.float32)
+        at_host.address = values.ctypes.data
+        _, _, executor = ops.prepare("aclnnInplaceZero", ops.tensor(at_host))
+        codes.append(ops.launch("aclnnInplaceZero", None, 0, executor))
+        assert "this device's memory" in one.text()
         return codes
 
-    assert on_ranks(work, 1) == [[NULL, *[INVALID] * 4, 0, INNER, 0, INVALID]]
+    assert on_ranks(work, 1) == [[NULL, *[INVALID] * 4, 0, INNER, 0, INVALID, INVALID]]
 
 
 def test_an_executor_is_repeated_if_told(on_ranks: Any) -> None:

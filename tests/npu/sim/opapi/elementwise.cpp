@@ -1,86 +1,185 @@
-// Casts, sums and scaling of a simulated libopapi, from the published signatures.
+// Casts and arithmetic of elements of a simulated libopapi, from the published signatures.
+#include <cmath>
 #include <cstdint>
 
 #include "tensor.h"
 
 using collops_sim::FirstPhase;
-using collops_sim::Launch;
+using collops_sim::Number;
 using collops_sim::Tensor;
 
 namespace {
 
-// out = self + alpha * other, in float32, rounded once. One row of `other` is added to every row.
-int PrepareAdd(const char* function, const void* first, const void* second, const void* scale,
-               const void* result, uint64_t* size, void** executor) {
+using Arithmetic = std::function<Number(Number, Number)>;
+
+enum RoundingMode { kTrueDivision, kTruncated, kFloored };
+
+// out = operation(self, other), rounded once.
+int PrepareTensors(const char* function, const void* first, const void* second, const void* scale,
+                   const void* result, bool is_scaled, const Arithmetic& operation, uint64_t* size,
+                   void** executor) {
   FirstPhase phase(function);
-  const Tensor* const self = phase.Need("self", first);
-  const Tensor* const other = phase.Need("other", second);
-  const Tensor* const out = phase.Need("out", result);
-  double alpha = 0;
-  if (!phase.NeedScalar(scale, &alpha) || !phase.NeedSameShape(*self, *out)) return phase.code();
-  const bool is_row = other->dims.size() == 2 && self->dims.size() == 2 && other->dims[0] == 1 &&
-                      other->dims[1] == self->dims[1];
-  if (!is_row && !phase.NeedSameShape(*self, *other)) return phase.code();
-  const auto work = [a = *self, b = *other, c = *out, factor = static_cast<float>(alpha)] {
-    std::vector<float> values = a.Read();
-    const std::vector<float> added = b.Read();
-    for (size_t i = 0; i < values.size(); ++i) values[i] += factor * added[i % added.size()];
-    c.Write(values);
+  const Tensor* const self = phase.NeedReal("self", first);
+  const Tensor* const other = phase.NeedReal("other", second);
+  const Tensor* const out = phase.NeedReal("out", result);
+  Number alpha = 1;
+  if (is_scaled) phase.NeedScalar(scale, &alpha);
+  if (phase.code() != 0 || !phase.NeedSpread(*self, *out) || !phase.NeedSpread(*other, *out)) {
+    return phase.code();
+  }
+  const auto work = [a = self->Over(out->dims), b = other->Over(out->dims), c = *out, alpha,
+                     operation] {
+    std::vector<Number> values = a.ReadNumbers();
+    const std::vector<Number> others = b.ReadNumbers();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = operation(values[i], alpha * others[i]);
+    c.WriteNumbers(values);
   };
   return phase.Finish(work, 0, size, executor);
 }
 
+// The same with one number in the place of `other`.
+int PrepareScalar(const char* function, const void* first, const void* second, const void* scale,
+                  const void* result, bool is_scaled, const Arithmetic& operation, uint64_t* size,
+                  void** executor) {
+  FirstPhase phase(function);
+  const Tensor* const self = phase.NeedReal("self", first);
+  const Tensor* const out = phase.NeedReal("out", result);
+  Number other = 0;
+  Number alpha = 1;
+  if (phase.code() != 0 || !phase.NeedScalar(second, &other)) return phase.code();
+  if (is_scaled && !phase.NeedScalar(scale, &alpha)) return phase.code();
+  if (!phase.NeedSpread(*self, *out)) return phase.code();
+  const auto work = [a = self->Over(out->dims), c = *out, number = alpha * other, operation] {
+    std::vector<Number> values = a.ReadNumbers();
+    for (Number& value : values) value = operation(value, number);
+    c.WriteNumbers(values);
+  };
+  return phase.Finish(work, 0, size, executor);
+}
+
+Number Plus(Number a, Number b) {
+  return a + b;
+}
+Number Minus(Number a, Number b) {
+  return a - b;
+}
+Number Times(Number a, Number b) {
+  return a * b;
+}
+Number By(Number a, Number b) {
+  return a / b;
+}
+
+Arithmetic RoundedBy(int mode) {
+  if (mode == kTruncated) return [](Number a, Number b) { return std::trunc(a / b); };
+  if (mode == kFloored) return [](Number a, Number b) { return std::floor(a / b); };
+  return By;
+}
+
 }  // namespace
+
+// The four signatures of an operation on `other` times `alpha`: with a tensor or a scalar, into
+// `out` or in place.
+#define COLLOPS_SIM_SCALED(name, operation)                                                        \
+  COLLOPS_SIM_SECOND_PHASE(aclnn##name)                                                            \
+  COLLOPS_SIM_SECOND_PHASE(aclnnInplace##name)                                                     \
+  COLLOPS_SIM_SECOND_PHASE(aclnn##name##s)                                                         \
+  COLLOPS_SIM_SECOND_PHASE(aclnnInplace##name##s)                                                  \
+  extern "C" int aclnn##name##GetWorkspaceSize(const void* self, const void* other,                \
+                                               const void* alpha, const void* out, uint64_t* size, \
+                                               void** executor) {                                  \
+    return PrepareTensors("aclnn" #name, self, other, alpha, out, true, operation, size,           \
+                          executor);                                                               \
+  }                                                                                                \
+  extern "C" int aclnnInplace##name##GetWorkspaceSize(                                             \
+      const void* self, const void* other, const void* alpha, uint64_t* size, void** executor) {   \
+    return PrepareTensors("aclnnInplace" #name, self, other, alpha, self, true, operation, size,   \
+                          executor);                                                               \
+  }                                                                                                \
+  extern "C" int aclnn##name##sGetWorkspaceSize(const void* self, const void* other,               \
+                                                const void* alpha, const void* out,                \
+                                                uint64_t* size, void** executor) {                 \
+    return PrepareScalar("aclnn" #name "s", self, other, alpha, out, true, operation, size,        \
+                         executor);                                                                \
+  }                                                                                                \
+  extern "C" int aclnnInplace##name##sGetWorkspaceSize(                                            \
+      const void* self, const void* other, const void* alpha, uint64_t* size, void** executor) {   \
+    return PrepareScalar("aclnnInplace" #name "s", self, other, alpha, self, true, operation,      \
+                         size, executor);                                                          \
+  }
+
+// The same without `alpha`.
+#define COLLOPS_SIM_UNSCALED(name, operation)                                                      \
+  COLLOPS_SIM_SECOND_PHASE(aclnn##name)                                                            \
+  COLLOPS_SIM_SECOND_PHASE(aclnnInplace##name)                                                     \
+  COLLOPS_SIM_SECOND_PHASE(aclnn##name##s)                                                         \
+  COLLOPS_SIM_SECOND_PHASE(aclnnInplace##name##s)                                                  \
+  extern "C" int aclnn##name##GetWorkspaceSize(const void* self, const void* other,                \
+                                               const void* out, uint64_t* size, void** executor) { \
+    return PrepareTensors("aclnn" #name, self, other, nullptr, out, false, operation, size,        \
+                          executor);                                                               \
+  }                                                                                                \
+  extern "C" int aclnnInplace##name##GetWorkspaceSize(const void* self, const void* other,         \
+                                                      uint64_t* size, void** executor) {           \
+    return PrepareTensors("aclnnInplace" #name, self, other, nullptr, self, false, operation,      \
+                          size, executor);                                                         \
+  }                                                                                                \
+  extern "C" int aclnn##name##sGetWorkspaceSize(                                                   \
+      const void* self, const void* other, const void* out, uint64_t* size, void** executor) {     \
+    return PrepareScalar("aclnn" #name "s", self, other, nullptr, out, false, operation, size,     \
+                         executor);                                                                \
+  }                                                                                                \
+  extern "C" int aclnnInplace##name##sGetWorkspaceSize(const void* self, const void* other,        \
+                                                       uint64_t* size, void** executor) {          \
+    return PrepareScalar("aclnnInplace" #name "s", self, other, nullptr, self, false, operation,   \
+                         size, executor);                                                          \
+  }
+
+COLLOPS_SIM_SCALED(Add, Plus)
+COLLOPS_SIM_SCALED(Sub, Minus)
+COLLOPS_SIM_UNSCALED(Mul, Times)
+COLLOPS_SIM_UNSCALED(Div, By)
+
+COLLOPS_SIM_SECOND_PHASE(aclnnDivMod)
+COLLOPS_SIM_SECOND_PHASE(aclnnInplaceDivMod)
+COLLOPS_SIM_SECOND_PHASE(aclnnDivMods)
+COLLOPS_SIM_SECOND_PHASE(aclnnInplaceDivMods)
+COLLOPS_SIM_SECOND_PHASE(aclnnCast)
 
 extern "C" {
 
-int aclnnAddGetWorkspaceSize(const void* self, const void* other, const void* alpha,
-                             const void* out, uint64_t* size, void** executor) {
-  return PrepareAdd("aclnnAdd", self, other, alpha, out, size, executor);
+int aclnnDivModGetWorkspaceSize(const void* self, const void* other, int mode, const void* out,
+                                uint64_t* size, void** executor) {
+  return PrepareTensors("aclnnDivMod", self, other, nullptr, out, false, RoundedBy(mode), size,
+                        executor);
 }
-int aclnnAdd(void* workspace, uint64_t size, void* executor, void* stream) {
-  return Launch("aclnnAdd", workspace, size, executor, stream);
+int aclnnInplaceDivModGetWorkspaceSize(const void* self, const void* other, int mode,
+                                       uint64_t* size, void** executor) {
+  return PrepareTensors("aclnnInplaceDivMod", self, other, nullptr, self, false, RoundedBy(mode),
+                        size, executor);
 }
-
-int aclnnInplaceAddGetWorkspaceSize(const void* self, const void* other, const void* alpha,
-                                    uint64_t* size, void** executor) {
-  return PrepareAdd("aclnnInplaceAdd", self, other, alpha, self, size, executor);
+int aclnnDivModsGetWorkspaceSize(const void* self, const void* other, int mode, const void* out,
+                                 uint64_t* size, void** executor) {
+  return PrepareScalar("aclnnDivMods", self, other, nullptr, out, false, RoundedBy(mode), size,
+                       executor);
 }
-int aclnnInplaceAdd(void* workspace, uint64_t size, void* executor, void* stream) {
-  return Launch("aclnnInplaceAdd", workspace, size, executor, stream);
+int aclnnInplaceDivModsGetWorkspaceSize(const void* self, const void* other, int mode,
+                                        uint64_t* size, void** executor) {
+  return PrepareScalar("aclnnInplaceDivMods", self, other, nullptr, self, false, RoundedBy(mode),
+                       size, executor);
 }
 
 int aclnnCastGetWorkspaceSize(const void* from, int type, const void* result, uint64_t* size,
                               void** executor) {
   FirstPhase phase("aclnnCast");
-  const Tensor* const self = phase.Need("self", from);
-  const Tensor* const out = phase.Need("out", result);
+  const Tensor* const self = phase.NeedReal("self", from);
+  const Tensor* const out = phase.NeedReal("out", result);
   if (phase.code() != 0 || !phase.NeedSameShape(*self, *out)) return phase.code();
   if (type != out->type) {
     phase.Refuse(collops_sim::kAclnnInvalid, "dtype is not the data type of out");
   }
-  return phase.Finish([a = *self, b = *out] { b.Write(a.Read()); }, 0, size, executor);
-}
-int aclnnCast(void* workspace, uint64_t size, void* executor, void* stream) {
-  return Launch("aclnnCast", workspace, size, executor, stream);
-}
-
-int aclnnMulsGetWorkspaceSize(const void* from, const void* scale, const void* result,
-                              uint64_t* size, void** executor) {
-  FirstPhase phase("aclnnMuls");
-  const Tensor* const self = phase.Need("self", from);
-  const Tensor* const out = phase.Need("out", result);
-  double factor = 0;
-  if (!phase.NeedScalar(scale, &factor) || !phase.NeedSameShape(*self, *out)) return phase.code();
-  const auto work = [a = *self, b = *out, single = static_cast<float>(factor)] {
-    std::vector<float> values = a.Read();
-    for (float& value : values) value *= single;
-    b.Write(values);
-  };
-  return phase.Finish(work, 0, size, executor);
-}
-int aclnnMuls(void* workspace, uint64_t size, void* executor, void* stream) {
-  return Launch("aclnnMuls", workspace, size, executor, stream);
+  return phase.Finish([a = *self, b = *out] { b.WriteNumbers(a.ReadNumbers()); }, 0, size,
+                      executor);
 }
 
 }  // extern "C"

@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 
-#include "elements.h"
 #include "memory.h"
 #include "report.h"
 
@@ -44,42 +43,6 @@ Value* FindOne(const void* handle) {
   return found == All<Value>().end() ? nullptr : &found->second;
 }
 
-float Load(int type, const char* from) {
-  if (type == kAclFloat) {
-    float value = 0;
-    std::memcpy(&value, from, sizeof(value));
-    return value;
-  }
-  uint16_t bits = 0;
-  std::memcpy(&bits, from, sizeof(bits));
-  Float16 half{};
-  BFloat16 brain{};
-  half.bits = brain.bits = bits;
-  return type == kAclFloat16 ? static_cast<float>(half) : static_cast<float>(brain);
-}
-
-void Store(int type, char* to, float value) {
-  if (type == kAclFloat) {
-    std::memcpy(to, &value, sizeof(value));
-    return;
-  }
-  const uint16_t bits = type == kAclFloat16 ? Float16(value).bits : BFloat16(value).bits;
-  std::memcpy(to, &bits, sizeof(bits));
-}
-
-// Calls with the offset of every element, in row-major order.
-template <typename Function>
-void ForEach(const Tensor& tensor, const Function& function) {
-  std::vector<int64_t> index(tensor.dims.size(), 0);
-  const int64_t count = tensor.count();
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t offset = 0;
-    for (size_t d = 0; d < index.size(); ++d) offset += index[d] * tensor.strides[d];
-    function(static_cast<size_t>(i), static_cast<size_t>(offset) * tensor.element());
-    for (size_t d = index.size(); d-- > 0 && ++index[d] == tensor.dims[d];) index[d] = 0;
-  }
-}
-
 }  // namespace
 
 int64_t Tensor::count() const {
@@ -88,26 +51,20 @@ int64_t Tensor::count() const {
   return count;
 }
 
-size_t Tensor::element() const {
-  return type == kAclFloat ? sizeof(float) : sizeof(uint16_t);
-}
-
-std::vector<float> Tensor::Read() const {
-  std::vector<float> values(static_cast<size_t>(count()));
-  ForEach(*this, [&](size_t i, size_t at) { values[i] = Load(type, data + at); });
-  return values;
-}
-
-void Tensor::Write(const std::vector<float>& values) const {
-  ForEach(*this, [&](size_t i, size_t at) { Store(type, data + at, values[i]); });
-}
-
 const Tensor* FindTensor(const void* handle) {
   return FindOne<Tensor>(handle);
 }
 
-bool FindScalar(const void* handle, double* value) {
-  const double* const found = FindOne<double>(handle);
+const Tensors* FindTensors(const void* handle) {
+  return FindOne<Tensors>(handle);
+}
+
+const Integers* FindIntegers(const void* handle) {
+  return FindOne<Integers>(handle);
+}
+
+bool FindScalar(const void* handle, Number* value) {
+  const Number* const found = FindOne<Number>(handle);
   if (found != nullptr) *value = *found;
   return found != nullptr;
 }
@@ -123,14 +80,30 @@ bool FirstPhase::Refuse(int code, const std::string& text) {
 }
 
 const Tensor* FirstPhase::Need(const char* name, const void* handle) {
+  const Tensor* const tensor = NeedAny(name, handle);
+  if (tensor != nullptr && tensor->type != kAclFloat && tensor->type != kAclFloat16 &&
+      tensor->type != kAclBFloat16) {
+    Refuse(kAclnnInvalid, std::string(name) + ": this data type is not taken");
+  }
+  return code_ == 0 ? tensor : nullptr;
+}
+
+const Tensor* FirstPhase::NeedReal(const char* name, const void* handle) {
+  const Tensor* const tensor = NeedAny(name, handle);
+  if (tensor != nullptr && (tensor->type == kAclComplex64 || tensor->type == kAclComplex128)) {
+    Refuse(kAclnnInvalid, std::string(name) + ": complex numbers are not simulated");
+  }
+  return code_ == 0 ? tensor : nullptr;
+}
+
+const Tensor* FirstPhase::NeedAny(const char* name, const void* handle) {
   if (code_ != 0) return nullptr;
   const Tensor* tensor = FindTensor(handle);
   if (handle == nullptr) {
     Refuse(kAclnnNull, std::string(name) + " is null");
   } else if (tensor == nullptr) {
     Refuse(kAclnnInvalid, std::string(name) + " is no tensor, or was destroyed");
-  } else if (tensor->type != kAclFloat && tensor->type != kAclFloat16 &&
-             tensor->type != kAclBFloat16) {
+  } else if (tensor->element() == 0) {
     Refuse(kAclnnInvalid, std::string(name) + ": this data type is not taken");
   } else if (!tensor->is_inside) {
     Refuse(kAclnnInvalid, std::string(name) + ": the view does not lie within its storage");
@@ -140,7 +113,7 @@ const Tensor* FirstPhase::Need(const char* name, const void* handle) {
   return tensor;
 }
 
-bool FirstPhase::NeedScalar(const void* handle, double* value) {
+bool FirstPhase::NeedScalar(const void* handle, Number* value) {
   if (code_ != 0) return false;
   if (handle == nullptr) return Refuse(kAclnnNull, "the scalar is null");
   return FindScalar(handle, value) || Refuse(kAclnnInvalid, "the scalar was destroyed");
@@ -148,6 +121,10 @@ bool FirstPhase::NeedScalar(const void* handle, double* value) {
 
 bool FirstPhase::NeedSameShape(const Tensor& first, const Tensor& second) {
   return first.dims == second.dims || Refuse(kAclnnInvalid, "the shapes differ");
+}
+
+bool FirstPhase::NeedSpread(const Tensor& from, const Tensor& to) {
+  return from.FitsOver(to.dims) || Refuse(kAclnnInvalid, "the shapes differ");
 }
 
 int FirstPhase::Finish(std::function<void()> work, uint64_t workspace, uint64_t* size,
@@ -240,40 +217,34 @@ int aclDestroyTensor(const void* tensor) {
 }
 
 void* aclCreateScalar(const void* value, int type) {
-  float single = 0;
-  double number = 0;
-  switch (type) {
-    case collops_sim::kAclFloat:
-      std::memcpy(&single, value, sizeof(single));
-      number = static_cast<double>(single);
-      break;
-    case collops_sim::kAclDouble:
-      std::memcpy(&number, value, sizeof(number));
-      break;
-    case 3: {
-      int32_t integer = 0;
-      std::memcpy(&integer, value, sizeof(integer));
-      number = integer;
-      break;
-    }
-    case 9: {
-      int64_t integer = 0;
-      std::memcpy(&integer, value, sizeof(integer));
-      number = static_cast<double>(integer);
-      break;
-    }
-    case collops_sim::kAclFloat16:
-    case collops_sim::kAclBFloat16:
-      number = static_cast<double>(collops_sim::Load(type, static_cast<const char*>(value)));
-      break;
-    default:
-      collops_sim::Report(collops_sim::kAclnnInvalid, "a scalar of this type is not simulated");
-      return nullptr;
+  if (collops_sim::ElementSize(type) == 0 || type == collops_sim::kAclComplex64 ||
+      type == collops_sim::kAclComplex128) {
+    collops_sim::Report(collops_sim::kAclnnInvalid, "a scalar of this type is not simulated");
+    return nullptr;
   }
-  return collops_sim::Keep(number);
+  return collops_sim::Keep(collops_sim::Load(type, static_cast<const char*>(value)));
 }
 int aclDestroyScalar(const void* scalar) {
-  return collops_sim::Destroy<double>(scalar);
+  return collops_sim::Destroy<collops_sim::Number>(scalar);
+}
+
+// The list takes its tensors over, and destroys them.
+void* aclCreateTensorList(const void* const* tensors, uint64_t count) {
+  return collops_sim::Keep(collops_sim::Tensors(tensors, tensors + count));
+}
+int aclDestroyTensorList(const void* list) {
+  const auto* const found = collops_sim::FindTensors(list);
+  if (found != nullptr) {
+    for (const void* const tensor : *found) collops_sim::Destroy<Tensor>(tensor);
+  }
+  return collops_sim::Destroy<collops_sim::Tensors>(list);
+}
+
+void* aclCreateIntArray(const int64_t* values, uint64_t count) {
+  return collops_sim::Keep(collops_sim::Integers(values, values + count));
+}
+int aclDestroyIntArray(const void* array) {
+  return collops_sim::Destroy<collops_sim::Integers>(array);
 }
 
 int aclSetAclOpExecutorRepeatable(void* handle) {

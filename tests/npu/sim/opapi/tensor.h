@@ -18,9 +18,33 @@ enum AclnnStatus {
   kAclnnInvalid = 161002,
   kAclnnInner = 561000,
 };
-enum AclType { kAclFloat = 0, kAclFloat16 = 1, kAclDouble = 11, kAclBFloat16 = 27 };
+enum AclType {
+  kAclFloat = 0,
+  kAclFloat16 = 1,
+  kAclInt8 = 2,
+  kAclInt32 = 3,
+  kAclUint8 = 4,
+  kAclInt16 = 6,
+  kAclInt64 = 9,
+  kAclDouble = 11,
+  kAclBool = 12,
+  kAclComplex64 = 16,
+  kAclComplex128 = 17,
+  kAclBFloat16 = 27,
+};
 
-// A view of device memory in the three floating-point types.
+// Holds any real element exactly; sums of two are then rounded once, to the result's type.
+using Number = long double;
+using Tensors = std::vector<const void*>;
+using Integers = std::vector<int64_t>;
+
+// Bytes of an element; 0 for types that are not simulated.
+size_t ElementSize(int type);
+Number Load(int type, const char* from);
+// Rounds to the type.
+void Store(int type, char* to, Number value);
+
+// A view of device memory.
 struct Tensor {
   std::vector<int64_t> dims;
   std::vector<int64_t> strides;
@@ -30,17 +54,30 @@ struct Tensor {
   bool is_inside = false;  // the view lies within its storage
 
   int64_t count() const;
-  size_t element() const;
+  size_t element() const { return ElementSize(type); }
   // Elements in row-major order of the view.
   std::vector<float> Read() const;
   // Rounds each once, to the view's type.
   void Write(const std::vector<float>& values) const;
+  // The same for elements of any real type.
+  std::vector<Number> ReadNumbers() const;
+  void WriteNumbers(const std::vector<Number>& values) const;
+  // Each element becomes fold(element, value); elements may lie on each other.
+  void FoldNumbers(const std::vector<Number>& values, Number (*fold)(Number, Number)) const;
+  // The bytes of every element.
+  std::vector<std::string> ReadBytes() const;
+  void WriteBytes(const std::vector<std::string>& values) const;
+  // Whether it broadcasts to a shape, and the view of it that then has the shape.
+  bool FitsOver(const std::vector<int64_t>& shape) const;
+  Tensor Over(const std::vector<int64_t>& shape) const;
 };
 
 // Null for a handle that is none of ours, or was destroyed.
 const Tensor* FindTensor(const void* handle);
 // The scalar's value; false for a handle that is none of ours.
-bool FindScalar(const void* handle, double* value);
+bool FindScalar(const void* handle, Number* value);
+const Tensors* FindTensors(const void* handle);
+const Integers* FindIntegers(const void* handle);
 
 // One call between its two phases.
 struct Executor {
@@ -62,8 +99,13 @@ class FirstPhase {
   bool Refuse(int code, const std::string& text);
   // A tensor of one of the three types; remembers its memory, which the second phase checks.
   const Tensor* Need(const char* name, const void* handle);
-  bool NeedScalar(const void* handle, double* value);
+  // The same for every real type, and for every type that is simulated.
+  const Tensor* NeedReal(const char* name, const void* handle);
+  const Tensor* NeedAny(const char* name, const void* handle);
+  bool NeedScalar(const void* handle, Number* value);
   bool NeedSameShape(const Tensor& first, const Tensor& second);
+  // `from` broadcasts to the shape of `to`.
+  bool NeedSpread(const Tensor& from, const Tensor& to);
   // Makes the executor, unless something was wrong.
   int Finish(std::function<void()> work, uint64_t workspace, uint64_t* size, void** executor);
 
@@ -75,5 +117,11 @@ class FirstPhase {
 
 // The second phase of any call.
 int Launch(const char* function, void* workspace, uint64_t size, void* executor, void* stream);
+
+// Defines the second phase of an operator.
+#define COLLOPS_SIM_SECOND_PHASE(name)                                                \
+  extern "C" int name(void* workspace, uint64_t size, void* executor, void* stream) { \
+    return collops_sim::Launch(#name, workspace, size, executor, stream);             \
+  }
 
 }  // namespace collops_sim
