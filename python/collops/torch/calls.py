@@ -13,6 +13,7 @@ from collops.errors import ErrorCode, raise_status, status_error
 from collops.torch.call_log import CallLog
 from collops.torch.futures import Futures
 from collops.torch.memory import Target
+from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.staging import Staging
 from collops.torch.works import EndedWork, Several, StartedWork
 
@@ -34,6 +35,8 @@ def refusing(operation: str) -> Callable[[_F], _F]:
     def decorate(method: _F) -> _F:
         @functools.wraps(method)
         def refused(self: Calls, *args: Any, **kwargs: Any) -> Any:
+            if (npu := self._npu_calls(args)) is not None:
+                return getattr(npu, method.__name__)(*args, **kwargs)
             with self.lock:
                 self._note_thread()
                 self._began = False
@@ -49,6 +52,18 @@ def refusing(operation: str) -> Callable[[_F], _F]:
     return decorate
 
 
+def placed(method: _F) -> _F:
+    """Sends a call of a group on NPU tensors to the group's calls for these."""
+
+    @functools.wraps(method)
+    def on_device(self: Calls, *args: Any, **kwargs: Any) -> Any:
+        if (npu := self._npu_calls(args)) is not None:
+            return getattr(npu, method.__name__)(*args, **kwargs)
+        return method(self, *args, **kwargs)
+
+    return on_device  # type: ignore[return-value]
+
+
 def refuse(comm: Communicator, operation: str, code: int, message: str) -> NoReturn:
     """Raises an error of this rank's arguments, and sends it to the ranks that wait in the call."""
     error = status_error(code, message)
@@ -59,9 +74,14 @@ def refuse(comm: Communicator, operation: str, code: int, message: str) -> NoRet
 class Calls:
     """What all calls of a group share. Any thread may make one; their order is the program's.
 
+    Attributes:
+        in_place: whether reduce, gathers and scatters may read and write the same memory.
+
     As long as one thread makes them all, a call that is not asynchronous runs at once. Afterwards,
     and once a future may have callbacks, each is started, so that no thread waits for another's.
     """
+
+    in_place = True
 
     def __init__(self, communicator: Communicator, name: str) -> None:
         self._comm = communicator
@@ -73,6 +93,14 @@ class Calls:
         self.lock = threading.RLock()  # held while a call begins
         self._thread = 0  # the one that makes the calls
         self._shared = False
+
+    def _npu_calls(self, args: Any) -> Any:
+        """The object that makes a call with these arguments if they are NPU tensors, or None."""
+        return None
+
+    def _reduction(self, call: str, op: Any, dtype: torch.dtype) -> Reduction:
+        """How the communicator makes a reduction of torch's."""
+        return reduction_of(call, op, dtype)
 
     def _note_thread(self) -> None:
         """Notices a second thread; called with the lock held."""
@@ -160,7 +188,16 @@ class Calls:
         return Target(packed, bring)
 
     @staticmethod
-    def _finish(out: Target) -> Callable[[Any], object] | None:
+    def _finish(out: Target, reduction: Reduction | None = None) -> Callable[[Any], object] | None:
         """What follows the core's call; None: nothing."""
         finish = out.finish
-        return None if finish is None else lambda _: finish()
+        after = None if reduction is None else reduction.after
+        if after is None:
+            return None if finish is None else lambda _: finish()
+
+        def complete(_: Any) -> None:
+            after(out.memory)
+            if finish is not None:
+                finish()
+
+        return complete

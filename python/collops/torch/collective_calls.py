@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from collops.torch.calls import Calls, refusing
+from collops.torch.calls import Calls, placed, refusing
 from collops.torch.memory import flat, joined, joined_source, numbers, overlap, source, target
-from collops.torch.reductions import reduction_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +22,13 @@ class CollectiveCalls(Calls):
         if not isinstance(tensors, torch.Tensor) and len(tensors) != 1:
             return self.allreduce_coalesced(tensors, opts)
         x = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
-        reduction = reduction_of("all_reduce", opts.reduceOp, x.dtype)
+        reduction = self._reduction("all_reduce", opts.reduceOp, x.dtype)
         out = target("all_reduce", x, keeps_values=True)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
         args = given, reduction.name, out.memory
-        return self._move(opts, "all_reduce", args, [x], self._finish(out))
+        return self._move(opts, "all_reduce", args, [x], self._finish(out, reduction))
 
+    @placed
     def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Any:
         """all_reduce of each tensor."""
         return self._each("AllReduce", lambda x: self.allreduce([x], opts), tensors)
@@ -44,10 +44,12 @@ class CollectiveCalls(Calls):
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         """reduce: the root's tensor becomes the result, the others' keep their values."""
         [x] = tensors
-        reduction = reduction_of("reduce", opts.reduceOp, x.dtype)
+        reduction = self._reduction("reduce", opts.reduceOp, x.dtype)
         out = target("reduce", x, keeps_values=True)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
-        finish = self._finish(out) if self._comm.rank == opts.rootRank else None
+        if given is out.memory and not self.in_place:
+            given = given.clone()
+        finish = self._finish(out, reduction) if self._comm.rank == opts.rootRank else None
         args = given, reduction.name, opts.rootRank, out.memory
         return self._move(opts, "reduce", args, [x], finish)
 
@@ -60,8 +62,11 @@ class CollectiveCalls(Calls):
         sizes = [numbers(part) for part in parts]
         given = flat(source("all_gather", x))
         begin = sum(sizes[: self._comm.rank]) * given.itemsize
-        if overlap(out.memory, given) and given.data_ptr() != out.memory.data_ptr() + begin:
-            out = self._apart(out)
+        if overlap(out.memory, given):
+            if given.data_ptr() != out.memory.data_ptr() + begin:
+                out = self._apart(out)
+            elif not self.in_place:
+                given = given.clone()
         args = given, sizes, 0, out.memory
         return self._move(opts, "all_gatherv", args, parts, self._finish(out))
 
@@ -69,11 +74,15 @@ class CollectiveCalls(Calls):
     def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
         """all_gather into one tensor."""
         given, whole = source("all_gather", x), target("all_gather", out)
-        if overlap(whole.memory, given) and not self._is_own_block(whole.memory, given):
-            whole = self._apart(whole)
+        if overlap(whole.memory, given):
+            if not self._is_own_block(whole.memory, given):
+                whole = self._apart(whole)
+            elif not self.in_place:
+                given = given.clone()
         args = flat(given), flat(whole.memory)
         return self._move(opts, "all_gather", args, [out], self._finish(whole))
 
+    @placed
     def allgather_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
         """all_gather of several tensors: outs[rank][i] is inputs[i] of that rank."""
         columns = [list(parts) for parts in zip(*outs, strict=False)]
@@ -81,6 +90,7 @@ class CollectiveCalls(Calls):
             "AllGatherV", lambda parts, x: self.allgather([parts], [x], opts), columns, inputs
         )
 
+    @placed
     def all_gather_single_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
         """all_gather_single of each pair."""
         return self._each(
@@ -93,32 +103,34 @@ class CollectiveCalls(Calls):
         out = outs if isinstance(outs, torch.Tensor) else outs[0]
         parts = inputs if isinstance(inputs[0], torch.Tensor) else inputs[0]
         self._check_own("reduce_scatter", parts, out)
-        reduction = reduction_of("reduce_scatter", opts.reduceOp, out.dtype)
+        reduction = self._reduction("reduce_scatter", opts.reduceOp, out.dtype)
         own = target("reduce_scatter", out)
         given = joined_source("reduce_scatter", parts, self._staging.empty, own.memory)
         if reduction.prepare is not None:
             given = reduction.prepare(given)
         sizes = [numbers(part) for part in parts]
         args = given, sizes, 0, reduction.name, flat(own.memory)
-        return self._move(opts, "reduce_scatterv", args, [out], self._finish(own))
+        return self._move(opts, "reduce_scatterv", args, [out], self._finish(own, reduction))
 
     @refusing("ReduceScatter")
     def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
         """reduce_scatter of one tensor; `out` may be a part of it."""
-        reduction = reduction_of("reduce_scatter", opts.reduceOp, x.dtype)
+        reduction = self._reduction("reduce_scatter", opts.reduceOp, x.dtype)
         whole, own = source("reduce_scatter", x), target("reduce_scatter", out)
         if reduction.prepare is not None:
             whole = reduction.prepare(whole)
-        if overlap(whole, own.memory) and not self._is_own_block(whole, own.memory):
+        stays = self.in_place and self._is_own_block(whole, own.memory)
+        if not stays and overlap(whole, own.memory):
             own = self._apart(own)
         args = flat(whole), reduction.name, flat(own.memory)
-        return self._move(opts, "reduce_scatter", args, [out], self._finish(own))
+        return self._move(opts, "reduce_scatter", args, [out], self._finish(own, reduction))
 
     def _is_own_block(self, whole: torch.Tensor, own: torch.Tensor) -> bool:
         """Whether `own` is this rank's part of `whole`, which the core takes in place."""
         begin = whole.data_ptr() + self._comm.rank * own.nbytes
         return bool(own.data_ptr() == begin and own.nbytes * self._comm.size == whole.nbytes)
 
+    @placed
     def reduce_scatter_single_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
         """reduce_scatter_single of each pair."""
         return self._each(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from collops.torch.collective_calls import CollectiveCalls
 from collops.torch.identity import Identity
 from collops.torch.meeting import meet
 from collops.torch.message_calls import MessageCalls
+from collops.torch.npu.calls import NpuCalls
 from collops.torch.rooted_calls import RootedCalls
 from collops.torch.window_pool import WindowPool
 from collops.torch.works import Several
@@ -48,6 +50,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         Calls.__init__(self, communicator, name)
         Identity.__init__(self, store, name)
         self._splits = 0
+        self._npu: NpuCalls | None = None
         self._windows = WindowPool(communicator)
 
     @property
@@ -70,19 +73,63 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         """Memory of the pool, which other ranks read in place."""
         return self._windows.empty(size, dtype)
 
+    def communicator_for(self, device: torch.device) -> Communicator:
+        """The communicator for tensors on a device, ready for a call of the caller's.
+
+        The first call for NPU tensors connects the NPUs of all ranks, so all of them make it. A
+        call on torch's current stream then comes after those that the group has made.
+        """
+        if device.type != "npu":
+            return self._comm
+        calls = self._connected()
+        calls.streams.join()
+        return calls._comm
+
+    def _npu_calls(self, args: Any) -> Any:
+        if "torch_npu" not in sys.modules:  # nearly free, for groups that never see an NPU
+            return None
+        x = _first_tensor(args)
+        return self._connected() if x is not None and x.device.type == "npu" else None
+
+    def _connected(self) -> NpuCalls:
+        """The calls on NPU tensors; their communicator is made at the first one."""
+        with self.lock:
+            if self._npu is None:
+                store = PrefixStore("collops/npu", self._store)
+                place = self.rank(), self.size()
+                limit_s = self._comm.timeout_s
+                communicator = meet(store, *place, self.group_name, limit_s, backend="hccl")
+                self._npu = NpuCalls(communicator, self.group_name, self.log)
+                if self._coalesced is not None:
+                    self._npu.start_coalescing()
+            return self._npu
+
+    def barrier(self, opts: Any = None) -> Any:
+        """Waits until every rank has called it, and for the work so far on an NPU in use."""
+        if self._npu is not None:
+            self._npu.streams.synchronize()
+        return super().barrier(opts)
+
     def set_timeout(self, timeout: timedelta) -> None:
         """Sets how long a call waits for other ranks."""
-        self._comm.timeout_s = timeout.total_seconds()
+        for communicator in self._communicators():
+            communicator.timeout_s = timeout.total_seconds()
+
+    def _communicators(self) -> list[Communicator]:
+        npu = self._npu
+        return [self._comm] if npu is None else [npu._comm, self._comm]
 
     _set_default_timeout = set_timeout
 
     def abort(self) -> None:
         """Ends all calls of all ranks."""
-        self._comm.abort("the process group was aborted")
+        for communicator in self._communicators():
+            communicator.abort("the process group was aborted")
 
     def shutdown(self) -> None:
         """Leaves the group."""
-        self._comm.close()
+        for communicator in self._communicators():
+            communicator.close()
         self.futures.end()
 
     def monitored_barrier(
@@ -132,12 +179,41 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
 
     def _start_coalescing(self, device: torch.device = _CPU) -> None:
         self._coalesced = []
+        if self._npu is not None:
+            self._npu.start_coalescing()
 
     def _end_coalescing(self, device: torch.device = _CPU) -> Any:
         works, self._coalesced = self._coalesced or [], None
+        if self._npu is not None:
+            works.append(self._npu.end_coalescing())
         return Several(works, self)
 
+    def batch_isend_irecv(
+        self, names: Sequence[str], tensors: Sequence[torch.Tensor], ranks: Sequence[int]
+    ) -> Any:
+        """Sends and receives at once; torch_npu's batch_isend_irecv calls this.
+
+        Args:
+            names: "isend" or "irecv", for each tensor.
+            tensors: what is sent, or filled.
+            ranks: to whom or from whom, in this group's numbers.
+        """
+        self._start_coalescing()
+        for name, x, rank in zip(names, tensors, ranks, strict=True):
+            (self.send if name == "isend" else self.recv)([x], rank)
+        return self._end_coalescing()
+
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+
+def _first_tensor(args: Any) -> torch.Tensor | None:
+    """The first tensor of arguments and of lists in them."""
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            return value
+        if isinstance(value, (list, tuple)) and (found := _first_tensor(value)) is not None:
+            return found
+    return None
 
 
 def last_calls(group: Group | None = None) -> list[str]:

@@ -21,11 +21,14 @@ _MAX_NAME = 64  # characters of a group's name, which is for messages
 _ANY_PORT = 9  # a datagram socket sends nothing when it connects
 
 
-def meet(store: Any, rank: int, size: int, name: str, timeout_s: float) -> Communicator:
+def meet(
+    store: Any, rank: int, size: int, name: str, timeout_s: float, backend: str | None = None
+) -> Communicator:
     """Makes the communicator of a group; every rank of it calls this with the group's store.
 
     A group is a job of its own, so that its ranks need no launcher. Across hosts they meet at a
-    port that rank 0 has opened, and has written into the store.
+    port that rank 0 has opened, and has written into the store. `backend` None: what CPU tensors
+    take, on one host or on several.
     """
     # A launcher's store, and its keys, outlive a group: each meeting there has keys of its own.
     turn = f"collops/{store.add(f'collops/turn/{rank}', 1)}"
@@ -43,6 +46,7 @@ def meet(store: Any, rank: int, size: int, name: str, timeout_s: float) -> Commu
     made = init(
         rank,
         size,
+        backend=backend,
         comm_domain=label,
         timeout_s=timeout_s,
         job_id=place["job"],

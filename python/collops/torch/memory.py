@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Empty = Callable[[int, torch.dtype], torch.Tensor]
 
-
+_DEVICES = ("cpu", "npu")
 _PLAIN = frozenset(
     {
         *(torch.float32, torch.bfloat16, torch.float16, torch.float64),
@@ -38,7 +38,7 @@ def is_plain(x: torch.Tensor) -> bool:
     """Whether the core takes the tensor as it is."""
     return (
         x.dtype in _PLAIN
-        and x.is_cpu
+        and (x.is_cpu or x.device.type == "npu")
         and x.layout is torch.strided
         and x.is_contiguous()
         and not x.requires_grad
@@ -146,10 +146,10 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _real(call: str, x: torch.Tensor) -> torch.Tensor:
-    if x.device.type != "cpu":
+    if x.device.type not in _DEVICES:
         raise_status(
             ErrorCode.ERROR_UNSUPPORTED,
-            f"{call}: this group moves CPU tensors, got one on {x.device}",
+            f"{call}: this group moves tensors on CPUs and NPUs, got one on {x.device}",
         )
     if x.layout is not torch.strided:
         raise_status(ErrorCode.ERROR_UNSUPPORTED, f"{call}: tensors must be dense, got {x.layout}")
@@ -158,13 +158,19 @@ def _real(call: str, x: torch.Tensor) -> torch.Tensor:
     if x.is_complex():
         x = torch.view_as_real(x.resolve_conj())
     elif x.dtype is torch.bool:
-        x = x.view(torch.uint8)
+        x = x.view(torch.uint8 if x.is_cpu else torch.int8)  # HCCL reduces no uint8
     return x.resolve_neg() if x.is_neg() else x
 
 
 def _views(call: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     views = [_real(call, x) for x in tensors]
     for number, view in enumerate(views):
+        if view.device != views[0].device:
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_ADDR,
+                f"{call}: tensor {number} of the list is on {view.device}, "
+                f"tensor 0 on {views[0].device}",
+            )
         if view.dtype != views[0].dtype:
             raise_status(
                 ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
@@ -189,5 +195,5 @@ def _in_order(views: Sequence[torch.Tensor]) -> torch.Tensor | None:
     if place > storage.data_ptr() + storage.nbytes():
         return None
     elements = (place - first.data_ptr()) // first.itemsize
-    whole = torch.empty(0, dtype=first.dtype)
+    whole = torch.empty(0, dtype=first.dtype, device=first.device)
     return whole.set_(storage, first.storage_offset(), (elements,), (1,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from collops.errors import Error
-from collops.torch.calls import Calls
+from collops.torch.calls import Calls, placed
 from collops.torch.memory import source, target
 from collops.torch.works import MessageWork
 
@@ -13,6 +13,7 @@ from collops.torch.works import MessageWork
 class MessageCalls(Calls):
     """send and recv; they never wait for collective calls that were started before."""
 
+    @placed
     def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
         """Starts a message to another rank."""
         [x] = tensors
@@ -26,10 +27,12 @@ class MessageCalls(Calls):
             call = self._comm.start("send", given, to, tag)
         return self._noted(MessageWork(call, [x], self))
 
+    @placed
     def recv(self, tensors: Any, from_: int, tag: int = 0) -> Any:
         """Starts to receive a message of another rank."""
         return self._receive(tensors, from_, tag)
 
+    @placed
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         """Starts to receive a message of any rank."""
         return self._receive(tensors, None, tag)

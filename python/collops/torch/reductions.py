@@ -44,10 +44,12 @@ class Reduction(NamedTuple):
     Attributes:
         name: the core's reduction.
         prepare: makes what this rank gives to the core of its input; None: the input itself.
+        after: changes the core's result in place; None: nothing.
     """
 
     name: str
     prepare: Callable[[torch.Tensor], torch.Tensor] | None = None
+    after: Callable[[torch.Tensor], object] | None = None
 
 
 _PLAIN = {kind: Reduction(name) for kind, name in _NAMES.items()}

@@ -1,0 +1,73 @@
+"""What a call on NPU tensors returns: a torch.distributed.Work whose end is an event."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C._distributed_c10d import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collops.torch.npu.streams import NpuStreams
+
+_NO_TIMEOUT = timedelta(0)
+
+
+class QueuedWork(Work):
+    """A call that is on a stream.
+
+    `end` is an event after it; None: it is on the stream that was current, whose later work follows
+    it anyway.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], streams: NpuStreams, end: Any) -> None:
+        super().__init__()
+        self.tensors = tensors
+        self.source = -1  # the rank that sent a message
+        self._streams = streams
+        self._end = end
+        self._future: torch.futures.Future[Any] | None = None
+        if end is not None:  # now, while the call's stream is the current one
+            self._future = self._new_future()
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Makes torch's current stream wait for the call; the host goes on."""
+        if self._end is not None:
+            self._streams.wait(self._end)
+        return True
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the device has done an asynchronous call; true of others once they are queued."""
+        return self._end is None or bool(self._end.query())
+
+    is_success = is_completed
+
+    def exception(self) -> None:
+        """None: what goes wrong on a stream is raised by torch's synchronize."""
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that the call writes, for work on torch's current stream."""
+        self.wait()
+        return list(self.tensors)
+
+    def source_rank(self) -> int:
+        """The rank that sent the message."""
+        return self.source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future that is done; its callbacks run on streams that wait for the call."""
+        return self._new_future() if self._future is None else self._future
+
+    def _new_future(self) -> torch.futures.Future[Any]:
+        future: torch.futures.Future[Any] = torch.futures.Future(devices=[self._streams.device])
+        future.set_result(list(self.tensors))
+        return future

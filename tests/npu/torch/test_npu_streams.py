@@ -1,0 +1,110 @@
+"""The order of a group's calls on streams: who waits for whom, and that the host does not."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from npu_groups import default_group, run_npu_group
+
+
+def own_stream() -> Any:
+    """The stream of the group's asynchronous calls, which exists after the first one."""
+    dist.all_reduce(torch.ones(1).npu(), async_op=True).wait()
+    torch.npu.synchronize()
+    calls = default_group()._npu_calls([torch.empty(0, device="npu")])
+    return calls.streams.own
+
+
+def test_an_asynchronous_call_is_waited_for_on_the_stream(npu: Any) -> None:
+    def work(rank: int) -> tuple[bool, bool, list[float]]:
+        stream, x = own_stream(), torch.full((1000,), 3.0).npu()
+        with npu.held(stream):
+            begun = time.monotonic()
+            call = dist.all_reduce(x, async_op=True)
+            early = call.is_completed()
+            call.wait()
+            doubled = x * 2
+            host_went_on = time.monotonic() - begun < 5
+            time.sleep(0.05)  # the multiplication would run now, if nothing kept it
+        return early, host_went_on, doubled[:2].tolist()
+
+    assert run_npu_group(work, 2) == [(False, True, [12.0, 12.0])] * 2
+
+
+def test_an_asynchronous_call_comes_after_the_work_before_it(npu: Any) -> None:
+    def work(rank: int) -> list[float]:
+        own_stream()
+        x = torch.zeros(2).npu()
+        with npu.held(torch.npu.current_stream()):
+            x.add_(rank + 1)
+            call = dist.all_reduce(x, async_op=True)
+            time.sleep(0.05)
+        call.wait()
+        return x.tolist()
+
+    assert run_npu_group(work, 2) == [[3.0, 3.0]] * 2
+
+
+def test_calls_on_several_streams_keep_their_order(npu: Any) -> None:
+    """An asynchronous call, one on the current stream, and one on a third stream."""
+
+    def work(rank: int) -> list[float]:
+        own, other = own_stream(), torch.npu.Stream()
+        x, y, z = (torch.full((2,), i + 1.0).npu() for i in range(3))
+        torch.npu.synchronize()
+        with npu.held(own):
+            calls = [dist.all_reduce(x, async_op=True)]
+            dist.all_reduce(y)
+            with torch.npu.stream(other):
+                dist.all_reduce(z)
+            time.sleep(0.05)
+        for call in calls:
+            call.wait()
+        torch.npu.synchronize()
+        return [t[0].item() for t in (x, y, z)]
+
+    assert run_npu_group(work, 2) == [[2.0, 4.0, 6.0]] * 2
+
+
+def test_memory_of_an_asynchronous_call_is_not_given_out_again(npu: Any) -> None:
+    """The copy of a view that a call reads, and that nobody else holds."""
+
+    def work(rank: int) -> list[float]:
+        stream, x = own_stream(), torch.arange(1024.0).view(2, 512).npu()
+        out = torch.empty(2 * 1024, device="npu")
+        torch.npu.synchronize()
+        with npu.held(stream):
+            call = dist.all_gather_into_tensor(out, x.t(), async_op=True)
+            others = [torch.full((1024,), -1.0, device="npu") for _ in range(8)]
+            torch.npu.current_stream().synchronize()
+        call.wait()
+        del others
+        return out[:4].tolist()
+
+    assert run_npu_group(work, 2) == [[0.0, 512.0, 1.0, 513.0]] * 2
+
+
+def test_a_callback_of_a_future_waits_for_the_call(npu: Any) -> None:
+    def work(rank: int) -> list[float]:
+        stream, x = own_stream(), torch.full((2,), 5.0).npu()
+        with npu.held(stream):
+            future = dist.all_reduce(x, async_op=True).get_future()
+            doubled = future.then(lambda done: done.value()[0] * 2)
+            time.sleep(0.05)
+        result = doubled.wait()
+        return result.tolist()
+
+    assert run_npu_group(work, 2) == [[20.0, 20.0]] * 2
+
+
+def test_a_barrier_waits_for_the_work_so_far(npu: Any) -> None:
+    def work(rank: int) -> bool:
+        stream, x = own_stream(), torch.ones(2).npu()
+        call = dist.all_reduce(x, async_op=True)
+        dist.barrier()
+        return call.is_completed() and bool(stream.query())
+
+    assert run_npu_group(work, 3) == [True] * 3
