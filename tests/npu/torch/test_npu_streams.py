@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from npu_groups import default_group, run_npu_group
+
+from collops.testing import run_ranks
+from collops.torch.npu.streams import NpuStreams
 
 
 def own_stream() -> Any:
@@ -51,22 +55,44 @@ def test_an_asynchronous_call_comes_after_the_work_before_it(npu: Any) -> None:
 def test_calls_on_several_streams_keep_their_order(npu: Any) -> None:
     """An asynchronous call, one on the current stream, and one on a third stream."""
 
-    def work(rank: int) -> list[float]:
-        own, other = own_stream(), torch.npu.Stream()
+    def work(rank: int) -> tuple[list[bool], list[float]]:
+        own, here, other = own_stream(), torch.npu.current_stream(), torch.npu.Stream()
         x, y, z = (torch.full((2,), i + 1.0).npu() for i in range(3))
         torch.npu.synchronize()
         with npu.held(own):
-            calls = [dist.all_reduce(x, async_op=True)]
+            call = dist.all_reduce(x, async_op=True)
             dist.all_reduce(y)
             with torch.npu.stream(other):
                 dist.all_reduce(z)
-            time.sleep(0.05)
-        for call in calls:
-            call.wait()
+            time.sleep(0.3)
+            ended = [bool(stream.query()) for stream in (here, other)]
+        call.wait()
         torch.npu.synchronize()
-        return [t[0].item() for t in (x, y, z)]
+        return ended, [t[0].item() for t in (x, y, z)]
 
-    assert run_npu_group(work, 2) == [[2.0, 4.0, 6.0]] * 2
+    assert run_npu_group(work, 2) == [([False, False], [2.0, 4.0, 6.0])] * 2
+
+
+def test_a_stream_waits_for_that_of_the_call_before(npu: Any) -> None:
+    """Without a call of HCCL's, which the simulation keeps in order by itself."""
+
+    def work(rank: int) -> tuple[bool, list[float]]:
+        torch.npu.set_device(0)
+        streams, x = NpuStreams(torch.device("npu", 0)), torch.ones(2).npu()
+        with streams.apart([x]):
+            x.add_(1)
+        torch.npu.synchronize()
+        with npu.held(streams.own), torch.npu.stream(torch.npu.Stream()):
+            with streams.apart([]):
+                x.add_(1)
+            streams.join()
+            x.mul_(2)
+            time.sleep(0.1)
+            ended = bool(torch.npu.current_stream().query())
+        torch.npu.synchronize()
+        return ended, x.tolist()
+
+    assert run_ranks(work, 1) == [(False, [6, 6])]
 
 
 def test_memory_of_an_asynchronous_call_is_not_given_out_again(npu: Any) -> None:
@@ -102,9 +128,22 @@ def test_a_callback_of_a_future_waits_for_the_call(npu: Any) -> None:
 
 def test_a_barrier_waits_for_the_work_so_far(npu: Any) -> None:
     def work(rank: int) -> bool:
-        stream, x = own_stream(), torch.ones(2).npu()
+        stream, x, release = own_stream(), torch.ones(2).npu(), threading.Event()
+
+        def hold() -> None:
+            torch.npu.set_device(rank)
+            with npu.held(stream):
+                held.set()
+                release.wait()
+
+        held, holder = threading.Event(), threading.Thread(target=hold)
+        holder.start()
+        held.wait()
         call = dist.all_reduce(x, async_op=True)
+        threading.Timer(0.3, release.set).start()
         dist.barrier()
-        return call.is_completed() and bool(stream.query())
+        ended = call.is_completed()
+        holder.join()
+        return ended
 
     assert run_npu_group(work, 3) == [True] * 3

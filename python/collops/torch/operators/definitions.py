@@ -1,4 +1,4 @@
-"""The operators' schemas and what they run for CPU tensors: the communicator's call.
+"""The operators' schemas and what they run for CPU and NPU tensors: the communicator's call.
 
 ``torch.ops.collops.NAME`` has an overload ``out``, which writes the result into `out`. An input
 that is not contiguous is copied, as torch.compile may choose other strides than the program.
@@ -54,26 +54,36 @@ def _values(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous()
 
 
+def _averages_apart(x: torch.Tensor, op: str) -> bool:
+    """Whether the sum is divided here: HCCL has no average."""
+    return op == "avg" and not x.is_cpu and x.is_floating_point()
+
+
 def _all_gatherv(x: Any, sizes: Any, dim: int, name: str, out: Any = None) -> Any:
-    return communicator_of(name).all_gatherv(_values(x), sizes, dim, out)
+    return communicator_of(name, x.device).all_gatherv(_values(x), sizes, dim, out)
 
 
 def _reduce_scatterv(x: Any, sizes: Any, dim: int, op: str, name: str, out: Any = None) -> Any:
-    return communicator_of(name).reduce_scatterv(_values(x), sizes, dim, op, out)
+    communicator, averages = communicator_of(name, x.device), _averages_apart(x, op)
+    given = "sum" if averages else op
+    total = communicator.reduce_scatterv(_values(x), sizes, dim, given, out)
+    return total.div_(communicator.size) if averages else total
 
 
 def _all_to_allv(x: Any, sends: Any, receives: Any, name: str, out: Any = None) -> Any:
-    return communicator_of(name).all_to_allv(_values(x), sends, receives, out)
+    return communicator_of(name, x.device).all_to_allv(_values(x), sends, receives, out)
 
 
 def _all_reduce(x: Any, op: str, name: str, out: Any = None) -> Any:
-    return communicator_of(name).all_reduce(_values(x), op, out)
+    communicator, averages = communicator_of(name, x.device), _averages_apart(x, op)
+    total = communicator.all_reduce(_values(x), "sum" if averages else op, out)
+    return total.div_(communicator.size) if averages else total
 
 
 def _all_gather_matmul(
     x: Any, weight: Any, residual: Any, gather_rows: Any, trans: bool, name: str, out: Any = None
 ) -> Any:
-    return communicator_of(name).all_gather_matmul(
+    return communicator_of(name, x.device).all_gather_matmul(
         _values(x),
         _values(weight),
         gather_rows=gather_rows,
@@ -93,15 +103,21 @@ def _matmul_reduce_scatter(
     name: str,
     out: Any = None,
 ) -> Any:
-    return communicator_of(name).matmul_reduce_scatter(
+    communicator, averages = communicator_of(name, x.device), _averages_apart(x, op)
+    total = communicator.matmul_reduce_scatter(
         _values(x),
         _values(weight),
-        op=op,
+        op="sum" if averages else op,
         scatter_rows=scatter_rows,
         trans_weight=trans,
-        residual=_optional(residual),
+        residual=None if averages else _optional(residual),
         out=out,
     )
+    if averages:
+        total.div_(communicator.size)
+        if residual is not None:
+            total.add_(residual)
+    return total
 
 
 def _all_gather_matmul_reduce_scatter(
@@ -117,7 +133,7 @@ def _all_gather_matmul_reduce_scatter(
     name: str,
     out: Any = None,
 ) -> Any:
-    return communicator_of(name).all_gather_matmul_reduce_scatter(
+    return communicator_of(name, x.device).all_gather_matmul_reduce_scatter(
         _values(x),
         _values(weight),
         ag_dim=ag_dim,
@@ -134,7 +150,7 @@ def _all_gather_matmul_reduce_scatter(
 def _matmul_all_reduce(
     x: Any, weight: Any, residual: Any, trans: bool, name: str, out: Any = None
 ) -> Any:
-    return communicator_of(name).matmul_all_reduce(
+    return communicator_of(name, x.device).matmul_all_reduce(
         _values(x), _values(weight), trans_weight=trans, residual=_optional(residual), out=out
     )
 
@@ -144,15 +160,16 @@ def _optional(residual: Any) -> Any:
 
 
 def _all_gatherv_backward(gradient: Any, rows: int, dim: int, name: str) -> Any:
-    communicator = communicator_of(name)
-    sizes = communicator.all_gatherv(torch.tensor([rows]), _ones(communicator)).tolist()
+    communicator = communicator_of(name, gradient.device)
+    own = torch.tensor([rows], device=gradient.device)
+    sizes = communicator.all_gatherv(own, _ones(communicator)).tolist()
     return communicator.reduce_scatterv(_values(gradient), sizes, dim)
 
 
 def _all_to_allv_backward(gradient: Any, send_sizes: Sequence[int], name: str) -> Any:
-    communicator = communicator_of(name)
-    ones = _ones(communicator)
-    receives = communicator.all_to_allv(torch.tensor(send_sizes), ones, ones).tolist()
+    communicator = communicator_of(name, gradient.device)
+    ones, own = _ones(communicator), torch.tensor(send_sizes, device=gradient.device)
+    receives = communicator.all_to_allv(own, ones, ones).tolist()
     return communicator.all_to_allv(_values(gradient), receives, send_sizes)
 
 
@@ -189,12 +206,18 @@ BACKWARD_CALLS: dict[str, Callable[..., Any]] = {
     "_all_to_allv_after": _all_to_allv_after,
 }
 
+# The dispatch key of torch_npu's tensors.
+_KEYS = ("CPU", "PrivateUse1")
+
 for _name, _schema in SCHEMAS.items():
     library.define(f"{_name}({_schema}, str group_name) -> Tensor")
-    library.impl(_name, CALLS[_name], "CPU")
+    for _key in _KEYS:
+        library.impl(_name, CALLS[_name], _key)
     # It returns nothing: torch.compile takes no operator that returns an argument.
     library.define(f"{_name}.out({_schema}, str group_name, *, Tensor(a!) out) -> ()")
-    library.impl(f"{_name}.out", partial(_into, CALLS[_name]), "CPU")
+    for _key in _KEYS:
+        library.impl(f"{_name}.out", partial(_into, CALLS[_name]), _key)
 for _name, _schema in BACKWARD_SCHEMAS.items():
     library.define(f"{_name}({_schema}, str group_name) -> Tensor")
-    library.impl(_name, BACKWARD_CALLS[_name], "CPU")
+    for _key in _KEYS:
+        library.impl(_name, BACKWARD_CALLS[_name], _key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # Whatever names the ranks of an operator.
 AnyGroup: TypeAlias = "Group | Communicator | DeviceMesh | dist.ProcessGroup | str | None"
 
+_CPU = torch.device("cpu")
 _OWN = "collops/"  # begins the name of a communicator, which torch does not know
 
 
@@ -56,8 +58,8 @@ def name_of(group: AnyGroup) -> str:
     return name
 
 
-def communicator_of(name: str) -> Communicator:
-    """The communicator of the group of a name."""
+def communicator_of(name: str, device: torch.device = _CPU) -> Communicator:
+    """The communicator of the group of a name, for tensors on a device."""
     if name.startswith(_OWN):
         found = communicator_named(name)
         if found is None:
@@ -74,7 +76,7 @@ def communicator_of(name: str) -> Communicator:
             f"there is no group named {name!r}: it was not made in this process, or is destroyed",
         )
     try:
-        communicator: Communicator = group.communicator
+        communicator: Communicator = group.communicator_for(device)
     except AttributeError:
         raise_status(
             ErrorCode.ERROR_UNSUPPORTED,
