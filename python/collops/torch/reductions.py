@@ -76,3 +76,8 @@ def reduction_of(call: str, op: Any, dtype: torch.dtype) -> Reduction:
     raise_status(
         ErrorCode.ERROR_UNSUPPORTED, f"{call}: collops has no {kind.name} of {dtype} elements"
     )
+
+
+def averages_apart(x: torch.Tensor, op: str) -> bool:
+    """Whether the sum is divided after the call: HCCL has no average."""
+    return op == "avg" and x.device.type == "npu" and x.is_floating_point()

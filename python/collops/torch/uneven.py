@@ -196,7 +196,7 @@ def _split(
         sizes = [rows // ranks] * ranks
     if sizes is None or len(sizes) != ranks or sum(sizes) != rows or min(sizes) < 0:
         refuse(
-            group.communicator,
+            group.communicator_for(x.device),
             operation,
             ErrorCode.ERROR_INVALID_PARAM,
             f"{label}_split_sizes must be {ranks} numbers with the sum {rows}, "

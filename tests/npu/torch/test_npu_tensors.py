@@ -19,6 +19,7 @@ COPIES: dict[str, Callable[[Any], Any]] = {
     "columns that lie apart": lambda x: x[:, 1::2].contiguous(),
     "into a view": lambda x: torch.empty_like(x).t().copy_(x.t()).contiguous(),
     "one row into all": lambda x: x[0].expand(3, 4).contiguous(),
+    "repeated": lambda x: x.repeat(2, 1, 3),
     "joined along rows": lambda x: torch.cat([x[:1], x, x[:0]]),
     "joined along columns": lambda x: torch.cat([x, x[:, :2]], dim=1),
 }

@@ -13,6 +13,7 @@ import torch
 from torch import library as torch_library
 
 from collops.torch.operators.names import communicator_of
+from collops.torch.reductions import averages_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,17 +55,12 @@ def _values(x: torch.Tensor) -> torch.Tensor:
     return x.contiguous()
 
 
-def _averages_apart(x: torch.Tensor, op: str) -> bool:
-    """Whether the sum is divided here: HCCL has no average."""
-    return op == "avg" and not x.is_cpu and x.is_floating_point()
-
-
 def _all_gatherv(x: Any, sizes: Any, dim: int, name: str, out: Any = None) -> Any:
     return communicator_of(name, x.device).all_gatherv(_values(x), sizes, dim, out)
 
 
 def _reduce_scatterv(x: Any, sizes: Any, dim: int, op: str, name: str, out: Any = None) -> Any:
-    communicator, averages = communicator_of(name, x.device), _averages_apart(x, op)
+    communicator, averages = communicator_of(name, x.device), averages_apart(x, op)
     given = "sum" if averages else op
     total = communicator.reduce_scatterv(_values(x), sizes, dim, given, out)
     return total.div_(communicator.size) if averages else total
@@ -75,7 +71,7 @@ def _all_to_allv(x: Any, sends: Any, receives: Any, name: str, out: Any = None) 
 
 
 def _all_reduce(x: Any, op: str, name: str, out: Any = None) -> Any:
-    communicator, averages = communicator_of(name, x.device), _averages_apart(x, op)
+    communicator, averages = communicator_of(name, x.device), averages_apart(x, op)
     total = communicator.all_reduce(_values(x), "sum" if averages else op, out)
     return total.div_(communicator.size) if averages else total
 
@@ -103,7 +99,7 @@ def _matmul_reduce_scatter(
     name: str,
     out: Any = None,
 ) -> Any:
-    communicator, averages = communicator_of(name, x.device), _averages_apart(x, op)
+    communicator, averages = communicator_of(name, x.device), averages_apart(x, op)
     total = communicator.matmul_reduce_scatter(
         _values(x),
         _values(weight),

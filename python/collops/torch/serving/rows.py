@@ -9,6 +9,7 @@ import torch
 from collops.errors import Error, ErrorCode
 from collops.torch.calls import refuse
 from collops.torch.memory import Target, source, target
+from collops.torch.reductions import averages_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ def gather_rows(
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The rows of all ranks, in rank order; None: as many on each rank as here."""
-    comm = group.communicator
+    comm = group.communicator_for(x.device)
     if out is None:
         rows = x.shape[0] * comm.size if sizes is None else sum(sizes)
         out = x.new_empty((rows, *x.shape[1:]), requires_grad=False)
@@ -58,15 +59,19 @@ def scatter_rows(
     op: str = "sum",
 ) -> torch.Tensor:
     """This rank's rows of the reduction over all ranks; None: as many for each rank."""
-    comm = group.communicator
+    comm = group.communicator_for(x.device)
     if out is None:
         rows = x.shape[0] // comm.size if sizes is None else _own(group, sizes)
         out = x.new_empty((rows, *x.shape[1:]), requires_grad=False)
     given, own = _memory(group, "ReduceScatterV", x, out)
+    averages = averages_apart(x, op)
+    op = "sum" if averages else op
     if _even(sizes, x.shape[0] // comm.size, comm.size):
         comm.reduce_scatter(given, op, own.memory)
     else:
         comm.reduce_scatterv(given, sizes, 0, op, own.memory)
+    if averages:
+        own.memory.div_(comm.size)
     if own.finish is not None:
         own.finish()
     return out
@@ -79,7 +84,7 @@ def _memory(
     try:
         return source(call, x), target(call, out)
     except Error as error:
-        group.communicator.refuse(call, error)
+        group.communicator_for(x.device).refuse(call, error)
         raise
 
 
@@ -98,10 +103,12 @@ def _rows_of(group: Group, xs: Sequence[torch.Tensor], sizes: Sequence[int] | No
     for i, x in enumerate(xs):
         if sizes is not None and x.shape[0] != _own(group, sizes):
             # The communicator refuses it, and tells the other ranks.
-            group.communicator.all_gatherv(_memory(group, "AllGatherV", x, x)[0], sizes)
+            group.communicator_for(x.device).all_gatherv(
+                _memory(group, "AllGatherV", x, x)[0], sizes
+            )
         if x.shape[0] != rows:
             refuse(
-                group.communicator,
+                group.communicator_for(x.device),
                 "AllGatherV",
                 ErrorCode.ERROR_INVALID_TENSOR_DIM,
                 f"all_gatherv: tensor {i} of the list has {x.shape[0]} rows, tensor 0 has {rows}",

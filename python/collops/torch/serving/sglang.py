@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from collops.torch.serving.siblings import collops_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from collops.torch.group import Group
 
@@ -91,14 +92,14 @@ class SglangCollectives:
 
 
 class SglangCommunicator:
-    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on CPU tensors.
+    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on CPU or NPU tensors.
 
     Args:
         group: a group of torch.distributed, whose ranks all make a communicator.
-        device: the device of the tensors, a CPU.
+        device: the device of the tensors, a CPU or an NPU.
 
     Raises:
-        collops.Error: the device is no CPU.
+        collops.Error: the device is neither.
 
     Example:
         >>> from collops.torch.serving import SglangCommunicator
@@ -107,10 +108,10 @@ class SglangCommunicator:
     """
 
     def __init__(self, group: Any, device: torch.device | int | str = "cpu") -> None:
-        if torch.device(device).type != "cpu":
+        if torch.device(device).type not in ("cpu", "npu"):
             raise_status(
                 ErrorCode.ERROR_UNSUPPORTED,
-                f"SglangCommunicator: the device must be a CPU, got {torch.device(device)}",
+                f"SglangCommunicator: the device must be a CPU or NPU, got {torch.device(device)}",
             )
         self.group = collops_group(group)
         self.device = torch.device(device)
@@ -140,14 +141,16 @@ class SglangCommunicator:
         Args:
             out: [sum(sizes), ...].
             x: [sizes[rank], ...].
-            stream: ignored; CPU tensors are complete when the call returns.
+            stream: of torch_npu, for NPU tensors; None: the current one. CPU tensors are complete
+                when the call returns.
             sizes: the rows of each rank, 0 included; None: all have as many.
 
         Raises:
             collops.Error: the shapes and sizes do not fit.
         """
         if not self.disabled:
-            gather_rows(self.group, x, sizes, out)
+            with _current(stream, x):
+                gather_rows(self.group, x, sizes, out)
 
     def reduce_scatter(
         self,
@@ -163,7 +166,8 @@ class SglangCommunicator:
             out: [sizes[rank], ...].
             x: [sum(sizes), ...], the same shape on all ranks.
             op: a ReduceOp of torch.distributed: SUM, PRODUCT, MIN, MAX or AVG.
-            stream: ignored; CPU tensors are complete when the call returns.
+            stream: of torch_npu, for NPU tensors; None: the current one. CPU tensors are complete
+                when the call returns.
             sizes: the rows of each rank, 0 included; None: equal parts.
 
         Raises:
@@ -174,5 +178,14 @@ class SglangCommunicator:
         options = ReduceScatterOptions()
         options.reduceOp = op  # a ReduceOp, or one of its kinds
         reduction = reduction_of("reduce_scatter", options.reduceOp, x.dtype)
-        given = x if reduction.prepare is None else reduction.prepare(x)
-        scatter_rows(self.group, given, sizes, out, reduction.name)
+        with _current(stream, x):
+            given = x if reduction.prepare is None else reduction.prepare(x)
+            scatter_rows(self.group, given, sizes, out, reduction.name)
+
+
+def _current(stream: Any, x: torch.Tensor) -> AbstractContextManager[Any]:
+    """Makes a stream of torch_npu the current one, if there is one."""
+    if stream is None or x.is_cpu:
+        return nullcontext()
+    made: AbstractContextManager[Any] = torch.npu.stream(stream)
+    return made

@@ -36,6 +36,7 @@ COLLOPS_SIM_SECOND_PHASE(aclnnInplaceFillScalar)
 COLLOPS_SIM_SECOND_PHASE(aclnnInplaceZero)
 COLLOPS_SIM_SECOND_PHASE(aclnnInplaceOne)
 COLLOPS_SIM_SECOND_PHASE(aclnnCat)
+COLLOPS_SIM_SECOND_PHASE(aclnnRepeat)
 COLLOPS_SIM_SECOND_PHASE(aclnnArange)
 
 extern "C" {
@@ -81,6 +82,40 @@ int aclnnArangeGetWorkspaceSize(const void* start, const void* end, const void* 
     to.WriteNumbers(values);
   };
   return phase.Finish(work, 0, size, executor);
+}
+
+int aclnnRepeatGetWorkspaceSize(const void* from, const void* array, const void* result,
+                                uint64_t* size, void** executor) {
+  FirstPhase phase("aclnnRepeat");
+  const Tensor* const self = phase.NeedAny("self", from);
+  const Tensor* const out = phase.NeedAny("out", result);
+  const auto* const times = collops_sim::FindIntegers(array);
+  if (times == nullptr) phase.Refuse(collops_sim::kAclnnInvalid, "repeats is no array");
+  if (phase.code() != 0) return phase.code();
+  const size_t rank = out->dims.size();
+  if (times->size() != rank || self->dims.size() > rank || self->type != out->type) {
+    phase.Refuse(collops_sim::kAclnnInvalid, "repeats do not go with self and out");
+    return phase.code();
+  }
+  // Each dim as two: the repetitions, which lie on each other in the input, and its elements.
+  const size_t added = rank - self->dims.size();
+  Tensor a = *self;
+  Tensor b = *out;
+  a.dims.clear();
+  a.strides.clear();
+  b.strides.clear();
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t length = d < added ? 1 : self->dims[d - added];
+    if ((*times)[d] * length != out->dims[d]) {
+      phase.Refuse(collops_sim::kAclnnInvalid, "out has another size");
+      return phase.code();
+    }
+    a.dims.insert(a.dims.end(), {(*times)[d], length});
+    a.strides.insert(a.strides.end(), {0, d < added ? 0 : self->strides[d - added]});
+    b.strides.insert(b.strides.end(), {out->strides[d] * length, out->strides[d]});
+  }
+  b.dims = a.dims;
+  return phase.Finish([a, b] { Copy(a, b); }, 0, size, executor);
 }
 
 int aclnnCatGetWorkspaceSize(const void* list, int64_t dim, const void* result, uint64_t* size,
