@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from npu_groups import default_group, run_npu_group
-from operator_rows import Row, numbers, rows_for
+from operator_rows import Row, rows_for
 
 import collops
 import collops.torch as ct
+from collops.testing import run_ranks
 
 SIZES = (2, 3, 4)
 _NO_GRADIENT = ("max", "min", "prod")
@@ -88,22 +90,24 @@ def test_a_communicator_of_the_backend_hccl() -> None:
             assert x.grad is not None
             return every.tolist(), x.grad.tolist()
 
-    from collops.testing import run_ranks
-
     assert run_ranks(work, 2) == [([0, 1, 1], [3]), ([0, 1, 1], [3, 3])]
 
 
 def test_an_operator_comes_after_the_calls_of_its_group(npu: Any) -> None:
-    def work(rank: int) -> list[float]:
-        x, z = torch.ones(2).npu(), numbers(rank, 3).npu()
+    """HCCL's simulation keeps its own calls in order; so other work is looked at."""
+
+    def work(rank: int) -> tuple[bool, list[float]]:
+        group, x, y = default_group(), torch.ones(2).npu(), torch.ones(2).npu()
         dist.all_reduce(x, async_op=True).wait()
-        stream = default_group()._npu_calls([x]).streams.own
+        stream = group._npu_calls([x]).streams.own
         torch.npu.synchronize()
         with npu.held(stream):
             call = dist.all_reduce(x, async_op=True)
-            y = ct.all_reduce(z)
+            group.communicator_for(x.device)
+            y.add_(1)
+            time.sleep(0.1)
+            ended = bool(torch.npu.current_stream().query())
         call.wait()
-        return [*x.tolist(), *y.tolist()]
+        return ended, [*x.tolist(), *ct.all_reduce(y).tolist()]
 
-    total = (numbers(0, 3) + numbers(1, 3)).tolist()
-    assert run_npu_group(work, 2) == [[4.0, 4.0, *total]] * 2
+    assert run_npu_group(work, 2) == [(False, [4.0, 4.0, 4.0, 4.0])] * 2
