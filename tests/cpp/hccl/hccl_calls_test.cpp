@@ -95,7 +95,7 @@ Api FakeApi() {
     return answer;
   };
   api.barrier = [](Comm, Stream) {
-    calls.push_back({"barrier"});
+    calls.emplace_back().function = "barrier";
     return answer;
   };
   api.reduce_scatter_v = [](void* send, const void* counts, const void* displs, void* receive,
