@@ -73,3 +73,18 @@ def test_as_on_the_cpu(name: str, size: int) -> None:
 
     for on_cpu, on_npu in run_npu_group(work, size):
         assert on_npu == on_cpu
+
+
+def test_sglang_passes_a_stream(npu: Any) -> None:
+    def work(rank: int) -> tuple[bool, list[float]]:
+        engine, stream = SglangCommunicator(dist.group.WORLD, "npu"), torch.npu.Stream()
+        x, out = torch.full((1, 2), float(rank)).npu(), torch.empty(2, 2, device="npu")
+        engine.all_gather(out, x, stream, [1, 1])
+        torch.npu.synchronize()
+        with npu.held(stream):
+            engine.all_gather(out, x, stream, [1, 1])
+            busy = not stream.query() and bool(torch.npu.current_stream().query())
+        torch.npu.synchronize()
+        return busy, out.flatten().tolist()
+
+    assert run_npu_group(work, 2) == [(True, [0, 0, 1, 1])] * 2
