@@ -270,3 +270,17 @@ def test_threads_may_hand_in_communicators(
 
     want = npu.gathered(2, 4) + npu.gathered(2, 6)
     assert run_ranks(work, 2, threads=True) == [want] * 2
+
+
+def test_a_rank_that_left_after_an_empty_call_is_not_missed_in_it(npu: Any) -> None:
+    def work(rank: int) -> list[int]:
+        npu.choose(rank)
+        comm = collops.init(backend="hccl", timeout_s=10)
+        comm.all_reduce(npu.tensor(np.ones(1, np.float32)))
+        if rank == 1:
+            time.sleep(0.5)
+        out = comm.all_gather(npu.tensor(np.empty((0, 4), np.float32)))
+        comm.close()
+        return list(out.shape)
+
+    assert run_ranks(work, 2) == [[0, 4]] * 2

@@ -56,7 +56,7 @@ def test_the_report_of_one_operator(tmp_path: Path) -> None:
 
 def test_a_failure_does_not_end_the_other_checks(tmp_path: Path) -> None:
     done = npu_check(
-        tmp_path, "--only", "_v", "--output", "r", COLLOPS_SIM_FAIL="HcclAllGatherV:1:4"
+        tmp_path, "--only", "er_v", "--output", "r", COLLOPS_SIM_FAIL="HcclAllGatherV:1:4"
     )
     assert done.returncode == 1
     found = outcomes(done)

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/backends/hccl/calls/collectives.h"
+#include "comm/backends/hccl/calls/counts.h"
 #include "comm/backends/hccl/library/device_scope.h"
 #include "comm/backends/hccl/library/error.h"
 #include "comm/backends/hccl/library/types.h"
@@ -176,31 +177,45 @@ Status HcclCommunicator::Enqueue(const char* name, const Agreement* agreement, v
   });
 }
 
+// Nobody waits for anybody in an empty call, so a rank may have left that has made it.
 template <typename Call, typename Step>
-Status HcclCommunicator::Enqueue(const Call& call, Step&& step) {
+Status HcclCommunicator::Enqueue(const Call& call, bool is_empty, Step&& step) {
+  const char* const name = call.agreement->op();
+  if (is_empty && !compares_ && call.stream != nullptr) {
+    return RunOnDevice(name, [&]() -> Status {
+      RETURN_IF_ERROR(MeetOnce(name));
+      KeepAlive keep = call.keep;
+      return InCall(name, step(&keep));
+    });
+  }
   return Enqueue(call.agreement->op(), call.agreement, call.stream, call.keep, step);
 }
 
 Status HcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
-  return Enqueue(call, [&](KeepAlive* keep) { return hccl::AllGatherV(engine_, call, keep); });
+  const bool is_empty = AreZero(call.recv_counts, size());
+  return Enqueue(call, is_empty,
+                 [&](KeepAlive* keep) { return hccl::AllGatherV(engine_, call, keep); });
 }
 
 Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
   const Status apart = CheckApart(call, size());
   if (!apart.ok()) return Decline(call.agreement->op(), apart);
-  return Enqueue(call, [&](KeepAlive* keep) { return hccl::ReduceScatterV(engine_, call, keep); });
+  const bool is_empty = AreZero(call.send_counts, size());
+  return Enqueue(call, is_empty,
+                 [&](KeepAlive* keep) { return hccl::ReduceScatterV(engine_, call, keep); });
 }
 
 Status HcclCommunicator::DoExchangeV(const ExchangeVCall& call) {
-  return Enqueue(call, [&](KeepAlive* keep) { return hccl::ExchangeV(engine_, call, keep); });
+  return Enqueue(call, false,
+                 [&](KeepAlive* keep) { return hccl::ExchangeV(engine_, call, keep); });
 }
 
 Status HcclCommunicator::DoAllReduce(const AllReduceCall& call) {
-  return Enqueue(call, [&](KeepAlive*) { return hccl::AllReduce(engine_, call); });
+  return Enqueue(call, call.count == 0, [&](KeepAlive*) { return hccl::AllReduce(engine_, call); });
 }
 
 Status HcclCommunicator::DoBroadcast(const BroadcastCall& call) {
-  return Enqueue(call, [&](KeepAlive*) { return hccl::Broadcast(engine_, call); });
+  return Enqueue(call, call.count == 0, [&](KeepAlive*) { return hccl::Broadcast(engine_, call); });
 }
 
 // Nothing compares messages, not even with COLLOPS_CHECK=1: only two ranks take part.

@@ -58,8 +58,9 @@ class HcclCommunicator : public Communicator {
   template <typename Step>
   Status Enqueue(const char* name, const Agreement* agreement, void* stream, KeepAlive keep,
                  Step&& step);
+  // `is_empty`: no rank has an element, which every rank knows.
   template <typename Call, typename Step>
-  Status Enqueue(const Call& call, Step&& step);
+  Status Enqueue(const Call& call, bool is_empty, Step&& step);
 
   Status MeetOnce(const char* name);
   Status FindDevice();
