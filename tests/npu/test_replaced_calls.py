@@ -1,0 +1,164 @@
+"""Where HCCL has no V calls, broadcasts and reductions give the same results.
+
+And what is said where libraries or SoCs lack something.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+SIMULATOR = os.environ.get("COLLOPS_SIM_CANN", "")
+USUAL = "Ascend910B1"
+BOTH = "HcclAllGatherV and HcclReduceScatterV are replaced by a broadcast or a reduction per rank"
+LACK = ", which is slower: HCCL does not have it on "
+SOCS = {
+    "Ascend910_9391": "",
+    "Ascend910A": f"{BOTH}{LACK}",
+    "Ascend950PR": f"HcclAllGatherV is replaced by a broadcast or a reduction per rank{LACK}",
+}
+RANKS = 3
+
+
+def error_of(call: Any) -> collops.Error:
+    with pytest.raises(collops.Error) as caught:
+        call()
+    return caught.value
+
+
+def results(npu: Any, comm: Any) -> list[Any]:
+    """Uneven gathers and reductions, gaps included, and a product with both."""
+    rank, size = comm.rank, comm.size
+    rows = [2 * r % 5 for r in range(size)]
+    own, total = rows[rank], sum(rows)
+    found: list[Any] = []
+    for dtype in (np.float32, np.float64, np.bool_):
+        x = (np.arange(own * 2).reshape(own, 2) + rank).astype(dtype)
+        found.append(npu.array(comm.all_gatherv(npu.tensor(x), rows)).tolist())
+    for op in ("sum", "max", "min"):
+        x = np.arange(total * 2, dtype=np.int32).reshape(total, 2) * (rank + 1)
+        found.append(npu.array(comm.reduce_scatterv(npu.tensor(x), rows, op=op)).tolist())
+    param = collops.AllGatherVParam(rank=rank, rank_size=size, hccl_comm=comm)
+    counts, displs = np.array([1, 2, 1]), np.array([5, 2, 0])
+    ins = [npu.tensor(np.full(int(counts[rank]), rank + 1.0)), counts[rank : rank + 1]]
+    [gaps] = collops.Operation(param).forward([*ins, counts, displs, np.empty(7, np.float16)])
+    x, weight = (npu.tensor(a.astype(np.float16)) for a in (np.ones((total, 2)), np.eye(2)))
+    summed = comm.matmul_reduce_scatter(x, weight, scatter_rows=rows)
+    gathered = comm.all_gather_matmul(x[:own], weight, gather_rows=rows)
+    return [*found, *(npu.array(result).tolist() for result in (gaps, summed, gathered))]
+
+
+def warnings_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("collops: warning: ")]
+
+
+def on_soc(npu: Any, soc: str) -> list[Any]:
+    """The results of ranks on such an NPU, which torch_npu takes for the usual one."""
+
+    def work(rank: int) -> list[Any]:
+        npu.choose(rank)
+        os.environ["COLLOPS_SIM_SOC"] = soc
+        found = results(npu, collops.init(backend="hccl"))
+        collops.init(backend="hccl", comm_domain="again").all_gather(npu.tensor(np.ones(1)))
+        return found
+
+    return run_ranks(work, RANKS)
+
+
+def test_socs(npu: Any, capfd: Any) -> None:
+    usual = on_soc(npu, USUAL)
+    assert not warnings_of(capfd.readouterr().err)
+    for soc, said in SOCS.items():
+        assert on_soc(npu, soc) == usual
+        lines = [f"collops: warning: {said}{soc}"] if said else []
+        assert warnings_of(capfd.readouterr().err) == lines * RANKS
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {folder!r})
+import torch, torch_npu
+from conftest import Npu
+from collops.testing import run_ranks
+import collops, test_replaced_calls
+def work(rank):
+    npu = Npu()
+    npu.choose(rank)
+    return {call}
+if __name__ == "__main__":
+    for result in run_ranks(work, {ranks}):
+        print("RESULT", repr(result))
+"""
+
+
+def in_new_processes(libraries: str, call: str, ranks: int = RANKS) -> tuple[list[Any], str]:
+    """What the ranks of a new program return, and what it writes to stderr."""
+    program = PROGRAM.format(folder=str(Path(__file__).parent), call=call, ranks=ranks)
+    env = os.environ | {"LD_LIBRARY_PATH": libraries}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    return [eval(line.removeprefix("RESULT ")) for line in lines], done.stderr
+
+
+def test_a_library_without_the_symbols(npu: Any) -> None:
+    call = "test_replaced_calls.results(npu, collops.init(backend='hccl'))"
+    found, err = in_new_processes(f"{SIMULATOR}/without-v:{SIMULATOR}", call)
+    assert found == on_soc(npu, USUAL)
+    said = f"collops: warning: {BOTH}, which is slower: this libhccl.so does not have it"
+    assert warnings_of(err) == [said] * RANKS
+
+
+def product_error(npu: Any) -> tuple[int, str, list[float]]:
+    """What a product meets, and a sum after it."""
+    comm = collops.init(backend="hccl")
+    x = npu.tensor(np.ones((2, 2), np.float32))
+    error = error_of(lambda: comm.matmul_all_reduce(x, x))
+    return error.code, error.message, npu.array(comm.all_reduce(x)).reshape(-1).tolist()
+
+
+def test_without_operators_only_products_are_refused(tmp_path: Path) -> None:
+    for library in Path(SIMULATOR).glob("*.so"):
+        if library.name != "libopapi.so":
+            (tmp_path / library.name).symlink_to(library)
+    found, _ = in_new_processes(str(tmp_path), "test_replaced_calls.product_error(npu)", 2)
+    for code, message, total in found:
+        assert code == 103
+        assert "libopapi.so: cannot open shared object file" in message
+        assert total == [2.0] * 4
+
+
+def test_ranks_that_differ_in_it(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        npu.choose(rank)
+        os.environ["COLLOPS_SIM_SOC"] = ("Ascend910B1", "Ascend910A")[rank]
+        error = error_of(lambda: collops.init(backend="hccl"))
+        return error.code, error.message
+
+    for code, message in run_ranks(work, 2):
+        assert code == 102
+        assert "HcclAllGatherV is there on rank 0" in message
+        assert "missing on rank 1" in message
+
+
+def test_a_call_that_hccl_turns_out_not_to_have(npu: Any) -> None:
+    def work(rank: int) -> tuple[int, str]:
+        npu.choose(rank)
+        comm = collops.init(backend="hccl")
+        x = npu.tensor(np.ones(rank, np.int32))
+        error = error_of(lambda: comm.all_gatherv(x, [0, 1]))
+        return error.code, error.message
+
+    for code, message in run_ranks(work, 2, env={"COLLOPS_SIM_WITHOUT": "HcclAllGatherV"}):
+        assert code == 103
+        assert "HcclAllGatherV returned 5 (HCCL_E_NOT_SUPPORT)" in message
