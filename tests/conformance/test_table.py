@@ -13,8 +13,8 @@ from collops.golden.data.exchange import turned
 from collops.golden.operators.linear_parallel.groups import place
 from conformance_table import TABLE
 from large_linear_cases import ITEM_BYTES, PART, SLOT, STAGE
-from runs import Run
-from v_calls import HCCL_REDUCES, is_whole
+from runs import HCCL_REDUCES, Run
+from v_calls import is_whole
 
 import collops
 from collops.testing import run_ranks
@@ -36,15 +36,15 @@ def test_every_row_walks_each_axis(operator: str) -> None:
     assert len(set(runs)) == len(runs)
     memories = {run.memory for run in runs}
     if operator in ("send", "recv"):
-        assert memories == {"plain"}
+        assert memories == {"plain", "npu"}
     else:
         assert memories >= {"plain", "window"}
         assert "unaligned" in memories or operator.endswith("large")
-    on_npu = operator in ("all_gather_v", "reduce_scatter_v")
+    on_npu = operator in OPERATORS  # of the plain level alone there are tests in tests/npu
     assert {run.backend for run in runs} == {"shm"} | ({"hccl"} if on_npu else set())
     assert all((run.backend == "hccl") == (run.memory == "npu") for run in runs)
     assert {run.threads for run in runs} == {False} if "large" in operator else {False, True}
-    least = {"send": 1, "recv": 1, "linear_parallel, large": 8}.get(operator, 20)
+    least = {"send": 1, "recv": 1, "linear_parallel, large": 8}.get(operator, 15)
     assert min(len(TABLE[operator].cases(run)) for run in runs) >= least
 
 
@@ -69,7 +69,7 @@ def test_every_dtype_that_hccl_takes() -> None:
     run = Run("atb", 2, "npu", backend="hccl")
     gathers, reductions = (TABLE[name].cases(run) for name in ("all_gather_v", "reduce_scatter_v"))
     assert {case.dtype for case in gathers} == set(DTYPES)
-    assert {case.dtype for case in reductions} == HCCL_REDUCES
+    assert {case.dtype for case in reductions} == set(HCCL_REDUCES)
     assert any(case.kind == "cancel" for case in reductions)
 
 

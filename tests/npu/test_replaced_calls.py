@@ -24,7 +24,7 @@ LACK = ", which is slower: HCCL does not have it on "
 SOCS = {
     "Ascend910_9391": "",
     "Ascend910A": f"{BOTH}{LACK}",
-    "Ascend950PR": f"HcclAllGatherV is replaced by a broadcast or a reduction per rank{LACK}",
+    "Ascend950PR": "",
 }
 RANKS = 3
 

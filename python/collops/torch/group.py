@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup
 
+from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import Calls
 from collops.torch.collective_calls import CollectiveCalls
@@ -98,7 +99,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
                 store = PrefixStore("collops/npu", self._store)
                 place = self.rank(), self.size()
                 limit_s = self._comm.timeout_s
-                communicator = meet(store, *place, self.group_name, limit_s, backend="hccl")
+                communicator = meet(store, *place, self.group_name, limit_s, _backend_of("npu"))
                 self._npu = NpuCalls(communicator, self.group_name, self.log)
                 if self._coalesced is not None:
                     self._npu.start_coalescing()
@@ -204,6 +205,11 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         return self._end_coalescing()
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+
+def _backend_of(memory: str) -> str:
+    """The backend whose tensors lie there."""
+    return next(str(name) for name, _, where, _ in core().backends() if where == memory)
 
 
 def _first_tensor(args: Any) -> torch.Tensor | None:

@@ -21,8 +21,11 @@ namespace {
 // How long the destructor waits for calls. A caller that needs longer calls Close() first.
 constexpr double kDestroyedS = 2.0;
 
+// Control's errors in first contact begin with its name already.
 Status InCall(const char* name, const Status& status) {
-  return status.ok() ? Ok() : Error(status.code(), name, ": ", status.message());
+  const std::string begin = Concat(name, ": ");
+  if (status.ok() || status.message().compare(0, begin.size(), begin) == 0) return status;
+  return Error(status.code(), begin, status.message());
 }
 
 // The messages of these two names are one each, and their peers make the other.
