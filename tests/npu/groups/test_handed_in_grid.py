@@ -1,0 +1,60 @@
+"""LinearParallel on a grid of a communicator of the caller's, without a host connection."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import collops
+from collops.testing import run_ranks
+
+RANKS = 4
+
+
+def inputs(rank: int) -> tuple[Any, Any]:
+    """x [2, 3] and weight [3, 2] of a rank, in numbers whose sums are exact."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) + rank
+    return x, np.arange(6, dtype=np.float32).reshape(3, 2) - rank
+
+
+def expected(rank: int) -> list[list[float]]:
+    """Ranks 2 i and 2 i + 1 gather; ranks of one parity scatter."""
+    parity, group = rank % 2, rank // 2
+    whole = sum(
+        np.concatenate([inputs(2 * i)[0], inputs(2 * i + 1)[0]]) @ inputs(2 * i + parity)[1]
+        for i in range(2)
+    )
+    return [[float(value) for value in row] for row in whole[2 * group : 2 * group + 2]]
+
+
+@pytest.mark.parametrize("check", ["0", "1"])
+def test_its_groups_are_split_off_and_it_is_never_destroyed(
+    npu: Any, torch_module: ModuleType, tmp_path: Any, check: str
+) -> None:
+    def work(rank: int) -> tuple[list[Any], int, int]:
+        npu.choose(rank)
+        dist = torch_module.distributed
+        dist.init_process_group(
+            "hccl", init_method=f"file://{tmp_path}/store", rank=rank, world_size=RANKS
+        )
+        backend = dist.group.WORLD._get_backend(torch_module.device("npu"))
+        operation = collops.Operation(
+            collops.LinearParallelParam(
+                hccl_comm=int(backend.get_hccl_comm(rank)),
+                type=4,
+                trans_weight=False,
+                two_dim_tp_info=collops.TwoDimTPInfo(ag_dim=2, rs_dim=2),
+            )
+        )
+        given = [npu.tensor(array) for array in inputs(rank)]
+        outs = [npu.array(operation.forward(given)[0]).tolist() for _ in range(2)]
+        before = npu.live_communicators()
+        del operation
+        collops.core.core().close_all("test")
+        return outs, before, npu.live_communicators()
+
+    results = run_ranks(work, RANKS, env={"COLLOPS_CHECK": check})
+    assert results == [([expected(rank)] * 2, 3, 1) for rank in range(RANKS)]
