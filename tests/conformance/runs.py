@@ -70,8 +70,8 @@ class Run(NamedTuple):
             return True
         if not evenly:
             return dtype in HCCL_REDUCES and op != "prod"
-        # Products of float16 overflow in one order and not in another.
-        without_product = op == "prod" and dtype in ("int16", "bfloat16", "float16")
+        # Products of floats overflow in one order and not in another.
+        without_product = op == "prod" and dtype not in ("int8", "int32", "int64")
         return dtype in (*HCCL_REDUCES, "int64") and op != "avg" and not without_product
 
     @property
