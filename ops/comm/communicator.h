@@ -106,7 +106,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // After the end of the group: ends the started calls and the queue's thread. Close() calls it.
   void EndStarted();
 
-  // A call in which the ranks agree and no data moves.
+  // A call in which the ranks agree and no data moves. A backend that compares calls only with
+  // COLLOPS_CHECK=1 compares nothing and waits for no one here without it.
   Status Agree(const Agreement& agreement);
 
   // Shares a small piece of host memory of every rank with every rank: all[r] = mine of rank r,

@@ -11,12 +11,6 @@
 namespace collops::hccl {
 namespace {
 
-std::vector<int> AllRanks(int rank_size) {
-  std::vector<int> ranks(static_cast<size_t>(rank_size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 // Every field as HCCL's own initialisation leaves it, and the name.
 CommConfig ConfigOf(const std::string& name) {
   CommConfig config = {};
@@ -41,6 +35,12 @@ std::string NameOf(const RootInfo& root_info) {
 }
 
 }  // namespace
+
+std::vector<int> AllRanks(int rank_size) {
+  std::vector<int> ranks(static_cast<size_t>(rank_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
 
 Status CommHandle::FromRootInfo(const Api& api, int device, int rank, int rank_size,
                                 const RootInfo& root_info, std::shared_ptr<CommHandle>* handle) {

@@ -57,6 +57,9 @@ class CommHandle {
   std::vector<int> ranks_;             // of this group, by their numbers in the whole one
 };
 
+// 0, 1, ... rank_size - 1.
+std::vector<int> AllRanks(int rank_size);
+
 // What a Split leaves in the subgroup's spec, which outlives the subgroup's Close: the handle goes
 // to the subgroup's engine in first contact, or ends at Close.
 using PartInSpec = std::shared_ptr<CommHandle>;

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,14 +57,9 @@ WayToMeet WayOf(const CommunicatorSpec& spec, int rank, std::shared_ptr<CommHand
   return *whole == nullptr ? WayToMeet::kRankTable : WayToMeet::kPartOfTable;
 }
 
-std::vector<int> AllRanks(int size) {
-  std::vector<int> ranks(static_cast<size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
+// Not known without a board.
 bool OnSeveralServers(control::Control& control, int size) {
-  return control::OnSeveralHosts(control.endpoint().group(), AllRanks(size));
+  return control.has_board() && control::OnSeveralHosts(control.endpoint().group(), AllRanks(size));
 }
 
 }  // namespace
@@ -74,10 +68,9 @@ Status Meet(control::Control* control, bool compares, int device, Engine* engine
   const CommunicatorSpec& spec = control->spec();
   std::shared_ptr<CommHandle> whole;
   const WayToMeet way = WayOf(spec, engine->rank(), &whole);
-  Abilities abilities = AbilitiesOf(engine->api(), false);
+  Abilities abilities = AbilitiesOf(engine->api(), OnSeveralServers(*control, engine->size()));
   RootInfo root_info = {};
   if (control->has_board()) {
-    abilities = AbilitiesOf(engine->api(), OnSeveralServers(*control, engine->size()));
     if (way == WayToMeet::kRootInfo && engine->rank() == 0) {
       RETURN_IF_ERROR(
           ToStatus(engine->api(), engine->api().get_root_info(&root_info), "HcclGetRootInfo"));
