@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-faults test-launchers test-multihost test-npu test-npu-oldest test-torch sanitize fuzz soak cross-arm64 bench check format build clean
+.PHONY: help demo test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch sanitize fuzz soak cross-arm64 bench check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -32,6 +32,10 @@ test-multihost: ## ranks on two and three hosts, which are network namespaces: n
 test-torch: ## collops.torch: every call of torch.distributed, training, operators, errors
 	@$(SETUP) package test torch
 	@$(RUN) tools/pytorch.py $(ARGS)
+
+test-gpu: ## the simulated GPUs, and CUDA tensors on them
+	@$(SETUP) package test
+	@$(RUN) tools/gpu.py $(ARGS)
 
 test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulated CANN
 	@$(SETUP) package test
@@ -73,6 +77,6 @@ build: ## set up, and install the package into $(VENV)
 	@$(SETUP) package
 
 clean: ## remove everything that was built or installed here
-	rm -rf "$(VENV)" build dist out python/*.egg-info python/collops/*.so
+	rm -rf "$(VENV)" build dist out python/*.egg-info python/collops/*.so python/collops/*.fatbin
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

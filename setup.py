@@ -28,6 +28,17 @@ def json_headers() -> list[str]:
     return []
 
 
+def nvcc_folders() -> list[str]:
+    """CMake's argument for the folders of an nvcc from PyPI (nvidia-cuda-nvcc), if there is one."""
+    spec = importlib.util.find_spec("nvidia")
+    found = [
+        str(path.parent)
+        for folder in (spec.submodule_search_locations or [] if spec else [])
+        for path in sorted(Path(folder).glob("*/bin/nvcc"))
+    ]
+    return [f"-DCOLLOPS_NVCC_HINTS={';'.join(found)}"] if found else []
+
+
 def configure_arguments() -> list[str]:
     """CMake's arguments, all of them explicit, so that they identify a build."""
     import pybind11
@@ -39,6 +50,7 @@ def configure_arguments() -> list[str]:
         f"-DPython_EXECUTABLE={sys.executable}",
         f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
         *json_headers(),
+        *nvcc_folders(),
     ]
     if ninja := shutil.which("ninja"):
         arguments += ["-GNinja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]

@@ -1,4 +1,4 @@
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

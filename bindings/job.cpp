@@ -11,7 +11,7 @@
 #include "comm/registry.h"
 #include "core/deadline.h"
 #include "core/env.h"
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 #include "kernels/copy/copy.h"
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"

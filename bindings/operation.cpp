@@ -76,23 +76,25 @@ Status NameElementTypes(const Status& status, const py::tuple& tensors,
 }  // namespace
 
 Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
-                               const std::vector<InputRule>& rules, std::vector<TensorView>* views,
-                               Owners* owners) {
+                               const std::vector<InputRule>& rules, CallStream* stream,
+                               std::vector<TensorView>* views, Owners* owners) {
   views->clear();
   Tensor tensor;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const char* const own_name = i < rules.size() ? rules[i].name : nullptr;
     const TensorName tensor_name{name_, label, static_cast<int>(i), own_name};
-    RETURN_IF_ERROR(ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), tensor_name, &tensor));
+    RETURN_IF_ERROR(ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), tensor_name, &tensor, stream));
     views->push_back(tensor.view);
     if (tensor.owner) owners->push_back(tensor.owner);
   }
   return Ok();
 }
 
-Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs, Owners* owners) {
-  RETURN_IF_ERROR(ToViews(inputs, "input", collective().signature().inputs, &pack_.inputs, owners));
-  return ToViews(outputs, "output", {}, &pack_.outputs, owners);
+Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs, CallStream* stream,
+                              Owners* owners) {
+  const std::vector<InputRule>& rules = collective().signature().inputs;
+  RETURN_IF_ERROR(ToViews(inputs, "input", rules, stream, &pack_.inputs, owners));
+  return ToViews(outputs, "output", {}, stream, &pack_.outputs, owners);
 }
 
 // If the struct is equal, nothing changes, and the plans stay.
@@ -116,8 +118,10 @@ py::list BoundOperation::InferShape(const py::object& inputs) {
   const Use use(&busy_, name_);
   makers_ = py::list();
   Owners owners;
+  CallStream stream;
   const py::tuple in = Hold(inputs, name_, "input");
-  ThrowIfError(ToViews(in, "input", collective().signature().inputs, &pack_.inputs, &owners));
+  const std::vector<InputRule>& rules = collective().signature().inputs;
+  ThrowIfError(ToViews(in, "input", rules, &stream, &pack_.inputs, &owners));
   std::vector<TensorDesc> descs;
   for (const TensorView& view : pack_.inputs) descs.push_back(view.desc);
   std::vector<TensorDesc> outputs;
@@ -134,7 +138,8 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   const py::tuple in = Hold(inputs, name_, "input");
   const py::tuple out = Hold(outputs, name_, "output");
   Owners owners;
-  ThrowIfError(ToPack(in, out, &owners));
+  CallStream stream;
+  ThrowIfError(ToPack(in, out, &stream, &owners));
   uint64_t bytes = 0;
   const Status status =
       NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), in, pack_.inputs);
@@ -183,12 +188,13 @@ py::tuple BoundOperation::ForwardAgain(const py::object& inputs) {
   const py::tuple in = Hold(inputs, name_, "input");
   if (in.empty() || py::type::handle_of(in[0]).ptr() != like_.ptr()) return nothing();
   const std::vector<InputRule>& rules = collective().signature().inputs;
-  if (!ToViews(in, "input", rules, &pack_.inputs, &owners).ok()) return nothing();
+  CallStream stream;
+  if (!ToViews(in, "input", rules, &stream, &pack_.inputs, &owners).ok()) return nothing();
   if (!AreAsInferred()) return nothing();
   py::list outputs = MakeOutputs();
   if (outputs.empty()) return nothing();
-  Status status = ToViews(py::tuple(outputs), "output", {}, &pack_.outputs, &owners);
-  const uint64_t bytes = RunBothPhases(std::move(status), in);
+  Status status = ToViews(py::tuple(outputs), "output", {}, &stream, &pack_.outputs, &owners);
+  const uint64_t bytes = RunBothPhases(std::move(status), in, &stream);
   return py::make_tuple(std::move(outputs), bytes);
 }
 
@@ -197,18 +203,20 @@ uint64_t BoundOperation::Forward(const py::object& inputs, const py::object& out
   const py::tuple in = Hold(inputs, name_, "input");
   const py::tuple out = Hold(outputs, name_, "output");
   Owners owners;
-  return RunBothPhases(ToPack(in, out, &owners), in);
+  CallStream stream;
+  Status status = ToPack(in, out, &stream, &owners);
+  return RunBothPhases(std::move(status), in, &stream);
 }
 
 // If pack_ needs a workspace, returns its bytes, and nothing has run.
-uint64_t BoundOperation::RunBothPhases(Status status, const py::tuple& inputs) {
+uint64_t BoundOperation::RunBothPhases(Status status, const py::tuple& inputs, CallStream* stream) {
   Scratch scratch;
   uint64_t bytes = 0;
   if (status.ok()) {
     status = NameElementTypes(operation_->GetWorkspaceSize(pack_, &bytes), inputs, pack_.inputs);
   }
   if (status.ok() && bytes > 0) return bytes;
-  if (status.ok()) status = ToScratch(py::none(), py::none(), pack_, name_, &scratch);
+  if (status.ok()) status = ToScratch(py::none(), stream, pack_, name_, &scratch);
   ExecuteOrRefuse(status, scratch);
   return 0;
 }
@@ -232,8 +240,9 @@ void BoundOperation::Execute(const py::object& inputs, const py::object& outputs
   const py::tuple out = Hold(outputs, name_, "output");
   Owners owners;
   Scratch scratch;
-  Status status = ToPack(in, out, &owners);
-  if (status.ok()) status = ToScratch(workspace, stream, pack_, name_, &scratch);
+  CallStream call_stream(stream);
+  Status status = ToPack(in, out, &call_stream, &owners);
+  if (status.ok()) status = ToScratch(workspace, &call_stream, pack_, name_, &scratch);
   ExecuteOrRefuse(status, scratch);
 }
 

@@ -53,13 +53,14 @@ class BoundOperation {
 
   bool AreAsInferred() const;
   pybind11::list MakeOutputs() const;
-  uint64_t RunBothPhases(Status status, const pybind11::tuple& inputs);
+  uint64_t RunBothPhases(Status status, const pybind11::tuple& inputs, CallStream* stream);
   void ExecuteOrRefuse(const Status& status, const Scratch& scratch);
-  Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, Owners* owners);
+  Status ToPack(const pybind11::tuple& inputs, const pybind11::tuple& outputs, CallStream* stream,
+                Owners* owners);
   // `rules` know the tensors' names.
   Status ToViews(const pybind11::tuple& tensors, const char* label,
-                 const std::vector<InputRule>& rules, std::vector<TensorView>* views,
-                 Owners* owners);
+                 const std::vector<InputRule>& rules, CallStream* stream,
+                 std::vector<TensorView>* views, Owners* owners);
 
   const ParamRow& row_;
   std::string struct_text_;  // the struct in its normal form, to recognise an equal one

@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "core/tensor.h"
+#include "tensors/call_stream.h"
 
 namespace collops::bindings {
 
@@ -14,19 +15,16 @@ struct Scratch {
   void* workspace = nullptr;
   uint64_t bytes = 0;
   void* stream = nullptr;
+  pybind11::object owner;  // of a workspace that was read through DLPack
 };
 
-// `workspace`: a tensor with writable memory, or None. `stream`: a device stream's number, an
-// object with one (torch.npu.Stream, torch.cuda.Stream), or None: then torch's current stream of
-// the first tensor on an NPU.
-Status ToScratch(pybind11::handle workspace, pybind11::handle stream, const VariantPack& pack,
+// `workspace`: a tensor with writable memory, or None. `stream` has seen the tensors of the call.
+Status ToScratch(pybind11::handle workspace, CallStream* stream, const VariantPack& pack,
                  const char* operation, Scratch* scratch);
 
-// Memory of that many bytes from torch, on the device of `like`, a torch tensor. Raises torch's
-// error.
-pybind11::object DeviceMemory(pybind11::handle like, uint64_t bytes);
-
-// The stream of a call with tensors on this device: torch's current one on an NPU, null on the CPU.
-Status StreamOf(const Device& device, const char* operation, void** stream);
+// Memory of that many bytes from the library of `like`, a tensor on `device`, for work on `stream`.
+// Raises the library's error, or one that names what to pass instead.
+pybind11::object DeviceMemory(pybind11::handle like, const Device& device, uint64_t bytes,
+                              const char* operation, void* stream);
 
 }  // namespace collops::bindings

@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ TORCH = "torch==2.13.0+cpu"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_LIMIT_S = 300
 UCX_LIMIT_S = 120
+NVCC_LIMIT_S = 300
 TRAINING_LIMIT_S = 300
 
 
@@ -43,7 +45,7 @@ def source_files() -> Iterator[Path]:
         yield ROOT / name
     for folder in SOURCE_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
-            made = path.suffix in {".pyc", ".so"} or ".egg-info" in str(path)
+            made = path.suffix in {".pyc", ".so", ".fatbin"} or ".egg-info" in str(path)
             if path.is_file() and not made:
                 yield path
 
@@ -142,6 +144,8 @@ def last_error(text: str) -> str:
 def make_package(venv: Venv) -> None:
     """The package with its core, built without isolation: the second build compiles little."""
     venv.install("build", [*requirements("requires"), *requirements("dependencies")])
+    if os.environ.get("CI"):  # which compiles the GPU kernels wherever it runs
+        make_nvcc(venv)
     key = fingerprint()
     if venv.is_made("package", key):
         return
@@ -179,6 +183,17 @@ def make_ucx(venv: Venv) -> None:
     venv.mark("ucx", key, venv.try_pip(*packages, limit_s=UCX_LIMIT_S))
 
 
+def make_nvcc(venv: Venv) -> None:
+    """An nvcc, if this machine has none and it can be installed; else no GPU kernels are built."""
+    packages = requirements("gpu-build")
+    key = " ".join(packages)
+    own = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
+    if venv.is_made("gpu", key) or shutil.which("nvcc") or own.exists():
+        return
+    say(f"looking for {key}")
+    venv.mark("gpu", key, venv.try_pip(*packages, limit_s=NVCC_LIMIT_S))
+
+
 def make_training(venv: Venv) -> None:
     """DeepSpeed and Accelerate, if they and torch can be installed; else their tests skip."""
     make_torch(venv)
@@ -208,6 +223,7 @@ PARTS = {
     "check": lambda venv: venv.install("check", requirements("dev")),
     "torch": make_torch,
     "ucx": make_ucx,
+    "gpu": make_nvcc,
     "training": make_training,
 }
 

@@ -13,7 +13,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 TYPING = ROOT / "build" / "typing"
-CPP_FOLDERS = ["bench", "ops", "bindings", "tests/bench_loop", "tests/cpp", "tests/npu"]
+CPP_FOLDERS = [
+    "bench",
+    "ops",
+    "bindings",
+    "tests/bench_loop",
+    "tests/cpp",
+    "tests/gpu",
+    "tests/npu",
+]
 CHECK_TESTS = ["tests/unit/house"]
 
 

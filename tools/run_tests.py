@@ -26,7 +26,8 @@ REPORTS = ROOT / "build" / "reports"
 FIRST_HALF = ["tests/unit", "tests/refusals"]
 # Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
-    "tests/npu: make test-npu; tests/multihost: make test-multihost; tests/torch: make test-torch; "
+    "tests/gpu: make test-gpu; tests/npu: make test-npu; tests/multihost: make test-multihost; "
+    "tests/torch: make test-torch; "
     "the MPIs and torchrun of tests/launchers: make test-launchers"
 )
 # The stamp with the reason why torch is missing, for the tests and the summary.

@@ -9,7 +9,7 @@
 #include "plain/repeated_call.h"
 #include "plain/row_exchange.h"
 #include "status.h"
-#include "workspace.h"
+#include "tensors/call_stream.h"
 
 namespace collops::bindings {
 namespace {
@@ -35,7 +35,7 @@ std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int k
 // The stream that a barrier joins, with the streams of the other ranks.
 void* BarrierStream(const Communicator& communicator) {
   void* stream = nullptr;
-  ThrowIfError(StreamOf(communicator.device(), "barrier", &stream));
+  ThrowIfError(CurrentStream(communicator.device(), "barrier", &stream));
   return stream;
 }
 

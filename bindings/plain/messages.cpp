@@ -11,7 +11,6 @@
 #include "plain/plain_call.h"
 #include "plain/started.h"
 #include "tensors/tensor.h"
-#include "workspace.h"
 
 namespace collops::bindings {
 namespace {
@@ -33,11 +32,11 @@ Transfer MakeTransfer(bool sends, int peer, int tag) {
   return transfer;
 }
 
-Status FillIn(const Item& item, const char* name, const Device& device, Tensor* tensor,
-              Transfer* transfer) {
+Status FillIn(const Item& item, const char* name, const Device& device, CallStream* stream,
+              Tensor* tensor, Transfer* transfer) {
   const auto& [sends, peer, tag, object, label, type, unit] = item;
   const TensorName tensor_name{name, label.c_str(), -1, nullptr};
-  RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor));
+  RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor, stream));
   RETURN_IF_ERROR(CheckWhole(*tensor, name, label.c_str(), tensor->numel, device));
   if (!sends) RETURN_IF_ERROR(CheckWritable(*tensor, name, label.c_str()));
   transfer->dtype = tensor->view.desc.dtype;
@@ -64,10 +63,12 @@ Status CheckApart(const std::vector<Item>& items, const char* name,
 
 Status Prepare(const Communicator& communicator, const std::vector<Item>& items, const char* name,
                std::vector<Tensor>* tensors, std::vector<Transfer>* list, void** stream) {
+  CallStream call_stream;
   for (size_t i = 0; i < items.size(); ++i) {
-    RETURN_IF_ERROR(FillIn(items[i], name, communicator.device(), &(*tensors)[i], &(*list)[i]));
-    RETURN_IF_ERROR(StreamOf((*tensors)[i].view.device, name, stream));
+    RETURN_IF_ERROR(
+        FillIn(items[i], name, communicator.device(), &call_stream, &(*tensors)[i], &(*list)[i]));
   }
+  RETURN_IF_ERROR(call_stream.Find(name, stream));
   RETURN_IF_ERROR(CheckApart(items, name, *list));
   return communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
 }

@@ -87,33 +87,37 @@ struct Converted {
       Take({method, "residual", -1, nullptr}, residual, &tensors.others.emplace_back());
     }
     if (!out.is_none()) Take({method, "out", -1, nullptr}, out, &tensors.out);
-    if (status.ok()) status = StreamOf(tensors.x.view.device, method, &tensors.stream);
+    if (status.ok()) status = stream.Find(method, &tensors.stream);
   }
 
   void Take(const TensorName& name, py::handle object, PlainTensor* into) {
     if (!status.ok()) return;
     Tensor tensor;
-    status = ToTensor(object, name, &tensor);
+    status = ToTensor(object, name, &tensor, &stream);
     *into = tensor;
     if (tensor.owner) owners.push_back(std::move(tensor.owner));
     if (into->view.desc.dtype == DType::kUndefined && !unnamed) unnamed = object;
   }
 
-  // Takes the workspace that the plan needs on a device from torch, whose allocator keeps it for
-  // what is on the current stream.
-  void TakeWorkspace(const PlainPlan& plan, py::handle x) {
+  // Takes the workspace that the plan needs on a device from the library that made x; its allocator
+  // keeps it for what is on the call's stream.
+  void TakeWorkspace(const Communicator& communicator, const PlainPlan& plan, py::handle x) {
     if (!status.ok() || tensors.stream == nullptr) return;
-    const uint64_t bytes = plan.DeviceWorkspace(tensors);
+    const uint64_t bytes = plan.DeviceWorkspace(communicator, tensors);
     if (bytes == 0) return;
     Tensor memory;
-    owners.push_back(DeviceMemory(x, bytes));
-    status = ToTensor(owners.back(), {plan.method(), "workspace", -1, nullptr}, &memory);
+    const Device& device = tensors.x.view.device;
+    const py::object room = DeviceMemory(x, device, bytes, plan.method(), tensors.stream);
+    status = ToTensor(room, {plan.method(), "workspace", -1, nullptr}, &memory, &stream);
     tensors.workspace = memory.view.data;
+    owners.push_back(room);
+    if (memory.owner) owners.push_back(std::move(memory.owner));
   }
 
   // What the core says of them, with Python's word for an element type.
   Status Named(const Status& said) const { return unnamed ? NameElementType(said, unnamed) : said; }
 
+  CallStream stream;
   std::vector<py::object> owners;
   PlainTensors tensors;
   py::handle unnamed;  // the first tensor whose element type the core has no name for
@@ -131,7 +135,7 @@ void Run(Communicator& communicator, const PlainPlan& plan, py::handle x, py::ha
          py::handle weight, py::handle residual) {
   Converted converted(plan.method(), x, out, weight, residual);
   if (converted.unnamed) converted.status = CheckCall(communicator, plan, converted);
-  converted.TakeWorkspace(plan, x);
+  converted.TakeWorkspace(communicator, plan, x);
   RunNumbered(communicator, [&]() -> Status {
     if (converted.status.ok()) return plan.Run(&communicator, converted.tensors);
     static_cast<void>(communicator.Refuse(plan.operation(), converted.status));

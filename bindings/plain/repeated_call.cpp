@@ -5,7 +5,6 @@
 
 #include "plain/plain_call.h"
 #include "tensors/tensor.h"
-#include "workspace.h"
 
 namespace collops::bindings {
 namespace {
@@ -41,11 +40,13 @@ bool RepeatedCall::Argument::Equals(py::handle given) const {
 }
 
 // The tensor as it lies in memory; false if the core could not use it as it is.
-bool RepeatedCall::Read(py::handle object, PlainTensor* tensor) {
+bool RepeatedCall::Read(py::handle object, CallStream* stream, Owners* owners,
+                        PlainTensor* tensor) {
   Tensor read;
-  const Status status = ToTensor(object, {"", "", -1, nullptr}, &read);
-  if (!status.ok() || read.owner) return false;
+  const Status status = ToTensor(object, {"", "", -1, nullptr}, &read, stream);
+  if (!status.ok() || (read.owner && read.view.device.kind == DeviceKind::kCpu)) return false;
   *tensor = read;
+  if (read.owner) owners->push_back(std::move(read.owner));
   const TensorView& view = tensor->view;
   return view.contiguous && view.desc.dtype != DType::kUndefined &&
          view.desc.shape.num_dims <= kMaxDims;
@@ -74,7 +75,9 @@ const RepeatedCall::Kept* RepeatedCall::Find(const py::object& x, const PlainTen
 py::object RepeatedCall::Run(const py::object& x, const py::object& out,
                              const py::args& arguments) {
   PlainTensors tensors;
-  if (kept_.empty() || !Read(x, &tensors.x)) return py::none();
+  CallStream stream;
+  Owners owners;
+  if (kept_.empty() || !Read(x, &stream, &owners, &tensors.x)) return py::none();
   const Kept* const found = Find(x, tensors.x, arguments);
   if (found == nullptr || (out.is_none() && found->make.is_none())) return py::none();
   // Another thread may come here while this one waits for its peers.
@@ -89,8 +92,18 @@ py::object RepeatedCall::Run(const py::object& x, const py::object& out,
     }
     result = py::reinterpret_steal<py::object>(made);
   }
-  if (!Read(result, &tensors.out) || !IsLike(kept->out, result, tensors.out)) return py::none();
-  ThrowIfError(StreamOf(tensors.x.view.device, kept->plan->method(), &tensors.stream));
+  if (!Read(result, &stream, &owners, &tensors.out)) return py::none();
+  if (!IsLike(kept->out, result, tensors.out)) return py::none();
+  ThrowIfError(stream.Find(kept->plan->method(), &tensors.stream));
+  const uint64_t bytes =
+      tensors.stream == nullptr ? 0 : kept->plan->DeviceWorkspace(*communicator_, tensors);
+  if (bytes > 0) {
+    const Device& device = tensors.x.view.device;
+    PlainTensor memory;
+    owners.push_back(DeviceMemory(x, device, bytes, kept->plan->method(), tensors.stream));
+    if (!Read(owners.back(), &stream, &owners, &memory)) return py::none();
+    tensors.workspace = memory.view.data;
+  }
   RunNumbered(*communicator_, [&] { return kept->plan->Run(communicator_.get(), tensors); });
   return result;
 }
@@ -115,7 +128,9 @@ void RepeatedCall::Keep(std::shared_ptr<const PlainPlan> plan, const py::object&
   }
   PlainTensor x_tensor;
   PlainTensor out_tensor;
-  if (!Read(x, &x_tensor) || !Read(out, &out_tensor)) return;
+  CallStream stream;
+  Owners owners;
+  if (!Read(x, &stream, &owners, &x_tensor) || !Read(out, &stream, &owners, &out_tensor)) return;
   kept->plan = std::move(plan);
   kept->make = make;
   kept->x = {py::type::of(x), x_tensor.view.desc};

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "operators/plain/plain_plan.h"
+#include "tensors/call_stream.h"
 
 namespace collops::bindings {
 
@@ -53,7 +54,11 @@ class RepeatedCall {
     std::vector<Argument> arguments;
   };
 
-  static bool Read(pybind11::handle object, PlainTensor* tensor);
+  // The owners of the memory of tensors that were read through DLPack.
+  using Owners = std::vector<pybind11::object>;
+
+  static bool Read(pybind11::handle object, CallStream* stream, Owners* owners,
+                   PlainTensor* tensor);
   static bool IsLike(const Side& side, pybind11::handle object, const PlainTensor& tensor);
   const Kept* Find(const pybind11::object& x, const PlainTensor& x_tensor,
                    const pybind11::args& arguments);

@@ -61,12 +61,13 @@ Status ReadDesc(py::handle object, const TensorName& name, Tensor* tensor) {
 
 }  // namespace
 
-Status DescToTensor(py::handle object, const TensorName& name, Tensor* tensor, bool* recognised) {
+Status DescToTensor(py::handle object, const TensorName& name, Tensor* tensor, CallStream* stream,
+                    bool* recognised) {
   *recognised = true;
   if (py::isinstance(object, DescClass())) return ReadDesc(object, name, tensor);
   *recognised = py::isinstance(object, FormattedClass());
   if (!*recognised) return Ok();
-  RETURN_IF_ERROR(ToTensor(object.attr("tensor"), name, tensor));
+  RETURN_IF_ERROR(ToTensor(object.attr("tensor"), name, tensor, stream));
   return ReadFormat(object, name, &tensor->view.desc.format);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/dtype.h"
 #include "core/status.h"
+#include "core/tensor.h"
 
 // The part of DLPack's C interface (https://dmlc.github.io/dlpack) that is used here.
 namespace collops::bindings::dlpack {
@@ -17,7 +18,11 @@ enum DeviceType : int32_t {
   kCudaHost = 3,
   kRocm = 10,
   kRocmHost = 11,
+  kCudaManaged = 13,
 };
+
+// Of ManagedVersioned::flags.
+constexpr uint64_t kReadOnly = 1;
 
 struct Device {
   int32_t type;
@@ -127,6 +132,14 @@ inline bool IsContiguous(const Tensor& tensor) {
     step *= tensor.shape[i];
   }
   return in_order;
+}
+
+// The core's word for a device; false of one whose memory is not read here. Pinned memory counts as
+// the CPU's.
+inline bool ToDevice(const Device& said, collops::Device* device) {
+  const bool on_cuda = said.type == kCuda || said.type == kCudaManaged;
+  if (on_cuda) *device = {DeviceKind::kCuda, said.index};
+  return on_cuda || said.type == kCpu || said.type == kCudaHost || said.type == kRocmHost;
 }
 
 // "cuda:1"

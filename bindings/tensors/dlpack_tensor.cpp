@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "module.h"
 #include "status.h"
@@ -16,54 +19,83 @@ namespace py = pybind11;
 constexpr const char* kCapsule = "dltensor";
 constexpr const char* kVersionedCapsule = "dltensor_versioned";
 
-Status CheckDevice(const dlpack::Device& device, const TensorName& name) {
-  const bool on_host = device.type == dlpack::kCpu || device.type == dlpack::kCudaHost ||
-                       device.type == dlpack::kRocmHost;
-  CHECK_ARG(on_host, ERROR_INVALID_TENSOR_ADDR, ToString(name), " is on ", dlpack::ToString(device),
-            "; through DLPack only memory of the CPU is read: copy it to the CPU first");
+// What __dlpack__() has returned. The capsule stays unconsumed in DLPack's sense: it owns the
+// tensor and releases it.
+struct Exported {
+  py::object capsule;
+  const dlpack::Tensor* tensor = nullptr;
+  bool is_versioned = false;
+  bool is_read_only = false;  // by its flag, which versioned ones have
+  Device device;
+};
+
+Status CheckDevice(const dlpack::Device& said, const TensorName& name, Device* device) {
+  CHECK_ARG(
+      dlpack::ToDevice(said, device), ERROR_INVALID_TENSOR_ADDR, ToString(name), " is on ",
+      dlpack::ToString(said),
+      "; through DLPack only memory of the CPU and of CUDA is read: copy it to the CPU first");
   return Ok();
 }
 
 // Checked before __dlpack__() is called, which may wait for the device.
-Status CheckSaidDevice(py::handle object, const TensorName& name) {
+Status CheckSaidDevice(py::handle object, const TensorName& name, Device* device) {
   if (!py::hasattr(object, "__dlpack_device__")) return Ok();
   const auto said = py::tuple(object.attr("__dlpack_device__")());
-  return CheckDevice({said[0].cast<int32_t>(), said[1].cast<int32_t>()}, name);
+  return CheckDevice({said[0].cast<int32_t>(), said[1].cast<int32_t>()}, name, device);
 }
 
-// Producers of DLPack before 1.0 do not accept max_version.
-py::object RequestCapsule(py::handle object) {
+// Producers of DLPack before 1.0 do not accept max_version, and some accept no stream: then what
+// they have on other streams than the legacy default one must be done.
+py::object RequestCapsule(py::handle object, const py::dict& stream) {
   const py::object method = object.attr("__dlpack__");
+  const auto version = py::make_tuple(dlpack::kMajorVersion, 0);
   try {
-    return method(py::arg("max_version") = py::make_tuple(dlpack::kMajorVersion, 0));
+    return method(py::arg("max_version") = version, **stream);
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_TypeError)) throw;
+  }
+  if (!stream.empty()) {
+    try {
+      return method(**stream);
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_TypeError)) throw;
+    }
   }
   return method();
 }
 
-// The capsule stays unconsumed in DLPack's sense: it owns the tensor and releases it.
-Status ReadCapsule(py::handle capsule, const TensorName& name, const dlpack::Tensor** tensor) {
-  if (PyCapsule_IsValid(capsule.ptr(), kVersionedCapsule) != 0) {
+Status ReadCapsule(const TensorName& name, Exported* exported) {
+  PyObject* const capsule = exported->capsule.ptr();
+  exported->is_versioned = PyCapsule_IsValid(capsule, kVersionedCapsule) != 0;
+  if (exported->is_versioned) {
     const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
-        PyCapsule_GetPointer(capsule.ptr(), kVersionedCapsule));
+        PyCapsule_GetPointer(capsule, kVersionedCapsule));
     CHECK_ARG(managed->major == dlpack::kMajorVersion, ERROR_INVALID_PARAM, ToString(name),
               ": DLPack ", managed->major, " is not known here, only 1");
-    *tensor = &managed->tensor;
+    exported->tensor = &managed->tensor;
+    exported->is_read_only = (managed->flags & dlpack::kReadOnly) != 0;
     return Ok();
   }
-  CHECK_ARG(PyCapsule_IsValid(capsule.ptr(), kCapsule) != 0, ERROR_INVALID_PARAM, ToString(name),
+  CHECK_ARG(PyCapsule_IsValid(capsule, kCapsule) != 0, ERROR_INVALID_PARAM, ToString(name),
             ": its __dlpack__ returned no DLPack capsule");
-  *tensor =
-      &static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule))->tensor;
+  exported->tensor =
+      &static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule, kCapsule))->tensor;
   return Ok();
 }
 
-Status Export(py::handle object, const TensorName& name, py::object* capsule,
-              const dlpack::Tensor** source) {
+// On CUDA the producer is told the call's stream, and orders its own work before that.
+Status Export(py::handle object, const TensorName& name, CallStream* stream, Exported* exported) {
+  Device said;
   try {
-    RETURN_IF_ERROR(CheckSaidDevice(object, name));
-    *capsule = RequestCapsule(object);
+    RETURN_IF_ERROR(CheckSaidDevice(object, name, &said));
+    py::dict arguments;
+    if (said.kind == DeviceKind::kCuda) {
+      void* number = nullptr;
+      stream->See(object, said);
+      RETURN_IF_ERROR(stream->Find(name.operation, &number));
+      arguments["stream"] = reinterpret_cast<uintptr_t>(number);
+    }
+    exported->capsule = RequestCapsule(object, arguments);
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
     return Error(ERROR_INVALID_PARAM, ToString(name), ": its __dlpack__ failed: ", ToString(error));
@@ -71,10 +103,14 @@ Status Export(py::handle object, const TensorName& name, py::object* capsule,
     return Error(ERROR_INVALID_PARAM, ToString(name),
                  ": its __dlpack_device__ did not return two numbers");
   }
-  RETURN_IF_ERROR(ReadCapsule(*capsule, name, source));
-  RETURN_IF_ERROR(CheckDevice((*source)->device, name));
-  CHECK_ARG((*source)->type.lanes == 1, ERROR_INVALID_TENSOR_INI_MATCH, ToString(name),
-            ": its elements are vectors of ", (*source)->type.lanes, "; pass a tensor of numbers");
+  RETURN_IF_ERROR(ReadCapsule(name, exported));
+  const dlpack::Tensor& tensor = *exported->tensor;
+  RETURN_IF_ERROR(CheckDevice(tensor.device, name, &exported->device));
+  CHECK_ARG(exported->device == said, ERROR_INVALID_PARAM, ToString(name), ": its __dlpack__ gave ",
+            "memory on ", ToString(exported->device), ", but its __dlpack_device__ says ",
+            ToString(said));
+  CHECK_ARG(tensor.type.lanes == 1, ERROR_INVALID_TENSOR_INI_MATCH, ToString(name),
+            ": its elements are vectors of ", tensor.type.lanes, "; pass a tensor of numbers");
   return Ok();
 }
 
@@ -86,20 +122,34 @@ std::byte* Address(const dlpack::Tensor& source) {
   return static_cast<std::byte*>(source.data) + source.byte_offset;
 }
 
+// On the CPU libraries may rely on constant memory without a flag that says so. On CUDA the flag
+// decides; a capsule without flags is writable, as CuPy's are, unless it is of JAX, whose arrays
+// never change.
+bool IsReadOnly(py::handle object, const Exported& exported) {
+  if (exported.device.kind == DeviceKind::kCpu) return true;
+  if (exported.is_versioned) return exported.is_read_only;
+  return IsFrom(object, "jax") || IsFrom(object, "jaxlib");
+}
+
 // A read-only numpy array on the tensor's memory, and the name of its type. If numpy has no such
 // type, the array has unsigned numbers of the same size.
 py::tuple FromDlpack(const py::object& object, const std::string& operation,
                      const std::string& label) {
   const TensorName name{operation.c_str(), label.c_str(), -1, nullptr};
-  py::object capsule;
-  const dlpack::Tensor* source = nullptr;
   if (!HasDlpack(object)) {
     ThrowIfError(
         Error(ERROR_INVALID_PARAM, ToString(name),
               " must be a numpy array, a torch tensor or an object with __dlpack__, got a ",
               Py_TYPE(object.ptr())->tp_name));
   }
-  ThrowIfError(Export(object, name, &capsule, &source));
+  CallStream stream;
+  Exported exported;
+  ThrowIfError(Export(object, name, &stream, &exported));
+  const dlpack::Tensor* const source = exported.tensor;
+  if (exported.device.kind != DeviceKind::kCpu) {
+    ThrowIfError(Error(ERROR_INVALID_TENSOR_ADDR, ToString(name), " is on ",
+                       ToString(exported.device), ", and numpy reads memory of the CPU alone"));
+  }
   const dlpack::NamedType* type = dlpack::Find(source->type);
   if (type == nullptr) {
     ThrowIfError(Error(ERROR_INVALID_TENSOR_INI_MATCH, ToString(name), ": DLPack's type ",
@@ -112,27 +162,44 @@ py::tuple FromDlpack(const py::object& object, const std::string& operation,
   if (source->strides != nullptr) {
     for (int i = 0; i < source->num_dims; ++i) strides.push_back(source->strides[i] * item);
   }
-  py::array array(py::dtype(type->numpy_name), shape, strides, Address(*source), capsule);
+  py::array array(py::dtype(type->numpy_name), shape, strides, Address(*source), exported.capsule);
   array.attr("setflags")(py::arg("write") = false);
   return py::make_tuple(array, type->name);
 }
 
 }  // namespace
 
-Status DlpackToTensor(py::handle object, const TensorName& name, Tensor* tensor, bool* recognised) {
+bool IsOnCuda(py::handle object) {
+  if (!HasDlpack(object)) return false;
+  Device device;
+  try {
+    const TensorName no_name{"", "", -1, nullptr};
+    return CheckSaidDevice(object, no_name, &device).ok() && device.kind == DeviceKind::kCuda;
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+  } catch (py::cast_error&) {
+  }
+  return false;  // what is wrong with it is said where it is read
+}
+
+Status DlpackToTensor(py::handle object, const TensorName& name, Tensor* tensor, CallStream* stream,
+                      bool* recognised) {
   *recognised = HasDlpack(object);
   if (!*recognised) return Ok();
-  const dlpack::Tensor* source = nullptr;
-  RETURN_IF_ERROR(Export(object, name, &tensor->owner, &source));
+  Exported exported;
+  RETURN_IF_ERROR(Export(object, name, stream, &exported));
+  const dlpack::Tensor& source = *exported.tensor;
+  tensor->owner = std::move(exported.capsule);
   TensorView& view = tensor->view;
   view = TensorView();
-  view.desc.dtype = dlpack::NumberOf(source->type);
-  view.desc.shape = Shape::From(source->shape, source->num_dims);
-  view.data = Address(*source);
-  view.contiguous = dlpack::IsContiguous(*source);
-  view.read_only = true;  // the library may rely on constant memory, as JAX does
+  view.desc.dtype = dlpack::NumberOf(source.type);
+  view.desc.shape = Shape::From(source.shape, source.num_dims);
+  view.data = Address(source);
+  view.device = exported.device;
+  view.contiguous = dlpack::IsContiguous(source);
+  view.read_only = IsReadOnly(object, exported);
   tensor->numel = 1;
-  for (int i = 0; i < source->num_dims; ++i) tensor->numel *= source->shape[i];
+  for (int i = 0; i < source.num_dims; ++i) tensor->numel *= source.shape[i];
   return Ok();
 }
 

@@ -32,6 +32,24 @@ py::dict Describe(const py::object& object, const std::string& operation,
   return result;
 }
 
+// Shape, name of the element type and device of a tensor of a GPU, of neither numpy nor torch; None
+// of any other object.
+py::object DescribeOnCuda(const py::object& object, const std::string& operation,
+                          const std::string& label) {
+  const TensorName name{operation.c_str(), label.c_str(), -1, nullptr};
+  if (!IsOnCuda(object)) return py::none();
+  Tensor tensor;
+  ThrowIfError(ToTensor(object, name, &tensor));
+  const Shape& shape = tensor.view.desc.shape;
+  if (shape.num_dims > kMaxDims) {
+    ThrowIfError(Error(ERROR_INVALID_TENSOR_DIM_NUM, ToString(name), " has ", shape.num_dims,
+                       " dims; of a tensor on a GPU at most ", kMaxDims, " are taken"));
+  }
+  py::tuple sizes(shape.num_dims);
+  for (int i = 0; i < shape.num_dims; ++i) sizes[i] = shape[i];
+  return py::make_tuple(sizes, Name(tensor.view.desc.dtype), ToString(tensor.view.device));
+}
+
 }  // namespace
 
 std::string ToString(const TensorName& name) {
@@ -41,17 +59,34 @@ std::string ToString(const TensorName& name) {
   return text;
 }
 
-Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor) {
+Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor, CallStream* stream) {
   bool recognised = false;
   tensor->owner = py::object();
   RETURN_IF_ERROR(NumpyToTensor(object, name, tensor, &recognised));
   if (recognised) return Ok();
   RETURN_IF_ERROR(TorchToTensor(object, name, tensor, &recognised));
+  if (recognised) {
+    if (stream != nullptr) stream->See(object, tensor->view.device);
+    return Ok();
+  }
+  RETURN_IF_ERROR(DescToTensor(object, name, tensor, stream, &recognised));
   if (recognised) return Ok();
-  RETURN_IF_ERROR(DescToTensor(object, name, tensor, &recognised));
-  if (recognised) return Ok();
-  RETURN_IF_ERROR(DlpackToTensor(object, name, tensor, &recognised));
+  CallStream own;
+  CallStream* const known = stream == nullptr ? &own : stream;
+  RETURN_IF_ERROR(DlpackToTensor(object, name, tensor, known, &recognised));
   return recognised ? Ok() : NotATensor(object, name);
+}
+
+bool IsFrom(py::handle object, const char* package) {
+  const std::string name = package;
+  const auto* type = Py_TYPE(object.ptr());
+  for (py::handle base : py::reinterpret_borrow<py::tuple>(type->tp_mro)) {
+    const py::object module = py::getattr(base, "__module__", py::none());
+    if (!py::isinstance<py::str>(module)) continue;
+    const std::string path = module.cast<std::string>();
+    if (path.substr(0, path.find('.')) == name) return true;
+  }
+  return false;
 }
 
 Status NameElementType(const Status& status, py::handle tensor) {
@@ -83,6 +118,8 @@ void BindTypes(py::module_& module) {
   module.attr("REDUCE_OPS") = reduce_ops;
   module.def("describe", &Describe, py::arg("tensor"), py::arg("operation") = "describe",
              py::arg("label") = "tensor");
+  module.def("cuda_tensor", &DescribeOnCuda, py::arg("tensor"), py::arg("operation"),
+             py::arg("label"));
 }
 
 }  // namespace collops::bindings

@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 #include "operators/plain/plain_tensors.h"
+#include "tensors/call_stream.h"
 
 namespace collops::bindings {
 
@@ -28,10 +29,12 @@ struct Tensor : PlainTensor {
 };
 
 // The one conversion from Python, of: a numpy array, a torch tensor, a collops.TensorDesc (no
-// memory), collops.with_format() around one of them, or anything with __dlpack__ (read-only). Does
-// not check whether the tensor is usable: the operator does. Any other object is
-// ERROR_INVALID_PARAM.
-Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor);
+// memory), collops.with_format() around one of them, or anything with __dlpack__ (on the CPU:
+// read-only) or __cuda_array_interface__. Does not check whether the tensor is usable: the operator
+// does. Any other object is ERROR_INVALID_PARAM. `stream` is that of the call, which the tensor's
+// memory is ordered before; null: that of the tensor alone.
+Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
+                CallStream* stream = nullptr);
 
 // The status with Python's word for the element type of `tensor`, for which the core has none.
 Status NameElementType(const Status& status, pybind11::handle tensor);
@@ -42,9 +45,18 @@ Status NumpyToTensor(pybind11::handle object, const TensorName& name, Tensor* te
 Status TorchToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                      bool* recognised);
 Status DescToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
-                    bool* recognised);
+                    CallStream* stream, bool* recognised);
 Status DlpackToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
-                      bool* recognised);
+                      CallStream* stream, bool* recognised);
+
+// Whether an object of neither numpy nor torch says that it is in the memory of a GPU.
+bool IsOnCuda(pybind11::handle object);
+
+// Whether the object is a torch.Tensor or of a derived class, without importing torch.
+bool IsTorchTensor(pybind11::handle object);
+
+// Whether the object's class, or one that it is derived from, is of that package.
+bool IsFrom(pybind11::handle object, const char* package);
 
 // The collops.TensorDesc of a descriptor.
 pybind11::object ToPython(const TensorDesc& desc);

@@ -32,21 +32,6 @@ bool IsTensorClass(py::handle type) {
          py::str(type.attr("__module__")).cast<std::string>() == "torch";
 }
 
-// Whether the object is a torch.Tensor or of a derived class, without importing torch.
-bool IsTorchTensor(py::handle object) {
-  static PyTypeObject* last = nullptr;  // the last tensor's class, usually this one's, too
-  PyTypeObject* type = Py_TYPE(object.ptr());
-  if (type == last) return true;
-  for (py::handle base : py::reinterpret_borrow<py::tuple>(type->tp_mro)) {
-    if (!IsTensorClass(base)) continue;
-    Py_INCREF(type);
-    Py_XDECREF(last);
-    last = type;
-    return true;
-  }
-  return false;
-}
-
 // torch.float32 etc. are single objects that live as long as torch.
 DType TorchType(py::handle dtype) {
   static std::unordered_map<PyObject*, DType> known;
@@ -179,7 +164,8 @@ bool MayRequireGrad(DType dtype) {
   return IsFloating(dtype) || dtype == DType::kComplex64 || dtype == DType::kComplex128;
 }
 
-// Reads a plain tensor on the CPU at once; false if it is anything else, or torch will not say.
+// Reads a plain tensor on the CPU or on CUDA at once; false if it is anything else, or torch will
+// not say. Waits for no stream.
 bool ReadAtOnce(py::handle object, Tensor* tensor) {
   const DescribeTensor describe = DescribeOf(Py_TYPE(object.ptr()));
   if (describe == nullptr) return false;
@@ -191,7 +177,9 @@ bool ReadAtOnce(py::handle object, Tensor* tensor) {
   TensorView& view = tensor->view;
   view = TensorView();
   view.desc.dtype = CachedNumberOf(source.type);
-  if (view.desc.dtype == DType::kUndefined || source.device.type != dlpack::kCpu) return false;
+  if (view.desc.dtype == DType::kUndefined || !dlpack::ToDevice(source.device, &view.device)) {
+    return false;
+  }
   view.desc.shape = Shape::From(source.shape, source.num_dims);
   view.data = static_cast<std::byte*>(source.data) + source.byte_offset;
   view.contiguous = dlpack::IsContiguous(source);
@@ -221,6 +209,20 @@ Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
 }
 
 }  // namespace
+
+bool IsTorchTensor(py::handle object) {
+  static PyTypeObject* last = nullptr;  // the last tensor's class, usually this one's, too
+  PyTypeObject* type = Py_TYPE(object.ptr());
+  if (type == last) return true;
+  for (py::handle base : py::reinterpret_borrow<py::tuple>(type->tp_mro)) {
+    if (!IsTensorClass(base)) continue;
+    Py_INCREF(type);
+    Py_XDECREF(last);
+    last = type;
+    return true;
+  }
+  return false;
+}
 
 Status TorchToTensor(py::handle object, const TensorName& name, Tensor* tensor, bool* recognised) {
   *recognised = IsTorchTensor(object);

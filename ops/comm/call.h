@@ -54,6 +54,7 @@ struct ReduceScatterVCall {
   int64_t output_count = 0;  // elements; those past send_counts[rank] are set to zero
   const int64_t* send_counts = nullptr;  // rank_size, equal on every rank
   const int64_t* sdispls = nullptr;      // rank_size, equal on every rank
+  void* scratch = nullptr;               // Communicator::ScratchBytes(); the stream uses it
   void* stream = nullptr;
   KeepAlive keep;
 };
@@ -81,8 +82,9 @@ struct AllReduceCall {
   DType dtype = DType::kUndefined;
   ReduceOp op = ReduceOp::kSum;
   const void* x = nullptr;
-  int64_t count = 0;       // elements of x, equal on every rank
-  void* output = nullptr;  // may be x
+  int64_t count = 0;        // elements of x, equal on every rank
+  void* output = nullptr;   // may be x
+  void* scratch = nullptr;  // Communicator::ScratchBytes() of this rank's even part
   void* stream = nullptr;
   KeepAlive keep;
 };

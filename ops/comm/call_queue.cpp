@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "comm/pairs/messenger.h"
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 
 namespace collops {
 namespace {

@@ -67,6 +67,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Ok, or why this backend cannot run the primitive with such elements.
   virtual Status Supports(Primitive primitive, DType dtype, ReduceOp op) const = 0;
 
+  // Bytes of scratch memory, on the device, that a reduction over `num_ranks` ranks of this group
+  // needs where `own_count` elements of the result are this rank's; none on the CPU.
+  virtual int64_t ScratchBytes(DType /*dtype*/, ReduceOp /*op*/, int64_t /*own_count*/,
+                               int /*num_ranks*/) const {
+    return 0;
+  }
+
   Status AllGatherV(const AllGatherVCall& call);
   Status ReduceScatterV(const ReduceScatterVCall& call);
   Status ExchangeV(const ExchangeVCall& call);

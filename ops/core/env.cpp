@@ -125,6 +125,8 @@ const std::vector<EnvVariable>& EnvVariables() {
        "every other job on the host."},
       {"COLLOPS_JOB_KEY", "a random one under `collops run -n`",
        "A secret of the job, the same in all its ranks."},
+      {"COLLOPS_KERNELS", "the file beside the library",
+       "The compiled GPU kernels, `collops_kernels.fatbin`."},
       {"COLLOPS_LOCAL_RANK", "not set",
        "This process's number among the ranks of its host; `collops run` sets it."},
       {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",

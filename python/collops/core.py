@@ -54,7 +54,10 @@ def _announce(module: ModuleType) -> None:
 
 def _library_folder(package: str) -> str:
     """The folder of a package's libraries; empty if the package is not installed."""
-    spec = importlib.util.find_spec(package)
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:  # of the package around it
+        return ""
     folders = (spec.submodule_search_locations if spec else None) or []
     return os.path.join(folders[0], "lib") if folders else ""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collops.core import core
+from collops.cuda_memory import empty_of_cupy, is_cupy, maker_of_cupy
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def with_format(tensor: Any, format: str) -> Formatted:
 
 
 def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any = None) -> Any:
-    """New uninitialised memory of the kind of `like`: torch for torch, numpy for all others.
+    """New uninitialised memory of the kind of `like`: torch for torch, CuPy for CuPy, else numpy.
 
     Args:
         operation: the operation's name, for messages.
@@ -189,7 +190,8 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
 
     Raises:
         ArgumentError: `like` is no tensor (ERROR_INVALID_PARAM), or there is not enough memory
-            (ERROR_OUT_OF_HOST_MEMORY).
+            (ERROR_OUT_OF_HOST_MEMORY, on a GPU ERROR_OUT_OF_DEVICE_MEMORY).
+        UnsupportedError: `like` is on a GPU, of a library whose memory is not made here.
     """
     if isinstance(like, Formatted):
         like = like.tensor
@@ -201,12 +203,22 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
             torch = sys.modules["torch"]
             element = like.dtype if dtype is None else getattr(torch, dtype)
             return torch.empty(tuple(shape), dtype=element, device=like.device)
-        if has_dlpack(like):
+        if is_cupy(like):
+            element = like.dtype if dtype is None else numpy_type(dtype)
+            return empty_of_cupy(like.device.id, shape, element)
+        on_gpu = core().cuda_tensor(like, operation, "x")
+        if on_gpu is None and has_dlpack(like):
             return np.empty(shape, numpy_type(dtype or from_dlpack(operation, "x", like).dtype))
     except (MemoryError, ValueError, RuntimeError) as problem:
         raise_status(
-            ErrorCode.ERROR_OUT_OF_HOST_MEMORY,
+            _out_of_memory(like),
             f"{operation}: there is no memory for an output of shape {list(shape)}: {problem}",
+        )
+    if on_gpu is not None:
+        raise_status(
+            ErrorCode.ERROR_UNSUPPORTED,
+            f"{operation}: no memory is made here on {on_gpu[2]} for a {type(like).__name__}: pass "
+            "out= (an Operation: execute() with outputs and workspace=), or torch or CuPy tensors",
         )
     raise_status(
         ErrorCode.ERROR_INVALID_PARAM,
@@ -215,10 +227,19 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
     )
 
 
-def maker(out: Any) -> Callable[[], Any]:
-    """A function that makes memory like `out`, a numpy array or a torch tensor."""
+def _out_of_memory(like: Any) -> ErrorCode:
+    on_gpu = is_cupy(like) or (is_torch(like) and like.device.type == "cuda")
+    return ErrorCode.ERROR_OUT_OF_DEVICE_MEMORY if on_gpu else ErrorCode.ERROR_OUT_OF_HOST_MEMORY
+
+
+def maker(out: Any) -> Callable[[], Any] | None:
+    """A function that makes memory like `out`; None if `out` is not of numpy, torch or CuPy."""
     if isinstance(out, np.ndarray):
         return partial(np.empty, out.shape, out.dtype)
+    if is_cupy(out):
+        return maker_of_cupy(out)
+    if not is_torch(out):
+        return None
     torch = sys.modules["torch"]
     if out.nbytes <= _SMALL_BYTES:
         return partial(torch.empty_like, torch.empty_like(out))

@@ -79,6 +79,27 @@ def test_a_thread_without_an_npu_may_close_it(npu: Any) -> None:
     assert run_ranks(work, 2) == [(1, 0)] * 2
 
 
+def test_a_product_is_planned_for_the_npu_that_was_chosen_last(
+    npu: Any, torch_module: ModuleType
+) -> None:
+    """The operation is made before; its sizes are asked for before the ranks are connected."""
+
+    def work(rank: int) -> list[float]:
+        kind = collops.ParallelType.LINEAR_ALL_REDUCE
+        op = collops.Operation(
+            collops.LinearParallelParam(rank=rank, rank_size=2, trans_weight=False, type=kind)
+        )
+        npu.choose(rank)
+        x, weight = npu.tensor(np.ones((1, 3), np.float32)), npu.tensor(np.eye(3, dtype=np.float32))
+        out = npu.poisoned((1, 3), x)
+        bytes_ = op.get_workspace_size([x, weight], [out])
+        workspace = torch_module.empty(bytes_, dtype=torch_module.uint8, device="npu")
+        op.execute([x, weight], [out], workspace)
+        return [float(value) for value in npu.array(out).reshape(-1)]
+
+    assert run_ranks(work, 2) == [[2, 2, 2]] * 2
+
+
 def test_a_rank_that_chose_none_says_so_in_first_contact(npu: Any) -> None:
     """HCCL is called after the others have got the error, so no rank waits for its time-out."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from collops.golden.cases import OPERATORS, inputs
 
+from collops.npu_check import child
 from collops.npu_check.case_check import check_names, smallest_case
 from collops.npu_check.child import run_part
 
@@ -97,6 +100,26 @@ def test_a_library_that_crashes_is_reported(tmp_path: Path) -> None:
 def test_a_check_that_hangs_is_ended() -> None:
     arguments = ["all_gather_v", "--ranks", "2", "--seconds", "100"]
     assert run_part("case_check", arguments, 0.2)["problem"].startswith("no end within 0.2 s")
+
+
+def test_a_process_that_cannot_be_ended_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in a session of its own stands for it: it keeps the pipes open."""
+    program, pid = tmp_path / "part", tmp_path / "pid"
+    program.write_text(
+        f"#!/bin/sh\nsetsid sleep 60 &\necho $! > {pid}\necho 'last words' >&2\nsleep 60\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(child, "_PIPES_S", 0.2)
+    monkeypatch.setattr(sys, "executable", str(program))
+    begin = time.monotonic()
+    try:
+        found = run_part("facts", [], 1.0)
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+    assert found == {"problem": "no end within 1 s; it was ended\nlast words"}
+    assert time.monotonic() - begin < 30
 
 
 def test_a_rank_that_hangs_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,32 +24,27 @@ def run_group(
     *args: Any,
     backend: str = "collops",
     timeout_s: float = TIMEOUT_S,
+    env: dict[str, str] | None = None,
+    choose_device: Callable[[int], object] = lambda rank: None,
 ) -> list[Any]:
     """The results of ``work(rank, *args)`` on the ranks of a new default group, in rank order."""
+
+    def main(rank: int, path: str) -> Any:
+        choose_device(rank)
+        dist.init_process_group(
+            backend,
+            init_method=f"file://{path}",
+            rank=rank,
+            world_size=size,
+            timeout=timedelta(seconds=timeout_s),
+        )
+        try:
+            return work(rank, *args)
+        finally:
+            dist.destroy_process_group()
+
     with tempfile.TemporaryDirectory() as folder:
-        return run_ranks(_rank_main, size, work, args, backend, f"{folder}/store", size, timeout_s)
-
-
-def _rank_main(
-    rank: int,
-    work: Callable[..., Any],
-    args: tuple[Any, ...],
-    backend: str,
-    path: str,
-    size: int,
-    timeout_s: float,
-) -> Any:
-    dist.init_process_group(
-        backend,
-        init_method=f"file://{path}",
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=timeout_s),
-    )
-    try:
-        return work(rank, *args)
-    finally:
-        dist.destroy_process_group()
+        return run_ranks(main, size, f"{folder}/store", env=env or {})
 
 
 def default_group() -> collops.torch.Group:

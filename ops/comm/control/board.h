@@ -64,9 +64,11 @@ struct alignas(kLineBytes) Member {
   // The step that failed; all earlier steps are complete. 0: the failure was outside a step.
   std::atomic<uint64_t> failed_step;
   std::atomic<int64_t> alive_ms;  // when this rank's watcher was last known to be alive
-  int32_t code;                   // error code; valid if this is failed_rank
-  char reason[kReasonBytes];      // why the rank left or failed
-  Note pair_call;                 // what the rank waits for in its pair lane
+  // How many calls on streams it made before it closed the communicator; all of them have ended.
+  std::atomic<uint64_t> left_after;
+  int32_t code;               // error code; valid if this is failed_rank
+  char reason[kReasonBytes];  // why the rank left or failed
+  Note pair_call;             // what the rank waits for in its pair lane
 
   // Used for steps whose first signal is not written by the backend.
   struct alignas(kLineBytes) Head {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <new>
 
 #include "comm/control/bootstrap/awaited_table.h"
@@ -215,10 +214,9 @@ Status Control::Refuse(const char* name, const Status& reason) {
   return step().Refuse(name, reason, timeout_s());
 }
 
-Status Control::Peek(const char* name, uint64_t call) const {
+Status Control::Peek(const char* name, uint64_t call, const RankSet& needed) const {
   if (connection_ == nullptr) return Ok();
-  // No rank has finished a step with this number, so all ranks are checked.
-  const Status loss = connection_->endpoint.FindLoss(std::numeric_limits<uint64_t>::max());
+  const Status loss = connection_->endpoint.FindLossOnStreams(calls_on_streams_, needed);
   // A rank that ended the group and then left is reported with the group's failure.
   RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
   if (loss.ok()) return Ok();
@@ -259,8 +257,12 @@ void Control::FailLocked(const Status& status, uint64_t step) {
   if (meeting_ != nullptr) meeting_->Cancel(failure_);
   if (connection_ != nullptr) {
     connection_->endpoint.PublishFailure(failure_, step);
-    if (left_) connection_->endpoint.PublishLeft(failure_.message());
+    if (left_) PublishLeft(failure_.message());
   }
+}
+
+void Control::PublishLeft(const std::string& reason) {
+  connection_->endpoint.PublishLeft(reason, streams_ended_ ? calls_on_streams_.load() : 0);
 }
 
 void Control::Abort(const std::string& reason) {
@@ -297,7 +299,7 @@ void Control::EndLocked(const Status& status, bool leave, const std::string& rea
     ConnectTo(std::move(group));
   }
   if (in_call || !leave) connection_->endpoint.PublishFailure(failure_, kOutsideSteps);
-  if (leave) connection_->endpoint.PublishLeft(reason);
+  if (leave) PublishLeft(reason);
 }
 
 }  // namespace collops::control

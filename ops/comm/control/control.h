@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,8 +16,9 @@
 #include "comm/control/step.h"
 #include "comm/control/unmet.h"
 #include "comm/placement/job.h"
+#include "comm/rank_set.h"
 #include "core/deadline.h"
-#include "core/fork_generation.h"
+#include "core/process/fork_generation.h"
 
 namespace collops::control {
 
@@ -129,8 +131,15 @@ class Control {
   // Adds to the message of a time-out in first contact which other groups have not met.
   Status WithOthersUnmet(const Status& status) const;
   // Without waiting: an error if a rank has left or ended, or a call has failed. Ok without a
-  // board. `call`: the number that the message of a loss has, 0: none.
-  Status Peek(const char* name, uint64_t call = 0) const;
+  // board. `call`: the number that the message of a loss has, 0: none. On streams a rank may leave
+  // once its part of all calls that this rank has begun is done, unless it is one of `needed`.
+  Status Peek(const char* name, uint64_t call = 0, const RankSet& needed = {}) const;
+
+  // For a backend whose calls go on on streams when they have returned: how many this rank has
+  // begun, and whether all of them have ended, which the other ranks read when it leaves.
+  void SetCallsOnStreams(uint64_t calls) { calls_on_streams_ = calls; }
+  uint64_t calls_on_streams() const { return calls_on_streams_; }
+  void MarkStreamsEnded() { streams_ended_ = true; }
 
   // Ends the group with `status` from `step` on; earlier steps are complete on all ranks.
   Status Fail(const Status& status, uint64_t step);
@@ -182,6 +191,7 @@ class Control {
   Status ParentFailure() const;
   void ConnectTo(Group group);
   void FailLocked(const Status& status, uint64_t step);
+  void PublishLeft(const std::string& reason);
   void End(const Status& status, bool leave, const std::string& reason);
   void EndLocked(const Status& status, bool leave, const std::string& reason);
 
@@ -196,6 +206,9 @@ class Control {
   std::atomic<bool> busy_{false};
   std::atomic<bool> failed_{false};
   bool excused_ = false;
+  // The most: a backend without calls on streams, in whose calls every rank is missed.
+  std::atomic<uint64_t> calls_on_streams_{std::numeric_limits<uint64_t>::max()};
+  std::atomic<bool> streams_ended_{false};
   mutable std::mutex mutex_;  // guards what Abort() and Close() change from another thread
   Status failure_;
   bool left_ = false;

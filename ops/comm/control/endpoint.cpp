@@ -122,10 +122,11 @@ Status Endpoint::ReportedFailure() const {
   return Status(FailureCode(state.code), ReadReason(state.reason) + by);
 }
 
-void Endpoint::PublishLeft(const std::string& reason) {
+void Endpoint::PublishLeft(const std::string& reason, uint64_t calls) {
   Member& self = board_.member(rank_);
   if (self.left.load(std::memory_order_relaxed) != 0) return;
   if (self.code == NO_ERROR) WriteReason(reason, self.reason);
+  self.left_after.store(calls, std::memory_order_relaxed);
   self.left.store(1, std::memory_order_release);
   RingEveryLane();
 }
@@ -172,6 +173,18 @@ Status Endpoint::FindLoss(uint64_t step) const {
     if (r == rank_ || HasFinished(r, step) || !HasLeft(r)) continue;
     // The rank may have finished the step just before it left.
     if (HasFinished(r, step)) continue;
+    return Lost(r);
+  }
+  return Ok();
+}
+
+Status Endpoint::FindLossOnStreams(uint64_t calls, const RankSet& needed) const {
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_ || !HasLeft(r)) continue;
+    const Member& state = board_.member(r);
+    const bool closed = state.left.load(std::memory_order_acquire) != 0;
+    if (closed && state.left_after.load(std::memory_order_relaxed) >= calls && !needed.Contains(r))
+      continue;
     return Lost(r);
   }
   return Ok();

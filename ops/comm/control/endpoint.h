@@ -7,6 +7,7 @@
 #include "comm/control/board.h"
 #include "comm/control/bootstrap/group.h"
 #include "comm/control/signal_order.h"
+#include "comm/rank_set.h"
 #include "core/status.h"
 
 namespace collops::control {
@@ -91,8 +92,9 @@ class Endpoint {
                : Ok();
   }
 
-  // Marks this rank as gone. The other ranks read `reason` when they next wait for it.
-  void PublishLeft(const std::string& reason);
+  // Marks this rank as gone, after `calls` calls on streams, which have ended. The other ranks read
+  // `reason` when they next wait for it.
+  void PublishLeft(const std::string& reason, uint64_t calls = 0);
 
   // This rank has finished the step.
   void Finish(uint64_t step);
@@ -104,6 +106,9 @@ class Endpoint {
 
   // ERROR_PEER_LOST if a rank that has not finished the step has left or ended.
   Status FindLoss(uint64_t step) const;
+  // ERROR_PEER_LOST if a rank has left or ended, unless it closed the communicator after `calls`
+  // calls on streams or more and is not one of `needed`.
+  Status FindLossOnStreams(uint64_t calls, const RankSet& needed) const;
   // ERROR_PEER_LOST if the process of one of `ranks` has ended; with `also_left`, also if one has
   // left.
   Status FindLossAmong(const std::vector<int>& ranks, bool also_left) const;

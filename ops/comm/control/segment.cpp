@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "comm/control/available_memory.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops::control {
 namespace {

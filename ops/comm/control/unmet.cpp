@@ -4,7 +4,7 @@
 #include <mutex>
 #include <set>
 
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 #include "core/status.h"
 
 namespace collops::control {

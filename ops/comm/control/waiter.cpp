@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "comm/user_calls.h"
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 
 namespace collops::control {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "comm/pairs/messenger.h"
 #include "comm/pairs/pair_messages.h"
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 
 namespace collops {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "comm/placement/process_ancestor.h"
 #include "core/env.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops {
 namespace {

@@ -1,3 +1,4 @@
+#include "comm/even_split.h"
 #include "operators/all_reduce/param.h"
 #include "operators/framework/make_operator.h"
 #include "operators/framework/reduction_dtypes.h"
@@ -35,6 +36,13 @@ class AllReduce : public CollectiveOperation {
     return communicator().Supports(Primitive::kEvenReduce, dtype, op_);
   }
 
+  Status Complete(Plan* plan) const override {
+    const TensorDesc& x = plan->inputs[kX];
+    plan->workspace_bytes = static_cast<uint64_t>(
+        AllReduceScratch(communicator(), x.dtype, op_, Numel(x.shape), communicator().size()));
+    return Ok();
+  }
+
   void AgreeOn(const Plan& plan, Agreement* agreement) const override {
     CollectiveTerms terms = TermsOf(plan, root_);
     terms.reduction = collops::Name(op_);
@@ -42,13 +50,13 @@ class AllReduce : public CollectiveOperation {
     AddTerms(terms, agreement);
   }
 
-  Status Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-             void* stream) override {
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override {
     auto call = CallOf<AllReduceCall>(plan, stream);
     call.op = op_;
     call.x = pack.inputs[kX].data;
     call.count = Numel(plan.inputs[kX].shape);
     call.output = pack.outputs[0].data;
+    call.scratch = workspace;
     return communicator().AllReduce(call);
   }
 

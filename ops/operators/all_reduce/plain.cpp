@@ -1,5 +1,6 @@
 #include "operators/all_reduce/plain.h"
 
+#include "comm/even_split.h"
 #include "operators/framework/collective_terms.h"
 
 namespace collops {
@@ -9,6 +10,12 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
  public:
   explicit AllReducePlan(ReduceOp op)
       : PlanOf("all_reduce", "AllReduce", &Communicator::AllReduce), op_(op) {}
+
+  uint64_t DeviceWorkspace(const Communicator& communicator,
+                           const PlainTensors& tensors) const override {
+    return static_cast<uint64_t>(AllReduceScratch(communicator, tensors.x.view.desc.dtype, op_,
+                                                  tensors.x.numel, communicator.size()));
+  }
 
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,

@@ -42,6 +42,7 @@ struct LinearPlan {
   const kernels::Compute* compute = nullptr;  // null on a device, which has stream_compute
   std::shared_ptr<const kernels::Product> product;
   kernels::StreamCompute* stream_compute = nullptr;
+  const Communicator* communicator = nullptr;      // of all ranks; set where stream_compute is
   std::shared_ptr<const StreamSchedule> schedule;  // kStreams
   bool has_residual = false;
   bool returns_gathered = false;

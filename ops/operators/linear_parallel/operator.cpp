@@ -129,6 +129,7 @@ Status LinearParallel::Complete(Plan* plan) const {
   linear.dtype = plan->inputs[kX].dtype;
   linear.compute = communicator().compute();
   linear.stream_compute = communicator().stream_compute();
+  linear.communicator = &communicator();
   linear.has_residual = param_.hasResidual;
   linear.returns_gathered = param_.keepIntermediate;
   if (averages_) linear.divisor = static_cast<float>(linear.layout.scatter.ranks.size());

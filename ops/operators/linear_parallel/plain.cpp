@@ -127,7 +127,8 @@ class ProductPlan : public PlainPlan {
     return alone.owns_lock() ? Prepare(tensors, &bytes) : InUse();
   }
 
-  uint64_t DeviceWorkspace(const PlainTensors& tensors) const override {
+  uint64_t DeviceWorkspace(const Communicator& /*communicator*/,
+                           const PlainTensors& tensors) const override {
     uint64_t bytes = 0;
     const std::unique_lock alone(in_use_, std::try_to_lock);
     return alone.owns_lock() && Prepare(tensors, &bytes).ok() ? bytes : 0;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "comm/even_split.h"
 #include "operators/linear_parallel/product.h"
 
 namespace collops {
@@ -48,7 +49,8 @@ int64_t StripColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
   if (!schedule.has_tiles) return plan.layout.n;
   const int64_t row_bytes = std::max<int64_t>(plan.layout.total_rows, 1) * int64_t{sizeof(float)};
   const int64_t columns = kTileBytes / row_bytes / kColumnUnit * kColumnUnit;
-  return std::clamp<int64_t>(columns, kColumnUnit, std::max<int64_t>(plan.layout.n, 1));
+  // Not clamp(): n may be less than the unit.
+  return std::min(std::max(columns, kColumnUnit), std::max<int64_t>(plan.layout.n, 1));
 }
 
 void CutStrips(const LinearPlan& plan, StreamSchedule* schedule) {
@@ -141,11 +143,26 @@ Status AddSteps(const LinearPlan& plan, StreamSchedule* schedule) {
     RETURN_IF_ERROR(AddScratch(plan, store, schedule));
   }
   if (!schedule->converts) return Ok();
+  const int64_t weight_rows = layout.trans_weight ? layout.n : layout.k;
+  const int64_t weight_columns = layout.trans_weight ? layout.k : layout.n;
   StreamStep weight{StreamStep::kConvert,
-                    Matrix(plan.dtype, layout.n, layout.k, layout.k),
+                    Matrix(plan.dtype, weight_rows, weight_columns, weight_columns),
                     {},
-                    Matrix(DType::kFloat32, layout.n, layout.k, layout.k)};
+                    Matrix(DType::kFloat32, weight_rows, weight_columns, weight_columns)};
   return AddScratch(plan, weight, schedule);
+}
+
+// Scratch memory of the reduction of the widest strip, which is the first.
+int64_t SumScratchBytes(const LinearPlan& plan, const StreamSchedule& schedule) {
+  if (!schedule.sums || schedule.strips.empty()) return 0;
+  const auto ranks = static_cast<int>(plan.layout.scatter.ranks.size());
+  const int64_t columns = schedule.strips.front().columns;
+  const DType dtype = DType::kFloat32;
+  if (schedule.all_reduces) {
+    return AllReduceScratch(*plan.communicator, dtype, ReduceOp::kSum,
+                            plan.layout.total_rows * columns, ranks);
+  }
+  return plan.communicator->ScratchBytes(dtype, ReduceOp::kSum, OwnRows(plan) * columns, ranks);
 }
 
 void PlaceMemory(LinearPlan* plan, StreamSchedule* schedule) {
@@ -165,6 +182,7 @@ void PlaceMemory(LinearPlan* plan, StreamSchedule* schedule) {
     const bool scatters = schedule->sums && !schedule->all_reduces;
     schedule->slots[slot] = places.Take(scatters ? OwnRows(*plan) * columns * float_bytes : 0);
   }
+  schedule->sum_scratch = places.Take(SumScratchBytes(*plan, *schedule));
   schedule->scratch = places.Take(schedule->scratch_bytes);
   plan->memory.bytes = places.bytes();
 }

@@ -44,7 +44,8 @@ struct StreamSchedule {
   int64_t float_weight = 0;  // the weight in float32
   int64_t tiles[kSlots] = {};
   int64_t slots[kSlots] = {};
-  int64_t scratch = 0;
+  int64_t sum_scratch = 0;  // of the reductions, which run one after the other
+  int64_t scratch = 0;      // of the products
   int64_t scratch_bytes = 0;
 };
 

@@ -104,7 +104,10 @@ class StreamLinear {
       AllGatherVCall call;
       call.agreement = &gather_call_;
       call.dtype = plan_.dtype;
-      call.x = static_cast<const std::byte*>(run_.tensors.x) + chunk.row * RowBytes(plan_);
+      // A rank whose rows have all gone has none there.
+      const bool sends = chunk.counts[static_cast<size_t>(layout_.gather.index)] > 0;
+      call.x =
+          static_cast<const std::byte*>(run_.tensors.x) + (sends ? chunk.row * RowBytes(plan_) : 0);
       call.output = gathered();
       call.recv_counts = chunk.counts.data();
       call.rdispls = chunk.displs.data();
@@ -232,6 +235,7 @@ class StreamLinear {
     call.dtype = DType::kFloat32;
     call.x = call.output = tile(number);
     call.count = layout_.total_rows * strip.columns;
+    call.scratch = run_.workspace + schedule_.sum_scratch;
     call.stream = collectives_;
     call.keep = run_.keep;
     return parts_.scatter->AllReduce(call);
@@ -246,6 +250,7 @@ class StreamLinear {
     call.output_count = OwnRows() * strip.columns;
     call.send_counts = strip.counts.data();
     call.sdispls = strip.displs.data();
+    call.scratch = run_.workspace + schedule_.sum_scratch;
     call.stream = collectives_;
     call.keep = run_.keep;
     return parts_.scatter->ReduceScatterV(call);

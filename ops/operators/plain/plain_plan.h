@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "comm/agreement.h"
@@ -36,7 +37,10 @@ class PlainPlan {
 
   // Bytes of workspace that the caller has to pass for tensors of a device; 0 for what Check()
   // refuses. On the CPU a plan has its own memory.
-  virtual uint64_t DeviceWorkspace(const PlainTensors& /*tensors*/) const { return 0; }
+  virtual uint64_t DeviceWorkspace(const Communicator& /*communicator*/,
+                                   const PlainTensors& /*tensors*/) const {
+    return 0;
+  }
 
   // The call. What Check() refuses is told to the ranks that wait in it, too.
   virtual Status Run(Communicator* communicator, const PlainTensors& tensors) const = 0;
@@ -45,6 +49,12 @@ class PlainPlan {
   const char* method_;
   const char* operation_;
 };
+
+// Whether a call takes scratch memory.
+template <typename Call, typename = void>
+struct HasScratch : std::false_type {};
+template <typename Call>
+struct HasScratch<Call, std::void_t<decltype(Call::scratch)>> : std::true_type {};
 
 // A plan whose call is one of the communicator's.
 template <typename Call>
@@ -72,6 +82,7 @@ class PlanOf : public PlainPlan {
     }
     call.agreement = &agreement;
     call.stream = tensors.stream;
+    if constexpr (HasScratch<Call>::value) call.scratch = tensors.workspace;
     return (communicator->*call_)(call);
   }
 

@@ -46,6 +46,8 @@ class ReduceScatter : public CollectiveOperation {
   Status Complete(Plan* plan) const override {
     plan->details =
         std::make_unique<EvenBlocks>(communicator().size(), Numel(plan->outputs[0].shape));
+    plan->workspace_bytes = static_cast<uint64_t>(communicator().ScratchBytes(
+        plan->inputs[kX].dtype, op_, Numel(plan->outputs[0].shape), communicator().size()));
     return Ok();
   }
 
@@ -59,8 +61,7 @@ class ReduceScatter : public CollectiveOperation {
         .EqualList("sdispls", blocks.displs.data(), communicator().size());
   }
 
-  Status Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-             void* stream) override {
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override {
     const EvenBlocks& blocks = BlocksOf(plan);
     auto call = CallOf<ReduceScatterVCall>(plan, stream);
     call.op = op_;
@@ -69,6 +70,7 @@ class ReduceScatter : public CollectiveOperation {
     call.output_count = blocks.counts[0];
     call.send_counts = blocks.counts.data();
     call.sdispls = blocks.displs.data();
+    call.scratch = workspace;
     return communicator().ReduceScatterV(call);
   }
 

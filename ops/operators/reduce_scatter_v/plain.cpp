@@ -22,6 +22,12 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
 
   Rows rows() const override { return blocks_.rows(); }
 
+  uint64_t DeviceWorkspace(const Communicator& communicator,
+                           const PlainTensors& tensors) const override {
+    return static_cast<uint64_t>(communicator.ScratchBytes(
+        tensors.x.view.desc.dtype, op_, blocks_.count(communicator.rank()), communicator.size()));
+  }
+
  protected:
   Status Prepare(const Communicator& communicator, const PlainTensors& tensors,
                  Agreement* agreement, ReduceScatterVCall* call) const override {

@@ -67,6 +67,13 @@ class ReduceScatterV : public CollectiveOperation {
     return communicator().Supports(Primitive::kReduce, dtype, op_);
   }
 
+  Status Complete(Plan* plan) const override {
+    const int64_t own = plan->counts[kRecvCount][0];
+    plan->workspace_bytes = static_cast<uint64_t>(
+        communicator().ScratchBytes(plan->inputs[kX].dtype, op_, own, communicator().size()));
+    return Ok();
+  }
+
   void AgreeOn(const Plan& plan, Agreement* agreement) const override {
     CollectiveTerms terms = TermsOf(plan, root_);
     terms.reduction = collops::Name(op_);
@@ -76,8 +83,7 @@ class ReduceScatterV : public CollectiveOperation {
         .EqualList("sdispls", plan.counts[kSdispls].data(), communicator().size());
   }
 
-  Status Run(const Plan& plan, const VariantPack& pack, void* /*workspace*/,
-             void* stream) override {
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override {
     auto call = CallOf<ReduceScatterVCall>(plan, stream);
     call.op = op_;
     call.x = pack.inputs[kX].data;
@@ -85,6 +91,7 @@ class ReduceScatterV : public CollectiveOperation {
     call.output_count = Numel(plan.outputs[0].shape);
     call.send_counts = plan.counts[kSendCounts].data();
     call.sdispls = plan.counts[kSdispls].data();
+    call.scratch = workspace;
     return communicator().ReduceScatterV(call);
   }
 

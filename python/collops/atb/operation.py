@@ -132,14 +132,16 @@ class Operation:
     ) -> None:
         """Runs a planned call together with the other ranks; complete on return on the CPU.
 
-        On an NPU the call is put on a stream, and runs when the stream comes to it.
+        On a device the call is put on a stream, and runs when the stream comes to it.
 
         Args:
             ins: the input tensors; shapes, dtypes and counts of a planned call.
             outs: the output tensors.
             workspace: scratch memory of at least get_workspace_size() bytes, None if that was 0.
-            stream: of an NPU: a torch.npu.Stream or its number; None: torch's current one, or no
-                stream on the CPU.
+            stream: of a device: a stream of torch or CuPy, an object with ``__cuda_stream__``, or a
+                number (on CUDA 0 is the legacy default stream). None: the current one of the
+                library that made the first tensor on a device, torch or CuPy; for others on CUDA
+                the legacy default stream; on the CPU none.
 
         Raises:
             ArgumentError: the call fails its own checks; the other ranks get its message.
@@ -155,7 +157,8 @@ class Operation:
             ins: the input tensors, in the operator's order.
 
         Returns:
-            The outputs, of the first input's kind: torch for torch, numpy for all others.
+            The outputs, of the first input's kind: torch for torch, CuPy for CuPy, numpy for all
+            others on the CPU.
 
         Raises:
             Error: as get_workspace_size() and execute(); the other ranks get its message.

@@ -161,7 +161,7 @@ class AllGatherV(Method):
         received = out = resolve_out(_NAME, label, x, plan.out_shape, out)
         # With dim 0 nothing is copied. With another dim any strides are allowed, for one copy.
         if dim != 0 and not (plan.in_order and is_contiguous(x) and is_contiguous(out)):
-            received, x = staging_for(_NAME, label, out), contiguous(x)
+            x, received = contiguous(_NAME, "x", x), staging_for(_NAME, label, out)
         if element.number is not None:
             return plan, x, received, received, out
         return plan, *both_as_bytes(_NAME, x, received), received, out

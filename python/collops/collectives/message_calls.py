@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from collops.collectives.device_tensors import device_tensor
 from collops.collectives.messages import RecvFrom, SendTo
-from collops.collectives.plain_tensors import as_bytes, as_tensor
+from collops.collectives.plain_tensors import as_bytes, as_tensor, is_kind
 from collops.collectives.plans import bad_argument, whole_number
 from collops.errors import Error, status_of
-from collops.tensors import is_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,11 +203,14 @@ class MessageCalls:
     def _data(self, name: str, label: str, value: Any, *, sends: bool) -> tuple[Any, str, str, int]:
         if sends:
             value = as_tensor(name, label, value)
-        elif not isinstance(value, np.ndarray) and not is_torch(value):
-            bad_argument(
-                f"{name}: {label} must be a numpy array or a torch tensor, "
-                f"got a {type(value).__name__}"
-            )
+        elif not is_kind(value):
+            on_gpu = device_tensor(name, label, value)
+            if on_gpu is None:
+                bad_argument(
+                    f"{name}: {label} must be a numpy array or a torch tensor, "
+                    f"got a {type(value).__name__}"
+                )
+            value = on_gpu
         element = self._level.element(value.dtype)
         if element.number is None:
             value = as_bytes(f"{name}: {label}", value)

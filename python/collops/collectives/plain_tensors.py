@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collops.collectives.device_tensors import DeviceTensor, device_tensor, refuse_copy
 from collops.collectives.plans import bad_argument, whole_number
 from collops.core import core
+from collops.cuda_memory import contiguous_of_cupy, is_cupy
 from collops.errors import ErrorCode, raise_status
 from collops.tensors import empty_like_kind, from_dlpack, is_torch
 
@@ -17,14 +19,17 @@ if TYPE_CHECKING:
 
 
 def as_tensor(name: str, label: str, value: Any) -> Any:
-    """`value` itself, a numpy array or torch tensor, or numpy's view of what has __dlpack__.
+    """`value` itself, a numpy array, torch tensor or CuPy array, or a view of another tensor.
 
-    Refuses here what a copy or a view of its bytes would hide from the core.
+    What has __dlpack__ becomes a numpy array on its memory, or on a GPU a DeviceTensor. Refuses
+    here what a copy or a view of its bytes would hide from the core.
     """
     if type(value) is np.ndarray:
         return value
     if not isinstance(value, np.ndarray) and not is_torch(value):
-        return from_dlpack(name, label, value)
+        if is_cupy(value):
+            return value
+        return device_tensor(name, label, value) or from_dlpack(name, label, value)
     if isinstance(value, np.ma.MaskedArray) or getattr(value, "is_quantized", False):
         core().describe(value, name, label)  # says what is wrong with it
     return value
@@ -55,18 +60,24 @@ def normal_dim(name: str, label: str, x: Any, dim: int) -> int:
     return number % int(x.ndim)
 
 
+def is_kind(value: Any) -> bool:
+    """Whether `value` is a tensor of numpy, torch or CuPy."""
+    return isinstance(value, np.ndarray) or is_torch(value) or is_cupy(value)
+
+
 def resolve_out(name: str, label: str, x: Any, shape: tuple[int, ...], out: Any) -> Any:
     """The memory of a result of that shape: `out`, or new memory of x's kind."""
     if out is None:
         return empty_like_kind(name, x, shape)
-    if not isinstance(out, np.ndarray) and not is_torch(out):
+    seen = out if is_kind(out) else device_tensor(name, label, out)
+    if seen is None:
         bad_argument(
             f"{name}: {label} must be a numpy array or a torch tensor, got a {type(out).__name__}"
         )
-    if out.shape != shape:
+    if seen.shape != shape:
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_DIM,
-            f"{name}: {label} must have shape {list(shape)}, got {list(out.shape)}",
+            f"{name}: {label} must have shape {list(shape)}, got {list(seen.shape)}",
         )
     return out
 
@@ -79,17 +90,25 @@ def staging_for(name: str, label: str, out: Any) -> Any:
             ErrorCode.ERROR_INVALID_TENSOR_ADDR,
             f"{name}: {label} is read-only: pass a writable one",
         )
+    if not is_kind(out) and (on_gpu := device_tensor(name, label, out)) is not None:
+        refuse_copy(name, label, on_gpu)
     return empty_like_kind(name, out, (seen["numel"],))
 
 
 def is_contiguous(x: Any) -> bool:
     """Whether the elements lie one after the other in row-major order."""
-    return bool(x.flags.c_contiguous if isinstance(x, np.ndarray) else x.is_contiguous())
+    if isinstance(x, np.ndarray) or is_cupy(x):
+        return bool(x.flags.c_contiguous)
+    return bool(x.is_contiguous() if is_torch(x) else core().describe(x)["contiguous"])
 
 
-def contiguous(x: Any) -> Any:
+def contiguous(name: str, label: str, x: Any) -> Any:
     """`x`, or a copy of it in row-major order."""
-    return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x.contiguous()
+    if isinstance(x, np.ndarray):
+        return np.ascontiguousarray(x)
+    if isinstance(x, DeviceTensor):
+        return x if is_contiguous(x) else refuse_copy(name, label, x)
+    return contiguous_of_cupy(x) if is_cupy(x) else x.contiguous()
 
 
 def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
@@ -104,7 +123,7 @@ def both_as_bytes(name: str, x: Any, out: Any) -> tuple[Any, Any]:
 
 def as_bytes(label: str, x: Any) -> Any:
     """The bytes of a tensor whose element type the core has no name for; no copy."""
-    is_numpy = isinstance(x, np.ndarray)
+    is_numpy = isinstance(x, np.ndarray) or is_cupy(x)
     if not is_numpy and x.requires_grad and sys.modules["torch"].is_grad_enabled():
         bad_argument(
             f"{label} requires grad, and gradients do not pass here: .detach(), or call under "

@@ -7,6 +7,7 @@ import operator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from collops.collectives.device_tensors import DeviceTensor, refuse_copy
 from collops.collectives.level import Method
 from collops.collectives.plain_tensors import (
     as_tensor,
@@ -26,6 +27,7 @@ from collops.collectives.plans import (
     whole_sizes,
 )
 from collops.core import core
+from collops.cuda_memory import is_cupy
 from collops.errors import ErrorCode, raise_status
 from collops.tensors import empty_like_kind, is_torch
 
@@ -121,7 +123,7 @@ class ReduceScatterV(Method):
             bad_argument(f"{_NAME}: x has {len(parts)} blocks, there are {size} ranks")
         before, after = tuple(first.shape[:dim]), tuple(first.shape[dim + 1 :])
         for i, part in enumerate(parts):
-            if is_torch(part) is not is_torch(first) or part.dtype != first.dtype:
+            if _library(part) != _library(first) or part.dtype != first.dtype:
                 raise_status(
                     ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
                     f"{_NAME}: x[{i}] must be {_kind(first)} as x[0], got {_kind(part)}",
@@ -157,11 +159,22 @@ class ReduceScatterV(Method):
         if parts is None:
             if plan.dim == 0 or (plan.in_order and is_contiguous(like)):
                 return like
+            if isinstance(like, DeviceTensor):
+                refuse_copy(_NAME, "x", like)
             parts = [like[where] for where in block_slices(plan.rows, plan.dim)]
         packed = empty_like_kind(_NAME, like, (math.prod(shape),))
         pack_blocks(parts, packed)
         return packed.reshape(shape)
 
 
+def _library(x: Any) -> str:
+    """Of a tensor of a GPU that is neither torch's nor CuPy's: its device."""
+    if isinstance(x, DeviceTensor):
+        return x.device
+    if is_torch(x):
+        return "torch"
+    return "CuPy" if is_cupy(x) else "numpy"
+
+
 def _kind(x: Any) -> str:
-    return str(x.dtype) if is_torch(x) else f"numpy's {x.dtype}"
+    return str(x.dtype) if is_torch(x) else f"{_library(x)}'s {x.dtype}"

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collops.collectives.device_tensors import DeviceTensor
 from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, normal_dim
 from collops.collectives.plans import bad_argument, sizes_as_tuple, whole_int64, whole_sizes
 from collops.core import core
+from collops.cuda_memory import empty_of_cupy, is_cupy
 from collops.errors import ErrorCode, raise_status
-from collops.tensors import empty_like_kind, is_torch
+from collops.tensors import empty_like_kind, is_torch, numpy_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,8 +115,16 @@ def _whole(x: Any, rows: Sequence[int]) -> Any:
 
 def _describe(x: Any) -> str:
     """Library, element type and row shape of the root's x, as a text that _empty() reads."""
+    if isinstance(x, DeviceTensor):
+        raise_status(
+            ErrorCode.ERROR_UNSUPPORTED,
+            f"{_NAME}: x is a {type(x.tensor).__name__} on {x.device}, and the other ranks could "
+            "make no memory like it: pass a torch or CuPy tensor",
+        )
     if is_torch(x):
         said: tuple[Any, ...] = "torch", str(x.dtype).removeprefix("torch.")
+    elif is_cupy(x):
+        said = "cupy", x.dtype.name
     elif x.dtype.type.__module__ in ("numpy", "builtins"):
         if x.dtype.hasobject:
             raise_status(
@@ -133,6 +143,9 @@ def _empty(text: str, rows: int, device: str) -> Any:
     if kind == "torch":
         torch = importlib.import_module("torch")
         return empty_like_kind(_NAME, torch.empty(0, device=device), (rows, *row), name)
+    if kind == "cupy":
+        importlib.import_module(kind)
+        return empty_of_cupy(int(device.partition(":")[2]), (rows, *row), numpy_type(name))
     if kind == "numpy":
         dtype = np.lib.format.descr_to_dtype(name)
     else:

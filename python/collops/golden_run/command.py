@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -17,6 +16,7 @@ from collops.golden_run.drawing import first_wrong_output
 from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
 from collops.golden_run.launched import LaunchedRanks, default_backend, launched
+from collops.golden_run.option_types import seconds, whole_number
 from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.progress import Progress
 from collops.golden_run.runner import Runner
@@ -128,26 +128,6 @@ def _check_writable(option: str, path: Path) -> None:
         raise ValueError(f"{option} {path}: cannot be written")
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
-    return value
-
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
-    return value
-
-
 def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
@@ -165,8 +145,8 @@ def _parser() -> _Parser:
     )
     add("--filter", metavar="TEXT", default="", help="part of a name, or CaseNums: 3,5-9")
     add("--seed", metavar="N", type=int, default=0, help="seed of generated data (default 0)")
-    add("--timeout", metavar="S", type=_seconds, default=60.0, help="seconds per case (60)")
-    add("--max-skipped", metavar="N", type=_count, help="fail if more cases are skipped")
+    add("--timeout", metavar="S", type=seconds, default=60.0, help="seconds per case (60)")
+    add("--max-skipped", metavar="N", type=whole_number(0), help="fail if more cases are skipped")
     add("--junit", metavar="FILE", type=Path, help="write the outcomes as JUnit XML")
     add("--same-data", action="store_true", help="give every rank the data of rank 0, as ATB does")
     add(

@@ -13,6 +13,8 @@ from typing import Any
 # Begins the line in which a part prints what it has found; torch_npu prints lines, too.
 MARK = "collops-npu-check "
 _LAST_LINES = 8
+# A process that cannot be ended, as one that waits in a driver, keeps the pipes open.
+_PIPES_S = 5.0
 
 
 def tell(found: dict[str, Any]) -> None:
@@ -47,7 +49,7 @@ def run_part(module: str, arguments: list[str], timeout: float) -> dict[str, Any
     except subprocess.TimeoutExpired:
         how = f"no end within {timeout:g} s; it was ended"
         _end(process)
-        out, err = process.communicate()
+        out, err = _rest(process)
     except BaseException:
         _end(process)
         raise
@@ -58,6 +60,19 @@ def run_part(module: str, arguments: list[str], timeout: float) -> dict[str, Any
             return told
     last = "\n".join(err.splitlines()[-_LAST_LINES:])
     return {"problem": f"{how}\n{last}".strip()}
+
+
+def _rest(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What an ended part has printed; the pipes' ends are waited for only so long."""
+    try:
+        return process.communicate(timeout=_PIPES_S)
+    except subprocess.TimeoutExpired as late:
+        return _text(late.output), _text(late.stderr)
+
+
+def _text(data: bytes | str | None) -> str:
+    # TimeoutExpired has bytes, also of a pipe of text.
+    return data.decode(errors="replace") if isinstance(data, bytes) else data or ""
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 import platform
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collops.golden_run.option_types import seconds, whole_number
 from collops.npu_check.case_check import check_names
 from collops.npu_check.child import run_part
 from collops.npu_check.report import STATES, Report
@@ -142,26 +142,6 @@ def summarize(report: Report, output: Path) -> int:
     return 0 if good else 1
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, got {text!r}")
-    return value
-
-
-def _ranks(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 2 <= value <= 64:
-        raise argparse.ArgumentTypeError(f"must be from 2 to 64, got {text!r}")
-    return value
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
@@ -176,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     default = Path("collops-npu-report.txt")
     add("--output", metavar="FILE", type=Path, default=default, help=f"the report ({default})")
-    add("--ranks", metavar="N", type=_ranks, default=2, help="ranks, an NPU each (2)")
-    add("--seconds", metavar="S", type=_seconds, default=120.0, help="time-out of each check (120)")
+    add("--ranks", metavar="N", type=whole_number(2, 64), default=2, help="ranks, an NPU each (2)")
+    add("--seconds", metavar="S", type=seconds, default=120.0, help="time-out of each check (120)")
     add("--only", metavar="TEXT", default="", help="part of the names of the checks to run")
     return parser

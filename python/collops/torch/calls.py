@@ -35,7 +35,7 @@ def refusing(operation: str) -> Callable[[_F], _F]:
     def decorate(method: _F) -> _F:
         @functools.wraps(method)
         def refused(self: Calls, *args: Any, **kwargs: Any) -> Any:
-            if (npu := self._npu_calls(args)) is not None:
+            if (npu := self._npu_calls((*args, *kwargs.values()))) is not None:
                 return getattr(npu, method.__name__)(*args, **kwargs)
             with self.lock:
                 self._note_thread()
@@ -57,7 +57,7 @@ def placed(method: _F) -> _F:
 
     @functools.wraps(method)
     def on_device(self: Calls, *args: Any, **kwargs: Any) -> Any:
-        if (npu := self._npu_calls(args)) is not None:
+        if (npu := self._npu_calls((*args, *kwargs.values()))) is not None:
             return getattr(npu, method.__name__)(*args, **kwargs)
         return method(self, *args, **kwargs)
 
@@ -136,7 +136,7 @@ class Calls:
             self._coalesced.append(work)
         return work
 
-    def _each(self, operation: str, make: Callable[..., Any], *lists: Sequence[Any]) -> Several:
+    def _each(self, operation: str, make: Callable[..., Any], *lists: Sequence[Any]) -> Any:
         """Makes a call of each group of items. After an error the others are refused as well.
 
         So this rank and the others are at the same call afterwards.
@@ -159,6 +159,10 @@ class Calls:
                 for _ in range(left):
                     self._comm.refuse(operation, error)
                 raise
+        return self._together(works)
+
+    def _together(self, works: list[Any]) -> Any:
+        """The Work of several calls."""
         return Several(works, self)
 
     def _check_own(self, call: str, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:

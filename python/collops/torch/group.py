@@ -179,14 +179,17 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         return group
 
     def _start_coalescing(self, device: torch.device = _CPU) -> None:
-        self._coalesced = []
         if self._npu is not None:
             self._npu.start_coalescing()
+        self._coalesced = []
 
     def _end_coalescing(self, device: torch.device = _CPU) -> Any:
         works, self._coalesced = self._coalesced or [], None
         if self._npu is not None:
-            works.append(self._npu.end_coalescing())
+            queued = self._npu.end_coalescing()
+            if not works:
+                return queued
+            works.append(queued)
         return Several(works, self)
 
     def batch_isend_irecv(
@@ -200,8 +203,14 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
             ranks: to whom or from whom, in this group's numbers.
         """
         self._start_coalescing()
-        for name, x, rank in zip(names, tensors, ranks, strict=True):
-            (self.send if name == "isend" else self.recv)([x], rank)
+        try:
+            for name, x, rank in zip(names, tensors, ranks, strict=True):
+                (self.send if name == "isend" else self.recv)([x], rank)
+        except Exception:
+            self._coalesced = None
+            if self._npu is not None:
+                self._npu.drop_batch()
+            raise
         return self._end_coalescing()
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing

@@ -38,10 +38,10 @@ TEST(ShmIsAvailableOnLinux) {
 TEST(BackendsWithoutAnEngineSayWhy) {
   for (const char* name : {"hccl", "nccl", "cuda"}) {
     const Status status = FindBackend(name)->available();
-    if (status.ok() && name == std::string("hccl")) continue;  // a machine with CANN
+    if (status.ok()) continue;  // a machine with CANN, or with a GPU
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
-    const std::string why = name == std::string("hccl") ? "lib" : "not built in this version";
-    EXPECT_CONTAINS(status.message(), "backend " + std::string(name) + ": " + why);
+    EXPECT_CONTAINS(status.message(), "backend " + std::string(name) + ": ");
+    EXPECT_CONTAINS(status.message(), "lib");
     CommunicatorSpec spec;
     spec.backend = name;
     std::shared_ptr<Communicator> communicator;
@@ -49,14 +49,5 @@ TEST(BackendsWithoutAnEngineSayWhy) {
     EXPECT_EQ(created.code(), ERROR_UNSUPPORTED);
     EXPECT_EQ(created.message(), status.message());
     EXPECT_TRUE(communicator == nullptr);
-  }
-}
-
-TEST(AnEngineThatIsNotBuiltInNamesTheLibraryThatDoesNotAddIt) {
-  const char* const libraries[][2] = {{"nccl", "libnccl.so.2"}, {"cuda", "libcuda.so.1"}};
-  for (const auto& [name, library] : libraries) {
-    EXPECT_EQ(FindBackend(name)->available().message(),
-              std::string("backend ") + name + ": not built in this version of collops, and " +
-                  library + " does not add it: use shm or hccl");
   }
 }

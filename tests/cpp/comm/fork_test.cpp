@@ -10,7 +10,7 @@
 #include "comm/backends/shm/windows/window_table.h"
 #include "comm/control/segment.h"
 #include "comm/placement/job.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 #include "ranks.h"
 
 namespace {

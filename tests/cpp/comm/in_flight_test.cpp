@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/in_flight.h"
+#include "comm/streams/in_flight.h"
 
 namespace {
 
 using collops::Deadline;
-using collops::DeviceRuntime;
 using collops::InFlight;
 using collops::Status;
+using collops::kernels::DeviceRuntime;
 
 // A runtime whose streams advance only when a test says so.
 class FakeRuntime : public DeviceRuntime {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "control/own_cgroup.h"
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 #include "faults/doom.h"
 #include "faults/ways.h"
 #include "sanitized.h"

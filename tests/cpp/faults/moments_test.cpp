@@ -265,7 +265,9 @@ TEST(KilledWhileARankIsHeldAtAPoint) {
     }
     std::shuffle(choices.begin(), choices.end(), random);
     ASSERT_TRUE(choices.size() >= 2);
-    for (int i = 0; i < per_phase; ++i) {
+    // A point that a rank does not come to, because it made fewer calls this time, does not count.
+    int held_here = 0;
+    for (int i = 0; held_here < per_phase && i < 8 * per_phase; ++i) {
       const Choice& choice = choices[static_cast<size_t>(i) % choices.size()];
       const std::string name = NewName();
       Job job(name, choice.rank, choice.point);
@@ -273,13 +275,14 @@ TEST(KilledWhileARankIsHeldAtAPoint) {
       while (job.board().held == 0 && !ended() && SecondsSince(job.start()) < 10) usleep(200);
       usleep(static_cast<useconds_t>(random() % 5000));  // the others come to wait
       if (job.board().held == 1) {
+        ++held_here;
         ++hits[held::kPhaseNames[phase]];
         ++functions[held::kFunctionNames[choice.point.function]];
       }
       job.Kill();
       ExpectNothingLeft(name, &most_s);
     }
-    EXPECT_TRUE(hits[held::kPhaseNames[phase]] > 0);
+    EXPECT_TRUE(held_here > 0);
   }
   Print("held in", hits, most_s);
   Print("held at", functions, most_s);

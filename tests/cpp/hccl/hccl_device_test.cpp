@@ -270,11 +270,11 @@ TEST(EveryStreamIsWaitedFor) {
   FakeStream first;
   FakeStream second;
   for (const bool is_done : {false, true}) {
-    Engine engine(FakeApi(), 0, 2);
+    Engine engine(FakeApi(), 0, 2, nullptr);
     Initialise(&engine);
     first.is_done = is_done;
-    EXPECT_TRUE(engine.Keep(&first, nullptr, "AllGatherV", 1).ok());
-    EXPECT_TRUE(engine.Keep(&second, nullptr, "AllGatherV", 1).ok());
+    EXPECT_TRUE(engine.calls().Keep(&first, nullptr, "AllGatherV", 1).ok());
+    EXPECT_TRUE(engine.calls().Keep(&second, nullptr, "AllGatherV", 1).ok());
     engine.Release(0);
     EXPECT_EQ(Count("destroy"), is_done ? 1 : 0);
     EXPECT_EQ(Count("destroy event"), Count("create") - (is_done ? 0 : 1));
@@ -282,33 +282,34 @@ TEST(EveryStreamIsWaitedFor) {
 }
 
 TEST(WorkOfUnknownStateHasNotEnded) {
-  Engine engine(FakeApi(), 0, 2);
+  Engine engine(FakeApi(), 0, 2, nullptr);
   Initialise(&engine);
-  EXPECT_TRUE(engine.Keep(&stream, nullptr, "AllGatherV", 1).ok());
+  EXPECT_TRUE(engine.calls().Keep(&stream, nullptr, "AllGatherV", 1).ok());
   query_answer = 507000;
   engine.Release(0);
   EXPECT_EQ(Count("destroy"), 0);
 }
 
 TEST(ACallWhoseEventWasNotRecordedHasNotEnded) {
-  Engine engine(FakeApi(), 0, 2);
+  Engine engine(FakeApi(), 0, 2, nullptr);
   Initialise(&engine);
   record_answer = 507000;
-  EXPECT_EQ(engine.Keep(&stream, nullptr, "AllGatherV", 1).code(), collops::ERROR_RT_FAIL);
+  EXPECT_EQ(engine.calls().Keep(&stream, nullptr, "AllGatherV", 1).code(), collops::ERROR_RT_FAIL);
   record_answer = 0;
-  EXPECT_TRUE(engine.Keep(&stream, nullptr, "AllGatherV", 1).ok());
+  EXPECT_TRUE(engine.calls().Keep(&stream, nullptr, "AllGatherV", 1).ok());
   engine.Release(0);
   EXPECT_EQ(Count("destroy"), 0);
 }
 
 TEST(EventsOfStreamsThatAreDoneAreUsedAgain) {
-  Engine engine(FakeApi(), 0, 2);
+  Engine engine(FakeApi(), 0, 2, nullptr);
   Initialise(&engine);
   std::vector<FakeStream> streams(50);
   FakeStream slow;
   slow.is_done = false;
-  EXPECT_TRUE(engine.Keep(&slow, nullptr, "AllGatherV", 1).ok());
-  for (FakeStream& each : streams) EXPECT_TRUE(engine.Keep(&each, nullptr, "AllGatherV", 1).ok());
+  EXPECT_TRUE(engine.calls().Keep(&slow, nullptr, "AllGatherV", 1).ok());
+  for (FakeStream& each : streams)
+    EXPECT_TRUE(engine.calls().Keep(&each, nullptr, "AllGatherV", 1).ok());
   EXPECT_EQ(events.size(), size_t{2});
   EXPECT_TRUE(events.front().stream == &slow);
   EXPECT_TRUE(events.back().stream == &streams.back());
@@ -325,10 +326,10 @@ TEST(TheCallersCommunicatorIsNotWaitedFor) {
   slow.is_done = false;
   const auto kept = std::make_shared<int>(1);
   {
-    Engine engine(FakeApi(), 0, 2);
+    Engine engine(FakeApi(), 0, 2, nullptr);
     const auto handle = CommHandle::OfCaller(FakeApi(), 2, &communicator_of_hccl);
     EXPECT_TRUE(engine.Connect(handle, Abilities()).ok());
-    EXPECT_TRUE(engine.Keep(&slow, kept, "AllGatherV", 1).ok());
+    EXPECT_TRUE(engine.calls().Keep(&slow, kept, "AllGatherV", 1).ok());
     engine.Release(0);
     EXPECT_EQ(Count("query"), 1);
   }

@@ -1,7 +1,7 @@
 // The shm backend when ranks refuse, disagree, leave, die, or never come.
 #include <cstring>
 
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 #include "operators/framework/collective_terms.h"
 #include "ranks.h"
 

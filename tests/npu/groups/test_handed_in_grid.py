@@ -58,3 +58,30 @@ def test_its_groups_are_split_off_and_it_is_never_destroyed(
 
     results = run_ranks(work, RANKS, env={"COLLOPS_CHECK": check})
     assert results == [([expected(rank)] * 2, 3, 1) for rank in range(RANKS)]
+
+
+def test_an_operation_may_be_made_again(npu: Any, torch_module: ModuleType, tmp_path: Any) -> None:
+    """Its groups are split off the same communicator a second time."""
+
+    def work(rank: int) -> list[Any]:
+        npu.choose(rank)
+        dist = torch_module.distributed
+        dist.init_process_group(
+            "hccl", init_method=f"file://{tmp_path}/store", rank=rank, world_size=RANKS
+        )
+        backend = dist.group.WORLD._get_backend(torch_module.device("npu"))
+        given, outs = [npu.tensor(array) for array in inputs(rank)], []
+        for _ in range(2):
+            operation = collops.Operation(
+                collops.LinearParallelParam(
+                    hccl_comm=int(backend.get_hccl_comm(rank)),
+                    type=4,
+                    trans_weight=False,
+                    two_dim_tp_info=collops.TwoDimTPInfo(ag_dim=2, rs_dim=2),
+                )
+            )
+            outs.append(npu.array(operation.forward(given)[0]).tolist())
+            del operation
+        return outs
+
+    assert run_ranks(work, RANKS) == [[expected(rank)] * 2 for rank in range(RANKS)]

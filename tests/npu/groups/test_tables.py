@@ -77,6 +77,41 @@ def test_groups_of_one_table(npu: Any, tmp_path: Path, how: str) -> None:
     )
 
 
+def test_a_domain_may_be_closed_and_made_again(npu: Any, tmp_path: Path) -> None:
+    """The first domain lives on, so HCCL knows what was split off it before."""
+    path = write(tmp_path, list(range(RANKS)))
+
+    def work(rank: int) -> list[float]:
+        npu.choose(rank)
+        first = collops.init(backend="hccl", comm_domain="first")
+        totals = []
+        for _ in range(3):
+            second = collops.init(backend="hccl", comm_domain="second")
+            totals.append(total(npu, second))
+            second.close()
+        return [*totals, total(npu, first)]
+
+    env = {"RANK_TABLE_FILE": path}
+    assert run_ranks(work, RANKS, env=env, timeout=20) == [[RANKS] * 4] * RANKS
+
+
+def test_long_names_of_parts_differ_in_hccl(npu: Any, tmp_path: Path) -> None:
+    """Each part of a part has a longer name, of which HCCL takes 127 characters."""
+    path = write(tmp_path, list(range(RANKS)))
+
+    def work(rank: int) -> list[float]:
+        npu.choose(rank)
+        part = collops.init(backend="hccl")
+        totals = []
+        for _ in range(12):
+            part = part.split(0)
+            totals.append(total(npu, part))
+        return totals
+
+    env = {"RANK_TABLE_FILE": path}
+    assert run_ranks(work, RANKS, env=env, timeout=20) == [[RANKS] * 12] * RANKS
+
+
 def test_threads_with_a_table(npu: Any, tmp_path: Path) -> None:
     path = write(tmp_path, list(range(RANKS)))
 

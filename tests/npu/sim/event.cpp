@@ -46,6 +46,8 @@ int WaitOn(Event* event, Stream* stream) {
     record = event->record;
   }
   if (capture != nullptr) return stream->WaitInGraph(capture, record);
+  constexpr int kDependency = 107024;  // ACL_ERROR_RT_CAPTURE_DEPENDENCY
+  if (stream->graph() != nullptr) return kDependency;
   stream->Enqueue([mark = LastMark(event)] { return WaitForMark(mark); });
   return 0;
 }

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch
-import torch.distributed as dist
-
-import collops.torch
-from collops.testing import run_ranks
+from groups import run_group
 
 BOTH = "npu:collops,cpu:collops"
-TIMEOUT_S = 60
 
 
 def run_npu_group(
-    work: Callable[..., Any],
-    size: int,
-    *args: Any,
-    backend: str = BOTH,
-    timeout_s: float = TIMEOUT_S,
-    env: dict[str, str] | None = None,
+    work: Callable[..., Any], size: int, *args: Any, backend: str = BOTH, **options: Any
 ) -> list[Any]:
-    """The results of ``work(rank, *args)`` on the ranks of a new default group, in rank order."""
+    """As run_group() of the tests on CPUs; rank r has NPU r."""
 
-    def main(rank: int, path: str) -> Any:
+    def choose(rank: int) -> None:
         torch.npu.set_device(rank)
-        dist.init_process_group(
-            backend,
-            init_method=f"file://{path}",
-            rank=rank,
-            world_size=size,
-            timeout=timedelta(seconds=timeout_s),
-        )
-        try:
-            return work(rank, *args)
-        finally:
-            dist.destroy_process_group()
 
-    with tempfile.TemporaryDirectory() as folder:
-        return run_ranks(main, size, f"{folder}/store", env=env or {})
-
-
-def default_group() -> collops.torch.Group:
-    """The group of all ranks."""
-    group = dist.group.WORLD
-    assert isinstance(group, collops.torch.Group)
-    return group
+    return run_group(work, size, *args, backend=backend, choose_device=choose, **options)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from groups import default_group
 from npu_call_table import CALLS
-from npu_groups import BOTH, default_group, run_npu_group
+from npu_groups import BOTH, run_npu_group
 
 
 def outcomes(rank: int, size: int) -> dict[str, tuple[Any, Any]]:
@@ -49,6 +50,20 @@ def test_names_of_the_backend(backend: str) -> None:
         return x.tolist(), y.tolist(), group.communicator_for(x.device).backend
 
     assert run_npu_group(work, 2, backend=backend) == [([2, 2], [2, 2], "hccl")] * 2
+
+
+def test_tensors_may_be_named() -> None:
+    def work(rank: int) -> tuple[list[float], list[float]]:
+        group, x = default_group(), torch.full((2,), float(rank)).npu()
+        out, own = torch.empty(4, device="npu"), torch.empty(2, device="npu")
+        group.all_gather_single(out=out, x=x).wait()
+        if rank == 0:
+            group.send(tensors=[x + 7], to=1).wait()
+        else:
+            group.recv(tensors=[own], from_=0).wait()
+        return out.tolist(), own.tolist() if rank else []
+
+    assert run_npu_group(work, 2) == [([0, 0, 1, 1], []), ([0, 0, 1, 1], [7, 7])]
 
 
 def test_objects_and_barriers() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from npu_groups import default_group, run_npu_group
+from groups import default_group
+from npu_groups import run_npu_group
 from operator_rows import Row, rows_for
 
 import collops

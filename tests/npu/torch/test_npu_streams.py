@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from npu_groups import default_group, run_npu_group
+from groups import default_group
+from npu_groups import run_npu_group
 
 from collops.testing import run_ranks
 from collops.torch.npu.streams import NpuStreams
@@ -113,6 +114,32 @@ def test_memory_of_an_asynchronous_call_is_not_given_out_again(npu: Any) -> None
     assert run_npu_group(work, 2) == [[0.0, 512.0, 1.0, 513.0]] * 2
 
 
+def test_memory_of_a_call_that_fails_half_way_is_not_given_out_again(npu: Any) -> None:
+    """The part that is on the stream still reads it."""
+
+    def work(rank: int) -> list[float]:
+        torch.npu.set_device(0)
+        streams, out = NpuStreams(torch.device("npu", 0)), torch.zeros(1024).npu()
+        with streams.apart([out]):
+            out.add_(0)
+        torch.npu.synchronize()
+        with npu.held(streams.own):
+            x = torch.full((1024,), 7.0).npu()
+            try:
+                with streams.apart([x, out]):
+                    out.copy_(x)
+                    raise RuntimeError("the next part of the call")
+            except RuntimeError:
+                del x
+            others = [torch.full((1024,), -1.0, device="npu") for _ in range(8)]
+            torch.npu.current_stream().synchronize()
+        torch.npu.synchronize()
+        del others
+        return out[:2].tolist()
+
+    assert run_ranks(work, 1) == [[7.0, 7.0]]
+
+
 def test_a_callback_of_a_future_waits_for_the_call(npu: Any) -> None:
     def work(rank: int) -> list[float]:
         stream, x = own_stream(), torch.full((2,), 5.0).npu()
@@ -124,6 +151,25 @@ def test_a_callback_of_a_future_waits_for_the_call(npu: Any) -> None:
         return result.tolist()
 
     assert run_npu_group(work, 2) == [[20.0, 20.0]] * 2
+
+
+def test_a_future_of_a_batch_waits_for_its_calls(npu: Any) -> None:
+    def work(rank: int) -> list[float]:
+        stream, x, y = own_stream(), torch.full((2,), 5.0).npu(), torch.full((2,), 7.0).npu()
+        with npu.held(stream):
+            with dist._coalescing_manager(async_ops=True) as several:
+                dist.all_reduce(x)
+                dist.all_reduce(y)
+            side = torch.npu.Stream()
+            with torch.npu.stream(side):
+                several.works[0].get_future().wait()
+                doubled = x * 2
+            time.sleep(0.05)
+        side.synchronize()
+        several.wait()
+        return [*doubled.tolist(), *y.tolist()]
+
+    assert run_npu_group(work, 2) == [[20.0, 20.0, 14.0, 14.0]] * 2
 
 
 def test_a_barrier_waits_for_the_work_so_far(npu: Any) -> None:

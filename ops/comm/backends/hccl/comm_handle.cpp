@@ -7,9 +7,21 @@
 
 #include "comm/backends/hccl/library/device_scope.h"
 #include "comm/backends/hccl/library/error.h"
+#include "core/process/per_process.h"
 
 namespace collops::hccl {
 namespace {
+
+// Of communicators of the caller, which may be passed in again. The names have theirs inside.
+PerProcess<PartNames> names_of_callers;
+
+// The end of a name that does not fit would be lost, and with it what tells two names apart.
+std::string Shortened(const std::string& name) {
+  constexpr size_t kMost = kCommNameBytes - 1;
+  constexpr size_t kHashDigits = 20;
+  if (name.size() <= kMost) return name;
+  return Concat(name.substr(0, kMost - kHashDigits - 1), "~", std::hash<std::string>()(name));
+}
 
 // Every field as HCCL's own initialisation leaves it, and the name.
 CommConfig ConfigOf(const std::string& name) {
@@ -24,7 +36,7 @@ CommConfig ConfigOf(const std::string& name) {
   config.execution_timeout = static_cast<int32_t>(kConfigNotSet);
   config.qos = kConfigNotSet;
   config.symmetric_window_bytes = kDefaultSymmetricWindow;
-  name.copy(config.name, kCommNameBytes - 1);
+  Shortened(name).copy(config.name, kCommNameBytes - 1);
   return config;
 }
 
@@ -35,6 +47,12 @@ std::string NameOf(const RootInfo& root_info) {
 }
 
 }  // namespace
+
+std::string PartNames::Fresh(uint32_t rank, const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int before = counts_[{rank, name}]++;
+  return before == 0 ? name : Concat(name, " again ", before);
+}
 
 std::vector<int> AllRanks(int rank_size) {
   std::vector<int> ranks(static_cast<size_t>(rank_size));
@@ -79,6 +97,7 @@ Status CommHandle::FromRankTable(const Api& api, int device, int rank, int rank_
 std::shared_ptr<CommHandle> CommHandle::OfCaller(const Api& api, int rank_size, Comm comm) {
   std::shared_ptr<CommHandle> handle(new CommHandle(api, -1, comm, false));
   handle->ranks_ = AllRanks(rank_size);
+  handle->is_callers_ = true;
   return handle;
 }
 
@@ -99,9 +118,12 @@ Status CommHandle::Split(const std::shared_ptr<CommHandle>& from, const std::vec
       "backend hccl: a subgroup of HCCL has the order of the group that it is split off: use ",
       "keys that keep it");
   const bool takes_part = index >= 0;
-  CommConfig config = ConfigOf(name);
-  const uint64_t id = takes_part ? std::hash<std::string>()(name) >> 33 : kNoSubComm;
   Comm whole_comm = whole->comm_;
+  PartNames& names = whole->is_callers_ ? names_of_callers.Get() : whole->names_;
+  const std::string fresh =
+      takes_part ? names.Fresh(numbers[static_cast<size_t>(index)], name) : name;
+  CommConfig config = ConfigOf(fresh);
+  const uint64_t id = takes_part ? std::hash<std::string>()(fresh) >> 33 : kNoSubComm;
   Comm made = nullptr;
   RETURN_IF_ERROR(
       ToStatus(api,

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,18 @@
 #include "core/status.h"
 
 namespace collops::hccl {
+
+// HCCL takes no name and no number of a part twice, also after the first part was destroyed, but a
+// domain may be closed and made again: names by how often a rank has split off the same before.
+// Ranks that are threads may share one. Thread-safe.
+class PartNames {
+ public:
+  std::string Fresh(uint32_t rank, const std::string& name);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<uint32_t, std::string>, int> counts_;
+};
 
 // An HcclComm. One that was created here is destroyed on its NPU with its last user; those that
 // were split off it are users, too. The caller's is never destroyed.
@@ -24,8 +38,8 @@ class CommHandle {
   static std::shared_ptr<CommHandle> OfCaller(const Api& api, int rank_size, Comm comm);
 
   // The HcclComm of some ranks of this one, in the order of `members`; waits for no one. `name` is
-  // equal on these ranks and not used before. HCCL splits only whole groups, so a part is split off
-  // the group that this one was split off.
+  // equal on these ranks, and each of them has passed it as often before. HCCL splits only whole
+  // groups, so a part is split off the group that this one was split off.
   static Status Split(const std::shared_ptr<CommHandle>& from, const std::vector<int>& members,
                       int index, const std::string& name, std::shared_ptr<CommHandle>* part);
 
@@ -53,6 +67,8 @@ class CommHandle {
   const Comm comm_;
   bool owned_;
   bool from_table_ = false;
+  bool is_callers_ = false;
+  PartNames names_;                    // of what is split off this one
   std::shared_ptr<CommHandle> whole_;  // what it was split off
   std::vector<int> ranks_;             // of this group, by their numbers in the whole one
 };

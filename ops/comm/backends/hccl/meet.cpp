@@ -1,4 +1,4 @@
-#include "comm/backends/hccl/meet.h"
+#include "comm/backends/hccl/engine.h"
 
 #include <map>
 #include <mutex>
@@ -9,7 +9,7 @@
 #include "comm/backends/hccl/library/error.h"
 #include "comm/control/meetings/introduce.h"
 #include "comm/placement/rank_table/rank_table.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops::hccl {
 namespace {
@@ -64,46 +64,48 @@ bool OnSeveralServers(control::Control& control, int size) {
 
 }  // namespace
 
-Status Meet(control::Control* control, bool compares, int device, Engine* engine) {
+// Connects the ranks by the part that a split made, by the group's rank table, or by rank 0's root
+// info, which goes over the host connection. The ranks also agree on what HCCL has on their SoCs.
+// In HCCL it waits at most HCCL_CONNECT_TIMEOUT.
+Status Engine::Meet(control::Control* control, bool compares, int device) {
+  if (caller_comm_ != nullptr) return Connect(caller_comm_, AbilitiesOf(api_, false));
   const CommunicatorSpec& spec = control->spec();
   std::shared_ptr<CommHandle> whole;
-  const WayToMeet way = WayOf(spec, engine->rank(), &whole);
-  Abilities abilities = AbilitiesOf(engine->api(), OnSeveralServers(*control, engine->size()));
+  const WayToMeet way = WayOf(spec, rank_, &whole);
+  Abilities abilities = AbilitiesOf(api_, OnSeveralServers(*control, size_));
   RootInfo root_info = {};
   if (control->has_board()) {
-    if (way == WayToMeet::kRootInfo && engine->rank() == 0) {
-      RETURN_IF_ERROR(
-          ToStatus(engine->api(), engine->api().get_root_info(&root_info), "HcclGetRootInfo"));
+    if (way == WayToMeet::kRootInfo && rank_ == 0) {
+      RETURN_IF_ERROR(ToStatus(api_, api_.get_root_info(&root_info), "HcclGetRootInfo"));
     }
     Agreement agreement(kFirstContact);
     agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0")
         .EqualText("the way to meet", Name(way))
         .EqualText("HcclAllGatherV", abilities.all_gather_v ? "there" : "missing")
         .EqualText("HcclReduceScatterV", abilities.reduce_scatter_v ? "there" : "missing");
-    std::vector<RootInfo> all(static_cast<size_t>(engine->size()));
+    std::vector<RootInfo> all(static_cast<size_t>(size_));
     RETURN_IF_ERROR(control->Share(agreement, &root_info, kRootInfoBytes, all.data()));
     root_info = all[0];
   }
   std::shared_ptr<CommHandle> handle;
   switch (way) {
     case WayToMeet::kRootInfo:
-      RETURN_IF_ERROR(CommHandle::FromRootInfo(engine->api(), device, engine->rank(),
-                                               engine->size(), root_info, &handle));
+      RETURN_IF_ERROR(CommHandle::FromRootInfo(api_, device, rank_, size_, root_info, &handle));
       break;
     case WayToMeet::kRankTable:
-      RETURN_IF_ERROR(CommHandle::FromRankTable(engine->api(), device, engine->rank(),
-                                                engine->size(), spec.table->path, &handle));
-      tables_here.Get().Add(spec.table->path, engine->rank(), handle);
+      RETURN_IF_ERROR(
+          CommHandle::FromRankTable(api_, device, rank_, size_, spec.table->path, &handle));
+      tables_here.Get().Add(spec.table->path, rank_, handle);
       break;
     case WayToMeet::kPartOfTable:
-      RETURN_IF_ERROR(CommHandle::Split(whole, AllRanks(engine->size()), engine->rank(),
+      RETURN_IF_ERROR(CommHandle::Split(whole, AllRanks(size_), rank_,
                                         Concat("collops/", spec.comm_domain), &handle));
       break;
     case WayToMeet::kPart:
       handle = *std::static_pointer_cast<PartInSpec>(spec.engine_part);
       break;
   }
-  RETURN_IF_ERROR(engine->Connect(std::move(handle), std::move(abilities)));
+  RETURN_IF_ERROR(Connect(std::move(handle), std::move(abilities)));
   if (way == WayToMeet::kPart) std::static_pointer_cast<PartInSpec>(spec.engine_part)->reset();
   return Ok();
 }

@@ -1,6 +1,6 @@
 #include "comm/control/bootstrap/meeting.h"
 
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 #include "core/trace.h"
 
 namespace collops::control {

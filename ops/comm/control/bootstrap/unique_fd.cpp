@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "core/fork_generation.h"
+#include "core/process/fork_generation.h"
 
 namespace collops::control {
 namespace {

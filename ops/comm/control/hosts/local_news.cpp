@@ -178,7 +178,8 @@ bool LocalNews::TellFailure(int rank, Told* told, int host, Bridge* bridge) cons
 
 bool LocalNews::TellLeft(int rank, Told* told, int host, Bridge* bridge) const {
   if (!SeenOf(rank).left || told->left) return true;
-  const News news = ReasonOf(NewsKind::kLeft, rank);
+  News news = ReasonOf(NewsKind::kLeft, rank);
+  news.step = board_.member(rank).left_after.load(std::memory_order_relaxed);
   told->left = bridge->Tell(host, Encode(news, rank_size_));
   return told->left;
 }

@@ -66,7 +66,7 @@ bool Mirror::Apply(int host, const News& news) {
       End(news.rank).PublishFailure(Status(FailureCode(news.code), news.text), news.step);
       return true;
     case NewsKind::kLeft:
-      End(news.rank).PublishLeft(news.text);
+      End(news.rank).PublishLeft(news.text, news.step);
       return true;
     case NewsKind::kEnded:
       SetEnded(news.rank, kProcessEnded);

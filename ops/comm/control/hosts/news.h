@@ -23,7 +23,7 @@ enum class NewsKind : uint32_t {
 struct News {
   NewsKind kind = NewsKind::kBeat;
   int32_t rank = 0;
-  uint64_t step = 0;  // kHead: the word of the head; else a step number
+  uint64_t step = 0;  // kHead: the word of the head; kLeft: Member::left_after; else a step number
   uint64_t digest = 0;
   uint64_t balance = 0;
   int32_t code = 0;

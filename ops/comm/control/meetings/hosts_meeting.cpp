@@ -13,7 +13,7 @@
 #include "comm/control/tcp/mesh.h"
 #include "comm/control/tcp/tcp_bridge.h"
 #include "core/env.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops::control {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 
 namespace collops::control::tcp {
 namespace {

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from collops.collectives.messages import RecvFrom, SendTo
+from collops.errors import ErrorCode, raise_status
 from collops.torch.collective_calls import CollectiveCalls
 from collops.torch.memory import source, target
 from collops.torch.message_calls import MessageCalls
 from collops.torch.npu.streams import NpuStreams
-from collops.torch.npu.works import QueuedWork
+from collops.torch.npu.works import BatchedWork, QueuedSeveral, QueuedWork
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.rooted_calls import RootedCalls
-from collops.torch.works import Several
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from collops.collectives.communicator import Communicator
     from collops.torch.call_log import CallLog
+
+
+class _Queued(NamedTuple):
+    """A message, its tensor of the caller, what follows it, and its own Work within a batch."""
+
+    message: Any
+    x: torch.Tensor
+    finish: Callable[[], object] | None
+    work: BatchedWork | None = None
 
 
 class NpuMemory:
@@ -46,7 +57,7 @@ class NpuCalls(CollectiveCalls, RootedCalls, MessageCalls):
         device = torch.device("npu", torch.npu.current_device())
         self.streams = NpuStreams(device)
         self._staging: Any = NpuMemory(device)
-        self._messages: list[Any] | None = None  # of the batch that is being made
+        self._messages: list[_Queued] | None = None  # of the batch that is being made
 
     def _move(
         self, opts: Any, name: str, args: tuple[Any, ...], tensors: Any, finish: Any = None
@@ -103,28 +114,61 @@ class NpuCalls(CollectiveCalls, RootedCalls, MessageCalls):
         self.log.add(name, [x])
         with self.lock:
             if self._messages is not None:
-                self._messages.append((message, x, finish))
-                return QueuedWork([x], self.streams, None)
-            work = self._exchange([(message, x, finish)])
+                queued = BatchedWork([x], self.streams)
+                self._messages.append(_Queued(message, x, finish, queued))
+                return queued
+            work = self._exchange([_Queued(message, x, finish)])
         work.source = -1 if isinstance(message, SendTo) else message.source
         return work
 
-    def _exchange(self, batch: list[Any]) -> QueuedWork:
+    def _exchange(self, batch: list[_Queued]) -> QueuedWork:
         """Several messages at once, so that none waits for another one of this rank."""
 
         def run() -> None:
-            self._comm.exchange([message for message, _, _ in batch])
-            for _, _, finish in batch:
-                if finish is not None:
-                    finish()
+            self._comm.exchange([one.message for one in batch])
+            for one in batch:
+                if one.finish is not None:
+                    one.finish()
 
-        tensors = [x for _, x, _ in batch]
-        moved = [m.x if isinstance(m, SendTo) else m.out for m, _, _ in batch]
-        return self._put(run, [*tensors, *moved], tensors, is_async=True)
+        tensors = [one.x for one in batch]
+        messages = [one.message for one in batch]
+        moved = [m.x if isinstance(m, SendTo) else m.out for m in messages]
+        whole = self._put(run, [*tensors, *moved], tensors, is_async=True)
+        for one in batch:
+            if one.work is not None:
+                one.work.follow(whole)
+        return whole
 
     def start_coalescing(self) -> None:
-        """Begins a batch: messages wait for its end, and then run at once."""
+        """Begins a batch: messages wait for its end, and then run at once.
+
+        torch.distributed does not say that an exception ended a block; the next block finds it out.
+
+        Raises:
+            AbortedError: messages of an earlier batch are left, so that this rank and those that
+                have put theirs on a stream are not at the same message any more.
+        """
+        lost = self.drop_batch()
+        if lost:
+            raise_status(ErrorCode.ERROR_ABORTED, lost)
         self._coalesced, self._messages = [], []
+
+    def drop_batch(self) -> str:
+        """Forgets a batch that does not end. If it has messages, ends all calls of all ranks.
+
+        Returns:
+            What was lost, which the other ranks get as the reason; empty: nothing.
+        """
+        left, self._coalesced, self._messages = self._messages, None, None
+        if not left:
+            return ""
+        messages = "1 message" if len(left) == 1 else f"{len(left)} messages"
+        lost = (
+            f"an exception ended a batch of rank {self._comm.rank} before its end: "
+            f"{messages} of it will never be sent or received"
+        )
+        self._comm.abort(lost)
+        return lost
 
     def end_coalescing(self) -> Any:
         """Ends the batch; its Work is that of all calls since."""
@@ -133,4 +177,7 @@ class NpuCalls(CollectiveCalls, RootedCalls, MessageCalls):
         if batch:
             with self.lock:
                 works.append(self._exchange(batch))
-        return Several(works, self)
+        return self._together(works)
+
+    def _together(self, works: list[Any]) -> QueuedWork:
+        return QueuedSeveral(works, self.streams)

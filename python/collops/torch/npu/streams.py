@@ -23,6 +23,7 @@ class NpuStreams:
         self.device = device
         self.own: Any = None
         self._last: Any = None  # the stream of the last call
+        self._was_captured = False  # the last call
 
     def join(self) -> None:
         """Puts torch's current stream after the calls so far; the next call goes there."""
@@ -38,10 +39,12 @@ class NpuStreams:
             self.own = _npu().Stream(device=self.device)
         self.own.wait_stream(_npu().current_stream(self.device))
         self._follow(self.own)
-        with _npu().stream(self.own):
-            yield
-        for x in tensors:
-            x.record_stream(self.own)
+        try:
+            with _npu().stream(self.own):
+                yield
+        finally:  # also after an error: a part of the work may be on the stream
+            for x in tensors:
+                x.record_stream(self.own)
 
     def event(self) -> Any:
         """An event after the current stream's work so far."""
@@ -58,9 +61,13 @@ class NpuStreams:
         _npu().current_stream(self.device).synchronize()
 
     def _follow(self, stream: Any) -> None:
-        if self._last is not None and self._last != stream:
+        # A captured stream cannot wait for what is outside of the capture, nor the other way round:
+        # there the program orders them, by when it replays the graph.
+        captured = bool(_npu().is_current_stream_capturing())
+        both = captured == self._was_captured
+        if self._last is not None and self._last != stream and both:
             stream.wait_stream(self._last)
-        self._last = stream
+        self._last, self._was_captured = stream, captured
 
 
 def _npu() -> Any:

@@ -71,3 +71,58 @@ class QueuedWork(Work):
         future: torch.futures.Future[Any] = torch.futures.Future(devices=[self._streams.device])
         future.set_result(list(self.tensors))
         return future
+
+
+class BatchedWork(QueuedWork):
+    """A message of a batch that is being made; it ends with the batch.
+
+    Within the batch wait() does nothing: dist.send and dist.recv call it there.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], streams: NpuStreams) -> None:
+        super().__init__(tensors, streams, None)
+        self._batch: QueuedWork | None = None
+
+    def follow(self, batch: QueuedWork) -> None:
+        """Takes the work of the whole batch, which is on a stream now."""
+        self._batch = batch
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Makes torch's current stream wait for the batch; the host goes on."""
+        return self._batch is None or self._batch.wait(timeout)
+
+    def is_completed(self) -> bool:
+        """Whether the device has done the batch."""
+        return self._batch is not None and self._batch.is_completed()
+
+    is_success = is_completed
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future whose callbacks run on streams that wait for the batch."""
+        self.wait()
+        return self._new_future()
+
+
+class QueuedSeveral(QueuedWork):
+    """Several calls that are on streams."""
+
+    def __init__(self, works: Sequence[QueuedWork], streams: NpuStreams) -> None:
+        super().__init__([x for work in works for x in work.tensors], streams, None)
+        self._works = works
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Makes torch's current stream wait for all of them; the host goes on."""
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the device has done all of them."""
+        return all(work.is_completed() for work in self._works)
+
+    is_success = is_completed
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future whose callbacks run on streams that wait for all of them."""
+        self.wait()
+        return self._new_future()

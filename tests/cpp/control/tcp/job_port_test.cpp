@@ -170,8 +170,13 @@ TEST(AChildForgetsThePort) {
   std::shared_ptr<JobPort> held;
   bool taken = false;
   EXPECT_EQ(JobPort::Share(At("127.0.0.1", port), kSecret, &held, &taken).message(), "");
+  const ranks::Event begun;  // the child has closed its copy of the socket
   const ranks::Event end;
-  const pid_t child = ranks::Start([&] { end.Wait(); });
+  const pid_t child = ranks::Start([&] {
+    begun.Set();
+    end.Wait();
+  });
+  begun.Wait();
   EXPECT_TRUE(Listens(port));
   held.reset();
   EXPECT_FALSE(Listens(port));

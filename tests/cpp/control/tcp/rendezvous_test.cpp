@@ -8,7 +8,7 @@
 #include "comm/control/tcp/mesh.h"
 #include "comm/control/tcp/tcp_bridge.h"
 #include "control/tcp/by_hand.h"
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 #include "ranks.h"
 
 namespace {

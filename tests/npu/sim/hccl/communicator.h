@@ -46,8 +46,9 @@ class Communicator {
   enum Origin { kRootInfo, kRankTable, kSub };
   Origin origin = kRootInfo;
   std::string table;
-  // The ids of the sub-communicators that this rank has made of it.
+  // The ids and names of the sub-communicators that this rank has made of it.
   std::set<uint64_t> sub_ids;
+  std::set<std::string> sub_names;
 
   void Enqueue(Call call, Stream* stream);
 

@@ -124,6 +124,9 @@ int HcclCreateSubCommConfig(void** comm, uint32_t num, const uint32_t* rank_ids,
   if (parent->sub_ids.count(id) != 0) {
     return Report(collops_sim::kBadParameter, "subCommId was used already");
   }
+  if (config->name[0] != '\0' && !parent->sub_names.insert(config->name).second) {
+    return Report(collops_sim::kBadParameter, "hcclCommName was used already");
+  }
   return Split(*parent, ids, id, own, *config, result);
 }
 

@@ -26,10 +26,6 @@ Status Broadcast(const Engine& engine, const BroadcastCall& call);
 // HcclAlltoAllV, and then zeros for the gaps.
 Status ExchangeV(const Engine& engine, const ExchangeVCall& call, KeepAlive* keep);
 
-// What a rank would be refused, and its peers would not hear of: a tag, any source, a message to
-// itself that nothing receives.
-Status CheckTransfers(const char* name, const Transfer* list, int count, int rank);
-
 // HcclBatchSendRecv, or HcclSend or HcclRecv for the one message of a call that is not `batched`:
 // the two ways do not match each other. Both ranks skip a message without elements.
 Status Messages(const Engine& engine, const Transfer* list, int count, bool batched, Stream stream);

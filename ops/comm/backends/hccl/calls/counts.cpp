@@ -1,6 +1,5 @@
 #include "comm/backends/hccl/calls/counts.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,21 +28,6 @@ HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_siz
   const uint64_t* const first = copy->numbers.data();
   *keep = std::move(copy);
   return {first, first + rank_size};
-}
-
-bool AreEven(const int64_t* counts, const int64_t* displs, int rank_size) {
-  for (int r = 0; r < rank_size; ++r) {
-    if (counts[r] != counts[0] || displs[r] != r * counts[0]) return false;
-  }
-  return true;
-}
-
-bool AreZero(const int64_t* counts, int rank_size) {
-  return std::all_of(counts, counts + rank_size, [](int64_t count) { return count == 0; });
-}
-
-bool HasOneOwner(const int64_t* counts, int rank_size) {
-  return std::count(counts, counts + rank_size, 0) == rank_size - 1;
 }
 
 }  // namespace collops::hccl

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "comm/call.h"
+#include "comm/streams/stream_counts.h"
 
 namespace collops::hccl {
 
@@ -18,13 +19,5 @@ struct HcclCounts {
 // copy if they are not held or are scaled.
 HcclCounts TakeCounts(const int64_t* counts, const int64_t* displs, int rank_size, int64_t scale,
                       bool held, KeepAlive* keep);
-
-// Whether the blocks have one size and lie one after the other from 0 on.
-bool AreEven(const int64_t* counts, const int64_t* displs, int rank_size);
-
-bool AreZero(const int64_t* counts, int rank_size);
-
-// Whether only one of several ranks has elements.
-bool HasOneOwner(const int64_t* counts, int rank_size);
 
 }  // namespace collops::hccl

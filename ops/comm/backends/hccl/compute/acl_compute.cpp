@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/backends/hccl/calls/device_memory.h"
+#include "comm/backends/hccl/library/acl_runtime.h"
 #include "comm/backends/hccl/library/device_scope.h"
 #include "comm/backends/hccl/library/error.h"
 
@@ -37,7 +38,7 @@ class Marks : public kernels::StreamMarks {
     const DeviceScope scope(api_, device_);
     RETURN_IF_ERROR(scope.status());
     Event event = nullptr;
-    RETURN_IF_ERROR(ToStatus(api_, api_.create_event(&event), "aclrtCreateEvent"));
+    RETURN_IF_ERROR(CreateEvent(api_, &event));
     *mark = static_cast<int>(events_.size());
     events_.push_back(event);
     return ToStatus(api_, api_.record_event(event, stream), "aclrtRecordEvent");

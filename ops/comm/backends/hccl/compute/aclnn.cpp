@@ -1,21 +1,23 @@
 #include "comm/backends/hccl/compute/aclnn.h"
 
-#include "comm/backends/hccl/library/library.h"
+#include "core/process/shared_library.h"
 
 namespace collops::hccl {
 namespace {
+
+constexpr const char* kUser = "backend hccl";
 
 struct Loaded {
   Aclnn aclnn = {};
   Status status;
 
   Loaded() {
-    Library base("libnnopbase.so");
+    SharedLibrary base(kUser, "libnnopbase.so");
     base.Find("aclCreateTensor", &aclnn.create_tensor);
     base.Find("aclDestroyTensor", &aclnn.destroy_tensor);
     base.Find("aclCreateScalar", &aclnn.create_scalar);
     base.Find("aclDestroyScalar", &aclnn.destroy_scalar);
-    Library operators("libopapi.so");
+    SharedLibrary operators(kUser, "libopapi.so");
     operators.Find("aclnnMatmulGetWorkspaceSize", &aclnn.matmul_size);
     operators.Find("aclnnMatmul", &aclnn.matmul);
     operators.Find("aclnnCastGetWorkspaceSize", &aclnn.cast_size);

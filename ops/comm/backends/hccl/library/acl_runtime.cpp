@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/backends/hccl/library/error.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops::hccl {
 namespace {
@@ -33,15 +33,22 @@ void LetGo(void* graph) {
 
 }  // namespace
 
+Status CreateEvent(const Api& api, Event* event) {
+  if (api.create_event_ex == nullptr) {
+    return ToStatus(api, api.create_event(event), "aclrtCreateEvent");
+  }
+  return ToStatus(api, api.create_event_ex(event, kEventFlags), "aclrtCreateEventExWithFlag");
+}
+
 Status AclRuntime::CreateEvent(Event* event) {
-  return ToStatus(api_, api_.create_event(event), "aclrtCreateEvent");
+  return hccl::CreateEvent(api_, event);
 }
 
 Status AclRuntime::RecordEvent(Event event, Stream stream) {
   return ToStatus(api_, api_.record_event(event, stream), "aclrtRecordEvent");
 }
 
-DeviceRuntime::Progress AclRuntime::QueryEvent(Event event) {
+kernels::DeviceRuntime::Progress AclRuntime::QueryEvent(Event event) {
   EventStatus status = EventStatus::kNotReady;
   if (api_.query_event_status(event, &status) != 0) return Progress::kUnknown;
   return status == EventStatus::kComplete ? Progress::kReached : Progress::kAhead;

@@ -3,14 +3,17 @@
 #include <memory>
 
 #include "comm/backends/hccl/library/api.h"
-#include "comm/device_runtime.h"
+#include "kernels/device_runtime.h"
 
 namespace collops::hccl {
+
+// An event that may be recorded again where the library has such.
+Status CreateEvent(const Api& api, Event* event);
 
 // Events and captured graphs of the ACL runtime. With a library that has no graphs, no stream is
 // ever captured. Owned by an Engine; threads as in DeviceRuntime, but any thread may destroy a
 // graph.
-class AclRuntime : public DeviceRuntime {
+class AclRuntime : public kernels::DeviceRuntime {
  public:
   explicit AclRuntime(const Api& api) : api_(api) {}
 

@@ -1,10 +1,11 @@
 #include "comm/backends/hccl/library/api.h"
 
-#include "comm/backends/hccl/library/library.h"
+#include "core/process/shared_library.h"
 
 namespace collops::hccl {
 namespace {
 
+constexpr const char* kUser = "backend hccl";
 constexpr const char* kHccl = "libhccl.so";
 constexpr const char* kAscendCl = "libascendcl.so";
 
@@ -13,14 +14,14 @@ struct Loaded {
   Status status;
 
   Loaded() {
-    Library hccl(kHccl);
+    SharedLibrary hccl(kUser, kHccl);
     FindHccl(&hccl);
-    Library acl(kAscendCl);
+    SharedLibrary acl(kUser, kAscendCl);
     FindAcl(&acl);
     status = hccl.status().ok() ? acl.status() : hccl.status();
   }
 
-  void FindHccl(Library* library) {
+  void FindHccl(SharedLibrary* library) {
     library->Find("HcclGetRootInfo", &api.get_root_info);
     library->Find("HcclCommInitRootInfo", &api.comm_init_root_info);
     library->Find("HcclCommDestroy", &api.comm_destroy);
@@ -45,7 +46,7 @@ struct Loaded {
     library->Find("HcclBarrier", &api.barrier);
   }
 
-  void FindAcl(Library* library) {
+  void FindAcl(SharedLibrary* library) {
     library->Find("aclrtGetDevice", &api.get_device);
     library->Find("aclrtSetDevice", &api.set_device);
     library->Find("aclrtMemsetAsync", &api.memset_async);
@@ -57,6 +58,7 @@ struct Loaded {
     library->Find("aclrtDestroyStream", &api.destroy_stream);
     library->Find("aclrtStreamWaitEvent", &api.stream_wait_event);
     library->Find("aclrtCreateEvent", &api.create_event);
+    library->FindIfThere("aclrtCreateEventExWithFlag", &api.create_event_ex);
     library->Find("aclrtDestroyEvent", &api.destroy_event);
     library->Find("aclrtRecordEvent", &api.record_event);
     library->Find("aclrtQueryEventStatus", &api.query_event_status);

@@ -115,6 +115,10 @@ using AclError = int32_t;
 constexpr AclError kAclBadAlloc = 200000;
 constexpr AclError kAclNotSupported = 207000;
 
+// ACL_EVENT_SYNC and ACL_EVENT_CAPTURE_STREAM_PROGRESS: events that streams wait for, and whose
+// state can be asked.
+constexpr uint32_t kEventFlags = 0x1 | 0x2;
+
 // aclrtEventRecordedStatus.
 enum class EventStatus : int32_t { kNotReady = 0, kComplete = 1 };
 
@@ -184,6 +188,8 @@ struct Api {
   AclError (*destroy_stream)(Stream stream);
   AclError (*stream_wait_event)(Stream stream, Event event);
   AclError (*create_event)(Event* event);
+  // Null if the library is too old. Its events may be recorded again, and there can be any number.
+  AclError (*create_event_ex)(Event* event, uint32_t flags);
   AclError (*destroy_event)(Event event);
   AclError (*record_event)(Event event, Stream stream);
   AclError (*query_event_status)(Event event, EventStatus* status);

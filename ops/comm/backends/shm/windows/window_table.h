@@ -10,7 +10,7 @@
 
 #include "comm/control/segment.h"
 #include "comm/window.h"
-#include "core/fork_generation.h"
+#include "core/process/fork_generation.h"
 #include "core/status.h"
 
 namespace collops::shm {

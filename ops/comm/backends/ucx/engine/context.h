@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/backends/ucx/engine/library.h"
-#include "core/fork_generation.h"
+#include "core/process/fork_generation.h"
 #include "core/status.h"
 
 namespace collops::ucx {

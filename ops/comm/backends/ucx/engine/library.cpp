@@ -12,7 +12,7 @@
 
 #include "comm/backends/ucx/engine/symbols.h"
 #include "core/env.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops::ucx {
 namespace {

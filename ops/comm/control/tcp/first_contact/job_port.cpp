@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "comm/control/bootstrap/socket.h"
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops::control::tcp {
 namespace {

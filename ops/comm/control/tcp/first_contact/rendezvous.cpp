@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "comm/control/tcp/host_identity.h"
-#include "core/interrupt.h"
+#include "core/process/interrupt.h"
 
 namespace collops::control::tcp {
 

@@ -4,13 +4,15 @@
 
 #include "core/status.h"
 
-namespace collops::hccl {
+namespace collops {
 
-// One library of CANN, and the first error in loading it. Never unloaded: CANN has threads of its
-// own.
-class Library {
+// A vendor's library that is opened at run time, and the first error in loading it. Never unloaded:
+// such libraries have threads of their own.
+class SharedLibrary {
  public:
-  explicit Library(const char* name) : handle_(dlopen(name, RTLD_NOW | RTLD_GLOBAL)) {
+  // `user` begins the message of an error, such as "backend hccl".
+  SharedLibrary(const char* user, const char* name)
+      : user_(user), handle_(dlopen(name, RTLD_NOW | RTLD_GLOBAL)) {
     if (handle_ == nullptr) status_ = Missing(name);
   }
 
@@ -30,13 +32,14 @@ class Library {
   const Status& status() const { return status_; }
 
  private:
-  static Status Missing(const char* what) {
+  Status Missing(const char* what) const {
     const char* const reason = dlerror();
-    return Error(ERROR_UNSUPPORTED, "backend hccl: ", reason == nullptr ? what : reason);
+    return Error(ERROR_UNSUPPORTED, user_, ": ", reason == nullptr ? what : reason);
   }
 
-  void* handle_;
+  const char* const user_;
+  void* const handle_;
   Status status_;
 };
 
-}  // namespace collops::hccl
+}  // namespace collops

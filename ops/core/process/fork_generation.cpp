@@ -1,4 +1,4 @@
-#include "core/fork_generation.h"
+#include "core/process/fork_generation.h"
 
 #include <pthread.h>
 

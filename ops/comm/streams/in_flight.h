@@ -4,11 +4,13 @@
 #include <memory>
 #include <vector>
 
-#include "comm/device_runtime.h"
 #include "core/deadline.h"
 #include "core/status.h"
+#include "kernels/device_runtime.h"
 
 namespace collops {
+
+using kernels::DeviceRuntime;
 
 // Keeps alive what work on a device needs after its call has returned: plans, counts, staging. Each
 // object is kept until an event behind the call's work is reached; for a captured call, as long as

@@ -4,11 +4,11 @@
 
 #include "core/status.h"
 
-namespace collops {
+namespace collops::kernels {
 
-// The events and captured graphs of one device, as InFlight uses them. A backend implements this
-// with its device's runtime and owns it. One thread at a time, with that device as the thread's
-// current device; nothing here waits.
+// The events and captured graphs of one device, implemented with its vendor's runtime. A backend
+// owns it. One thread at a time, with that device as the thread's current device; nothing here
+// waits.
 class DeviceRuntime {
  public:
   using Stream = void*;
@@ -34,4 +34,4 @@ class DeviceRuntime {
   virtual void KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) = 0;
 };
 
-}  // namespace collops
+}  // namespace collops::kernels

@@ -1,4 +1,4 @@
-#include "comm/in_flight.h"
+#include "comm/streams/in_flight.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/per_process.h"
+#include "core/process/per_process.h"
 
 namespace collops {
 namespace {

@@ -1,0 +1,52 @@
+#include "comm/backends/cuda/backend.h"
+
+#include "comm/backends/cuda/communicator.h"
+#include "comm/backends/cuda/disagreement.h"
+#include "core/env.h"
+#include "kernels/cuda/launch/kernels.h"
+#include "kernels/cuda/peers/region.h"
+
+namespace collops::cuda_peers {
+namespace {
+
+Status Load(const cuda::DriverApi** driver) {
+  const auto of_backend = [](const Status& status) {
+    return status.ok() ? Ok() : Error(status.code(), "backend cuda: ", status.message());
+  };
+  RETURN_IF_ERROR(of_backend(cuda::LoadDriver(driver)));
+  return of_backend(cuda::Kernels::Available());
+}
+
+}  // namespace
+
+int64_t SharedBytes(int rank_size) {
+  return control::Board::Bytes(rank_size) + CallTable::Bytes(rank_size);
+}
+
+Status Available() {
+  const cuda::DriverApi* driver = nullptr;
+  return Load(&driver);
+}
+
+Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+  const cuda::DriverApi* driver = nullptr;
+  RETURN_IF_ERROR(Load(&driver));
+  CHECK_ARG(spec.rank_size <= cuda::kMostRanks, ERROR_UNSUPPORTED, "backend cuda has at most ",
+            cuda::kMostRanks, " ranks, got ", spec.rank_size, ": use nccl");
+  Env env;
+  RETURN_IF_ERROR(Env::Read(&env));
+  std::shared_ptr<control::Control> control;
+  RETURN_IF_ERROR(control::Control::Create(spec, CallTable::Bytes(spec.rank_size), &control));
+  *communicator = std::make_shared<CudaCommunicator>(std::move(control), *driver, env.check);
+  return Ok();
+}
+
+std::vector<std::pair<std::string, std::string>> ShownFacts() {
+  const cuda::DriverApi* driver = nullptr;
+  if (!Load(&driver).ok()) return {};
+  int version = 0;
+  static_cast<void>(driver->driver_get_version(&version));
+  return {{"CUDA of the driver", Concat(version / 1000, ".", version / 10 % 100)}};
+}
+
+}  // namespace collops::cuda_peers

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "comm/backends/cuda/disagreement.h"
+#include "comm/backends/cuda/peer_memory.h"
+#include "comm/streams/stream_engine.h"
+#include "kernels/cuda/driver/api.h"
+#include "kernels/cuda/driver/runtime.h"
+#include "kernels/cuda/launch/kernels.h"
+#include "kernels/cuda/peers/step.h"
+
+namespace collops::cuda_peers {
+
+// One rank's GPU, its kernels, and the memory through which they meet those of the peers. Threads
+// as in StreamEngine; AbortCalls() from any.
+class Engine : public StreamEngine {
+ public:
+  Engine(const cuda::DriverApi& driver, const CommunicatorSpec& spec);
+
+  const cuda::DriverApi& driver() const { return driver_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // A call of this group: its terms, which the ranks' kernels compare. The rest is the caller's.
+  cuda::PeerCall BeginCall(const Agreement& agreement);
+  // Puts the kernel on the stream, behind this communicator's earlier calls on other streams.
+  // `bytes`: how many it reads or writes here.
+  template <class Args>
+  Status Launch(const Args& args, int64_t bytes, cuda::Stream stream) {
+    int blocks = 1;
+    RETURN_IF_ERROR(FindBlocks(args.call, bytes, &blocks));
+    RETURN_IF_ERROR(OrderBehindLast(stream));
+    RETURN_IF_ERROR(kernels_.LaunchBlocks(args, blocks, stream));
+    return MarkLast(stream);
+  }
+
+  bool connected() const override { return is_connected_; }
+  Status FindDevice(int* device) const override;
+  Status OnDevice(int device, const std::function<void()>& step) const override;
+  Status Meet(control::Control* control, bool compares, int device) override;
+  Status AsyncError() override;
+  bool EndsByAbort() const override { return true; }
+  void AbortCalls() override { memory_.Stop(); }
+  void AllowCaptures() const override;
+
+ protected:
+  double Patience() const override;
+  void LetGo(bool past) override;
+
+ private:
+  Status MakeRegion(const std::vector<Place>& places, int device);
+  Status MayAllocate();
+  void Arrange(const std::vector<Place>& places);
+  Status FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const;
+  Status OrderBehindLast(cuda::Stream stream);
+  Status MarkLast(cuda::Stream stream);
+
+  const cuda::DriverApi& driver_;
+  const int rank_;
+  const int size_;
+  cuda::Runtime runtime_;
+  cuda::Kernels kernels_;
+  PeerMemory memory_;
+  control::Control* control_ = nullptr;  // owned by the communicator, as this is
+  std::optional<CallTable> table_;
+  cuda::Group group_ = {};
+  int most_blocks_ = 1;
+  int device_ = -1;
+  bool shares_device_ = false;  // with another rank of this process
+  bool is_connected_ = false;
+  // The stream of the last call that was not captured, and an event behind that call.
+  cuda::Stream last_stream_ = nullptr;
+  cuda::Event last_ = nullptr;
+};
+
+}  // namespace collops::cuda_peers

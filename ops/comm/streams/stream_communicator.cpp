@@ -1,0 +1,196 @@
+#include "comm/streams/stream_communicator.h"
+
+#include <chrono>
+#include <thread>
+
+#include "core/deadline.h"
+#include "core/process/interrupt.h"
+
+namespace collops {
+namespace {
+
+// How long the destructor waits for calls. A caller that needs longer calls Close() first.
+constexpr double kDestroyedS = 2.0;
+
+}  // namespace
+
+StreamCommunicator::StreamCommunicator(std::shared_ptr<control::Control> control, DeviceKind kind,
+                                       bool compares, std::unique_ptr<StreamEngine> engine)
+    : Communicator(std::move(control)),
+      kind_(kind),
+      compares_(compares),
+      engine_(std::move(engine)),
+      under_way_(size()) {
+  this->control().SetCallsOnStreams(0);
+  static_cast<void>(FindDevice());  // an error is reported in first contact
+}
+
+void StreamCommunicator::Finish() {
+  if (!control().Inherited() && is_watched_) Forget(this);
+  WaitForStreams(kDestroyedS);
+  control().Close("it closed its communicator");
+  Close("it closed its communicator");
+}
+
+// Control's errors in first contact begin with its name already.
+Status StreamCommunicator::InCall(const char* name, const Status& status) {
+  const std::string begin = Concat(name, ": ");
+  if (status.ok() || status.message().compare(0, begin.size(), begin) == 0) return status;
+  return Error(status.code(), begin, status.message());
+}
+
+Status StreamCommunicator::FindDevice() {
+  int device = -1;
+  RETURN_IF_ERROR(engine_->FindDevice(&device));
+  device_index_ = device;
+  return Ok();
+}
+
+Status StreamCommunicator::DoConnect() {
+  return RunOnDevice(kFirstContact, [&] { return MeetOnce(kFirstContact); });
+}
+
+Status StreamCommunicator::KeepOnStream(void* stream, KeepAlive kept) {
+  return RunOnDevice("LinearParallel", [&] {
+    return engine_->calls().Keep(stream, std::move(kept), "LinearParallel", UserCall::Number());
+  });
+}
+
+// A call of several steps: compared as a whole, if calls are compared.
+Status StreamCommunicator::DoAgree(const Agreement& agreement) {
+  return RunOnDevice(agreement.op(), [&]() -> Status {
+    RETURN_IF_ERROR(MeetOnce(agreement.op()));
+    RETURN_IF_ERROR(CheckPeers(agreement.op(), compares_));
+    return compares_ ? control().Agree(agreement) : Ok();
+  });
+}
+
+Status StreamCommunicator::MeetOnce(const char* name) {
+  if (engine_->connected()) return Ok();
+  const uint64_t step = control().step_number();
+  const Status met =
+      control().WithOthersUnmet(InCall(name, engine_->Meet(&control(), compares_, device_index_)));
+  if (met.ok()) control().MarkMet();
+  if (met.ok() && engine_->EndsByAbort() && !std::exchange(is_watched_, true)) Watch(this);
+  // Rank 0 may fail before the others hear of this rank.
+  const bool told = !control().has_board() || control().step_number() != step;
+  return met.ok() || told ? met : Decline(name, met);
+}
+
+// Tells the other ranks why this rank refuses: in the exchange of first contact, later in the
+// comparison of the call. Without comparisons the others may have put their call on a stream, so
+// the group ends, and their next call has the reason. What the library cannot do is refused on all
+// ranks alike, and ends nothing.
+Status StreamCommunicator::DoRefuse(const char* name, const Status& reason) {
+  if (!control().has_board()) return Ok();
+  if (!engine_->connected()) return control().Refuse(kFirstContact, reason);
+  if (compares_) return control().Refuse(name, reason);
+  if (reason.code() == ERROR_UNSUPPORTED) return Ok();
+  control().EndAll(
+      Error(ERROR_RANK_MISMATCH, name, ": rank ", rank(), " refused its part: ", reason.message()));
+  return Ok();
+}
+
+Status StreamCommunicator::Decline(const char* name, const Status& reason) {
+  const Status told = DoRefuse(name, reason);
+  if (!told.ok()) static_cast<void>(control().Fail(told, control().step_number()));
+  return control().Excuse(reason);
+}
+
+Status StreamCommunicator::NoStream(const char* name) {
+  return Decline(name, Error(ERROR_INVALID_STREAM, name, ": there is no stream: pass ",
+                             kind_ == DeviceKind::kNpu ? "NPU" : "CUDA", " tensors, or stream="));
+}
+
+// Without waiting: whether all ranks are still there and all earlier calls have succeeded.
+Status StreamCommunicator::CheckPeers(const char* name, bool is_step, const RankSet& needed) {
+  const uint64_t step = control().step_number() + 1;
+  const uint64_t call = is_step ? CallNumber(step) : UserCall::Number();
+  RETURN_IF_ERROR(control().Peek(name, call, needed));
+  return InCall(name, engine_->CheckHealth());
+}
+
+// A group call is counted before its peers are checked, so that a rank is missed that left without
+// it; one that was refused was made by no rank.
+Status StreamCommunicator::Prepare(const char* name, const Agreement* agreement,
+                                   const RankSet& needed) {
+  const uint64_t before = control().calls_on_streams();
+  if (agreement != nullptr) control().SetCallsOnStreams(before + 1);
+  const bool is_step = compares_ && agreement != nullptr;
+  Status status = CheckPeers(name, is_step, needed);
+  if (status.ok() && is_step) {
+    status = control().Agree(*agreement);
+    // A rank whose call compared equal may have failed since.
+    if (status.ok()) return CheckPeers(name, is_step, needed);
+  }
+  if (!status.ok()) control().SetCallsOnStreams(before);
+  return status;
+}
+
+// A rank that is lost, a failure, or a call that is on its stream for longer than the time-out.
+Status StreamCommunicator::FindTrouble() {
+  if (control().failed()) return control().Failure();
+  RETURN_IF_ERROR(control().Peek("watcher", 0, under_way_.Peers()));
+  double age_s = 0;
+  std::string names;
+  RETURN_IF_ERROR(engine_->OnDevice(device_index_, [&] {
+    age_s = engine_->calls().OldestAge();
+    if (age_s > control().timeout_s()) names = engine_->calls().NamesAhead();
+  }));
+  CHECK_ARG(names.empty(), ERROR_TIMEOUT, names, ": no end on its stream after ",
+            control().timeout_s(), " s: a rank has not made this call, or the stream waits");
+  return Ok();
+}
+
+// Does nothing while a call of this rank uses the engine: such a call finds trouble itself.
+void StreamCommunicator::Look() {
+  const std::unique_lock<std::recursive_mutex> lock(engine_in_use_, std::try_to_lock);
+  if (!lock.owns_lock() || !engine_->connected()) return;
+  engine_->AllowCaptures();
+  const Status trouble = FindTrouble();
+  if (trouble.ok()) return;
+  bool idle = true;
+  static_cast<void>(engine_->OnDevice(device_index_, [&] { idle = engine_->calls().IsIdle(); }));
+  // A rank that is lost when all was done takes nothing away from this one.
+  if (idle) return;
+  if (!control().failed()) control().EndAll(trouble);
+  engine_->AbortCalls();
+}
+
+void StreamCommunicator::OnLeave() {
+  WaitForStreams(control().timeout_s());
+}
+
+bool StreamCommunicator::IsIdle() {
+  const std::lock_guard<std::recursive_mutex> lock(engine_in_use_);
+  return engine_->IsIdle(device_index_);
+}
+
+// A rank that leaves before its calls have ended takes its part of them away from slower ranks, so
+// it stays until then, or until a rank is lost that they wait for, or the group has failed.
+void StreamCommunicator::WaitForStreams(double limit_s) {
+  if (control().Inherited() || !control().has_board()) return;
+  const std::lock_guard<std::recursive_mutex> lock(closing_);
+  const Deadline deadline = Deadline::After(limit_s);
+  static_cast<void>(control().Alone("Close", [&] {
+    bool idle = IsIdle();
+    while (!idle && !control().failed() && control().Peek("Close", 0, under_way_.Peers()).ok() &&
+           !deadline.Passed() && !Interrupted()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      idle = IsIdle();
+    }
+    if (idle && !control().failed()) control().MarkStreamsEnded();
+    return Ok();
+  }));
+}
+
+void StreamCommunicator::OnClose() {
+  if (control().Inherited()) return;
+  const std::lock_guard<std::recursive_mutex> lock(closing_);
+  // If a call runs in another thread, it still needs the engine; the destructor releases it.
+  if (control().in_call()) return;
+  const std::lock_guard<std::recursive_mutex> in_use(engine_in_use_);
+  OnReleased(engine_->Release(device_index_));
+}
+
+}  // namespace collops

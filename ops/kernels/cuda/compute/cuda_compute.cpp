@@ -1,0 +1,163 @@
+#include "kernels/cuda/compute/cuda_compute.h"
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/process/per_process.h"
+#include "kernels/cuda/bodies/elementwise.h"
+#include "kernels/cuda/driver/device_memory.h"
+#include "kernels/cuda/driver/device_scope.h"
+#include "kernels/cuda/driver/error.h"
+
+namespace collops::cuda {
+
+using kernels::DeviceMatrix;
+using kernels::StreamStep;
+
+namespace {
+
+// Events that no marks use any more, by device.
+struct FreeEvents {
+  std::mutex mutex;
+  std::map<int, std::vector<Event>> lists;
+};
+PerProcess<FreeEvents> free_events_here;
+
+// Events between two streams of a call. The last user may be a graph, which lets go in a thread in
+// which nothing of CUDA may be called, so events are used again and not destroyed.
+class Marks : public kernels::StreamMarks {
+ public:
+  Marks(const DriverApi& api, int device) : api_(api), device_(device) {}
+  ~Marks() override {
+    FreeEvents& free = free_events_here.Get();
+    const std::lock_guard<std::mutex> lock(free.mutex);
+    std::vector<Event>& list = free.lists[device_];
+    list.insert(list.end(), events_.begin(), events_.end());
+  }
+
+  Status Order(void* first, void* then) override {
+    int mark = 0;
+    RETURN_IF_ERROR(Put(first, &mark));
+    return Wait(then, mark);
+  }
+
+  Status Put(void* stream, int* mark) override {
+    const DeviceScope scope(api_, device_);
+    RETURN_IF_ERROR(scope.status());
+    Event event = TakeFree();
+    if (event == nullptr) {
+      RETURN_IF_ERROR(
+          ToStatus(api_, api_.event_create(&event, kEventDisableTiming), "cuEventCreate"));
+    }
+    *mark = static_cast<int>(events_.size());
+    events_.push_back(event);
+    return ToStatus(api_, api_.event_record(event, stream), "cuEventRecord");
+  }
+
+  Status Wait(void* stream, int mark) override {
+    const DeviceScope scope(api_, device_);
+    RETURN_IF_ERROR(scope.status());
+    return ToStatus(api_, api_.stream_wait_event(stream, events_[static_cast<size_t>(mark)], 0),
+                    "cuStreamWaitEvent");
+  }
+
+ private:
+  Event TakeFree() const {
+    FreeEvents& free = free_events_here.Get();
+    const std::lock_guard<std::mutex> lock(free.mutex);
+    std::vector<Event>& list = free.lists[device_];
+    if (list.empty()) return nullptr;
+    const Event event = list.back();
+    list.pop_back();
+    return event;
+  }
+
+  const DriverApi& api_;
+  const int device_;
+  std::vector<Event> events_;
+};
+
+MatrixArgs ArgsOf(const DeviceMatrix& matrix) {
+  return {const_cast<void*>(matrix.data), matrix.transposed ? 1 : matrix.ld,
+          matrix.transposed ? matrix.ld : 1, matrix.dtype};
+}
+
+int64_t BytesOf(const DeviceMatrix& matrix) {
+  return matrix.rows * matrix.columns * SizeOf(matrix.dtype);
+}
+
+}  // namespace
+
+Status CudaCompute::Available() {
+  RETURN_IF_ERROR(Kernels::Available());
+  return matmul_.Available();
+}
+
+Status CudaCompute::ScratchBytes(const StreamStep& step, int64_t* bytes) {
+  *bytes = 0;
+  if (step.kind != StreamStep::kMultiply) return Ok();
+  const DeviceScope scope(api_, device_);
+  RETURN_IF_ERROR(scope.status());
+  RETURN_IF_ERROR(matmul_.Check(step));
+  *bytes = Matmul::kScratchBytes;
+  return Ok();
+}
+
+Status CudaCompute::Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) {
+  const DeviceScope scope(api_, device_);
+  RETURN_IF_ERROR(scope.status());
+  if (!kernels_loaded_) RETURN_IF_ERROR(kernels_.Load());
+  kernels_loaded_ = true;
+  switch (step.kind) {
+    case StreamStep::kMultiply:
+      return matmul_.Run(step, scratch, bytes, stream);
+    case StreamStep::kConvert:
+      return kernels_.Launch(
+          ConvertArgs{ArgsOf(step.a), ArgsOf(step.c), step.c.rows, step.c.columns}, BytesOf(step.c),
+          stream);
+    case StreamStep::kAddRow:
+      break;
+  }
+  return kernels_.Launch(
+      AddRowArgs{ArgsOf(step.a), ArgsOf(step.b), ArgsOf(step.c), step.c.rows, step.c.columns},
+      BytesOf(step.c), stream);
+}
+
+Status CudaCompute::SetZero(void* data, int64_t bytes, void* stream) {
+  const DeviceScope scope(api_, device_);
+  RETURN_IF_ERROR(scope.status());
+  return cuda::SetZero(api_, data, bytes, stream);
+}
+
+Status CudaCompute::Copy(void* to, const void* from, int64_t bytes, void* stream) {
+  const DeviceScope scope(api_, device_);
+  RETURN_IF_ERROR(scope.status());
+  return cuda::Copy(api_, to, from, bytes, stream);
+}
+
+Status CudaCompute::SideStream(void** stream) {
+  if (side_ == nullptr) {
+    const DeviceScope scope(api_, device_);
+    RETURN_IF_ERROR(scope.status());
+    RETURN_IF_ERROR(
+        ToStatus(api_, api_.stream_create(&side_, kStreamNonBlocking), "cuStreamCreate"));
+  }
+  *stream = side_;
+  return Ok();
+}
+
+std::shared_ptr<kernels::StreamMarks> CudaCompute::NewMarks() {
+  return std::make_shared<Marks>(api_, device_);
+}
+
+void CudaCompute::Release() {
+  if (device_ < 0) return;
+  const DeviceScope scope(api_, device_);
+  // The caller cannot act on an error of this call.
+  if (side_ != nullptr) static_cast<void>(api_.stream_destroy(side_));
+  side_ = nullptr;
+  matmul_.Release();
+}
+
+}  // namespace collops::cuda

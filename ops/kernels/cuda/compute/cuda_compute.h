@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "core/status.h"
+#include "kernels/cuda/compute/matmul.h"
+#include "kernels/cuda/driver/api.h"
+#include "kernels/cuda/launch/kernels.h"
+#include "kernels/stream_compute.h"
+
+namespace collops::cuda {
+
+// Products of a GPU by cuBLASLt, and the other steps by kernels of ours. Owned by the communicator
+// of that GPU.
+class CudaCompute : public kernels::StreamCompute {
+ public:
+  // `device` changes once, from -1 to the GPU's number.
+  CudaCompute(const DriverApi& api, const std::atomic<int>& device)
+      : api_(api), device_(device), kernels_(api) {}
+  CudaCompute(const CudaCompute&) = delete;
+  CudaCompute& operator=(const CudaCompute&) = delete;
+
+  Status Available() override;
+  int64_t alignment() const override { return kAlignment; }
+  Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
+  Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;
+  Status SetZero(void* data, int64_t bytes, void* stream) override;
+  Status Copy(void* to, const void* from, int64_t bytes, void* stream) override;
+  Status SideStream(void** stream) override;
+  std::shared_ptr<kernels::StreamMarks> NewMarks() override;
+
+  // Destroys the side stream and cuBLASLt's handle. The calls are past.
+  void Release();
+
+ private:
+  // What cuBLASLt wants of its workspace, and whole lines of the L2.
+  static constexpr int64_t kAlignment = 256;
+
+  const DriverApi& api_;
+  const std::atomic<int>& device_;
+  Kernels kernels_;
+  bool kernels_loaded_ = false;
+  Matmul matmul_;
+  Stream side_ = nullptr;  // never destroyed if its work may not be past
+};
+
+}  // namespace collops::cuda

@@ -1,0 +1,111 @@
+#include "kernels/cuda/launch/kernels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/process/per_process.h"
+#include "kernels/cuda/driver/error.h"
+#include "kernels/cuda/launch/fatbin.h"
+
+namespace collops::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int64_t kBytesPerThread = 16;
+
+// Modules by context. Primary contexts, which DeviceScope keeps.
+struct Modules {
+  std::mutex mutex;
+  std::map<Context, std::shared_ptr<const Kernels::Loaded>> loaded;
+};
+
+PerProcess<Modules> modules_here;
+
+Status LoadKernel(const DriverApi& api, Module module, const char* name, int multiprocessors,
+                  Kernels::Loaded::Kernel* kernel) {
+  RETURN_IF_ERROR(ToStatus(api, api.module_get_function(&kernel->function, module, name),
+                           "cuModuleGetFunction"));
+  if (api.func_load != nullptr) {
+    RETURN_IF_ERROR(ToStatus(api, api.func_load(kernel->function), "cuFuncLoad"));
+  }
+  int blocks = 0;
+  RETURN_IF_ERROR(ToStatus(api,
+                           api.occupancy_max_active_blocks(&blocks, kernel->function, kThreads, 0),
+                           "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  kernel->most_blocks = std::max(1, blocks * multiprocessors);
+  return Ok();
+}
+
+Status LoadModule(const DriverApi& api, Kernels::Loaded* loaded) {
+  const std::vector<char>* image = nullptr;
+  RETURN_IF_ERROR(ReadFatbin(&image));
+  Device device = 0;
+  int multiprocessors = 0;
+  RETURN_IF_ERROR(ToStatus(api, api.ctx_get_device(&device), "cuCtxGetDevice"));
+  RETURN_IF_ERROR(ToStatus(
+      api,
+      api.device_get_attribute(&multiprocessors, DeviceAttribute::kMultiprocessorCount, device),
+      "cuDeviceGetAttribute"));
+  Module module = nullptr;
+  RETURN_IF_ERROR(ToStatus(api, api.module_load_data(&module, image->data()), "cuModuleLoadData"));
+  for (size_t i = 0; i < kKernelNames.size(); ++i) {
+    const Status status =
+        LoadKernel(api, module, kKernelNames[i], multiprocessors, &loaded->kernels[i]);
+    if (status.ok()) continue;
+    static_cast<void>(api.module_unload(module));  // the first error counts
+    return Error(status.code(), "the GPU kernel ", kKernelNames[i], ": ", status.message());
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status Kernels::Available() {
+  const std::vector<char>* image = nullptr;
+  return ReadFatbin(&image);
+}
+
+Status Kernels::Load() {
+  Context context = nullptr;
+  RETURN_IF_ERROR(ToStatus(api_, api_.ctx_get_current(&context), "cuCtxGetCurrent"));
+  Modules& modules = modules_here.Get();
+  const std::lock_guard<std::mutex> lock(modules.mutex);
+  std::shared_ptr<const Loaded>& kept = modules.loaded[context];
+  if (kept == nullptr) {
+    auto fresh = std::make_shared<Loaded>();
+    RETURN_IF_ERROR(LoadModule(api_, fresh.get()));
+    kept = std::move(fresh);
+  }
+  loaded_ = kept;
+  return Ok();
+}
+
+const Kernels::Loaded::Kernel& Kernels::Find(const char* name) const {
+  size_t index = 0;
+  while (std::strcmp(kKernelNames[index], name) != 0) ++index;  // nobody has other names
+  return loaded_->kernels[index];
+}
+
+int Kernels::MostBlocks(const char* name) const {
+  return loaded_ == nullptr ? 1 : Find(name).most_blocks;
+}
+
+int Kernels::EnoughBlocks(const char* name, int64_t bytes) const {
+  constexpr int64_t kBytesPerBlock = kThreads * kBytesPerThread;
+  const int64_t enough = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
+  return static_cast<int>(std::clamp<int64_t>(enough, 1, MostBlocks(name)));
+}
+
+Status Kernels::LaunchNamed(const char* name, void* args, int blocks, Stream stream) const {
+  CHECK_ARG(loaded_ != nullptr, ERROR_RT_FAIL, name, " was launched before it was loaded");
+  void* params[] = {args};
+  return ToStatus(api_,
+                  api_.launch_kernel(Find(name).function, static_cast<unsigned int>(blocks), 1, 1,
+                                     kThreads, 1, 1, 0, stream, params, nullptr),
+                  name);
+}
+
+}  // namespace collops::cuda

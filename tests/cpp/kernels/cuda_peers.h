@@ -1,0 +1,116 @@
+// Ranks whose kernels meet through regions, on the CPU: each rank runs its kernels in a thread, one
+// after another, as a stream does.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "kernels/cuda/peers/move.h"
+#include "kernels/cuda/peers/region.h"
+#include "kernels/cuda_grid.h"
+
+namespace cuda_peers {
+
+using collops::cuda::Group;
+using collops::cuda::PeerCall;
+using collops::cuda::RegionLayout;
+
+// A group of `size` ranks. Their regions begin with a step of any number.
+class Ranks {
+ public:
+  Ranks(int size, bool is_direct, int num_workers, int64_t slot_bytes, uint64_t steps_before)
+      : layout_{size, num_workers, slot_bytes},
+        is_direct_(is_direct || size == 1),
+        verdicts_(size) {
+    for (int rank = 0; rank < size; ++rank) {
+      const auto bytes = static_cast<size_t>(layout_.Bytes());
+      regions_.emplace_back(new Line[bytes / sizeof(Line) + 1]());
+      Own(rank)->step = steps_before;
+    }
+  }
+
+  Group GroupOf(int rank) {
+    Group group = {};
+    group.rank = rank;
+    group.size = static_cast<int32_t>(layout_.size);
+    group.is_direct = is_direct_ ? 1 : 0;
+    group.num_workers = static_cast<int32_t>(layout_.num_workers);
+    group.slot_bytes = layout_.slot_bytes;
+    for (int peer = 0; peer < group.size; ++peer) {
+      group.regions[peer] = reinterpret_cast<char*>(regions_[peer].get());
+    }
+    group.stop = &stop_;
+    group.verdict = &verdicts_[rank];
+    return group;
+  }
+  collops::cuda::OwnCounts* Own(int rank) {
+    return &reinterpret_cast<collops::cuda::RegionHead*>(regions_[rank].get())->own;
+  }
+  const collops::cuda::Verdict& VerdictOf(int rank) const { return verdicts_[rank]; }
+  void Stop() { __atomic_store_n(&stop_, 1u, __ATOMIC_RELEASE); }
+  int size() const { return static_cast<int>(layout_.size); }
+  bool is_direct() const { return is_direct_; }
+  int num_workers() const { return static_cast<int>(layout_.num_workers); }
+
+  // work(rank) of every rank in a thread.
+  template <class Work>
+  void Run(const Work& work) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size(); ++rank) threads.emplace_back([&work, rank] { work(rank); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  RegionLayout layout_;
+  bool is_direct_;
+  std::vector<std::unique_ptr<Line[]>> regions_;
+  std::vector<collops::cuda::Verdict> verdicts_;
+  uint32_t stop_ = 0;
+};
+
+// A grid for a call: a few blocks at once, and every worker if data goes through the regions.
+inline cuda_grid::Grid DrawGrid(const Ranks& ranks, std::mt19937_64& random) {
+  cuda_grid::Grid grid = cuda_grid::DrawGrid(random);
+  if (!ranks.is_direct()) grid.blocks = static_cast<uint32_t>(ranks.num_workers());
+  grid.at_once = 1 + static_cast<uint32_t>(random() % grid.blocks);
+  return grid;
+}
+
+// Memory of one rank, with poison all around; its first byte lies `shift` bytes behind a multiple
+// of 16.
+class Buffer {
+ public:
+  Buffer(int64_t bytes, size_t shift)
+      : bytes_(static_cast<size_t>(bytes)), begin_(kMargin + shift), all_(bytes_ / 16 + 6) {
+    std::memset(all_.data(), kPoison, all_.size() * 16);
+  }
+  char* data() { return reinterpret_cast<char*>(all_.data()) + begin_; }
+  int64_t bytes() const { return static_cast<int64_t>(bytes_); }
+  bool HasPoisonAround() const {
+    const auto* const all = reinterpret_cast<const char*>(all_.data());
+    for (size_t i = 0; i < all_.size() * 16; ++i) {
+      const bool inside = i >= begin_ && i - begin_ < bytes_;
+      if (!inside && all[i] != kPoison) return false;
+    }
+    return true;
+  }
+  static constexpr char kPoison = 0x5b;
+
+ private:
+  struct alignas(16) Unit {
+    char bytes[16];
+  };
+  static constexpr size_t kMargin = 32;
+  size_t bytes_;
+  size_t begin_;
+  std::vector<Unit> all_;
+};
+
+}  // namespace cuda_peers

@@ -1,0 +1,207 @@
+// The body of the kernel that reduces slices, on the CPU, against kernels/reduce bit for bit.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "core/dtype.h"
+#include "core/status.h"
+#include "kernels/cuda/bodies/kernel_table.h"
+#include "kernels/cuda_grid.h"
+#include "kernels/half.h"
+#include "kernels/reduce/reduce.h"
+
+namespace {
+
+using collops::DType;
+using collops::ReduceOp;
+using collops::cuda::HostBlock;
+using collops::cuda::ReduceSlicesArgs;
+
+constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+                            DType::kInt8,    DType::kUInt8,   DType::kInt16,   DType::kUInt16,
+                            DType::kInt32,   DType::kUInt32,  DType::kInt64,   DType::kUInt64};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kProd,  ReduceOp::kMax,
+                             ReduceOp::kMin,   ReduceOp::kAvg,   ReduceOp::kBitAnd,
+                             ReduceOp::kBitOr, ReduceOp::kBitXor};
+
+// Misalignments in bytes, of the output, of the own slice and of the staging.
+struct Shifts {
+  size_t output;
+  size_t own;
+  size_t staging;
+};
+
+struct Case {
+  DType dtype;
+  ReduceOp op;
+  int rank;
+  int rank_size;
+  int64_t count;
+  Shifts shifts;
+  size_t gap;  // bytes between the slices in the staging
+  bool in_place;
+};
+
+std::string Describe(const Case& c) {
+  return collops::Concat(Name(c.dtype), " ", Name(c.op), ", rank ", c.rank, " of ", c.rank_size,
+                         ", ", c.count, " elements, shifts ", c.shifts.output, " ", c.shifts.own,
+                         " ", c.shifts.staging, ", gap ", c.gap, c.in_place ? ", in place" : "");
+}
+
+// Memory whose first byte behind `shift` lies at a multiple of 16, with poison all around.
+struct Memory {
+  static constexpr size_t kMargin = 32;
+  Memory(size_t bytes, size_t shift) : chunks((bytes + shift) / 16 + 5), begin(kMargin + shift) {
+    std::memset(chunks.data(), 0x5b, chunks.size() * 16);
+  }
+  char* data() { return reinterpret_cast<char*>(chunks.data()) + begin; }
+  std::vector<char> Around(size_t bytes) const {
+    const auto* all = reinterpret_cast<const char*>(chunks.data());
+    std::vector<char> around(all, all + begin);
+    around.insert(around.end(), all + begin + bytes, all + chunks.size() * 16);
+    return around;
+  }
+  struct alignas(16) Chunk {
+    char bytes[16];
+  };
+  std::vector<Chunk> chunks;
+  size_t begin;
+};
+
+// Numbers of every kind: any bits, and those of reals often small, special, or the same.
+void Fill(char* to, size_t bytes, DType dtype, std::mt19937_64& random) {
+  for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<char>(random());
+  const auto element = static_cast<size_t>(SizeOf(dtype));
+  static constexpr uint8_t kTops[] = {0x00, 0x80, 0x3f, 0xbf, 0x40, 0x7f, 0xff, 0x7c};
+  for (size_t i = 0; i + element <= bytes; i += element) {
+    const uint64_t draw = random();
+    if (draw % 4 == 0) std::memset(to + i, 0, element);
+    if (draw % 4 < 3) to[i + element - 1] = static_cast<char>(kTops[draw / 4 % 8]);
+  }
+}
+
+bool IsNan(const char* number, DType dtype) {
+  uint16_t half;
+  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
+    std::memcpy(&half, number, sizeof(half));
+    return std::isnan(dtype == DType::kFloat16 ? collops::kernels::Float16ToFloat(half)
+                                               : collops::kernels::BFloat16ToFloat(half));
+  }
+  if (dtype == DType::kFloat32) {
+    float value;
+    std::memcpy(&value, number, sizeof(value));
+    return std::isnan(value);
+  }
+  double value = 0;
+  if (dtype == DType::kFloat64) std::memcpy(&value, number, sizeof(value));
+  return std::isnan(value);
+}
+
+// Any NaN of a sum or product equals any other: which one results is not defined. Those of max and
+// min have the same bits.
+bool SameNumber(const char* a, const char* b, const Case& c) {
+  const bool any_nan = c.op != ReduceOp::kMax && c.op != ReduceOp::kMin;
+  if (any_nan && IsNan(a, c.dtype) && IsNan(b, c.dtype)) return true;
+  return std::memcmp(a, b, static_cast<size_t>(SizeOf(c.dtype))) == 0;
+}
+
+void Check(const Case& c, std::mt19937_64& random) {
+  const auto element = static_cast<size_t>(SizeOf(c.dtype));
+  const size_t bytes = static_cast<size_t>(c.count) * element;
+  const size_t stride = bytes + c.gap;
+  Memory output(bytes, c.shifts.output);
+  Memory own(bytes, c.in_place ? c.shifts.output : c.shifts.own);
+  Memory staging(stride * static_cast<size_t>(c.rank_size), c.shifts.staging);
+  Fill(own.data(), bytes, c.dtype, random);
+  std::vector<const void*> sources;
+  for (int rank = 0, place = 0; rank < c.rank_size; ++rank) {
+    char* const slice = staging.data() + stride * static_cast<size_t>(place);
+    sources.push_back(rank == c.rank ? own.data() : slice);
+    if (rank == c.rank) continue;
+    Fill(slice, bytes, c.dtype, random);
+    ++place;
+  }
+  std::vector<char> expected(bytes + 1);
+  collops::kernels::Reduce(expected.data(), sources.data(), c.rank_size, c.count, c.dtype, c.op);
+
+  Memory& target = c.in_place ? own : output;
+  const std::vector<char> before = target.Around(bytes);
+  const std::vector<char> staged = staging.Around(0);
+  ReduceSlicesArgs args = {target.data(), own.data(), staging.data(), static_cast<int64_t>(stride),
+                           c.count,       c.rank,     c.rank_size,    c.dtype,
+                           c.op};
+  if (c.rank_size == 1) args.staging = nullptr;
+  const auto* const kernel = collops::cuda::FindKernel<HostBlock>(ReduceSlicesArgs::kName);
+  cuda_grid::Run(cuda_grid::DrawGrid(random), [&](HostBlock& block) { kernel->run(&args, block); });
+  for (size_t i = 0; i < bytes; i += element) {
+    if (SameNumber(target.data() + i, expected.data() + i, c)) continue;
+    return check::Fail(__FILE__, __LINE__,
+                       collops::Concat(Describe(c), ": element ", i / element, " is wrong"));
+  }
+  if (target.Around(bytes) != before || staging.Around(0) != staged) {
+    check::Fail(__FILE__, __LINE__, Describe(c) + ": changed memory that is not its own");
+  }
+}
+
+}  // namespace
+
+TEST(EveryTypeAndOperationHasTheBitsOfTheCpu) {
+  std::mt19937_64 random(20261124);
+  for (const DType dtype : kTypes) {
+    const auto element = static_cast<size_t>(SizeOf(dtype));
+    for (const ReduceOp op : kOps) {
+      if (!collops::kernels::CanReduce(dtype, op)) continue;
+      for (int rank_size = 1; rank_size <= 8; ++rank_size) {
+        const int rank = static_cast<int>(random() % static_cast<uint64_t>(rank_size));
+        for (const int64_t count : {0, 1, 3, 17, 64, 1031}) {
+          const size_t gap = (16 - static_cast<size_t>(count) * element % 16) % 16;
+          Check({dtype, op, rank, rank_size, count, {0, 0, 0}, gap, false}, random);
+          Check({dtype, op, rank, rank_size, count, {0, 0, 0}, 0, true}, random);
+        }
+        const size_t same = random() % 16 / element * element;
+        Check({dtype, op, rank, rank_size, 515, {same, same, same}, 16, false}, random);
+      }
+    }
+  }
+}
+
+TEST(AnyAddressWillDo) {
+  std::mt19937_64 random(7);
+  for (const DType dtype : kTypes) {
+    for (size_t output = 0; output < 16; ++output) {
+      for (const int64_t count : {5, 67}) {
+        const Shifts shifts = {output, random() % 16, random() % 16};
+        const size_t gap = random() % 16;
+        Check({dtype, ReduceOp::kSum, 1, 3, count, shifts, gap, false}, random);
+        const size_t own = (SizeOf(dtype) * count) % 16 == 0 ? output : 0;
+        Check({dtype, ReduceOp::kMax, 0, 2, count, {output, own, output}, gap, false}, random);
+        Check({dtype, ReduceOp::kAvg, 2, 4, count, {output, output, output}, 0, true}, random);
+      }
+    }
+  }
+}
+
+TEST(RankOrderIsKept) {
+  const float values[] = {0x1p24f, 1, 1};
+  for (int rank = 0; rank < 3; ++rank) {
+    std::vector<float> staging;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer != rank) staging.push_back(values[peer]);
+    }
+    float result = 0;
+    HostBlock block(0, 1, 32);
+    collops::cuda::ReduceSlices(
+        ReduceSlicesArgs{&result, &values[rank], staging.data(), sizeof(float), 1, rank, 3,
+                         DType::kFloat32, ReduceOp::kSum},
+        block);
+    EXPECT_EQ(result, 0x1p24f);
+  }
+}
+
+TEST(ThereIsNoKernelOfAnotherName) {
+  EXPECT_TRUE(collops::cuda::FindKernel<HostBlock>("collops_reduce_slice") == nullptr);
+}

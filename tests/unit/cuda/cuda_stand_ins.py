@@ -1,0 +1,230 @@
+"""Stand-ins for tensors on a GPU, and for torch and CuPy: there is no GPU, and no CUDA, here."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import sys
+from collections.abc import Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
+READ_ONLY = 1  # a flag of versioned capsules
+CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # DLPack's, by numpy's kinds
+
+
+class Described(ctypes.Structure):
+    """DLPack's description of a tensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+        ("num_dims", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", Described), ("context", ctypes.c_void_p), ("release", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Described),
+    )
+
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_ends = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda capsule: ALIVE.pop(capsule, None))
+ALIVE: dict[int, Any] = {}  # what capsules hold that are not gone yet, by the capsule
+
+
+class OnGpu:
+    """A tensor with __dlpack__ of device CUDA at an address that nobody can read.
+
+    It records the arguments of every export, and how many capsules are alive then.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int] = (4,),
+        dtype: str = "float32",
+        *,
+        device: tuple[int, int] = (CUDA, 0),
+        flags: int | None = 0,
+        address: int = 0x1000,
+        strides: Sequence[int] | None = None,
+    ) -> None:
+        self.sizes, self.type, self.said_flags = tuple(shape), np.dtype(dtype), flags
+        self.where, self.at, self.steps = device, address, strides
+        self.asked: list[dict[str, Any]] = []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.where
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
+        self.asked.append({"stream": stream, "max_version": max_version})
+        return self.capsule()
+
+    @property
+    def streams(self) -> list[Any]:
+        """The streams of the exports."""
+        return [arguments["stream"] for arguments in self.asked]
+
+    def capsule(self) -> Any:
+        """A versioned capsule with the flags; one without a version if they are None."""
+        numbers = ctypes.c_int64 * max(len(self.sizes), 1)
+        tensor = Described(self.at, *self.where, len(self.sizes), CODES[self.type.kind])
+        tensor.bits, tensor.lanes = 8 * self.type.itemsize, 1
+        tensor.shape = numbers(*self.sizes)
+        if self.steps is not None:
+            tensor.strides = numbers(*self.steps)
+        if self.said_flags is None:
+            held: Any = _Managed(tensor)
+            name = b"dltensor"
+        else:
+            held = _Versioned(1, 0, None, None, self.said_flags, tensor)
+            name = b"dltensor_versioned"
+        made = _new_capsule(ctypes.addressof(held), name, _ends)
+        ALIVE[id(made)] = held
+        return made
+
+
+class Recorder:
+    """Stands for the core's communicator, and records what a method of the plain level runs."""
+
+    def __init__(self, real: Any) -> None:
+        self.real, self.device = real, "cuda:0"
+        self.runs: list[tuple[Any, ...]] = []
+
+    def run(self, plan: Any, *tensors: Any) -> None:
+        self.runs.append(tensors)
+
+    def messages(self, operation: str, name: str, items: list[Any]) -> list[int]:
+        self.runs.append(tuple(item[3] for item in items))
+        return [0 for _ in items]
+
+    def refuse(self, *error: Any) -> None:
+        """There is no one to be told."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class CupyArray(OnGpu):
+    """What is read of a CuPy array."""
+
+    __module__ = "cupy"
+
+    addresses = itertools.count(0x100000, 0x1000)
+
+    def __init__(self, shape: Sequence[int], dtype: Any = "float32", index: int = 0) -> None:
+        super().__init__(shape, np.dtype(dtype).name, device=(CUDA, index), flags=None)
+        self.at = next(self.addresses)
+        self.shape, self.dtype, self.ndim = self.sizes, self.type, len(self.sizes)
+        self.size = math.prod(self.sizes)
+        self.device = SimpleNamespace(id=index)
+        self.flags = SimpleNamespace(c_contiguous=True)
+
+
+class _CupyDevice:
+    """cupy.cuda.Device as a context manager; `current` is the one inside."""
+
+    current = 0
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __enter__(self) -> None:
+        self.before, _CupyDevice.current = _CupyDevice.current, self.index
+
+    def __exit__(self, *error: object) -> None:
+        _CupyDevice.current = self.before
+
+
+class Stream:
+    """A stream of CuPy."""
+
+    def __init__(self, number: int) -> None:
+        self.ptr = number
+
+
+def stand_in_cupy(monkeypatch: pytest.MonkeyPatch, streams: dict[int, int]) -> Any:
+    """A module cupy whose current stream of each GPU is given."""
+
+    def empty(shape: Sequence[int], dtype: Any) -> CupyArray:
+        return CupyArray(shape, dtype, _CupyDevice.current)
+
+    cupy: Any = ModuleType("cupy")
+    cupy.ndarray, cupy.empty = CupyArray, empty
+    cupy.cuda = SimpleNamespace(
+        Device=_CupyDevice, get_current_stream=lambda index: Stream(streams[index])
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return cupy
+
+
+class TorchType:
+    """Prints as torch's types do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+class Tensor:
+    """What is read of a torch tensor on CUDA."""
+
+    __module__ = "torch"
+    requires_grad = is_cpu = False
+
+    def __init__(self, shape: Sequence[int], index: int = 0, name: str = "float32") -> None:
+        self.shape = tuple(shape)
+        self.dtype = TorchType(name)
+        self.device = SimpleNamespace(type="cuda", index=index)
+        self.recorded: list[Any] = []
+
+    def data_ptr(self) -> int:
+        return 0x2000
+
+    def is_contiguous(self) -> bool:
+        return True
+
+    def is_neg(self) -> bool:
+        return False
+
+    def record_stream(self, stream: Any) -> None:
+        self.recorded.append(stream)
+
+
+def stand_in_torch(monkeypatch: pytest.MonkeyPatch, streams: dict[int, int]) -> Any:
+    """A module torch whose current stream of each GPU is given."""
+    torch: Any = ModuleType("torch")
+    torch.cuda = SimpleNamespace(
+        is_initialized=lambda: True,
+        current_stream=lambda index: SimpleNamespace(cuda_stream=streams[index]),
+    )
+    torch.Tensor = Tensor
+    torch.is_grad_enabled = lambda: False
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return torch

@@ -1,0 +1,212 @@
+"""Results and workspaces on GPUs: of x's library, in x's GPU; for others the caller gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_stand_ins import (
+    CUDA,
+    READ_ONLY,
+    CupyArray,
+    OnGpu,
+    Recorder,
+    Tensor,
+    stand_in_cupy,
+    stand_in_torch,
+)
+
+import collops
+from collops.collectives.device_tensors import DeviceTensor
+from collops.tensors import empty_like_kind, maker
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return stand_in_cupy(monkeypatch, {0: 60, 1: 61})
+
+
+@pytest.fixture
+def comm() -> Iterator[Any]:
+    """A communicator of one rank whose core is a recorder."""
+    with collops.init(0, 1, comm_domain="alone") as made:
+        real = made._level.core
+        made._level.core = Recorder(real)
+        yield made
+        made._level.core = real
+
+
+CALLS: dict[str, Any] = {
+    "all_gatherv": lambda comm, x, **out: comm.all_gatherv(x, [4], **out),
+    "all_gather": lambda comm, x, **out: comm.all_gather(x, **out),
+    "reduce_scatterv": lambda comm, x, **out: comm.reduce_scatterv(x, [4], **out),
+    "reduce_scatter": lambda comm, x, **out: comm.reduce_scatter(x, **out),
+    "all_reduce": lambda comm, x, **out: comm.all_reduce(x, **out),
+    "all_to_allv": lambda comm, x, **out: comm.all_to_allv(x, [4], [4], **out),
+    "reduce": lambda comm, x, **out: comm.reduce(x, root=0, **out),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_result_is_of_cupy_on_its_gpu(name: str, comm: Any, cupy: Any) -> None:
+    x = CupyArray((4, 3), "float16", index=1)
+    result = CALLS[name](comm, x)
+    assert type(result) is CupyArray
+    assert (result.device.id, result.dtype) == (1, np.float16)
+    assert result.shape[-2:] == (4, 3)
+    [(source, target, *_)] = comm._level.core.runs
+    assert source is x
+    assert target is result
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_result_of_another_library_is_given(name: str, comm: Any) -> None:
+    x, out = OnGpu((4, 3)), OnGpu((4, 3))
+    assert CALLS[name](comm, x, out=out) is out
+    [(source, target, *_)] = comm._level.core.runs
+    assert (source.tensor, target) == (x, out)
+    with pytest.raises(collops.UnsupportedError, match=r"on cuda:0 for a OnGpu: pass out= \(an"):
+        CALLS[name](comm, x)
+
+
+def test_an_out_of_another_shape_is_refused(comm: Any) -> None:
+    for out in (OnGpu((3, 3)), OnGpu((4,))):
+        with pytest.raises(collops.Error, match=r"out must have shape \[4, 3\], got"):
+            comm.all_gatherv(OnGpu((4, 3)), [4], out=out)
+    with pytest.raises(collops.Error, match="out must be a numpy array or a torch tensor, got a"):
+        comm.all_gatherv(OnGpu((4, 3)), [4], out=OnGpu((4, 3), device=(1, 0)))
+
+
+def test_what_would_be_copied_is_refused(comm: Any) -> None:
+    columns = OnGpu((1, 4, 3), strides=(12, 1, 4))
+    with pytest.raises(collops.Error, match="x, a OnGpu on cuda:0, would have to be copied"):
+        comm.all_gatherv(columns, [4], dim=1, out=OnGpu((1, 4, 3)))
+    parts = OnGpu((1, 4, 3), strides=(24, 6, 1))
+    with pytest.raises(collops.Error, match="out, a OnGpu on cuda:0, would have to be copied"):
+        comm.all_gatherv(OnGpu((1, 4, 3)), [4], dim=1, out=parts)
+    with pytest.raises(collops.Error, match="x, a OnGpu on cuda:0, would have to be copied"):
+        comm.reduce_scatterv(columns, [4], dim=1, out=OnGpu((1, 4, 3)))
+
+
+def test_blocks_of_a_list_are_of_one_library(comm: Any, cupy: Any) -> None:
+    del comm._level.core.runs[:]
+    comm._level.size = 2
+    with pytest.raises(
+        collops.Error, match=r"x\[1\] must be CuPy's float32 as x\[0\], got numpy's"
+    ):
+        comm.reduce_scatterv([CupyArray((2,)), np.zeros(2, np.float32)])
+    comm._level.size = 1
+
+
+def test_messages_take_any_tensor_of_a_gpu(comm: Any, cupy: Any) -> None:
+    x, out, third = OnGpu((2, 2)), OnGpu((4,)), CupyArray((4,))
+    items = [collops.SendTo(x, 0), collops.RecvFrom(out, 0), collops.RecvFrom(third, 0, 1)]
+    assert comm.exchange(items) == [out, third]
+    [(sent, received, last)] = comm._level.core.runs
+    assert (sent.tensor, received.tensor, last) == (x, out, third)
+    with pytest.raises(collops.Error, match="out must be a numpy array or a torch tensor, got a"):
+        comm.exchange([collops.RecvFrom(OnGpu((4,), device=(1, 0)), 0)])
+
+
+def test_broadcast_returns_its_tensor(comm: Any) -> None:
+    x = OnGpu((3,))
+    assert comm.broadcast(x) is x
+    [(moved,)] = comm._level.core.runs
+    assert type(moved) is DeviceTensor
+    assert (moved.ndim, moved.dtype, moved.device) == (1, np.float32, "cuda:0")
+
+
+class Unnamed(OnGpu):
+    """Has elements of a type that the core has no name for."""
+
+    def capsule(self) -> Any:
+        self.type = SimpleNamespace(kind="f", itemsize=1)  # type: ignore[assignment]
+        return super().capsule()
+
+
+def test_elements_without_a_name_are_refused(comm: Any) -> None:
+    with pytest.raises(collops.Error, match="x on cuda:0 has elements of a type that has no name"):
+        comm.all_gather(Unnamed())
+    with pytest.raises(collops.Error, match="x has 9 dims; of a tensor on a GPU at most 8"):
+        comm.all_gather(OnGpu((1,) * 9))
+
+
+def test_scatterv_describes_the_tensors_of_the_root(
+    comm: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from collops.collectives import scatter_v
+
+    text = scatter_v._describe(CupyArray((4, 3), "int16"))
+    made = scatter_v._empty(text, 2, "cuda:1")
+    assert type(made) is CupyArray
+    assert (made.shape, made.dtype, made.device.id) == ((2, 3), np.int16, 1)
+    with pytest.raises(collops.UnsupportedError, match="x is a OnGpu on cuda:0, and the other"):
+        scatter_v._describe(scatter_v.as_tensor("scatterv", "x", OnGpu((4,))))
+
+
+def test_a_maker_keeps_no_array(cupy: Any) -> None:
+    make = maker(CupyArray((2, 3), "int8", index=1))
+    assert make is not None
+    made = make()
+    assert (made.shape, made.dtype, made.device.id) == ((2, 3), np.int8, 1)
+    assert maker(OnGpu()) is None
+
+
+def test_memory_that_a_gpu_has_not(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*size: Any) -> Any:
+        raise MemoryError("it is full")
+
+    monkeypatch.setattr(cupy, "empty", full)
+    with pytest.raises(collops.Error, match="no memory for an output of shape") as caught:
+        empty_like_kind("AllReduce", CupyArray((2,)), (2, 2))
+    assert caught.value.name == "ERROR_OUT_OF_DEVICE_MEMORY"
+
+
+def product(workspace: Any) -> collops.Error:
+    """The error of a product that was not planned, which reads its workspace first."""
+    op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, type=3, backend="shm"))
+    ins = [OnGpu((2, 3)), OnGpu((4, 3))]
+    with pytest.raises(collops.Error) as caught:
+        op.execute(ins, [OnGpu((2, 4))], workspace, 5)
+    return caught.value
+
+
+def test_a_workspace_lies_on_the_gpu_of_the_tensors() -> None:
+    for room, place in ((OnGpu((64,), device=(CUDA, 1)), "cuda:1"), (np.empty(64), "cpu")):
+        error = product(room)
+        assert error.name == "ERROR_INVALID_WORKSPACE_ADDR"
+        assert f"workspace is on {place}, but the call's tensors are on cuda:0" in error.message
+    assert "must be contiguous and writable" in product(OnGpu((64,), flags=READ_ONLY)).message
+    room = OnGpu((64,), "uint8")
+    assert product(room).name == "ERROR_INVALID_PARAM"  # the call was not planned
+    assert room.streams == [5]
+
+
+def test_forward_makes_outputs_of_cupy(cupy: Any) -> None:
+    made = []
+    empty = cupy.empty
+
+    def record(shape: Any, dtype: Any) -> Any:
+        made.append(empty(shape, dtype))
+        return made[-1]
+
+    cupy.empty = record
+    op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, type=3, backend="shm"))
+    tensors = [CupyArray((2, 3), index=1), CupyArray((4, 3), index=1)]
+    with pytest.raises(collops.Error, match="x is on cuda:1; this backend moves CPU tensors"):
+        op.forward(tensors)
+    [out] = made
+    assert (out.shape, out.dtype, out.device.id) == ((2, 4), np.float32, 1)
+    with pytest.raises(collops.UnsupportedError, match=r"execute\(\) with outputs and workspace="):
+        op.forward([OnGpu((2, 3)), OnGpu((4, 3))])
+
+
+def test_torch_makes_memory_on_the_gpu_of_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = stand_in_torch(monkeypatch, {1: 51})
+    torch.float32 = "float32"
+    torch.empty = lambda shape, dtype, device: (shape, dtype, device.type, device.index)
+    made = empty_like_kind("AllReduce", Tensor((2,), 1), (3, 2), "float32")
+    assert made == ((3, 2), "float32", "cuda", 1)

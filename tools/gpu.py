@@ -1,0 +1,62 @@
+"""Runs tests/gpu on simulated GPUs: `make test-gpu`; its arguments go to pytest.
+
+The simulated libcuda, NCCL and cuBLASLt are built here; the environment is that of `make test`. No
+GPU is used, also where there is one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import run_tests
+from environment import ROOT, say
+
+SIMULATOR = ROOT / "build" / "simulated-gpu"
+# How a fatbin begins, which is all that the simulated driver looks at.
+STAND_IN = (0xBA55ED50).to_bytes(4, "little") + bytes(60)
+
+
+def build_simulator() -> None:
+    """The simulated libraries."""
+    say("building the simulated GPUs")
+    command = ["cmake", "-S", str(ROOT / "tests" / "gpu" / "sim"), "-B", str(SIMULATOR)]
+    command += ["-GNinja"] if shutil.which("ninja", path=run_tests.ENV["PATH"]) else []
+    for step in (command, ["cmake", "--build", str(SIMULATOR), "-j", "2"]):
+        subprocess.run(step, env=run_tests.ENV, stdout=subprocess.DEVNULL, check=True)
+
+
+def kernels() -> dict[str, str]:
+    """The variable that names a stand-in for the kernels, where nvcc has not compiled them."""
+    spec = importlib.util.find_spec("collops")
+    folders = list(spec.submodule_search_locations or []) if spec is not None else []
+    if any((Path(folder) / "collops_kernels.fatbin").exists() for folder in folders):
+        return {}
+    path = SIMULATOR / "collops_kernels.fatbin"
+    path.write_bytes(STAND_IN)
+    return {"COLLOPS_KERNELS": str(path)}
+
+
+def main() -> int:
+    """Builds the libraries, runs the tests, and prints the summary."""
+    build_simulator()
+    libraries = [str(SIMULATOR), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    run_tests.ENV |= {
+        "COLLOPS_SIM_GPU": str(SIMULATOR),
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        **kernels(),
+    }
+    run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
+    outcome = run_tests.run_python(["tests/gpu", *sys.argv[1:]])
+    outcome.required_as = "gpu"
+    print("\nSummary\n  simulated GPUs; no GPU was used")
+    print(outcome.text())
+    return 0 if outcome.good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
