@@ -1,0 +1,136 @@
+"""Runs on simulated GPUs (tests/gpu/sim), on which nothing but collops runs; `make test-gpu`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+# The folder of the simulated libraries; it must also be on LD_LIBRARY_PATH.
+SIMULATOR = os.environ.get("COLLOPS_SIM_GPU")
+
+if SIMULATOR:
+    from simulated_driver import NON_BLOCKING, THREAD_LOCAL, Driver, P
+    from simulated_tensor import SimTensor
+
+
+def pytest_report_header() -> str | None:
+    """Where this folder is asked for: why there is little to run."""
+    return None if SIMULATOR else "tests/gpu: simulated GPUs come with `make test-gpu`"
+
+
+class SimStream:
+    """A stream as CUDA Python's protocol shows one, and as CuPy does."""
+
+    def __init__(self, cuda: Driver, handle: int, device: int) -> None:
+        self.cuda, self.ptr, self.device = cuda, handle, device
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+    def synchronize(self) -> None:
+        with self.cuda.on(self.device):
+            self.cuda.sync(self.ptr)
+
+
+class SimGraph:
+    """Captured calls, instantiated."""
+
+    def __init__(self, cuda: Driver) -> None:
+        self.cuda, self.graph, self.executable = cuda, 0, 0
+
+    def replay(self, stream: SimStream) -> None:
+        """Puts the calls on a stream."""
+        with self.cuda.on(stream.device):
+            self.cuda.call("cuGraphLaunch", P(self.executable), P(stream.ptr))
+
+    def destroy(self) -> None:
+        """Ends it, when its replays are done."""
+        self.cuda.call("cuGraphExecDestroy", P(self.executable))
+        self.cuda.call("cuGraphDestroy", P(self.graph))
+
+
+class Gpu:
+    """Tensors of a simulated GPU, for golden's arrays: bfloat16 is np.uint16 there.
+
+    A process that has used it cannot fork ranks any more: it is for ranks that were forked before.
+    """
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+
+    @property
+    def cuda(self) -> Driver:
+        """libcuda, with the chosen device, or 0, current in this thread."""
+        if not hasattr(self._of_thread, "cuda"):
+            self._of_thread.cuda = Driver()
+        driver: Driver = self._of_thread.cuda
+        return driver
+
+    def choose(self, device: int) -> None:
+        """Makes this thread's GPU the one of that number."""
+        self.cuda.choose(device)
+
+    def tensor(self, array: Any, dtype: str = "", read_only: bool = False) -> SimTensor:
+        """The array's values in device memory."""
+        host = np.asarray(array)
+        tensor = SimTensor(
+            self.cuda, host.shape, dtype or host.dtype.name, self.cuda.device, read_only
+        )
+        tensor.write(host)
+        return tensor
+
+    def poisoned(self, shape: tuple[int, ...], like: SimTensor) -> SimTensor:
+        """Device memory of a shape, with nothing in it that could be right by accident."""
+        return SimTensor(self.cuda, shape, like.dtype, self.cuda.device)
+
+    def array(self, tensor: SimTensor) -> Any:
+        """A tensor's values, once its device has finished."""
+        return tensor.read()
+
+    def array_on(self, stream: SimStream, tensor: SimTensor) -> Any:
+        """A tensor's values, once that stream has finished; no other one is waited for."""
+        stream.synchronize()
+        return tensor.read_now()
+
+    def stream(self, flags: int | None = None) -> SimStream:
+        """A new stream of this thread's device; it waits for no other unless flags are 0."""
+        made = self.cuda.stream(NON_BLOCKING if flags is None else flags)
+        return SimStream(self.cuda, made, self.cuda.device)
+
+    @contextlib.contextmanager
+    def held(self, stream: SimStream) -> Iterator[None]:
+        """A stream that begins nothing meanwhile."""
+        with self.cuda.held(stream.ptr):
+            yield
+
+    @contextlib.contextmanager
+    def captured(self, stream: SimStream) -> Iterator[SimGraph]:
+        """A stream whose calls go into the graph meanwhile; whoever asked destroys it."""
+        made = SimGraph(self.cuda)
+        assert self.cuda.begin_capture(stream.ptr, THREAD_LOCAL) == 0
+        yield made
+        code, made.graph = self.cuda.end_capture(stream.ptr)
+        assert code == 0, self.cuda.text()
+        made.executable = self.cuda.instantiate(made.graph)
+
+    def mistakes(self) -> int:
+        """How many mistakes without an answer the process made since the last time."""
+        return self.cuda.mistakes()
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    """The simulated GPUs, for ranks that are forked. A mistake that CUDA has no answer for, such as
+    memory that is freed while a stream will use it, ends its process. What the tests themselves
+    call may wait for kernels, as any program does."""
+    if not SIMULATOR:
+        pytest.skip("simulated GPUs come with `make test-gpu`")
+    monkeypatch.setenv("COLLOPS_SIM_STRICT", "1")
+    monkeypatch.setenv("COLLOPS_SIM_WAITS_OF", "_core")
+    return Gpu()

@@ -1,0 +1,54 @@
+"""What the library declares of CUDA's driver against cuda.h, by a compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from comparison import OPS, Comparison
+
+DRIVER = Comparison(
+    name="driver",
+    headers=("cuda.h",),
+    folder="kernels/cuda/driver",
+    types="types.h",
+    api="api.h",
+    table="DriverApi",
+    load="load.cpp",
+)
+
+
+def test_our_declarations_are_cudas(tmp_path: Path) -> None:
+    assert DRIVER.unnamed(OPS) == set()
+    assert DRIVER.errors(OPS, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("types.h", "kNotReady = 600", "kNotReady = 601"),
+        ("types.h", "  void* win32_metadata;\n", ""),
+        ("types.h", "using DevicePointer = uint64_t;", "using DevicePointer = uint32_t;"),
+        ("types.h", "char reserved[64];", "char reserved[32];"),
+        ("api.h", "(*mem_alloc)(DevicePointer* pointer,", "(*mem_alloc)(DevicePointer pointer,"),
+        ("api.h", "(*event_query)(Event event)", "(*event_query)(Event event, unsigned int flags)"),
+        ("api.h", "unsigned int block_z, unsigned int shared", "unsigned int shared"),
+        ("load.cpp", '"cuStreamDestroy_v2"', '"cuStreamWaitEvent"'),
+    ],
+)
+def test_a_wrong_declaration_is_found(tmp_path: Path, file: str, right: str, wrong: str) -> None:
+    said = DRIVER.errors(DRIVER.changed(tmp_path / "ops", file, right, wrong), tmp_path)
+    assert "static assertion failed" in said or "static_assert" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "name"),
+    [
+        ("types.h", "kNotReady = 600,", "kNotReady = 600, kNew = 9,", "Result::kNew"),
+        ("api.h", "(*event_query)(Event event)", "(*event_ask)(Event event)", "event_ask"),
+    ],
+)
+def test_what_nothing_compares_is_found(
+    tmp_path: Path, file: str, right: str, wrong: str, name: str
+) -> None:
+    assert name in DRIVER.unnamed(DRIVER.changed(tmp_path / "ops", file, right, wrong))

@@ -1,0 +1,63 @@
+"""What the library declares of NCCL against nccl.h, by a compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from comparison import OPS, Comparison
+
+NCCL = Comparison(
+    name="nccl",
+    headers=("nccl.h", "cuda_runtime.h", "crt/host_config.h"),
+    folder="comm/backends/nccl/library",
+    types="api.h",
+    api="api.h",
+    table="Api",
+    load="api.cpp",
+)
+
+
+def test_our_declarations_are_nccls(tmp_path: Path) -> None:
+    assert NCCL.unnamed(OPS) == set()
+    assert NCCL.errors(OPS, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("api.h", "kRemoteError = 6", "kRemoteError = 8"),
+        ("api.h", "kInt64 = 4", "kInt64 = 5"),
+        ("api.h", "kMax = 2, kMin = 3", "kMax = 3, kMin = 2"),
+        ("api.h", "kUniqueIdBytes = 128", "kUniqueIdBytes = 64"),
+        ("api.h", "  int32_t traffic_class;\n", ""),
+        ("api.h", "  int32_t nvls_ctas;\n", "  const char* nvls_ctas;\n"),
+        ("api.h", "kConfigMagic = 0xcafebeef", "kConfigMagic = 0xcafebeee"),
+        ("api.h", "kConfigVersion = 22700", "kConfigVersion = 99900"),
+        ("api.h", "UniqueId id, int rank, Config", "UniqueId* id, int rank, Config"),
+        (
+            "api.h",
+            "DataType type, Reduction op,\n                       Comm",
+            "Reduction op, DataType type,\n                       Comm",
+        ),
+        ("api.h", "DataType type, int root,", "DataType type,"),
+        ("api.h", "(*comm_abort)(Comm comm)", "(*comm_abort)(Comm* comm)"),
+        ("api.cpp", '"ncclBroadcast"', '"ncclReduce"'),
+    ],
+)
+def test_a_wrong_declaration_is_found(tmp_path: Path, file: str, right: str, wrong: str) -> None:
+    said = NCCL.errors(NCCL.changed(tmp_path / "ops", file, right, wrong), tmp_path)
+    assert "static assertion failed" in said or "static_assert" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "name"),
+    [
+        ("api.h", "kInProgress = 7,", "kInProgress = 7, kNew = 9,", "Result::kNew"),
+        ("api.h", "(*comm_abort)(Comm comm)", "(*comm_end)(Comm comm)", "comm_end"),
+    ],
+)
+def test_what_nothing_compares_is_found(
+    tmp_path: Path, file: str, right: str, wrong: str, name: str
+) -> None:
+    assert name in NCCL.unnamed(NCCL.changed(tmp_path / "ops", file, right, wrong))

@@ -1,0 +1,134 @@
+#include "blas/matmul.h"
+
+#include <vector>
+
+#include "driver/memory.h"
+#include "kernels/cuda/bodies/number.h"
+
+namespace collops_sim {
+namespace {
+
+using collops::cuda::BFloat16;
+using collops::cuda::Float16;
+
+float Read(const void* data, int32_t type, size_t index) {
+  const auto* const bits = static_cast<const uint16_t*>(data);
+  if (type == kReal16) return Float16::Widen(bits[index]);
+  if (type == kBrain16) return BFloat16::Widen(bits[index]);
+  return static_cast<const float*>(data)[index];
+}
+
+void Write(void* data, int32_t type, size_t index, float value) {
+  auto* const bits = static_cast<uint16_t*>(data);
+  if (type == kReal16) {
+    bits[index] = Float16::Narrow(value);
+  } else if (type == kBrain16) {
+    bits[index] = BFloat16::Narrow(value);
+  } else {
+    static_cast<float*>(data)[index] = value;
+  }
+}
+
+float Rounded(float value, int32_t type) {
+  float kept = 0;
+  Write(&kept, type, 0, value);
+  return Read(&kept, type, 0);
+}
+
+const void* View(const void* address) {
+  return HostView(reinterpret_cast<uint64_t>(address));
+}
+
+// op(X) as floats, row by row.
+std::vector<float> Unpack(const void* address, const Layout& layout, bool transposes) {
+  const void* const data = View(address);
+  const uint64_t rows = transposes ? layout.columns : layout.rows;
+  const uint64_t columns = transposes ? layout.rows : layout.columns;
+  std::vector<float> values(rows * columns);
+  for (uint64_t r = 0; r < rows; ++r) {
+    for (uint64_t c = 0; c < columns; ++c) {
+      const size_t at = transposes ? layout.At(c, r) : layout.At(r, c);
+      values[r * columns + c] = Read(data, layout.type, at);
+    }
+  }
+  return values;
+}
+
+bool IsKnown(int32_t type) {
+  return BlasSize(type) != 0;
+}
+
+}  // namespace
+
+size_t BlasSize(int32_t type) {
+  switch (static_cast<BlasType>(type)) {
+    case kReal32:
+      return 4;
+    case kReal16:
+    case kBrain16:
+      return 2;
+  }
+  return 0;
+}
+
+size_t Layout::Bytes() const {
+  return rows == 0 || columns == 0 ? 0 : (At(rows - 1, columns - 1) + 1) * BlasSize(type);
+}
+
+std::string CheckShapes(const Product& product) {
+  const auto& [plan, a, b, c, d, a_data, b_data, c_data, d_data, alpha, beta] = product;
+  for (const Layout* layout : {&a, &b, &c, &d}) {
+    const auto least =
+        static_cast<int64_t>(layout->order == kColumns ? layout->rows : layout->columns);
+    if (!IsKnown(layout->type)) return "the simulation knows float32, float16 and bfloat16 only";
+    if (layout->stride < least) return "a leading dimension is less than the matrix is wide";
+    if (layout->batches != 1) return "the simulation multiplies no batches";
+  }
+  if (plan.compute != kCompute32 && plan.compute != kComputeTf32) return "compute is float32";
+  if (plan.scale != kReal32) return "alpha and beta are float32";
+  if (a.type != b.type || c.type != d.type) return "A and B, and C and D, have one type";
+  if (a.type != d.type && d.type != kReal32) return "D has the type of A, or float32";
+  if (c.order != d.order || c.rows != d.rows || c.columns != d.columns) {
+    return "C and D have one shape and order";
+  }
+  const uint64_t m = plan.transposes_a != 0 ? a.columns : a.rows;
+  const uint64_t k = plan.transposes_a != 0 ? a.rows : a.columns;
+  const uint64_t inner = plan.transposes_b != 0 ? b.columns : b.rows;
+  const uint64_t n = plan.transposes_b != 0 ? b.rows : b.columns;
+  if (d.rows != m || d.columns != n || k != inner) return "the shapes do not fit";
+  return "";
+}
+
+void Multiply(const Product& product, int split, bool rounds) {
+  const Layout& d = product.d;
+  const std::vector<float> a = Unpack(product.a_data, product.a, product.plan.transposes_a != 0);
+  const std::vector<float> b = Unpack(product.b_data, product.b, product.plan.transposes_b != 0);
+  const size_t n = d.columns;
+  const size_t k = d.rows == 0 ? 0 : a.size() / d.rows;
+  const size_t parts = static_cast<size_t>(split);
+  void* const out = HostView(reinterpret_cast<uint64_t>(product.d_data));
+  std::vector<float> sums(n);
+  std::vector<float> part(n);
+  for (size_t r = 0; r < d.rows; ++r) {
+    sums.assign(n, 0);
+    for (size_t s = 0; s < parts; ++s) {
+      part.assign(n, 0);
+      for (size_t i = k * s / parts; i < k * (s + 1) / parts; ++i) {
+        for (size_t c = 0; c < n; ++c) part[c] += a[r * k + i] * b[i * n + c];
+      }
+      for (size_t c = 0; c < n; ++c) sums[c] += rounds ? Rounded(part[c], d.type) : part[c];
+    }
+    for (size_t c = 0; c < n; ++c) {
+      float value = product.alpha * sums[c];
+      if (product.beta != 0) {
+        value += product.beta * Read(View(product.c_data), product.c.type, product.c.At(r, c));
+      }
+      if (product.plan.epilogue == kBiasEpilogue) {
+        value += Read(View(product.plan.bias), d.type, r);
+      }
+      Write(out, d.type, d.At(r, c), value);
+    }
+  }
+}
+
+}  // namespace collops_sim

@@ -1,0 +1,206 @@
+#include "driver/context.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "driver/caller.h"
+#include "driver/capture.h"
+#include "driver/fault.h"
+#include "driver/memory.h"
+
+namespace collops_sim {
+namespace {
+
+constexpr int kMostDevices = 16;
+
+thread_local std::vector<Context*> stack;
+thread_local const char* entered = "";
+thread_local int callbacks = 0;
+
+std::atomic<int> initialised_by{0};  // the process that called cuInit
+
+Context* Contexts() {
+  static auto* const contexts = [] {
+    auto* const made = new Context[kMostDevices];
+    for (int i = 0; i < kMostDevices; ++i) made[i].device = i;
+    return made;
+  }();
+  return contexts;
+}
+
+}  // namespace
+
+int NumDevices() {
+  const char* text = std::getenv("COLLOPS_SIM_GPUS");
+  const int wished = text == nullptr ? 8 : std::atoi(text);
+  return wished < kMostDevices ? wished : kMostDevices;
+}
+
+Context* PrimaryOf(int device) {
+  return device >= 0 && device < NumDevices() ? &Contexts()[device] : nullptr;
+}
+
+Context* FindContext(void* handle) {
+  for (int i = 0; i < NumDevices(); ++i) {
+    if (handle == &Contexts()[i] && Contexts()[i].retained > 0) return &Contexts()[i];
+  }
+  return nullptr;
+}
+
+Context* CurrentContext() {
+  return stack.empty() ? nullptr : stack.back();
+}
+
+bool CanAccessPeer(int device, int peer) {
+  const char* text = std::getenv("COLLOPS_SIM_NO_PEERS");
+  return device != peer && (text == nullptr || *text != '1');
+}
+
+CallbackScope::CallbackScope() {
+  ++callbacks;
+}
+CallbackScope::~CallbackScope() {
+  --callbacks;
+}
+
+const char* EnteredFunction() {
+  return entered;
+}
+
+Result Enter(const char* function, unsigned needs) {
+  entered = function;
+  const std::string name = function;
+  if (callbacks > 0) {
+    Mistake(name + " in a callback of CUDA, which may not call CUDA");
+    return Result::kNotPermitted;
+  }
+  if (const int planned = PlannedFailure(name)) return static_cast<Result>(planned);
+  if ((needs & kNeedsInit) != 0 && initialised_by != getpid()) {
+    return Refuse(Result::kNotInitialized,
+                  initialised_by == 0 ? name + " before cuInit"
+                                      : name + " in a child of the process that called cuInit");
+  }
+  if ((needs & kNeedsContext) == 0) return Result::kSuccess;
+  Context* context = CurrentContext();
+  if (context == nullptr) {
+    return Refuse(Result::kInvalidContext, name + " without a current context");
+  }
+  if (context->error != 0) {
+    return Refuse(static_cast<Result>(context->error.load()), "the context is lost");
+  }
+  if ((needs & kIsUnsafe) != 0) {
+    const Result forbidden = CaptureForbids(name);
+    if (forbidden != Result::kSuccess) return forbidden;
+  }
+  if ((needs & kMayWait) != 0 && context->waiting > 0 && CountsAsWait()) {
+    Mistake(name + " while a kernel waits for a signal: both may wait forever");
+  }
+  return Result::kSuccess;
+}
+
+}  // namespace collops_sim
+
+using collops::cuda::Device;
+using collops_sim::Context;
+using collops_sim::Enter;
+using collops_sim::Refuse;
+using collops_sim::Result;
+using collops_sim::stack;
+
+extern "C" {
+
+Result cuInit(unsigned int flags) {
+  const Result result = Enter("cuInit", 0);
+  if (result != Result::kSuccess) return result;
+  if (flags != 0) return Refuse(Result::kInvalidValue, "cuInit takes no flags");
+  if (collops_sim::NumDevices() == 0) return Result::kNoDevice;
+  const int before = collops_sim::initialised_by;
+  if (before != 0 && before != getpid()) {
+    return Refuse(Result::kNotInitialized, "cuInit in a child of the process that called it");
+  }
+  if (before == 0) {
+    collops_sim::ReserveAddresses();
+    collops_sim::ExplainFaults();
+  }
+  collops_sim::initialised_by = getpid();
+  return Result::kSuccess;
+}
+
+Result cuDevicePrimaryCtxRetain(void** context, Device device) {
+  const Result result = Enter("cuDevicePrimaryCtxRetain", collops_sim::kNeedsInit);
+  if (result != Result::kSuccess) return result;
+  Context* found = collops_sim::PrimaryOf(device);
+  if (found == nullptr) return Result::kInvalidDevice;
+  ++found->retained;
+  *context = found;
+  return Result::kSuccess;
+}
+Result cuDevicePrimaryCtxRelease_v2(Device device) {
+  const Result result = Enter("cuDevicePrimaryCtxRelease_v2", collops_sim::kNeedsInit);
+  if (result != Result::kSuccess) return result;
+  Context* found = collops_sim::PrimaryOf(device);
+  if (found == nullptr) return Result::kInvalidDevice;
+  if (found->retained == 0) return Refuse(Result::kInvalidContext, "the context is not retained");
+  --found->retained;
+  return Result::kSuccess;
+}
+
+Result cuCtxPushCurrent_v2(void* context) {
+  const Result result = Enter("cuCtxPushCurrent_v2", collops_sim::kNeedsInit);
+  if (result != Result::kSuccess) return result;
+  Context* found = collops_sim::FindContext(context);
+  if (found == nullptr) return Refuse(Result::kInvalidContext, "there is no such context");
+  stack.push_back(found);
+  return Result::kSuccess;
+}
+Result cuCtxPopCurrent_v2(void** context) {
+  const Result result = Enter("cuCtxPopCurrent_v2", collops_sim::kNeedsInit);
+  if (result != Result::kSuccess) return result;
+  if (stack.empty()) return Refuse(Result::kInvalidContext, "this thread has no current context");
+  if (context != nullptr) *context = stack.back();
+  stack.pop_back();
+  return Result::kSuccess;
+}
+Result cuCtxSetCurrent(void* context) {
+  const Result result = Enter("cuCtxSetCurrent", collops_sim::kNeedsInit);
+  if (result != Result::kSuccess) return result;
+  Context* found = context == nullptr ? nullptr : collops_sim::FindContext(context);
+  if (context != nullptr && found == nullptr) return Result::kInvalidContext;
+  if (!stack.empty()) stack.pop_back();
+  if (found != nullptr) stack.push_back(found);
+  return Result::kSuccess;
+}
+Result cuCtxGetCurrent(void** context) {
+  const Result result = Enter("cuCtxGetCurrent", collops_sim::kNeedsInit);
+  if (result == Result::kSuccess) *context = collops_sim::CurrentContext();
+  return result;
+}
+Result cuCtxGetDevice(Device* device) {
+  const Result result = Enter("cuCtxGetDevice", collops_sim::kNeedsInit);
+  if (result != Result::kSuccess) return result;
+  Context* current = collops_sim::CurrentContext();
+  if (current == nullptr) return Refuse(Result::kInvalidContext, "there is no current context");
+  *device = current->device;
+  return Result::kSuccess;
+}
+
+Result cuCtxEnablePeerAccess(void* peer, unsigned int flags) {
+  const Result result =
+      Enter("cuCtxEnablePeerAccess", collops_sim::kNeedsInit | collops_sim::kNeedsContext);
+  if (result != Result::kSuccess) return result;
+  Context* other = collops_sim::FindContext(peer);
+  Context* own = collops_sim::CurrentContext();
+  if (other == nullptr || other == own) return Result::kInvalidContext;
+  if (flags != 0) return Result::kInvalidValue;
+  if (!collops_sim::CanAccessPeer(own->device, other->device)) {
+    return Result::kPeerAccessUnsupported;
+  }
+  const std::lock_guard<std::mutex> lock(own->peers_mutex);
+  return own->peers.insert(other->device).second ? Result::kSuccess
+                                                 : Result::kPeerAccessAlreadyEnabled;
+}
+
+}  // extern "C"

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "driver/report.h"
+
+namespace collops_sim {
+
+// Real GPUs run several kernels' blocks on 100 multiprocessors and more; few find more mistakes.
+constexpr int kMultiprocessors = 4;
+constexpr int kBlocksPerMultiprocessor = 2;
+constexpr int kMostBlocksAtOnce = kMultiprocessors * kBlocksPerMultiprocessor;
+
+// A device's primary context. There are no others.
+struct Context {
+  int device = 0;
+  std::atomic<int> retained{0};
+  std::atomic<int> error{0};    // of a kernel: every call answers it from then on
+  std::atomic<int> waiting{0};  // kernels that run and have waited for a signal
+  std::mutex enqueuing;         // orders the legacy stream with the others
+  std::mutex peers_mutex;
+  std::set<int> peers;  // devices whose memory its kernels may use
+};
+
+int NumDevices();
+Context* PrimaryOf(int device);
+// Null for a handle that is none of ours.
+Context* FindContext(void* handle);
+// This thread's, or null.
+Context* CurrentContext();
+// Device access between these: COLLOPS_SIM_NO_PEERS=1 takes it away.
+bool CanAccessPeer(int device, int peer);
+
+// What a call needs before it does anything.
+enum Need : unsigned {
+  kNeedsInit = 1,
+  kNeedsContext = 2,  // a current one, in which no kernel has failed
+  kIsUnsafe = 4,      // not allowed while a stream is captured, see CaptureForbids()
+  kMayWait = 8,       // for kernels: while one waits for a signal, both may wait forever
+};
+
+// Begins every function of libcuda: kSuccess, or its answer.
+Result Enter(const char* function, unsigned needs);
+// A name for errors, from the last Enter() of this thread.
+const char* EnteredFunction();
+
+// While it lives this thread runs a callback, in which CUDA may not be called.
+class CallbackScope {
+ public:
+  CallbackScope();
+  ~CallbackScope();
+};
+
+}  // namespace collops_sim

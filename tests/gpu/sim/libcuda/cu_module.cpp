@@ -1,0 +1,254 @@
+// Modules and kernels of a simulated libcuda, from its published signatures. The kernels are those
+// of kernel_table.h; of a fatbin only the magic number is looked at.
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include "driver/grid.h"
+#include "driver/memory.h"
+#include "driver/stream.h"
+#include "driver/waiting_kernels.h"
+#include "kernels/cuda/driver/types.h"
+
+using namespace collops_sim;
+using collops::cuda::FunctionAttribute;
+using collops::cuda::LaunchAttribute;
+using collops::cuda::LaunchAttributeId;
+using collops::cuda::LaunchConfig;
+
+namespace {
+
+constexpr unsigned kCall = kNeedsInit | kNeedsContext;
+constexpr unsigned kSlowCall = kCall | kIsUnsafe | kMayWait;
+constexpr uint32_t kFatbinMagic = 0xba55ed50;
+constexpr uint32_t kMostThreads = 1024;
+constexpr int kSharedBytes = 48 * 1024;
+constexpr int kMostSharedBytes = 227 * 1024;
+
+struct Module {
+  Context* context;
+};
+
+struct Function {
+  const Module* module;
+  const Kernel* kernel;
+  int most_shared = kSharedBytes;
+  bool is_loaded = false;
+};
+
+struct Modules {
+  std::mutex mutex;
+  std::set<void*> modules;
+  std::set<void*> functions;
+};
+Modules& GetModules() {
+  static auto* const modules = new Modules;
+  return *modules;
+}
+
+const Kernel* FindBody(const char* name) {
+  for (const Kernel& kernel : kWaitingKernels<collops::cuda::HostBlock>) {
+    if (std::strcmp(kernel.name, name) == 0) return &kernel;
+  }
+  return collops::cuda::FindKernel<collops::cuda::HostBlock>(name);
+}
+
+Result FindFunction(void* handle, Function** function) {
+  Modules& modules = GetModules();
+  const std::lock_guard<std::mutex> lock(modules.mutex);
+  *function = static_cast<Function*>(handle);
+  if (modules.functions.count(handle) != 0) return Result::kSuccess;
+  return Refuse(Result::kInvalidHandle, "there is no such kernel");
+}
+
+// A copy of what a kernel was given, and the device memory to which it points. Every aligned word
+// that is such an address counts as one.
+struct Arguments {
+  std::shared_ptr<char> copy;
+  std::vector<const void*> memory;
+
+  Arguments(const void* args, size_t bytes, size_t alignment)
+      : copy(static_cast<char*>(
+                 std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)),
+             std::free) {
+    std::memcpy(copy.get(), args, bytes);
+    for (size_t at = 0; at + sizeof(void*) <= bytes; at += sizeof(void*)) {
+      const void* word = nullptr;
+      std::memcpy(&word, copy.get() + at, sizeof(word));
+      if (Find(reinterpret_cast<uint64_t>(word), 0).kind != Allocation::kNothing) {
+        memory.push_back(word);
+      }
+    }
+  }
+};
+
+// Memory that the kernel's context cannot reach, or nothing. Addresses that lie in device memory
+// themselves are not seen.
+std::string CheckMemory(const Arguments& given, Context* context) {
+  const std::lock_guard<std::mutex> lock(context->peers_mutex);
+  for (const void* address : given.memory) {
+    const Allocation found = Find(reinterpret_cast<uint64_t>(address), 0);
+    const std::string wrong = CheckReach(found, context->device, context->peers);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
+Result CheckShape(const Function& function, const Grid& grid, uint32_t shared_bytes) {
+  if (grid.blocks == 0 || grid.threads == 0) {
+    return Refuse(Result::kInvalidValue, "a grid without blocks or threads");
+  }
+  if (grid.threads > kMostThreads) {
+    return Refuse(Result::kInvalidValue, "a block of more than 1024 threads");
+  }
+  if (shared_bytes > static_cast<uint32_t>(function.most_shared)) {
+    return Refuse(Result::kInvalidValue, "more shared memory than cuFuncSetAttribute allows");
+  }
+  if (grid.is_cooperative && grid.blocks > kMostBlocksAtOnce) {
+    return Refuse(kCooperativeTooLarge, "not all blocks of a cooperative grid fit");
+  }
+  return Result::kSuccess;
+}
+
+Result LaunchOn(void* stream_handle, void* handle, const Grid& grid, uint32_t shared, void** args,
+                void** extra) {
+  Function* function = nullptr;
+  Stream* stream = nullptr;
+  Result result = FindFunction(handle, &function);
+  if (result == Result::kSuccess) result = FindHere(stream_handle, &stream);
+  if (result == Result::kSuccess) result = CheckShape(*function, grid, shared);
+  if (result != Result::kSuccess) return result;
+  if (args == nullptr || extra != nullptr) {
+    return Refuse(Result::kInvalidValue, "the kernels take one struct, by `kernelParams`");
+  }
+  Context* const context = stream->context();
+  if (function->module->context != context) {
+    return Refuse(Result::kInvalidHandle, "the kernel was loaded in another context");
+  }
+  const Kernel* const kernel = function->kernel;
+  const Arguments given(args[0], kernel->args_bytes, std::max(kernel->args_align, sizeof(void*)));
+  if (!function->is_loaded && context->waiting > 0) {
+    Mistake(
+        "the first launch of a kernel, without cuFuncLoad, while another one waits: loading it "
+        "may wait for that one");
+  }
+  function->is_loaded = true;
+  const std::string wrong = CheckMemory(given, context);
+  if (!wrong.empty()) {
+    Mistake(std::string(kernel->name) + " uses " + wrong);
+    return stream->Enqueue([] { return Result::kIllegalAddress; });
+  }
+  return stream->Enqueue([=] { return RunGrid(*kernel, given.copy.get(), grid, context); },
+                         given.memory);
+}
+
+}  // namespace
+
+extern "C" {
+
+Result cuModuleLoadData(void** module, const void* image) {
+  const Result result = Enter("cuModuleLoadData", kSlowCall);
+  if (result != Result::kSuccess) return result;
+  uint32_t magic = 0;
+  if (image != nullptr) std::memcpy(&magic, image, sizeof(magic));
+  if (magic != kFatbinMagic) return Refuse(kInvalidImage, "the image is no fatbin");
+  Modules& modules = GetModules();
+  const std::lock_guard<std::mutex> lock(modules.mutex);
+  *module = *modules.modules.insert(new Module{CurrentContext()}).first;
+  return result;
+}
+Result cuModuleUnload(void* module) {
+  const Result result = Enter("cuModuleUnload", kSlowCall);
+  if (result != Result::kSuccess) return result;
+  Modules& modules = GetModules();
+  const std::lock_guard<std::mutex> lock(modules.mutex);
+  return modules.modules.erase(module) != 0 ? result : Result::kInvalidHandle;
+}
+Result cuModuleGetFunction(void** function, void* module, const char* name) {
+  const Result result = Enter("cuModuleGetFunction", kCall);
+  if (result != Result::kSuccess) return result;
+  Modules& modules = GetModules();
+  const std::lock_guard<std::mutex> lock(modules.mutex);
+  if (modules.modules.count(module) == 0) return Result::kInvalidHandle;
+  const Kernel* kernel = FindBody(name);
+  if (kernel == nullptr) return Refuse(Result::kNotFound, std::string("no kernel ") + name);
+  auto* const made = new Function{static_cast<Module*>(module), kernel};
+  *function = *modules.functions.insert(made).first;
+  return result;
+}
+// CUDA puts off loading until the first launch otherwise, see CUDA_MODULE_LOADING.
+Result cuFuncLoad(void* handle) {
+  Function* function = nullptr;
+  const Result result = Enter("cuFuncLoad", kSlowCall);
+  const Result found = result == Result::kSuccess ? FindFunction(handle, &function) : result;
+  if (found == Result::kSuccess) function->is_loaded = true;
+  return found;
+}
+Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, void* handle) {
+  Function* function = nullptr;
+  Result result = Enter("cuFuncGetAttribute", kCall);
+  if (result == Result::kSuccess) result = FindFunction(handle, &function);
+  if (result != Result::kSuccess) return result;
+  switch (attribute) {
+    case FunctionAttribute::kMaxThreadsPerBlock:
+      *value = kMostThreads;
+      return result;
+    case FunctionAttribute::kLocalBytes:
+      *value = 0;
+      return result;
+    case FunctionAttribute::kRegisters:
+      *value = 32;
+      return result;
+    case FunctionAttribute::kMaxDynamicSharedBytes:
+      *value = function->most_shared;
+      return result;
+  }
+  return Refuse(Result::kInvalidValue, "the simulation does not know this attribute");
+}
+Result cuFuncSetAttribute(void* handle, FunctionAttribute attribute, int value) {
+  Function* function = nullptr;
+  Result result = Enter("cuFuncSetAttribute", kCall);
+  if (result == Result::kSuccess) result = FindFunction(handle, &function);
+  if (result != Result::kSuccess) return result;
+  if (attribute != FunctionAttribute::kMaxDynamicSharedBytes || value > kMostSharedBytes) {
+    return Refuse(Result::kInvalidValue, "this attribute cannot be set to that");
+  }
+  function->most_shared = value;
+  return result;
+}
+Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void* handle, int threads, size_t) {
+  Function* function = nullptr;
+  Result result = Enter("cuOccupancyMaxActiveBlocksPerMultiprocessor", kCall);
+  if (result == Result::kSuccess) result = FindFunction(handle, &function);
+  if (threads <= 0) result = Result::kInvalidValue;
+  if (result == Result::kSuccess) *blocks = kBlocksPerMultiprocessor;
+  return result;
+}
+
+Result cuLaunchKernel(void* function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                      unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                      unsigned int shared, void* stream, void** args, void** extra) {
+  const Result result = Enter("cuLaunchKernel", kCall);
+  if (result != Result::kSuccess) return result;
+  if (grid_y * grid_z * block_y * block_z != 1) {
+    return Refuse(Result::kInvalidValue, "grids and blocks have one dimension here");
+  }
+  return LaunchOn(stream, function, {grid_x, block_x}, shared, args, extra);
+}
+Result cuLaunchKernelEx(const LaunchConfig* config, void* function, void** args, void** extra) {
+  const Result result = Enter("cuLaunchKernelEx", kCall);
+  if (result != Result::kSuccess) return result;
+  if (config->grid_y * config->grid_z * config->block_y * config->block_z != 1) {
+    return Refuse(Result::kInvalidValue, "grids and blocks have one dimension here");
+  }
+  Grid grid{config->grid_x, config->block_x};
+  for (uint32_t i = 0; i < config->num_attributes; ++i) {
+    const LaunchAttribute& attribute = config->attributes[i];
+    int is_set = 0;
+    std::memcpy(&is_set, attribute.value, sizeof(is_set));
+    if (attribute.id == LaunchAttributeId::kCooperative) grid.is_cooperative = is_set != 0;
+  }
+  return LaunchOn(config->stream, function, grid, config->shared_bytes, args, extra);
+}
+
+}  // extern "C"

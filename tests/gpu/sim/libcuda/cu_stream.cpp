@@ -1,0 +1,149 @@
+// Streams of a simulated libcuda, from its published signatures.
+#include "driver/capture.h"
+#include "driver/context.h"
+#include "driver/stream.h"
+#include "kernels/cuda/driver/types.h"
+
+using namespace collops_sim;
+using collops::cuda::CaptureMode;
+using collops::cuda::CaptureStatus;
+using collops::cuda::GraphNode;
+
+namespace {
+
+constexpr unsigned kCall = kNeedsInit | kNeedsContext;
+
+Result Create(void** stream, unsigned int flags) {
+  if (flags > collops::cuda::kStreamNonBlocking) return Result::kInvalidValue;
+  const bool blocks = flags != collops::cuda::kStreamNonBlocking;
+  *stream = CreateStream(CurrentContext(),
+                         blocks ? Stream::Order::kBlocking : Stream::Order::kNonBlocking);
+  return Result::kSuccess;
+}
+
+// A stream that the host asks about: not a captured one.
+Result FindAsked(const char* function, void* handle, Stream** stream) {
+  Result result = Enter(function, kCall);
+  if (result == Result::kSuccess) result = FindStream(handle, stream);
+  if (result != Result::kSuccess) return result;
+  return (*stream)->IsCapturing() ? RefuseInCapture(*stream, function) : result;
+}
+
+CaptureStatus StatusOf(const Stream* stream) {
+  if (stream->capture == nullptr) return CaptureStatus::kNone;
+  return stream->capture->is_invalid ? CaptureStatus::kInvalidated : CaptureStatus::kActive;
+}
+
+}  // namespace
+
+extern "C" {
+
+Result cuStreamCreate(void** stream, unsigned int flags) {
+  const Result result = Enter("cuStreamCreate", kCall);
+  return result == Result::kSuccess ? Create(stream, flags) : result;
+}
+Result cuStreamCreateWithPriority(void** stream, unsigned int flags, int) {
+  const Result result = Enter("cuStreamCreateWithPriority", kCall);
+  return result == Result::kSuccess ? Create(stream, flags) : result;
+}
+Result cuStreamDestroy_v2(void* handle) {
+  const Result result = Enter("cuStreamDestroy_v2", kCall);
+  if (result != Result::kSuccess) return result;
+  if (DestroyStream(handle)) return result;
+  return Refuse(Result::kInvalidHandle, "there is no such stream");
+}
+Result cuStreamSynchronize(void* handle) {
+  Stream* stream = nullptr;
+  const Result result = FindAsked("cuStreamSynchronize", handle, &stream);
+  return result == Result::kSuccess ? stream->Synchronize() : result;
+}
+Result cuStreamQuery(void* handle) {
+  Stream* stream = nullptr;
+  const Result result = FindAsked("cuStreamQuery", handle, &stream);
+  return result != Result::kSuccess || stream->Idle() ? result : Result::kNotReady;
+}
+Result cuCtxSynchronize() {
+  Result result = Enter("cuCtxSynchronize", kCall | kMayWait);
+  if (result != Result::kSuccess) return result;
+  for (Stream* stream : StreamsOf(CurrentContext())) {
+    if (stream->IsCapturing()) return RefuseInCapture(stream, "cuCtxSynchronize");
+    result = stream->Synchronize();
+    if (result != Result::kSuccess) return result;
+  }
+  return result;
+}
+Result cuStreamGetCtx(void* handle, void** context) {
+  Stream* stream = nullptr;
+  Result result = Enter("cuStreamGetCtx", kNeedsInit);
+  if (result == Result::kSuccess) result = FindStream(handle, &stream);
+  if (result == Result::kSuccess) *context = stream->context();
+  return result;
+}
+
+Result cuStreamIsCapturing(void* handle, CaptureStatus* status) {
+  Stream* stream = nullptr;
+  Result result = Enter("cuStreamIsCapturing", kNeedsInit);
+  if (result == Result::kSuccess) result = FindStream(handle, &stream);
+  if (result != Result::kSuccess) return result;
+  const std::lock_guard<std::mutex> lock(CaptureMutex());
+  *status = StatusOf(stream);
+  return result;
+}
+Result cuStreamGetCaptureInfo_v2(void* handle, CaptureStatus* status, uint64_t* id, void** graph,
+                                 const GraphNode** nodes, size_t* num_nodes) {
+  Stream* stream = nullptr;
+  Result result = Enter("cuStreamGetCaptureInfo_v2", kNeedsInit);
+  if (result == Result::kSuccess) result = FindStream(handle, &stream);
+  if (result != Result::kSuccess) return result;
+  const std::lock_guard<std::mutex> lock(CaptureMutex());
+  *status = StatusOf(stream);
+  if (nodes != nullptr) *nodes = nullptr;
+  if (num_nodes != nullptr) *num_nodes = 0;
+  if (*status != CaptureStatus::kActive) return result;
+  if (id != nullptr) *id = stream->capture->id;
+  if (graph != nullptr) *graph = stream->capture->graph;
+  return result;
+}
+Result cuThreadExchangeStreamCaptureMode(CaptureMode* mode) {
+  const Result result = Enter("cuThreadExchangeStreamCaptureMode", kNeedsInit);
+  if (result == Result::kSuccess) *mode = ExchangeMode(*mode);
+  return result;
+}
+Result cuStreamBeginCapture_v2(void* handle, CaptureMode mode) {
+  Stream* stream = nullptr;
+  Result result = Enter("cuStreamBeginCapture_v2", kCall);
+  if (result == Result::kSuccess) result = FindStream(handle, &stream);
+  return result == Result::kSuccess ? BeginCapture(stream, mode) : result;
+}
+Result cuStreamEndCapture(void* handle, void** graph) {
+  Stream* stream = nullptr;
+  Result result = Enter("cuStreamEndCapture", kCall);
+  if (result == Result::kSuccess) result = FindStream(handle, &stream);
+  if (result != Result::kSuccess) return result;
+  Graph* ended = nullptr;
+  result = EndCapture(stream, &ended);
+  *graph = ended;
+  return result;
+}
+
+Result cuLaunchHostFunc(void* handle, void (*function)(void*), void* user_data) {
+  Stream* stream = nullptr;
+  Result result = Enter("cuLaunchHostFunc", kCall);
+  if (result == Result::kSuccess) result = FindHere(handle, &stream);
+  if (result != Result::kSuccess) return result;
+  return stream->Enqueue([=] {
+    const CallbackScope scope;
+    function(user_data);
+    return Result::kSuccess;
+  });
+}
+
+// For tests: a held stream begins nothing until it is released.
+Result SimHoldStream(void* handle, int held) {
+  Stream* stream = nullptr;
+  const Result result = FindStream(handle, &stream);
+  if (result == Result::kSuccess) stream->Hold(held != 0);
+  return result;
+}
+
+}  // extern "C"

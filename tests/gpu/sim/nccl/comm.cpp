@@ -1,0 +1,304 @@
+#include "nccl/comm.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "driver/event.h"
+#include "driver/memory.h"
+
+namespace collops_sim {
+namespace {
+
+struct Comms {
+  std::mutex mutex;
+  std::map<void*, std::shared_ptr<Comm>> all;
+};
+Comms& GetComms() {
+  static auto* const comms = new Comms;
+  return *comms;
+}
+
+bool MayShareGpus() {
+  const char* text = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return text != nullptr && std::strcmp(text, "1") == 0;
+}
+
+std::vector<const void*> MemoryOf(const std::vector<Call>& calls) {
+  std::vector<const void*> memory;
+  for (const Call& call : calls) {
+    memory.push_back(call.send);
+    memory.push_back(call.receive);
+  }
+  return memory;
+}
+
+}  // namespace
+
+std::shared_ptr<Comm> FindComm(void* handle) {
+  Comms& comms = GetComms();
+  const std::lock_guard<std::mutex> lock(comms.mutex);
+  const auto found = comms.all.find(handle);
+  return found == comms.all.end() ? nullptr : found->second;
+}
+void KeepComm(const std::shared_ptr<Comm>& comm) {
+  Comms& comms = GetComms();
+  const std::lock_guard<std::mutex> lock(comms.mutex);
+  comms.all[comm.get()] = comm;
+}
+bool ForgetComm(void* handle) {
+  Comms& comms = GetComms();
+  const std::lock_guard<std::mutex> lock(comms.mutex);
+  return comms.all.erase(handle) != 0;
+}
+int LiveComms() {
+  Comms& comms = GetComms();
+  const std::lock_guard<std::mutex> lock(comms.mutex);
+  return static_cast<int>(comms.all.size());
+}
+
+Nccl Comm::Meet(const std::string& root) {
+  const std::string error = mesh_.Connect(root, rank_, size_, device_);
+  if (!error.empty()) {
+    if (!mesh_.IsStopped()) {
+      Mistake("NCCL, rank " + std::to_string(rank_) + " of " + std::to_string(size_) + ": " +
+              error + "; inits of several communicators in one thread must be in a group");
+    }
+    return RefuseNccl(Nccl::kSystemError, error);
+  }
+  if (mesh_.HasDuplicates() && !MayShareGpus()) {
+    return RefuseNccl(Nccl::kInvalidUsage,
+                      "several ranks have the same GPU: NCCL_MULTI_RANK_GPU_ENABLE=1 allows it");
+  }
+  return Nccl::kSuccess;
+}
+
+bool Comm::Take() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::thread::id here = std::this_thread::get_id();
+  const bool is_free = user_ == std::thread::id() || user_ == here;
+  if (is_free) user_ = here;
+  return is_free;
+}
+
+void Comm::Leave() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  user_ = std::thread::id();
+}
+
+// All streams of the group wait for each other before it and behind it, as with NCCL.
+Nccl Comm::Launch(const std::vector<Call>& calls) {
+  Stream* const first = calls[0].stream;
+  std::vector<Stream*> others;
+  for (const Call& call : calls) {
+    bool known = call.stream == first;
+    for (const Stream* other : others) known = known || other == call.stream;
+    if (!known) others.push_back(call.stream);
+  }
+  Result result = Result::kSuccess;
+  for (Stream* other : others) {
+    if (result == Result::kSuccess) result = OrderStreams(other, first);
+  }
+  if (result == Result::kSuccess) {
+    const std::vector<const void*> memory = MemoryOf(calls);
+    result = first->Do(
+        [self = shared_from_this(), calls, memory](Stream* where) {
+          uint64_t place = 0;
+          {
+            const std::lock_guard<std::mutex> lock(self->mutex_);
+            place = self->num_launched_++;
+          }
+          return where->Enqueue([self, calls, place] { return self->Run(calls, place); }, memory);
+        },
+        memory);
+  }
+  for (Stream* other : others) {
+    if (result == Result::kSuccess) result = OrderStreams(first, other);
+  }
+  if (result == Result::kSuccess) return Nccl::kSuccess;
+  return RefuseNccl(Nccl::kUnhandledCudaError,
+                    "CUDA error " + std::to_string(static_cast<int>(result)));
+}
+
+Result Comm::Run(const std::vector<Call>& calls, uint64_t place) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return next_ == place; });
+  is_running_ = true;
+  lock.unlock();
+  const int planned = PlannedFailure("run.nccl");
+  if (planned != 0) state_ = static_cast<Nccl>(planned);
+  bool goes_on = state_ == Nccl::kSuccess || state_ == Nccl::kInProgress;
+  goes_on = goes_on && !mesh_.IsStopped();
+  for (const Call& call : calls) {
+    if (!goes_on || call.IsMessage()) continue;
+    goes_on = RunCollective(call, num_collectives_++);
+  }
+  if (goes_on) RunMessages(calls);
+  lock.lock();
+  is_running_ = false;
+  ++next_;
+  changed_.notify_all();
+  // Neither an error of NCCL nor an abort makes the stream's context unusable.
+  return Result::kSuccess;
+}
+
+bool Comm::Finish() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const uint64_t last = num_launched_;
+  return changed_.wait_for(lock, std::chrono::duration<double>(TimeoutS()),
+                           [&] { return next_ >= last; });
+}
+
+void Comm::Abort() {
+  mesh_.Stop();
+  // What a stream has not begun yet does nothing when its turn comes.
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return !is_running_; });
+}
+
+bool Comm::Fail(Nccl code, const std::string& text) {
+  const std::string place =
+      "NCCL, rank " + std::to_string(rank_) + " of " + std::to_string(size_) + ": " + text;
+  RefuseNccl(code, place);
+  state_ = code;
+  return false;
+}
+
+// A wait has ended without its peer: false.
+bool Comm::Stopped() {
+  if (mesh_.IsStopped()) return false;
+  Mistake("NCCL, rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
+          ": a rank is missing, and nobody has called ncclCommAbort");
+  return Fail(Nccl::kInternalError, "a rank is missing");
+}
+
+bool Comm::Compare(const std::vector<Header>& mine, const std::vector<Header>& theirs,
+                   const std::vector<int>& peers) {
+  for (size_t i = 0; i < peers.size(); ++i) {
+    const std::string difference = Difference(mine[i], theirs[i]);
+    if (difference.empty()) continue;
+    const std::string text = "rank " + std::to_string(peers[i]) + " differs in " + difference;
+    Mistake("NCCL, rank " + std::to_string(rank_) + ": " + text);
+    return Fail(Nccl::kInternalError, text);
+  }
+  return true;
+}
+
+bool Comm::RunCollective(const Call& call, uint64_t number) {
+  const Header header{number, call.kind, call.type, call.reduction, call.root, call.count};
+  std::vector<Header> mine(static_cast<size_t>(size_ - 1), header);
+  std::vector<Header> theirs(mine.size());
+  std::vector<int> peers;
+  std::vector<Mesh::Transfer> transfers;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    const size_t i = peers.size();
+    peers.push_back(r);
+    transfers.push_back({Mesh::kCollectives, r, true, &mine[i], sizeof(Header)});
+    transfers.push_back({Mesh::kCollectives, r, false, &theirs[i], sizeof(Header)});
+  }
+  if (!mesh_.Exchange(transfers)) return Stopped();
+  return Compare(mine, theirs, peers) && Move(call);
+}
+
+// Which of a collective's bytes go where.
+bool Comm::Move(const Call& call) {
+  const size_t bytes = call.bytes();
+  char* const send = static_cast<char*>(HostView(reinterpret_cast<uint64_t>(call.send)));
+  char* const receive = static_cast<char*>(HostView(reinterpret_cast<uint64_t>(call.receive)));
+  const bool reduces = call.kind == Call::kReduceScatter || call.kind == Call::kAllReduce ||
+                       call.kind == Call::kReduce;
+  std::vector<std::vector<char>> parts(reduces ? static_cast<size_t>(size_) : 0);
+  for (std::vector<char>& part : parts) part.resize(bytes);
+  std::vector<Mesh::Transfer> transfers;
+  for (int r = 0; r < size_; ++r) {
+    const size_t at = static_cast<size_t>(r);
+    const bool has_roots = call.kind == Call::kBroadcast || call.kind == Call::kReduce;
+    const bool i_send = !has_roots || (call.kind == Call::kBroadcast ? rank_ : r) == call.root;
+    const bool i_receive = !has_roots || (call.kind == Call::kBroadcast ? r : rank_) == call.root;
+    char* const from = call.kind == Call::kReduceScatter ? send + at * bytes : send;
+    char* const to = reduces                         ? parts[at].data()
+                     : call.kind == Call::kAllGather ? receive + at * bytes
+                                                     : receive;
+    if (r == rank_) {
+      if (i_send && i_receive && bytes > 0) std::memmove(to, from, bytes);
+      continue;
+    }
+    if (i_send) transfers.push_back({Mesh::kCollectives, r, true, from, bytes});
+    if (i_receive) transfers.push_back({Mesh::kCollectives, r, false, to, bytes});
+  }
+  if (!mesh_.Exchange(transfers)) return Stopped();
+  if (reduces && (call.kind != Call::kReduce || call.root == rank_)) Reduce(call, parts);
+  return true;
+}
+
+// As in a ring, the sum of a part begins with the rank behind its owner, and each step is rounded:
+// no order that a user may rely on. Parts have owners also where all ranks get the whole sum.
+void Comm::Reduce(const Call& call, const std::vector<std::vector<char>>& parts) {
+  const size_t element = SizeOf(call.type);
+  char* const receive = static_cast<char*>(HostView(reinterpret_cast<uint64_t>(call.receive)));
+  const bool is_whole = call.kind == Call::kAllReduce;
+  const size_t size = static_cast<size_t>(size_);
+  for (size_t piece = 0; piece < (is_whole ? size : 1); ++piece) {
+    const size_t begin = is_whole ? call.count * piece / size : 0;
+    const size_t end = is_whole ? call.count * (piece + 1) / size : call.count;
+    const size_t owner = is_whole                     ? piece
+                         : call.kind == Call::kReduce ? static_cast<size_t>(call.root)
+                                                      : static_cast<size_t>(rank_);
+    std::vector<char> sum((end - begin) * element);
+    for (size_t step = 1; step <= size && !sum.empty(); ++step) {
+      const char* const part = parts[(owner + step) % size].data() + begin * element;
+      if (step == 1) {
+        std::memcpy(sum.data(), part, sum.size());
+      } else {
+        Combine(call.type, call.reduction, sum.data(), part, end - begin);
+      }
+    }
+    if (call.reduction == kAvg) Divide(call.type, sum.data(), end - begin, size_);
+    if (!sum.empty()) std::memcpy(receive + begin * element, sum.data(), sum.size());
+  }
+}
+
+// A sender goes on when its receiver says that everything has arrived. What one rank has in a group
+// may be several calls of the other, so each message is compared when it comes. Messages to itself
+// were checked when the group ended.
+bool Comm::RunMessages(const std::vector<Call>& calls) {
+  std::vector<Header> mine(calls.size());
+  std::vector<Header> theirs(calls.size());
+  std::vector<char> arrived(calls.size(), 1);
+  std::vector<Mesh::Transfer> transfers;
+  std::vector<const Call*> own_sends;
+  std::vector<const Call*> own_receives;
+  bool differs = false;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Call& call = calls[i];
+    const bool sends = call.kind == Call::kSend;
+    if (!call.IsMessage()) continue;
+    if (call.root == rank_) {
+      (sends ? own_sends : own_receives).push_back(&call);
+      continue;
+    }
+    mine[i] = {0, Call::kSend, call.type, 0, 0, call.count};
+    const auto compare = [&, i, peer = call.root] {
+      differs = !Compare({mine[i]}, {theirs[i]}, {peer});
+      return !differs;
+    };
+    void* const view = HostView(reinterpret_cast<uint64_t>(sends ? call.send : call.receive));
+    Header* const header = sends ? &mine[i] : &theirs[i];
+    transfers.push_back({Mesh::kMessages, call.root, sends, header, sizeof(Header)});
+    if (!sends) transfers.back().then = compare;
+    transfers.push_back({Mesh::kMessages, call.root, sends, view, call.bytes()});
+    const int after = static_cast<int>(transfers.size()) - 1;
+    transfers.push_back({Mesh::kAnswers, call.root, !sends, &arrived[i], 1, nullptr, after});
+  }
+  for (size_t i = 0; i < own_sends.size(); ++i) {
+    const Call& from = *own_sends[i];
+    std::memmove(HostView(reinterpret_cast<uint64_t>(own_receives[i]->receive)),
+                 HostView(reinterpret_cast<uint64_t>(from.send)), from.bytes());
+  }
+  return mesh_.Exchange(transfers) || (!differs && Stopped());
+}
+
+}  // namespace collops_sim

@@ -1,0 +1,290 @@
+"""Matrix products of the simulated libcublasLt, whose matrices lie column by column."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from simulated_driver import U64, Driver, P
+
+I32, I64, SIZE, F32 = ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_float
+FLOAT32, FLOAT16, BFLOAT16 = 0, 2, 14
+COLUMNS, ROWS = 0, 1
+COMPUTE_32F = 68
+ORDER, TRANS_A, TRANS_B, EPILOGUE, BIAS = 1, 3, 4, 7, 8
+MOST_WORKSPACE, REDUCTIONS, ALIGNMENT_A = 1, 3, 5
+IN_COMPUTE_TYPE, IN_OUTPUT_TYPE = 2, 4
+WORKSPACE = 65536
+NOT_INITIALIZED, INVALID_VALUE, NOT_SUPPORTED = 1, 7, 15
+NUMPY = {FLOAT32: np.float32, FLOAT16: np.float16, BFLOAT16: ml_dtypes.bfloat16}
+M, N, K = 24, 40, 16
+
+
+class Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace", SIZE),
+        ("state", ctypes.c_int),
+        ("waves", F32),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+class Blas:
+    """cuBLASLt, with a handle of the current context."""
+
+    def __init__(self, cuda: Driver) -> None:
+        self.cuda, self.blas, self.handle = cuda, ctypes.CDLL("libcublasLt.so.13"), P()
+        assert self.blas.cublasLtCreate(ctypes.byref(self.handle)) == 0
+
+    def make(self, name: str, *args: Any) -> P:
+        made = P()
+        assert getattr(self.blas, name)(ctypes.byref(made), *args) == 0
+        return made
+
+    def layout(self, kind: int, rows: int, columns: int, order: int, stride: int = 0) -> P:
+        least = rows if order == COLUMNS else columns
+        sizes = (U64(rows), U64(columns), I64(stride or least))
+        made = self.make("cublasLtMatrixLayoutCreate", I32(kind), *sizes)
+        place = ctypes.byref(I32(order))
+        assert self.blas.cublasLtMatrixLayoutSetAttribute(made, I32(ORDER), place, SIZE(4)) == 0
+        return made
+
+    def plan(self, **attributes: Any) -> P:
+        made = self.make("cublasLtMatmulDescCreate", I32(COMPUTE_32F), I32(FLOAT32))
+        numbers = {"a": TRANS_A, "b": TRANS_B, "epilogue": EPILOGUE, "bias": BIAS}
+        for name, value in attributes.items():
+            held = U64(value) if name == "bias" else I32(value)
+            args = (made, I32(numbers[name]), ctypes.byref(held), SIZE(ctypes.sizeof(held)))
+            assert self.blas.cublasLtMatmulDescSetAttribute(*args) == 0
+        return made
+
+    def algorithms(
+        self,
+        plan: P,
+        layouts: list[P],
+        workspace: int,
+        alignment: int = 256,
+        reductions: int = 7,
+    ) -> tuple[int, list[Heuristic]]:
+        """The answer of the heuristic, and what it found."""
+        preference = self.make("cublasLtMatmulPreferenceCreate")
+        wishes: list[tuple[int, Any]] = [(MOST_WORKSPACE, U64(workspace))]
+        wishes += [(REDUCTIONS, ctypes.c_uint32(reductions))]
+        wishes += [(ALIGNMENT_A + i, ctypes.c_uint32(alignment)) for i in range(4)]
+        for number, value in wishes:
+            args = (preference, I32(number), ctypes.byref(value), SIZE(ctypes.sizeof(value)))
+            assert self.blas.cublasLtMatmulPreferenceSetAttribute(*args) == 0
+        found, count = (Heuristic * 4)(), ctypes.c_int()
+        get = self.blas.cublasLtMatmulAlgoGetHeuristic
+        code = get(self.handle, plan, *layouts, preference, 4, found, ctypes.byref(count))
+        return int(code), list(found[: count.value])
+
+    def matmul(
+        self,
+        plan: P,
+        layouts: list[P],
+        data: list[int],
+        *,
+        algorithm: Heuristic | None = None,
+        workspace: int = 0,
+        size: int = 0,
+        beta: float = 0.0,
+        stream: int = 0,
+    ) -> int:
+        a, b, c, d = layouts
+        chosen = None if algorithm is None else ctypes.byref(algorithm)
+        ends = [P(address) for address in data]
+        one, two = ctypes.byref(F32(1.0)), ctypes.byref(F32(beta))
+        pairs = (one, ends[0], a, ends[1], b, two, ends[2], c, ends[3], d)
+        rest = (chosen, P(workspace), SIZE(size), P(stream))
+        return int(self.blas.cublasLtMatmul(self.handle, plan, *pairs, *rest))
+
+
+def stored(matrix: Any, order: int, kind: int) -> Any:
+    """The elements as they lie in memory."""
+    return np.ravel(matrix.astype(NUMPY[kind]), order="F" if order == COLUMNS else "C")
+
+
+def exact(shape: tuple[int, int], seed: int) -> Any:
+    """Small integers, whose sums every type and order has exactly."""
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("kind", "result"), [(0, 0), (2, 2), (2, 0), (14, 14), (14, 0)])
+@pytest.mark.parametrize("order", [COLUMNS, ROWS])
+@pytest.mark.parametrize("transposes", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_products(
+    on_gpu: Any, kind: int, result: int, order: int, transposes: tuple[int, int]
+) -> None:
+    a, b = exact((M, K), 1), exact((K, N), 2)
+
+    def work(cuda: Driver) -> list[Any]:
+        blas, found = Blas(cuda), []
+        left, right = (a.T if transposes[0] else a), (b.T if transposes[1] else b)
+        plan = blas.plan(a=transposes[0], b=transposes[1])
+        layouts = [blas.layout(kind, *matrix.shape, order) for matrix in (left, right)]
+        layouts += [blas.layout(result, M, N, order)] * 2
+        data = [cuda.put(stored(matrix, order, kind)) for matrix in (left, right)]
+        out, workspace = cuda.alloc(4 * M * N), cuda.alloc(WORKSPACE)
+        code, algorithms = blas.algorithms(plan, layouts, WORKSPACE, 16)
+        assert code == 0, cuda.text()
+        for algorithm in [None, *algorithms]:
+            over = {"algorithm": algorithm, "workspace": workspace, "size": WORKSPACE}
+            assert blas.matmul(plan, layouts, [*data, out, out], **over) == 0, cuda.text()
+            found.append(cuda.read(out, M * N * np.dtype(NUMPY[result]).itemsize, np.uint8))
+        return found
+
+    results = on_gpu(work)
+    assert len(results) == 3
+    for raw in results:
+        values = raw.view(NUMPY[result]).astype(np.float32)
+        shape = (N, M) if order == COLUMNS else (M, N)
+        matrix = values.reshape(shape).T if order == COLUMNS else values.reshape(shape)
+        assert (matrix == (a @ b).astype(NUMPY[result]).astype(np.float32)).all()
+
+
+def test_beta_and_bias(on_gpu: Any) -> None:
+    a, b, c, bias = exact((M, K), 1), exact((K, N), 2), exact((M, N), 3), exact((M, 1), 4)
+
+    def work(cuda: Driver) -> Any:
+        blas = Blas(cuda)
+        shapes = ((M, K), (K, N), (M, N), (M, N))
+        layouts = [blas.layout(FLOAT32, *shape, COLUMNS) for shape in shapes]
+        data = [cuda.put(stored(matrix, COLUMNS, FLOAT32)) for matrix in (a, b, c)]
+        plan = blas.plan(epilogue=4, bias=cuda.put(bias.ravel()))
+        assert blas.matmul(plan, layouts, [*data, data[2]], beta=2.0) == 0, cuda.text()
+        return cuda.read(data[2], (N, M), np.float32).T
+
+    assert (on_gpu(work) == a @ b + 2 * c + bias).all()
+
+
+def test_algorithms_differ_in_bits(on_gpu: Any) -> None:
+    random = np.random.default_rng(7)
+    a, b = (random.standard_normal((64, 64)).astype(np.float32) for _ in range(2))
+
+    def work(cuda: Driver) -> Any:
+        blas = Blas(cuda)
+        plan = blas.plan()
+        layouts = [blas.layout(FLOAT32, 64, 64, COLUMNS)] * 4
+        data, out = [cuda.put(a.ravel()), cuda.put(b.ravel())], cuda.alloc(4 * 64 * 64)
+        workspace, found = cuda.alloc(WORKSPACE), []
+        for algorithm in blas.algorithms(plan, layouts, WORKSPACE)[1]:
+            over = {"algorithm": algorithm, "workspace": workspace, "size": WORKSPACE}
+            assert blas.matmul(plan, layouts, [*data, out, out], **over) == 0
+            found.append(cuda.read(out, 64 * 64, np.float32))
+        return found
+
+    first, second = on_gpu(work)
+    assert (first != second).any()
+    assert np.allclose(first, second, atol=1e-4)
+
+
+def test_an_algorithm_that_rounds_parts_of_sums_is_given_unless_excluded(on_gpu: Any) -> None:
+    random = np.random.default_rng(8)
+    a, b = (random.standard_normal((64, 64)).astype(ml_dtypes.bfloat16) for _ in range(2))
+
+    def work(cuda: Driver) -> Any:
+        blas, found = Blas(cuda), []
+        plan, layouts = blas.plan(), [blas.layout(BFLOAT16, 64, 64, COLUMNS)] * 4
+        bits = [matrix.ravel(order="F").view(np.uint16) for matrix in (a, b)]
+        data, out = [cuda.put(one) for one in bits], cuda.alloc(2 * 64 * 64)
+        workspace = cuda.alloc(WORKSPACE)
+        for reductions in (IN_OUTPUT_TYPE, IN_COMPUTE_TYPE, 0):
+            options = blas.algorithms(plan, layouts, WORKSPACE, reductions=reductions)[1]
+            over = {"algorithm": options[0], "workspace": workspace, "size": WORKSPACE}
+            assert blas.matmul(plan, layouts, [*data, out, out], **over) == 0
+            raw = cuda.read(out, 64 * 64, np.uint16)
+            found.append((len(options), raw.view(ml_dtypes.bfloat16).astype(np.float32)))
+        return found
+
+    exactly = (a.astype(np.float64) @ b.astype(np.float64)).ravel(order="F")
+    counts, results = zip(*on_gpu(work), strict=True)
+    errors = [float(np.abs(result - exactly).mean()) for result in results]
+    assert counts == (2, 2, 1)
+    assert errors[0] > 1.05 * errors[1]
+    assert errors[1] < 1.05 * errors[2]
+
+
+class Case:
+    """A right call, for one mistake each."""
+
+    def __init__(self, cuda: Driver) -> None:
+        self.cuda, self.blas = cuda, Blas(cuda)
+        self.plan = self.blas.plan()
+        shapes = ((M, K), (K, N), (M, N), (M, N))
+        self.layouts = [self.blas.layout(FLOAT32, *shape, COLUMNS) for shape in shapes]
+        self.data = [cuda.alloc(4 * M * K), cuda.alloc(4 * K * N), *[cuda.alloc(4 * M * N)] * 2]
+        self.workspace = cuda.alloc(WORKSPACE)
+        self.split = self.blas.algorithms(self.plan, self.layouts, WORKSPACE)[1][0]
+
+    def call(self, **over: Any) -> int:
+        right = {"algorithm": self.split, "workspace": self.workspace, "size": WORKSPACE}
+        return self.blas.matmul(self.plan, self.layouts, self.data, **{**right, **over})
+
+    def with_end(self, index: int, address: int) -> int:
+        self.data[index] = address
+        return self.call()
+
+    def with_layout(self, index: int, *args: int) -> int:
+        self.layouts[index] = self.blas.layout(*args)
+        return self.call()
+
+
+HOST = np.zeros(1 << 20, np.uint8)
+
+
+def on_other(case: Case) -> int:
+    with case.cuda.on(5):
+        return case.call(stream=case.cuda.stream())
+
+
+WRONG: dict[str, tuple[Callable[[Case], int], int]] = {
+    "nothing": (lambda case: case.call(), 0),
+    "host memory": (lambda case: case.with_end(0, HOST.ctypes.data), INVALID_VALUE),
+    "a matrix too short": (lambda case: case.with_end(1, case.data[1] + 16), INVALID_VALUE),
+    "not aligned": (lambda case: case.with_end(0, case.cuda.alloc(9999) + 4), INVALID_VALUE),
+    "workspace on the host": (lambda case: case.call(workspace=HOST.ctypes.data), INVALID_VALUE),
+    "workspace too small": (lambda case: case.call(size=1024), INVALID_VALUE),
+    "rows for columns": (lambda case: case.with_layout(3, 0, N, M, COLUMNS), INVALID_VALUE),
+    "a short stride": (lambda case: case.with_layout(0, 0, M, K, COLUMNS, M - 8), INVALID_VALUE),
+    "another type": (lambda case: case.with_layout(0, FLOAT16, M, K, COLUMNS), INVALID_VALUE),
+    "a stream of another device": (on_other, INVALID_VALUE),
+    "a made-up algorithm": (lambda case: case.call(algorithm=Heuristic()), INVALID_VALUE),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_calls_are_refused(on_gpu: Any, name: str) -> None:
+    call, code = WRONG[name]
+    assert on_gpu(lambda cuda: call(Case(cuda))) == code
+
+
+def test_what_a_product_uses_is_not_freed_before(on_gpu: Any) -> None:
+    def work(cuda: Driver) -> Any:
+        case, stream = Case(cuda), cuda.stream()
+        with cuda.held(stream):
+            assert case.call(stream=stream) == 0
+            ends = [*case.data[:3], case.workspace]
+            codes = [cuda.code("cuMemFree_v2", U64(address)) for address in ends]
+        cuda.sync(stream)
+        return codes, cuda.mistakes()
+
+    assert on_gpu(work) == ([1, 1, 1, 1], 4)
+
+
+def test_no_context_and_no_handle(on_gpu: Any) -> None:
+    def work(cuda: Driver) -> Any:
+        case, made = Case(cuda), P()
+        case.blas.handle = made
+        without = case.call()
+        cuda.call("cuCtxSetCurrent", P())
+        return without, case.blas.blas.cublasLtCreate(ctypes.byref(made))
+
+    assert on_gpu(work) == (NOT_INITIALIZED, NOT_INITIALIZED)
