@@ -28,13 +28,22 @@ NUMBERS = (
 ).split("|")
 
 
-def include_folders(headers: tuple[str, ...]) -> list[Path]:
-    """The folders with `headers`: of NCCL_HOME, CUDA_HOME, nvcc or wheels from PyPI; else skips."""
+def given_folders(header: str) -> list[Path]:
+    """The folders of GPU_HEADERS, which `make test-gpu` sets in CI, with a header."""
+    folders = map(Path, filter(None, os.environ.get("GPU_HEADERS", "").split(os.pathsep)))
+    return [folder for folder in folders if (folder / header).is_file()]
+
+
+def include_folders(headers: tuple[str, ...], first: Path | None = None) -> list[Path]:
+    """The folders with `headers`: `first`, or of GPU_HEADERS, NCCL_HOME, CUDA_HOME, nvcc, or wheels
+    of PyPI; else skips."""
     nvcc = shutil.which("nvcc")
     homes = [Path(os.environ["NCCL_HOME"])] if "NCCL_HOME" in os.environ else []
     homes += [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))]
     homes += [Path(nvcc).resolve().parent.parent] if nvcc else []
-    folders = [home / "include" for home in homes]
+    folders = [first] if first is not None else []
+    folders += [folder for header in headers for folder in given_folders(header)]
+    folders += [home / "include" for home in homes]
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or []) if spec else []:
         folders += sorted(Path(place).glob("*/include"))
@@ -42,7 +51,10 @@ def include_folders(headers: tuple[str, ...]) -> list[Path]:
     for header in headers:
         folder = next((folder for folder in folders if (folder / header).is_file()), None)
         if folder is None:
-            pytest.skip(f"no {header} here: neither NCCL_HOME, CUDA_HOME, nvcc nor a wheel has one")
+            pytest.skip(
+                f"no {header} here: neither GPU_HEADERS, NCCL_HOME, CUDA_HOME, nvcc nor a wheel "
+                "has one"
+            )
         found += [folder] if folder not in found else []
     return found
 
@@ -114,14 +126,17 @@ class Comparison:
                 true.append(f"kSameRoom<{ours}, {theirs}>")
         return [f"static_assert({condition});" for condition in true]
 
-    def errors(self, ops: Path, folder: Path) -> str:
-        """Compiles, with the headers that it writes in `folder`; the compiler's errors, or none."""
+    def errors(self, ops: Path, folder: Path, first: Path | None = None) -> str:
+        """Compiles, with the headers that it writes in `folder`; the compiler's errors, or none.
+
+        `first`: where the vendor's headers are looked for before all other places.
+        """
         (folder / "plain.h").write_text("\n".join(self.plain()) + "\n")
         (folder / "compared.h").write_text("\n".join(self.compared(ops)) + "\n")
         compiler = os.environ.get("CXX") or "c++"
         command = [compiler, "-std=c++17", "-fsyntax-only", "-Wall", "-Werror"]
         command += [f"-I{place}" for place in (ops, OPS, folder)]
-        command += [f"-isystem{place}" for place in include_folders(self.headers)]
+        command += [f"-isystem{place}" for place in include_folders(self.headers, first)]
         command += [str(FOLDER / f"{self.name}.cpp")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100)
         return done.stderr if done.returncode else ""

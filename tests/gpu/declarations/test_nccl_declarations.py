@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from comparison import OPS, Comparison
+from comparison import OPS, Comparison, given_folders
 
 NCCL = Comparison(
     name="nccl",
@@ -18,9 +18,11 @@ NCCL = Comparison(
 )
 
 
-def test_our_declarations_are_nccls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", given_folders("nccl.h") or [None], ids=str)
+def test_our_declarations_are_nccls(tmp_path: Path, first: Path | None) -> None:
+    """Of the oldest version that is taken, and of a recent one, where both are there."""
     assert NCCL.unnamed(OPS) == set()
-    assert NCCL.errors(OPS, tmp_path) == ""
+    assert NCCL.errors(OPS, tmp_path, first) == ""
 
 
 @pytest.mark.parametrize(
