@@ -117,6 +117,17 @@ TEST(AGridFitsTheBytesAndTheDevice) {
   EXPECT_EQ(driver.grid, 20u);  // 10 multiprocessors with 2 blocks each
 }
 
+TEST(BlocksThatWaitLeaveAMultiprocessorFree) {
+  UseFatbin();
+  const DriverApi api = Api();
+  driver = {};
+  driver.contexts = {ContextOf(0)};
+  Kernels kernels(api);
+  EXPECT_EQ(kernels.MostWaitingBlocks(), 1);  // not loaded
+  EXPECT_TRUE(kernels.Load().ok());
+  EXPECT_EQ(kernels.MostWaitingBlocks(), 9);
+}
+
 TEST(AGraphKeepsWhatItNeeds) {
   const DriverApi api = Api();
   Runtime runtime(api);

@@ -16,25 +16,17 @@ namespace {
 // receiver work at the same time.
 constexpr int64_t kSlotBytes = int64_t{256} << 10;
 
-// Ranks whose kernels run on the GPU of `of`.
-int RanksOnDevice(const std::vector<Place>& places, const Place& of) {
-  return static_cast<int>(std::count_if(
-      places.begin(), places.end(), [&](const Place& other) { return OnOneDevice(of, other); }));
-}
-
 }  // namespace
 
 // How many blocks the kernels may have, and whether data is read where it lies: where all ranks are
 // threads of one process on one GPU, so that any address of one is one of all.
 void Engine::Arrange(const std::vector<Place>& places) {
   const Place& own = places[static_cast<size_t>(rank_)];
-  const auto blocks = [&](const Place& of) {
-    return std::max(1, of.most_blocks / RanksOnDevice(places, of));
-  };
   group_ = {};
   group_.rank = rank_;
   group_.size = size_;
-  most_blocks_ = blocks(own);
+  most_blocks_ = BlocksOf(places, own);
+  NoteSharers(places, own);
   device_ = own.device;
   shares_device_ = std::count_if(places.begin(), places.end(), [&](const Place& other) {
                      return InOneProcess(own, other) && OnOneDevice(own, other);
@@ -45,7 +37,7 @@ void Engine::Arrange(const std::vector<Place>& places) {
   group_.is_direct = is_direct ? 1 : 0;
   if (is_direct) return;
   int workers = cuda::kMostWorkers;
-  for (const Place& place : places) workers = std::min(workers, blocks(place));
+  for (const Place& place : places) workers = std::min(workers, BlocksOf(places, place));
   group_.num_workers = workers;
   group_.slot_bytes = kSlotBytes;
 }
@@ -81,9 +73,7 @@ Status Engine::Meet(control::Control* control, bool compares, int device) {
   control_ = control;
   RETURN_IF_ERROR(kernels_.Load());
   Place own = {};
-  const int most_blocks = std::min(kernels_.MostBlocks(cuda::MoveArgs::kName),
-                                   kernels_.MostBlocks(cuda::ReduceScatterArgs::kName));
-  RETURN_IF_ERROR(FindPlace(driver_, device, most_blocks, &own));
+  RETURN_IF_ERROR(FindPlace(driver_, device, kernels_.MostWaitingBlocks(), &own));
   std::vector<Place> places(static_cast<size_t>(size_));
   Agreement agreement(kFirstContact);
   agreement.EqualText("COLLOPS_CHECK", compares ? "1" : "0");

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <random>
 #include <string>
@@ -25,6 +28,18 @@ struct ProcessMark {
 };
 PerProcess<ProcessMark> process_mark;
 
+// The most ranks that a group of this process had on one GPU, by device.
+struct Sharers {
+  std::mutex mutex;
+  std::map<int, int32_t> most;
+};
+PerProcess<Sharers> sharers_here;
+
+int32_t RanksOnDevice(const std::vector<Place>& places, const Place& of) {
+  return static_cast<int32_t>(std::count_if(
+      places.begin(), places.end(), [&](const Place& other) { return OnOneDevice(of, other); }));
+}
+
 }  // namespace
 
 Status FindPlace(const DriverApi& driver, int device, int most_blocks, Place* place) {
@@ -34,6 +49,9 @@ Status FindPlace(const DriverApi& driver, int device, int most_blocks, Place* pl
   place->draw = std::random_device()();
   place->device = device;
   place->most_blocks = most_blocks;
+  Sharers& sharers = sharers_here.Get();
+  const std::lock_guard<std::mutex> lock(sharers.mutex);
+  place->sharers = sharers.most[device];
   return ToStatus(driver, driver.device_get_uuid(&place->uuid, device), "cuDeviceGetUuid");
 }
 
@@ -43,6 +61,21 @@ bool InOneProcess(const Place& a, const Place& b) {
 
 bool OnOneDevice(const Place& a, const Place& b) {
   return std::memcmp(&a.uuid, &b.uuid, sizeof(a.uuid)) == 0;
+}
+
+int BlocksOf(const std::vector<Place>& places, const Place& of) {
+  int32_t ranks = RanksOnDevice(places, of);
+  for (const Place& place : places) {
+    if (OnOneDevice(of, place)) ranks = std::max(ranks, place.sharers);
+  }
+  return std::max(1, of.most_blocks / ranks);
+}
+
+void NoteSharers(const std::vector<Place>& places, const Place& own) {
+  Sharers& sharers = sharers_here.Get();
+  const std::lock_guard<std::mutex> lock(sharers.mutex);
+  int32_t& most = sharers.most[own.device];
+  most = std::max(most, RanksOnDevice(places, own));
 }
 
 const uint32_t* PeerMemory::device_stop() const {

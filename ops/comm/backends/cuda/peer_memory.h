@@ -17,12 +17,19 @@ struct Place {
   uint64_t process_mark;  // with the pid, no other process of the host has it
   uint64_t draw;          // a random number
   int32_t device;         // as cuDeviceGet counts in that process
-  int32_t most_blocks;    // of our kernels that its GPU runs at once
+  int32_t most_blocks;    // that kernels of one call may have on its GPU, together
+  int32_t sharers;        // ranks that were on its GPU in an earlier group of that process
   cuda::Uuid uuid;        // of the GPU
 };
 Status FindPlace(const cuda::DriverApi& driver, int device, int most_blocks, Place* place);
 bool InOneProcess(const Place& a, const Place& b);
 bool OnOneDevice(const Place& a, const Place& b);
+// Blocks of a kernel of the rank at `of`: the ranks of its GPU have equal parts of most_blocks. The
+// ranks of a subgroup share them with those of the other subgroups, whose calls run at the same
+// time.
+int BlocksOf(const std::vector<Place>& places, const Place& of);
+// Notes, for the groups that meet later, how many ranks are on the GPU of `own`.
+void NoteSharers(const std::vector<Place>& places, const Place& own);
 
 // A rank's region, the regions of its peers as its GPU addresses them, and the memory of the host
 // that its kernels share with this process. The thread's current context is the device's in every

@@ -49,6 +49,7 @@ Status LoadModule(const DriverApi& api, Kernels::Loaded* loaded) {
       api,
       api.device_get_attribute(&multiprocessors, DeviceAttribute::kMultiprocessorCount, device),
       "cuDeviceGetAttribute"));
+  loaded->multiprocessors = multiprocessors;
   Module module = nullptr;
   RETURN_IF_ERROR(ToStatus(api, api.module_load_data(&module, image->data()), "cuModuleLoadData"));
   for (size_t i = 0; i < kKernelNames.size(); ++i) {
@@ -91,6 +92,21 @@ const Kernels::Loaded::Kernel& Kernels::Find(const char* name) const {
 
 int Kernels::MostBlocks(const char* name) const {
   return loaded_ == nullptr ? 1 : Find(name).most_blocks;
+}
+
+// A block that waits keeps its place. So if such blocks were on every multiprocessor, a product,
+// whose blocks need a whole one, could never run, and what waits for that product, such as the call
+// of another rank of this GPU, would wait for ever. n blocks are on n multiprocessors at most: one
+// in eight stays free, and at least one. Calls of two communicators at a time still fit, where two
+// blocks of 512 threads run on a multiprocessor, but may leave products no place.
+int Kernels::MostWaitingBlocks() const {
+  if (loaded_ == nullptr) return 1;
+  const int multiprocessors = loaded_->multiprocessors;
+  int most = multiprocessors - std::max(1, multiprocessors / 8);
+  for (const char* const name : {MoveArgs::kName, ReduceScatterArgs::kName}) {
+    most = std::min(most, MostBlocks(name));
+  }
+  return std::max(1, most);
 }
 
 int Kernels::EnoughBlocks(const char* name, int64_t bytes) const {

@@ -48,6 +48,9 @@ class Kernels {
   }
   // Blocks of that kernel that the device runs at once.
   int MostBlocks(const char* name) const;
+  // Blocks that the kernels of a call may have on the device, together, if they wait for each other
+  // and for other work there. See the function.
+  int MostWaitingBlocks() const;
 
   struct Loaded {
     struct Kernel {
@@ -55,6 +58,7 @@ class Kernels {
       int most_blocks = 1;
     };
     std::array<Kernel, kKernelNames.size()> kernels;
+    int multiprocessors = 1;
   };
 
  private:

@@ -9,8 +9,8 @@
 namespace collops_sim {
 
 // Real GPUs run several kernels' blocks on 100 multiprocessors and more; few find more mistakes.
-constexpr int kMultiprocessors = 4;
-constexpr int kBlocksPerMultiprocessor = 2;
+constexpr int kMultiprocessors = 8;
+constexpr int kBlocksPerMultiprocessor = 1;
 constexpr int kMostBlocksAtOnce = kMultiprocessors * kBlocksPerMultiprocessor;
 
 // A device's primary context. There are no others.
