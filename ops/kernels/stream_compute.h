@@ -56,6 +56,11 @@ class StreamCompute {
   // Ok, or ERROR_UNSUPPORTED with the reason: the library is missing.
   virtual Status Available() = 0;
 
+  // Elements of a product that a device works on at the same time, so that a shorter one takes as
+  // long: 128 processors with 128 x 128 each. The ranks cut their calls by it, so it is the same on
+  // all devices of a backend.
+  virtual int64_t elements_at_once() const { return int64_t{128} * 128 * 128; }
+
   // Scratch memory begins at multiples of this many bytes.
   virtual int64_t alignment() const = 0;
   // Bytes of scratch memory of a step; ERROR_UNSUPPORTED if the device has no such step.
@@ -67,6 +72,9 @@ class StreamCompute {
 
   // A stream of this device beside the caller's; the same one each time.
   virtual Status SideStream(void** stream) = 0;
+  // Ok, or why other streams cannot wait for work of other ranks while `stream` waits for them. The
+  // ranks have met.
+  virtual Status CheckStream(void* /*stream*/) const { return Ok(); }
   virtual std::shared_ptr<StreamMarks> NewMarks() = 0;
 };
 

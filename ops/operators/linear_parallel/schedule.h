@@ -9,11 +9,21 @@
 namespace collops {
 
 // Some rows of every member, gathered by one AllGatherV to where they belong among all rows. In
-// elements.
+// elements. Where there is nothing to gather, one chunk without elements is left, with which a
+// backend compares the calls.
 struct GatherChunk {
   int64_t row = 0;  // of each member
   std::vector<int64_t> counts;
   std::vector<int64_t> displs;
+};
+
+// Rows that one product of the first strip takes, once they are there.
+struct RowPiece {
+  static constexpr int kInX = -1;  // this rank's own rows, which need no other rank
+
+  int chunk = kInX;
+  int64_t begin = 0;  // among all rows
+  int64_t rows = 0;
 };
 
 // A strip of columns: of its products, and of the sums that are scattered.
@@ -25,15 +35,16 @@ struct ColumnStrip {
 };
 
 // What kStreams does for one plan, and where its scratch memory lies in the workspace. The cuts are
-// equal on all ranks of a group. A tile holds the float32 products of a strip, `sums` this rank's
-// part of their sum; there are two of each, so that a strip is multiplied while the one before is
-// summed.
+// equal on all ranks of a group, but for the pieces, which are one rank's. A tile holds the float32
+// products of a strip, `slots` this rank's part of their sum; there are two of each, so that a
+// strip is multiplied while the one before is summed. No strip is wider than the first.
 struct StreamSchedule {
   static constexpr int kSlots = 2;
 
-  int64_t gather_rows = 0;  // of each member at once
   std::vector<GatherChunk> gathers;
+  std::vector<RowPiece> pieces;
   std::vector<ColumnStrip> strips;
+  bool overlaps = false;     // collectives and products run at the same time, on two streams
   bool sums = false;         // over the ranks of the scatter group
   bool all_reduces = false;  // and every one of them gets all rows
   bool has_tiles = false;    // else products go right into the output

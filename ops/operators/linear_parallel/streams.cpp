@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,11 @@ Status Accepts(const EnginePlace& place) {
   return Ok();
 }
 
-// Collectives on a stream beside the caller's, and products on the caller's: chunks of rows are
-// gathered while those before are multiplied by the first strip of the weight's columns, and the
-// products of a strip are summed over the ranks while the next strip is multiplied. Lives during
-// one call, which returns before its work is done.
+// Collectives on a stream beside the caller's, and products on the caller's: this rank's own rows
+// are multiplied by the first strip of the weight's columns while chunks of the others' are
+// gathered, and these as they arrive; the products of a strip are summed over the ranks while the
+// next strip is multiplied. Where nothing would run at the same time, all is on the caller's
+// stream. Lives during one call, which returns before its work is done.
 class StreamLinear {
  public:
   StreamLinear(const LinearRun& run, const GridParts& parts)
@@ -32,13 +34,16 @@ class StreamLinear {
         compute_(*run.plan.stream_compute),
         parts_(parts),
         marks_(compute_.NewMarks()),
-        products_(run.stream) {}
+        products_(run.stream),
+        collectives_(run.stream),
+        gather_terms_(TermsOf(layout_.gather, "gatherRows")),
+        scatter_terms_(TermsOf(layout_.scatter, "scatterRows")) {}
 
   Status Run() {
-    RETURN_IF_ERROR(compute_.SideStream(&collectives_));
+    if (schedule_.overlaps) RETURN_IF_ERROR(compute_.SideStream(&collectives_));
     const Status status = Enqueue();
     // Also after an error: what is on the other stream uses the caller's tensors.
-    const Status joined = marks_->Order(collectives_, products_);
+    const Status joined = Order(collectives_, products_);
     const Status kept = run_.communicator->KeepOnStream(products_, marks_);
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(joined);
@@ -51,10 +56,36 @@ class StreamLinear {
     int summed;  // a mark behind the sum
   };
 
+  // What the ranks of a group compare, where calls on streams are compared: all that they move
+  // follows from it.
+  Agreement TermsOf(const RowGroup& group, const char* list) const {
+    const auto size = static_cast<int>(group.ranks.size());
+    if (size == plan_.rank_size) return run_.agreement;
+    Agreement terms(run_.agreement.op());
+    terms.EqualText("dtype", Name(plan_.dtype));
+    for (const char* const term :
+         {"type", "agDim", "rsDim", "innerDimIsAg", "k", "n", "the sum of the rows"}) {
+      terms.Equal(term, run_.agreement.Value(term));
+    }
+    terms.EqualList(list, group.rows.data(), size);
+    return terms;
+  }
+
+  // As those of marks_; on one stream nothing has to wait.
+  Status Order(void* first, void* then) const {
+    return first == then ? Ok() : marks_->Order(first, then);
+  }
+  Status PutMark(int* mark) const {
+    return schedule_.overlaps ? marks_->Put(collectives_, mark) : Ok();
+  }
+  Status WaitForMark(int mark) const {
+    return schedule_.overlaps ? marks_->Wait(products_, mark) : Ok();
+  }
+
   Status Enqueue() {
-    RETURN_IF_ERROR(marks_->Order(products_, collectives_));
+    RETURN_IF_ERROR(Order(products_, collectives_));
     RETURN_IF_ERROR(Gather());
-    if (layout_.total_rows == 0) return Ok();
+    if (layout_.total_rows == 0 || layout_.n == 0) return MeetWithNothing();
     RETURN_IF_ERROR(ConvertWeight());
     const auto strips = static_cast<int64_t>(schedule_.strips.size());
     std::vector<Running> running;
@@ -74,11 +105,24 @@ class StreamLinear {
     return Ok();
   }
 
+  // Without products there is nothing to sum, but the ranks compare their calls all the same.
+  Status MeetWithNothing() {
+    if (!schedule_.sums) return Ok();
+    const auto nothing = std::make_shared<const std::vector<int64_t>>(layout_.scatter.ranks.size());
+    AllGatherVCall call;
+    call.agreement = &scatter_terms_;
+    call.dtype = plan_.dtype;
+    call.recv_counts = call.rdispls = nothing->data();
+    call.stream = collectives_;
+    call.keep = nothing;
+    return InGroup(plan_, layout_.scatter.ranks, parts_.scatter->AllGatherV(call));
+  }
+
   // Waits, on the stream of products, for the oldest sum, and stores it.
   Status Finish(std::vector<Running>* running) {
     const Running oldest = running->front();
     running->erase(running->begin());
-    RETURN_IF_ERROR(marks_->Wait(products_, oldest.summed));
+    RETURN_IF_ERROR(WaitForMark(oldest.summed));
     return Store(oldest.strip);
   }
 
@@ -102,7 +146,7 @@ class StreamLinear {
     }
     for (const GatherChunk& chunk : schedule_.gathers) {
       AllGatherVCall call;
-      call.agreement = &gather_call_;
+      call.agreement = &gather_terms_;
       call.dtype = plan_.dtype;
       // A rank whose rows have all gone has none there.
       const bool sends = chunk.counts[static_cast<size_t>(layout_.gather.index)] > 0;
@@ -115,7 +159,7 @@ class StreamLinear {
       call.keep = run_.keep;
       RETURN_IF_ERROR(InGroup(plan_, layout_.gather.ranks, parts_.gather->AllGatherV(call)));
       int mark = 0;
-      RETURN_IF_ERROR(marks_->Put(collectives_, &mark));
+      RETURN_IF_ERROR(PutMark(&mark));
       arrived_.push_back(mark);
     }
     return Ok();
@@ -145,30 +189,28 @@ class StreamLinear {
 
   // The first strip takes the rows as they arrive; then all of them are there.
   Status Multiply(int64_t strip) {
-    if (strip > 0 || !gathers()) {
-      if (strip == 0) RETURN_IF_ERROR(ConvertRows(0, layout_.total_rows));
-      return MultiplyRows(strip, 0, layout_.total_rows);
-    }
-    if (layout_.k == 0) return MultiplyRows(strip, 0, layout_.total_rows);
-    for (size_t c = 0; c < schedule_.gathers.size(); ++c) {
-      RETURN_IF_ERROR(marks_->Wait(products_, arrived_[c]));
-      const GatherChunk& chunk = schedule_.gathers[c];
-      for (size_t m = 0; m < chunk.counts.size(); ++m) {
-        const int64_t begin = chunk.displs[m] / layout_.k;
-        const int64_t count = chunk.counts[m] / layout_.k;
-        RETURN_IF_ERROR(ConvertRows(begin, count));
-        RETURN_IF_ERROR(MultiplyRows(strip, begin, count));
+    if (strip > 0) return MultiplyRows(strip, rows(), 0, layout_.total_rows);
+    int arrived = RowPiece::kInX;
+    for (const RowPiece& piece : schedule_.pieces) {
+      if (piece.chunk > arrived) {
+        arrived = piece.chunk;
+        RETURN_IF_ERROR(WaitForMark(arrived_[static_cast<size_t>(arrived)]));
       }
+      const std::byte* const from = piece.chunk == RowPiece::kInX
+                                        ? static_cast<const std::byte*>(run_.tensors.x)
+                                        : rows() + piece.begin * RowBytes(plan_);
+      RETURN_IF_ERROR(ConvertRows(from, piece.begin, piece.rows));
+      RETURN_IF_ERROR(MultiplyRows(strip, from, piece.begin, piece.rows));
     }
     return Ok();
   }
 
-  Status ConvertRows(int64_t begin, int64_t count) {
+  // `from`: the first of these rows, which are `count` from row `begin` on.
+  Status ConvertRows(const std::byte* from, int64_t begin, int64_t count) {
     if (!schedule_.converts || count == 0 || layout_.k == 0) return Ok();
     const int64_t float_bytes = sizeof(float);
-    return Convert(rows() + begin * RowBytes(plan_),
-                   run_.workspace + schedule_.float_rows + begin * layout_.k * float_bytes, count,
-                   layout_.k);
+    return Convert(from, run_.workspace + schedule_.float_rows + begin * layout_.k * float_bytes,
+                   count, layout_.k);
   }
 
   DeviceMatrix Weight(const ColumnStrip& strip) const {
@@ -191,7 +233,7 @@ class StreamLinear {
     return {data + begin * columns * SizeOf(dtype), dtype, count, columns, columns, false};
   }
 
-  Status MultiplyRows(int64_t strip, int64_t begin, int64_t count) {
+  Status MultiplyRows(int64_t strip, const std::byte* from, int64_t begin, int64_t count) {
     if (count == 0) return Ok();
     StreamStep step;
     step.c = Products(strip, begin, count);
@@ -199,9 +241,11 @@ class StreamLinear {
       const int64_t bytes = count * step.c.columns * SizeOf(step.c.dtype);
       return compute_.SetZero(const_cast<void*>(step.c.data), bytes, products_);
     }
-    const auto* const data = schedule_.converts ? run_.workspace + schedule_.float_rows : rows();
     const DType dtype = schedule_.converts ? DType::kFloat32 : plan_.dtype;
-    step.a = {data + begin * layout_.k * SizeOf(dtype), dtype, count, layout_.k, layout_.k, false};
+    const int64_t float_row = layout_.k * int64_t{sizeof(float)};
+    const std::byte* const data =
+        schedule_.converts ? run_.workspace + schedule_.float_rows + begin * float_row : from;
+    step.a = {data, dtype, count, layout_.k, layout_.k, false};
     step.b = Weight(schedule_.strips[static_cast<size_t>(strip)]);
     return Do(step);
   }
@@ -223,15 +267,15 @@ class StreamLinear {
 
   Status Sum(int64_t number, int* summed) {
     const ColumnStrip& strip = schedule_.strips[static_cast<size_t>(number)];
-    RETURN_IF_ERROR(marks_->Order(products_, collectives_));
+    RETURN_IF_ERROR(Order(products_, collectives_));
     const Status status = schedule_.all_reduces ? AllReduce(number, strip) : Scatter(number, strip);
     RETURN_IF_ERROR(InGroup(plan_, layout_.scatter.ranks, status));
-    return marks_->Put(collectives_, summed);
+    return PutMark(summed);
   }
 
   Status AllReduce(int64_t number, const ColumnStrip& strip) {
     AllReduceCall call;
-    call.agreement = &all_reduce_call_;
+    call.agreement = &scatter_terms_;
     call.dtype = DType::kFloat32;
     call.x = call.output = tile(number);
     call.count = layout_.total_rows * strip.columns;
@@ -243,7 +287,7 @@ class StreamLinear {
 
   Status Scatter(int64_t number, const ColumnStrip& strip) {
     ReduceScatterVCall call;
-    call.agreement = &scatter_call_;
+    call.agreement = &scatter_terms_;
     call.dtype = DType::kFloat32;
     call.x = tile(number);
     call.output = const_cast<std::byte*>(result(number));
@@ -290,21 +334,22 @@ class StreamLinear {
   const GridParts& parts_;
   const std::shared_ptr<kernels::StreamMarks> marks_;
   void* const products_;
-  void* collectives_ = nullptr;
+  void* collectives_;
   std::vector<int> arrived_;  // a mark behind each chunk of gathered rows
-  // All that they move has been agreed on.
-  const Agreement gather_call_ = Agreement("AllGatherV");
-  const Agreement scatter_call_ = Agreement("ReduceScatterV");
-  const Agreement all_reduce_call_ = Agreement("AllReduce");
+  const Agreement gather_terms_;
+  const Agreement scatter_terms_;
 };
 
 Status Run(const LinearRun& run) {
   CHECK_ARG(run.stream != nullptr, ERROR_INVALID_STREAM,
-            "LinearParallel: there is no stream: pass NPU tensors, or stream=");
+            "LinearParallel: there is no stream: pass tensors of the device, or stream=");
   // Those who disagree learn it before anything moves, if calls are compared.
   RETURN_IF_ERROR(run.communicator->Agree(run.agreement));
   GridParts parts;
-  Status status = FindParts(run, &parts);
+  const LinearLayout& layout = run.plan.layout;
+  const bool alone = layout.gather.ranks.size() == 1 && layout.scatter.ranks.size() == 1;
+  Status status = alone ? Ok() : run.plan.stream_compute->CheckStream(run.stream);
+  if (status.ok()) status = FindParts(run, &parts);
   if (status.ok()) status = StreamLinear(run, parts).Run();
   return status.ok() ? status : FailInParts(run, status);
 }

@@ -15,7 +15,8 @@ CudaCommunicator::CudaCommunicator(std::shared_ptr<control::Control> control,
                                    std::unique_ptr<Engine> engine, bool compares)
     : StreamCommunicator(std::move(control), DeviceKind::kCuda, compares, std::move(engine)),
       engine_(static_cast<Engine&>(StreamCommunicator::engine())),
-      compute_(engine_.driver(), device_index()) {}
+      compute_(engine_.driver(), device_index(),
+               [this](void* stream) { return engine_.CheckStream(stream); }) {}
 
 CudaCommunicator::~CudaCommunicator() {
   Finish();

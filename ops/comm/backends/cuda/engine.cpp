@@ -5,6 +5,7 @@
 #include "comm/backends/cuda/running_calls.h"
 #include "comm/control/control.h"
 #include "comm/user_calls.h"
+#include "kernels/cuda/compute/cuda_compute.h"
 #include "kernels/cuda/driver/device_scope.h"
 #include "kernels/cuda/driver/error.h"
 #include "kernels/cuda/peers/staging.h"
@@ -18,6 +19,10 @@ using cuda::ToStatus;
 constexpr double kEndS = 2.0;
 // What a thread of a kernel moves before another block is worth its start.
 constexpr int64_t kBytesPerBlock = int64_t{32} << 10;
+// What a call beside products takes of the blocks that it might have. Through the regions, where
+// the ranks have a GPU each, a half is still as many as a link between GPUs keeps busy.
+constexpr int kDirectPart = 4;
+constexpr int kStagedPart = 2;
 
 }  // namespace
 
@@ -39,6 +44,15 @@ cuda::PeerCall Engine::BeginCall(const Agreement& agreement) {
   return call;
 }
 
+// The most blocks of a kernel. Products run beside the streams that they make, and get most
+// multiprocessors; which stream a call is on is equal on all ranks, as they cut a product alike.
+int Engine::WorkersOn(cuda::Stream stream) const {
+  const bool beside_products = cuda::CudaCompute::IsSideStream(stream);
+  const int part = !beside_products ? 1 : group_.is_direct != 0 ? kDirectPart : kStagedPart;
+  const int blocks = group_.is_direct != 0 ? most_blocks_ : group_.num_workers;
+  return (blocks + part - 1) / part;
+}
+
 // Blocks wait for peers' blocks, so those of all ranks of a GPU must fit there at once. Pieces that
 // go through the regions belong to one worker each, so all ranks have the same number of workers.
 Status Engine::FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const {
@@ -50,23 +64,27 @@ Status Engine::FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks
   if (cuda::IsInline(longest)) return Ok();
   if (group_.is_direct != 0) {
     const int64_t enough = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
-    *blocks = static_cast<int>(std::clamp<int64_t>(enough, 1, most_blocks_));
+    *blocks = static_cast<int>(std::clamp<int64_t>(enough, 1, call.group.num_workers));
     return Ok();
   }
-  *blocks = group_.num_workers;
-  const int64_t pieces = longest / group_.num_workers / cuda::PieceBytes(call);
+  *blocks = call.group.num_workers;
+  const int64_t pieces = longest / call.group.num_workers / cuda::PieceBytes(call);
   CHECK_ARG(pieces < cuda::kMostPieces - 1, ERROR_UNSUPPORTED, "backend cuda: a part of ", longest,
             " bytes for one rank is too long for ", size_, " ranks: use nccl");
   return Ok();
 }
 
-// The kernels of a group count their steps, so they run one after another. Those of two ranks must
-// run at the same time, which they do not on one stream.
-Status Engine::OrderBehindLast(cuda::Stream stream) {
+// Kernels of two ranks must run at the same time, which they do not on one stream.
+Status Engine::CheckStream(void* stream) const {
   CHECK_ARG(!shares_device_ || stream != cuda::LegacyStream(), ERROR_INVALID_STREAM,
             "ranks of this process share GPU ", device_,
             ", and on its default stream their kernels would wait for each other: pass each rank a "
             "stream of its own");
+  return Ok();
+}
+
+// The kernels of a group count their steps, so they run one after another.
+Status Engine::OrderBehindLast(cuda::Stream stream) {
   cuda::Graph graph = nullptr;
   RETURN_IF_ERROR(runtime_.FindGraph(stream, &graph));
   if (graph != nullptr || last_stream_ == nullptr || last_stream_ == stream) return Ok();

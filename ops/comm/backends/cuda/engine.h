@@ -29,9 +29,11 @@ class Engine : public StreamEngine {
   // Puts the kernel on the stream, behind this communicator's earlier calls on other streams.
   // `bytes`: how many it reads or writes here.
   template <class Args>
-  Status Launch(const Args& args, int64_t bytes, cuda::Stream stream) {
+  Status Launch(Args args, int64_t bytes, cuda::Stream stream) {
+    args.call.group.num_workers = WorkersOn(stream);
     int blocks = 1;
     RETURN_IF_ERROR(FindBlocks(args.call, bytes, &blocks));
+    RETURN_IF_ERROR(CheckStream(stream));
     RETURN_IF_ERROR(OrderBehindLast(stream));
     RETURN_IF_ERROR(kernels_.LaunchBlocks(args, blocks, stream));
     return MarkLast(stream);
@@ -41,6 +43,8 @@ class Engine : public StreamEngine {
   Status FindDevice(int* device) const override;
   Status OnDevice(int device, const std::function<void()>& step) const override;
   Status Meet(control::Control* control, bool compares, int device) override;
+  // Ok, or why kernels of this rank cannot wait for others' on that stream.
+  Status CheckStream(void* stream) const;
   Status AsyncError() override;
   bool EndsByAbort() const override { return true; }
   void AbortCalls() override { memory_.Stop(); }
@@ -54,6 +58,7 @@ class Engine : public StreamEngine {
   Status MakeRegion(const std::vector<Place>& places, int device);
   Status MayAllocate();
   void Arrange(const std::vector<Place>& places);
+  int WorkersOn(cuda::Stream stream) const;
   Status FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const;
   Status OrderBehindLast(cuda::Stream stream);
   Status MarkLast(cuda::Stream stream);

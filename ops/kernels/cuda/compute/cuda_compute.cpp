@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "core/process/per_process.h"
@@ -23,6 +24,12 @@ struct FreeEvents {
   std::map<int, std::vector<Event>> lists;
 };
 PerProcess<FreeEvents> free_events_here;
+
+struct SideStreams {
+  std::mutex mutex;
+  std::set<Stream> streams;
+};
+PerProcess<SideStreams> side_streams_here;
 
 // Events between two streams of a call. The last user may be a graph, which lets go in a thread in
 // which nothing of CUDA may be called, so events are used again and not destroyed.
@@ -142,9 +149,18 @@ Status CudaCompute::SideStream(void** stream) {
     RETURN_IF_ERROR(scope.status());
     RETURN_IF_ERROR(
         ToStatus(api_, api_.stream_create(&side_, kStreamNonBlocking), "cuStreamCreate"));
+    SideStreams& all = side_streams_here.Get();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.streams.insert(side_);
   }
   *stream = side_;
   return Ok();
+}
+
+bool CudaCompute::IsSideStream(Stream stream) {
+  SideStreams& all = side_streams_here.Get();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return all.streams.count(stream) > 0;
 }
 
 std::shared_ptr<kernels::StreamMarks> CudaCompute::NewMarks() {
@@ -154,6 +170,9 @@ std::shared_ptr<kernels::StreamMarks> CudaCompute::NewMarks() {
 void CudaCompute::Release() {
   if (device_ < 0) return;
   const DeviceScope scope(api_, device_);
+  SideStreams& all = side_streams_here.Get();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.streams.erase(side_);
   // The caller cannot act on an error of this call.
   if (side_ != nullptr) static_cast<void>(api_.stream_destroy(side_));
   side_ = nullptr;

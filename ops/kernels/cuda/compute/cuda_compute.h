@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "core/status.h"
 #include "kernels/cuda/compute/matmul.h"
@@ -15,9 +17,11 @@ namespace collops::cuda {
 // of that GPU.
 class CudaCompute : public kernels::StreamCompute {
  public:
-  // `device` changes once, from -1 to the GPU's number.
-  CudaCompute(const DriverApi& api, const std::atomic<int>& device)
-      : api_(api), device_(device), kernels_(api) {}
+  using StreamCheck = std::function<Status(void* stream)>;
+
+  // `device` changes once, from -1 to the GPU's number. `check` is CheckStream().
+  CudaCompute(const DriverApi& api, const std::atomic<int>& device, StreamCheck check = nullptr)
+      : api_(api), device_(device), check_(std::move(check)), kernels_(api) {}
   CudaCompute(const CudaCompute&) = delete;
   CudaCompute& operator=(const CudaCompute&) = delete;
 
@@ -28,6 +32,10 @@ class CudaCompute : public kernels::StreamCompute {
   Status SetZero(void* data, int64_t bytes, void* stream) override;
   Status Copy(void* to, const void* from, int64_t bytes, void* stream) override;
   Status SideStream(void** stream) override;
+  // Whether the stream is one of those of this process: what runs there runs beside products.
+  // Thread-safe.
+  static bool IsSideStream(Stream stream);
+  Status CheckStream(void* stream) const override { return check_ ? check_(stream) : Ok(); }
   std::shared_ptr<kernels::StreamMarks> NewMarks() override;
 
   // Destroys the side stream and cuBLASLt's handle. The calls are past.
@@ -39,6 +47,7 @@ class CudaCompute : public kernels::StreamCompute {
 
   const DriverApi& api_;
   const std::atomic<int>& device_;
+  const StreamCheck check_;
   Kernels kernels_;
   bool kernels_loaded_ = false;
   Matmul matmul_;

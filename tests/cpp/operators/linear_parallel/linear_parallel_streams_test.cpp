@@ -43,6 +43,8 @@ void CheckTwice(const Case& c) {
     Check(job, {order});
     if (c.dtype != DType::kFloat32) Check(job, {order, {false}});
   }
+  // A device that is larger than the matrix: all in one product.
+  Check(job, {Order::kMixed, {true, -1, int64_t{1} << 40}});
 }
 
 // One call of rank 0 with that many chunks and strips.
@@ -130,7 +132,7 @@ TEST(NoRowsAndNoColumns) {
 
 // 700001 floats are 2.8 MB: a chunk of 8 MiB has 2 rows.
 Case Chunks() {
-  return {kType2, 3, 1, true, {{3, 0, 2}}, {}, 0, 700001, 2, true, true};
+  return {kType2, 3, 1, true, {{4, 0, 3}}, {}, 0, 700001, 2, true, true};
 }
 
 // 8200 floats are 32 KiB: a tile of 16 MiB has 256 columns.
@@ -143,7 +145,7 @@ Case Strips(Param::ParallelType type) {
 TEST(RowsArriveInChunks) {
   Case c = Chunks();
   CheckCut(c, 2, 1);
-  c.gather = {{6, 0, 1}};
+  c.gather = {{10, 0, 1}};
   c.trans_weight = c.residual = false;
   c.gathered = true;
   c.dtype = DType::kBFloat16;
@@ -164,7 +166,7 @@ TEST(ColumnsAreSummedInStrips) {
 }
 
 TEST(ChunksAndStripsOfAGrid) {
-  Case c = {kType4, 2, 2, true, {{3, 1}, {0, 4}}, {{4, 0}, {1, 3}}, 0, 700001, 2, false, false};
+  Case c = {kType4, 2, 2, true, {{4, 1}, {0, 5}}, {{5, 0}, {1, 4}}, 0, 700001, 2, false, false};
   CheckCut(c, 2, 1);
   c.gather = {{8200, 30}, {30, 8200}};
   c.scatter = {{8230, 0}, {4000, 4230}};
@@ -172,6 +174,71 @@ TEST(ChunksAndStripsOfAGrid) {
   c.n = 300;
   c.residual = true;
   CheckCut(c, 1, 2);
+}
+
+// How rank `rank` cuts a call, on a device that works on so many elements at a time.
+std::shared_ptr<const StreamSchedule> Cut(const Case& c, int rank, int64_t at_once) {
+  stream_communicator::World world(linear_call::NumRanks(c), {true, -1, at_once});
+  const auto comm = stream_communicator::Make(&world, rank);
+  LinearPlan plan;
+  EXPECT_EQ(stream_call::MakePlan(c, comm.get(), linear_call::MakeParam(c, rank), &plan).message(),
+            "");
+  return plan.schedule;
+}
+
+// "own 3+5" and "0: 3+5": rows [3, 8) of this rank, and of chunk 0.
+std::string Pieces(const StreamSchedule& schedule) {
+  std::string text;
+  for (const RowPiece& piece : schedule.pieces) {
+    const std::string chunk = piece.chunk == RowPiece::kInX ? "own " : Concat(piece.chunk, ": ");
+    text += Concat(text.empty() ? "" : ", ", chunk, piece.begin, "+", piece.rows);
+  }
+  return text;
+}
+
+TEST(OwnRowsAreMultipliedFirstAndNeighboursTogether) {
+  const Case c = {kType2, 4, 1, true, {{5, 6, 0, 7}}, {}, 0, 3, 10, true, false};
+  EXPECT_EQ(Pieces(*Cut(c, 1, 40)), "own 5+6, 0: 0+5, 0: 11+7");
+  EXPECT_EQ(Pieces(*Cut(c, 0, 40)), "own 0+5, 0: 5+13");
+  EXPECT_EQ(Pieces(*Cut(c, 2, 40)), "0: 0+18");
+  EXPECT_EQ(Pieces(*Cut(c, 1, 41)), "0: 0+18");  // 4 rows on average
+  Case chunks = Chunks();
+  EXPECT_EQ(Pieces(*Cut(chunks, 0, 4)), "own 0+4, 0: 4+2, 1: 6+1");
+  EXPECT_EQ(Pieces(*Cut(chunks, 1, 4)), "0: 0+2, 0: 4+2, 1: 2+2, 1: 6+1");
+  EXPECT_EQ(Pieces(*Cut(chunks, 0, 5)), "0: 0+7");
+  chunks.gather = {{5, 0, 4}};  // 2 chunks of 3 rows at most, and not one of 1
+  EXPECT_EQ(Pieces(*Cut(chunks, 0, 4)), "own 0+5, 0: 5+3, 1: 8+1");
+}
+
+// Of two calls that are multiplied one after the other no part runs beside another.
+TEST(ASmallCallIsOneProductOnOneStream) {
+  const Case c = {kType4, 2, 2, true, {{5, 6}, {1, 10}}, {{4, 7}, {11, 0}}, 0, 13, 9, true, true};
+  const Result result =
+      stream_call::Run(stream_call::MakeJob(c, 1), {Order::kMixed, {true, -1, 1000}});
+  EXPECT_TRUE(result.right());
+  for (const RankResult& rank : result.ranks) EXPECT_EQ(rank.num_waits, 0);
+  EXPECT_EQ(result.ranks[0].num_steps, 2);  // the product, and the sum's rounding
+  EXPECT_FALSE(Cut(c, 0, 1000)->overlaps);
+  EXPECT_TRUE(Cut(c, 0, 45)->overlaps);
+}
+
+// 8200 rows of 256 columns are a tile.
+TEST(TheFirstStripOfAGridIsWiderButLeavesHalf) {
+  Case c = {kType4, 2,    2,    true, {{8000, 200}, {200, 8000}}, {{8000, 200}, {8000, 200}}, 0,
+            1,      1500, true, false};
+  const auto widths = [&] {
+    std::vector<int64_t> columns;
+    const auto schedule = Cut(c, 0, 4);
+    for (const ColumnStrip& strip : schedule->strips) columns.push_back(strip.columns);
+    return columns;
+  };
+  EXPECT_EQ(widths(), (std::vector<int64_t>{512, 256, 256, 256, 220}));
+  c.n = 600;
+  EXPECT_EQ(widths(), (std::vector<int64_t>{512, 88}));
+  c.n = 300;
+  EXPECT_EQ(widths(), (std::vector<int64_t>{256, 44}));
+  const auto schedule = Cut(Strips(kType1), 0, 4);
+  EXPECT_EQ(schedule->strips[0].columns, 256);
 }
 
 // The numbers of the waits without which some order gives a wrong result or ends too early.
@@ -200,7 +267,7 @@ TEST(AMissingWaitIsFound) {
   Case c = Chunks();
   c.n = 0;
   c.gathered = true;
-  EXPECT_EQ(NeededWaits(c), (std::vector<int>{0, 1}));
+  EXPECT_TRUE(NeededWaits(c).empty());  // on one stream there are none
 }
 
 // What is on the side stream uses the caller's tensors, also if a later step is refused.

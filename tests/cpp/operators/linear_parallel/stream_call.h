@@ -61,6 +61,7 @@ struct RankResult {
   size_t chunks = 0;
   size_t strips = 0;
   int num_waits = 0;
+  int num_steps = 0;  // products, conversions and stores
 };
 
 struct Result {
@@ -77,6 +78,27 @@ struct Result {
   }
 };
 
+// Plans a rank's call for kStreams.
+inline collops::Status MakePlan(const Case& c, collops::Communicator* comm,
+                                const collops::LinearParallelParam& param,
+                                collops::LinearPlan* plan) {
+  const int64_t rows = linear_call::RowsOf(c, comm->rank());
+  const std::vector<int64_t> weight =
+      c.trans_weight ? std::vector<int64_t>{c.n, c.k} : std::vector<int64_t>{c.k, c.n};
+  std::vector<collops::TensorDesc> inputs = {linear_call::Desc(c.dtype, {rows, c.k}),
+                                             linear_call::Desc(c.dtype, weight)};
+  if (c.residual) inputs.push_back(linear_call::Desc(c.dtype, {c.n}));
+  RETURN_IF_ERROR(MakeLinearLayout(param, comm->rank(), comm->size(), inputs, &plan->layout));
+  plan->rank_size = comm->size();
+  plan->dtype = c.dtype;
+  plan->stream_compute = comm->stream_compute();
+  plan->communicator = comm;
+  plan->has_residual = c.residual;
+  plan->returns_gathered = c.gathered;
+  plan->engine = &collops::kStreams;
+  return PlanLinear(plan);
+}
+
 // One rank's tensors and its calls.
 class Rank {
  public:
@@ -87,6 +109,7 @@ class Rank {
         comm_(stream_communicator::Make(world, rank)) {
     for (const Data& data : job.data[static_cast<size_t>(rank)]) Enqueue(data);
     result_.num_waits = device_->num_waits();
+    result_.num_steps = device_->num_steps();
   }
 
   const RankResult& result() const { return result_; }
@@ -98,7 +121,7 @@ class Rank {
   void Enqueue(const Data& data) {
     const auto plan = std::make_shared<collops::LinearPlan>();
     const collops::LinearParallelParam param = linear_call::MakeParam(case_, rank_);
-    ASSERT_EQ(MakePlan(param, plan.get()).message(), "");
+    ASSERT_EQ(MakePlan(case_, comm_.get(), param, plan.get()).message(), "");
     result_.chunks = plan->schedule->gathers.size();
     result_.strips = plan->schedule->strips.size();
     if (result_.statuses.empty()) Allocate(*plan, data);
@@ -114,25 +137,6 @@ class Rank {
     result_.statuses.push_back(RunLinear(*plan, tensors, agreement, workspace_.data() + 1,
                                          comm_.get(), device_->caller(), plan));
     Read(data);
-  }
-
-  collops::Status MakePlan(const collops::LinearParallelParam& param, collops::LinearPlan* plan) {
-    const Case& c = case_;
-    const int64_t rows = linear_call::RowsOf(c, rank_);
-    std::vector<collops::TensorDesc> inputs = {
-        linear_call::Desc(c.dtype, {rows, c.k}),
-        linear_call::Desc(c.dtype, c.trans_weight ? std::vector<int64_t>{c.n, c.k}
-                                                  : std::vector<int64_t>{c.k, c.n})};
-    if (c.residual) inputs.push_back(linear_call::Desc(c.dtype, {c.n}));
-    RETURN_IF_ERROR(MakeLinearLayout(param, rank_, comm_->size(), inputs, &plan->layout));
-    plan->rank_size = comm_->size();
-    plan->dtype = c.dtype;
-    plan->stream_compute = comm_->stream_compute();
-    plan->communicator = comm_.get();
-    plan->has_residual = c.residual;
-    plan->returns_gathered = c.gathered;
-    plan->engine = &collops::kStreams;
-    return PlanLinear(plan);
   }
 
   void Allocate(const collops::LinearPlan& plan, const Data& data) {

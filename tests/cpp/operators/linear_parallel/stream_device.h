@@ -107,6 +107,7 @@ inline int64_t NeededBytes(const StreamStep& step) {
 struct Options {
   bool has_float_sums = true;  // float32 products of 16-bit operands
   int ignored_wait = -1;       // the number of a wait that is left out
+  int64_t at_once = 4;         // elements_at_once()
 };
 
 class Marks : public collops::kernels::StreamMarks {
@@ -161,8 +162,10 @@ class Device : public collops::kernels::StreamCompute {
   void* caller() const { return caller_; }
   void* side() const { return side_; }
   int num_waits() const { return num_waits_; }
+  int num_steps() const { return num_steps_; }
 
   Status Available() override { return Ok(); }
+  int64_t elements_at_once() const override { return options_.at_once; }
   int64_t alignment() const override { return 512; }
   Status ScratchBytes(const StreamStep& step, int64_t* bytes) override {
     const bool widens = step.kind == StreamStep::kMultiply && step.a.dtype != step.c.dtype;
@@ -175,6 +178,7 @@ class Device : public collops::kernels::StreamCompute {
     RETURN_IF_ERROR(ScratchBytes(step, &needed));
     CHECK_ARG(needed <= bytes, collops::ERROR_RT_FAIL, "kind ", step.kind, " of ", step.c.rows,
               " x ", step.c.columns, " needs ", needed, " bytes of scratch memory, got ", bytes);
+    ++num_steps_;
     Queues::Put(stream, {[step, scratch, needed] {
                   Poison(scratch, needed);
                   Compute(step);
@@ -207,6 +211,7 @@ class Device : public collops::kernels::StreamCompute {
   void* const caller_;
   void* const side_;
   int num_waits_ = 0;
+  int num_steps_ = 0;
 };
 
 }  // namespace stream_device
