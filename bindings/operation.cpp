@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "comm/backends/backend_table.h"
 #include "core/env.h"
 #include "core/prepackable.h"
 #include "module.h"
 #include "operators/linear_parallel/engine.h"
+#include "operators/linear_parallel/operator.h"
 #include "plain/plain_call.h"
 #include "status.h"
 #include "workspace.h"
@@ -269,12 +271,21 @@ void BoundOperation::Prepack(const py::object& weight) {
   ThrowIfError(NameElementTypes(status, py::make_tuple(weight), {tensor.view}));
 }
 
-// Each engine of LinearParallel and why it would not run between two ranks with windows, or "".
-std::vector<std::pair<std::string, std::string>> LinearEngines() {
+std::string BoundOperation::PlannedEngine() const {
+  const auto* const linear = dynamic_cast<const LinearParallel*>(operation_.get());
+  return linear == nullptr ? "" : linear->planned_engine();
+}
+
+// Each engine of LinearParallel and why it would not run between two ranks of a backend, on one
+// host, or "".
+std::vector<std::pair<std::string, std::string>> LinearEngines(const std::string& backend) {
+  const Backend* const row = FindBackend(backend);
   EnginePlace place;
+  place.backend = backend;
   place.rank_size = 2;
   place.gather_ranks = 2;
-  place.has_windows = true;
+  place.on_device = row != nullptr && std::string(row->memory) != "cpu";
+  place.has_windows = !place.on_device;
   Env env;
   place.windows_wanted = Env::Read(&env).ok() && env.fused;
   std::vector<std::pair<std::string, std::string>> rows;
@@ -283,11 +294,12 @@ std::vector<std::pair<std::string, std::string>> LinearEngines() {
 }
 
 void BindOperation(py::module_& module) {
-  module.def("linear_engines", &LinearEngines);
+  module.def("linear_engines", &LinearEngines, py::arg("backend") = "shm");
   py::class_<BoundOperation>(module, "Operation")
       .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"),
            py::arg("engine"), py::arg("averages") = false)
       .def_property_readonly("name", &BoundOperation::Name)
+      .def_property_readonly("engine", &BoundOperation::PlannedEngine)
       .def_property_readonly("num_inputs", &BoundOperation::NumInputs)
       .def_property_readonly("num_outputs", &BoundOperation::NumOutputs)
       .def("update", &BoundOperation::Update, py::arg("param"), py::arg("json"),

@@ -26,6 +26,7 @@ class BoundOperation {
         name_(operation_->Name()) {}
 
   const char* Name() const { return name_; }
+  std::string PlannedEngine() const;
   int NumInputs() const { return operation_->NumInputs(); }
   int NumOutputs() const { return operation_->NumOutputs(); }
   void Update(const std::string& param, const std::string& json, uintptr_t hccl_comm);

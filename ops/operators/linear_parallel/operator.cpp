@@ -125,6 +125,7 @@ Status LinearParallel::Complete(Plan* plan) const {
   const EnginePlace place = PlaceOf(linear.layout, communicator(), engine_.empty());
   RETURN_IF_ERROR(ChooseEngine(engine_, place, &linear.engine));
   if (TraceEnabled()) TraceChoice(communicator(), place, *linear.engine, !engine_.empty());
+  planned_engine_ = linear.engine->name;
   linear.rank_size = communicator().size();
   linear.dtype = plan->inputs[kX].dtype;
   linear.compute = communicator().compute();

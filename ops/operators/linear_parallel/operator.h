@@ -28,6 +28,8 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   Status Refuse(const Status& reason) override;
 
   const std::string& engine() const { return engine_; }
+  // The engine of the last plan; empty before the first.
+  const std::string& planned_engine() const { return planned_engine_; }
   bool averages() const { return averages_; }
 
   // Takes over the weight that another operation has packed, if it serves this struct, too.
@@ -48,6 +50,7 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   const std::string engine_;
   const bool averages_;
   const bool splits_unevenly_;
+  mutable std::string planned_engine_;
   std::shared_ptr<const PackedWeight> packed_;
 };
 

@@ -23,9 +23,10 @@ class Operation:
     Args:
         param: the operator's struct, such as AllGatherVParam.
         engine: how LinearParallel runs, the same on every rank: "windows" computes while rows and
-            sums move, "pipeline" does one after the other, "local" is for one rank. None: the first
-            that can, in the order local, windows (unless COLLOPS_FUSED=0), pipeline. Results do
-            not depend on it. get_workspace_size() refuses an engine that cannot run the call.
+            sums move, "pipeline" does one after the other, "local" is for one rank; on a device
+            "streams" runs, and none of them. None: the first that can, in the order local, windows
+            (unless COLLOPS_FUSED=0), pipeline, streams. Results do not depend on it.
+            get_workspace_size() refuses an engine that cannot run the call.
         averages: LinearParallel divides its sums, in float32, by the number of ranks that add up,
             before it adds the residual; the same on every rank.
 
@@ -59,6 +60,14 @@ class Operation:
     def name(self) -> str:
         """The operator's name, such as ``"AllGatherV"``."""
         return str(self._core.name)
+
+    @property
+    def engine(self) -> str:
+        """How the call that was planned last runs, such as ``"streams"``; of LinearParallel alone.
+
+        Empty before the first plan, and for other operators.
+        """
+        return str(self._core.engine)
 
     @property
     def input_num(self) -> int:

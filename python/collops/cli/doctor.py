@@ -28,6 +28,7 @@ SUMS_OF_HCCL = {
     "true": "HCCL documents the same bits on every run with the same hardware and data",
     "strict": "as true, and with the same order of additions for every element",
 }
+DEVICE_BACKENDS = ("hccl", "nccl", "cuda")
 _GIB = 1 << 30
 _MIB = 1 << 20
 
@@ -87,11 +88,24 @@ def version(name: str) -> str:
 
 
 def engines(module: ModuleType) -> list[Row]:
-    """The engine with which LinearParallel runs, and why each other one does not."""
+    """The engine with which LinearParallel runs, why each other one does not, and where it does."""
     answers = module.linear_engines()
     chosen = next(name for name, why in answers if not why)
     rest = {True: "runs", False: "can run: Operation(param, engine=...) chooses it"}
-    return [(name, f"not: {why}" if why else rest[name == chosen]) for name, why in answers]
+    return [
+        (name, (f"not: {why}" if why else rest[name == chosen]) + also_on(module, name))
+        for name, why in answers
+    ]
+
+
+def also_on(module: ModuleType, engine: str) -> str:
+    """The backends of devices on which an engine runs."""
+    names = [
+        name
+        for name in module.backend_names()
+        if name in DEVICE_BACKENDS and (engine, "") in module.linear_engines(name)
+    ]
+    return f"; runs on {', '.join(names)}" if names else ""
 
 
 def hccl() -> list[Row]:

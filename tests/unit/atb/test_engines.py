@@ -173,3 +173,5 @@ def test_doctor_lists_the_engines(fused: str) -> None:
     else:
         assert lines["windows"][1] == "not: COLLOPS_FUSED=0 asks for the pipeline"
         assert lines["pipeline"][1] == "runs"
+    assert lines["streams"][1].startswith("not: the tensors of backend shm are not on a device")
+    assert lines["streams"][1].endswith("; runs on hccl, nccl, cuda")
