@@ -1,0 +1,166 @@
+"""LinearParallel over cuda: graphs, engines by name, ranks that disagree or fail, and streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from product_ranks import CUDA, Kind, Place, Product, check, product
+
+import collops
+
+GRID = Kind.ALL_GATHER_LINEAR_REDUCE_SCATTER
+PLACES = {**CUDA, "nccl": Place({"backend": "nccl", "comm_domain": "products"})}
+
+
+CAPTURED = {
+    "two streams, own rows first": product(
+        Kind.ALL_GATHER_LINEAR, [1100, 1000], k=3, n=2048, dtype="float16"
+    ),
+    "one stream": product(
+        GRID, [2, 3, 2, 3], grid=(2, 2, True), scatter=[[4, 1]] * 4, dtype="bfloat16",
+        has_residual=True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("name", CAPTURED)
+def test_a_captured_product_is_replayed(gpu: Any, where: str, name: str) -> None:
+    case = CAPTURED[name]
+
+    def work(rank: int) -> list[Any]:
+        stream, found = gpu.stream(), []
+        call = Product(gpu, case, rank, **PLACES[where].fields)
+        call.run(stream)  # connects
+        with gpu.captured(stream) as graph:
+            call.execute(stream)
+            call.execute(stream)
+        for seed in (1, 2):
+            call.write(seed)
+            graph.replay(stream)
+            found.append(call.values(stream))
+        graph.destroy()
+        return found
+
+    found = PLACES[where].run(gpu, case.rank_size, work)
+    for seed in (1, 2):
+        check(case, [own[seed - 1] for own in found], seed)
+
+
+@pytest.mark.parametrize("where", ["processes", "nccl"])
+def test_an_engine_by_name(gpu: Any, where: str) -> None:
+    case = product(Kind.ALL_GATHER_LINEAR, [2, 3])
+    fields = PLACES[where].fields
+
+    def work(rank: int) -> Any:
+        reasons = []
+        for engine in ("local", "windows", "pipeline"):
+            with pytest.raises(collops.UnsupportedError) as error:
+                Product(gpu, case, rank, engine=engine, **fields)
+            reasons.append(str(error.value))
+        with pytest.raises(collops.ArgumentError) as error:
+            Product(gpu, case, rank, engine="fused", **fields)
+        reasons.append(str(error.value))
+        call = Product(gpu, case, rank, engine="streams", **fields)
+        assert Product(gpu, case, rank, **fields).op.engine == "streams" == call.op.engine
+        return reasons, call.run(gpu.stream())
+
+    found = PLACES[where].run(gpu, 2, work)
+    check(case, [outputs for _, outputs in found])
+    for *refusals, unknown in (reasons for reasons, _ in found):
+        for text in refusals:
+            assert f"the tensors of backend {fields['backend']} are on a device" in text
+        assert "use one of local, windows, pipeline, streams" in unknown
+
+
+DIFFERENT = {
+    "k": [product(Kind.ALL_GATHER_LINEAR, [3, 2], k=k) for k in (5, 6)],
+    "rows": [product(Kind.LINEAR_ALL_REDUCE, [rows] * 2) for rows in (3, 4)],
+    "no rows": [product(Kind.LINEAR_REDUCE_SCATTER, [rows] * 2) for rows in (0, 4)],
+    "columns": [product(Kind.LINEAR_ALL_REDUCE, [3, 3], n=n) for n in (70, 71)],
+    "type": [product(kind, [4, 4]) for kind in (Kind.LINEAR_ALL_REDUCE, Kind.ALL_GATHER_LINEAR)],
+}
+NAMED = {
+    "k": "k is 5 on rank 0",
+    "rows": "the sum of the rows is 3 on rank 0",
+    "no rows": "the sum of the rows is 0 on rank 0",
+    "columns": "n is 70 on rank 0",
+    "type": "type is 0 on rank 0",
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+@pytest.mark.parametrize("where", ["processes", "threads on one GPU"])
+def test_what_ranks_disagree_in_is_named(gpu: Any, where: str, what: str) -> None:
+    def work(rank: int) -> str:
+        stream, fields = gpu.stream(), CUDA[where].fields
+        call = Product(gpu, DIFFERENT[what][rank], rank, **fields)
+        call.run(stream)
+        with pytest.raises(collops.RankMismatchError) as error:
+            call.run(stream)
+        return str(error.value)
+
+    for text in CUDA[where].run(gpu, 2, work):
+        assert NAMED[what] in text
+
+
+def test_groups_of_a_grid_compare(gpu: Any) -> None:
+    """Rank 3 has other columns; its groups are {2, 3} and {1, 3}, and rank 0 is in none of them."""
+
+    def work(rank: int) -> str:
+        n = 9 if rank == 3 else 8
+        case = product(GRID, [2, 3, 2, 3], grid=(2, 2, True), n=n, scatter=[[4, 1]] * 4)
+        stream = gpu.stream()
+        call = Product(gpu, case, rank, **CUDA["processes"].fields)
+        call.run(stream)
+        with pytest.raises(collops.Error) as error:
+            for _ in range(2):
+                call.run(stream)
+        return str(error.value)
+
+    for text in CUDA["processes"].run(gpu, 4, work):
+        assert "n is 8" in text
+
+
+def test_a_rank_that_fails_ends_the_call_of_the_others(gpu: Any) -> None:
+    case = product(Kind.ALL_GATHER_LINEAR, [900, 4, 3], has_residual=True)
+
+    def work(rank: int) -> tuple[int, str]:
+        stream = gpu.stream()
+        call = Product(gpu, case, rank, **CUDA["processes"].fields)
+        call.run(stream)
+        if rank == 1:
+            call.workspace = call.scratch(call.workspace_bytes - 1)
+        with pytest.raises(collops.Error) as error:
+            for _ in range(2):
+                call.execute(stream)
+                stream.synchronize()
+        return error.value.code, str(error.value)
+
+    found = CUDA["processes"].run(gpu, 3, work)
+    assert found[1][0] == 22
+    assert "workspace" in found[1][1]
+    for code, text in (found[0], found[2]):
+        assert code == 102
+        assert "rank 1 refused its part" in text and "workspace" in text
+
+
+def test_ranks_on_one_gpu_need_streams(gpu: Any) -> None:
+    """Of their own, as the legacy stream is one for all; alone a rank may use it."""
+    fields = CUDA["threads on one GPU"].fields
+    alone = product(Kind.PURE_LINEAR, [2, 3])
+
+    def work(rank: int) -> Any:
+        lone = Product(gpu, alone, rank, **fields)
+        lone.execute()
+        texts = []
+        with pytest.raises(collops.Error) as error:
+            Product(gpu, product(Kind.LINEAR_ALL_REDUCE, [2, 2]), rank, **fields).execute()
+        texts.append(str(error.value))
+        return [gpu.array(output) for output in lone.outputs], texts
+
+    found = CUDA["threads on one GPU"].run(gpu, 2, work)
+    check(alone, [outputs for outputs, _ in found])
+    for _, texts in found:
+        assert "stream of its own" in texts[0]
