@@ -28,7 +28,6 @@ SUMS_OF_HCCL = {
     "true": "HCCL documents the same bits on every run with the same hardware and data",
     "strict": "as true, and with the same order of additions for every element",
 }
-DEVICE_BACKENDS = ("hccl", "nccl", "cuda")
 _GIB = 1 << 30
 _MIB = 1 << 20
 
@@ -51,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         for name, reason, _, sums in backends
     ]
     print_rows("Backends", states)
-    print_rows("Engines of LinearParallel, on several ranks of shm", engines(module))
+    print_rows("Engines of LinearParallel, on several ranks of shm", engines(module, [name for name, *_ in backends]))
     print_rows("HCCL", hccl())
     print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))
@@ -87,25 +86,17 @@ def version(name: str) -> str:
         return "not installed"
 
 
-def engines(module: ModuleType) -> list[Row]:
+def engines(module: ModuleType, backends: Sequence[str]) -> list[Row]:
     """The engine with which LinearParallel runs, why each other one does not, and where it does."""
     answers = module.linear_engines()
     chosen = next(name for name, why in answers if not why)
     rest = {True: "runs", False: "can run: Operation(param, engine=...) chooses it"}
-    return [
-        (name, (f"not: {why}" if why else rest[name == chosen]) + also_on(module, name))
-        for name, why in answers
-    ]
-
-
-def also_on(module: ModuleType, engine: str) -> str:
-    """The backends of devices on which an engine runs."""
-    names = [
-        name
-        for name in module.backend_names()
-        if name in DEVICE_BACKENDS and (engine, "") in module.linear_engines(name)
-    ]
-    return f"; runs on {', '.join(names)}" if names else ""
+    rows = []
+    for engine, why in answers:
+        others = [name for name in backends if why and (engine, "") in module.linear_engines(name)]
+        elsewhere = f"; runs on {', '.join(others)}" if others else ""
+        rows.append((engine, f"not: {why}{elsewhere}" if why else rest[engine == chosen]))
+    return rows
 
 
 def hccl() -> list[Row]:

@@ -150,17 +150,20 @@ def test_ranks_on_one_gpu_need_streams(gpu: Any) -> None:
     """Of their own, as the legacy stream is one for all; alone a rank may use it."""
     fields = CUDA["threads on one GPU"].fields
     alone = product(Kind.PURE_LINEAR, [2, 3])
+    together = [product(Kind.LINEAR_ALL_REDUCE, [2, 2]), CAPTURED["two streams, own rows first"]]
 
     def work(rank: int) -> Any:
         lone = Product(gpu, alone, rank, **fields)
         lone.execute()
         texts = []
-        with pytest.raises(collops.Error) as error:
-            Product(gpu, product(Kind.LINEAR_ALL_REDUCE, [2, 2]), rank, **fields).execute()
-        texts.append(str(error.value))
+        for number, case in enumerate(together):
+            of_its_own = fields | {"comm_domain": f"group {number}"}
+            with pytest.raises(collops.Error) as error:
+                Product(gpu, case, rank, **of_its_own).execute()
+            texts.append(str(error.value))
         return [gpu.array(output) for output in lone.outputs], texts
 
     found = CUDA["threads on one GPU"].run(gpu, 2, work)
     check(alone, [outputs for outputs, _ in found])
-    for _, texts in found:
-        assert "stream of its own" in texts[0]
+    for text in (text for _, texts in found for text in texts):
+        assert "stream of its own" in text
