@@ -50,7 +50,10 @@ def run(arguments: Sequence[str]) -> int:
         for name, reason, _, sums in backends
     ]
     print_rows("Backends", states)
-    print_rows("Engines of LinearParallel, on several ranks of shm", engines(module, [name for name, *_ in backends]))
+    print_rows(
+        "Engines of LinearParallel, on several ranks of shm",
+        engines(module, [name for name, *_ in backends]),
+    )
     print_rows("HCCL", hccl())
     print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))
