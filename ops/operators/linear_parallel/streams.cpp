@@ -43,7 +43,7 @@ class StreamLinear {
     if (schedule_.overlaps) RETURN_IF_ERROR(compute_.SideStream(&collectives_));
     const Status status = Enqueue();
     // Also after an error: what is on the other stream uses the caller's tensors.
-    const Status joined = Order(collectives_, products_);
+    const Status joined = Join();
     const Status kept = run_.communicator->KeepOnStream(products_, marks_);
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(joined);
@@ -76,10 +76,16 @@ class StreamLinear {
     return first == then ? Ok() : marks_->Order(first, then);
   }
   Status PutMark(int* mark) const {
-    return schedule_.overlaps ? marks_->Put(collectives_, mark) : Ok();
+    return collectives_ == products_ ? Ok() : marks_->Put(collectives_, mark);
   }
   Status WaitForMark(int mark) const {
-    return schedule_.overlaps ? marks_->Wait(products_, mark) : Ok();
+    return collectives_ == products_ ? Ok() : marks_->Wait(products_, mark);
+  }
+  // From here on all is on the caller's stream, behind what is on the other one.
+  Status Join() {
+    RETURN_IF_ERROR(Order(collectives_, products_));
+    collectives_ = products_;
+    return Ok();
   }
 
   Status Enqueue() {
@@ -95,6 +101,8 @@ class StreamLinear {
         RETURN_IF_ERROR(Store(strip));
         continue;
       }
+      // Nothing is multiplied beside the last sum, which may so have all of the device.
+      if (strip + 1 == strips) RETURN_IF_ERROR(Join());
       int summed = 0;
       RETURN_IF_ERROR(Sum(strip, &summed));
       running.push_back({strip, summed});

@@ -170,9 +170,11 @@ std::shared_ptr<kernels::StreamMarks> CudaCompute::NewMarks() {
 void CudaCompute::Release() {
   if (device_ < 0) return;
   const DeviceScope scope(api_, device_);
-  SideStreams& all = side_streams_here.Get();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  all.streams.erase(side_);
+  {
+    SideStreams& all = side_streams_here.Get();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    all.streams.erase(side_);
+  }
   // The caller cannot act on an error of this call.
   if (side_ != nullptr) static_cast<void>(api_.stream_destroy(side_));
   side_ = nullptr;

@@ -262,7 +262,7 @@ TEST(AMissingWaitIsFound) {
   if (kSanitized) return;  // minutes, in which no new code runs
   EXPECT_EQ(NeededWaits(Chunks()), (std::vector<int>{0, 1, 2, 3}));
   for (const auto type : {kType0, kType1}) {
-    EXPECT_EQ(NeededWaits(Strips(type)), (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
+    EXPECT_EQ(NeededWaits(Strips(type)), (std::vector<int>{1, 2, 3, 4}));
   }
   Case c = Chunks();
   c.n = 0;
