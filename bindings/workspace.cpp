@@ -1,5 +1,6 @@
 #include "workspace.h"
 
+#include <string>
 #include <utility>
 
 #include "status.h"
@@ -38,10 +39,8 @@ void KeepForStream(const py::object& torch, const py::object& memory, const Devi
       cuda.attr("ExternalStream")(number, py::arg("device") = memory.attr("device")));
 }
 
-}  // namespace
-
-py::object DeviceMemory(py::handle like, const Device& device, uint64_t bytes,
-                        const char* operation, void* stream) {
+py::object MakeMemory(py::handle like, const Device& device, uint64_t bytes, const char* operation,
+                      void* stream) {
   if (!IsTorchTensor(like)) {
     const auto make = py::module_::import("collops.tensors").attr("empty_like_kind");
     return make(operation, like, py::make_tuple(bytes), "uint8");
@@ -51,6 +50,22 @@ py::object DeviceMemory(py::handle like, const Device& device, uint64_t bytes,
                                                 py::arg("device") = like.attr("device"));
   KeepForStream(torch, memory, device, stream);
   return memory;
+}
+
+}  // namespace
+
+Status DeviceMemory(py::handle like, const Device& device, uint64_t bytes, const char* operation,
+                    void* stream, py::object* memory) {
+  try {
+    *memory = MakeMemory(like, device, bytes, operation, stream);
+    return Ok();
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    const auto status_of = py::module_::import("collops.errors").attr("status_of");
+    const auto [code, text] = status_of(error.value()).cast<std::pair<int, std::string>>();
+    return Error(static_cast<ErrorCode>(code), operation, ": no workspace of ", bytes,
+                 " bytes: ", text);
+  }
 }
 
 Status ToScratch(py::handle workspace, CallStream* stream, const VariantPack& pack,

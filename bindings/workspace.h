@@ -22,9 +22,9 @@ struct Scratch {
 Status ToScratch(pybind11::handle workspace, CallStream* stream, const VariantPack& pack,
                  const char* operation, Scratch* scratch);
 
-// Memory of that many bytes from the library of `like`, a tensor on `device`, for work on `stream`.
-// Raises the library's error, or one that names what to pass instead.
-pybind11::object DeviceMemory(pybind11::handle like, const Device& device, uint64_t bytes,
-                              const char* operation, void* stream);
+// Memory of that many bytes from the library of `like`, a tensor on `device`, for work on `stream`;
+// or why there is none, which the other ranks must hear.
+Status DeviceMemory(pybind11::handle like, const Device& device, uint64_t bytes,
+                    const char* operation, void* stream, pybind11::object* memory);
 
 }  // namespace collops::bindings

@@ -107,7 +107,9 @@ struct Converted {
     if (bytes == 0) return;
     Tensor memory;
     const Device& device = tensors.x.view.device;
-    const py::object room = DeviceMemory(x, device, bytes, plan.method(), tensors.stream);
+    py::object room;
+    status = DeviceMemory(x, device, bytes, plan.method(), tensors.stream, &room);
+    if (!status.ok()) return;
     status = ToTensor(room, {plan.method(), "workspace", -1, nullptr}, &memory, &stream);
     tensors.workspace = memory.view.data;
     owners.push_back(room);
@@ -144,8 +146,12 @@ void Run(Communicator& communicator, const PlainPlan& plan, py::handle x, py::ha
 }
 
 void Start(Starter& starter, const Plan& plan, const py::object& x, const py::object& out) {
-  const Converted converted(plan->method(), x, out);
-  const Status check = CheckCall(starter.communicator(), *plan, converted);
+  Converted converted(plan->method(), x, out);
+  Status check = CheckCall(starter.communicator(), *plan, converted);
+  if (check.ok()) {
+    converted.TakeWorkspace(starter.communicator(), *plan, x);
+    check = converted.status;
+  }
   if (!check.ok()) starter.Refuse(plan->operation(), check);
   ThrowIfError(check);
   starter.Keep(x, out);

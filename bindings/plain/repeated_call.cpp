@@ -100,8 +100,10 @@ py::object RepeatedCall::Run(const py::object& x, const py::object& out,
   if (bytes > 0) {
     const Device& device = tensors.x.view.device;
     PlainTensor memory;
-    owners.push_back(DeviceMemory(x, device, bytes, kept->plan->method(), tensors.stream));
-    if (!Read(owners.back(), &stream, &owners, &memory)) return py::none();
+    py::object room;
+    const Status made = DeviceMemory(x, device, bytes, kept->plan->method(), tensors.stream, &room);
+    if (!made.ok() || !Read(room, &stream, &owners, &memory)) return py::none();
+    owners.push_back(std::move(room));
     tensors.workspace = memory.view.data;
   }
   RunNumbered(*communicator_, [&] { return kept->plan->Run(communicator_.get(), tensors); });

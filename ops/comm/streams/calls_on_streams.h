@@ -32,6 +32,7 @@ class CallsOnStreams {
   bool IsIdle() { return in_flight_.Reap() != kernels::DeviceRuntime::Progress::kAhead; }
   Status Drain(const Deadline& deadline) { return in_flight_.Drain(deadline); }
   bool empty() const { return in_flight_.empty(); }
+  bool has_graphs() const { return in_flight_.has_graphs(); }
 
  private:
   InFlight in_flight_;

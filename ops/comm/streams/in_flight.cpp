@@ -122,7 +122,7 @@ Status InFlight::WaitForAll(const Deadline& deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   CHECK_ARG(!unmarked_, ERROR_RT_FAIL, "a call has no event, so its end is not known");
-  CHECK_ARG(captured_.use_count() == 1, ERROR_RT_FAIL, "a captured graph can still be replayed");
+  CHECK_ARG(!has_graphs(), ERROR_RT_FAIL, "a captured graph can still be replayed");
   return Ok();
 }
 

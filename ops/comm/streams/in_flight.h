@@ -45,6 +45,9 @@ class InFlight {
   // Whether Drain() has nothing to do: no work and no events. What graphs keep does not count.
   bool empty() const { return lines_.empty() && free_events_.empty(); }
 
+  // Whether a captured graph exists, whose replays nobody sees.
+  bool has_graphs() const { return captured_.use_count() > 1; }
+
  private:
   struct Work {
     DeviceRuntime::Event event;

@@ -151,8 +151,9 @@ void StreamCommunicator::Look() {
   if (trouble.ok()) return;
   bool idle = true;
   static_cast<void>(engine_->OnDevice(device_index_, [&] { idle = engine_->calls().IsIdle(); }));
-  // A rank that is lost when all was done takes nothing away from this one.
-  if (idle) return;
+  // A rank that is lost when all was done takes nothing away from this one; but a captured call may
+  // be replayed now, and would wait for that rank for ever.
+  if (idle && !engine_->calls().has_graphs()) return;
   if (!control().failed()) control().EndAll(trouble);
   engine_->AbortCalls();
 }

@@ -167,6 +167,9 @@ TEST(AnEventIsReachedAheadOrUnknown) {
   EXPECT_TRUE(runtime.QueryEvent(nullptr) == Progress::kAhead);
   driver.event = Result::kIllegalAddress;
   EXPECT_TRUE(runtime.QueryEvent(nullptr) == Progress::kUnknown);
+  // The question does not end the capture of another thread.
+  EXPECT_TRUE(driver.asked_in == CaptureMode::kRelaxed);
+  EXPECT_TRUE(driver.mode == CaptureMode::kGlobal);
 }
 
 // Nothing here needs a driver, and there may be none.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/bodies/reduce.h"
@@ -26,6 +27,8 @@ struct Driver {
   unsigned int block = 0;
   ReduceSlicesArgs args = {};
   Result event = Result::kSuccess;
+  CaptureMode mode = CaptureMode::kGlobal;  // the thread's
+  CaptureMode asked_in = CaptureMode::kGlobal;
   CaptureStatus capture = CaptureStatus::kNone;
   Result user_object = Result::kSuccess;
   HostFunction let_go = nullptr;
@@ -110,7 +113,14 @@ inline void AddKernels(DriverApi* api) {
 }
 
 inline void AddGraphs(DriverApi* api) {
-  api->event_query = [](Event) { return driver.event; };
+  api->event_query = [](Event) {
+    driver.asked_in = driver.mode;
+    return driver.event;
+  };
+  api->exchange_capture_mode = [](CaptureMode* mode) {
+    *mode = std::exchange(driver.mode, *mode);
+    return Result::kSuccess;
+  };
   api->stream_get_capture_info = [](Stream, CaptureStatus* status, uint64_t*, Graph* graph,
                                     const GraphNode**, size_t*) {
     *status = driver.capture;

@@ -119,11 +119,14 @@ def test_an_nccl_comm_of_the_callers(gpu: Any) -> None:
             comm = ctypes.c_void_p()
             made = unique_id.from_buffer_copy(unique.raw)
             assert nccl.ncclCommInitRank(ctypes.byref(comm), 2, made, rank) == 0
+            gpu.choose(5)  # the communicator's GPU counts
+            assert gpu.cuda is not None
             op = collops.Operation(
                 collops.ReduceScatterVParam(
                     rank=-1, rank_size=0, backend="nccl", hccl_comm=comm.value
                 )
             )
+            gpu.choose(rank)
             found[rank] = scatter(op, gpu, rank, SIZES, "float32")
             del op
             assert nccl.ncclCommDestroy(comm) == 0

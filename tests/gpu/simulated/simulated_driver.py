@@ -78,6 +78,10 @@ class Driver:
         self.cuda.SimForgetMistakes()
         return found
 
+    def waiting_kernels(self) -> int:
+        """How many kernels of this thread's device run and have waited for a signal."""
+        return int(self.cuda.SimWaitingKernels())
+
     def new(self, name: str, *args: Any) -> int:
         """The handle that the call makes in its first argument."""
         handle = P()

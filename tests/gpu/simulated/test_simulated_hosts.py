@@ -63,7 +63,7 @@ def test_a_host_that_is_gone_is_an_error_until_the_abort(tmp_path: Path) -> None
             return None
         x = one.empty(COUNT, np.float32)
         assert one.start("ncclAllReduce", x, x, COUNT, FLOAT32, SUM) == 0
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while one.async_error() == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
         error = one.async_error()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +26,12 @@ from simulated_nccl import (
 FLOAT32, INT32 = type_of(np.float32), type_of(np.int32)
 COUNT = 64
 SHORT = {"COLLOPS_SIM_TIMEOUT_S": "1"}
+LONG = {"COLLOPS_SIM_TIMEOUT_S": "60"}
+
+
+def shorten() -> None:
+    """From now on the simulation waits for a second only; it began with LONG."""
+    os.environ.update(SHORT)
 
 
 def buffers(one: NcclRank) -> tuple[int, int]:
@@ -130,7 +137,7 @@ def test_messages_that_do_not_match(on_ranks: Any) -> None:
         else:
             one.start("ncclRecv", x, COUNT - 1, FLOAT32, 0)
             one.sync()
-        time.sleep(0.3)
+        one.meet("compared")
         return one.cuda.mistakes()
 
     assert on_ranks(work, 2)[1] == 1
@@ -140,8 +147,11 @@ def test_messages_that_do_not_match(on_ranks: Any) -> None:
 def test_two_sends_and_receives_need_a_group(on_ranks: Any, grouped: bool) -> None:
     def work(one: NcclRank) -> int:
         x, y = buffers(one)
+        one.meet("made")
         if grouped:
             one.nccl.ncclGroupStart()
+        else:
+            shorten()
         assert one.start("ncclSend", x, COUNT, FLOAT32, 1 - one.rank) == 0
         assert one.start("ncclRecv", y, COUNT, FLOAT32, 1 - one.rank) == 0
         if grouped:
@@ -149,7 +159,7 @@ def test_two_sends_and_receives_need_a_group(on_ranks: Any, grouped: bool) -> No
         one.cuda.code("cuStreamSynchronize", P(one.stream))
         return int(one.cuda.mistakes() > 0)
 
-    assert on_ranks(work, 2, **SHORT) == [0 if grouped else 1] * 2
+    assert on_ranks(work, 2, **LONG) == [0 if grouped else 1] * 2
 
 
 def test_a_message_of_a_rank_to_itself_needs_both_in_a_group(on_ranks: Any) -> None:
@@ -169,23 +179,39 @@ def test_a_missing_rank_is_waited_for_until_an_abort(on_ranks: Any, threads: boo
         assert gather(one, x, y) == 0
         time.sleep(0.2)
         waits = one.cuda.code("cuStreamQuery", P(one.stream))
-        begin = time.monotonic()
         assert one.nccl.ncclCommAbort(one.comm) == 0
         one.sync()
-        return waits, time.monotonic() - begin < 2, one.cuda.mistakes()
+        return waits, one.cuda.mistakes()
 
-    assert on_ranks(work, 2, threads)[0] == (600, True, 0)
+    assert on_ranks(work, 2, threads)[0] == (600, 0)
 
 
 def test_a_missing_rank_without_an_abort_is_reported(on_ranks: Any) -> None:
     def work(one: NcclRank) -> Any:
         if one.rank == 1:
             return None
+        shorten()
         assert gather(one, *buffers(one)) == 0
-        time.sleep(2)
+        while one.async_error() == 0:
+            time.sleep(0.01)
         return one.async_error(), one.cuda.mistakes()
 
-    assert on_ranks(work, 2, **SHORT)[0] == (INTERNAL, 1)
+    assert on_ranks(work, 2, **LONG)[0] == (INTERNAL, 1)
+
+
+def test_an_abort_waits_for_the_graphs_that_have_calls(on_ranks: Any) -> None:
+    def work(one: NcclRank) -> Any:
+        x, y = buffers(one)
+        assert one.cuda.begin_capture(one.stream) == 0
+        assert gather(one, x, y) == 0
+        graph = one.cuda.end_capture(one.stream)[1]
+        one.meet("captured")
+        shorten()
+        aborts = one.nccl.ncclCommAbort(one.comm), one.cuda.mistakes()
+        one.cuda.call("cuGraphDestroy", P(graph))
+        return aborts
+
+    assert on_ranks(work, 2, **LONG) == [(0, 1)] * 2
 
 
 def test_an_aborted_communicator_takes_no_calls(on_ranks: Any) -> None:

@@ -45,7 +45,7 @@ def test_streams_are_ordered_by_events_only(on_gpu: Any, waits: bool) -> None:
             assert cuda.record(event, first) == 0
             assert not waits or cuda.wait(second, event) == 0
             assert cuda.copy(result, source, SIZE, second) == 0
-            time.sleep(0.05)
+            give_time(cuda, second, waits)
         cuda.sync(first)
         cuda.sync(second)
         return is_filled(cuda, result, 7)
@@ -53,32 +53,28 @@ def test_streams_are_ordered_by_events_only(on_gpu: Any, waits: bool) -> None:
     assert on_gpu(work) == waits
 
 
-def order(cuda: Driver, first: int, second: int) -> bool:
-    """Whether the second stream waits for the first one unasked."""
+def give_time(cuda: Driver, stream: int, waits: bool) -> None:
+    """Time for a stream to do its work, if it waits for nothing."""
+    if waits:
+        time.sleep(0.05)
+    else:
+        cuda.sync(stream)
+
+
+def order(cuda: Driver, first: int, second: int, waits: bool) -> bool:
+    """Whether the second stream waits for the first one unasked; `waits`: what it ought to do."""
     source, result = cuda.alloc(SIZE), cuda.alloc(SIZE)
     with cuda.held(first):
         assert cuda.fill(source, 7, SIZE, first) == 0
         assert cuda.copy(result, source, SIZE, second) == 0
-        time.sleep(0.05)
+        give_time(cuda, second, waits)
     cuda.sync(first)
     cuda.sync(second)
     return is_filled(cuda, result, 7)
 
 
 def test_the_legacy_stream_and_the_others(on_gpu: Any) -> None:
-    def work(cuda: Driver) -> dict[str, bool]:
-        blocking, free = cuda.stream(0), cuda.stream(NON_BLOCKING)
-        return {
-            "blocking, legacy": order(cuda, blocking, LEGACY),
-            "legacy, blocking": order(cuda, LEGACY, blocking),
-            "legacy, own of the thread": order(cuda, LEGACY, PER_THREAD),
-            "own of the thread, null": order(cuda, PER_THREAD, 0),
-            "non-blocking, legacy": order(cuda, free, LEGACY),
-            "legacy, non-blocking": order(cuda, LEGACY, free),
-            "blocking, blocking": order(cuda, blocking, cuda.stream(0)),
-        }
-
-    assert on_gpu(work) == {
+    expected = {
         "blocking, legacy": True,
         "legacy, blocking": True,
         "legacy, own of the thread": True,
@@ -87,6 +83,21 @@ def test_the_legacy_stream_and_the_others(on_gpu: Any) -> None:
         "legacy, non-blocking": False,
         "blocking, blocking": False,
     }
+
+    def work(cuda: Driver) -> dict[str, bool]:
+        blocking, free = cuda.stream(0), cuda.stream(NON_BLOCKING)
+        pairs = {
+            "blocking, legacy": (blocking, LEGACY),
+            "legacy, blocking": (LEGACY, blocking),
+            "legacy, own of the thread": (LEGACY, PER_THREAD),
+            "own of the thread, null": (PER_THREAD, 0),
+            "non-blocking, legacy": (free, LEGACY),
+            "legacy, non-blocking": (LEGACY, free),
+            "blocking, blocking": (blocking, cuda.stream(0)),
+        }
+        return {name: order(cuda, *pair, expected[name]) for name, pair in pairs.items()}
+
+    assert on_gpu(work) == expected
 
 
 def test_a_thread_has_a_stream_of_its_own(on_gpu: Any) -> None:

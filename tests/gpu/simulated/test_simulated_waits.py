@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from simulated_driver import FATBIN, U32, U64, Driver, P
+from simulated_driver import FATBIN, NOT_READY, U32, U64, Driver, P
 
 TIMEOUT = 702
 
@@ -23,11 +24,18 @@ class MeetArgs(ctypes.Structure):
 
 
 def waiting(cuda: Driver) -> tuple[int, int]:
-    """A stream with a kernel that waits, and its signal."""
+    """A stream with a kernel that waits, the only one of the device, and its signal."""
+    stream, signal = launched(cuda)
+    while cuda.waiting_kernels() == 0:
+        time.sleep(0.002)
+    return stream, signal
+
+
+def launched(cuda: Driver) -> tuple[int, int]:
+    """A stream with a kernel that will wait, and its signal."""
     signal = cuda.put(np.zeros(1, np.uint32))
     kernel, stream = cuda.kernel(cuda.load(), "sim_wait"), cuda.stream()
     assert cuda.launch(kernel, WaitArgs(signal, 1), blocks=1, stream=stream) == 0
-    time.sleep(0.05)
     return stream, signal
 
 
@@ -65,17 +73,19 @@ def test_what_may_wait_for_a_kernel_that_waits(on_gpu: Any, name: str) -> None:
 def test_synchronising_the_device_while_a_kernel_waits(on_gpu: Any) -> None:
     def work(cuda: Driver) -> Any:
         waiting(cuda)
+        os.environ["COLLOPS_SIM_TIMEOUT_S"] = "0.2"
         return cuda.code("cuCtxSynchronize"), cuda.mistakes()
 
-    code, mistakes = on_gpu(work, COLLOPS_SIM_TIMEOUT_S="0.5")
+    code, mistakes = on_gpu(work, COLLOPS_SIM_TIMEOUT_S="60")
     assert code == TIMEOUT
     assert mistakes >= 2  # the call, and a wait without an end
 
 
 def test_a_kernel_that_waits_for_ever(on_gpu: Any) -> None:
     def work(cuda: Driver) -> Any:
-        stream, _ = waiting(cuda)
-        time.sleep(0.5)
+        stream, _ = launched(cuda)
+        while cuda.code("cuStreamQuery", P(stream)) == NOT_READY:
+            time.sleep(0.01)
         return cuda.code("cuStreamSynchronize", P(stream)), cuda.mistakes()
 
     assert on_gpu(work, COLLOPS_SIM_TIMEOUT_S="0.2") == (TIMEOUT, 1)

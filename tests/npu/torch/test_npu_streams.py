@@ -32,7 +32,7 @@ def test_an_asynchronous_call_is_waited_for_on_the_stream(npu: Any) -> None:
             early = call.is_completed()
             call.wait()
             doubled = x * 2
-            host_went_on = time.monotonic() - begun < 5
+            host_went_on = time.monotonic() - begun < 40
             time.sleep(0.05)  # the multiplication would run now, if nothing kept it
         return early, host_went_on, doubled[:2].tolist()
 

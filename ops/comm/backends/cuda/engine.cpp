@@ -85,20 +85,25 @@ Status Engine::CheckStream(void* stream) const {
 
 // The kernels of a group count their steps, so they run one after another.
 Status Engine::OrderBehindLast(cuda::Stream stream) {
+  uint64_t capture = 0;
   cuda::Graph graph = nullptr;
-  RETURN_IF_ERROR(runtime_.FindGraph(stream, &graph));
-  if (graph != nullptr || last_stream_ == nullptr || last_stream_ == stream) return Ok();
-  return ToStatus(driver_, driver_.stream_wait_event(stream, last_, 0), "cuStreamWaitEvent");
+  RETURN_IF_ERROR(runtime_.FindCapture(stream, &capture, &graph));
+  const Last& last = graph == nullptr ? last_ : last_captured_;
+  const bool is_behind = last.stream == nullptr || last.stream == stream;
+  if (is_behind || last.capture != capture) return Ok();
+  return ToStatus(driver_, driver_.stream_wait_event(stream, last.event, 0), "cuStreamWaitEvent");
 }
 
 Status Engine::MarkLast(cuda::Stream stream) {
+  uint64_t capture = 0;
   cuda::Graph graph = nullptr;
-  RETURN_IF_ERROR(runtime_.FindGraph(stream, &graph));
-  if (graph != nullptr) return Ok();
-  if (last_ == nullptr) RETURN_IF_ERROR(runtime_.CreateEvent(&last_));
-  RETURN_IF_ERROR(runtime_.RecordEvent(last_, stream));
-  RunningCalls::Note(this, last_);
-  last_stream_ = stream;
+  RETURN_IF_ERROR(runtime_.FindCapture(stream, &capture, &graph));
+  Last& last = graph == nullptr ? last_ : last_captured_;
+  if (last.event == nullptr) RETURN_IF_ERROR(runtime_.CreateEvent(&last.event));
+  RETURN_IF_ERROR(runtime_.RecordEvent(last.event, stream));
+  if (graph == nullptr) RunningCalls::Note(this, last.event);
+  last.stream = stream;
+  last.capture = capture;
   return Ok();
 }
 
@@ -141,9 +146,10 @@ double Engine::Patience() const {
 
 void Engine::LetGo(bool past) {
   RunningCalls::Forget(this);
-  if (past && last_ != nullptr) runtime_.DestroyEvent(last_);
-  last_ = nullptr;
-  last_stream_ = nullptr;
+  for (Last* const last : {&last_, &last_captured_}) {
+    if (past && last->event != nullptr) runtime_.DestroyEvent(last->event);
+    *last = {};
+  }
   memory_.LetGo(past);
   is_connected_ = false;
 }

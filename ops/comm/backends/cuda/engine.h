@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -26,7 +27,8 @@ class Engine : public StreamEngine {
 
   // A call of this group: its terms, which the ranks' kernels compare. The rest is the caller's.
   cuda::PeerCall BeginCall(const Agreement& agreement);
-  // Puts the kernel on the stream, behind this communicator's earlier calls on other streams.
+  // Puts the kernel on the stream, behind this communicator's earlier calls on other streams, which
+  // a captured call comes behind in its own graph only.
   // `bytes`: how many it reads or writes here.
   template <class Args>
   Status Launch(Args args, int64_t bytes, cuda::Stream stream) {
@@ -76,9 +78,14 @@ class Engine : public StreamEngine {
   int device_ = -1;
   bool shares_device_ = false;  // with another rank of this process
   bool is_connected_ = false;
-  // The stream of the last call that was not captured, and an event behind that call.
-  cuda::Stream last_stream_ = nullptr;
-  cuda::Event last_ = nullptr;
+  // The stream of a call, an event behind it, and the number of its capture.
+  struct Last {
+    cuda::Stream stream = nullptr;
+    cuda::Event event = nullptr;
+    uint64_t capture = 0;
+  };
+  Last last_;           // the last call that was not captured
+  Last last_captured_;  // and the last one that was
 };
 
 }  // namespace collops::cuda_peers

@@ -1,6 +1,7 @@
 #include "comm/backends/nccl/comm_handle.h"
 
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "comm/backends/nccl/library/error.h"
@@ -10,6 +11,8 @@ namespace {
 
 // How long a wait sleeps between two looks.
 constexpr std::chrono::microseconds kLook(50);
+// How long ncclCommAbort is waited for.
+constexpr std::chrono::seconds kAborts(2);
 
 }  // namespace
 
@@ -47,6 +50,7 @@ std::shared_ptr<CommHandle> CommHandle::OfCaller(const Api& api, Comm comm) {
 Status CommHandle::Split(int color, int key, const MayWait& may_wait,
                          std::shared_ptr<CommHandle>* part) {
   constexpr const char* kCall = "ncclCommSplit";
+  CHECK_ARG(!aborted_, ERROR_ABORTED, kCall, ": the ncclComm_t was aborted");
   Config config = OurConfig();
   // NCCL stores there when the split is done, so it outlives a wait that is given up.
   auto made = std::make_unique<Comm>(nullptr);
@@ -76,7 +80,13 @@ Status CommHandle::Settle(Result result, const char* name, const MayWait& may_wa
 
 void CommHandle::Abort() {
   if (!owned_ || fork_generation_ != ForkGeneration() || aborted_.exchange(true)) return;
-  static_cast<void>(api_.comm_abort(comm_));
+  const auto done = std::make_shared<std::promise<void>>();
+  std::thread([abort = api_.comm_abort, comm = comm_, done] {
+    // The caller cannot act on an error of this call.
+    static_cast<void>(abort(comm));
+    done->set_value();
+  }).detach();
+  static_cast<void>(done->get_future().wait_for(kAborts));
 }
 
 // A communicator whose calls may still run is aborted: ncclCommDestroy would wait for its peers. In

@@ -40,7 +40,8 @@ class CommHandle {
   Status Settle(Result result, const char* name, const MayWait& may_wait);
 
   // Ends the calls that are on streams, and lets go of the ncclComm_t, unless it is the caller's.
-  // From any thread; no other function of NCCL runs on it. Does nothing in a child of fork().
+  // From any thread; no other function of NCCL runs on it. Does nothing in a child of fork(). Waits
+  // for NCCL a little: as long as a graph exists that has captured a call, NCCL does not return.
   void Abort();
   bool aborted() const { return aborted_; }
   // The calls that are on streams have ended: it is destroyed, not aborted, unless NCCL has yet to

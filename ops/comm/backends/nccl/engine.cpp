@@ -55,8 +55,12 @@ Status Engine::Connect(std::shared_ptr<CommHandle> handle) {
   return Ok();
 }
 
-// A thread that has chosen none works on device 0 in CUDA's runtime, and so in torch.
+// A caller's ncclComm_t has a GPU, whichever this thread has chosen. A thread that has chosen none
+// works on device 0 in CUDA's runtime, and so in torch.
 Status Engine::FindDevice(int* device) const {
+  if (caller_comm_ != nullptr) {
+    return ToStatus(api_, api_.comm_cu_device(caller_comm_->comm(), device), "ncclCommCuDevice");
+  }
   cuda::Context context = nullptr;
   RETURN_IF_ERROR(cuda::ToStatus(driver_, driver_.ctx_get_current(&context), "cuCtxGetCurrent"));
   cuda::Device found = 0;

@@ -25,8 +25,13 @@ Status Runtime::RecordEvent(Event event, Stream stream) {
   return ToStatus(api_, api_.event_record(event, stream), "cuEventRecord");
 }
 
+// In a mode in which the question does not end the capture of another thread, as it would while one
+// is captured in the global mode.
 kernels::DeviceRuntime::Progress Runtime::QueryEvent(Event event) {
+  CaptureMode mode = CaptureMode::kRelaxed;
+  const bool changed = api_.exchange_capture_mode(&mode) == Result::kSuccess;
   const Result result = api_.event_query(event);
+  if (changed) static_cast<void>(api_.exchange_capture_mode(&mode));
   if (result == Result::kSuccess) return Progress::kReached;
   return result == Result::kNotReady ? Progress::kAhead : Progress::kUnknown;
 }
@@ -38,7 +43,8 @@ void Runtime::DestroyEvent(Event event) {
 
 // The legacy stream cannot be captured: asking for it while another stream is being captured in
 // the global mode is an error, kStreamCaptureImplicit, and the capture ends with one.
-Status Runtime::FindGraph(Stream stream, Graph* graph) {
+Status Runtime::FindCapture(Stream stream, uint64_t* number, Graph* graph) {
+  *number = 0;
   *graph = nullptr;
   CaptureStatus status = CaptureStatus::kNone;
   uint64_t id = 0;
@@ -48,8 +54,15 @@ Status Runtime::FindGraph(Stream stream, Graph* graph) {
                "cuStreamGetCaptureInfo"));
   CHECK_ARG(status != CaptureStatus::kInvalidated, ERROR_RT_FAIL,
             "the capture of the stream has failed: an earlier call in it was not allowed");
-  if (status == CaptureStatus::kActive) *graph = found;
+  if (status != CaptureStatus::kActive) return Ok();
+  *number = id;
+  *graph = found;
   return Ok();
+}
+
+Status Runtime::FindGraph(Stream stream, Graph* graph) {
+  uint64_t number = 0;
+  return FindCapture(stream, &number, graph);
 }
 
 // What the driver does not take is kept until the process ends.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "kernels/cuda/driver/api.h"
@@ -18,6 +19,9 @@ class Runtime : public kernels::DeviceRuntime {
   Progress QueryEvent(Event event) override;
   void DestroyEvent(Event event) override;
   Status FindGraph(Stream stream, Graph* graph) override;
+  // The number of the capture that the stream is part of, which no other one has, and its graph; 0
+  // and null if it is not captured.
+  Status FindCapture(Stream stream, uint64_t* number, Graph* graph);
   // A user object of CUDA holds `kept`: the graph, its clones and what was instantiated from them
   // share it, and the last of them lets it go.
   void KeepWithGraph(Graph graph, std::shared_ptr<const void> kept) override;

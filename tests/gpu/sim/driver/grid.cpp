@@ -78,3 +78,8 @@ Result RunGrid(const Kernel& kernel, const void* args, const Grid& grid, Context
 }
 
 }  // namespace collops_sim
+
+// For tests: how many kernels of the current context's device run and have waited for a signal.
+extern "C" int SimWaitingKernels() {
+  return collops_sim::CurrentContext()->waiting;
+}

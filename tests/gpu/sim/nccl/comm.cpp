@@ -104,7 +104,7 @@ Nccl Comm::Launch(const std::vector<Call>& calls) {
   if (result == Result::kSuccess) {
     const std::vector<const void*> memory = MemoryOf(calls);
     result = first->Do(
-        [self = shared_from_this(), calls, memory](Stream* where) {
+        [self = shared_from_this(), captured = captured_, calls, memory](Stream* where) {
           uint64_t place = 0;
           {
             const std::lock_guard<std::mutex> lock(self->mutex_);
@@ -156,6 +156,16 @@ void Comm::Abort() {
   // What a stream has not begun yet does nothing when its turn comes.
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return !is_running_; });
+}
+
+void Comm::AwaitGraphs(const char* function) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (captured_.use_count() > 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    if (waited.count() < TimeoutS()) continue;
+    return Mistake(std::string("NCCL: ") + function + " waits for a graph that is not destroyed");
+  }
 }
 
 bool Comm::Fail(Nccl code, const std::string& text) {

@@ -60,6 +60,9 @@ class Comm : public std::enable_shared_from_this<Comm> {
   bool Finish();
   // Ends what runs and waits; no call does anything from then on.
   void Abort();
+  // Waits until no graph has a call, as ncclCommDestroy and ncclCommAbort do; a mistake if it takes
+  // longer than TimeoutS().
+  void AwaitGraphs(const char* function);
 
   // A thread that makes calls on it; another one at the same time is a mistake.
   bool Take();
@@ -89,6 +92,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   uint64_t next_ = 0;  // the group whose turn it is
   bool is_running_ = false;
   std::thread::id user_;
+  const std::shared_ptr<const char> captured_ = std::make_shared<const char>();  // graphs share it
 };
 
 // Null for a handle that is none of ours.

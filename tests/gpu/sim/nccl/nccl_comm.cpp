@@ -255,6 +255,7 @@ Nccl ncclCommDestroy(void* handle) {
   const Nccl result = WithComm("ncclCommDestroy", handle, &comm);
   if (result != Nccl::kSuccess) return result;
   if (!comm->Finish()) Mistake("NCCL: ncclCommDestroy waits for calls that do not end");
+  comm->AwaitGraphs("ncclCommDestroy");
   ForgetComm(handle);
   return result;
 }
@@ -263,6 +264,7 @@ Nccl ncclCommAbort(void* handle) {
   const Nccl result = WithComm("ncclCommAbort", handle, &comm);
   if (result != Nccl::kSuccess) return result;
   comm->Abort();
+  comm->AwaitGraphs("ncclCommAbort");
   ForgetComm(handle);
   return result;
 }
