@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -71,6 +72,7 @@ class StreamCommunicator : public Communicator, private Watched {
   bool ConnectsInEngine() const override { return true; }
   Status DoConnect() override;
   Status DoAgree(const Agreement& agreement) override;
+  Status DoCheck() override;
   Status DoRefuse(const char* name, const Status& reason) override;
   void OnLeave() override;
   void OnClose() override;
@@ -83,10 +85,13 @@ class StreamCommunicator : public Communicator, private Watched {
   // Checks that a call may be put on its stream: its peers, and what the ranks agree on.
   Status Prepare(const char* name, const Agreement* agreement, const RankSet& needed);
   Status NoStream(const char* name);
+  // Refuses what cannot be done for a captured call.
+  Status CheckCapture(const char* name, const Agreement* agreement, void* stream);
   bool IsIdle();
   void WaitForStreams(double limit_s);
   void Look() override;
-  Status FindTrouble();
+  Status FindDeviceError();
+  Status FindTrouble(const std::optional<double>& waiting_s, bool in_use);
 
   const DeviceKind kind_;
   const bool compares_;
@@ -116,6 +121,7 @@ Status StreamCommunicator::Enqueue(const char* name, const Agreement* agreement,
                                    KeepAlive keep, Step&& step, const RankSet& needed) {
   if (stream == nullptr) return NoStream(name);
   return RunOnDevice(name, [&]() -> Status {
+    RETURN_IF_ERROR(CheckCapture(name, agreement, stream));
     RETURN_IF_ERROR(MeetOnce(name));
     RETURN_IF_ERROR(Prepare(name, agreement, needed));
     const Status status = step(&keep);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -42,7 +44,11 @@ class Engine : public StreamEngine {
   Status OnDevice(int device, const std::function<void()>& step) const override;
   Status Meet(control::Control* control, bool compares, int device) override;
   Status AsyncError() override;
+  Status DeviceError() override;
+  std::optional<double> WaitingS() override;
+  bool ComparesReplays() const override { return true; }
   bool EndsByAbort() const override { return true; }
+  bool EndsWhileUsed() const override { return true; }
   void AbortCalls() override { memory_.Stop(); }
   void AllowCaptures() const override;
 
@@ -70,10 +76,14 @@ class Engine : public StreamEngine {
   int most_blocks_ = 1;
   int device_ = -1;
   bool shares_device_ = false;  // with another rank of this process
-  bool is_connected_ = false;
+  std::atomic<bool> is_connected_{false};
   // The stream of the last call that was not captured, and an event behind that call.
   cuda::Stream last_stream_ = nullptr;
   cuda::Event last_ = nullptr;
+  // What a kernel that waits had written when it was last looked at, and when its step was first
+  // seen there.
+  uint64_t wait_seen_ = 0;
+  std::chrono::steady_clock::time_point wait_since_;
 };
 
 }  // namespace collops::cuda_peers
