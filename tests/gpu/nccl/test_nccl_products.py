@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nccl_ranks import run
+from gpu_ranks import run
 
 import collops
 from collops.testing import run_ranks
