@@ -50,6 +50,7 @@ void BindCalls(py::class_<Communicator, std::shared_ptr<Communicator>>& bound) {
           "in_parts", [](Communicator& self, int parts) { BeginParts(self, parts); },
           py::arg("parts"))
       .def("refuse", &Refuse, py::arg("operation"), py::arg("code"), py::arg("message"))
+      .def("check_calls", [](Communicator& self) { RunWithoutGil([&] { return self.Check(); }); })
       .def("abort", &Communicator::Abort, py::arg("reason"), py::call_guard<ReleasedGil>())
       .def(
           "close",

@@ -312,6 +312,12 @@ Status Communicator::DoRefuse(const char* name, const Status& reason) {
   return control_->Refuse(name, reason);
 }
 
+Status Communicator::Check() {
+  // Before first contact there is nothing to ask, and a call would wait for it.
+  if (!connected_.load(std::memory_order_acquire)) return control_->CheckUsable();
+  return Enter("check", [&] { return DoCheck(); });
+}
+
 void Communicator::Abort(const std::string& reason) {
   control_->Abort(reason);
 }

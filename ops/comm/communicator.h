@@ -156,6 +156,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Whether a window that AllocateWindow() made is still in use.
   virtual bool HasWindows() const { return false; }
 
+  // Ok, or the error that an earlier call has left, which may be found when it has returned. Waits
+  // for no other rank and for no work on a device.
+  Status Check();
+
   // Ends every call of every rank with ERROR_ABORTED.
   void Abort(const std::string& reason);
 
@@ -194,6 +198,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // joins none. `name` names the subgroup, equal on its ranks.
   virtual Status DoSplit(const std::vector<int>& members, int index, const std::string& name,
                          std::shared_ptr<void>* part);
+  // What is wrong with calls that have returned, or with the other ranks.
+  virtual Status DoCheck() { return Ok(); }
   // Tells the other ranks, which wait for this rank's call, why it refuses.
   virtual Status DoRefuse(const char* name, const Status& reason);
   // Waits, while this rank is still in the group, for its work on a device. From any thread.

@@ -76,18 +76,26 @@ class Gpu:
         """Makes this thread's GPU the one of that number."""
         self.cuda.choose(device)
 
-    def tensor(self, array: Any, dtype: str = "", read_only: bool = False) -> SimTensor:
-        """The array's values in device memory."""
+    def tensor(
+        self, array: Any, dtype: str = "", read_only: bool = False, shift: int = 0
+    ) -> SimTensor:
+        """The array's values in device memory, `shift` elements behind where memory begins."""
         host = np.asarray(array)
-        tensor = SimTensor(
-            self.cuda, host.shape, dtype or host.dtype.name, self.cuda.device, read_only
-        )
+        dtype = dtype or host.dtype.name
+        tensor = self._empty(host.shape, dtype, read_only, shift)
         tensor.write(host)
         return tensor
 
-    def poisoned(self, shape: tuple[int, ...], like: SimTensor) -> SimTensor:
+    def poisoned(self, shape: tuple[int, ...], like: SimTensor, shift: int = 0) -> SimTensor:
         """Device memory of a shape, with nothing in it that could be right by accident."""
-        return SimTensor(self.cuda, shape, like.dtype, self.cuda.device)
+        return self._empty(shape, like.dtype, False, shift)
+
+    def _empty(self, shape: Any, dtype: str, read_only: bool, shift: int) -> SimTensor:
+        if shift == 0:
+            return SimTensor(self.cuda, shape, dtype, self.cuda.device, read_only)
+        count = int(np.prod(shape, dtype=np.int64))
+        whole = SimTensor(self.cuda, (shift + count,), dtype, self.cuda.device, read_only)
+        return whole.behind(shift, shape)
 
     def array(self, tensor: SimTensor) -> Any:
         """A tensor's values, once its device has finished."""

@@ -21,6 +21,11 @@ class CallsOnStreams {
   Status Keep(kernels::DeviceRuntime::Stream stream, KeepAlive kept, const char* name,
               uint64_t number);
 
+  // Whether the stream is captured.
+  Status FindCapture(kernels::DeviceRuntime::Stream stream, bool* is_captured) const {
+    return in_flight_.FindCapture(stream, is_captured);
+  }
+
   // Streams run their calls in order, so the first call that has not ended is the one that failed,
   // or waits behind it: the name of that call of each stream, empty if all have ended.
   std::string NamesAhead();

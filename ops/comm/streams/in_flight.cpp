@@ -79,6 +79,13 @@ Status InFlight::Mark(DeviceRuntime::Stream stream, DeviceRuntime::Event* event)
   return status;
 }
 
+Status InFlight::FindCapture(DeviceRuntime::Stream stream, bool* is_captured) const {
+  DeviceRuntime::Graph graph = nullptr;
+  RETURN_IF_ERROR(runtime_->FindGraph(stream, &graph));
+  *is_captured = graph != nullptr;
+  return Ok();
+}
+
 InFlight::Line* InFlight::FindLine(DeviceRuntime::Stream stream) {
   const auto line = std::find_if(lines_.begin(), lines_.end(),
                                  [&](const Line& known) { return known.stream == stream; });

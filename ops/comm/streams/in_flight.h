@@ -31,6 +31,8 @@ class InFlight {
   // `kept` is kept until the process ends.
   Status Keep(DeviceRuntime::Stream stream, std::shared_ptr<const void> kept);
 
+  Status FindCapture(DeviceRuntime::Stream stream, bool* is_captured) const;
+
   // Releases what is past. Returns the state of the rest; kReached if nothing is left.
   DeviceRuntime::Progress Reap();
 

@@ -11,6 +11,8 @@ namespace {
 
 // How long the destructor waits for calls. A caller that needs longer calls Close() first.
 constexpr double kDestroyedS = 2.0;
+// How long a rank has been lost when the group's graphs end.
+constexpr std::chrono::seconds kReplayEnds(5);
 
 }  // namespace
 
@@ -65,6 +67,10 @@ Status StreamCommunicator::DoAgree(const Agreement& agreement) {
   });
 }
 
+Status StreamCommunicator::DoCheck() {
+  return RunOnDevice("check", [&] { return CheckPeers("check", false); });
+}
+
 Status StreamCommunicator::MeetOnce(const char* name) {
   if (engine_->connected()) return Ok();
   const uint64_t step = control().step_number();
@@ -102,6 +108,23 @@ Status StreamCommunicator::NoStream(const char* name) {
                              kind_ == DeviceKind::kNpu ? "NPU" : "CUDA", " tensors, or stream="));
 }
 
+Status StreamCommunicator::CheckCapture(const char* name, const Agreement* agreement,
+                                        void* stream) {
+  const bool meets = !engine_->connected();
+  const bool compares = compares_ && agreement != nullptr && engine_->ComparesReplays();
+  if (!meets && !compares) return Ok();
+  bool is_captured = false;
+  const Status found = engine_->calls().FindCapture(stream, &is_captured);
+  if (!found.ok()) return Decline(name, InCall(name, found));
+  if (!is_captured) return Ok();
+  const char* const why =
+      meets ? ": the stream is captured, and the ranks connect in their first call: make one call "
+              "before the capture"
+            : ": the stream is captured, and COLLOPS_CHECK=1 cannot compare what a graph replays: "
+              "capture without it, as the GPUs compare each replay";
+  return Decline(name, Error(ERROR_INVALID_STREAM, name, why));
+}
+
 // Without waiting: whether all ranks are still there and all earlier calls have succeeded.
 Status StreamCommunicator::CheckPeers(const char* name, bool is_step, const RankSet& needed) {
   const uint64_t step = control().step_number() + 1;
@@ -127,33 +150,63 @@ Status StreamCommunicator::Prepare(const char* name, const Agreement* agreement,
   return status;
 }
 
-// A rank that is lost, a failure, or a call that is on its stream for longer than the time-out.
-Status StreamCommunicator::FindTrouble() {
+// A rank that is lost, a failure, or a call that is on its stream, or waits there, for longer than
+// the time-out. `in_use`: a call of this rank uses the engine, so its calls cannot be asked.
+Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s, bool in_use) {
   if (control().failed()) return control().Failure();
   RETURN_IF_ERROR(control().Peek("watcher", 0, under_way_.Peers()));
-  double age_s = 0;
-  std::string names;
-  RETURN_IF_ERROR(engine_->OnDevice(device_index_, [&] {
-    age_s = engine_->calls().OldestAge();
-    if (age_s > control().timeout_s()) names = engine_->calls().NamesAhead();
-  }));
-  CHECK_ARG(names.empty(), ERROR_TIMEOUT, names, ": no end on its stream after ",
-            control().timeout_s(), " s: a rank has not made this call, or the stream waits");
+  const double timeout_s = control().timeout_s();
+  std::string names = waiting_s.value_or(0) > timeout_s ? "a call that a graph replays" : "";
+  if (in_use) {
+    if (!names.empty()) names = "an earlier call";
+  } else {
+    RETURN_IF_ERROR(engine_->OnDevice(device_index_, [&] {
+      if (engine_->calls().OldestAge() > timeout_s) names = engine_->calls().NamesAhead();
+    }));
+  }
+  CHECK_ARG(names.empty(), ERROR_TIMEOUT, names, ": no end on its stream after ", timeout_s,
+            " s: a rank has not made this call, or the stream waits");
   return Ok();
 }
 
-// Does nothing while a call of this rank uses the engine: such a call finds trouble itself.
+// A rank that has just left may have ended its part of a replay that is still at work here.
+bool StreamCommunicator::HasLasted() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!trouble_since_.has_value()) trouble_since_ = now;
+  return now - *trouble_since_ > kReplayEnds;
+}
+
+Status StreamCommunicator::FindDeviceError() {
+  Status broken;
+  RETURN_IF_ERROR(engine_->OnDevice(device_index_,
+                                    [&] { broken = InCall("watcher", engine_->DeviceError()); }));
+  return broken;
+}
+
+// A call of this rank that uses the engine finds trouble itself, unless it waits for room on its
+// stream behind a call that waits for another rank.
 void StreamCommunicator::Look() {
   const std::unique_lock<std::recursive_mutex> lock(engine_in_use_, std::try_to_lock);
-  if (!lock.owns_lock() || !engine_->connected()) return;
+  const bool in_use = !lock.owns_lock();
+  if (in_use && !engine_->EndsWhileUsed()) return;
+  if (!engine_->connected()) return;
+  const std::optional<double> waiting_s = engine_->WaitingS();
+  if (in_use && !waiting_s.has_value()) return;
   engine_->AllowCaptures();
-  const Status trouble = FindTrouble();
+  if (!in_use && !control().failed()) {
+    const Status broken = FindDeviceError();
+    if (!broken.ok()) control().EndAll(broken);
+  }
+  const Status trouble = FindTrouble(waiting_s, in_use);
   if (trouble.ok()) return;
-  bool idle = true;
-  static_cast<void>(engine_->OnDevice(device_index_, [&] { idle = engine_->calls().IsIdle(); }));
-  // A rank that is lost when all was done takes nothing away from this one; but a captured call may
-  // be replayed now, and would wait for that rank for ever.
-  if (idle && !engine_->calls().has_graphs()) return;
+  bool idle = !waiting_s.has_value();
+  if (idle) {
+    const auto ask = [&] { idle = engine_->calls().IsIdle(); };
+    static_cast<void>(engine_->OnDevice(device_index_, ask));
+  }
+  // A rank that is lost when all was done takes nothing away from this one. But a captured call may
+  // be replayed, and would wait for that rank for ever.
+  if (idle && !(engine_->calls().has_graphs() && HasLasted())) return;
   if (!control().failed()) control().EndAll(trouble);
   engine_->AbortCalls();
 }

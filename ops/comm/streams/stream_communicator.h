@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -71,6 +73,7 @@ class StreamCommunicator : public Communicator, private Watched {
   bool ConnectsInEngine() const override { return true; }
   Status DoConnect() override;
   Status DoAgree(const Agreement& agreement) override;
+  Status DoCheck() override;
   Status DoRefuse(const char* name, const Status& reason) override;
   void OnLeave() override;
   void OnClose() override;
@@ -83,10 +86,14 @@ class StreamCommunicator : public Communicator, private Watched {
   // Checks that a call may be put on its stream: its peers, and what the ranks agree on.
   Status Prepare(const char* name, const Agreement* agreement, const RankSet& needed);
   Status NoStream(const char* name);
+  // Refuses what cannot be done for a captured call.
+  Status CheckCapture(const char* name, const Agreement* agreement, void* stream);
   bool IsIdle();
   void WaitForStreams(double limit_s);
   void Look() override;
-  Status FindTrouble();
+  bool HasLasted();
+  Status FindDeviceError();
+  Status FindTrouble(const std::optional<double>& waiting_s, bool in_use);
 
   const DeviceKind kind_;
   const bool compares_;
@@ -96,6 +103,7 @@ class StreamCommunicator : public Communicator, private Watched {
   // Held while the engine is used, so that the watcher does not end it under a call.
   std::recursive_mutex engine_in_use_;
   bool is_watched_ = false;
+  std::optional<std::chrono::steady_clock::time_point> trouble_since_;  // of the watcher
   MessagesUnderWay under_way_;
 };
 
@@ -116,6 +124,7 @@ Status StreamCommunicator::Enqueue(const char* name, const Agreement* agreement,
                                    KeepAlive keep, Step&& step, const RankSet& needed) {
   if (stream == nullptr) return NoStream(name);
   return RunOnDevice(name, [&]() -> Status {
+    RETURN_IF_ERROR(CheckCapture(name, agreement, stream));
     RETURN_IF_ERROR(MeetOnce(name));
     RETURN_IF_ERROR(Prepare(name, agreement, needed));
     const Status status = step(&keep);

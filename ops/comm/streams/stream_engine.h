@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "comm/control/control.h"
 #include "comm/streams/calls_on_streams.h"
@@ -34,6 +35,8 @@ class StreamEngine {
 
   // Ok, or an error of an earlier call, as the library tells it. Does not wait.
   virtual Status AsyncError() = 0;
+  // Ok, or that a call has failed on the device, which then makes no other one. Does not wait.
+  virtual Status DeviceError() { return Ok(); }
   // AsyncError() with the calls that may be meant.
   Status CheckHealth();
 
@@ -41,9 +44,18 @@ class StreamEngine {
   // Whether all calls have ended, or their state cannot be asked any more.
   bool IsIdle(int device);
 
+  // Seconds that a call on a stream has waited for other ranks, also a replayed one; none if no
+  // call waits. For the watcher thread, which compares with what it saw the last time.
+  virtual std::optional<double> WaitingS() { return std::nullopt; }
+  // Whether the calls compare themselves when they run. The host then compares no captured one.
+  virtual bool ComparesReplays() const { return false; }
+
   // Whether calls on streams can wait for ever, and end only by AbortCalls(). The watcher thread
   // then looks for lost ranks and for calls that have exceeded the time-out.
   virtual bool EndsByAbort() const { return false; }
+  // Whether connected(), WaitingS() and AbortCalls() may be called while another function runs: one
+  // that puts a call on a stream may wait for room there, behind a call that waits for a rank.
+  virtual bool EndsWhileUsed() const { return false; }
   // Ends the calls that are on streams, whose results are then undefined. No other function of the
   // library runs.
   virtual void AbortCalls() {}

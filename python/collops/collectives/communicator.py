@@ -295,6 +295,22 @@ class Communicator:
         """
         self._level.refuse(operation, error)
 
+    def check(self) -> None:
+        """Raises the error of an earlier call, such as one on a stream that failed when it ran.
+
+        Waits for no other rank and for no device: what has not failed yet is not found.
+
+        Raises:
+            Error: what the next call would raise; it ends the group.
+
+        Example:
+            >>> import collops
+            >>> from collops.testing import run_ranks
+            >>> run_ranks(lambda rank: collops.init().check(), 2)
+            [None, None]
+        """
+        self._core.check_calls()
+
     def abort(self, reason: str = "") -> None:
         """Ends every call of every rank with ERROR_ABORTED; may be called from any thread."""
         self._core.abort(as_utf8(reason) or f"rank {self.rank} called abort()")

@@ -185,7 +185,8 @@ TEST(NothingMovesWhereTermsDiffer) {
   }
 }
 
-// The host ends the kernels of ranks whose peer does not come, or comes and does not read.
+// The kernels of ranks whose peer does not come tell the host that they wait, and the host ends
+// them.
 TEST(TheHostEndsWaits) {
   for (const bool is_direct : {true, false}) {
     Ranks ranks(3, is_direct, 2, 4096, 0);
@@ -194,7 +195,11 @@ TEST(TheHostEndsWaits) {
       const Plan plan{true, {{90000, 90000, 90000}, {5, 5, 5}, {70000, 70000, 70000}}};
       Side side(ranks, rank, plan, 1, random);
       if (rank == 2) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while ((ranks.WaitOf(0) == 0 || ranks.WaitOf(1) == 0) &&
+               std::chrono::steady_clock::now() < limit) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
         return ranks.Stop();
       }
       Launch(cuda_peers::DrawGrid(ranks, random), side.call);
@@ -203,6 +208,8 @@ TEST(TheHostEndsWaits) {
     for (int rank = 0; rank < 2; ++rank) {
       EXPECT_EQ(ranks.Own(rank)->failed, uint32_t{1});
       EXPECT_EQ(ranks.Own(rank)->step, uint64_t{0});
+      // In the first step.
+      EXPECT_EQ(ranks.WaitOf(rank) >> 32, uint64_t{1});
     }
   }
 }

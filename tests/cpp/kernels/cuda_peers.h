@@ -25,6 +25,7 @@ class Ranks {
   Ranks(int size, bool is_direct, int num_workers, int64_t slot_bytes, uint64_t steps_before)
       : layout_{size, num_workers, slot_bytes},
         is_direct_(is_direct || size == 1),
+        waits_(size),
         verdicts_(size) {
     for (int rank = 0; rank < size; ++rank) {
       const auto bytes = static_cast<size_t>(layout_.Bytes());
@@ -44,6 +45,7 @@ class Ranks {
       group.regions[peer] = reinterpret_cast<char*>(regions_[peer].get());
     }
     group.stop = &stop_;
+    group.wait = &waits_[rank];
     group.verdict = &verdicts_[rank];
     return group;
   }
@@ -51,6 +53,8 @@ class Ranks {
     return &reinterpret_cast<collops::cuda::RegionHead*>(regions_[rank].get())->own;
   }
   const collops::cuda::Verdict& VerdictOf(int rank) const { return verdicts_[rank]; }
+  // What a kernel of this rank that waits has told the host.
+  uint64_t WaitOf(int rank) const { return __atomic_load_n(&waits_[rank], __ATOMIC_RELAXED); }
   void Stop() { __atomic_store_n(&stop_, 1u, __ATOMIC_RELEASE); }
   int size() const { return static_cast<int>(layout_.size); }
   bool is_direct() const { return is_direct_; }
@@ -71,6 +75,7 @@ class Ranks {
   RegionLayout layout_;
   bool is_direct_;
   std::vector<std::unique_ptr<Line[]>> regions_;
+  std::vector<uint64_t> waits_;
   std::vector<collops::cuda::Verdict> verdicts_;
   uint32_t stop_ = 0;
 };

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from nccl_ranks import begins, numbers
+from gpu_ranks import begins, numbers
 
 import collops
 from collops.testing import run_ranks

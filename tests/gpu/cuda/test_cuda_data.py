@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from nccl_ranks import begins, numbers, reduced, run
+from cuda_ranks import PROCESSES, THREADS, THREADS_ON_ONE, communicator, results
+from gpu_ranks import as_threads, begins, numbers, reduced, run
 
 import collops
 from collops.testing import run_ranks
@@ -19,41 +19,7 @@ ROWS = {2: [900, 7], 3: [0, 60, 3000], 4: [1, 52, 51, 400]}
 WIDTH = 40
 
 
-def as_threads(ranks: int, work: Callable[[int], Any]) -> list[Any]:
-    """work(rank) of every rank, in threads of one process that was forked for them."""
-
-    def all_ranks(_: int) -> list[Any]:
-        found: list[Any] = [None] * ranks
-
-        def one(rank: int) -> None:
-            found[rank] = work(rank)
-
-        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(ranks)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return found
-
-    [found] = run_ranks(all_ranks, 1)
-    return list(found)
-
-
-def communicator(gpu: Any, rank: int, ranks: int, where: str, name: str) -> Any:
-    """`where`: processes on a GPU each, or threads on one GPU, or on a GPU each."""
-    gpu.choose(0 if where == "threads" else rank)
-    assert gpu.cuda is not None  # makes the context current
-    mode = collops.CommMode.COMM_MULTI_THREAD
-    if where == "processes":
-        mode = collops.CommMode.COMM_MULTI_PROCESS
-    return collops.init(rank, ranks, backend="cuda", comm_domain=name, comm_mode=mode)
-
-
-def results(where: str, ranks: int, work: Callable[[int], Any]) -> list[Any]:
-    return run_ranks(work, ranks) if where == "processes" else as_threads(ranks, work)
-
-
-@pytest.mark.parametrize("where", ["processes", "threads on many"])
+@pytest.mark.parametrize("where", [PROCESSES, THREADS])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_collectives(gpu: Any, where: str, ranks: int) -> None:
     sizes = ROWS[ranks]
@@ -138,7 +104,7 @@ def test_threads_on_one_gpu(gpu: Any, ranks: int) -> None:
 
 def test_ranks_on_one_gpu_need_streams(gpu: Any) -> None:
     def work(rank: int) -> str:
-        comm = communicator(gpu, rank, 2, "threads", "default")
+        comm = communicator(gpu, rank, 2, THREADS_ON_ONE, "default")
         with pytest.raises(collops.Error) as error:
             x = gpu.tensor(numbers(rank, 3, "float32"))
             comm.all_gatherv(x, [3, 3], out=gpu.poisoned((6,), x))
@@ -148,7 +114,7 @@ def test_ranks_on_one_gpu_need_streams(gpu: Any) -> None:
         assert "GPU 0" in text and "stream" in text
 
 
-@pytest.mark.parametrize("where", ["processes", "threads on many"])
+@pytest.mark.parametrize("where", [PROCESSES, THREADS])
 def test_rows_for_each_rank(gpu: Any, where: str) -> None:
     """Messages of one call that are short for one pair of ranks and long for another."""
     sends = [[5, 0, 900], [70, 3, 0], [1, 2000, 40]]
@@ -172,13 +138,13 @@ def test_rows_for_each_rank(gpu: Any, where: str) -> None:
 
 def test_a_barrier_and_a_broadcast(gpu: Any) -> None:
     def work(rank: int) -> Any:
-        comm = communicator(gpu, rank, 3, "processes", "root")
+        comm = communicator(gpu, rank, 3, PROCESSES, "root")
         x = gpu.tensor(numbers(rank, 5000, "float32"))
         comm.barrier()
         comm.broadcast(x, 2)
         return gpu.array(x)
 
-    for found in results("processes", 3, work):
+    for found in results(PROCESSES, 3, work):
         np.testing.assert_array_equal(found, numbers(2, 5000, "float32"))
 
 
@@ -187,7 +153,7 @@ def test_a_split_while_a_kernel_waits(gpu: Any) -> None:
     counts = np.array([4000, 4000], np.int64)
 
     def work(rank: int) -> Any:
-        comm = communicator(gpu, rank, 2, "processes", "whole")
+        comm = communicator(gpu, rank, 2, PROCESSES, "whole")
         op = collops.Operation(
             collops.AllGatherVParam(rank=rank, rank_size=2, backend="cuda", comm_domain="whole")
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nccl_ranks import numbers
+from gpu_ranks import numbers
 
 import collops
 from collops.testing import run_ranks

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nccl_ranks import begins, numbers
+from gpu_ranks import begins, numbers
 
 import collops
 from collops.testing import RankErrors, run_ranks

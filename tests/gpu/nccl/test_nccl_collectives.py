@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nccl_ranks import UNEVEN, begins, numbers, reduced, run, scatter, scattered
+from gpu_ranks import UNEVEN, begins, numbers, reduced, run, scatter, scattered
 
 import collops
 from collops.testing import run_ranks

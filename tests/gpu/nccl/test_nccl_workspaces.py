@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nccl_ranks import numbers, scattered
+from gpu_ranks import numbers, scattered
 
 import collops
 from collops.testing import run_ranks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import threading
 from typing import Any
@@ -99,12 +100,21 @@ class SimTensor:
         self.versions: list[Any] = []
         self.streams: list[Any] = []
         self.producer: int | None = None  # a stream whose work a consumer must wait for
+        self.whole: SimTensor | None = None  # whose memory this is
         with cuda.on(device):
             self.address = cuda.alloc(self.nbytes)
 
     def __del__(self) -> None:
-        if hasattr(self, "address"):
+        if hasattr(self, "address") and self.whole is None:
             _dead.append((self.device, self.address))
+
+    def behind(self, begin: int, shape: Any) -> SimTensor:
+        """The elements behind the first ones, as a tensor in the same memory."""
+        part = copy.copy(self)
+        part.whole, part.shape = self, tuple(shape)
+        part.address = self.address + begin * self.numpy_dtype.itemsize
+        part.nbytes = int(np.prod(part.shape, dtype=np.int64)) * self.numpy_dtype.itemsize
+        return part
 
     def write(self, array: Any) -> None:
         """Copies the elements from numpy, and waits."""

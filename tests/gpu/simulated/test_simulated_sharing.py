@@ -107,13 +107,18 @@ def test_wrong_opens(on_gpus: Any, tmp_path: Path) -> None:
     assert user == (INVALID_HANDLE, INVALID_VALUE)
 
 
-def test_no_peers(on_gpus: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("apart", "code"), [("1", PEER_UNSUPPORTED), ("2-3,1-0", PEER_UNSUPPORTED), ("0-2,1-3", 0)]
+)
+def test_no_peers(on_gpus: Any, tmp_path: Path, apart: str, code: int) -> None:
+    """Between all devices, or between those of a pair."""
+
     def then(cuda: Driver, handle: Handle) -> int:
         return open_handle(cuda, handle)[0]
 
-    env = {"COLLOPS_SIM_NO_PEERS": "1"}
+    env = {"COLLOPS_SIM_NO_PEERS": apart}
     results = on_gpus(lambda cuda, rank: share(cuda, rank, tmp_path, then), 2, **env)
-    assert results[1] == PEER_UNSUPPORTED
+    assert results[1] == code
 
 
 def test_closing_what_a_stream_will_use_is_a_mistake(on_gpus: Any, tmp_path: Path) -> None:

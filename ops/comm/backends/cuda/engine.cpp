@@ -1,6 +1,7 @@
 #include "comm/backends/cuda/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/backends/cuda/running_calls.h"
 #include "comm/control/control.h"
@@ -131,6 +132,22 @@ Status Engine::AsyncError() {
   const cuda::Verdict verdict = memory_.ReadVerdict();
   if (verdict.step == 0) return Ok();
   return table_->Describe(verdict, [this](int rank) { return control_->endpoint().Who(rank); });
+}
+
+Status Engine::DeviceError() {
+  if (last_.event == nullptr) return Ok();
+  const cuda::Result result = driver_.event_query(last_.event);
+  return result == cuda::Result::kNotReady ? Ok() : ToStatus(driver_, result, "a call on the GPU");
+}
+
+// Also of a replayed graph, of which this process knows nothing else.
+std::optional<double> Engine::WaitingS() {
+  const auto now = std::chrono::steady_clock::now();
+  const uint64_t word = memory_.ReadWait();
+  const uint64_t seen = std::exchange(wait_seen_, word);
+  if (word == seen) return std::nullopt;
+  if (word >> 32 != seen >> 32) wait_since_ = now;
+  return std::chrono::duration<double>(now - wait_since_).count();
 }
 
 // A thread's mode for what would be refused while any thread captures.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -48,7 +50,11 @@ class Engine : public StreamEngine {
   // Ok, or why kernels of this rank cannot wait for others' on that stream.
   Status CheckStream(void* stream) const;
   Status AsyncError() override;
+  Status DeviceError() override;
+  std::optional<double> WaitingS() override;
+  bool ComparesReplays() const override { return true; }
   bool EndsByAbort() const override { return true; }
+  bool EndsWhileUsed() const override { return true; }
   void AbortCalls() override { memory_.Stop(); }
   void AllowCaptures() const override;
 
@@ -77,7 +83,7 @@ class Engine : public StreamEngine {
   int most_blocks_ = 1;
   int device_ = -1;
   bool shares_device_ = false;  // with another rank of this process
-  bool is_connected_ = false;
+  std::atomic<bool> is_connected_{false};
   // The stream of a call, an event behind it, and the number of its capture.
   struct Last {
     cuda::Stream stream = nullptr;
@@ -86,6 +92,10 @@ class Engine : public StreamEngine {
   };
   Last last_;           // the last call that was not captured
   Last last_captured_;  // and the last one that was
+  // What a kernel that waits had written when it was last looked at, and when its step was first
+  // seen there.
+  uint64_t wait_seen_ = 0;
+  std::chrono::steady_clock::time_point wait_since_;
 };
 
 }  // namespace collops::cuda_peers

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "comm/backends/cuda/engine.h"
@@ -88,14 +89,20 @@ Status Engine::Meet(control::Control* control, bool compares, int device) {
   const Agreement next(kFirstContact);
   RETURN_IF_ERROR(control->Share(next, &memory_.own(), sizeof(SlabPart), parts.data()));
   const Status opened = memory_.Open(rank_, places, parts, [this] { return MayAllocate(); });
-  if (!opened.ok()) {
+  std::vector<int> everyone(places.size());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  // What cannot be opened because a rank has left is that rank's fault, and the step has its
+  // reason.
+  if (!opened.ok() && control->FindLossAmong(everyone, true).ok()) {
     static_cast<void>(control->Refuse(kFirstContact, opened));
     return opened;
   }
   RETURN_IF_ERROR(control->Agree(next));
+  RETURN_IF_ERROR(opened);
 
   for (int rank = 0; rank < size_; ++rank) group_.regions[rank] = memory_.region(rank);
   group_.stop = memory_.device_stop();
+  group_.wait = memory_.device_wait();
   group_.verdict = memory_.device_verdict();
   is_connected_ = true;
   return Ok();

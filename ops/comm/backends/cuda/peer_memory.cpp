@@ -82,6 +82,10 @@ const uint32_t* PeerMemory::device_stop() const {
   return reinterpret_cast<const uint32_t*>(shared_.device + offsetof(HostSide, stop));
 }
 
+uint64_t* PeerMemory::device_wait() const {
+  return reinterpret_cast<uint64_t*>(shared_.device + offsetof(HostSide, wait));
+}
+
 cuda::Verdict* PeerMemory::device_verdict() const {
   return reinterpret_cast<cuda::Verdict*>(shared_.device + offsetof(HostSide, verdict));
 }
@@ -158,8 +162,15 @@ Status PeerMemory::Open(int rank, const std::vector<Place>& places,
 }
 
 void PeerMemory::Stop() {
+  const std::lock_guard<std::mutex> lock(letting_go_);
   HostSide* const host = host_;
   if (host != nullptr) __atomic_store_n(&host->stop, 1u, __ATOMIC_RELEASE);
+}
+
+uint64_t PeerMemory::ReadWait() {
+  const std::lock_guard<std::mutex> lock(letting_go_);
+  const HostSide* const host = host_;
+  return host == nullptr ? 0 : __atomic_load_n(&host->wait, __ATOMIC_RELAXED);
 }
 
 cuda::Verdict PeerMemory::ReadVerdict() const {
@@ -178,7 +189,10 @@ cuda::Verdict PeerMemory::ReadVerdict() const {
 
 void PeerMemory::LetGo(bool past) {
   Stop();
-  host_ = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(letting_go_);
+    host_ = nullptr;
+  }
   if (past && own_.pointer != 0) Slabs::GiveBack(device_, own_);
   if (past && shared_.host != nullptr) Slabs::GiveBackShared(sizeof(HostSide), shared_);
   own_ = {};

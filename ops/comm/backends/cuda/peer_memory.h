@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "comm/backends/cuda/slabs.h"
@@ -51,10 +52,13 @@ class PeerMemory {
   // Addresses for kernels; null in a group that has not met.
   char* region(int rank) const { return regions_[rank]; }
   const uint32_t* device_stop() const;
+  uint64_t* device_wait() const;
   cuda::Verdict* device_verdict() const;
 
   // Ends the waits of the kernels. From any thread.
   void Stop();
+  // What a kernel that waits has written last; 0: none has waited for long. From any thread.
+  uint64_t ReadWait();
   // What the kernels have found; `step` 0: nothing.
   cuda::Verdict ReadVerdict() const;
 
@@ -62,9 +66,11 @@ class PeerMemory {
   void LetGo(bool past);
 
  private:
-  // The memory of the host: the word that stops kernels, and on the next line the verdict.
+  // The memory of the host: the word that stops kernels, and in lines of their own what kernels
+  // write.
   struct HostSide {
     alignas(64) uint32_t stop;
+    alignas(64) uint64_t wait;
     alignas(64) cuda::Verdict verdict;
   };
 
@@ -76,6 +82,7 @@ class PeerMemory {
   int device_ = -1;
   SlabPart own_;
   SharedPart shared_;
+  std::mutex letting_go_;  // Stop() and ReadWait() may run meanwhile
   std::atomic<HostSide*> host_{nullptr};
   char* regions_[cuda::kMostRanks] = {};
 };

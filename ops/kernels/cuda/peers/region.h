@@ -82,6 +82,7 @@ struct Group {
   int64_t slot_bytes;
   char* regions[kMostRanks];  // as this rank's GPU addresses them
   const uint32_t* stop;       // memory of the host: not 0 ends every wait
+  uint64_t* wait;             // memory of the host: changes while a block waits, see WaitWord()
   Verdict* verdict;
 
   COLLOPS_DEVICE RegionLayout Layout() const { return {size, num_workers, slot_bytes}; }

@@ -9,13 +9,22 @@
 // written, so nothing is ever reset, and what an earlier step left behind is never taken for news.
 namespace collops::cuda {
 
+// What a block that waits for long tells the host now and then: the step, and a number that
+// changes.
+COLLOPS_DEVICE inline uint64_t WaitWord(uint64_t step, uint32_t count) {
+  return step << 32 | count;
+}
+
 // Looks until `ready()`; false if the host ends the waits of the group meanwhile.
 template <class Ready>
 COLLOPS_DEVICE bool WaitUntil(const Group& group, Ready ready) {
   // The host's memory is far away: it is looked at now and then.
   constexpr uint32_t kLooks = 64;
   for (uint32_t look = 1; !ready(); ++look) {
-    if (look % kLooks == 0 && LoadAcquire(group.stop) != 0) return false;
+    if (look % kLooks == 0) {
+      if (LoadAcquire(group.stop) != 0) return false;
+      StoreRelaxed(group.wait, WaitWord(LoadAcquire(&group.Own()->step) + 1, look / kLooks));
+    }
     Pause();
   }
   return true;

@@ -56,7 +56,14 @@ Context* CurrentContext() {
 
 bool CanAccessPeer(int device, int peer) {
   const char* text = std::getenv("COLLOPS_SIM_NO_PEERS");
-  return device != peer && (text == nullptr || *text != '1');
+  if (device == peer || text == nullptr) return device != peer;
+  const std::string apart = text;
+  if (apart == "1") return false;
+  const auto has = [&](int a, int b) {
+    const std::string pair = std::to_string(a) + "-" + std::to_string(b);
+    return ("," + apart + ",").find("," + pair + ",") != std::string::npos;
+  };
+  return !has(device, peer) && !has(peer, device);
 }
 
 CallbackScope::CallbackScope() {

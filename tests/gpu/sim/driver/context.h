@@ -30,7 +30,7 @@ Context* PrimaryOf(int device);
 Context* FindContext(void* handle);
 // This thread's, or null.
 Context* CurrentContext();
-// Device access between these: COLLOPS_SIM_NO_PEERS=1 takes it away.
+// Device access between these: COLLOPS_SIM_NO_PEERS=1 takes it away, and "0-2,1-3" between pairs.
 bool CanAccessPeer(int device, int peer);
 
 // What a call needs before it does anything.

@@ -117,6 +117,14 @@ void Stream::WaitUntil(uint64_t finished) {
   changed_.wait(lock, [&] { return finished_ >= finished; });
 }
 
+void Stream::WaitForRoom() {
+  const char* text = std::getenv("COLLOPS_SIM_QUEUE");
+  if (text == nullptr || IsCapturing()) return;
+  const uint64_t most = std::strtoull(text, nullptr, 10);
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return queued_ - finished_ < most; });
+}
+
 uint64_t Stream::queued() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return queued_;

@@ -39,6 +39,8 @@ class Stream {
   bool Idle();
   void WaitUntil(uint64_t finished);
   uint64_t queued();
+  // COLLOPS_SIM_QUEUE=n: waits until fewer than n tasks are queued, as a launch does for room.
+  void WaitForRoom();
   // A held stream begins no task; the one that runs goes on.
   void Hold(bool held);
 

@@ -138,6 +138,7 @@ Result LaunchOn(void* stream_handle, void* handle, const Grid& grid, uint32_t sh
     Mistake(std::string(kernel->name) + " uses " + wrong);
     return stream->Enqueue([] { return Result::kIllegalAddress; });
   }
+  stream->WaitForRoom();
   return stream->Enqueue([=] { return RunGrid(*kernel, given.copy.get(), grid, context); },
                          given.memory);
 }

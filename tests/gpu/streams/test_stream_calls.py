@@ -1,0 +1,128 @@
+"""Calls on streams of the caller's: captured graphs, several streams, ranks that are threads, and
+ranks that leave when their part is done."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from gpu_ranks import Scatter, as_threads, numbers
+
+import collops
+from collops.testing import run_ranks
+
+BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
+SIZES = [3, 5]
+
+
+@BACKENDS
+def test_a_graph_replays_with_other_data(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> None:
+        gpu.choose(rank)
+        call = Scatter(gpu, rank, SIZES, "float32", backend=backend, comm_domain="graph")
+        stream = gpu.stream()
+        call.execute(stream)  # connects
+        stream.synchronize()
+        with gpu.captured(stream) as graph:
+            call.execute(stream)
+            call.execute(stream)
+        for step in range(1, 4):
+            call.write(step)
+            graph.replay(stream)
+            call.check(step, stream)
+        graph.destroy()
+
+    run_ranks(work, 2)
+
+
+@BACKENDS
+def test_calls_on_two_streams_keep_apart(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> None:
+        gpu.choose(rank)
+        fields = {"backend": backend, "comm_domain": "two"}
+        calls = [Scatter(gpu, rank, SIZES, dtype, **fields) for dtype in ("float32", "float16")]
+        streams = [gpu.stream(), gpu.stream()]
+        for _ in range(4):
+            for call, stream in zip(calls, streams, strict=True):
+                call.execute(stream)
+        for call, stream in zip(calls, streams, strict=True):
+            call.check(0, stream)
+
+    run_ranks(work, 2, env={"COLLOPS_SIM_DELAY_US": "3000"})
+
+
+@BACKENDS
+def test_ranks_may_be_threads(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> None:
+        gpu.choose(rank)
+        mode = collops.CommMode.COMM_MULTI_THREAD
+        call = Scatter(gpu, rank, [2, 0, 4], "float32", backend=backend, comm_mode=mode)
+        stream = gpu.stream()
+        call.execute(stream)
+        call.check(0, stream)
+
+    as_threads(3, work)
+
+
+@BACKENDS
+def test_a_rank_without_a_slice_leaves_before_a_late_rank_has_called(
+    gpu: Any, backend: str
+) -> None:
+    """Ranks 1 and 2 have nothing for each other, so rank 2's part is soon done."""
+
+    def work(rank: int) -> None:
+        gpu.choose(rank)
+        call = Scatter(gpu, rank, [4, 0, 0], "float32", backend=backend, comm_domain="first")
+        stream = gpu.stream()
+        call.execute(stream)
+        call.check(0, stream)
+        if rank == 1:
+            time.sleep(1)
+        call.write(1)
+        call.execute(stream)
+        call.check(1, stream)
+
+    run_ranks(work, 3)
+
+
+@BACKENDS
+def test_a_rank_that_leaves_without_a_call_is_missed_in_it(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> float:
+        gpu.choose(rank)
+        comm = collops.init(rank, 2, backend=backend, comm_domain="without", timeout_s=60)
+        x = gpu.tensor(numbers(rank, 3, "float32"))
+        comm.all_gatherv(x, [3, 3], out=gpu.poisoned((6,), x))
+        if rank == 1:
+            return 0
+        gpu.cuda.call("cuCtxSynchronize")
+        begin = time.monotonic()
+        with pytest.raises(collops.PeerLostError, match="rank 1 .*has left"):
+            comm.all_gatherv(x, [3, 3], out=gpu.poisoned((6,), x))
+            gpu.cuda.call("cuCtxSynchronize")
+            comm.barrier()
+        return time.monotonic() - begin
+
+    assert run_ranks(work, 2)[0] < 30
+
+
+@BACKENDS
+def test_a_rank_leaves_while_its_peers_streams_are_slow(gpu: Any, backend: str) -> None:
+    """It stays until its own part is done, and takes nothing away then."""
+    sizes = [3000, 5, 9000]
+
+    def work(rank: int) -> None:
+        gpu.choose(rank)
+        call = Scatter(gpu, rank, sizes, "float32", backend=backend, comm_domain="slow")
+        stream = gpu.stream()
+        call.execute(stream)
+        if rank == 0:
+            with gpu.held(stream):
+                call.execute(stream)
+                time.sleep(0.5)
+        else:
+            call.execute(stream)
+        if rank != 2:
+            call.check(0, stream)
+
+    run_ranks(work, 3)

@@ -1,0 +1,156 @@
+"""Calls on streams: lost and late ranks end them; refusals; ranks that disagree."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_ranks import numbers
+
+import collops
+from collops.testing import RankErrors, run_ranks
+
+BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
+
+
+def start(gpu: Any, backend: str, rank: int, ranks: int, timeout_s: float = 60) -> Any:
+    gpu.choose(rank)
+    return collops.init(rank, ranks, backend=backend, comm_domain="errors", timeout_s=timeout_s)
+
+
+def gather(comm: Any, gpu: Any, rank: int, sizes: list[int] | None = None) -> Any:
+    sizes = sizes or [3] * comm.size
+    x = gpu.tensor(numbers(rank, 3, "float32"))
+    out = gpu.poisoned((sum(sizes),), x)
+    comm.all_gatherv(x, sizes, out=out)
+    return out
+
+
+@BACKENDS
+def test_a_call_whose_peer_never_makes_it_ends_at_the_time_out(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> tuple[str, bool]:
+        comm = start(gpu, backend, rank, 2, timeout_s=2)
+        gather(comm, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")
+        begin = time.monotonic()
+        if rank == 1:
+            time.sleep(4)
+            return "", True
+        gather(comm, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts
+        with pytest.raises(collops.Error) as error:
+            comm.check()
+        return error.value.name, time.monotonic() - begin > 1.5
+
+    assert run_ranks(work, 2)[0] == ("ERROR_TIMEOUT", True)
+
+
+@BACKENDS
+def test_a_rank_that_dies_ends_the_calls_of_the_others(gpu: Any, backend: str) -> None:
+    """They wait on their streams, where they would stay for ever."""
+
+    def work(rank: int) -> None:
+        comm = start(gpu, backend, rank, 3)
+        gather(comm, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")
+        begin = time.monotonic()
+        if rank == 2:
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        gather(comm, gpu, rank)
+        gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts
+        assert time.monotonic() - begin < 30
+        with pytest.raises(collops.PeerLostError, match="rank 2"):
+            comm.barrier()
+
+    with pytest.raises(RankErrors) as errors:
+        run_ranks(work, 3)
+    assert list(errors.value.errors) == [2]
+
+
+@BACKENDS
+def test_ranks_that_disagree_are_named_with_check(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> str:
+        comm = start(gpu, backend, rank, 2)
+        with pytest.raises(collops.RankMismatchError) as error:
+            gather(comm, gpu, rank, [3, 3] if rank else [3, 4])
+        return str(error.value)
+
+    for text in run_ranks(work, 2, env={"COLLOPS_CHECK": "1"}):
+        assert "sizes[1]" in text and "4" in text and "3" in text
+
+
+@BACKENDS
+def test_without_check_a_refusal_ends_the_group(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> str:
+        comm = start(gpu, backend, rank, 2)
+        comm.barrier()
+        if rank == 1:
+            with pytest.raises(collops.ArgumentError):
+                gather(comm, gpu, rank, [3, 4])
+            return ""
+        with pytest.raises(collops.Error) as error:  # by this call, if it comes after the refusal
+            gather(comm, gpu, rank)
+            gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts
+            comm.barrier()
+        return str(error.value)
+
+    assert "sizes[1] is 4" in run_ranks(work, 2)[0]
+
+
+@BACKENDS
+def test_with_check_a_refusal_leaves_the_group_good(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> tuple[str, Any]:
+        comm = start(gpu, backend, rank, 2)
+        with pytest.raises(collops.Error) as error:
+            gather(comm, gpu, rank, [3, 4] if rank == 1 else [3, 3])
+        return str(error.value), gpu.array(gather(comm, gpu, rank))
+
+    for text, found in run_ranks(work, 2, env={"COLLOPS_CHECK": "1"}):
+        assert "sizes[1] is 4" in text
+        expected = np.concatenate([numbers(rank, 3, "float32") for rank in range(2)])
+        np.testing.assert_array_equal(found, expected)
+
+
+@BACKENDS
+def test_a_tensor_of_another_gpu_names_both(gpu: Any, backend: str) -> None:
+    def work(rank: int) -> str:
+        comm = start(gpu, backend, rank, 2)
+        comm.barrier()
+        gpu.choose(3)
+        x = gpu.tensor(np.ones(3, np.float32))
+        gpu.choose(rank)
+        with pytest.raises(collops.Error) as error:
+            comm.all_gatherv(x, [3, 3], out=gpu.poisoned((6,), x))
+        return str(error.value)
+
+    for rank, text in enumerate(run_ranks(work, 2)):
+        assert "cuda:3" in text and f"cuda:{rank}" in text
+
+
+@BACKENDS
+def test_check_waits_for_nothing(gpu: Any, backend: str) -> None:
+    """Neither for first contact, nor for a call that has not ended, nor for a rank that left."""
+
+    def work(rank: int) -> None:
+        comm = start(gpu, backend, rank, 2)
+        if rank == 0:
+            comm.check()
+        stream = gpu.stream()
+        comm.barrier()
+        if rank == 1:
+            gather(comm, gpu, rank)
+            return
+        with gpu.held(stream):
+            comm.check()
+        out = gather(comm, gpu, rank)
+        comm.check()
+        gpu.array(out)
+        time.sleep(0.5)  # rank 1 may leave
+        comm.check()
+
+    run_ranks(work, 2)
