@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -198,6 +199,17 @@ class Scatter(Call):
         begin = self.displs[self.rank]
         part = slice(begin, begin + self.sizes[self.rank])
         return reduced([self.values(step, r)[part] for r in range(len(self.sizes))], "sum")
+
+
+def until_ended(comm: Any) -> collops.Error:
+    """Waits until another rank has ended the group, and returns the error of that."""
+    for _ in range(500):
+        try:
+            comm.check()
+        except collops.Error as error:
+            return error
+        time.sleep(0.1)
+    raise AssertionError("no rank has ended the group")
 
 
 def as_threads(ranks: int, work: Callable[[int], Any], **env: str) -> list[Any]:

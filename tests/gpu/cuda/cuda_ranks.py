@@ -31,12 +31,10 @@ def fields(where: str, name: str = "") -> dict[str, Any]:
     return {"backend": "cuda", "comm_domain": name, "comm_mode": mode}
 
 
-def communicator(
-    gpu: Any, rank: int, ranks: int, where: str, name: str, timeout_s: float = 60
-) -> Any:
+def communicator(gpu: Any, rank: int, ranks: int, where: str, name: str) -> Any:
     """A rank's communicator, on its GPU."""
     choose(gpu, rank, where)
-    return collops.init(rank, ranks, timeout_s=timeout_s, **fields(where, name))
+    return collops.init(rank, ranks, timeout_s=60, **fields(where, name))
 
 
 def results(where: str, ranks: int, work: Callable[[int], Any], **env: str) -> list[Any]:

@@ -19,7 +19,7 @@ from cuda_ranks import (
     fields,
     results,
 )
-from gpu_ranks import Gather, Scatter
+from gpu_ranks import Gather, Scatter, until_ended
 
 import collops
 from collops.testing import RankErrors, run_ranks
@@ -103,9 +103,9 @@ def test_replays_that_disagree_are_found(gpu: Any) -> None:
         assert unchanged
 
 
-def replayed(gpu: Any, rank: int, timeout_s: float) -> tuple[Any, Any, Any, Any]:
+def replayed(gpu: Any, rank: int) -> tuple[Any, Any, Any, Any]:
     """A communicator of two ranks, and a graph of one call that was replayed once."""
-    comm = communicator(gpu, rank, 2, PROCESSES, "replay", timeout_s)
+    comm = communicator(gpu, rank, 2, PROCESSES, "replay")
     call = Gather(gpu, rank, [4, 3000], "int32", **fields(PROCESSES, "replay"))
     stream = gpu.stream()
     call.execute(stream)
@@ -120,10 +120,11 @@ def replayed(gpu: Any, rank: int, timeout_s: float) -> tuple[Any, Any, Any, Any]
 
 def test_a_replay_that_a_peer_never_makes_ends_at_the_time_out(gpu: Any) -> None:
     def work(rank: int) -> None:
-        comm, call, stream, graph = replayed(gpu, rank, timeout_s=2)
+        comm, call, stream, graph = replayed(gpu, rank)
         if rank == 1:
-            time.sleep(4)
+            assert until_ended(comm).name == "ERROR_TIMEOUT"
             return
+        comm.timeout_s = 2
         call.write(2)
         begin = time.monotonic()
         graph.replay(stream)
@@ -140,7 +141,7 @@ def test_a_replay_that_a_peer_never_makes_ends_at_the_time_out(gpu: Any) -> None
 
 def test_a_late_replay_is_waited_for(gpu: Any) -> None:
     def work(rank: int) -> None:
-        comm, call, stream, graph = replayed(gpu, rank, timeout_s=20)
+        comm, call, stream, graph = replayed(gpu, rank)
         for step in range(2, 5):
             call.write(step)
             if step % 2 == rank:
@@ -154,7 +155,7 @@ def test_a_late_replay_is_waited_for(gpu: Any) -> None:
 
 def test_a_rank_that_dies_ends_the_replays_of_the_others(gpu: Any) -> None:
     def work(rank: int) -> None:
-        comm, _, stream, graph = replayed(gpu, rank, timeout_s=60)
+        comm, _, stream, graph = replayed(gpu, rank)
         if rank == 1:
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -174,7 +175,7 @@ def test_an_abort_ends_replays(gpu: Any) -> None:
     """Also one that comes when this rank has no call on a stream."""
 
     def work(rank: int) -> None:
-        comm, _, stream, graph = replayed(gpu, rank, timeout_s=60)
+        comm, _, stream, graph = replayed(gpu, rank)
         if rank == 1:
             comm.abort("enough")
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ranks import numbers
+from gpu_ranks import numbers, until_ended
 
 import collops
 from collops.testing import RankErrors, run_ranks
@@ -17,9 +17,9 @@ from collops.testing import RankErrors, run_ranks
 BACKENDS = pytest.mark.parametrize("backend", ["nccl", "cuda"])
 
 
-def start(gpu: Any, backend: str, rank: int, ranks: int, timeout_s: float = 60) -> Any:
+def start(gpu: Any, backend: str, rank: int, ranks: int) -> Any:
     gpu.choose(rank)
-    return collops.init(rank, ranks, backend=backend, comm_domain="errors", timeout_s=timeout_s)
+    return collops.init(rank, ranks, backend=backend, comm_domain="errors", timeout_s=60)
 
 
 def gather(comm: Any, gpu: Any, rank: int, sizes: list[int] | None = None) -> Any:
@@ -33,20 +33,20 @@ def gather(comm: Any, gpu: Any, rank: int, sizes: list[int] | None = None) -> An
 @BACKENDS
 def test_a_call_whose_peer_never_makes_it_ends_at_the_time_out(gpu: Any, backend: str) -> None:
     def work(rank: int) -> tuple[str, bool]:
-        comm = start(gpu, backend, rank, 2, timeout_s=2)
+        comm = start(gpu, backend, rank, 2)
         gather(comm, gpu, rank)
         gpu.cuda.call("cuCtxSynchronize")
-        begin = time.monotonic()
         if rank == 1:
-            time.sleep(4)
-            return "", True
+            return until_ended(comm).name, True
+        comm.timeout_s = 2
+        begin = time.monotonic()
         gather(comm, gpu, rank)
         gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts
         with pytest.raises(collops.Error) as error:
             comm.check()
         return error.value.name, time.monotonic() - begin > 1.5
 
-    assert run_ranks(work, 2)[0] == ("ERROR_TIMEOUT", True)
+    assert run_ranks(work, 2) == [("ERROR_TIMEOUT", True)] * 2
 
 
 @BACKENDS
@@ -61,11 +61,11 @@ def test_a_rank_that_dies_ends_the_calls_of_the_others(gpu: Any, backend: str) -
         if rank == 2:
             time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
-        gather(comm, gpu, rank)
-        gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts
-        assert time.monotonic() - begin < 30
-        with pytest.raises(collops.PeerLostError, match="rank 2"):
+        with pytest.raises(collops.PeerLostError, match="rank 2"):  # at once, if it is dead already
+            gather(comm, gpu, rank)
+            gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts
             comm.barrier()
+        assert time.monotonic() - begin < 30
 
     with pytest.raises(RankErrors) as errors:
         run_ranks(work, 3)
