@@ -145,6 +145,14 @@ class Graph:
         driver().call("cuGraphLaunch", ctypes.c_void_p(self.executable), handle)
 
 
+_resize = torch.UntypedStorage.resize_
+
+
+def _resized(storage: Any, size: int) -> Any:
+    """What FSDP calls to free memory and to have it again; here storages of GPUs keep theirs."""
+    return _resize(storage, size) if storage.device.type == "cpu" else None
+
+
 simulated: Simulated
 
 
@@ -165,3 +173,4 @@ def install(folder: Path) -> None:
     cuda.is_current_stream_capturing = simulated.is_capturing
     cuda.device_count = lambda: 8
     cuda.get_device_capability = lambda device=None: (9, 0)
+    torch.UntypedStorage.resize_ = _resized

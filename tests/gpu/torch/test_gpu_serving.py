@@ -1,4 +1,4 @@
-"""The calls of inference engines, torchcomms and torch_npu's uneven ones, on CUDA tensors; DDP."""
+"""The calls of inference engines, torchcomms and torch_npu's uneven ones, on CUDA tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from device_serving import CALLS, compared
-from device_training import trained
 from gpu_groups import BACKENDS, on, run_gpu_group
 from simulated_torch import held
 
@@ -40,15 +39,3 @@ def test_sglang_passes_a_stream() -> None:
         return busy, out.flatten().tolist()
 
     assert run_gpu_group(work, 2) == [(True, [0, 0, 1, 1])] * 2
-
-
-@pytest.mark.parametrize("hooked", [False, True], ids=["plain", "hook"])
-def test_ddp_trains_as_on_the_cpu(hooked: bool) -> None:
-    def work(rank: int) -> list[Any]:
-        return [trained(rank, device, hooked) for device in ("cpu", f"cuda:{rank}")]
-
-    found = run_gpu_group(work, 2)
-    assert found[0][0] != [[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [1.0] * 6]
-    for on_cpu, on_gpu in found:
-        assert on_cpu == found[0][0]
-        assert on_gpu == on_cpu
