@@ -1,7 +1,7 @@
 """collops as a backend of torch.distributed: ``init_process_group("collops")``.
 
-Importing this module registers the backend for CPU and CUDA tensors. All calls of torch.distributed then run
-on a collops communicator of the group's ranks; docs/torch.md lists them.
+Importing this module registers the backend for CPU and CUDA tensors. All calls of torch.distributed
+then run on a collops communicator of the group's ranks; docs/torch.md lists them.
 
 Example:
     >>> import torch, torch.distributed as dist

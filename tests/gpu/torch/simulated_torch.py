@@ -92,9 +92,7 @@ class Stream(torch.Stream):
     @classmethod
     def known(cls, index: int, handle: int) -> Stream:
         """The stream of a handle."""
-        made: Stream = super().__new__(
-            cls, stream_id=handle, device_index=index, device_type=_CUDA
-        )
+        made: Stream = super().__new__(cls, stream_id=handle, device_index=index, device_type=_CUDA)
         return made
 
     @property

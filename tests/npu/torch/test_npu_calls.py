@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from groups import default_group
 from device_calls import CALLS, compared
+from groups import default_group
 from npu_groups import BOTH, run_npu_group
 
 

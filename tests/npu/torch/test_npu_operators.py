@@ -17,6 +17,7 @@ import collops
 import collops.torch as ct
 from collops.testing import run_ranks
 
+
 @functools.cache
 def outcomes_of_ranks(size: int) -> list[dict[str, tuple[Any, Any]]]:
     def work(rank: int) -> dict[str, tuple[Any, Any]]:

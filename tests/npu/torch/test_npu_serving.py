@@ -12,6 +12,7 @@ from npu_groups import run_npu_group
 
 from collops.torch.serving import SglangCommunicator
 
+
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("name", CALLS)
 def test_as_on_the_cpu(name: str, size: int) -> None:

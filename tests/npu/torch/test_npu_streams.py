@@ -1,4 +1,4 @@
-"""The order of a group's calls on streams of NPUs: who waits for whom, and that the host does not."""
+"""The order of a group's calls on streams of NPUs: who waits, and that the host does not."""
 
 from __future__ import annotations
 

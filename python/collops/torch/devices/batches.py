@@ -1,4 +1,4 @@
-"""torch.distributed.batch_isend_irecv on CUDA tensors of a collops group: one call for all messages.
+"""torch.distributed.batch_isend_irecv on CUDA tensors of a collops group: one call for all of them.
 
 torch 2.13 batches the messages of its own class of groups alone, and starts those of others one by
 one. Two ranks that both send first would then wait for each other on their GPUs. torch_npu has a

@@ -9,10 +9,10 @@ import torch
 from collops.collectives.messages import RecvFrom, SendTo
 from collops.errors import ErrorCode, raise_status
 from collops.torch.collective_calls import CollectiveCalls
-from collops.torch.memory import source, target
-from collops.torch.message_calls import MessageCalls
 from collops.torch.devices.streams import DeviceStreams
 from collops.torch.devices.works import BatchedWork, QueuedSeveral, QueuedWork
+from collops.torch.memory import source, target
+from collops.torch.message_calls import MessageCalls
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.rooted_calls import RootedCalls
 

@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
     @property
     def backend(self) -> str:
-        """The first backend of the core's that moves such memory; COLLOPS_BACKEND may replace it."""
+        """The first of the core's that moves such memory; COLLOPS_BACKEND may replace it."""
         return next(str(name) for name, _, memory, _ in core().backends() if memory == self.name)
 
 

@@ -23,7 +23,9 @@ class DeviceStreams:
         self.device = device
         self._module: Any = torch.get_device_module(device)
         self.own: Any = None
-        self._last: dict[bool, Any] = {}  # the stream of the last call, and of the last captured one
+        self._last: dict[
+            bool, Any
+        ] = {}  # the stream of the last call, and of the last captured one
 
     def join(self) -> None:
         """Puts torch's current stream after the calls so far; the next call goes there."""

@@ -99,7 +99,10 @@ def _matmul_reduce_scatter(
     name: str,
     out: Any = None,
 ) -> Any:
-    communicator, averages = communicator_of(name, x.device), averages_apart(x, op, of_products=True)
+    communicator, averages = (
+        communicator_of(name, x.device),
+        averages_apart(x, op, of_products=True),
+    )
     total = communicator.matmul_reduce_scatter(
         _values(x),
         _values(weight),

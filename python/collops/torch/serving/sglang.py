@@ -93,7 +93,7 @@ class SglangCollectives:
 
 
 class SglangCommunicator:
-    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on CPU, CUDA or NPU tensors.
+    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on tensors of any device.
 
     Args:
         group: a group of torch.distributed, whose ranks all make a communicator.
@@ -112,7 +112,8 @@ class SglangCommunicator:
         if torch.device(device).type not in ("cpu", *KINDS):
             raise_status(
                 ErrorCode.ERROR_UNSUPPORTED,
-                f"SglangCommunicator: the device must be a CPU, GPU or NPU, got {torch.device(device)}",
+                "SglangCommunicator: the device must be a CPU, GPU or NPU, got "
+                f"{torch.device(device)}",
             )
         self.group = collops_group(group)
         self.device = torch.device(device)

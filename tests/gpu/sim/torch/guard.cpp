@@ -27,7 +27,9 @@ class SimGuard final : public c10::impl::DeviceGuardImplInterface {
     return static_cast<c10::DeviceIndex>(NumDevices());
   }
 
-  c10::Stream getStream(c10::Device device) const override { return CurrentStream(IndexOf(device)); }
+  c10::Stream getStream(c10::Device device) const override {
+    return CurrentStream(IndexOf(device));
+  }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return StreamOf(IndexOf(device), 0);
   }

@@ -60,8 +60,8 @@ class HostViews {
 
  private:
   static Tensor Strided(const c10::Storage& storage, c10::DispatchKey key, const Tensor& like) {
-    Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-        c10::Storage(storage), c10::DispatchKeySet(key), like.dtype());
+    Tensor made = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
+                                                           c10::DispatchKeySet(key), like.dtype());
     made.unsafeGetTensorImpl()->set_storage_offset(like.storage_offset());
     made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides());
     return made;
@@ -247,8 +247,7 @@ Tensor& SetStorage(Tensor& x, c10::Storage storage, c10::SymInt offset, c10::Sym
   return x;
 }
 
-const Tensor& Resize(const Tensor& x, c10::SymIntArrayRef sizes,
-                     std::optional<c10::MemoryFormat>) {
+const Tensor& Resize(const Tensor& x, c10::SymIntArrayRef sizes, std::optional<c10::MemoryFormat>) {
   const Tensor made = at::empty_symint(sizes, x.options());
   c10::TensorImpl* const own = x.unsafeGetTensorImpl();
   if (made.nbytes() > x.storage().nbytes()) own->set_storage_keep_dtype(made.storage());
