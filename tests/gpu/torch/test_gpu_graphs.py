@@ -3,9 +3,11 @@ the tensors hold then."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+import simulated_torch
 import torch
 import torch.distributed as dist
 from gpu_groups import BACKENDS, on, run_gpu_group
@@ -73,8 +75,6 @@ def test_a_call_after_a_capture_waits_for_that_before_it() -> None:
     """The captured call between them has put nothing on a stream."""
 
     def work(rank: int) -> tuple[bool, list[float]]:
-        import simulated_torch
-
         x, y = torch.ones(2).cuda(), torch.ones(2).cuda()
         group, graph = default_group(), torch.cuda.CUDAGraph()
         dist.all_reduce(x, async_op=True).wait()
@@ -85,6 +85,7 @@ def test_a_call_after_a_capture_waits_for_that_before_it() -> None:
             with graph.capture():
                 dist.all_reduce(y)
             group.communicator_for(x.device)
+            time.sleep(0.3)
             ended = bool(torch.cuda.current_stream().query())
         call.wait()
         graph.replay()
