@@ -13,6 +13,7 @@ from gpu_groups import BACKENDS, BOTH, on, run_gpu_group
 from groups import default_group
 
 import collops.torch
+import collops.torch as ct
 
 # The backend cuda has no messages between two ranks.
 _MESSAGES = ("send and recv, one pair after the other", "batch_isend_irecv around a ring")
@@ -59,6 +60,22 @@ def test_the_variable_chooses_the_backend() -> None:
         return group.communicator.backend, group.communicator_for(x.device).backend
 
     assert run_gpu_group(work, 2, env=on("cuda")) == [("shm", "cuda")] * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_averages_and_bits_are_the_cores_own(backend: str) -> None:
+    """A sum of float16 would be infinite; and bits, which NCCL itself does not reduce."""
+
+    def work(rank: int) -> list[list[float]]:
+        x = torch.full((3,), 60000.0 + 32 * rank, dtype=torch.float16).cuda()
+        bits = torch.tensor([12 + rank, 7 << rank], dtype=torch.int32).cuda()
+        own = ct.all_reduce(x, "avg")
+        dist.all_reduce(x, dist.ReduceOp.AVG)
+        dist.all_reduce(bits, dist.ReduceOp.BAND)
+        return [x.tolist(), own.tolist(), bits.tolist()]
+
+    whole = [60032.0] * 3  # of 60000 and 60032; float16 has multiples of 32 there, ties go to even
+    assert run_gpu_group(work, 2, env=on(backend)) == [[whole, whole, [12, 6]]] * 2
 
 
 def test_the_last_calls_are_listed() -> None:
