@@ -34,7 +34,7 @@ test-torch: ## collops.torch: every call of torch.distributed, training, operato
 	@$(RUN) tools/pytorch.py $(ARGS)
 
 test-gpu: ## the simulated GPUs, and CUDA tensors on them
-	@$(SETUP) package test
+	@$(SETUP) package test torch
 	@$(RUN) tools/gpu.py $(ARGS)
 
 test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulated CANN

@@ -27,8 +27,16 @@ def build_simulator() -> None:
     say("building the simulated GPUs")
     command = ["cmake", "-S", str(ROOT / "tests" / "gpu" / "sim"), "-B", str(SIMULATOR)]
     command += ["-GNinja"] if shutil.which("ninja", path=run_tests.ENV["PATH"]) else []
+    command += [f"-DTORCH_FOLDER={torch_folder()}"]
     for step in (command, ["cmake", "--build", str(SIMULATOR), "-j", "2"]):
         subprocess.run(step, env=run_tests.ENV, stdout=subprocess.DEVNULL, check=True)
+
+
+def torch_folder() -> str:
+    """The folder of torch, which gets devices of type CUDA here; empty if there is none."""
+    spec = importlib.util.find_spec("torch")
+    folders = list(spec.submodule_search_locations or []) if spec is not None else []
+    return folders[0] if folders else ""
 
 
 def kernels() -> dict[str, str]:

@@ -15,7 +15,9 @@ def register() -> None:
     distributed = importlib.import_module("torch.distributed")
     if distributed.is_available() and "collops" not in distributed.Backend.backend_list:
         # A list: torch walks a text by its letters.
-        distributed.Backend.register_backend("collops", _create, extended_api=True, devices=["cpu"])
+        distributed.Backend.register_backend(
+            "collops", _create, extended_api=True, devices=["cpu", "cuda"]
+        )
 
 
 def _create(options: Any, backend_options: Any) -> Any:

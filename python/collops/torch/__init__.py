@@ -1,7 +1,7 @@
 """collops as a backend of torch.distributed: ``init_process_group("collops")``.
 
-Importing this module registers the backend for CPU tensors. All calls of torch.distributed then run
-on a collops communicator of the group's ranks; docs/torch.md lists them.
+Importing this module registers the backend for CPU and CUDA tensors. All calls of torch.distributed
+then run on a collops communicator of the group's ranks; docs/torch.md lists them.
 
 Example:
     >>> import torch, torch.distributed as dist
@@ -26,6 +26,7 @@ from __future__ import annotations
 from collops.torch.async_tp.enable import disable_async_tp, enable_async_tp
 from collops.torch.async_tp.fused_patterns import fused_patterns
 from collops.torch.async_tp.symmetric_operators import register as register_symmetric_operators
+from collops.torch.devices.batches import register as register_batches
 from collops.torch.group import Group, last_calls
 from collops.torch.operators import (
     all_gather_matmul,
@@ -56,4 +57,5 @@ __all__ = [
 ]
 
 register()
+register_batches()
 register_symmetric_operators()

@@ -35,8 +35,8 @@ def refusing(operation: str) -> Callable[[_F], _F]:
     def decorate(method: _F) -> _F:
         @functools.wraps(method)
         def refused(self: Calls, *args: Any, **kwargs: Any) -> Any:
-            if (npu := self._npu_calls((*args, *kwargs.values()))) is not None:
-                return getattr(npu, method.__name__)(*args, **kwargs)
+            if (calls := self._device_calls((*args, *kwargs.values()))) is not None:
+                return getattr(calls, method.__name__)(*args, **kwargs)
             with self.lock:
                 self._note_thread()
                 self._began = False
@@ -53,12 +53,12 @@ def refusing(operation: str) -> Callable[[_F], _F]:
 
 
 def placed(method: _F) -> _F:
-    """Sends a call of a group on NPU tensors to the group's calls for these."""
+    """Sends a call of a group on tensors of an NPU or a GPU to the group's calls for these."""
 
     @functools.wraps(method)
     def on_device(self: Calls, *args: Any, **kwargs: Any) -> Any:
-        if (npu := self._npu_calls((*args, *kwargs.values()))) is not None:
-            return getattr(npu, method.__name__)(*args, **kwargs)
+        if (calls := self._device_calls((*args, *kwargs.values()))) is not None:
+            return getattr(calls, method.__name__)(*args, **kwargs)
         return method(self, *args, **kwargs)
 
     return on_device  # type: ignore[return-value]
@@ -94,8 +94,8 @@ class Calls:
         self._thread = 0  # the one that makes the calls
         self._shared = False
 
-    def _npu_calls(self, args: Any) -> Any:
-        """The object that makes a call with these arguments if they are NPU tensors, or None."""
+    def _device_calls(self, args: Any) -> Any:
+        """The object that makes a call with these arguments on an NPU or a GPU, or None."""
         return None
 
     def _reduction(self, call: str, op: Any, dtype: torch.dtype) -> Reduction:

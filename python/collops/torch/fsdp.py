@@ -46,8 +46,9 @@ def use(module: torch.nn.Module) -> None:
             of the backend collops. Call use() after the last fully_shard(), on every rank.
 
     Raises:
-        ArgumentError: no module is under fully_shard(), one is on a group of another backend, or
-            shards its parameters on several meshes; no module has been changed then.
+        ArgumentError: no module is under fully_shard(), one is on a group of another backend or
+            not on a CPU, or shards its parameters on several meshes; no module has been changed
+            then.
 
     Source of the semantics: torch.distributed.fsdp.FSDPModule.set_custom_all_gather and
     set_custom_reduce_scatter.
@@ -164,6 +165,9 @@ def _sharded_groups(name: str, part: Any) -> tuple[Group, Group, Group | None] |
             f"{name} shards its parameters on {len(found)} meshes; torch allows own communication "
             "for one: give such parameters to sub-modules, each under its own fully_shard()"
         )
+    device = torch.device(found[0].device)
+    if device.type != "cpu":
+        _refuse(f"{name} is on {device}: windows are memory of CPUs, leave use() out")
     mesh = found[0].mesh_info
     shard = getattr(mesh, "shard_process_group", None)
     replicas = getattr(mesh, "replicate_process_group", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +9,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup
 
-from collops.core import core
 from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import Calls
 from collops.torch.collective_calls import CollectiveCalls
+from collops.torch.devices.calls import DeviceCalls
+from collops.torch.devices.kinds import KINDS, Kind, first_tensor, kind_of, may_be_used
 from collops.torch.identity import Identity
 from collops.torch.meeting import meet
 from collops.torch.message_calls import MessageCalls
-from collops.torch.npu.calls import NpuCalls
 from collops.torch.rooted_calls import RootedCalls
 from collops.torch.window_pool import WindowPool
 from collops.torch.works import Several
@@ -51,7 +50,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         Calls.__init__(self, communicator, name)
         Identity.__init__(self, store, name)
         self._splits = 0
-        self._npu: NpuCalls | None = None
+        self._of_devices: dict[str, DeviceCalls] = {}  # by the kind
         self._windows = WindowPool(communicator)
 
     @property
@@ -77,38 +76,40 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
     def communicator_for(self, device: torch.device) -> Communicator:
         """The communicator for tensors on a device, ready for a call of the caller's.
 
-        The first call for NPU tensors connects the NPUs of all ranks, so all of them make it. A
-        call on torch's current stream then comes after those that the group has made.
+        The first call for NPU or CUDA tensors connects the devices of all ranks, so all of them
+        make it. A call on torch's current stream then comes after those that the group has made.
         """
-        if device.type != "npu":
+        if device.type not in KINDS:
             return self._comm
-        calls = self._connected()
+        calls = self._connected(KINDS[device.type])
         calls.streams.join()
         return calls._comm
 
-    def _npu_calls(self, args: Any) -> Any:
-        if "torch_npu" not in sys.modules:  # nearly free, for groups that never see an NPU
+    def _device_calls(self, args: Any) -> Any:
+        if not may_be_used():
             return None
-        x = _first_tensor(args)
-        return self._connected() if x is not None and x.device.type == "npu" else None
+        x = first_tensor(args)
+        kind = None if x is None else kind_of(x)
+        return None if kind is None else self._connected(kind)
 
-    def _connected(self) -> NpuCalls:
-        """The calls on NPU tensors; their communicator is made at the first one."""
+    def _connected(self, kind: Kind) -> DeviceCalls:
+        """The calls on tensors of such devices; their communicator is made at the first one."""
         with self.lock:
-            if self._npu is None:
-                store = PrefixStore("collops/npu", self._store)
+            if (calls := self._of_devices.get(kind.name)) is None:
+                store = PrefixStore(f"collops/{kind.name}", self._store)
                 place = self.rank(), self.size()
                 limit_s = self._comm.timeout_s
-                communicator = meet(store, *place, self.group_name, limit_s, _backend_of("npu"))
-                self._npu = NpuCalls(communicator, self.group_name, self.log)
+                communicator = meet(store, *place, self.group_name, limit_s, kind.backend)
+                calls = DeviceCalls(communicator, self.group_name, self.log, kind)
                 if self._coalesced is not None:
-                    self._npu.start_coalescing()
-            return self._npu
+                    calls.start_coalescing()
+                self._of_devices[kind.name] = calls
+            return calls
 
     def barrier(self, opts: Any = None) -> Any:
-        """Waits until every rank has called it, and for the work so far on an NPU in use."""
-        if self._npu is not None:
-            self._npu.streams.synchronize()
+        """Waits until every rank has called it, and for the work so far on a device in use."""
+        for calls in self._of_devices.values():
+            calls.streams.synchronize()
         return super().barrier(opts)
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -117,8 +118,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
             communicator.timeout_s = timeout.total_seconds()
 
     def _communicators(self) -> list[Communicator]:
-        npu = self._npu
-        return [self._comm] if npu is None else [npu._comm, self._comm]
+        return [*(calls._comm for calls in self._of_devices.values()), self._comm]
 
     _set_default_timeout = set_timeout
 
@@ -179,18 +179,16 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         return group
 
     def _start_coalescing(self, device: torch.device = _CPU) -> None:
-        if self._npu is not None:
-            self._npu.start_coalescing()
+        for calls in self._of_devices.values():
+            calls.start_coalescing()
         self._coalesced = []
 
     def _end_coalescing(self, device: torch.device = _CPU) -> Any:
         works, self._coalesced = self._coalesced or [], None
-        if self._npu is not None:
-            queued = self._npu.end_coalescing()
-            if not works:
-                return queued
-            works.append(queued)
-        return Several(works, self)
+        queued = [calls.end_coalescing() for calls in self._of_devices.values()]
+        if len(queued) == 1 and not works:
+            return queued[0]
+        return Several([*works, *queued], self)
 
     def batch_isend_irecv(
         self, names: Sequence[str], tensors: Sequence[torch.Tensor], ranks: Sequence[int]
@@ -208,27 +206,12 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
                 (self.send if name == "isend" else self.recv)([x], rank)
         except Exception:
             self._coalesced = None
-            if self._npu is not None:
-                self._npu.drop_batch()
+            for calls in self._of_devices.values():
+                calls.drop_batch()
             raise
         return self._end_coalescing()
 
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
-
-
-def _backend_of(memory: str) -> str:
-    """The backend whose tensors lie there."""
-    return next(str(name) for name, _, where, _ in core().backends() if where == memory)
-
-
-def _first_tensor(args: Any) -> torch.Tensor | None:
-    """The first tensor of arguments and of lists in them."""
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            return value
-        if isinstance(value, (list, tuple)) and (found := _first_tensor(value)) is not None:
-            return found
-    return None
 
 
 def last_calls(group: Group | None = None) -> list[str]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.devices.kinds import KINDS, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Empty = Callable[[int, torch.dtype], torch.Tensor]
 
-_DEVICES = ("cpu", "npu")
 _PLAIN = frozenset(
     {
         *(torch.float32, torch.bfloat16, torch.float16, torch.float64),
@@ -38,7 +38,7 @@ def is_plain(x: torch.Tensor) -> bool:
     """Whether the core takes the tensor as it is."""
     return (
         x.dtype in _PLAIN
-        and (x.is_cpu or x.device.type == "npu")
+        and (x.is_cpu or x.device.type in KINDS)
         and x.layout is torch.strided
         and x.is_contiguous()
         and not x.requires_grad
@@ -146,10 +146,11 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _real(call: str, x: torch.Tensor) -> torch.Tensor:
-    if x.device.type not in _DEVICES:
+    kind = kind_of(x)
+    if kind is None and not x.is_cpu:
         raise_status(
             ErrorCode.ERROR_UNSUPPORTED,
-            f"{call}: this group moves tensors on CPUs and NPUs, got one on {x.device}",
+            f"{call}: this group moves tensors on CPUs, GPUs and NPUs, got one on {x.device}",
         )
     if x.layout is not torch.strided:
         raise_status(ErrorCode.ERROR_UNSUPPORTED, f"{call}: tensors must be dense, got {x.layout}")
@@ -158,7 +159,7 @@ def _real(call: str, x: torch.Tensor) -> torch.Tensor:
     if x.is_complex():
         x = torch.view_as_real(x.resolve_conj())
     elif x.dtype is torch.bool:
-        x = x.view(torch.uint8 if x.is_cpu else torch.int8)  # HCCL reduces no uint8
+        x = x.view(torch.uint8 if kind is None else kind.truth)
     return x.resolve_neg() if x.is_neg() else x
 
 

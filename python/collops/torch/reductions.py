@@ -8,6 +8,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.devices.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,8 @@ def reduction_of(call: str, op: Any, dtype: torch.dtype) -> Reduction:
     )
 
 
-def averages_apart(x: torch.Tensor, op: str) -> bool:
-    """Whether the sum is divided after the call: HCCL has no average."""
-    return op == "avg" and x.device.type == "npu" and x.is_floating_point()
+def averages_apart(x: torch.Tensor, op: str, *, of_products: bool = False) -> bool:
+    """Whether the sum is divided after the call: products have an average on CPUs alone."""
+    if op != "avg" or not x.is_floating_point() or (kind := kind_of(x)) is None:
+        return False
+    return of_products or not kind.averages

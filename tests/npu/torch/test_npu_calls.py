@@ -8,23 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from device_calls import CALLS, compared
 from groups import default_group
-from npu_call_table import CALLS
 from npu_groups import BOTH, run_npu_group
 
 
 def outcomes(rank: int, size: int) -> dict[str, tuple[Any, Any]]:
-    """The tensors of each call on the CPU and on the NPU, or the error."""
-    found = {}
-    for name, work in CALLS.items():
-        pair = []
-        for device in ("cpu", f"npu:{rank}"):
-            try:
-                pair.append([(str(x.dtype), x.cpu().tolist()) for x in work(rank, size, device)])
-            except Exception as error:
-                pair.append(f"{type(error).__name__}: {error}")
-        found[name] = (pair[0], pair[1])
-    return found
+    return compared(rank, size, f"npu:{rank}")
 
 
 @functools.cache

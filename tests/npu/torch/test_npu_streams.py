@@ -1,26 +1,21 @@
-"""The order of a group's calls on streams: who waits for whom, and that the host does not."""
+"""The order of a group's calls on streams of NPUs: who waits, and that the host does not."""
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any
 
+import pytest
 import torch
-import torch.distributed as dist
-from groups import default_group
+from device_streams import PROGRAMS, Place
 from npu_groups import run_npu_group
 
-from collops.testing import run_ranks
-from collops.torch.npu.streams import NpuStreams
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_streams(name: str, npu: Any) -> None:
+    program = PROGRAMS[name]
 
-def own_stream() -> Any:
-    """The stream of the group's asynchronous calls, which exists after the first one."""
-    dist.all_reduce(torch.ones(1).npu(), async_op=True).wait()
-    torch.npu.synchronize()
-    calls = default_group()._npu_calls([torch.empty(0, device="npu")])
-    return calls.streams.own
+    def work(rank: int) -> Any:
+        return program.run(Place(torch.device("npu", rank), torch.npu, npu.held))
 
 
 def test_an_asynchronous_call_is_waited_for_on_the_stream(npu: Any) -> None:
@@ -193,3 +188,4 @@ def test_a_barrier_waits_for_the_work_so_far(npu: Any) -> None:
         return ended
 
     assert run_npu_group(work, 3) == [True] * 3
+    assert run_npu_group(work, program.ranks) == [program.result] * program.ranks

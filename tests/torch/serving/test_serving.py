@@ -252,7 +252,7 @@ def test_what_is_refused() -> None:
                 "tensor 1 of the list has 1 rows, tensor 0 has 2",
                 "dim must be from -2 to 1, got 2",
                 "sizes",
-                "the device must be a CPU or NPU, got meta",
+                "the device must be a CPU, GPU or NPU, got meta",
                 "no group was given",
             ],
             strict=True,

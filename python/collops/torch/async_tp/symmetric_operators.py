@@ -1,22 +1,27 @@
-"""torch's symm_mem operators for CPU tensors of a collops group.
+"""torch's symm_mem operators for CPU and CUDA tensors of a collops group.
 
-torch 2.13 defines them with kernels for CUDA alone. A result has the strides that torch's own fake
-kernel promises, as inductor relies on them.
+torch 2.13 defines them with kernels for CUDA alone, which groups of other backends keep. A result
+has the strides that torch's own fake kernel promises, as inductor relies on them.
 """
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import library as torch_library
 
 from collops.errors import ErrorCode
 from collops.torch.async_tp.groups import group_of
 from collops.torch.calls import refuse
+from collops.torch.group import Group
+from collops.torch.reductions import averages_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from collops.collectives.communicator import Communicator
 
@@ -34,7 +39,7 @@ def _fused_all_gather_matmul(
     return_A: bool = True,  # noqa: N803 (torch's name)
 ) -> tuple[torch.Tensor | None, list[torch.Tensor]]:
     call = "fused_all_gather_matmul"
-    comm = group_of(call, group_name).communicator
+    comm = group_of(call, group_name).communicator_for(shard.device)
     _check_matrices(comm, call, shard, weights)
     dim = _whole_dim(comm, call, "gather_dim", shard, gather_dim)
     last = dim == shard.dim() - 1
@@ -58,7 +63,7 @@ def _fused_matmul_reduce_scatter(
     x: torch.Tensor, weight: torch.Tensor, reduce_op: str, scatter_dim: int, group_name: str
 ) -> torch.Tensor:
     call = "fused_matmul_reduce_scatter"
-    comm = group_of(call, group_name).communicator
+    comm = group_of(call, group_name).communicator_for(x.device)
     _check_matrices(comm, call, x, [weight])
     _check_reduction(comm, call, reduce_op)
     dim = _whole_dim(comm, call, "scatter_dim", x, scatter_dim)
@@ -73,20 +78,27 @@ def _fused_matmul_reduce_scatter(
     if last:
         # The transposed product: its rows are the columns that are shared out.
         turned = weight.detach().t().contiguous()
-        matrix = x.detach().flatten(0, -2).contiguous()
-        own = comm.matmul_reduce_scatter(turned, matrix, op=reduce_op, trans_weight=True)
+        own = _scattered_product(comm, turned, x.detach().flatten(0, -2).contiguous(), reduce_op)
         return own.t().contiguous().view(*lead, own.shape[0])
     rows_first = _rows_first(x, dim)
     stored, transposed = _stored(weight)
-    own = comm.matmul_reduce_scatter(
-        rows_first.flatten(0, -2), stored, op=reduce_op, trans_weight=transposed
-    )
+    matrix = rows_first.flatten(0, -2)
+    own = _scattered_product(comm, matrix, stored, reduce_op, transposed)
     shape = (shared // comm.size, *rows_first.shape[1:-1], weight.shape[1])
     return own.view(shape).movedim(0, dim).contiguous()
 
 
+def _scattered_product(
+    comm: Communicator, x: torch.Tensor, weight: torch.Tensor, op: str, transposed: bool = True
+) -> torch.Tensor:
+    """This rank's rows of the reduced products."""
+    if not averages_apart(x, op, of_products=True):
+        return comm.matmul_reduce_scatter(x, weight, op=op, trans_weight=transposed)
+    return comm.matmul_reduce_scatter(x, weight, trans_weight=transposed).div_(comm.size)
+
+
 def _low_contention_all_gather(tensor: torch.Tensor, group_name: str) -> torch.Tensor:
-    comm = group_of("_low_contention_all_gather", group_name).communicator
+    comm = group_of("_low_contention_all_gather", group_name).communicator_for(tensor.device)
     out = tensor.new_empty(tensor.shape[0] * comm.size, *tensor.shape[1:])
     comm.all_gather(tensor.detach().contiguous(), out)
     return out
@@ -96,7 +108,7 @@ def _low_contention_reduce_scatter(
     tensor: torch.Tensor, reduce_op: str, group_name: str
 ) -> torch.Tensor:
     call = "_low_contention_reduce_scatter"
-    comm = group_of(call, group_name).communicator
+    comm = group_of(call, group_name).communicator_for(tensor.device)
     _check_reduction(comm, call, reduce_op)
     _check_shares(comm, call, tensor.shape[0], comm.size)
     return comm.reduce_scatter(tensor.detach().contiguous(), reduce_op)
@@ -178,16 +190,46 @@ _KERNELS: dict[str, Any] = {
     "_low_contention_all_gather": _low_contention_all_gather,
     "_low_contention_reduce_scatter": _low_contention_reduce_scatter,
 }
-_LIBRARIES: list[torch_library.Library] = []  # kernels live as long as their library
+_LIBRARIES: dict[str, torch_library.Library] = {}  # by the key; kernels live as long as theirs
 
 
 def register() -> None:
-    """Gives torch's symm_mem operators kernels for CPU tensors; once for the process.
+    """Gives torch's symm_mem operators kernels for CPU tensors, and for CUDA tensors if torch has
+    these; once for the process.
 
     ``torch.distributed._symmetric_memory`` defines the operators, before or after this.
     """
-    if not _LIBRARIES:
-        library = torch_library.Library("symm_mem", "IMPL")
-        _LIBRARIES.append(library)
-        for name, kernel in _KERNELS.items():
-            library.impl(name, kernel, "CPU")
+    _register("CPU", _KERNELS)
+    if torch.backends.cuda.is_built():
+        register_cuda()
+
+
+def register_cuda() -> None:
+    """Puts kernels for CUDA tensors of collops groups in front of torch's own."""
+    # The kernel that is registered last runs.
+    torchs = importlib.import_module("torch.distributed._symmetric_memory")
+    kernels = {
+        name: _in_front(kernel, getattr(torchs, f"_{name.removeprefix('_')}"))
+        for name, kernel in _KERNELS.items()
+    }
+    with warnings.catch_warnings():  # torch's, that a kernel has another before it
+        warnings.simplefilter("ignore")
+        _register("CUDA", kernels)
+
+
+def _in_front(own: Callable[..., Any], torchs: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel of ours for collops groups, and of torch's for others."""
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        name = next(arg for arg in reversed((*args, *kwargs.values())) if isinstance(arg, str))
+        is_own = isinstance(dist.distributed_c10d._resolve_process_group(name), Group)
+        return (own if is_own else torchs)(*args, **kwargs)
+
+    return choose
+
+
+def _register(key: str, kernels: dict[str, Any]) -> None:
+    if key not in _LIBRARIES:
+        _LIBRARIES[key] = torch_library.Library("symm_mem", "IMPL")
+        for name, kernel in kernels.items():
+            _LIBRARIES[key].impl(name, kernel, key)

@@ -1,4 +1,4 @@
-"""The operators' schemas and what they run for CPU and NPU tensors: the communicator's call.
+"""The operators' schemas and what they run for CPU, GPU and NPU tensors: the communicator's call.
 
 ``torch.ops.collops.NAME`` has an overload ``out``, which writes the result into `out`. An input
 that is not contiguous is copied, as torch.compile may choose other strides than the program.
@@ -99,7 +99,10 @@ def _matmul_reduce_scatter(
     name: str,
     out: Any = None,
 ) -> Any:
-    communicator, averages = communicator_of(name, x.device), averages_apart(x, op)
+    communicator, averages = (
+        communicator_of(name, x.device),
+        averages_apart(x, op, of_products=True),
+    )
     total = communicator.matmul_reduce_scatter(
         _values(x),
         _values(weight),
@@ -202,8 +205,8 @@ BACKWARD_CALLS: dict[str, Callable[..., Any]] = {
     "_all_to_allv_after": _all_to_allv_after,
 }
 
-# The dispatch key of torch_npu's tensors.
-_KEYS = ("CPU", "PrivateUse1")
+# The last is that of torch_npu's tensors.
+_KEYS = ("CPU", "CUDA", "PrivateUse1")
 
 for _name, _schema in SCHEMAS.items():
     library.define(f"{_name}({_schema}, str group_name) -> Tensor")

@@ -11,6 +11,7 @@ import torch
 from torch.distributed import ReduceOp, ReduceScatterOptions
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.devices.kinds import KINDS
 from collops.torch.reductions import reduction_of
 from collops.torch.serving.rows import gather_list, gather_rows, scatter_rows
 from collops.torch.serving.siblings import collops_group
@@ -92,14 +93,14 @@ class SglangCollectives:
 
 
 class SglangCommunicator:
-    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on CPU or NPU tensors.
+    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on tensors of any device.
 
     Args:
         group: a group of torch.distributed, whose ranks all make a communicator.
-        device: the device of the tensors, a CPU or an NPU.
+        device: the device of the tensors, a CPU, a GPU or an NPU.
 
     Raises:
-        collops.Error: the device is neither.
+        collops.Error: the device is none of these.
 
     Example:
         >>> from collops.torch.serving import SglangCommunicator
@@ -108,10 +109,11 @@ class SglangCommunicator:
     """
 
     def __init__(self, group: Any, device: torch.device | int | str = "cpu") -> None:
-        if torch.device(device).type not in ("cpu", "npu"):
+        if torch.device(device).type not in ("cpu", *KINDS):
             raise_status(
                 ErrorCode.ERROR_UNSUPPORTED,
-                f"SglangCommunicator: the device must be a CPU or NPU, got {torch.device(device)}",
+                "SglangCommunicator: the device must be a CPU, GPU or NPU, got "
+                f"{torch.device(device)}",
             )
         self.group = collops_group(group)
         self.device = torch.device(device)
@@ -141,8 +143,8 @@ class SglangCommunicator:
         Args:
             out: [sum(sizes), ...].
             x: [sizes[rank], ...].
-            stream: of torch_npu, for NPU tensors; None: the current one. CPU tensors are complete
-                when the call returns.
+            stream: of torch.cuda or torch.npu, for tensors there; None: the current one. CPU
+                tensors are complete when the call returns.
             sizes: the rows of each rank, 0 included; None: all have as many.
 
         Raises:
@@ -166,8 +168,8 @@ class SglangCommunicator:
             out: [sizes[rank], ...].
             x: [sum(sizes), ...], the same shape on all ranks.
             op: a ReduceOp of torch.distributed: SUM, PRODUCT, MIN, MAX or AVG.
-            stream: of torch_npu, for NPU tensors; None: the current one. CPU tensors are complete
-                when the call returns.
+            stream: of torch.cuda or torch.npu, for tensors there; None: the current one. CPU
+                tensors are complete when the call returns.
             sizes: the rows of each rank, 0 included; None: equal parts.
 
         Raises:
@@ -184,8 +186,8 @@ class SglangCommunicator:
 
 
 def _current(stream: Any, x: torch.Tensor) -> AbstractContextManager[Any]:
-    """Makes a stream of torch_npu the current one, if there is one."""
+    """Makes a stream of a device the current one, if there is one."""
     if stream is None or x.is_cpu:
         return nullcontext()
-    made: AbstractContextManager[Any] = torch.npu.stream(stream)
+    made: AbstractContextManager[Any] = torch.get_device_module(x.device).stream(stream)
     return made

@@ -1,4 +1,4 @@
-"""What a call on NPU tensors returns: a torch.distributed.Work whose end is an event."""
+"""What a call on device tensors returns: a torch.distributed.Work whose end is an event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collops.torch.npu.streams import NpuStreams
+    from collops.torch.devices.streams import DeviceStreams
 
 _NO_TIMEOUT = timedelta(0)
 
@@ -23,7 +23,7 @@ class QueuedWork(Work):
     it anyway.
     """
 
-    def __init__(self, tensors: Sequence[torch.Tensor], streams: NpuStreams, end: Any) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor], streams: DeviceStreams, end: Any) -> None:
         super().__init__()
         self.tensors = tensors
         self.source = -1  # the rank that sent a message
@@ -79,7 +79,7 @@ class BatchedWork(QueuedWork):
     Within the batch wait() does nothing: dist.send and dist.recv call it there.
     """
 
-    def __init__(self, tensors: Sequence[torch.Tensor], streams: NpuStreams) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor], streams: DeviceStreams) -> None:
         super().__init__(tensors, streams, None)
         self._batch: QueuedWork | None = None
 
@@ -106,7 +106,7 @@ class BatchedWork(QueuedWork):
 class QueuedSeveral(QueuedWork):
     """Several calls that are on streams."""
 
-    def __init__(self, works: Sequence[QueuedWork], streams: NpuStreams) -> None:
+    def __init__(self, works: Sequence[QueuedWork], streams: DeviceStreams) -> None:
         super().__init__([x for work in works for x in work.tensors], streams, None)
         self._works = works
 

@@ -1,4 +1,4 @@
-"""A group's calls on NPU tensors, on a communicator of the backend hccl."""
+"""A group's calls on the tensors of a device with streams, on a communicator of their own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from collops.collectives.messages import RecvFrom, SendTo
 from collops.errors import ErrorCode, raise_status
 from collops.torch.collective_calls import CollectiveCalls
+from collops.torch.devices.streams import DeviceStreams
+from collops.torch.devices.works import BatchedWork, QueuedSeveral, QueuedWork
 from collops.torch.memory import source, target
 from collops.torch.message_calls import MessageCalls
-from collops.torch.npu.streams import NpuStreams
-from collops.torch.npu.works import BatchedWork, QueuedSeveral, QueuedWork
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.rooted_calls import RootedCalls
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from collops.collectives.communicator import Communicator
     from collops.torch.call_log import CallLog
+    from collops.torch.devices.kinds import Kind
 
 
 class _Queued(NamedTuple):
@@ -32,8 +33,8 @@ class _Queued(NamedTuple):
     work: BatchedWork | None = None
 
 
-class NpuMemory:
-    """New memory of an NPU; torch_npu's allocator has it from earlier calls."""
+class DeviceMemory:
+    """New memory of a device; torch's allocator has it from earlier calls."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -43,20 +44,20 @@ class NpuMemory:
         return torch.empty(elements, dtype=dtype, device=self._device)
 
 
-class NpuCalls(CollectiveCalls, RootedCalls, MessageCalls):
-    """The calls of a group whose tensors are on an NPU. Each is put on a stream and returns.
+class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
+    """The calls of a group whose tensors are on a device. Each is put on a stream and returns.
 
     `_move` and the messages differ from those on CPU tensors; what a call is made of does not.
     """
 
-    in_place = False  # HCCL documents no call that takes overlapping memory, but for all_reduce
-
-    def __init__(self, communicator: Communicator, name: str, log: CallLog) -> None:
+    def __init__(self, communicator: Communicator, name: str, log: CallLog, kind: Kind) -> None:
         super().__init__(communicator, name)
+        self._kind = kind
+        self.in_place = kind.in_place
         self.log = log  # the group's: one order of calls
-        device = torch.device("npu", torch.npu.current_device())
-        self.streams = NpuStreams(device)
-        self._staging: Any = NpuMemory(device)
+        device = torch.device(kind.name, kind.module.current_device())
+        self.streams = DeviceStreams(device)
+        self._staging: Any = DeviceMemory(device)
         self._messages: list[_Queued] | None = None  # of the batch that is being made
 
     def _move(
@@ -88,9 +89,9 @@ class NpuCalls(CollectiveCalls, RootedCalls, MessageCalls):
             raise
 
     def _reduction(self, call: str, op: Any, dtype: torch.dtype) -> Reduction:
-        """HCCL has no average: the sum is divided by the number of ranks on the stream."""
+        """Without an average the sum is divided by the number of ranks on the stream."""
         found = reduction_of(call, op, dtype)
-        if found.name != "avg":
+        if found.name != "avg" or self._kind.averages:
             return found
         return Reduction("sum", found.prepare, self._divide)
 

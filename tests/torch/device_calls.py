@@ -1,4 +1,4 @@
-"""Calls of torch.distributed that CPU and NPU tensors must give the same bits for."""
+"""Calls of torch.distributed that tensors on CPUs, NPUs and GPUs must give the same bits for."""
 
 from __future__ import annotations
 
@@ -201,3 +201,17 @@ def _asynchronous(rank: int, size: int, device: str) -> list[torch.Tensor]:
     work = dist.all_reduce(out, async_op=True)
     doubled = work.get_future().then(lambda future: future.value()[0] * 2).wait()
     return [x * 2, y + 1, doubled]
+
+
+def compared(rank: int, size: int, device: str) -> dict[str, tuple[Any, Any]]:
+    """The tensors of each call on the CPU and on a device, or the error."""
+    found = {}
+    for name, work in CALLS.items():
+        pair = []
+        for where in ("cpu", device):
+            try:
+                pair.append([(str(x.dtype), x.cpu().tolist()) for x in work(rank, size, where)])
+            except Exception as error:
+                pair.append(f"{type(error).__name__}: {error}")
+        found[name] = (pair[0], pair[1])
+    return found

@@ -1,1 +1,0 @@
-"""What a group does with NPU tensors."""
