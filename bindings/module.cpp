@@ -15,4 +15,5 @@ PYBIND11_MODULE(_core, module) {
   BindOperation(module);
   BindInterrupt(module);
   BindArithmetic(module);
+  BindCuda(module);
 }

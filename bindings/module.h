@@ -18,5 +18,6 @@ void BindParams(py::module_& module);
 void BindOperation(py::module_& module);
 void BindInterrupt(py::module_& module);
 void BindArithmetic(py::module_& module);
+void BindCuda(py::module_& module);
 
 }  // namespace collops::bindings
