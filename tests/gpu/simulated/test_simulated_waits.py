@@ -10,30 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from simulated_driver import FATBIN, U32, U64, Driver, P
+from waiting_kernel import WaitArgs, release, waiting
 
 TIMEOUT = 702
 
 
-class WaitArgs(ctypes.Structure):
-    _fields_ = (("signal", P), ("value", ctypes.c_uint32))
-
-
 class MeetArgs(ctypes.Structure):
     _fields_ = (("came", P),)
-
-
-def waiting(cuda: Driver) -> tuple[int, int]:
-    """A stream with a kernel that waits, and its signal."""
-    signal = cuda.put(np.zeros(1, np.uint32))
-    kernel, stream = cuda.kernel(cuda.load(), "sim_wait"), cuda.stream()
-    assert cuda.launch(kernel, WaitArgs(signal, 1), blocks=1, stream=stream) == 0
-    time.sleep(0.05)
-    return stream, signal
-
-
-def release(cuda: Driver, stream: int, signal: int) -> None:
-    assert cuda.fill(signal, 1, 4, cuda.stream()) == 0
-    cuda.sync(stream)
 
 
 CALLS: dict[str, tuple[Callable[[Driver, int], int], int]] = {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "comm/backends/cuda/running_calls.h"
 #include "comm/control/control.h"
 #include "comm/user_calls.h"
 #include "kernels/cuda/driver/device_scope.h"
 #include "kernels/cuda/driver/error.h"
+#include "kernels/cuda/memory/running_calls.h"
 #include "kernels/cuda/peers/staging.h"
 
 namespace collops::cuda_peers {
@@ -79,21 +79,13 @@ Status Engine::MarkLast(cuda::Stream stream) {
   if (graph != nullptr) return Ok();
   if (last_ == nullptr) RETURN_IF_ERROR(runtime_.CreateEvent(&last_));
   RETURN_IF_ERROR(runtime_.RecordEvent(last_, stream));
-  RunningCalls::Note(this, last_);
+  cuda::RunningCalls::Note(this, last_);
   last_stream_ = stream;
   return Ok();
 }
 
-// A thread that has chosen none works on device 0 in CUDA's runtime, and so in torch.
 Status Engine::FindDevice(int* device) const {
-  cuda::Context context = nullptr;
-  RETURN_IF_ERROR(ToStatus(driver_, driver_.ctx_get_current(&context), "cuCtxGetCurrent"));
-  cuda::Device found = 0;
-  if (context != nullptr) {
-    RETURN_IF_ERROR(ToStatus(driver_, driver_.ctx_get_device(&found), "cuCtxGetDevice"));
-  }
-  *device = found;
-  return Ok();
+  return cuda::CurrentDevice(driver_, device);
 }
 
 Status Engine::OnDevice(int device, const std::function<void()>& step) const {
@@ -122,7 +114,7 @@ double Engine::Patience() const {
 }
 
 void Engine::LetGo(bool past) {
-  RunningCalls::Forget(this);
+  cuda::RunningCalls::Forget(this);
   if (past && last_ != nullptr) runtime_.DestroyEvent(last_);
   last_ = nullptr;
   last_stream_ = nullptr;

@@ -55,16 +55,8 @@ Status Engine::Connect(std::shared_ptr<CommHandle> handle) {
   return Ok();
 }
 
-// A thread that has chosen none works on device 0 in CUDA's runtime, and so in torch.
 Status Engine::FindDevice(int* device) const {
-  cuda::Context context = nullptr;
-  RETURN_IF_ERROR(cuda::ToStatus(driver_, driver_.ctx_get_current(&context), "cuCtxGetCurrent"));
-  cuda::Device found = 0;
-  if (context != nullptr) {
-    RETURN_IF_ERROR(cuda::ToStatus(driver_, driver_.ctx_get_device(&found), "cuCtxGetDevice"));
-  }
-  *device = found;
-  return Ok();
+  return cuda::CurrentDevice(driver_, device);
 }
 
 Status Engine::OnDevice(int device, const std::function<void()>& step) const {
