@@ -38,7 +38,7 @@ BENCHES = {
 }
 SHORT_BENCHES = {
     "all_gather_v": ("--sizes", "1k", "--skew", SKEWS, "--dtype", "f32", "--graph"),
-    "linear_parallel": ("--type", "2", "--dtype", "f32", "--shapes", "8,8,8"),
+    "linear_parallel": ("--backend", "nccl", "--type", "2", "--dtype", "f32", "--shapes", "8,8,8"),
 }
 # Conformance of every operator on CUDA tensors, with the driver that the loader finds: the variable
 # chooses the tensors. A tree that has no such runs selects nothing, which is pytest's status 5.
@@ -180,7 +180,7 @@ def steps(python: str, folder: Path, *, short: bool) -> list[Step]:
     for name, words in (SHORT_BENCHES if short else BENCHES).items():
         file = folder / f"{name.replace(' ', '-')}.jsonl"
         command = bench(python, "cuda", ranks, name, (*words, *quick, "--json", str(file)))
-        made.append(Step(f"bench {name}", command, 60, rows=file))
+        made.append(Step(f"bench {name}", command, 100 if "linear" in name else 60, rows=file))
     tests = [python, *CONFORMANCE, SHORT_CHOICE if short else CHOICE]
     made.append(Step("conformance on CUDA tensors", tests, 120, env=CUDA_TENSORS, tests=True))
     sanitizer = shutil.which("compute-sanitizer")

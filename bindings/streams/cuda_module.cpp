@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "streams/cuda_stream.h"
 #include "kernels/cuda/driver/api.h"
 #include "kernels/cuda/driver/device_scope.h"
 #include "kernels/cuda/driver/error.h"
 #include "status.h"
+#include "streams/cuda_stream.h"
 
 namespace collops::bindings {
 namespace {
@@ -40,9 +40,9 @@ Status FindDevices(std::vector<std::tuple<std::string, int, int>>* found) {
     const cuda::DeviceAttribute attributes[] = {cuda::DeviceAttribute::kL2CacheBytes,
                                                 cuda::DeviceAttribute::kMultiprocessorCount};
     for (int i = 0; i < 2; ++i) {
-      RETURN_IF_ERROR(cuda::ToStatus(
-          *api, api->device_get_attribute(&numbers[i], attributes[i], device),
-          "cuDeviceGetAttribute"));
+      RETURN_IF_ERROR(cuda::ToStatus(*api,
+                                     api->device_get_attribute(&numbers[i], attributes[i], device),
+                                     "cuDeviceGetAttribute"));
     }
     found->emplace_back(name, numbers[0], numbers[1]);
   }

@@ -9,6 +9,9 @@ from collops.bench.elements import Element
 from collops.bench.measure import Times, interleave, num_rewrites, place_us
 from collops.bench.memory import added_bytes
 
+# Waits for all ranks.
+Meet = Callable[[], None]
+
 if TYPE_CHECKING:
     from collops.bench.operator import Operator
     from collops.bench.variant import Maker, Run, Variant, Variants
@@ -43,6 +46,11 @@ class Place:
         """The variant with whose result the others are compared."""
         return operator.reference
 
+    def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What `make` returns, made once for ranks of one process that ask for the same key."""
+        del key
+        return make()
+
     def repeat(
         self,
         variant: Variant,
@@ -59,11 +67,11 @@ class Place:
             largest: the largest of the ranks' values.
         """
 
-    def added_bytes(self, call: Run, meet: Run) -> tuple[int, int] | None:
+    def added_bytes(self, call: Run, meet: Meet) -> tuple[int, int] | None:
         """Makes a call; the private and the shared bytes that it adds, where that can be told."""
         return added_bytes(call, meet)
 
-    def barrier_us(self, meet: Run) -> float | None:
+    def barrier_us(self, meet: Meet) -> float | None:
         """Microseconds of a barrier, where they show how near the ranks are to each other."""
         return round(place_us(meet), 2)
 
@@ -76,7 +84,7 @@ class Place:
         rounds: int,
         burst: int,
         rewrite: Callable[[Any], None],
-        meet: Run,
+        meet: Meet,
     ) -> Times:
         """Seconds of the calls of each variant on this rank, as interleave() returns them."""
         return interleave(variants, rounds, rewrite, meet, burst)

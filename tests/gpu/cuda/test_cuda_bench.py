@@ -31,7 +31,7 @@ FIELDS = {
 def rows_of(tmp_path: Path, name: str, *words: str) -> tuple[list[Row], str]:
     """The rows of a short benchmark, and what it prints."""
     file = tmp_path / "rows.jsonl"
-    command = [sys.executable, "-m", "collops.cli", "bench", name, "--quick", "--iterations", "2"]
+    command = [sys.executable, "-m", "collops.cli", "bench", name, "--quick", "--iterations", "1"]
     command += ["--json", str(file), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -50,12 +50,19 @@ def by_column(rows: list[Row]) -> dict[str, Row]:
     return {row["column"]: row for row in rows}
 
 
-@pytest.mark.parametrize("graph", [False, True])
-@pytest.mark.parametrize("name", ["all_gather_v", "reduce_scatter_v", "all_reduce", "all_to_all"])
+@pytest.mark.parametrize(
+    ("name", "graph"),
+    [
+        ("all_gather_v", True),
+        ("reduce_scatter_v", False),
+        ("all_reduce", False),
+        ("all_to_all", True),
+    ],
+)
 def test_every_collective_is_right_beside_nccl(
     gpu: Any, tmp_path: Path, name: str, graph: bool
 ) -> None:
-    words = ["--backend", "cuda", "--ranks", "3", "--sizes", "3000", "--dtype", "f16"]
+    words = ["--backend", "cuda", "--ranks", "3", "--sizes", "9600", "--dtype", "f16"]
     words += ["--skew", "3:5"] if name.endswith("_v") else []
     words += ["--graph"] if graph else []
     rows, printed = rows_of(tmp_path, name, *words, "--peers", "nccl")
@@ -68,26 +75,21 @@ def test_every_collective_is_right_beside_nccl(
     assert found["plain"]["backend"] == "cuda"
     assert found["plain"]["buffers"] == 16  # as far as it goes to leave the L2
     assert found["plain"]["to_limit"] > 0
-
-
-def test_the_ceiling_copies_half_of_what_is_read_and_written(gpu: Any, tmp_path: Path) -> None:
-    """(P + 1) * S bytes, of which a copy of n bytes moves 2 n."""
-    for name in ("all_gather_v", "reduce_scatter_v"):
-        words = ["--backend", "cuda", "--ranks", "3", "--sizes", "9600", "--skew", "even"]
-        rows, _ = rows_of(tmp_path, name, *words, "--peers", "none")
-        assert by_column(rows)["limit"]["copied_bytes"] == 4 * 9600 // 2
+    # (P + 1) * S bytes are read and written, of which a copy of n bytes moves 2 n.
+    if name.endswith("_v"):
+        assert found["limit"]["copied_bytes"] == 4 * 9600 // 2
 
 
 def test_ranks_on_several_gpus(gpu: Any, tmp_path: Path) -> None:
     words = ["--backend", "nccl", "--ranks", "4", "--devices", "1,0", "--sizes", "4k"]
-    rows, _ = rows_of(tmp_path, "all_gather_v", *words, "--skew", "3:5,one-owner")
-    assert {row["skew"] for row in rows} == {"3:5", "one-owner"}
+    rows, _ = rows_of(tmp_path, "all_gather_v", *words, "--skew", "one-owner")
+    assert {row["skew"] for row in rows} == {"one-owner"}
     assert {row["column"] for row in rows} == {"plain", "limit"}
     assert {tuple(row["devices"]) for row in rows} == {(1, 0, 1, 0)}
     assert {row["wrong_ranks"] for row in rows if row["column"] == "plain"} == {0}
 
 
-@pytest.mark.parametrize("kind", ["1", "2", "4"])
+@pytest.mark.parametrize("kind", ["1", "4"])
 def test_products(gpu: Any, tmp_path: Path, kind: str) -> None:
     words = ["--backend", "nccl", "--type", kind, "--dtype", "f16", "--shapes", "24,16,8"]
     rows, printed = rows_of(tmp_path, "linear_parallel", *words)

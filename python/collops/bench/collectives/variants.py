@@ -124,7 +124,10 @@ class CollectiveVariants(Variants):
             yield from link_variants(self, self.moved_bytes // self.size)
 
     def x_of(self, rank: int) -> Bits:
-        """A rank's x as it is before the first call, in new memory."""
+        """A rank's x as it is before the first call, on the host; it is not written to."""
+        return self.place.shared((self.point.title, self.seed, rank), partial(self._drawn, rank))
+
+    def _drawn(self, rank: int) -> Bits:
         x, host = np.empty((self.x_rows(rank), 1), self.element.bits), Element(self.point.dtype)
         self._fill(x, rank, host)
         return x
@@ -139,8 +142,11 @@ class CollectiveVariants(Variants):
     def buffers(self, comm: Any = None) -> tuple[Bits | None, Bits, Bits | None]:
         """What is rewritten, x, and the result; x in a window if `comm` is given."""
         rows, bits = self.x_rows(self.rank), self.element.bits
-        x = comm.empty((rows, 1), bits) if comm else self.element.matrix(rows, 1)
-        self._fill(x, self.rank, self.element)
+        x: Any = comm.empty((rows, 1), bits) if comm else self.element.matrix(rows, 1)
+        if self.place.backend:
+            x.write(self.x_of(self.rank))
+        else:
+            self._fill(x, self.rank, self.element)
         return x, x, self.element.poisoned(self.result_rows(), 1)
 
     def _fill(self, x: Bits, rank: int, element: Element) -> None:

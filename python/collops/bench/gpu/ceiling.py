@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,8 @@ def copy_ceiling(own: CollectiveVariants) -> Variant:
     own_bytes = (own.x_rows(own.rank) + own.result_rows()) * item
     moved = int(own.work.all_reduce(np.array([own_bytes], np.int64), op="sum")[0])
     elements = max(1, moved // (2 * own.size * item))
-    source, target = own.element.matrix(elements, 1), own.element.matrix(elements, 1)
+    source: Any = own.element.matrix(elements, 1)
+    target: Any = own.element.matrix(elements, 1)
     own.element.poison(source)
     copied = elements * item
     copy = own.place.stream.copy

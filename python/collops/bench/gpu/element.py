@@ -10,6 +10,10 @@ import collops
 from collops.bench.elements import Bits, Element
 
 
+# Larger matrices repeat their first elements; a prime number, so that no row begins like another.
+_MOST_DRAWN = 8_388_593
+
+
 class DeviceMatrix:
     """A matrix of a GPU; `array` is what collops takes."""
 
@@ -73,9 +77,9 @@ class DeviceElement(Element):
         return super().num_different(_on_host(a), _on_host(b))
 
     def _draw(self, matrix: Any, seed: tuple[int, ...], values: Any) -> None:
-        bits = np.empty(matrix.shape, self.bits)
+        bits = np.empty(min(matrix.nbytes // self.bits.itemsize, _MOST_DRAWN), self.bits)
         super()._draw(bits, seed, values)
-        matrix.write(bits)
+        matrix.write(np.resize(bits, matrix.shape))
 
 
 def _on_host(matrix: Any) -> Bits:

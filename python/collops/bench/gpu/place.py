@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from collops.bench.gpu.ceiling import copy_ceiling
 from collops.bench.gpu.element import DeviceElement
 from collops.bench.measure import END, MOST_PARTS, PARTS, WARM_UP, Times, orders
 from collops.bench.peers import NCCL
-from collops.bench.place import Place
+from collops.bench.place import Meet, Place
 from collops.core import core
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 # Buffers of all ranks together are this many times as large as the L2, up to so many of each.
 _TIMES_L2, _MOST_TURNS = 2, 16
+
+
+_drawn: dict[tuple[Any, ...], Any] = {}
+_drawn_lock = threading.Lock()
 
 
 class GpuPlace(Place):
@@ -67,6 +72,15 @@ class GpuPlace(Place):
         """The first of the operator's own variants."""
         return operator.on_gpu[0]
 
+    def shared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """All ranks' data is drawn once for all; that of an earlier point is forgotten."""
+        with _drawn_lock:
+            for other in [other for other in _drawn if other[0] != key[0]]:
+                del _drawn[other]
+            if key not in _drawn:
+                _drawn[key] = make()
+            return _drawn[key]
+
     def repeat(
         self,
         variant: Variant,
@@ -89,14 +103,14 @@ class GpuPlace(Place):
             other.run()
             self.wait()
 
-    def added_bytes(self, call: Run, meet: Run) -> None:
+    def added_bytes(self, call: Run, meet: Meet) -> None:
         """Makes the call; what it adds to a GPU that ranks share cannot be told apart."""
         meet()
         call()
         self.wait()
         meet()
 
-    def barrier_us(self, meet: Run) -> None:
+    def barrier_us(self, meet: Meet) -> None:
         """None: ranks that share a process and a GPU are near."""
         del meet
 
@@ -110,7 +124,7 @@ class GpuPlace(Place):
         rounds: int,
         burst: int,
         rewrite: Callable[[Any], None],
-        meet: Run,
+        meet: Meet,
     ) -> Times:
         """Seconds of a call of each variant in each round, by events around several calls."""
         del burst, rewrite
