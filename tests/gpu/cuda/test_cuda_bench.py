@@ -33,7 +33,7 @@ def rows_of(tmp_path: Path, name: str, *words: str) -> tuple[list[Row], str]:
     file = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "collops.cli", "bench", name, "--quick", "--iterations", "1"]
     command += ["--json", str(file), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     for row in rows:

@@ -9,7 +9,6 @@ import numpy as np
 import collops
 from collops.bench.elements import Bits, Element
 
-
 # Larger matrices repeat their first elements; a prime number, so that no row begins like another.
 _MOST_DRAWN = 8_388_593
 
