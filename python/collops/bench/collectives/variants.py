@@ -125,7 +125,9 @@ class CollectiveVariants(Variants):
 
     def x_of(self, rank: int) -> Bits:
         """A rank's x as it is before the first call, on the host; it is not written to."""
-        return self.place.shared((self.point.title, self.seed, rank), partial(self._drawn, rank))
+        key = self.point.title, self.seed, rank
+        x: Bits = self.place.shared(key, partial(self._drawn, rank))
+        return x
 
     def _drawn(self, rank: int) -> Bits:
         x, host = np.empty((self.x_rows(rank), 1), self.element.bits), Element(self.point.dtype)
