@@ -35,6 +35,13 @@ class CudaArray(CudaMemory):
         device: the GPU's index, as cuDeviceGet counts.
         nbytes: bytes of the elements.
         ptr: the address of the first element; 0 if there is none.
+
+    Example:
+        >>> import collops
+        >>> def doubled(x: collops.CudaArray) -> collops.CudaArray:
+        ...     y = collops.cuda_empty(x.shape, x.dtype, x.device)
+        ...     y.write(2 * x.read())
+        ...     return y
     """
 
     shape: tuple[int, ...]

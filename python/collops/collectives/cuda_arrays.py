@@ -41,7 +41,7 @@ def cuda_empty(shape: int | Sequence[int], dtype: Any, device: int | None = None
 
     Example:
         >>> import collops, numpy as np
-        >>> def twice(comm, rows):
+        >>> def gathered(comm, rows):
         ...     x = collops.cuda_empty(rows.shape, rows.dtype)
         ...     x.write(rows)
         ...     return comm.all_gatherv(x).read()
@@ -104,5 +104,11 @@ def cuda_empty_cache() -> int:
 
     Raises:
         UnsupportedError: there is no driver, or no GPU.
+
+    Example:
+        >>> import collops
+        >>> def make_room(comm):
+        ...     comm.barrier()
+        ...     return collops.cuda_empty_cache()
     """
     return int(core().empty_cuda_cache())
