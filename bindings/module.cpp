@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, module) {
   BindStatus(module);
   BindTypes(module);
   BindDlpack(module);
+  BindCudaMemory(module);
   BindJob(module);
   BindRankTable(module);
   BindCommunicator(module);
@@ -15,4 +16,5 @@ PYBIND11_MODULE(_core, module) {
   BindOperation(module);
   BindInterrupt(module);
   BindArithmetic(module);
+  BindCuda(module);
 }

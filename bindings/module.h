@@ -10,6 +10,7 @@ namespace py = pybind11;
 void BindStatus(py::module_& module);
 void BindTypes(py::module_& module);
 void BindDlpack(py::module_& module);
+void BindCudaMemory(py::module_& module);
 void BindJob(py::module_& module);
 void BindRankTable(py::module_& module);
 void BindCommunicator(py::module_& module);
@@ -18,5 +19,6 @@ void BindParams(py::module_& module);
 void BindOperation(py::module_& module);
 void BindInterrupt(py::module_& module);
 void BindArithmetic(py::module_& module);
+void BindCuda(py::module_& module);
 
 }  // namespace collops::bindings

@@ -121,6 +121,7 @@ py::list BoundOperation::InferShape(const py::object& inputs) {
   makers_ = py::list();
   Owners owners;
   CallStream stream;
+  stream.OnlyLook();
   const py::tuple in = Hold(inputs, name_, "input");
   const std::vector<InputRule>& rules = collective().signature().inputs;
   ThrowIfError(ToViews(in, "input", rules, &stream, &pack_.inputs, &owners));
@@ -141,6 +142,7 @@ uint64_t BoundOperation::GetWorkspaceSize(const py::object& inputs, const py::ob
   const py::tuple out = Hold(outputs, name_, "output");
   Owners owners;
   CallStream stream;
+  stream.OnlyLook();
   ThrowIfError(ToPack(in, out, &stream, &owners));
   uint64_t bytes = 0;
   const Status status =

@@ -131,6 +131,7 @@ void RepeatedCall::Keep(std::shared_ptr<const PlainPlan> plan, const py::object&
   PlainTensor x_tensor;
   PlainTensor out_tensor;
   CallStream stream;
+  stream.OnlyLook();
   Owners owners;
   if (!Read(x, &stream, &owners, &x_tensor) || !Read(out, &stream, &owners, &out_tensor)) return;
   kept->plan = std::move(plan);

@@ -17,6 +17,10 @@ class CallStream {
   // CuPy's, or with __cuda_stream__), or None.
   explicit CallStream(pybind11::handle passed) : passed_(passed) {}
 
+  // Says that nothing of the call is put on the stream.
+  void OnlyLook() { only_looks_ = true; }
+  bool only_looks() const { return only_looks_; }
+
   // Takes the tensors of the call, in their order.
   void See(pybind11::handle tensor, const Device& device) {
     const bool has_streams = device.kind == DeviceKind::kNpu || device.kind == DeviceKind::kCuda;
@@ -34,6 +38,7 @@ class CallStream {
   Device device_;
   void* stream_ = nullptr;
   bool found_ = false;
+  bool only_looks_ = false;
 };
 
 // The current stream of a call on this device that has no tensors: torch's where the program uses

@@ -69,6 +69,8 @@ Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor, CallS
     if (stream != nullptr) stream->See(object, tensor->view.device);
     return Ok();
   }
+  RETURN_IF_ERROR(CudaMemoryToTensor(object, name, tensor, stream, &recognised));
+  if (recognised) return Ok();
   RETURN_IF_ERROR(DescToTensor(object, name, tensor, stream, &recognised));
   if (recognised) return Ok();
   CallStream own;

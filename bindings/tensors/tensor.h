@@ -28,11 +28,11 @@ struct Tensor : PlainTensor {
   pybind11::object owner;
 };
 
-// The one conversion from Python, of: a numpy array, a torch tensor, a collops.TensorDesc (no
-// memory), collops.with_format() around one of them, or anything with __dlpack__ (on the CPU:
-// read-only) or __cuda_array_interface__. Does not check whether the tensor is usable: the operator
-// does. Any other object is ERROR_INVALID_PARAM. `stream` is that of the call, which the tensor's
-// memory is ordered before; null: that of the tensor alone.
+// The one conversion from Python, of: a numpy array, a torch tensor, a collops.CudaArray, a
+// collops.TensorDesc (no memory), collops.with_format() around one of them, or anything with
+// __dlpack__ (on the CPU: read-only) or __cuda_array_interface__. Does not check whether the tensor
+// is usable: the operator does. Any other object is ERROR_INVALID_PARAM. `stream` is that of the
+// call, which the tensor's memory is ordered before; null: that of the tensor alone.
 Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                 CallStream* stream = nullptr);
 
@@ -44,6 +44,9 @@ Status NumpyToTensor(pybind11::handle object, const TensorName& name, Tensor* te
                      bool* recognised);
 Status TorchToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                      bool* recognised);
+// The stream follows what uses the memory, unless the call only looks at it or has no stream.
+Status CudaMemoryToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
+                          CallStream* stream, bool* recognised);
 Status DescToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                     CallStream* stream, bool* recognised);
 Status DlpackToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,

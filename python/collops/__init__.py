@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from collops.atb.reduce_scatter_v import ReduceScatterVParam as ReduceScatterVParam
     from collops.atb.send import SendParam as SendParam
     from collops.collectives.communicator import Communicator as Communicator
+    from collops.collectives.cuda_arrays import cuda_empty as cuda_empty
+    from collops.collectives.cuda_arrays import cuda_empty_cache as cuda_empty_cache
     from collops.collectives.messages import RecvFrom as RecvFrom
     from collops.collectives.messages import SendTo as SendTo
     from collops.collectives.started import StartedCall as StartedCall
+    from collops.cuda_array import CudaArray as CudaArray
     from collops.errors import AbortedError as AbortedError
     from collops.errors import ArgumentError as ArgumentError
     from collops.errors import Error as Error
@@ -65,8 +68,10 @@ _NAMES = {
     "atb.reduce_scatter_v": "ReduceScatterVParam",
     "atb.send": "SendParam",
     "collectives.communicator": "Communicator",
+    "collectives.cuda_arrays": "cuda_empty cuda_empty_cache",
     "collectives.messages": "RecvFrom SendTo",
     "collectives.started": "StartedCall",
+    "cuda_array": "CudaArray",
     "errors": "AbortedError ArgumentError Error ErrorCode PeerLostError RankMismatchError "
     "RankTimeoutError UnsupportedError",
     "launch.init": "init",

@@ -16,6 +16,12 @@ def is_cupy(value: object) -> bool:
     return cupy is not None and isinstance(value, cupy.ndarray)
 
 
+def is_cuda_array(value: object) -> bool:
+    """Whether `value` is a collops.CudaArray."""
+    module = sys.modules.get("collops.cuda_array")  # without it there is none
+    return module is not None and isinstance(value, module.CudaArray)
+
+
 def empty_of_cupy(index: int, shape: Sequence[int], dtype: Any) -> Any:
     """New uninitialised memory of CuPy on the GPU of that index."""
     cupy = sys.modules["cupy"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collops.core import core
-from collops.cuda_memory import empty_of_cupy, is_cupy, maker_of_cupy
+from collops.cuda_memory import empty_of_cupy, is_cuda_array, is_cupy, maker_of_cupy
 from collops.errors import ErrorCode, raise_status
 
 if TYPE_CHECKING:
@@ -180,7 +180,9 @@ def with_format(tensor: Any, format: str) -> Formatted:
 
 
 def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any = None) -> Any:
-    """New uninitialised memory of the kind of `like`: torch for torch, CuPy for CuPy, else numpy.
+    """New uninitialised memory of the kind of `like`: torch for torch, CuPy for CuPy.
+
+    Of others it is a CudaArray for what is on a GPU, and a numpy array for what is on the CPU.
 
     Args:
         operation: the operation's name, for messages.
@@ -191,7 +193,7 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
     Raises:
         ArgumentError: `like` is no tensor (ERROR_INVALID_PARAM), or there is not enough memory
             (ERROR_OUT_OF_HOST_MEMORY, on a GPU ERROR_OUT_OF_DEVICE_MEMORY).
-        UnsupportedError: `like` is on a GPU, of a library whose memory is not made here.
+        UnsupportedError: `like` is on a GPU that cannot be used here.
     """
     if isinstance(like, Formatted):
         like = like.tensor
@@ -215,16 +217,22 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
             f"{operation}: there is no memory for an output of shape {list(shape)}: {problem}",
         )
     if on_gpu is not None:
-        raise_status(
-            ErrorCode.ERROR_UNSUPPORTED,
-            f"{operation}: no memory is made here on {on_gpu[2]} for a {type(like).__name__}: pass "
-            "out= (an Operation: execute() with outputs and workspace=), or torch or CuPy tensors",
-        )
+        return _empty_on_gpu(operation, on_gpu, shape, dtype)
     raise_status(
         ErrorCode.ERROR_INVALID_PARAM,
         f"{operation}: an output can be made for a numpy array, a torch tensor or an object with "
         f"__dlpack__, not for a {type(like).__name__}",
     )
+
+
+def _empty_on_gpu(
+    operation: str, like: tuple[tuple[int, ...], str, str], shape: Sequence[int], dtype: Any
+) -> Any:
+    from collops.cuda_array import CudaArray
+
+    _, name, device = like
+    index = int(device.partition(":")[2])
+    return CudaArray(tuple(shape), numpy_type(dtype or name), index, operation)
 
 
 def _out_of_memory(like: Any) -> ErrorCode:
@@ -233,11 +241,15 @@ def _out_of_memory(like: Any) -> ErrorCode:
 
 
 def maker(out: Any) -> Callable[[], Any] | None:
-    """A function that makes memory like `out`; None if `out` is not of numpy, torch or CuPy."""
+    """A function that makes memory like `out`, of numpy, torch, CuPy or a CudaArray; else None."""
     if isinstance(out, np.ndarray):
         return partial(np.empty, out.shape, out.dtype)
     if is_cupy(out):
         return maker_of_cupy(out)
+    if is_cuda_array(out):
+        from collops.cuda_array import CudaArray
+
+        return partial(CudaArray, out.shape, out.dtype, out.device)
     if not is_torch(out):
         return None
     torch = sys.modules["torch"]

@@ -51,7 +51,7 @@ def _waits_on_the_stream(here: Place) -> tuple[bool, bool, list[float]]:
         early = call.is_completed()
         call.wait()
         doubled = x * 2
-        host_went_on = time.monotonic() - begun < 20
+        host_went_on = time.monotonic() - begun < 40
         time.sleep(0.05)  # the multiplication would run now, if nothing kept it
     return early, host_went_on, doubled[:2].tolist()
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from collops.bench.elements import NAMES
+from collops.bench.gpu.options import add_options as add_gpu_options
 from collops.bench.operator import Operator
+from collops.bench.peers import GPU_PEERS
 
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _PLOT = ("draw the time as stacked parts", "draw time and bandwidth by size, and the limit")
@@ -33,9 +35,16 @@ def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
     options.dtype = options.dtype or (("f32",) if options.quick else operator.dtypes)
     options.own = options.own or operator.own
     options.iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)
+    if options.peers is None:
+        options.peers = GPU_PEERS if options.backend else _usual(operator)
     if options.sweep:
         options.peers = ()
     return options
+
+
+def _usual(operator: Operator) -> tuple[str, ...]:
+    """The other libraries of the host without --peers."""
+    return operator.peers if operator.default_peers is None else operator.default_peers
 
 
 def _parser(operator: Operator) -> Parser:
@@ -46,20 +55,19 @@ def _parser(operator: Operator) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(sweep=False, rank_table=None, own=None)
+    parser.set_defaults(sweep=False, rank_table=None, own=None, algorithms=False)
     operator.add_options(parser)
     add = parser.add_argument
     add("--dtype", type=lambda text: words(text, tuple(NAMES)), metavar=",".join(NAMES))
     add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
-    usual = operator.peers if operator.default_peers is None else operator.default_peers
+    known = operator.peers + (GPU_PEERS if operator.on_gpu else ())
     add(
         "--peers",
         "--compare",
-        type=lambda text: () if text == "none" else words(text, operator.peers),
-        default=usual,
+        type=lambda text: () if text == "none" else words(text, known),
         metavar="LIST",
         help=f"of {','.join(operator.peers)}, or none "
-        f"({'all that are installed' if usual else 'none'})",
+        f"({'all that are installed' if _usual(operator) else 'none'})",
     )
     add(
         "--mpi",
@@ -81,6 +89,7 @@ def _parser(operator: Operator) -> Parser:
     add("--quick", action="store_true", help=f"{operator.quick}: shows that all parts work here")
     add("--json", type=Path, metavar="FILE", help="write one JSON object per row")
     add("--plot", type=Path, metavar="FILE.png", help=_PLOT[operator.listing is not None])
+    add_gpu_options(parser, count)
     return parser
 
 

@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from collops.bench.arguments import parse, threads
+from collops.bench.gpu.options import on_gpu
+from collops.bench.gpu.start import RANK_PROGRAM, process_of_ranks
+from collops.bench.gpu.torch_baselines import TorchBaselines
 from collops.bench.launch import RanksFailedError, launch
 from collops.bench.operator import Operator, Row
 from collops.bench.operators import load
@@ -45,6 +48,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
     """
     start = start_of(operator, options)
     options.launched = start.size
+    gpu = on_gpu(operator, options, start)
     if start.size:
         if options.mpi:
             raise ValueError("--mpi starts ranks itself: not with a rank table or collops run")
@@ -64,6 +68,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
         threads=threads(),
         own=sweep.own if sweep else options.own,
         peers=options.peers,
+        gpu=gpu,
     )
     measured, failed = _measure(operator, request, mpis or [None], start, options)
     if measured:
@@ -115,6 +120,12 @@ def _measure(
 
 def _records(request: Request, ranks: int, mpi: Mpi | None, start: Start) -> Iterator[Row]:
     """What rank 0 writes: this process, or a rank that is started here."""
+    if request.gpu is not None:
+        torch = TorchBaselines(request)
+        for record in launch(request, ranks, None, [process_of_ranks()], RANK_PROGRAM):
+            yield from torch.add(record) if record["record"] == "point" else ()
+            yield record
+        return
     if start.rank < 0:
         yield from launch(request, ranks, mpi, start.environments)
         return

@@ -97,6 +97,10 @@ class Element:
             return (values.view(np.uint32) >> 16).astype(np.uint16)
         return values.astype(self.name).view(self.bits)
 
+    def scratch(self, num_bytes: int) -> Any:
+        """Untouched memory for a call's workspace."""
+        return fresh_memory(num_bytes)
+
     def flip(self, matrix: Bits) -> None:
         """Rewrites every element with the other sign."""
         np.bitwise_xor(matrix, self._sign, out=matrix)

@@ -24,7 +24,7 @@ _PROGRAM = [sys.executable, "-m", "collops.bench.rank_program"]
 _LOOK_S = 0.1
 _LAST_LINES = 8
 # Variables of a launcher that started this process; they are not passed to the ranks.
-_DROPPED = (
+DROPPED = (
     *place_names(0, 1, 0, 1),
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -91,7 +91,7 @@ def _commands(
         dropped = ("COLLOPS_BACKEND", "COLLOPS_TRACE")
         kept = [{k: v for k, v in each.items() if k not in dropped} for each in placed]
         return [([], {**each, **own}) for each in kept]
-    env = {name: value for name, value in own_environment(own).items() if name not in _DROPPED}
+    env = {name: value for name, value in own_environment(own).items() if name not in DROPPED}
     env.update({"GLOO_SOCKET_IFNAME": "lo"})
     if mpi is not None:
         return [(mpi.command(ranks), {**env, **mpi.variables(ranks)})]

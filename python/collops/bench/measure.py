@@ -6,19 +6,20 @@ import gc
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collops.bench.variant import Variant
+if TYPE_CHECKING:
+    from collops.bench.variant import Variant
 
 Times = npt.NDArray[np.float64]
 
 # Times of calls: begin and end, by a clock that all processes share, and the parts.
-_BEGIN, _END, _PARTS = 0, 1, 2
-_MOST_PARTS = 4
-_WARM_UP = 2
+BEGIN, END, PARTS = 0, 1, 2
+MOST_PARTS = 4
+WARM_UP = 2
 _PLACE_BARRIERS, _PLACE_LOOKS = 20, 10
 
 
@@ -41,13 +42,13 @@ def interleave(
     Returns:
         [variants, iterations * burst, 2 + parts] seconds of this rank.
     """
-    times = np.zeros((len(variants), iterations * burst, _PARTS + _MOST_PARTS))
-    unused = np.zeros(_PARTS + _MOST_PARTS)
+    times = np.zeros((len(variants), iterations * burst, PARTS + MOST_PARTS))
+    unused = np.zeros(PARTS + MOST_PARTS)
     pinned = now_on = frozenset(os.sched_getaffinity(0))
     gc.collect()
     gc.disable()
     try:
-        for i, order in enumerate(_orders(len(variants), iterations + _WARM_UP), -_WARM_UP):
+        for i, order in enumerate(orders(len(variants), iterations + WARM_UP), -WARM_UP):
             for number in order:
                 variant = variants[number]
                 if (variant.cores or pinned) != now_on:
@@ -70,14 +71,14 @@ def interleave(
 
 def num_rewrites(iterations: int, burst: int) -> int:
     """How often interleave() rewrites a variant's x."""
-    return (iterations + _WARM_UP) * (burst + _untimed(burst))
+    return (iterations + WARM_UP) * (burst + _untimed(burst))
 
 
 def _untimed(burst: int) -> int:
     return 1 if burst > 1 else 0
 
 
-def _orders(variants: int, rounds: int) -> list[list[int]]:
+def orders(variants: int, rounds: int) -> list[list[int]]:
     """The order of each round: the same on every rank, and another one from round to round."""
     return [np.random.default_rng(i).permutation(variants).tolist() for i in range(rounds)]
 
@@ -89,23 +90,23 @@ def _time_one(step: Callable[[], object], meet: Callable[[], None], row: Times) 
     begin = now()
     step()
     end = now()
-    row[_BEGIN], row[_END], row[_PARTS] = begin, end, end - begin
+    row[BEGIN], row[END], row[PARTS] = begin, end, end - begin
 
 
 def _time(variant: Variant, row: Times) -> None:
     if variant.measure is not None:
-        row[_BEGIN], row[_END] = 0.0, variant.measure()
+        row[BEGIN], row[END] = 0.0, variant.measure()
         return
     now = time.perf_counter
-    row[_PARTS:] = 0.0
+    row[PARTS:] = 0.0
     begin = last = now()
     for _ in range(variant.calls):
-        for part, (_, step) in enumerate(variant.steps, _PARTS):
+        for part, (_, step) in enumerate(variant.steps, PARTS):
             step()
             end = now()
             row[part] += end - last
             last = end
-    row[_BEGIN], row[_END] = begin, last
+    row[BEGIN], row[END] = begin, last
     row /= variant.calls
 
 
@@ -116,20 +117,27 @@ def together(times: Times, one_clock: bool = True) -> Times:
     """
     if not one_clock:
         return own_slowest(times)
-    return np.asarray(times[..., _END].max(axis=0) - times[..., _BEGIN].min(axis=0))
+    return np.asarray(times[..., END].max(axis=0) - times[..., BEGIN].min(axis=0))
 
 
 def own_slowest(times: Times) -> Times:
     """From the same times: seconds of the rank whose own call took longest."""
-    return np.asarray((times[..., _END] - times[..., _BEGIN]).max(axis=0))
+    return np.asarray((times[..., END] - times[..., BEGIN]).max(axis=0))
+
+
+def milliseconds_of(times_ms: Times) -> dict[str, float]:
+    """The figures of a row, from the milliseconds of its calls."""
+    percents = {"ms": 50, "ms_p10": 10, "ms_p90": 90, "ms_min": 0, "ms_p95": 95}
+    found = np.percentile(times_ms, list(percents.values()))
+    return {name: round(float(value), 5) for name, value in zip(percents, found, strict=True)}
 
 
 def typical_parts(times: Times, one_clock: bool = True) -> Times:
     """From the same times: the parts of the median call, on the rank that ended last."""
     whole = together(times, one_clock)
     typical = int(np.argsort(whole)[(len(whole) - 1) // 2])
-    ends = times[:, typical, _END] - (0.0 if one_clock else times[:, typical, _BEGIN])
-    return np.asarray(times[ends.argmax(), typical, _PARTS:])
+    ends = times[:, typical, END] - (0.0 if one_clock else times[:, typical, BEGIN])
+    return np.asarray(times[ends.argmax(), typical, PARTS:])
 
 
 def place_us(meet: Callable[[], None]) -> float:

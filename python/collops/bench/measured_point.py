@@ -10,17 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from collops.bench.measure import (
-    interleave,
-    num_rewrites,
-    own_slowest,
-    place_us,
-    together,
-    typical_parts,
-)
-from collops.bench.memory import added_bytes
+from collops.bench.measure import milliseconds_of, own_slowest, together, typical_parts
 from collops.bench.operator import Operator, Row
 from collops.bench.peers.installed import Peers
+from collops.bench.place import HOST, Place
 from collops.bench.request import Point, Request
 from collops.bench.variant import Maker, Variant
 from collops.core import core
@@ -36,17 +29,18 @@ class MeasuredPoint:
     work: Any  # a communicator of all ranks, for calls that are not measured
     meet: Callable[[], None]  # waits for all ranks, on another communicator
     peers: Peers
+    place: Place = HOST
 
     def __post_init__(self) -> None:
         make = self.operator.variants
-        self._variants = make(self.point, self.work, self.peers, self.request.seed)
+        self._variants = make(self.point, self.work, self.peers, self.request.seed, self.place)
         # Bytes that a variant's first call adds to this rank alone, and shared ones.
         self._memory: dict[str, tuple[float, float]] = {}
 
     def run(self) -> list[Row]:
         """Measures, and returns the lines that rank 0 writes: notes, and the point."""
         request, work = self.request, self.work
-        own = self._variants.own_keys(request.own)
+        own = self._variants.own_keys(self.place.own_keys(self.operator, request.own))
         makers: dict[str, Maker] = {key: partial(self._variants.own, key) for key in own}
         makers.update(self._variants.others())
         variants = [
@@ -54,11 +48,11 @@ class MeasuredPoint:
             for key, make in makers.items()
             if (found := self._first_call(key, make, key in own))
         ]
-        before, flag_before = place_us(self.meet), self._variants.flag_us()
+        before, flag_before = self.place.barrier_us(self.meet), self._variants.flag_us()
         rounds, burst = request.iterations, self.point.burst
         flip = self._variants.element.flip
-        times = interleave(variants, rounds, flip, self.meet, burst)
-        after, flag_after = place_us(self.meet), self._variants.flag_us()
+        times = self.place.times(variants, rounds, burst, flip, self.meet)
+        after, flag_after = self.place.barrier_us(self.meet), self._variants.flag_us()
         wrong = self._wrong(variants)
         figures = [(*self._memory[v.key], wrong[v.key]) for v in variants]
         every_time, every_found = (
@@ -71,9 +65,10 @@ class MeasuredPoint:
             "mpi": request.mpi,
             **self.point.describe(),
             **self._variants.facts,
-            "iterations": rounds * burst,
+            **self.place.facts(),
+            "iterations": self.place.calls_in(rounds, burst),
             "threads": request.threads,
-            "place_us": [round(before, 2), round(after, 2)],
+            "place_us": [before, after],
             "flag_us": [flag_before, flag_after],
             "columns": [
                 self._row(variant, every_time[:, i], every_found[:, i])
@@ -91,7 +86,7 @@ class MeasuredPoint:
             variant = make()
             if variant.x is not None:
                 self._variants.element.flip(variant.x)
-            added = added_bytes(variant.run, self.meet)
+            added = self.place.added_bytes(variant.run, self.meet)
             self._memory[key] = added or (math.nan, math.nan)
         except Exception as error:  # a library that cannot run the variant is a result, too
             problem = f"{type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}"
@@ -101,6 +96,8 @@ class MeasuredPoint:
             text = problem or "failed on another rank"
             self._variants.notes.append(f"{self.point.title}: no column {key}: {text}")
             return None
+        if variant is not None:
+            self.place.repeat(variant, make, self._variants.element.flip, self._variants.most)
         return variant
 
     def _wrong(self, variants: list[Variant]) -> dict[str, float]:
@@ -110,32 +107,34 @@ class MeasuredPoint:
         """
         element = self._variants.element
         for variant in variants:
-            if variant.result is None:
-                continue
-            if variant.x is not None:
-                element.flip(variant.x)
-            if variant.result is not variant.x:
-                element.poison(variant.result)
-            self.meet()
-            variant.run()
+            for turn in variant.turns if variant.result is not None else ():
+                if turn.x is not None:
+                    element.flip(turn.x)
+                if turn.result is not turn.x and turn.result is not None:
+                    element.poison(turn.result)
+                self.meet()
+                turn.run()
+                self.place.wait()
         right = self._variants.expected()
         if right is None:
-            key = self.operator.reference
+            key = self.place.reference(self.operator)
             right = next((other.result for other in variants if other.key == key), None)
-        elif num_rewrites(self.request.iterations, self.point.burst) % 2:
+        elif self.place.num_rewrites(self.request.iterations, self.point.burst) % 2:
             # And x was flipped in the first and in this last call.
             element.flip(right)
         found = dict.fromkeys((variant.key for variant in variants), math.nan)
         for variant in variants:
-            if right is not None and variant.result is not None:
-                found[variant.key] = float(element.num_different(variant.result, right) > 0)
+            results = [turn.result for turn in variant.turns if turn.result is not None]
+            if right is not None and results:
+                wrong = any(element.num_different(result, right) for result in results)
+                found[variant.key] = float(wrong)
         return found
 
     def _row(self, variant: Variant, times: Any, found: Any) -> Row:
         """One variant's figures; `times` are [ranks, iterations, 2 + parts], `found` [ranks, 3]."""
-        one_clock = self._variants.hosts.one_clock
+        one_clock = self._variants.one_clock
         whole = together(times, one_clock) * 1e3
-        least, low, median, high, highest = np.percentile(whole, [0, 10, 50, 90, 95])
+        median = float(np.median(whole))
         parts = typical_parts(times, one_clock) * 1e3
         operations = variant.operations or self._variants.operations
         # Per rank: the largest private memory, and the mean of the shared memory.
@@ -145,14 +144,10 @@ class MeasuredPoint:
             "column": variant.key,
             "label": variant.label,
             **variant.facts,
-            "ms": _rounded(median, 5),
-            "ms_p10": _rounded(low, 5),
-            "ms_p90": _rounded(high, 5),
-            "ms_min": _rounded(least, 5),
-            "ms_p95": _rounded(highest, 5),
+            **milliseconds_of(whole),
             "ms_own": _rounded(np.median(own_slowest(times)) * 1e3, 5),
             "parts_ms": {name: _rounded(parts[i], 5) for i, (name, _) in enumerate(variant.steps)},
-            "gflops": round(operations / float(median) * 1e-6, 2),
+            "gflops": round(operations / median * 1e-6, 2),
             "moved_bytes": variant.moved_bytes or self._variants.moved_bytes,
             "wrong_ranks": None if math.isnan(wrong) else int(wrong),
             "scratch_mib": round(variant.scratch_bytes / 2**20, 2),

@@ -50,6 +50,7 @@ class Operator:
     points: Callable[[argparse.Namespace], list[Point]]  # ValueError: contradicting options
     variants: Callable[..., Variants]  # arguments: point, work, peers, seed
     own: tuple[str, ...]  # variants of collops, in the order in which they are shown
+    on_gpu: tuple[str, ...] = ()  # the same on a GPU; empty: it has no benchmark there
     reference: str  # the variant with whose result the others are compared
     torch_peers: tuple[str, ...]  # the peers that need torch
     torch_columns: str  # the name of their columns in notes

@@ -37,6 +37,23 @@ class Point(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnGpu:
+    """Ranks that are threads of one process, on its GPUs.
+
+    Attributes:
+        backend: the backend that is measured.
+        devices: the GPUs; rank r has that of r modulo their number.
+        calls: calls between two events.
+        graph: whether these calls are captured once, and replayed.
+    """
+
+    backend: str
+    devices: tuple[int, ...]
+    calls: int
+    graph: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """The work of one launch: all points with the same number of ranks, with one MPI or none."""
 
@@ -48,3 +65,4 @@ class Request:
     peers: tuple[str, ...]
     mpi: str = ""  # the name of the MPI that started the ranks
     seed: int = 1
+    gpu: OnGpu | None = None  # None: the ranks compute on the host

@@ -31,15 +31,37 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def point_table(operator: Operator, rows: list[Row]) -> str:
     """All variants of one point of one launch."""
     first = rows[0]
-    before, after = first["place_us"]
-    said = operator.headline(
-        first,
-        f"{first['threads']} thread(s) a rank, {first['isa']}; {first['iterations']} rounds; "
-        f"a barrier took {before} us before, {after} us after",
-    )
+    said = operator.headline(first, f"{machine_text(first)}{_barriers(first)}")
     head = ("", "ms", "p10 .. p90", *operator.ratios, "adds MiB", "result")
     cells = table(head, [_cells(operator, row) for row in rows])
     return f"### {full_title(operator, first)}\n\n{said}\n\n{cells}\n"
+
+
+def machine_text(row: Row) -> str:
+    """Where a row's calls ran, and how they were timed; a simulated GPU is said to be one."""
+    if "device" not in row:
+        return f"{row['threads']} thread(s) a rank, {row['isa']}"
+    simulated = (
+        "SIMULATED: no GPU was used, and no time is one of a GPU; " if row["simulated"] else ""
+    )
+    driver = row["driver"] or f"of CUDA {row['driver_cuda']}"
+    calls = f"{row['calls']} calls{' in a graph' if row['graph'] else ''} between two events"
+    return (
+        f"{simulated}{row['device']} (ranks on {_numbers(row['devices'])}), driver {driver}, NCCL "
+        f"{row['nccl'] or 'not there'}; {calls}"
+    )
+
+
+def _numbers(devices: Sequence[int]) -> str:
+    return f"GPU {', '.join(map(str, dict.fromkeys(devices)))}"
+
+
+def _barriers(row: Row) -> str:
+    rounds = f"; {row['iterations']} rounds"
+    if "device" in row:
+        return rounds
+    before, after = row["place_us"]
+    return f"{rounds}; a barrier took {before} us before, {after} us after"
 
 
 def full_title(operator: Operator, row: Row) -> str:

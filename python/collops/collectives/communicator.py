@@ -10,6 +10,7 @@ from collops.collectives.all_gather_v import AllGatherV
 from collops.collectives.all_reduce import AllReduce
 from collops.collectives.all_to_all_v import AllToAllV
 from collops.collectives.broadcast import Broadcast
+from collops.collectives.cuda_arrays import empty_of_communicator
 from collops.collectives.gather_v import GatherV
 from collops.collectives.level import PlainLevel, documented_by
 from collops.collectives.linear_parallel import LinearParallel
@@ -282,7 +283,9 @@ class Communicator:
         return Communicator(level.core, level)
 
     @documented_by(window_array)
-    def empty(self, shape: int | Sequence[int], dtype: Any) -> Any:
+    def empty(self, shape: int | Sequence[int], dtype: Any, device: str | int | None = None) -> Any:
+        if device not in (None, "cpu"):
+            return empty_of_communicator(self._core, shape, dtype, device)
         window = core().window
         return window_array(lambda num_bytes: window(self._core, num_bytes), shape, dtype)
 

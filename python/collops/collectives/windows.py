@@ -10,10 +10,50 @@ import numpy as np
 
 from collops.collectives.plans import bad_argument
 from collops.errors import ErrorCode, raise_status
-from collops.tensors import torch_module
+from collops.tensors import numpy_type, torch_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+def _is_of_torch(dtype: Any) -> bool:
+    torch = torch_module()
+    return torch is not None and isinstance(dtype, torch.dtype)
+
+
+def shape_and_type(
+    name: str, shape: int | Sequence[int], dtype: Any
+) -> tuple[tuple[int, ...], Any]:
+    """Sizes and element type (torch's or numpy's) of memory that `name` is asked for."""
+    wants_torch = _is_of_torch(dtype)
+    try:
+        sizes = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
+        element = dtype if wants_torch else _numpy_dtype(dtype)
+    except (TypeError, ValueError) as problem:
+        bad_argument(
+            f"{name}: a shape and a dtype are needed, got {shape!r} and {dtype!r}: {problem}"
+        )
+    if any(size < 0 for size in sizes):
+        bad_argument(f"{name}: sizes must be >= 0, got {list(sizes)}")
+    if wants_torch and str(dtype).startswith("torch.q"):
+        bad_argument(f"{name}: elements of type {dtype} are quantised, and cannot be shared")
+    if not wants_torch and (element.hasobject or element.itemsize == 0):
+        bad_argument(f"{name}: elements of type {element} cannot be shared")
+    num_bytes = math.prod(sizes) * int(element.itemsize)
+    if num_bytes >= 2**63:
+        raise_status(
+            ErrorCode.ERROR_INVALID_TENSOR_SIZE,
+            f"{name}: {num_bytes} bytes are too many for memory",
+        )
+    return sizes, element
+
+
+def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    return (
+        numpy_type("bfloat16")
+        if isinstance(dtype, str) and dtype == "bfloat16"
+        else np.dtype(dtype)
+    )
 
 
 def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
@@ -27,6 +67,8 @@ def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dty
     Args:
         shape: sizes of the dimensions.
         dtype: element type; a torch dtype makes a torch tensor, any other a numpy array.
+        device: ``"cuda"`` makes a CudaArray (of a torch dtype a CUDA tensor) on the communicator's
+            GPU instead, before its first call on the thread's current one; None: the CPU.
 
     Returns:
         An uninitialised array, which stays valid after close(), while something refers to it.
@@ -45,26 +87,10 @@ def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dty
         >>> float(run_ranks(gather, 2)[0])
         6.0
     """
+    sizes, element = shape_and_type("empty", shape, dtype)
     torch = torch_module()
-    wants_torch = torch is not None and isinstance(dtype, torch.dtype)
-    try:
-        sizes = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
-        element = dtype if wants_torch else np.dtype(dtype)
-    except (TypeError, ValueError) as problem:
-        bad_argument(
-            f"empty: a shape and a dtype are needed, got {shape!r} and {dtype!r}: {problem}"
-        )
-    if any(size < 0 for size in sizes):
-        bad_argument(f"empty: sizes must be >= 0, got {list(sizes)}")
-    if wants_torch and str(dtype).startswith("torch.q"):
-        bad_argument(f"empty: elements of type {dtype} are quantised, and cannot be shared")
-    if not wants_torch and (element.hasobject or element.itemsize == 0):
-        bad_argument(f"empty: elements of type {element} cannot be shared")
+    wants_torch = _is_of_torch(element)
     num_bytes = math.prod(sizes) * int(element.itemsize)
-    if num_bytes >= 2**63:
-        raise_status(
-            ErrorCode.ERROR_INVALID_TENSOR_SIZE, f"empty: {num_bytes} bytes are too many for memory"
-        )
     if num_bytes == 0:  # nothing to share
         return (torch if torch is not None and wants_torch else np).empty(sizes, dtype=element)
     memory = allocate(num_bytes)

@@ -37,13 +37,13 @@ class _Tensor(ctypes.Structure):
 _DELETER = ctypes.CFUNCTYPE(None, P)
 
 
-class _Managed(ctypes.Structure):
+class DLManaged(ctypes.Structure):
     """DLManagedTensor."""
 
     _fields_ = (("tensor", _Tensor), ("context", P), ("deleter", _DELETER))
 
 
-class _Versioned(ctypes.Structure):
+class DLVersioned(ctypes.Structure):
     """DLManagedTensorVersioned."""
 
     _fields_ = (
@@ -141,7 +141,7 @@ class SimTensor:
         self._order(stream)
         versioned = max_version is not None and tuple(max_version) >= (1, 0)
         shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        managed: Any = _Versioned() if versioned else _Managed()
+        managed: Any = DLVersioned() if versioned else DLManaged()
         if versioned:
             managed.major, managed.minor = 1, 0
             managed.flags = READ_ONLY if self.read_only else 0

@@ -1,4 +1,4 @@
-"""Results and workspaces on GPUs: of x's library, in x's GPU; for others the caller gives them."""
+"""Results and workspaces on GPUs: of x's library, in x's GPU; for others they are CudaArrays."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from cuda_stand_ins import (
 )
 
 import collops
+from collops import cuda_array
 from collops.collectives.device_tensors import DeviceTensor
 from collops.tensors import empty_like_kind, maker
 
@@ -37,6 +38,29 @@ def comm() -> Iterator[Any]:
         made._level.core = Recorder(real)
         yield made
         made._level.core = real
+
+
+class Made(OnGpu):
+    """What is asked of collops.CudaArray; there is no driver here."""
+
+    def __init__(self, shape: Any, dtype: Any, device: int, operation: str = "") -> None:
+        super().__init__(shape, np.dtype(dtype).name, device=(CUDA, device), address=1 << 20)
+        self.shape, self.dtype, self.device = shape, dtype, device
+        self.operation = operation
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Made]:
+    """The CudaArrays that are made."""
+    found: list[Made] = []
+
+    class Recorded(Made):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            found.append(self)
+
+    monkeypatch.setattr(cuda_array, "CudaArray", Recorded)
+    return found
 
 
 CALLS: dict[str, Any] = {
@@ -63,13 +87,16 @@ def test_a_result_is_of_cupy_on_its_gpu(name: str, comm: Any, cupy: Any) -> None
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_result_of_another_library_is_given(name: str, comm: Any) -> None:
-    x, out = OnGpu((4, 3)), OnGpu((4, 3))
+def test_a_result_for_another_library(name: str, comm: Any, made: list[Made]) -> None:
+    x, out = OnGpu((4, 3), device=(CUDA, 1)), OnGpu((4, 3), device=(CUDA, 1))
     assert CALLS[name](comm, x, out=out) is out
     [(source, target, *_)] = comm._level.core.runs
     assert (source.tensor, target) == (x, out)
-    with pytest.raises(collops.UnsupportedError, match=r"on cuda:0 for a OnGpu: pass out= \(an"):
-        CALLS[name](comm, x)
+    assert not made
+    result = CALLS[name](comm, x)
+    assert [result] == made
+    assert (result.shape[-2:], result.dtype, result.device) == ((4, 3), np.float32, 1)
+    assert result.operation == name
 
 
 def test_an_out_of_another_shape_is_refused(comm: Any) -> None:
@@ -185,23 +212,25 @@ def test_a_workspace_lies_on_the_gpu_of_the_tensors() -> None:
     assert room.streams == [5]
 
 
-def test_forward_makes_outputs_of_cupy(cupy: Any) -> None:
-    made = []
+def test_forward_makes_outputs(cupy: Any, made: list[Made]) -> None:
+    of_cupy = []
     empty = cupy.empty
 
     def record(shape: Any, dtype: Any) -> Any:
-        made.append(empty(shape, dtype))
-        return made[-1]
+        of_cupy.append(empty(shape, dtype))
+        return of_cupy[-1]
 
     cupy.empty = record
     op = collops.Operation(collops.LinearParallelParam(rank=0, rank_size=2, type=3, backend="shm"))
     tensors = [CupyArray((2, 3), index=1), CupyArray((4, 3), index=1)]
     with pytest.raises(collops.Error, match="x is on cuda:1; this backend moves CPU tensors"):
         op.forward(tensors)
-    [out] = made
+    [out] = of_cupy
     assert (out.shape, out.dtype, out.device.id) == ((2, 4), np.float32, 1)
-    with pytest.raises(collops.UnsupportedError, match=r"execute\(\) with outputs and workspace="):
+    with pytest.raises(collops.Error, match="x is on cuda:0; this backend moves CPU tensors"):
         op.forward([OnGpu((2, 3)), OnGpu((4, 3))])
+    [array] = made
+    assert (array.shape, array.dtype, array.device) == ((2, 4), np.float32, 0)
 
 
 def test_torch_makes_memory_on_the_gpu_of_its_tensor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ import collops
 
 MODULES = (
     "collectives.communicator",
+    "collectives.cuda_arrays",
+    "cuda_array",
     "errors",
     "launch.init",
     "atb.operation",

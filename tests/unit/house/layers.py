@@ -39,12 +39,13 @@ GOLDEN_ROOMS: dict[str, set[str]] = {
 }
 # The rooms of the package, and which others each may import while it runs; its top (what all rooms
 # share) is a room for each of its modules.
-TOP = {"core", "cuda_memory", "errors", "tensors"}
+TOP = {"core", "cuda_array", "cuda_memory", "errors", "tensors"}
 PACKAGE_ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors", "_core"},
     "cuda_memory": set(),
-    "tensors": {"errors", "core", "cuda_memory"},
+    "cuda_array": {"errors", "core"},
+    "tensors": {"errors", "core", "cuda_memory", "cuda_array"},
     "atb": TOP,
     "collectives": TOP | {"atb"},
     "launch": TOP | {"atb", "collectives"},

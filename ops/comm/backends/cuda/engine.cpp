@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/backends/cuda/running_calls.h"
 #include "comm/control/control.h"
 #include "comm/user_calls.h"
 #include "kernels/cuda/compute/cuda_compute.h"
 #include "kernels/cuda/driver/device_scope.h"
 #include "kernels/cuda/driver/error.h"
+#include "kernels/cuda/memory/running_calls.h"
 #include "kernels/cuda/peers/staging.h"
 
 namespace collops::cuda_peers {
@@ -102,22 +102,14 @@ Status Engine::MarkLast(cuda::Stream stream) {
   Last& last = graph == nullptr ? last_ : last_captured_;
   if (last.event == nullptr) RETURN_IF_ERROR(runtime_.CreateEvent(&last.event));
   RETURN_IF_ERROR(runtime_.RecordEvent(last.event, stream));
-  if (graph == nullptr) RunningCalls::Note(this, last.event);
+  if (graph == nullptr) cuda::RunningCalls::Note(this, last.event);
   last.stream = stream;
   last.capture = capture;
   return Ok();
 }
 
-// A thread that has chosen none works on device 0 in CUDA's runtime, and so in torch.
 Status Engine::FindDevice(int* device) const {
-  cuda::Context context = nullptr;
-  RETURN_IF_ERROR(ToStatus(driver_, driver_.ctx_get_current(&context), "cuCtxGetCurrent"));
-  cuda::Device found = 0;
-  if (context != nullptr) {
-    RETURN_IF_ERROR(ToStatus(driver_, driver_.ctx_get_device(&found), "cuCtxGetDevice"));
-  }
-  *device = found;
-  return Ok();
+  return cuda::CurrentDevice(driver_, device);
 }
 
 Status Engine::OnDevice(int device, const std::function<void()>& step) const {
@@ -162,7 +154,7 @@ double Engine::Patience() const {
 }
 
 void Engine::LetGo(bool past) {
-  RunningCalls::Forget(this);
+  cuda::RunningCalls::Forget(this);
   for (Last* const last : {&last_, &last_captured_}) {
     if (past && last->event != nullptr) runtime_.DestroyEvent(last->event);
     *last = {};

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "comm/backends/cuda/engine.h"
-#include "comm/backends/cuda/running_calls.h"
 #include "comm/control/control.h"
 #include "core/deadline.h"
 #include "core/process/interrupt.h"
+#include "kernels/cuda/memory/running_calls.h"
 #include "kernels/cuda/peers/move.h"
 #include "kernels/cuda/peers/reduce_scatter.h"
 
@@ -58,7 +58,7 @@ Status Engine::MakeRegion(const std::vector<Place>& places, int device) {
 // Waits until no kernel of this process runs that may wait for its peers.
 Status Engine::MayAllocate() {
   const Deadline deadline = Deadline::After(control_->timeout_s());
-  return RunningCalls::Await(driver_, [&]() -> Status {
+  return cuda::RunningCalls::Await(driver_, [&]() -> Status {
     CHECK_ARG(!Interrupted(), ERROR_ABORTED, kFirstContact, ": rank ", rank_, " was interrupted");
     RETURN_IF_ERROR(control_->Peek(kFirstContact));
     CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, kFirstContact,

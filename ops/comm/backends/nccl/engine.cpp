@@ -61,14 +61,7 @@ Status Engine::FindDevice(int* device) const {
   if (caller_comm_ != nullptr) {
     return ToStatus(api_, api_.comm_cu_device(caller_comm_->comm(), device), "ncclCommCuDevice");
   }
-  cuda::Context context = nullptr;
-  RETURN_IF_ERROR(cuda::ToStatus(driver_, driver_.ctx_get_current(&context), "cuCtxGetCurrent"));
-  cuda::Device found = 0;
-  if (context != nullptr) {
-    RETURN_IF_ERROR(cuda::ToStatus(driver_, driver_.ctx_get_device(&found), "cuCtxGetDevice"));
-  }
-  *device = found;
-  return Ok();
+  return cuda::CurrentDevice(driver_, device);
 }
 
 Status Engine::OnDevice(int device, const std::function<void()>& step) const {

@@ -83,6 +83,8 @@ struct DriverApi {
   // Graph and nodes are those of the capture; each argument behind `status` may be null.
   Result (*stream_get_capture_info)(Stream stream, CaptureStatus* status, uint64_t* id,
                                     Graph* graph, const GraphNode** nodes, size_t* num_nodes);
+  Result (*stream_begin_capture)(Stream stream, CaptureMode mode);
+  Result (*stream_end_capture)(Stream stream, Graph* graph);
   Result (*exchange_capture_mode)(CaptureMode* mode);
   Result (*launch_host_func)(Stream stream, HostFunction function, void* user_data);
 
@@ -98,6 +100,10 @@ struct DriverApi {
   Result (*user_object_release)(UserObject object, unsigned int count);
   Result (*graph_retain_user_object)(Graph graph, UserObject object, unsigned int count,
                                      unsigned int flags);
+  Result (*graph_instantiate)(GraphExec* executable, Graph graph, unsigned long long flags);
+  Result (*graph_launch)(GraphExec executable, Stream stream);
+  Result (*graph_exec_destroy)(GraphExec executable);
+  Result (*graph_destroy)(Graph graph);
 
   Result (*module_load_data)(Module* module, const void* image);
   Result (*module_unload)(Module module);

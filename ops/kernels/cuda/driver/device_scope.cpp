@@ -34,6 +34,17 @@ Status PrimaryContext(const DriverApi& api, int device, Context* context) {
   return Ok();
 }
 
+Status CurrentDevice(const DriverApi& api, int* device) {
+  Context context = nullptr;
+  RETURN_IF_ERROR(ToStatus(api, api.ctx_get_current(&context), "cuCtxGetCurrent"));
+  Device found = 0;
+  if (context != nullptr) {
+    RETURN_IF_ERROR(ToStatus(api, api.ctx_get_device(&found), "cuCtxGetDevice"));
+  }
+  *device = found;
+  return Ok();
+}
+
 DeviceScope::DeviceScope(const DriverApi& api, int device) : api_(api), status_(Enter(device)) {}
 
 Status DeviceScope::Enter(int device) {

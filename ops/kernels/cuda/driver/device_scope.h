@@ -30,4 +30,8 @@ class DeviceScope {
 // The primary context of a device, retained. Thread-safe.
 Status PrimaryContext(const DriverApi& api, int device, Context* context);
 
+// The device of the thread's current context. A thread that has chosen none works on device 0 in
+// CUDA's runtime, and so in torch.
+Status CurrentDevice(const DriverApi& api, int* device);
+
 }  // namespace collops::cuda

@@ -76,6 +76,8 @@ void FindStreams(SharedLibrary* library, DriverApi* api) {
   library->Find("cuStreamGetCtx", &api->stream_get_ctx);
   library->Find("cuStreamIsCapturing", &api->stream_is_capturing);
   library->Find("cuStreamGetCaptureInfo_v2", &api->stream_get_capture_info);
+  library->Find("cuStreamBeginCapture_v2", &api->stream_begin_capture);
+  library->Find("cuStreamEndCapture", &api->stream_end_capture);
   library->Find("cuThreadExchangeStreamCaptureMode", &api->exchange_capture_mode);
   library->Find("cuLaunchHostFunc", &api->launch_host_func);
   library->Find("cuEventCreate", &api->event_create);
@@ -87,6 +89,10 @@ void FindStreams(SharedLibrary* library, DriverApi* api) {
   library->Find("cuUserObjectCreate", &api->user_object_create);
   library->Find("cuUserObjectRelease", &api->user_object_release);
   library->Find("cuGraphRetainUserObject", &api->graph_retain_user_object);
+  library->Find("cuGraphInstantiateWithFlags", &api->graph_instantiate);
+  library->Find("cuGraphLaunch", &api->graph_launch);
+  library->Find("cuGraphExecDestroy", &api->graph_exec_destroy);
+  library->Find("cuGraphDestroy", &api->graph_destroy);
 }
 
 void FindKernels(SharedLibrary* library, DriverApi* api) {

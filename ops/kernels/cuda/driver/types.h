@@ -13,6 +13,7 @@ using Context = void*;
 using Stream = void*;
 using Event = void*;
 using Graph = void*;
+using GraphExec = void*;
 using GraphNode = void*;
 using Module = void*;
 using Function = void*;

@@ -19,7 +19,12 @@ take with nothing else, on all ranks at once.
 
 
 def collective(
-    name: str, title: str, kind: Kind, variants: Callable[..., CollectiveVariants]
+    name: str,
+    title: str,
+    kind: Kind,
+    variants: Callable[..., CollectiveVariants],
+    *,
+    on_gpu: bool = False,
 ) -> Operator:
     """The operator of a module in ``operators/``.
 
@@ -28,6 +33,7 @@ def collective(
         title: the operator's name in the table.
         kind: what the options must know.
         variants: its class of variants.
+        on_gpu: whether its call takes a stream, so that it can be measured on a GPU.
     """
     return Operator(
         name=name,
@@ -38,6 +44,7 @@ def collective(
         points=partial(points.make_points, kind),
         variants=variants,
         own=(points.PLAIN, points.WINDOW) if kind.bytes_are else (points.PLAIN,),
+        on_gpu=(points.PLAIN,) if on_gpu else (),
         reference=points.PLAIN,
         torch_peers=("gloo",),
         torch_columns="gloo",

@@ -6,7 +6,7 @@ from collops.bench.collectives.algorithms import chosen
 from collops.bench.collectives.flag import NEAR_US
 from collops.bench.collectives.points import PLAIN, WINDOW
 from collops.bench.operator import Row
-from collops.bench.tables import number
+from collops.bench.tables import machine_text, number
 
 LIMIT = "limit"
 # What loads the link between hosts with bytes of its own. LATENCY is the time of one message.
@@ -64,10 +64,7 @@ def head(title: str, row: Row) -> str:
     """The lines above those of a launch."""
     mpi = f", {row['mpi']}" if row["mpi"] else ""
     clock = "" if row["one_clock"] else "; times are those of the slowest rank's own call"
-    said = (
-        f"Backend {row['backend']}; {row['threads']} thread(s) a rank, {row['isa']}; "
-        f"bandwidths in GB/s{clock}."
-    )
+    said = f"Backend {row['backend']}; {machine_text(row)}; bandwidths in GB/s{clock}."
     if algorithms := row.get("algorithms"):
         said += f"\n\n{row['bench']}: {algorithms}"
     columns = _columns(row)

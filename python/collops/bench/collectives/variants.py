@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-import collops
 from collops.bench.collectives.algorithms import Algorithm, Algorithms, described
 from collops.bench.collectives.flag import Flags
 from collops.bench.collectives.limit import Part, copies, shared_vectors
 from collops.bench.collectives.link import link_variants
 from collops.bench.collectives.points import PLAIN, WINDOW, CollectivePoint
 from collops.bench.collectives.report import LIMIT
-from collops.bench.elements import Bits
+from collops.bench.elements import Bits, Element
 from collops.bench.groups import Group
 from collops.bench.variant import Maker, Run, Step, Variant, Variants
 
@@ -40,15 +39,18 @@ class CollectiveVariants(Variants):
         self.starts = self.group.displs(1)
         self.moved_bytes = self.point.size
         one_host = self.hosts.count == 1
-        self.flags = Flags(self.work, len(self.peers.cores)) if one_host else None
-        self.backend = "shm" if one_host else UCX
+        on_host = not self.place.backend
+        self.flags = Flags(self.work, len(self.peers.cores)) if one_host and on_host else None
+        self.backend = self.place.backend or ("shm" if one_host else UCX)
         # On one host backend ucx is shm's code, too.
         self.ways = self.algorithms.shm if one_host else self.algorithms.ucx
+        if not on_host:
+            self.ways = (Algorithm(self.backend, "what the backend has"),)
         self.facts = {
             "placement": self.hosts.text(),
             "hosts": self.hosts.count,
             "backend": self.backend,
-            "one_clock": self.hosts.one_clock,
+            "one_clock": self.one_clock,
             "busiest_bytes": self.busiest() * self.element.bits.itemsize,
         }
         if self.point.algorithms:
@@ -101,14 +103,17 @@ class CollectiveVariants(Variants):
         """The call with x in plain memory or in a window, perhaps forced to one algorithm."""
         name, _, buffer = key.rpartition(" ")
         forced = next((way for way in self.ways if way.name == name), None)
-        return self._called(key, key, self.backend, buffer == WINDOW, forced)
+        return self.called(key, key, self.backend, buffer == WINDOW, forced)
 
     def others(self) -> Iterator[tuple[str, Maker]]:
         """The name of each other variant, and the function that makes it."""
+        if self.place.backend:
+            yield from self.place.others(self)
+            return
         if self.hosts.count == 1 and self.moved_bytes:
             yield LIMIT, self._limit
         if UCX in self.peers.wanted and self.hosts.count == 1:
-            yield UCX, partial(self._called, UCX, f"{PLAIN}, backend ucx", UCX, False)
+            yield UCX, partial(self.called, UCX, f"{PLAIN}, backend ucx", UCX, False)
         if self.peers.mpi is not None:
             for key, label, steps in self.mpi_calls():
                 yield key, partial(self._by_steps, key, label, steps, False)
@@ -119,8 +124,15 @@ class CollectiveVariants(Variants):
             yield from link_variants(self, self.moved_bytes // self.size)
 
     def x_of(self, rank: int) -> Bits:
-        """A rank's x as it is before the first call, in new memory."""
-        return self._fill(self.element.matrix(self.x_rows(rank), 1), rank)
+        """A rank's x as it is before the first call, on the host; it is not written to."""
+        key = self.point.title, self.seed, rank
+        x: Bits = self.place.shared(key, partial(self._drawn, rank))
+        return x
+
+    def _drawn(self, rank: int) -> Bits:
+        x, host = np.empty((self.x_rows(rank), 1), self.element.bits), Element(self.point.dtype)
+        self._fill(x, rank, host)
+        return x
 
     def sum_of(self, begin: int, length: int) -> Bits:
         """The sum of all ranks' x from `begin` on, in new memory."""
@@ -132,25 +144,20 @@ class CollectiveVariants(Variants):
     def buffers(self, comm: Any = None) -> tuple[Bits | None, Bits, Bits | None]:
         """What is rewritten, x, and the result; x in a window if `comm` is given."""
         rows, bits = self.x_rows(self.rank), self.element.bits
-        x = comm.empty((rows, 1), bits) if comm else self.element.matrix(rows, 1)
-        self._fill(x, self.rank)
+        x: Any = comm.empty((rows, 1), bits) if comm else self.element.matrix(rows, 1)
+        if self.place.backend:
+            x.write(self.x_of(self.rank))
+        else:
+            self._fill(x, self.rank, self.element)
         return x, x, self.element.poisoned(self.result_rows(), 1)
 
-    def operation(self, comm: Any, make: Any, ins: Sequence[Any], result: Bits) -> Run:
-        """A planned call of an operator of the ATB level."""
-        param = make(rank=comm.rank, rank_size=comm.size, backend=comm.backend, hccl_comm=comm)
-        operation, outs = collops.Operation(param), [self.element.numbers(result)]
-        inputs = list(ins)
-        scratch = np.empty(operation.get_workspace_size(inputs, outs), np.uint8)
-        return lambda: operation.execute(inputs, outs, scratch)
+    def _fill(self, x: Bits, rank: int, element: Element) -> None:
+        element.fill_whole(x, (self.seed, rank), self.size)
 
-    def _fill(self, x: Bits, rank: int) -> Bits:
-        self.element.fill_whole(x, (self.seed, rank), self.size)
-        return x
-
-    def _called(
+    def called(
         self, key: str, label: str, backend: str, window: bool, forced: Algorithm | None = None
     ) -> Variant:
+        """A call of collops on a backend; `window`: x lies in one."""
         comm = self.connect(backend, forced.tuning if forced else "")
         rewritten, x, result = self.buffers(comm if window else None)
         run = self.call(comm, x, x if result is None else result)
@@ -172,7 +179,8 @@ class CollectiveVariants(Variants):
         if any(part.of_results for part in parts):
             results = shared_vectors(self.work, result.size, bits)
             result = results[self.rank].reshape(-1, 1)
-        x = self._fill(xs[self.rank].reshape(-1, 1), self.rank)
+        x = xs[self.rank].reshape(-1, 1)
+        self._fill(x, self.rank, self.element)
         if not parts:  # what others copy from this rank is its result, too
             result = x
         run = copies(parts, xs, results, self.rank)

@@ -30,4 +30,5 @@ OPERATOR = collective(
     "AllGatherV",
     Kind(bytes_are="bytes of the gathered result", skewed=True),
     AllGatherVVariants,
+    on_gpu=True,
 )

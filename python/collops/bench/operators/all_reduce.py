@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import collops
 from collops.bench.collectives.algorithms import Algorithm, Algorithms
 from collops.bench.collectives.collective import collective
 from collops.bench.collectives.limit import Part
@@ -73,8 +74,10 @@ class AllReduceVariants(CollectiveVariants):
         return 2 * (self.size - 1) * sum(self.counts) // self.size
 
     def call(self, comm: Any, x: Bits, result: Bits) -> Run:
-        """The call of the plain level."""
+        """The call of the plain level; on a GPU the operator, which takes a stream."""
         numbers = self.element.numbers
+        if self.place.backend:
+            return self.operation(comm, collops.AllReduceParam, [numbers(x)], result)
         return partial(comm.all_reduce, numbers(x), "sum", numbers(result))
 
     def gloo_calls(self) -> Calls:
@@ -94,5 +97,9 @@ class AllReduceVariants(CollectiveVariants):
 
 
 OPERATOR = collective(
-    "all_reduce", "AllReduce", Kind(bytes_are="bytes of each rank's x"), AllReduceVariants
+    "all_reduce",
+    "AllReduce",
+    Kind(bytes_are="bytes of each rank's x"),
+    AllReduceVariants,
+    on_gpu=True,
 )

@@ -31,4 +31,5 @@ OPERATOR = collective(
     "AllToAll",
     Kind(bytes_are="bytes of each rank's x", divided=True),
     AllToAllVariants,
+    on_gpu=True,
 )

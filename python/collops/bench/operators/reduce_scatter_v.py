@@ -30,4 +30,5 @@ OPERATOR = collective(
     "ReduceScatterV",
     Kind(bytes_are="bytes of each rank's x", skewed=True),
     ReduceScatterVVariants,
+    on_gpu=True,
 )

@@ -19,18 +19,25 @@ Result Invalidate(const std::shared_ptr<Capture>& capture, Result result, const 
   return Refuse(result, text);
 }
 
-// Work on the legacy stream waits for all blocking streams, also for the captured ones.
-Result CheckLegacy(const Stream* stream) {
-  if (stream->order() != Stream::Order::kLegacy) return Result::kSuccess;
+// A capture of a stream that work on the legacy stream would wait for; null for other streams.
+std::shared_ptr<Capture> CaptureBefore(const Stream* stream) {
+  if (stream->order() != Stream::Order::kLegacy) return nullptr;
   for (const auto& capture : Captures()) {
     for (const Stream* other : capture->streams) {
-      if (other->context() != stream->context()) continue;
-      if (other->order() != Stream::Order::kBlocking) continue;
-      return Invalidate(capture, Result::kStreamCaptureImplicit,
-                        "the legacy stream would wait for a captured stream");
+      const bool is_before =
+          other->context() == stream->context() && other->order() == Stream::Order::kBlocking;
+      if (is_before) return capture;
     }
   }
-  return Result::kSuccess;
+  return nullptr;
+}
+
+// Work on the legacy stream waits for all blocking streams, also for the captured ones.
+Result CheckLegacy(const Stream* stream) {
+  const std::shared_ptr<Capture> before = CaptureBefore(stream);
+  if (before == nullptr) return Result::kSuccess;
+  return Invalidate(before, Result::kStreamCaptureImplicit,
+                    "the legacy stream would wait for a captured stream");
 }
 
 Result CheckValid(const Stream* stream) {
@@ -65,6 +72,11 @@ Result RefuseInCapture(Stream* stream, const std::string& what) {
   const std::lock_guard<std::mutex> lock(CaptureMutex());
   return Invalidate(stream->capture, Result::kStreamCaptureUnsupported,
                     what + " on a captured stream");
+}
+
+Result AskLegacy(const Stream* stream) {
+  if (CaptureBefore(stream) == nullptr) return Result::kSuccess;
+  return Refuse(Result::kStreamCaptureImplicit, "a stream that this one waits for is captured");
 }
 
 Result PutIntoGraph(Stream* stream, const Stream::Launch& launch,

@@ -63,6 +63,9 @@ Result CaptureForbids(const std::string& function);
 // An illegal call on a captured stream: its capture is invalid from then on.
 Result RefuseInCapture(Stream* stream, const std::string& what);
 
+// Whether a stream of which the host asks is the legacy one, and waits for a captured stream.
+Result AskLegacy(const Stream* stream);
+
 // Each sets `taken` if the stream is captured and the graph has got it.
 Result PutIntoGraph(Stream* stream, const Stream::Launch& launch,
                     const std::vector<const void*>& used, bool* taken);

@@ -87,7 +87,7 @@ Result cuStreamIsCapturing(void* handle, CaptureStatus* status) {
   if (result != Result::kSuccess) return result;
   const std::lock_guard<std::mutex> lock(CaptureMutex());
   *status = StatusOf(stream);
-  return result;
+  return AskLegacy(stream);
 }
 Result cuStreamGetCaptureInfo_v2(void* handle, CaptureStatus* status, uint64_t* id, void** graph,
                                  const GraphNode** nodes, size_t* num_nodes) {

@@ -70,6 +70,8 @@ Result cuStreamGetCtx(Stream stream, Context* context);
 Result cuStreamIsCapturing(Stream stream, CaptureStatus* status);
 Result cuStreamGetCaptureInfo_v2(Stream stream, CaptureStatus* status, uint64_t* id, Graph* graph,
                                  const GraphNode** nodes, size_t* num_nodes);
+Result cuStreamBeginCapture_v2(Stream stream, CaptureMode mode);
+Result cuStreamEndCapture(Stream stream, Graph* graph);
 Result cuThreadExchangeStreamCaptureMode(CaptureMode* mode);
 Result cuLaunchHostFunc(Stream stream, HostFunction function, void* user_data);
 Result cuEventCreate(Event* event, unsigned int flags);
@@ -83,6 +85,10 @@ Result cuUserObjectCreate(UserObject* object, void* pointer, HostFunction destro
 Result cuUserObjectRelease(UserObject object, unsigned int count);
 Result cuGraphRetainUserObject(Graph graph, UserObject object, unsigned int count,
                                unsigned int flags);
+Result cuGraphInstantiateWithFlags(GraphExec* executable, Graph graph, unsigned long long flags);
+Result cuGraphLaunch(GraphExec executable, Stream stream);
+Result cuGraphExecDestroy(GraphExec executable);
+Result cuGraphDestroy(Graph graph);
 Result cuModuleLoadData(Module* module, const void* image);
 Result cuModuleUnload(Module module);
 Result cuModuleGetFunction(Function* function, Module module, const char* name);
@@ -160,6 +166,8 @@ const DriverApi kSimulated = {
     cuStreamGetCtx,
     cuStreamIsCapturing,
     cuStreamGetCaptureInfo_v2,
+    cuStreamBeginCapture_v2,
+    cuStreamEndCapture,
     cuThreadExchangeStreamCaptureMode,
     cuLaunchHostFunc,
     cuEventCreate,
@@ -171,6 +179,10 @@ const DriverApi kSimulated = {
     cuUserObjectCreate,
     cuUserObjectRelease,
     cuGraphRetainUserObject,
+    cuGraphInstantiateWithFlags,
+    cuGraphLaunch,
+    cuGraphExecDestroy,
+    cuGraphDestroy,
     cuModuleLoadData,
     cuModuleUnload,
     cuModuleGetFunction,

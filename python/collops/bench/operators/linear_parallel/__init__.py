@@ -18,6 +18,7 @@ OPERATOR = Operator(
     points=points.make_points,
     variants=LinearVariants,
     own=tuple(OWN),
+    on_gpu=("fused", "unfused", "gemm"),
     reference="fused_window",
     torch_peers=("mpi", "gloo", "torch"),
     torch_columns="torch.matmul, MPI and gloo",

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 import collops
 from collops.bench.elements import Bits
+from collops.bench.groups import Group
 from collops.bench.variant import Run, Step
 
 if TYPE_CHECKING:
@@ -28,10 +31,7 @@ class Calls(NamedTuple):
 def of_plain_level(own: LinearVariants) -> Calls:
     """The calls of collops' plain level."""
     (gather, scatter), numbers = own.groups, own.element.numbers
-    comm = gather_comm = scatter_comm = own.connect()
-    if own.point.type == 4:
-        gather_comm = own.kept.enter_context(comm.split(scatter.index, gather.index))
-        scatter_comm = own.kept.enter_context(comm.split(gather.index, scatter.index))
+    comm, gather_comm, scatter_comm = own.communicators()
 
     def gathered(x: Bits, rows: Bits) -> Run:
         given, got = numbers(x), numbers(rows)
@@ -43,6 +43,33 @@ def of_plain_level(own: LinearVariants) -> Calls:
 
     product = partial(own.planned, comm, collops.ParallelType.PURE_LINEAR)
     return Calls(gathered, product, scattered)
+
+
+def of_operators(own: LinearVariants) -> Calls:
+    """The operators of the ATB level one after the other, on the rank's stream."""
+    (gather, scatter), numbers = own.groups, own.element.numbers
+    comm, gather_comm, scatter_comm = own.communicators()
+
+    def gathered(x: Bits, rows: Bits) -> Run:
+        counts, starts, own_count, y = _vectors(gather, rows.shape)
+        ins = [numbers(x), own_count, counts, starts, y]
+        return own.operation(gather_comm, collops.AllGatherVParam, ins, rows)
+
+    def scattered(product: Bits, result: Bits) -> list[Step]:
+        counts, starts, own_count, y = _vectors(scatter, result.shape)
+        ins = [numbers(product), counts, starts, own_count, y]
+        return [("scatter", own.operation(scatter_comm, collops.ReduceScatterVParam, ins, result))]
+
+    product = partial(own.planned, comm, collops.ParallelType.PURE_LINEAR)
+    return Calls(gathered, product, scattered)
+
+
+def _vectors(group: Group, shape: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
+    """Counts and places in elements, this rank's count, and an array with the result's rows."""
+    counts = np.array(group.counts(shape[1]), np.int64)
+    starts = np.array(group.displs(shape[1]), np.int64)
+    own_count = counts[group.index : group.index + 1]
+    return counts, starts, own_count, np.empty(shape[0], np.float16)
 
 
 def of_mpi(own: LinearVariants) -> Iterator[tuple[str, Calls]]:

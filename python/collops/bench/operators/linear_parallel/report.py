@@ -23,12 +23,12 @@ def compare(row: Row, others: dict[str, Row]) -> Row:
     - `peak_fraction`: the product's multiplications and additions / its time / the peak.
     - `to_gemm`: its time / the time of the product alone, with a packed weight of that one.
     - `to_limit`: its time / the longer of the weight's reading and the arithmetic at the peak.
-    - `to_fused`: its time / the time of the fused call with x in a window.
+    - `to_fused`: its time / the time of the fused call, with x in a window where there are any.
     """
     key, peak = row["column"], others.get("peak", {}).get("gflops")
     row = {**row, "peak_gflops": peak, "peak_fraction": _ratio(row["gflops"], peak)}
     gemm = "gemm_packed" if key == "packed" else "gemm"
-    for name, other in (("to_gemm", gemm), ("to_fused", "fused_window")):
+    for name, other in (("to_gemm", gemm), ("to_fused", _fused(others))):
         row[name] = None
         if key not in _LIMITS and other in others:
             row[name] = _ratio(row["ms"], others[other]["ms"])
@@ -39,6 +39,11 @@ def compare(row: Row, others: dict[str, Row]) -> Row:
     if key in FUSED and gemm in others:
         row["parts_ms"] = _exposed(row["ms"], others[gemm]["ms"])
     return row
+
+
+def _fused(others: dict[str, Row]) -> str:
+    """The fused call that counts: with x in a window, where there are any."""
+    return "fused_window" if "fused_window" in others else "fused"
 
 
 def _exposed(ms: float, gemm_ms: float) -> dict[str, float]:
@@ -76,7 +81,7 @@ def summary(points: list[list[Row]]) -> Lines:
     lines = []
     for rows in points:
         variants = {row["column"]: row for row in rows}
-        fused, gemm = variants["fused_window"], variants["gemm"]
+        fused, gemm = variants[_fused(variants)], variants["gemm"]
         packed, gemm_packed = variants.get("packed", {}), variants.get("gemm_packed", {})
         lines.append(
             [

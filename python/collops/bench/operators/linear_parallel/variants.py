@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 import collops
-from collops.bench.elements import Bits, exact_density, fresh_memory
+from collops.bench.elements import Bits, exact_density
 from collops.bench.operators.linear_parallel import calls
 from collops.bench.operators.linear_parallel.points import Groups, LinearPoint
+from collops.bench.peers import NCCL
 from collops.bench.variant import Maker, Run, Variant, Variants
 from collops.core import core
 
@@ -34,6 +35,7 @@ _LABELS = {
     "mpi_alltoallv": "torch.matmul + MPI Alltoallv, add",
     "gloo_isend_irecv": "torch.matmul + gloo isend/irecv",
     "gloo_all_to_all": "torch.matmul + gloo all_to_all_single",
+    NCCL: "collops on nccl",
     "torch": "torch.matmul alone",
     "numpy": "numpy.matmul alone",
 }
@@ -53,17 +55,21 @@ class LinearVariants(Variants):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._communicators: tuple[Any, Any, Any] | None = None
         self.groups = Groups.of(self.point, self.work.rank)
         m, k, n = self.point.shape
         self.operations = 2 * m * k * n
         self._density = exact_density(self.point.dtype, k, self.groups.scatter.size)
+        if self.place.backend:
+            self.facts["backend"] = self.place.backend
         self.weight = self.element.matrix(n, k)
         self.element.fill(self.weight, (self.seed, self.work.rank, _WEIGHT), 2 / 3)
 
     def own(self, key: str) -> Variant:
         """The variant of collops of that name, planned but not yet run."""
         if key == "unfused":
-            return self.by_calls(key, calls.of_plain_level(self))
+            of = calls.of_operators if self.place.backend else calls.of_plain_level
+            return self.by_calls(key, of(self))
         others: dict[str, Maker] = {"read": self._read, "peak": self._peak}
         if key.startswith("gemm"):
             others[key] = partial(self._gemm, key)
@@ -71,6 +77,8 @@ class LinearVariants(Variants):
 
     def others(self) -> Iterator[tuple[str, Maker]]:
         """The name of each variant of another library, and the function that makes it."""
+        if NCCL in self.peers.wanted and self.place.backend not in ("", NCCL):
+            yield NCCL, partial(self._operator, NCCL, NCCL)
         if self.peers.torch is not None:
             slow = too_slow(self.most(self._expected_s()), self.most(self._least_s()))
             if slow:
@@ -96,6 +104,17 @@ class LinearVariants(Variants):
     def _own_result(self) -> Bits:
         return self.element.poisoned(self.groups.scatter.own_rows, self.point.shape[2])
 
+    def communicators(self) -> tuple[Any, Any, Any]:
+        """Of single calls: one of all ranks, and those of the two groups; made once."""
+        if self._communicators is None:
+            gather, scatter = self.groups
+            comm = gather_comm = scatter_comm = self.connect()
+            if self.point.type == 4:
+                gather_comm = self.kept.enter_context(comm.split(scatter.index, gather.index))
+                scatter_comm = self.kept.enter_context(comm.split(gather.index, scatter.index))
+            self._communicators = comm, gather_comm, scatter_comm
+        return self._communicators
+
     def planned(
         self,
         comm: Any,
@@ -108,7 +127,7 @@ class LinearVariants(Variants):
         """A call of LinearParallel, and the bytes of its scratch memory, which is untouched."""
         gather, scatter = self.groups
         param = collops.LinearParallelParam(
-            rank=comm.rank, rank_size=comm.size, type=kind, backend="shm", hccl_comm=comm
+            rank=comm.rank, rank_size=comm.size, type=kind, backend=comm.backend, hccl_comm=comm
         )
         grid = kind == collops.ParallelType.ALL_GATHER_LINEAR_REDUCE_SCATTER
         if kind != collops.ParallelType.PURE_LINEAR:
@@ -117,16 +136,15 @@ class LinearVariants(Variants):
         if grid:
             param.two_dim_tp_info.ag_dim = gather.size
             param.two_dim_tp_info.rs_dim = scatter.size
-        operation = collops.Operation(param, engine=engine)
+        # A GPU has one engine.
+        operation = collops.Operation(param, engine=None if self.place.backend else engine)
         ins = [self.element.numbers(x), self.element.numbers(self.weight)]
-        outs = [self.element.numbers(result)]
         if prepack:
             operation.prepack(ins[1])
-        scratch = fresh_memory(operation.get_workspace_size(ins, outs))
-        return lambda: operation.execute(ins, outs, scratch), scratch.nbytes
+        return self.planned_call(operation, ins, result)
 
-    def _operator(self, key: str) -> Variant:
-        comm, kind = self.connect(), collops.ParallelType(self.point.type)
+    def _operator(self, key: str, backend: str | None = None) -> Variant:
+        comm, kind = self.connect(backend), collops.ParallelType(self.point.type)
         in_window = key in ("fused_window", "packed")
         x, result = self._own_x(comm if in_window else None), self._own_result()
         engine = "pipeline" if key == "pipeline" else "windows"
@@ -171,7 +189,8 @@ class LinearVariants(Variants):
         x, result = self._filled(self.element.matrix(m, k)), self.element.poisoned(m, n)
         alone = collops.ParallelType.PURE_LINEAR
         packed = key == "gemm_packed"
-        run, scratch_bytes = self.planned(self.work, alone, x, result, prepack=packed)
+        comm = self.connect() if self.place.backend else self.work
+        run, scratch_bytes = self.planned(comm, alone, x, result, prepack=packed)
         return Variant(key, _LABELS[key], [("gemm", run)], x, None, scratch_bytes)
 
     def _read(self) -> Variant:

@@ -5,7 +5,7 @@
 #include "core/status.h"
 #include "kernels/cuda/driver/api.h"
 
-namespace collops::cuda_peers {
+namespace collops::cuda {
 
 // The last call of every communicator of this process that is on a stream. A kernel that waits for
 // its peers may keep the driver from allocating or mapping memory, and these in turn the peers from
@@ -14,10 +14,10 @@ namespace collops::cuda_peers {
 class RunningCalls {
  public:
   // The event lies behind the last call of `owner`. It is the owner's, who says when it is gone.
-  static void Note(const void* owner, cuda::Event event);
+  static void Note(const void* owner, Event event);
   static void Forget(const void* owner);
   // Waits until all are past, as long as `may_wait` is Ok.
-  static Status Await(const cuda::DriverApi& driver, const std::function<Status()>& may_wait);
+  static Status Await(const DriverApi& driver, const std::function<Status()>& may_wait);
 };
 
-}  // namespace collops::cuda_peers
+}  // namespace collops::cuda

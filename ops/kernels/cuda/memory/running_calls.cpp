@@ -1,4 +1,4 @@
-#include "comm/backends/cuda/running_calls.h"
+#include "kernels/cuda/memory/running_calls.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,18 +8,18 @@
 
 #include "core/process/per_process.h"
 
-namespace collops::cuda_peers {
+namespace collops::cuda {
 namespace {
 
 struct Calls {
   std::mutex mutex;
-  std::map<const void*, cuda::Event> last;
+  std::map<const void*, Event> last;
 };
 PerProcess<Calls> calls_here;
 
 }  // namespace
 
-void RunningCalls::Note(const void* owner, cuda::Event event) {
+void RunningCalls::Note(const void* owner, Event event) {
   Calls& calls = calls_here.Get();
   const std::lock_guard<std::mutex> lock(calls.mutex);
   calls.last[owner] = event;
@@ -31,13 +31,13 @@ void RunningCalls::Forget(const void* owner) {
   calls.last.erase(owner);
 }
 
-Status RunningCalls::Await(const cuda::DriverApi& driver, const std::function<Status()>& may_wait) {
+Status RunningCalls::Await(const DriverApi& driver, const std::function<Status()>& may_wait) {
   Calls& calls = calls_here.Get();
   for (;;) {
     {
       const std::lock_guard<std::mutex> lock(calls.mutex);
       const bool any = std::any_of(calls.last.begin(), calls.last.end(), [&](const auto& one) {
-        return driver.event_query(one.second) == cuda::Result::kNotReady;
+        return driver.event_query(one.second) == Result::kNotReady;
       });
       if (!any) return Ok();
     }
@@ -46,4 +46,4 @@ Status RunningCalls::Await(const cuda::DriverApi& driver, const std::function<St
   }
 }
 
-}  // namespace collops::cuda_peers
+}  // namespace collops::cuda

@@ -1,0 +1,209 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "core/deadline.h"
+#include "kernels/cuda/driver/device_memory.h"
+#include "kernels/cuda/driver/device_scope.h"
+#include "kernels/cuda/driver/error.h"
+#include "kernels/cuda/driver/runtime.h"
+#include "kernels/cuda/memory/pool.h"
+#include "kernels/cuda/memory/running_calls.h"
+#include "module.h"
+#include "status.h"
+#include "tensors/call_stream.h"
+#include "tensors/cuda_memory.h"
+#include "tensors/dlpack_export.h"
+#include "tensors/tensor.h"
+
+namespace collops::bindings {
+namespace {
+
+namespace py = pybind11;
+
+// How long the pool waits for calls of this process before it calls the driver all the same: one of
+// them may wait for the rank that needs the memory.
+constexpr double kPatienceS = 2.0;
+
+Status AwaitCalls(const cuda::DriverApi& driver) {
+  const Deadline deadline = Deadline::After(kPatienceS);
+  static_cast<void>(cuda::RunningCalls::Await(driver, [&]() -> Status {
+    return deadline.Passed() ? Error(ERROR_TIMEOUT, "calls run") : Ok();
+  }));
+  return Ok();
+}
+
+const cuda::DriverApi& LoadedDriver(const std::string& operation) {
+  const cuda::DriverApi* driver = nullptr;
+  const Status loaded = cuda::LoadDriver(&driver);
+  if (!loaded.ok()) ThrowIfError(Error(loaded.code(), operation, ": ", loaded.message()));
+  return *driver;
+}
+
+dlpack::Type ElementType(const std::string& dtype, const std::string& operation) {
+  std::string known;
+  for (const dlpack::NamedType& row : dlpack::kTypes) {
+    if (dtype == row.name) return {row.code, row.bits, 1};
+    known += Concat(known.empty() ? "" : ", ", row.name);
+  }
+  ThrowIfError(Error(ERROR_INVALID_TENSOR_INI_MATCH, operation, ": an array on a GPU has elements ",
+                     "of ", known, "; got ", dtype));
+  return {};
+}
+
+Status CheckIndex(const cuda::DriverApi& driver, const std::string& operation, int* device) {
+  if (*device == -1) return cuda::CurrentDevice(driver, device);
+  int count = 0;
+  RETURN_IF_ERROR(cuda::ToStatus(driver, driver.device_get_count(&count), "cuDeviceGetCount"));
+  CHECK_ARG(*device >= 0 && *device < count, ERROR_INVALID_PARAM, operation,
+            ": device must be from 0 to ", count - 1, ", got ", *device);
+  return Ok();
+}
+
+}  // namespace
+
+CudaMemory::CudaMemory(std::vector<int64_t> shape, const std::string& dtype, int device,
+                       const std::string& operation)
+    : shape_(std::move(shape)), type_(ElementType(dtype, operation)), device_(device) {
+  const cuda::DriverApi& driver = LoadedDriver(operation);
+  bytes_ = type_.bits / 8;
+  for (const int64_t size : shape_) bytes_ *= size;
+  RunWithoutGil([&]() -> Status {
+    RETURN_IF_ERROR(CheckIndex(driver, operation, &device_));
+    if (bytes_ == 0) return Ok();
+    const Status taken =
+        cuda::Pool::Take(driver, device_, bytes_, [&] { return AwaitCalls(driver); }, &block_);
+    CHECK_ARG(taken.ok(), taken.code(), operation, ": ", bytes_, " bytes of GPU ", device_, ": ",
+              taken.message(),
+              taken.code() == ERROR_OUT_OF_DEVICE_MEMORY
+                  ? "; collops.cuda_empty_cache() frees what no array uses"
+                  : "");
+    return Ok();
+  });
+}
+
+// What an address was used for is not known; it may be on any stream that follows this one.
+CudaMemory::~CudaMemory() {
+  if (is_shown_ && block_ != nullptr) block_->UsedOn(cuda::LegacyStream());
+}
+
+void* CudaMemory::data() const {
+  return block_ == nullptr ? nullptr : reinterpret_cast<void*>(block_->pointer());
+}
+
+TensorView CudaMemory::View() const {
+  TensorView view;
+  view.desc.dtype = dlpack::NumberOf(type_);
+  view.desc.shape = Shape::From(shape_.data(), static_cast<int>(shape_.size()));
+  view.data = data();
+  view.device = {DeviceKind::kCuda, device_};
+  view.contiguous = true;
+  return view;
+}
+
+// `put` puts the copy on the stream.
+template <typename Put>
+void CudaMemory::Transfer(const char* operation, const py::object& stream, const Put& put) const {
+  CallStream asked(stream);
+  void* on = nullptr;
+  asked.See(py::none(), {DeviceKind::kCuda, device_});
+  ThrowIfError(asked.Find(operation, &on));
+  if (block_ == nullptr) return;
+  const cuda::DriverApi& driver = LoadedDriver(operation);
+  const auto run = [&]() -> Status {
+    RETURN_IF_ERROR(block_->OrderBehindUses(on));
+    const cuda::DeviceScope scope(driver, device_);
+    RETURN_IF_ERROR(scope.status());
+    cuda::Graph graph = nullptr;
+    RETURN_IF_ERROR(cuda::Runtime(driver).FindGraph(on, &graph));
+    CHECK_ARG(graph == nullptr, ERROR_INVALID_STREAM,
+              "the stream is captured, and this copy waits for it");
+    Status status = put(driver, on);
+    if (status.ok()) {
+      status = cuda::ToStatus(driver, driver.stream_synchronize(on), "cuStreamSynchronize");
+    }
+    if (!status.ok()) block_->UsedOn(on);
+    return status;
+  };
+  RunWithoutGil([&]() -> Status {
+    const Status status = run();
+    return status.ok() ? Ok() : Error(status.code(), operation, ": ", status.message());
+  });
+}
+
+void CudaMemory::Write(const py::array& from, const py::object& stream) const {
+  const void* const host = from.data();
+  Transfer("CudaArray.write", stream, [&](const cuda::DriverApi& driver, cuda::Stream on) {
+    return cuda::ToStatus(
+        driver, driver.memcpy_htod_async(block_->pointer(), host, static_cast<size_t>(bytes_), on),
+        "cuMemcpyHtoDAsync");
+  });
+}
+
+void CudaMemory::Read(const py::array& to, const py::object& stream) const {
+  void* const host = const_cast<void*>(to.data());
+  Transfer("CudaArray.read", stream, [&](const cuda::DriverApi& driver, cuda::Stream on) {
+    return cuda::ToStatus(
+        driver, driver.memcpy_dtoh_async(host, block_->pointer(), static_cast<size_t>(bytes_), on),
+        "cuMemcpyDtoHAsync");
+  });
+}
+
+py::object CudaMemory::Export(const py::object& stream, bool versioned) const {
+  void* on = cuda::LegacyStream();
+  const bool orders_itself = py::isinstance<py::int_>(stream) && stream.equal(py::int_(-1));
+  if (!orders_itself) {
+    CallStream asked(stream);
+    asked.See(py::none(), {DeviceKind::kCuda, device_});
+    ThrowIfError(asked.Find("CudaArray.__dlpack__", &on));
+    if (block_ != nullptr) {
+      RunWithoutGil([&] { return block_->OrderBehindUses(on); });
+    }
+  }
+  return ExportTensor(data(), {dlpack::kCuda, device_}, type_, shape_,
+                      std::make_shared<CudaUse>(block_, on), versioned);
+}
+
+uintptr_t CudaMemory::Show() {
+  is_shown_ = true;
+  return reinterpret_cast<uintptr_t>(data());
+}
+
+Status CudaMemoryToTensor(py::handle object, const TensorName& name, Tensor* tensor,
+                          CallStream* stream, bool* recognised) {
+  *recognised = py::isinstance<CudaMemory>(object);
+  if (!*recognised) return Ok();
+  const auto& memory = object.cast<const CudaMemory&>();
+  tensor->view = memory.View();
+  tensor->numel = 1;
+  for (const int64_t size : memory.shape()) tensor->numel *= size;
+  if (stream == nullptr || stream->only_looks()) return Ok();
+  void* on = nullptr;
+  stream->See(object, tensor->view.device);
+  RETURN_IF_ERROR(stream->Find(name.operation, &on));
+  if (memory.block() == nullptr) return Ok();
+  const Status ordered = memory.block()->OrderBehindUses(on);
+  CHECK_ARG(ordered.ok(), ordered.code(), ToString(name), ": ", ordered.message());
+  tensor->owner = py::capsule(new CudaUse(memory.block(), on),
+                              [](void* use) { delete static_cast<CudaUse*>(use); });
+  return Ok();
+}
+
+void BindCudaMemory(py::module_& module) {
+  py::class_<CudaMemory>(module, "CudaMemory")
+      .def(py::init<std::vector<int64_t>, const std::string&, int, const std::string&>(),
+           py::arg("shape"), py::arg("dtype"), py::arg("device"), py::arg("operation"))
+      .def_property_readonly("device", &CudaMemory::device)
+      .def("copy_in", &CudaMemory::Write, py::arg("source"), py::arg("stream"))
+      .def("copy_out", &CudaMemory::Read, py::arg("target"), py::arg("stream"))
+      .def("export", &CudaMemory::Export, py::arg("stream"), py::arg("versioned"))
+      .def("show", &CudaMemory::Show);
+  module.def("empty_cuda_cache", [] {
+    const cuda::DriverApi& driver = LoadedDriver("cuda_empty_cache");
+    int64_t freed = 0;
+    RunWithoutGil(
+        [&] { return cuda::Pool::Empty(driver, [&] { return AwaitCalls(driver); }, &freed); });
+    return freed;
+  });
+}
+
+}  // namespace collops::bindings

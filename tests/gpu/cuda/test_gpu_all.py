@@ -1,0 +1,34 @@
+"""bench/gpu_all.sh in its short form, on simulated GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.timeout(300)
+def test_the_short_form_runs_and_says_simulated(gpu: Any, tmp_path: Path) -> None:
+    output = tmp_path / "all.json"
+    command = [str(ROOT / "bench" / "gpu_all.sh"), "--short", "--here", "--output", str(output)]
+    folder = str(Path(sys.executable).parent)
+    env = {**os.environ, "PATH": os.pathsep.join([folder, os.environ["PATH"]])}
+    env = {name: value for name, value in env.items() if not name.startswith("COLLOPS_SIM_W")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=env)
+    found = json.loads(output.read_text())
+    assert done.returncode == 0, json.dumps(found, indent=1) + done.stdout + done.stderr
+    steps = {step["name"]: step for step in found["steps"]}
+    assert found["simulated"] is True
+    assert steps["doctor"]["state"] == "passed"
+    rows = steps["bench all_gather_v"]["rows"]
+    assert {row["column"] for row in rows} >= {"plain", "limit", "nccl"}
+    assert {row["simulated"] for row in rows} == {True}
+    assert {goal["reached"] for goal in found["targets"]} == {None}  # of 8 ranks and 64 MiB
+    assert all(reason for reason in found["not_run"].values())
