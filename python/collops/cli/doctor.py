@@ -51,6 +51,8 @@ def run(arguments: Sequence[str]) -> int:
     ]
     print_rows("Backends", states)
     print_rows("Engines of LinearParallel, on several ranks of shm", engines(module))
+    print_rows("CUDA", module.backend_facts("cuda"))
+    print_rows("NCCL", module.backend_facts("nccl"))
     print_rows("HCCL", hccl())
     print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))
