@@ -30,9 +30,9 @@ struct Tensor : PlainTensor {
 
 // The one conversion from Python, of: a numpy array, a torch tensor, a collops.CudaArray, a
 // collops.TensorDesc (no memory), collops.with_format() around one of them, or anything with
-// __dlpack__ (on the CPU: read-only) or __cuda_array_interface__. Does not check whether the tensor is usable: the operator
-// does. Any other object is ERROR_INVALID_PARAM. `stream` is that of the call, which the tensor's
-// memory is ordered before; null: that of the tensor alone.
+// __dlpack__ (on the CPU: read-only) or __cuda_array_interface__. Does not check whether the tensor
+// is usable: the operator does. Any other object is ERROR_INVALID_PARAM. `stream` is that of the
+// call, which the tensor's memory is ordered before; null: that of the tensor alone.
 Status ToTensor(pybind11::handle object, const TensorName& name, Tensor* tensor,
                 CallStream* stream = nullptr);
 
