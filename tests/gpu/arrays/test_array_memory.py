@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from dlpack_consumer import Consumer
 from one_process import alone
-from simulated_driver import GLOBAL, P
+from simulated_driver import GLOBAL, PER_THREAD, P
 from waiting_kernel import release, waiting
 
 import collops
@@ -81,11 +81,16 @@ def test_a_stream_that_a_thread_has_by_default(gpu: Any) -> None:
 
     def work() -> None:
         x, stream = new(), gpu.stream(0)  # the legacy stream follows it
-        seen = Consumer(x, 2)
+        seen = Consumer(x, PER_THREAD)
         del x
+
+        def release_there() -> None:
+            seen.release()
+            gpu.cuda.sync(PER_THREAD)
+
         with gpu.held(stream):
             assert gpu.cuda.fill(seen.address, 5, BYTES, stream.ptr) == 0
-            let_go = threading.Thread(target=seen.release)
+            let_go = threading.Thread(target=release_there)
             let_go.start()
             let_go.join()
             assert seen.address not in handed_out(gpu, waits=False)
