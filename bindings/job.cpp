@@ -40,6 +40,16 @@ std::vector<BackendRow> Backends() {
   return rows;
 }
 
+// The same without the reason: no backend is asked, so no driver is initialised, which a child of
+// fork() could not use then.
+std::vector<std::tuple<std::string, std::string, std::string>> BackendKinds() {
+  std::vector<std::tuple<std::string, std::string, std::string>> rows;
+  for (const Backend& backend : BackendTable()) {
+    rows.emplace_back(backend.name, backend.memory, backend.sums);
+  }
+  return rows;
+}
+
 // What doctor prints of a backend's engine: names and texts.
 Facts BackendFacts(const std::string& name) {
   const Backend* const backend = FindBackend(name);
@@ -183,6 +193,7 @@ void BindJob(py::module_& module) {
   module.def("set_process_family", &SetProcessFamily, py::arg("id"));
   module.def("launcher", &Launched);
   module.def("backends", &Backends);
+  module.def("backend_kinds", &BackendKinds);
   module.def("backend_facts", &BackendFacts, py::arg("name"));
   module.def("find_wheels", &FindWheels, py::arg("folder_of"));
   module.def("backend_names", &KnownBackendNames);

@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, module) {
   BindStatus(module);
   BindTypes(module);
   BindDlpack(module);
+  BindCudaDevice(module);
   BindCudaMemory(module);
   BindJob(module);
   BindRankTable(module);

@@ -10,6 +10,7 @@ namespace py = pybind11;
 void BindStatus(py::module_& module);
 void BindTypes(py::module_& module);
 void BindDlpack(py::module_& module);
+void BindCudaDevice(py::module_& module);
 void BindCudaMemory(py::module_& module);
 void BindJob(py::module_& module);
 void BindRankTable(py::module_& module);

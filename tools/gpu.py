@@ -1,4 +1,4 @@
-"""Runs tests/gpu on simulated GPUs: `make test-gpu`; its arguments go to pytest.
+"""Runs tests/gpu, and conformance on CUDA tensors: `make test-gpu`; its arguments go to pytest.
 
 The simulated libcuda, NCCL and cuBLASLt are built here; the environment is that of `make test`. No
 GPU is used, also where there is one.
@@ -62,7 +62,8 @@ def main() -> int:
     if os.environ.get("CI"):  # a download of 900 MB
         run_tests.ENV["GPU_HEADERS"] = os.pathsep.join(gpu_headers.include_folders())
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
-    outcome = run_tests.run_python(["tests/gpu", *sys.argv[1:]])
+    rooms = ["tests/gpu", "tests/conformance/test_conformance.py"]
+    outcome = run_tests.run_python([*rooms, *sys.argv[1:]])
     outcome.required_as = "gpu"
     print("\nSummary\n  simulated GPUs; no GPU was used")
     print(outcome.text())

@@ -20,6 +20,14 @@ import v_calls as v
 from operator_runs import OperatorRuns, golden_bounds
 from runs import ISAS, Run
 
+GPU_BACKENDS = ("cuda", "nccl")
+
+
+def on_gpus(level: str, ranks: int, threads: bool = False) -> list[Run]:
+    """The run on every backend of GPUs."""
+    return [Run(level, ranks, "cuda", threads=threads, backend=name) for name in GPU_BACKENDS]
+
+
 V_RUNS = [
     *(Run("atb", ranks, num_threads=1) for ranks in (2, 7)),
     Run("atb", 3, "window", num_threads=1),
@@ -36,8 +44,19 @@ V_RUNS = [
     *(Run("plain", 3, isa=isa, num_threads=1) for isa in ISAS),
     Run("plain", 3, num_threads=3),
     *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 3, 4)),
+    *on_gpus("atb", 2),
+    *on_gpus("atb", 8),
+    *on_gpus("atb", 3, threads=True),
+    *on_gpus("plain", 4),
 ]
-NPU_RUNS = [Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 7)]
+# Threads at ATB's level alone: a call that makes its output asks for memory, which may have to wait
+# for the kernels of the process's other ranks, and these for the call.
+DEVICE_RUNS = [
+    *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 7)),
+    *on_gpus("atb", 2),
+    *on_gpus("atb", 7),
+    *on_gpus("atb", 4, threads=True),
+]
 EVEN_RUNS = [
     *(Run("atb", ranks) for ranks in (2, 7)),
     *(Run("atb", 3, memory) for memory in ("window", "unaligned")),
@@ -49,14 +68,15 @@ EVEN_RUNS = [
     Run("plain", 3, "window"),
     Run("plain", 4, "unaligned", "in place"),
     Run("plain", 3, "window", "in place", threads=True),
-    *NPU_RUNS,
+    *DEVICE_RUNS,
+    *on_gpus("plain", 3),
 ]
 ALL_TO_ALL_RUNS = [
     *(Run("atb", ranks) for ranks in (2, 7)),
     *(Run("atb", 3, memory) for memory in ("window", "unaligned")),
     Run("atb", 3, threads=True),
     Run("atb", 4, "window", threads=True),
-    *NPU_RUNS,
+    *DEVICE_RUNS,
 ]
 ROOTED_RUNS = [
     *(Run("plain", ranks) for ranks in (2, 7)),
@@ -64,11 +84,15 @@ ROOTED_RUNS = [
     *(Run("plain", 3, memory) for memory in ("window", "unaligned")),
     Run("plain", 3, threads=True),
     Run("plain", 4, "window", threads=True),
+    *on_gpus("plain", 2),
+    *on_gpus("plain", 5),
 ]
 MESSAGE_RUNS = [
     *(Run(level, ranks) for level in ("atb", "plain") for ranks in (2, 3, 4)),
     Run("plain", 3, threads=True),
     *(Run(level, 3, "npu", backend="hccl") for level in ("atb", "plain")),
+    *(Run(level, 3, "cuda", backend="nccl") for level in ("atb", "plain")),
+    Run("atb", 4, "cuda", threads=True, backend="nccl"),
 ]
 LINEAR_RUNS = [
     Run("atb", 2, num_threads=1),
@@ -80,6 +104,9 @@ LINEAR_RUNS = [
     Run("atb", 6, "window", num_threads=1),
     Run("atb", 7, "unaligned", num_threads=1),
     *(Run("atb", ranks, "npu", backend="hccl") for ranks in (2, 4, 6)),
+    *on_gpus("atb", 2),
+    *on_gpus("atb", 6),
+    *on_gpus("atb", 4, threads=True),
 ]
 LARGE_LINEAR_RUNS = [
     *(Run("atb", 2, memory, num_threads=1) for memory in ("plain", "window")),
@@ -87,6 +114,12 @@ LARGE_LINEAR_RUNS = [
     Run("atb", 4, num_threads=2),
     Run("atb", 4, "window", num_threads=1),
 ]
+# Why a backend has no runs.
+NO_MESSAGES = {"cuda": "refused: backend cuda has no messages between two ranks: use nccl"}
+OF_THE_CPU = dict.fromkeys(
+    ("hccl", "cuda", "nccl"), "its sizes are those at which the CPU's engine changes its way"
+)
+PLAIN_ON_NPUS = {"hccl": "tests/npu/test_plain_level.py has calls of the plain level alone"}
 
 
 def v_row(name: str) -> OperatorRuns:
@@ -105,11 +138,17 @@ def all_to_all_row(name: str) -> OperatorRuns:
 
 
 def message_row(name: str) -> OperatorRuns:
-    return OperatorRuns(partial(messages.cases_of, name), messages.call, MESSAGE_RUNS)
+    cases = partial(messages.cases_of, name)
+    return OperatorRuns(cases, messages.call, MESSAGE_RUNS, without=NO_MESSAGES)
 
 
-def linear_row(cases: Callable[[Run], Sequence[Any]], runs: list[Run]) -> OperatorRuns:
-    return OperatorRuns(cases, linear.call, runs, bounds=golden_bounds, moves=False)
+def linear_row(cases: Callable[[Run], Sequence[Any]], runs: list[Run], **row: Any) -> OperatorRuns:
+    return OperatorRuns(cases, linear.call, runs, bounds=golden_bounds, moves=False, **row)
+
+
+def plain_row(*functions: Any, moves: bool = True) -> OperatorRuns:
+    cases, call, wanted = functions
+    return OperatorRuns(cases, call, ROOTED_RUNS, wanted, moves=moves, without=PLAIN_ON_NPUS)
 
 
 TABLE: dict[str, OperatorRuns] = {
@@ -125,13 +164,9 @@ TABLE: dict[str, OperatorRuns] = {
     "send": message_row("send"),
     "recv": message_row("recv"),
     "linear_parallel": linear_row(linear.cases_of, LINEAR_RUNS),
-    "linear_parallel, large": linear_row(large.cases_of, LARGE_LINEAR_RUNS),
-    "all_to_allv": OperatorRuns(
-        rooted.row_cases, rooted.all_to_allv, ROOTED_RUNS, rooted.exchanged
-    ),
-    "gatherv": OperatorRuns(rooted.row_cases, rooted.gatherv, ROOTED_RUNS, rooted.gathered),
-    "scatterv": OperatorRuns(rooted.row_cases, rooted.scatterv, ROOTED_RUNS, rooted.scattered),
-    "reduce": OperatorRuns(
-        rooted.reductions, rooted.reduce, ROOTED_RUNS, rooted.reduced, moves=False
-    ),
+    "linear_parallel, large": linear_row(large.cases_of, LARGE_LINEAR_RUNS, without=OF_THE_CPU),
+    "all_to_allv": plain_row(rooted.row_cases, rooted.all_to_allv, rooted.exchanged),
+    "gatherv": plain_row(rooted.row_cases, rooted.gatherv, rooted.gathered),
+    "scatterv": plain_row(rooted.row_cases, rooted.scatterv, rooted.scattered),
+    "reduce": plain_row(rooted.reductions, rooted.reduce, rooted.reduced, moves=False),
 }

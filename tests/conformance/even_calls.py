@@ -59,6 +59,8 @@ class Tensors:
             "all_gather": (comm.size, *given.shape),
             "reduce_scatter": (case.rows[0], *given.shape[1:]),
         }.get(case.operator, given.shape)
+        if run.on_device and run.level == "plain" and case.operator == "all_gather":
+            shape = (comm.size * given.shape[0], *given.shape[1:])  # it cannot be reshaped there
         in_place = run.form == "in place"
         self.out = run.poisoned(comm, shape, given.dtype)
         if in_place and case.operator == "all_reduce":
@@ -84,8 +86,8 @@ def call_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
     op = collops.Operation(STRUCTS[case.operator](**fields))
     tensors = Tensors(comm, case, run)
     outs = [] if case.operator == "broadcast" else [tensors.out]
-    assert op.get_workspace_size([tensors.x], outs) == 0
-    op.execute([tensors.x], outs)
+    size = run.execute(comm, op, [tensors.x], outs)
+    assert size == 0 or run.on_device
     if not outs:
         return run.values(tensors.x)
     if tensors.x is not tensors.out:
@@ -96,8 +98,9 @@ def call_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
 def call_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:
     tensors = Tensors(comm, case, run)
     x, out = tensors.x, tensors.out
+    run.enter()
     if case.operator == "all_gather":
-        flat = out.reshape(-1, *x.shape[1:])
+        flat = out if run.on_device else out.reshape(-1, *x.shape[1:])
         assert comm.all_gather(x, out=flat) is flat
         again = comm.all_gather(x)
     elif case.operator == "reduce_scatter":
@@ -109,6 +112,7 @@ def call_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:
         again = apart
     else:
         assert comm.broadcast(x, case.root) is x
-        return x
-    assert again.tobytes() == out.tobytes(), "without out the result differs"
-    return out
+        return run.values(x)
+    got = run.values(out)
+    assert run.values(again).tobytes() == got.tobytes(), "without out the result differs"
+    return got.reshape(comm.size, *x.shape) if case.operator == "all_gather" else got

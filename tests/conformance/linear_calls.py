@@ -6,10 +6,9 @@ import os
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from collops.golden.cases import Case, all_cases
 from once import inputs
-from runs import POISON, Run, as_real
+from runs import Run, as_real
 
 import collops
 
@@ -41,16 +40,14 @@ def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -
     ins = [
         run.place(comm, as_real(tensor, case.dtype)) for tensor in inputs(case)[comm.rank].values()
     ]
-    if not run.threads and run.memory != "npu":  # threads share their environment
+    if not run.threads and not run.on_device:  # threads share their environment
         os.environ["COLLOPS_FUSED"] = str(int(fused))
     operation = collops.Operation(param_of(comm, case, run))
     descs = operation.infer_shape(ins)
     dtype = as_real(next(iter(inputs(case)[comm.rank].values())), case.dtype).dtype
     outs = [run.poisoned(comm, desc.shape, dtype) for desc in descs]
-    size = operation.get_workspace_size(ins, outs)
-    scratch = run.on_device(np.full(size, POISON, np.uint8))
     before = [run.values(tensor).tobytes() for tensor in ins]
-    operation.execute(ins, outs, scratch)
+    run.execute(comm, operation, ins, outs)
     after = [run.values(tensor).tobytes() for tensor in ins]
     assert after == before, f"{case.id}: an input was changed"
     return [run.values(out) for out in outs]
@@ -58,7 +55,7 @@ def call_engine(comm: collops.Communicator, case: Case, run: Run, fused: bool) -
 
 def call(comm: collops.Communicator, case: Case, run: Run) -> list[Any]:
     fused = call_engine(comm, case, run, fused=True)
-    if not run.threads and run.memory != "npu":
+    if not run.threads and not run.on_device:
         pipeline = call_engine(comm, case, run, fused=False)
         same = [a.tobytes() == b.tobytes() for a, b in zip(fused, pipeline, strict=True)]
         assert all(same), f"{case.id}: the engines' bits differ"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import once
@@ -34,7 +34,9 @@ class OperatorRuns:
       is special (x unchanged, two forms of one call give the same) it asserts itself;
     - `wanted` is what every rank must get, `bounds` how far the first output may be off per rank
       (None: not at all);
-    - with `moves`, not even the bits of a NaN may change.
+    - with `moves`, not even the bits of a NaN may change;
+    - `without` are the backends that have no runs, each with the reason; one that begins with
+      "refused: " goes on with words of the error with which the backend refuses the call.
     """
 
     cases: Callable[[Run], Sequence[Any]]
@@ -43,3 +45,4 @@ class OperatorRuns:
     wanted: Callable[[Any, Run], Outputs] = golden_outputs
     bounds: Callable[[Any, Run], Any] = lambda case, run: None
     moves: bool = True
+    without: Mapping[str, str] = field(default_factory=dict)

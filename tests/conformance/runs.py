@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from devices import DEVICES, HERE, POISON, scratch, together
 
 import collops
 from collops.core import core
-from collops.golden_run import npu
+from collops.golden_run.memory.device_memory import DeviceMemory
+from collops.golden_run.memory.find import memory_of
 
-POISON = 0xA5
 ISAS = core().kernels()[1]  # all that this CPU can run
-# `make test-npu` has a simulated CANN, and walks the runs on an NPU's tensors and no others.
 HCCL_REDUCES = ("int8", "int16", "int32", "float16", "float32", "bfloat16")
-HAS_CANN = bool(os.environ.get("COLLOPS_SIM_CANN"))
-if HAS_CANN:
-    npu.load()
 
 
 class Run(NamedTuple):
     """One run of all cases of an operator, in which the ranks live through all of them.
 
-    memory: of x and of the outputs: "plain", "window", "unaligned", off by one byte, or "npu".
+    memory: of x and of the outputs: "plain", "window", "unaligned", off by one byte, "npu" or
+    "cuda".
     form: of the plain level's x and out. "whole": as the case has it; "moved": its rows along the
     last dim, of another layout; "list": two tensors to gather, one block per destination to reduce;
     "in place": x is its block of all_gather's output, and all_reduce's output.
@@ -56,13 +53,44 @@ class Run(NamedTuple):
     @property
     def is_here(self) -> bool:
         """Whether this machine can run it, and this set-up does."""
-        return self.isa in ("", *ISAS) and (self.memory == "npu") == HAS_CANN
+        return self.isa in ("", *ISAS) and (self.memory if self.on_device else "") == HERE
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the tensors lie in the memory of a device."""
+        return self.memory in DEVICES
+
+    @property
+    def device_memory(self) -> DeviceMemory:
+        """What makes them there."""
+        memory = memory_of(self.backend)
+        assert memory is not None
+        return memory
 
     def join(self, rank: int) -> collops.Communicator:
         """The ranks' communicator, on the rank's device."""
-        if self.memory == "npu":
-            npu.choose_device(rank)
+        if self.on_device:
+            self.device_memory.choose_device(rank)
         return collops.init(backend=self.backend)
+
+    def enter(self) -> None:
+        """Before a call on a device: all ranks of a process have their tensors first."""
+        if self.on_device:
+            together.enter()
+
+    def execute(
+        self, comm: collops.Communicator, op: collops.Operation, ins: list[Any], outs: list[Any]
+    ) -> int:
+        """Both phases of an operation; the bytes of its workspace."""
+        size = op.get_workspace_size(ins, outs)
+        if not self.on_device:
+            op.execute(ins, outs, self.poisoned(comm, (size,), np.uint8) if size else None)
+            return size
+        memory = self.device_memory
+        workspace = scratch(memory, size) if size else None
+        self.enter()
+        op.execute(ins, outs, workspace, stream=memory.stream())
+        return size
 
     def reduces(self, dtype: str, op: str, *, evenly: bool) -> bool:
         """Whether the backend has a reduction; HCCL has fewer to parts of uneven size."""
@@ -78,6 +106,7 @@ class Run(NamedTuple):
     def environment(self) -> dict[str, str]:
         """Of the ranks."""
         isa = {"COLLOPS_ISA": self.isa} if self.isa else {}
+        isa |= DEVICES.get(self.memory, {})
         return isa | ({"COLLOPS_NUM_THREADS": str(self.num_threads)} if self.num_threads else {})
 
     def param(self, comm: collops.Communicator) -> dict[str, Any]:
@@ -99,7 +128,7 @@ class Run(NamedTuple):
 
     def poisoned(self, comm: collops.Communicator, shape: Any, dtype: Any) -> Any:
         """Memory of the run's kind, with nothing in it that could be right by accident."""
-        return self.on_device(self.poisoned_on_host(comm, shape, dtype))
+        return self.placed(self.poisoned_on_host(comm, shape, dtype))
 
     def poisoned_on_host(self, comm: collops.Communicator, shape: Any, dtype: Any) -> Any:
         if self.memory == "window":
@@ -116,17 +145,17 @@ class Run(NamedTuple):
         """The same values in memory of the run's kind."""
         placed = self.poisoned_on_host(comm, array.shape, array.dtype)
         placed[...] = array
-        return self.on_device(placed)
+        return self.placed(placed)
 
-    def on_device(self, array: Any) -> Any:
-        """What a call takes: the array itself, or an NPU's tensor with its values."""
-        if self.memory != "npu":
+    def placed(self, array: Any) -> Any:
+        """What a call takes: the array itself, or a tensor of a device with its values."""
+        if not self.on_device:
             return array
-        return npu.to_device(as_golden(array), array.dtype.name)
+        return self.device_memory.to_device(as_golden(array), array.dtype.name)
 
     def values(self, tensor: Any) -> Any:
         """A tensor's values as an array."""
-        return npu.from_device(tensor) if self.memory == "npu" else tensor
+        return self.device_memory.from_device(tensor) if self.on_device else tensor
 
 
 def as_real(array: Any, dtype: str) -> Any:

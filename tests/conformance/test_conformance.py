@@ -4,6 +4,7 @@ random sums of products within golden's bound.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,10 @@ from collops.golden.cases import Case
 from collops.golden.data.dtypes import bits_of, differs
 from collops.golden.operators.linear_parallel.reference import widened
 from conformance_table import TABLE
+from devices import HERE, together
 from runs import Run, as_golden
 
+import collops
 from collops.core import core
 from collops.testing import run_ranks
 
@@ -24,6 +27,12 @@ NODES = [
     for name, row in TABLE.items()
     for run in row.runs
     if run.is_here
+]
+REFUSED = [
+    (name, backend)
+    for name, row in TABLE.items()
+    for backend, why in row.without.items()
+    if why.startswith("refused: ")
 ]
 
 
@@ -90,11 +99,15 @@ def test_golden(operator: str, run: Run) -> None:
         assert run.isa in ("", best)
         assert run.num_threads in (0, num_threads)
         problems: list[str] = []
-        for case in cases:
-            problems += case.problems(rank, TABLE[operator].call(comm, case.case, run))
+        try:
+            for case in cases:
+                problems += case.problems(rank, TABLE[operator].call(comm, case.case, run))
+        finally:
+            together.open()
         comm.barrier()
         return len(cases), problems[:20]
 
+    together.close(run.ranks if run.threads else 1)
     done = run_ranks(work, run.ranks, timeout=LIMIT_S, env=run.environment, threads=run.threads)
     assert not any(problems for _, problems in done), "\n".join(p for _, ps in done for p in ps)
     assert [count for count, _ in done] == [len(cases)] * run.ranks
@@ -130,3 +143,21 @@ def test_the_bits_of_a_nan_that_moves_are_kept() -> None:
     outputs = [[want]] * 2
     assert case._replace(wanted=outputs).problems(1, [got])
     assert not case._replace(wanted=outputs, moves=False).problems(1, [got])
+
+
+if HERE == "cuda":  # the only device that such backends have
+
+    @pytest.mark.parametrize(("operator", "backend"), REFUSED)
+    def test_what_a_backend_does_not_have_is_refused(operator: str, backend: str) -> None:
+        run = Run("atb", 2, "cuda", backend=backend)
+        [case, *_] = judged(operator, run)
+        words = TABLE[operator].without[backend].removeprefix("refused: ")
+
+        def work(rank: int) -> bool:
+            comm = run.join(rank)
+            with pytest.raises(collops.UnsupportedError, match=re.escape(words)):
+                TABLE[operator].call(comm, case.case, run)
+            return True
+
+        together.close(1)
+        assert run_ranks(work, 2, timeout=LIMIT_S, env=run.environment) == [True, True]

@@ -36,13 +36,15 @@ def test_every_row_walks_each_axis(operator: str) -> None:
     assert len(set(runs)) == len(runs)
     memories = {run.memory for run in runs}
     if operator in ("send", "recv"):
-        assert memories == {"plain", "npu"}
+        assert memories == {"plain", "npu", "cuda"}
     else:
         assert memories >= {"plain", "window"}
         assert "unaligned" in memories or operator.endswith("large")
-    on_npu = operator in OPERATORS  # of the plain level alone there are tests in tests/npu
-    assert {run.backend for run in runs} == {"shm"} | ({"hccl"} if on_npu else set())
-    assert all((run.backend == "hccl") == (run.memory == "npu") for run in runs)
+    backends, without = {run.backend for run in runs}, set(TABLE[operator].without)
+    assert backends | without == {"shm", "hccl", "cuda", "nccl"} and not backends & without
+    devices = {"hccl": "npu", "cuda": "cuda", "nccl": "cuda"}
+    assert all(run.memory == devices.get(run.backend, run.memory) for run in runs)
+    assert all(run.on_device == (run.backend in devices) for run in runs)
     assert {run.threads for run in runs} == {False} if "large" in operator else {False, True}
     least = {"send": 1, "recv": 1, "linear_parallel, large": 8}.get(operator, 15)
     assert min(len(TABLE[operator].cases(run)) for run in runs) >= least

@@ -96,8 +96,7 @@ def call_atb(comm: collops.Communicator, case: Case, run: Run) -> Any:
     x = as_real(x, case.dtype)
     out = run.poisoned(comm, (case.rows[comm.rank], *x.shape[1:]), x.dtype)
     x = run.place(comm, x)
-    size = op.get_workspace_size([x, *others], [out])
-    op.execute([x, *others], [out], np.empty(size, np.uint8) if size else None)
+    run.execute(comm, op, [x, *others], [out])
     return run.values(out)
 
 
@@ -108,15 +107,16 @@ def call_plain(comm: collops.Communicator, case: Case, run: Run) -> Any:
     gathers = case.operator == "all_gather_v"
     if not is_whole(case):
         x = x.reshape(-1)[: own if gathers else used]
-    x = run.place(comm, x)
     sizes = [count // width for count in case.counts]
     shape = ((used if gathers else own) // width, *x.shape[1:])
     out = run.poisoned(comm, shape, x.dtype)
+    x = run.place(comm, x)
+    run.enter()
     if gathers:
         gather(comm, x, sizes, out, run)
     else:
         reduce(comm, x, sizes, case.op, out, run)
-    return out
+    return run.values(out)
 
 
 def moved(array: Any) -> Any:
@@ -137,7 +137,8 @@ def gather(comm: collops.Communicator, x: Any, sizes: list[int], out: Any, run: 
     else:
         comm.all_gatherv(x, sizes, out=out)
         exchanged = comm.all_gatherv(x)
-    assert exchanged.tobytes() == out.tobytes(), "without sizes the result differs"
+    same = run.values(exchanged).tobytes() == run.values(out).tobytes()
+    assert same, "without sizes the result differs"
 
 
 def reduce(

@@ -135,9 +135,9 @@ def test_an_output_that_was_not_written(
 
     right = collops.Operation.execute
 
-    def execute_or_not(self: Any, ins: Any, outs: Any, workspace: Any = None) -> None:
+    def execute_or_not(self: Any, ins: Any, outs: Any, *rest: Any, **named: Any) -> None:
         if ins[0].shape != (6, 5):
-            right(self, ins, outs, workspace)
+            right(self, ins, outs, *rest, **named)
 
     monkeypatch.setattr(collops.Operation, "execute", execute_or_not)
     path = case_file({}, {"rows": 6}, {})
@@ -369,8 +369,8 @@ def test_an_input_that_was_changed(case_file: CaseFile, monkeypatch: pytest.Monk
 
     right = collops.Operation.execute
 
-    def execute_and_write(self: Any, ins: Any, outs: Any, workspace: Any = None) -> None:
-        right(self, ins, outs, workspace)
+    def execute_and_write(self: Any, ins: Any, outs: Any, *rest: Any, **named: Any) -> None:
+        right(self, ins, outs, *rest, **named)
         if ins[0].shape == (6, 5):
             ins[0][0, 0] += 1
 

@@ -54,6 +54,8 @@ def run(arguments: Sequence[str]) -> int:
         "Engines of LinearParallel, on several ranks of shm",
         engines(module, [name for name, *_ in backends]),
     )
+    print_rows("CUDA", module.backend_facts("cuda"))
+    print_rows("NCCL", module.backend_facts("nccl"))
     print_rows("HCCL", hccl())
     print_rows("UCX", module.backend_facts("ucx"))
     print_rows("Machine", machine(module))

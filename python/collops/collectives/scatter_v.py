@@ -13,7 +13,7 @@ from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, normal_dim
 from collops.collectives.plans import bad_argument, sizes_as_tuple, whole_int64, whole_sizes
 from collops.core import core
-from collops.cuda_memory import empty_of_cupy, is_cupy
+from collops.cuda_memory import empty_of_cupy, is_cuda_array, is_cupy
 from collops.errors import ErrorCode, raise_status
 from collops.tensors import empty_like_kind, is_torch, numpy_type
 
@@ -46,8 +46,8 @@ class ScatterV(Method):
             root: the rank whose rows are scattered, the same on every rank.
 
         Returns:
-            [sizes[rank], ...] in new memory of the kind of the root's x (numpy for
-            ``__dlpack__``), on the root too.
+            [sizes[rank], ...] in new memory of the kind of the root's x (for ``__dlpack__`` numpy,
+            on a GPU a CudaArray), on the root too.
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the other ranks get its message.
@@ -83,7 +83,7 @@ class ScatterV(Method):
         try:
             out = _empty(told, rows[level.rank], level.core.device)
             if level.rank != root:
-                x = out[:0]
+                x = _empty(told, 0, level.core.device) if is_cuda_array(out) else out[:0]
             element = level.element(out.dtype)
             whole = list(x.shape), 0, element.unit, element.name
             plan = core().plan_exchange(
@@ -116,13 +116,9 @@ def _whole(x: Any, rows: Sequence[int]) -> Any:
 def _describe(x: Any) -> str:
     """Library, element type and row shape of the root's x, as a text that _empty() reads."""
     if isinstance(x, DeviceTensor):
-        raise_status(
-            ErrorCode.ERROR_UNSUPPORTED,
-            f"{_NAME}: x is a {type(x.tensor).__name__} on {x.device}, and the other ranks could "
-            "make no memory like it: pass a torch or CuPy tensor",
-        )
-    if is_torch(x):
-        said: tuple[Any, ...] = "torch", str(x.dtype).removeprefix("torch.")
+        said: tuple[Any, ...] = "CudaArray", x.dtype.name
+    elif is_torch(x):
+        said = "torch", str(x.dtype).removeprefix("torch.")
     elif is_cupy(x):
         said = "cupy", x.dtype.name
     elif x.dtype.type.__module__ in ("numpy", "builtins"):
@@ -143,9 +139,13 @@ def _empty(text: str, rows: int, device: str) -> Any:
     if kind == "torch":
         torch = importlib.import_module("torch")
         return empty_like_kind(_NAME, torch.empty(0, device=device), (rows, *row), name)
+    index = int(device.partition(":")[2] or 0)
+    if kind == "CudaArray":
+        made = importlib.import_module("collops.cuda_array").CudaArray
+        return made((rows, *row), numpy_type(name), index, _NAME)
     if kind == "cupy":
         importlib.import_module(kind)
-        return empty_of_cupy(int(device.partition(":")[2]), (rows, *row), numpy_type(name))
+        return empty_of_cupy(index, (rows, *row), numpy_type(name))
     if kind == "numpy":
         dtype = np.lib.format.descr_to_dtype(name)
     else:

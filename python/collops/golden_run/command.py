@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import Error
 from collops.golden.compare.plot import require_matplotlib
-from collops.golden_run.backends import check_replacement
+from collops.golden_run.backends import check_replacement, is_on_device
 from collops.golden_run.drawing import first_wrong_output
 from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
@@ -65,8 +65,10 @@ def run(options: argparse.Namespace) -> int:
     )
     ranks = None
     if launched():
-        os.environ["COLLOPS_BACKEND"] = backend
+        # Reports are arrays of the CPU, on whatever device the cases run.
+        os.environ["COLLOPS_BACKEND"] = default_backend() if is_on_device(backend) else backend
         ranks = LaunchedRanks(options.timeout)
+        os.environ["COLLOPS_BACKEND"] = backend
         jobs = ranks.chosen(jobs)
     runner = Runner(
         {"COLLOPS_BACKEND": backend},

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collops.golden_run.rank import Report, execute
+from collops.golden_run.rank import DOOR, Report, execute
 from collops.launch.mail import post
 from collops.launch.own_job import enter, place_names
 from collops.launch.processes import RankProcess, end_all, new_job_id, start, watch
@@ -138,6 +138,7 @@ def _serve(
 
 
 def _on_threads(call: Call, ranks: Sequence[int], work: Work) -> list[Report]:
+    DOOR.close(len(ranks))
     reports, _ = run_on_threads(ranks, partial(work, call), math.inf)
     missing = Report("execute", -1, "died", "the rank's thread ended without a report")
     return [reports[rank] or missing for rank in ranks]

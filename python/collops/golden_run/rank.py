@@ -12,9 +12,9 @@ import numpy as np
 import collops
 from collops.core import core
 from collops.errors import Error
-from collops.golden_run import npu
-from collops.golden_run.backends import is_on_npu
 from collops.golden_run.calls import Argument
+from collops.golden_run.door import Door
+from collops.golden_run.memory.find import memory_of
 from collops.golden_run.tensors import Placed, place, poisoned
 
 if TYPE_CHECKING:
@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
     from collops.golden.data.dtypes import Array
     from collops.golden_run.calls import Call
+    from collops.golden_run.memory.device_memory import DeviceMemory
 
 # The last operation of every comm_domain, which keeps the communicator open.
 _kept: dict[tuple[int, str], Any] = {}
+# Closed for every call by whoever runs ranks as threads.
+DOOR = Door()
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ def execute(call: Call, rank: int) -> Report:
     except Exception as error:
         steps.refuse(error)
         return Report(steps.stage, -1, *_words_of(error, steps.stage))
+    finally:
+        DOOR.open()
 
 
 def _words_of(error: Exception, stage: str) -> tuple[str, str]:
@@ -87,6 +92,7 @@ class _Steps:
         self.rank = rank
         self.stage = "create"
         self.backend = ""
+        self.memory: DeviceMemory | None = None
         self.operation: Any = None
 
     def run(self) -> Report:
@@ -95,9 +101,7 @@ class _Steps:
         param = getattr(collops, self.call.rank_struct(self.rank)).from_json(
             self.call.param(self.rank)
         )
-        self.backend = core().resolve_backend(self.call.operator, param.backend)
-        if is_on_npu(self.backend):
-            npu.choose_device(self.rank)  # the communicator will be of this device
+        self._use(param.backend)
         self.operation = collops.Operation(param)
         if self.call.stops_at == "create":
             return Report()
@@ -116,8 +120,10 @@ class _Steps:
         size = self.operation.get_workspace_size(ins, outs)
         if self.call.stops_at == "setup":
             return Report()
-        self.stage = "execute"
-        self.operation.execute(ins, outs, self._workspace(size))
+        workspace = self._workspace(size)
+        self._enter("execute")
+        stream = None if self.memory is None else self.memory.stream()
+        self.operation.execute(ins, outs, workspace, stream=stream)
         self._check_inputs(given, before)
         results = given[:1] if self.call.shows_input(self.rank) else results
         return Report(outputs=tuple(own.array() for own in results), backend=self.backend)
@@ -126,14 +132,12 @@ class _Steps:
         """For a rank that takes no part: joins first contact, and returns its tensor unchanged."""
         fields = json.loads(self.call.param(self.rank))
         backend = fields.get("backend", collops.SendParam().backend)
-        self.backend = core().resolve_backend(self.call.operator, backend)
+        self._use(backend)
         if self.call.stops_at or self.call.expected.stage:
             return Report(backend=self.backend, took_part=False)
-        if is_on_npu(self.backend):
-            npu.choose_device(self.rank)
         self.stage = "data"
         own = self._placed(0, self.call.inputs(self.rank)[0])
-        self.stage = "execute"
+        self._enter("execute")
         domain = fields.get("commDomain", "")
         _kept[self.rank, domain] = collops.init(
             self.rank,
@@ -150,10 +154,23 @@ class _Steps:
         if waiting and self.operation is not None:
             self.operation._refuse(error)
 
+    def _use(self, backend: str) -> None:
+        """Finds the backend that runs the call, and chooses the device of its communicator."""
+        self.backend = core().resolve_backend(self.call.operator, backend)
+        self.memory = memory_of(self.backend)
+        if self.memory is not None:
+            self.memory.choose_device(self.rank)
+
+    def _enter(self, stage: str) -> None:
+        """The step in which this rank may wait for the others."""
+        if self.memory is not None:
+            DOOR.enter()
+        self.stage = stage
+
     def _placed(self, position: int, argument: Argument) -> Placed:
         """An argument in its memory; counts and lengths of the V operators are on the host."""
         of_host = self.call.operator.endswith(("_v", "_v_v2")) and position > 0
-        return place(argument, on_npu=is_on_npu(self.backend) and not of_host)
+        return place(argument, None if of_host else self.memory)
 
     def _workspace(self, size: int) -> Any:
         if size == 0:

@@ -9,24 +9,26 @@ import numpy as np
 
 from collops.golden.data import poison
 from collops.golden.data.dtypes import DTYPES
-from collops.golden_run import npu
 from collops.tensors import TensorDesc, numpy_type, with_format
 
 if TYPE_CHECKING:
     from collops.golden.data.dtypes import Array
     from collops.golden_run.calls import Argument
+    from collops.golden_run.memory.device_memory import DeviceMemory
 
 
 @dataclass(frozen=True)
 class Placed:
     """An argument in the memory that its backend needs: `tensor` is passed to the operation.
 
-    `device` is the NPU's tensor, None if the tensor uses the memory of the argument's array.
+    `device` is the tensor of a device, which `memory` has made; None if the tensor uses the memory
+    of the argument's array.
     """
 
     argument: Argument
     tensor: Any
     device: Any = None
+    memory: DeviceMemory | None = None
 
     def array(self) -> Array:
         """The tensor's current values.
@@ -34,8 +36,8 @@ class Placed:
         Raises:
             ValueError: it is only a description.
         """
-        if self.device is not None:
-            return npu.from_device(self.device)
+        if self.memory is not None:
+            return self.memory.from_device(self.device)
         argument = self.argument
         if argument.array is None:
             raise ValueError(f"a tensor of {argument.dtype} {list(argument.shape)} has no memory")
@@ -46,18 +48,18 @@ class Placed:
         return None if self.argument.array is None else self.array().tobytes()
 
 
-def place(argument: Argument, *, on_npu: bool = False) -> Placed:
-    """An argument as a tensor, in the memory of its array or on this thread's NPU."""
+def place(argument: Argument, memory: DeviceMemory | None = None) -> Placed:
+    """An argument as a tensor, in the memory of its array or on this thread's device."""
     if argument.array is None:
         return Placed(argument, _description(argument))
     array: Any = argument.array
-    device = npu.to_device(array, argument.dtype) if on_npu else None
-    if device is None and argument.dtype == "bfloat16":
+    device = None if memory is None else memory.to_device(array, argument.dtype)
+    if memory is None and argument.dtype == "bfloat16":
         array = array.view(numpy_type("bfloat16"))
-    tensor = array if device is None else device
+    tensor = array if memory is None else device
     if argument.format != "nd":
         tensor = with_format(tensor, argument.format)
-    return Placed(argument, tensor, device)
+    return Placed(argument, tensor, device, memory)
 
 
 def poisoned(output: Argument) -> Argument:

@@ -15,7 +15,7 @@ from collops.golden.data.bounds import bound
 from collops.golden.data.deviation import values_of
 from collops.golden.data.dtypes import is_float
 from collops.golden.operators.output_layout import OutputLayout
-from collops.golden_run.backends import keeps_order
+from collops.golden_run.backends import is_on_device, keeps_order
 
 if TYPE_CHECKING:
     from collops.golden.data.bounds import Bound
@@ -74,11 +74,14 @@ def judge(
 def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
     """Why a call that must work is skipped: the backend does not support it; or empty."""
     backend = reports[0].backend
-    if call.expected.stage or keeps_order(backend):
+    if call.expected.stage or not is_on_device(backend):
         return ""
     taking = [report for report in reports if report.took_part]
     lacks = all((r.stage, r.name) == ("setup", "ERROR_UNSUPPORTED") for r in taking)
-    return f"backend {backend} does not run it" if lacks else ""
+    if not lacks:
+        return ""
+    said = taking[0].message
+    return said if f"backend {backend} " in said else f"backend {backend} does not run it: {said}"
 
 
 def _number_problem(truth: Truth, reports: Sequence[Report]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 import collops
 from collops.errors import Error
-from collops.golden_run import npu
+from collops.golden_run.memory.find import memory_of
 from collops.npu_check.case_check import backend_name
 from collops.npu_check.child import tell
 from collops.testing import RankErrors, run_ranks
@@ -20,11 +21,21 @@ from collops.testing import RankErrors, run_ranks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from collops.golden_run.memory.device_memory import DeviceMemory
+
 OPERATORS = ("all_gather_v", "reduce_scatter_v", "all_reduce")
 SIZES = {"1 KiB": 1 << 10, "1 MiB": 1 << 20, "16 MiB": 1 << 24}
 CALLS = 20
 _WARM_UP = 3
 _FLOAT_BYTES = 4
+
+
+@cache
+def npus() -> DeviceMemory:
+    """The memory of NPUs."""
+    memory = memory_of(backend_name())
+    assert memory is not None
+    return memory
 
 
 def shares(total: int, ranks: int) -> list[int]:
@@ -40,7 +51,7 @@ def prepare(operator: str, rank: int, ranks: int, total: int) -> Callable[[], No
     own = int(counts[rank])
 
     def column(elements: int) -> Any:
-        return npu.to_device(np.ones((elements, 1), np.float32), "float32")
+        return npus().to_device(np.ones((elements, 1), np.float32), "float32")
 
     common: dict[str, Any] = {"rank": rank, "rank_size": ranks}
     outline = np.empty(total if operator == "all_gather_v" else own, np.float16)
@@ -54,13 +65,13 @@ def prepare(operator: str, rank: int, ranks: int, total: int) -> Callable[[], No
         op = collops.Operation(collops.AllReduceParam(**common))
         ins, out = [column(total)], column(total)
     room = op.get_workspace_size(ins, [out])
-    workspace = npu.to_device(np.empty(room, np.uint8), "uint8") if room else None
+    workspace = npus().to_device(np.empty(room, np.uint8), "uint8") if room else None
     return lambda: op.execute(ins, [out], workspace)
 
 
 def measure(rank: int, operator: str, ranks: int, total: int) -> list[float] | str:
     """The seconds of each call on this rank, or why the backend does not run it."""
-    npu.choose_device(rank)
+    npus().choose_device(rank)
     devices = import_module("torch").npu
     try:
         call = prepare(operator, rank, ranks, total)
@@ -82,7 +93,7 @@ def timed(operator: str, ranks: int, size: int, timeout: float) -> dict[str, Any
     """The median time of a call, which takes as long as on its slowest rank."""
     total = size // _FLOAT_BYTES
     try:
-        npu.load()
+        npus().load()
         env = {"COLLOPS_BACKEND": backend_name()}
         found = run_ranks(measure, ranks, operator, ranks, total, timeout=timeout, env=env)
     except (RankErrors, ValueError) as problem:

@@ -161,17 +161,16 @@ def test_elements_without_a_name_are_refused(comm: Any) -> None:
         comm.all_gather(OnGpu((1,) * 9))
 
 
-def test_scatterv_describes_the_tensors_of_the_root(
-    comm: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scatterv_describes_the_tensors_of_the_root(comm: Any, cupy: Any, made: list[Made]) -> None:
     from collops.collectives import scatter_v
 
     text = scatter_v._describe(CupyArray((4, 3), "int16"))
-    made = scatter_v._empty(text, 2, "cuda:1")
-    assert type(made) is CupyArray
-    assert (made.shape, made.dtype, made.device.id) == ((2, 3), np.int16, 1)
-    with pytest.raises(collops.UnsupportedError, match="x is a OnGpu on cuda:0, and the other"):
-        scatter_v._describe(scatter_v.as_tensor("scatterv", "x", OnGpu((4,))))
+    own = scatter_v._empty(text, 2, "cuda:1")
+    assert type(own) is CupyArray
+    assert (own.shape, own.dtype, own.device.id) == ((2, 3), np.int16, 1)
+    text = scatter_v._describe(scatter_v.as_tensor("scatterv", "x", OnGpu((4, 2), "int16")))
+    assert scatter_v._empty(text, 3, "cuda:1") is made[0]
+    assert (made[0].shape, made[0].dtype, made[0].device) == ((3, 2), np.int16, 1)
 
 
 def test_a_maker_keeps_no_array(cupy: Any) -> None:

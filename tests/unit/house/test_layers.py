@@ -88,7 +88,7 @@ def test_a_room_of_golden_may_import_what_it_knows(path: str, text: str) -> None
         ("launch/a.py", "from collops import testing"),
         ("testing/a.py", "import collops.golden_run.pool"),
         ("golden_run/a.py", "from collops.bench import BENCHES"),
-        ("bench/a.py", "from collops.golden_run import npu"),
+        ("bench/a.py", "from collops.golden_run import pool"),
         ("atb/a.py", "from ..collectives import plans"),
         ("words/a.py", "import math"),
         ("words.py", "import math"),

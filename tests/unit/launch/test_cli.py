@@ -101,6 +101,20 @@ def test_doctor_says_which_ucx_it_is_or_what_to_install(tmp_path: Path) -> None:
     assert "pip install collops[multihost]" in missing["no"]
 
 
+def test_doctor_has_a_line_for_each_thing_that_cuda_and_nccl_lack(tmp_path: Path) -> None:
+    """With simulated GPUs tests/gpu/test_doctor.py sees more of it."""
+    found = sections(collops("doctor", COLLOPS_KERNELS=str(tmp_path / "none")).stdout)
+    cuda = found["CUDA"]
+    assert cuda["GPU kernels"].startswith(
+        f"no: the GPU kernels are missing: there is no file {tmp_path}"
+    )
+    assert cuda["driver"].startswith(("CUDA 1", "no: CUDA's driver"))
+    assert ("GPUs" in cuda) == cuda["driver"].startswith("CUDA 1")
+    blas = cuda["cuBLASLt, for LinearParallel"]
+    assert blas == "found" or (blas.startswith("no: ") and "libcublasLt" in blas)
+    assert "version" in found["NCCL"] or "NCCL" in found["NCCL"]["no"].replace("nccl", "NCCL")
+
+
 def test_doctor_says_where_a_rank_table_places_this_host(tmp_path: Path) -> None:
     assert sections(collops("doctor").stdout)["Hosts"].keys() == {"none"}
     table = tmp_path / "ranks.json"

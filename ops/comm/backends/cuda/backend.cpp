@@ -3,6 +3,8 @@
 #include "comm/backends/cuda/communicator.h"
 #include "comm/backends/cuda/disagreement.h"
 #include "core/env.h"
+#include "kernels/cuda/compute/blaslt.h"
+#include "kernels/cuda/driver/gpu_facts.h"
 #include "kernels/cuda/launch/kernels.h"
 #include "kernels/cuda/peers/region.h"
 
@@ -42,11 +44,14 @@ Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* commu
 }
 
 std::vector<std::pair<std::string, std::string>> ShownFacts() {
-  const cuda::DriverApi* driver = nullptr;
-  if (!Load(&driver).ok()) return {};
-  int version = 0;
-  static_cast<void>(driver->driver_get_version(&version));
-  return {{"CUDA of the driver", Concat(version / 1000, ".", version / 10 % 100)}};
+  const auto there = [](const Status& status) {
+    return status.ok() ? std::string("found") : Concat("no: ", status.message());
+  };
+  auto facts = cuda::GpuFacts();
+  facts.emplace_back("GPU kernels", there(cuda::Kernels::Available()));
+  const cuda::BlasApi* blas = nullptr;
+  facts.emplace_back("cuBLASLt, for LinearParallel", there(cuda::LoadBlas(&blas)));
+  return facts;
 }
 
 }  // namespace collops::cuda_peers

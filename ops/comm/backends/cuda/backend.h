@@ -16,7 +16,8 @@ Status Available();
 int64_t SharedBytes(int rank_size);
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
-// The version of the driver.
+// The driver, its GPUs, and the libraries of both backends of CUDA tensors; what is missing, with
+// the reason.
 std::vector<std::pair<std::string, std::string>> ShownFacts();
 
 }  // namespace collops::cuda_peers

@@ -80,13 +80,11 @@ Status Adopt(const CommunicatorSpec& spec, void* comm,
 }
 
 std::vector<std::pair<std::string, std::string>> ShownFacts() {
-  Libraries libraries;
-  if (!libraries.Load().ok()) return {};
-  int driver = 0;
-  static_cast<void>(libraries.driver->driver_get_version(&driver));
-  const int nccl = LoadedVersion();
-  return {{"NCCL", Concat(nccl / 10000, ".", nccl / 100 % 100, ".", nccl % 100)},
-          {"CUDA of the driver", Concat(driver / 1000, ".", driver / 10 % 100)}};
+  const Api* api = nullptr;
+  const Status loaded = nccl::Load(&api);
+  if (!loaded.ok()) return {{"no", loaded.message()}};
+  const int version = LoadedVersion();
+  return {{"version", Concat(version / 10000, ".", version / 100 % 100, ".", version % 100)}};
 }
 
 }  // namespace collops::nccl

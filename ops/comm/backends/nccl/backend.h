@@ -23,7 +23,7 @@ Status Describe(void* comm, CommunicatorSpec* spec);
 // A communicator on the caller's ncclComm_t, which the caller keeps and which must outlive it.
 Status Adopt(const CommunicatorSpec& spec, void* comm, std::shared_ptr<Communicator>* communicator);
 
-// The version of NCCL and of the driver.
+// The version of NCCL, or why there is none.
 std::vector<std::pair<std::string, std::string>> ShownFacts();
 
 }  // namespace collops::nccl

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/cuda/driver/error.h"
+#include "kernels/cuda/driver/relaxed_captures.h"
 
 namespace collops::cuda {
 namespace {
@@ -28,10 +29,8 @@ Status Runtime::RecordEvent(Event event, Stream stream) {
 // In a mode in which the question does not end the capture of another thread, as it would while one
 // is captured in the global mode.
 kernels::DeviceRuntime::Progress Runtime::QueryEvent(Event event) {
-  CaptureMode mode = CaptureMode::kRelaxed;
-  const bool changed = api_.exchange_capture_mode(&mode) == Result::kSuccess;
+  const RelaxedCaptures relaxed(api_);
   const Result result = api_.event_query(event);
-  if (changed) static_cast<void>(api_.exchange_capture_mode(&mode));
   if (result == Result::kSuccess) return Progress::kReached;
   return result == Result::kNotReady ? Progress::kAhead : Progress::kUnknown;
 }
