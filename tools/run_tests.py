@@ -24,6 +24,7 @@ BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
 REPORTS = ROOT / "build" / "reports"
 # Folders of Python tests that take about half of the time.
 FIRST_HALF = ["tests/unit", "tests/refusals"]
+SECOND_HALF = ["tests", *(f"--ignore={room}" for room in FIRST_HALF)]
 # Tests that need more than this environment, and the targets that run them.
 ELSEWHERE = (
     "tests/gpu: make test-gpu; tests/npu: make test-npu; tests/multihost: make test-multihost; "
@@ -158,12 +159,11 @@ def run_python(arguments: list[str], python: str | Path = sys.executable) -> Out
     return outcome
 
 
-def run_python_halves() -> Outcome:
-    """Runs all Python tests: FIRST_HALF here, and the others beside it."""
+def run_python_halves(first: list[str], second: list[str]) -> Outcome:
+    """Runs the Python tests of `first` here, and the others beside it."""
     others = REPORTS / "pytest-others.xml"
     log_path = REPORTS / "pytest-others.log"
-    left_out = (f"--ignore={room}" for room in FIRST_HALF)
-    command = [sys.executable, "-m", "pytest", "tests", *left_out]
+    command = [sys.executable, "-m", "pytest", *second]
     with log_path.open("wb") as log:
         beside = subprocess.Popen(
             [*command, f"--junitxml={others}"],
@@ -173,7 +173,7 @@ def run_python_halves() -> Outcome:
             stderr=subprocess.STDOUT,
         )
         start = time.monotonic()
-        outcome = run_python(FIRST_HALF)
+        outcome = run_python(first)
         status = beside.wait()
     print(log_path.read_text(errors="replace"))
     read_report(others, outcome)
@@ -220,7 +220,9 @@ def main() -> int:
     for old in REPORTS.glob("*.xml"):
         old.unlink()
     cpp = CppTests()
-    python = run_python(sys.argv[1:]) if sys.argv[1:] else run_python_halves()
+    python = (
+        run_python(sys.argv[1:]) if sys.argv[1:] else run_python_halves(FIRST_HALF, SECOND_HALF)
+    )
     outcomes = [python, cpp.run()]
     print_summary(outcomes)
     print(f"  not collected here  {ELSEWHERE}")

@@ -12,7 +12,7 @@ namespace {
 // How long the destructor waits for calls. A caller that needs longer calls Close() first.
 constexpr double kDestroyedS = 2.0;
 // How long a rank has been lost when the group's graphs end.
-constexpr std::chrono::seconds kReplayEnds(5);
+constexpr std::chrono::seconds kReplayEnds(1);
 
 }  // namespace
 

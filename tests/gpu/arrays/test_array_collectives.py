@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nccl_ranks import begins, numbers, reduced
+from gpu_ranks import begins, numbers, reduced
 
 import collops
 from collops.testing import run_ranks
