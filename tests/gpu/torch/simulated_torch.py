@@ -22,18 +22,18 @@ class Simulated:
     """The library, and what replaces the functions of torch.cuda."""
 
     def __init__(self, folder: Path) -> None:
-        self.library = ctypes.CDLL(str(folder / "libtorch_on_sim.so"))
+        self.calls = ctypes.CDLL(str(folder / "libtorch_on_sim.so"))
         for name in ("TorchSimStream", "TorchSimNewStream"):
-            getattr(self.library, name).restype = ctypes.c_int64
-        self.library.TorchSimSetStream.argtypes = [ctypes.c_int, ctypes.c_int64]
-        self.library.TorchSimIsCaptured.argtypes = [ctypes.c_int, ctypes.c_int64]
+            getattr(self.calls, name).restype = ctypes.c_int64
+        self.calls.TorchSimSetStream.argtypes = [ctypes.c_int, ctypes.c_int64]
+        self.calls.TorchSimIsCaptured.argtypes = [ctypes.c_int, ctypes.c_int64]
         self.used = False
 
     def start(self) -> None:
         """torch.cuda's lazy start, at the first tensor or stream."""
         if not self.used:
             self.used = True
-            self.library.TorchSimChoose(0)
+            self.calls.TorchSimChoose(0)
 
     def index(self, device: Any = None) -> int:
         """The number of a device; None: the current one's."""
@@ -41,17 +41,17 @@ class Simulated:
         if isinstance(device, int):
             return device
         found = None if device is None else torch.device(device).index
-        return int(self.library.TorchSimDevice()) if found is None else found
+        return int(self.calls.TorchSimDevice()) if found is None else found
 
     def choose(self, device: Any) -> None:
         """torch.cuda.set_device."""
         self.start()
-        self.library.TorchSimChoose(self.index(device))
+        self.calls.TorchSimChoose(self.index(device))
 
     def current_stream(self, device: Any = None) -> Stream:
         """torch.cuda.current_stream."""
         index = self.index(device)
-        return Stream.known(index, self.library.TorchSimStream(index))
+        return Stream.known(index, self.calls.TorchSimStream(index))
 
     @contextlib.contextmanager
     def stream(self, stream: Any) -> Iterator[None]:
@@ -61,11 +61,11 @@ class Simulated:
             return
         device, before = self.index(), self.current_stream(stream.device_index)
         self.choose(stream.device_index)
-        self.library.TorchSimSetStream(stream.device_index, stream.stream_id)
+        self.calls.TorchSimSetStream(stream.device_index, stream.stream_id)
         try:
             yield
         finally:
-            self.library.TorchSimSetStream(stream.device_index, before.stream_id)
+            self.calls.TorchSimSetStream(stream.device_index, before.stream_id)
             self.choose(device)
 
     def synchronize(self, device: Any = None) -> None:
@@ -78,7 +78,7 @@ class Simulated:
         if not self.used:
             return False
         index = self.index()
-        return bool(self.library.TorchSimIsCaptured(index, self.library.TorchSimStream(index)))
+        return bool(self.calls.TorchSimIsCaptured(index, self.calls.TorchSimStream(index)))
 
 
 class Stream(torch.Stream):
