@@ -87,7 +87,7 @@ class Stream(torch.Stream):
     def __new__(cls, device: Any = None, priority: int = 0) -> Any:
         """A new stream, which waits for no other one unasked."""
         index = simulated.index(device)
-        return cls.known(index, simulated.library.TorchSimNewStream(index))
+        return cls.known(index, simulated.calls.TorchSimNewStream(index))
 
     @classmethod
     def known(cls, index: int, handle: int) -> Stream:
