@@ -206,6 +206,8 @@ TEST(AGraphIsReplayedAfterItsPlansHaveFallenOut) {
     const auto operation = OperatorOn(communicator, AllGatherVParam());
     SlowStream stream;
     SlowGraph graph;
+    RunGather(operation.get(), 0, dtype, &stream);  // connects, which a capture refuses
+    stream.RunAll();
     stream.captured_into = &graph;
     for (int shape = 0; shape < kShapes; ++shape) RunGather(operation.get(), shape, dtype, &stream);
     stream.captured_into = nullptr;
@@ -227,6 +229,9 @@ TEST(ADestroyedGraphReleasesWhatItKept) {
   const auto communicator = Make();
   SlowStream stream;
   SlowGraph graph;
+  Need before;
+  EXPECT_TRUE(communicator->AllGatherV(before.Call(&stream)).ok());  // connects
+  stream.RunAll();
   stream.captured_into = &graph;
   slow_cann::events.clear();
   Need first;

@@ -92,6 +92,7 @@ def test_every_method_that_waits_can_be_started() -> None:
     local = {
         "abort",
         "backend",
+        "check",
         "close",
         "empty",
         "handle",
