@@ -16,7 +16,7 @@ from cuda_ranks import (
     fields,
     results,
 )
-from gpu_ranks import Gather, Scatter, numbers, reduced
+from gpu_ranks import Gather, Scatter, Word, numbers, reduced
 
 import collops
 from collops.testing import run_ranks
@@ -135,5 +135,52 @@ def test_a_group_that_was_left_in_the_middle_is_made_again(gpu: Any) -> None:
             comm.close()
             if turn == 0 and rank == 0:
                 time.sleep(0.5)
+
+    run_ranks(work, 2)
+
+
+def test_a_kernel_of_a_failed_group_comes_late(gpu: Any) -> None:
+    """It tells rank 0 its terms, where a later group may have its own by then. The cells of even
+    and odd steps differ, and the number of the first step is drawn: one turn may show nothing."""
+    held, failed, stale = Word(), Word(), Word()
+
+    def group(rank: int, name: str) -> tuple[Any, Gather]:
+        comm = collops.init(rank, 2, backend="cuda", comm_domain=name, timeout_s=10)
+        return comm, Gather(gpu, rank, [900, 5], "float32", **fields(PROCESSES, name))
+
+    def work(rank: int) -> None:
+        gpu.choose(rank)
+        stream, late = gpu.stream(), gpu.stream()
+        for turn in range(3):
+            comm, call = group(rank, f"fails {turn}")
+            call.execute(stream)
+            stream.synchronize()
+            with gpu.held(late):
+                if rank == 1:
+                    call.execute(late)
+                    held.say()
+                    failed.hear()
+                else:
+                    held.hear()
+                    comm.abort("the test ends it")
+                    failed.say()
+                comm.close()
+                comm, call = group(rank, f"lasts {turn}")
+                call.execute(stream)
+                call.check(0, stream)
+                if rank == 1:
+                    call.write(1)
+                    call.execute(stream)  # tells rank 0 its terms
+                    while gpu.cuda.waiting_kernels() == 0:
+                        time.sleep(0.001)
+            if rank == 1:
+                late.synchronize()
+                stale.say()
+            else:
+                stale.hear()
+                call.write(1)
+                call.execute(stream)
+            call.check(1, stream)
+            comm.close()
 
     run_ranks(work, 2)

@@ -3,11 +3,13 @@ ranks that leave when their part is done."""
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
 import pytest
 from gpu_ranks import Scatter, as_threads, numbers
+from simulated_driver import PER_THREAD
 
 import collops
 from collops.testing import run_ranks
@@ -50,6 +52,31 @@ def test_calls_on_two_streams_keep_apart(gpu: Any, backend: str) -> None:
             call.check(0, stream)
 
     run_ranks(work, 2, env={"COLLOPS_SIM_DELAY_US": "3000"})
+
+
+@BACKENDS
+def test_streams_with_one_handle_keep_apart(gpu: Any, backend: str) -> None:
+    """The handle of a thread's own stream is the same in every thread."""
+
+    def work(rank: int) -> None:
+        gpu.choose(rank)
+        call = Scatter(gpu, rank, SIZES, "float32", backend=backend, comm_domain="own")
+
+        def on_own_stream() -> None:
+            gpu.choose(rank)
+            call.execute(PER_THREAD)
+
+        call.write(1)
+        call.execute(stream := gpu.stream())
+        call.check(1, stream)
+        for _ in range(8):
+            thread = threading.Thread(target=on_own_stream)
+            thread.start()
+            thread.join()
+        call.execute(stream)
+        call.check(1, stream)
+
+    run_ranks(work, 2, env={"COLLOPS_SIM_DELAY_US": "20000"})
 
 
 @BACKENDS

@@ -84,14 +84,14 @@ Status Engine::CheckStream(void* stream) const {
   return Ok();
 }
 
-// The kernels of a group count their steps, so they run one after another.
+// The kernels of a group count their steps, so they run one after another. Equal handles may be two
+// streams: one is made after the other is gone, or both are their threads' own.
 Status Engine::OrderBehindLast(cuda::Stream stream) {
   uint64_t capture = 0;
   cuda::Graph graph = nullptr;
   RETURN_IF_ERROR(runtime_.FindCapture(stream, &capture, &graph));
   const Last& last = graph == nullptr ? last_ : last_captured_;
-  const bool is_behind = last.stream == nullptr || last.stream == stream;
-  if (is_behind || last.capture != capture) return Ok();
+  if (last.event == nullptr || last.capture != capture) return Ok();
   return ToStatus(driver_, driver_.stream_wait_event(stream, last.event, 0), "cuStreamWaitEvent");
 }
 
@@ -103,7 +103,6 @@ Status Engine::MarkLast(cuda::Stream stream) {
   if (last.event == nullptr) RETURN_IF_ERROR(runtime_.CreateEvent(&last.event));
   RETURN_IF_ERROR(runtime_.RecordEvent(last.event, stream));
   if (graph == nullptr) cuda::RunningCalls::Note(this, last.event);
-  last.stream = stream;
   last.capture = capture;
   return Ok();
 }
@@ -159,7 +158,8 @@ void Engine::LetGo(bool past) {
     if (past && last->event != nullptr) runtime_.DestroyEvent(last->event);
     *last = {};
   }
-  memory_.LetGo(past);
+  // Kernels of peers may outlast the failure of their group, and write here.
+  memory_.LetGo(past, past && !(control_ != nullptr && control_->failed()));
   is_connected_ = false;
 }
 

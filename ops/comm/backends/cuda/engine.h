@@ -84,9 +84,8 @@ class Engine : public StreamEngine {
   int device_ = -1;
   bool shares_device_ = false;  // with another rank of this process
   std::atomic<bool> is_connected_{false};
-  // The stream of a call, an event behind it, and the number of its capture.
+  // An event behind a call, and the number of its capture.
   struct Last {
-    cuda::Stream stream = nullptr;
     cuda::Event event = nullptr;
     uint64_t capture = 0;
   };

@@ -187,13 +187,13 @@ cuda::Verdict PeerMemory::ReadVerdict() const {
   return verdict;
 }
 
-void PeerMemory::LetGo(bool past) {
+void PeerMemory::LetGo(bool past, bool all_past) {
   Stop();
   {
     const std::lock_guard<std::mutex> lock(letting_go_);
     host_ = nullptr;
   }
-  if (past && own_.pointer != 0) Slabs::GiveBack(device_, own_);
+  if (all_past && own_.pointer != 0) Slabs::GiveBack(device_, own_);
   if (past && shared_.host != nullptr) Slabs::GiveBackShared(sizeof(HostSide), shared_);
   own_ = {};
   shared_ = {};

@@ -62,8 +62,9 @@ class PeerMemory {
   // What the kernels have found; `step` 0: nothing.
   cuda::Verdict ReadVerdict() const;
 
-  // The memory goes to a later communicator if the calls are `past`; else nothing is given back.
-  void LetGo(bool past);
+  // A later communicator gets the memory of the host if this rank's calls are `past`, and the
+  // region if those of all ranks are.
+  void LetGo(bool past, bool all_past);
 
  private:
   // The memory of the host: the word that stops kernels, and in lines of their own what kernels
