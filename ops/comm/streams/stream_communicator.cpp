@@ -154,17 +154,21 @@ Status StreamCommunicator::Prepare(const char* name, const Agreement* agreement,
 // the time-out. `in_use`: a call of this rank uses the engine, so its calls cannot be asked.
 Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s, bool in_use) {
   if (control().failed()) return control().Failure();
-  RETURN_IF_ERROR(control().Peek("watcher", 0, under_way_.Peers()));
   const double timeout_s = control().timeout_s();
-  std::string names = waiting_s.value_or(0) > timeout_s ? "a call that a graph replays" : "";
-  if (in_use) {
-    if (!names.empty()) names = "an earlier call";
-  } else {
+  const std::string replayed = in_use ? "an earlier call" : "a call that a graph replays";
+  std::string ahead;
+  double age_s = 0;
+  if (!in_use) {
     RETURN_IF_ERROR(engine_->OnDevice(device_index_, [&] {
-      if (engine_->calls().OldestAge() > timeout_s) names = engine_->calls().NamesAhead();
+      ahead = engine_->calls().NamesAhead();
+      age_s = engine_->calls().OldestAge();
     }));
   }
-  CHECK_ARG(names.empty(), ERROR_TIMEOUT, names, ": no end on its stream after ", timeout_s,
+  const std::string& any = ahead.empty() ? replayed : ahead;
+  RETURN_IF_ERROR(control().Peek(any.c_str(), 0, under_way_.Peers()));
+  const bool is_late = age_s > timeout_s || waiting_s.value_or(0) > timeout_s;
+  const std::string& late = age_s > timeout_s ? ahead : replayed;
+  CHECK_ARG(!is_late, ERROR_TIMEOUT, late, ": no end on its stream after ", timeout_s,
             " s: a rank has not made this call, or the stream waits");
   return Ok();
 }
