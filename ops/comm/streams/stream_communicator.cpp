@@ -156,7 +156,7 @@ Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s, b
   if (control().failed()) return control().Failure();
   const double timeout_s = control().timeout_s();
   const std::string replayed = in_use ? "an earlier call" : "a call that a graph replays";
-  std::string ahead;
+  std::string ahead;  // empty: none, or not to be asked
   double age_s = 0;
   if (!in_use) {
     RETURN_IF_ERROR(engine_->OnDevice(device_index_, [&] {
@@ -164,11 +164,11 @@ Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s, b
       age_s = engine_->calls().OldestAge();
     }));
   }
-  const std::string& any = ahead.empty() ? replayed : ahead;
-  RETURN_IF_ERROR(control().Peek(any.c_str(), 0, under_way_.Peers()));
-  const bool is_late = age_s > timeout_s || waiting_s.value_or(0) > timeout_s;
-  const std::string& late = age_s > timeout_s ? ahead : replayed;
-  CHECK_ARG(!is_late, ERROR_TIMEOUT, late, ": no end on its stream after ", timeout_s,
+  const std::string& waiting = ahead.empty() ? replayed : ahead;
+  RETURN_IF_ERROR(control().Peek(waiting.c_str(), 0, under_way_.Peers()));
+  const bool is_old = age_s > timeout_s;
+  CHECK_ARG(!is_old && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT, is_old ? ahead : replayed,
+            ": no end on its stream after ", timeout_s,
             " s: a rank has not made this call, or the stream waits");
   return Ok();
 }

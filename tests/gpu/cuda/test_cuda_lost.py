@@ -35,9 +35,8 @@ def test_a_rank_that_dies_when_it_has_said_that_it_comes(gpu: Any) -> None:
         op = Gather(gpu, rank, LONG, "float32", **fields(PROCESSES, "dies"))
         stream = gpu.stream()
         comm.barrier()
-        with pytest.raises(
-            collops.PeerLostError, match="AllGatherV.*rank 2"
-        ):  # at once, if it is dead already
+        # At once, if it is dead already.
+        with pytest.raises(collops.PeerLostError, match="AllGatherV.*rank 2"):
             with gpu.held(stream) if rank == 0 else gpu.held(gpu.stream()):
                 op.execute(stream)
                 time.sleep(0.5)
