@@ -24,8 +24,8 @@ uint64_t Summand(uint64_t a, uint64_t b, uint64_t value) {
 }
 
 // An encoding: the operator's name, the number of words, the words, the plain level's words and the
-// number of the user's call; then the lists, each as its first member, its length and a place for
-// every rank.
+// number of the user's call; then the lists, each as its first member, its length, a hash of all its
+// numbers and a place for every rank that is listed.
 constexpr int kOpWords = 6;
 constexpr int kOpBytes = kOpWords * static_cast<int>(sizeof(int64_t));
 constexpr int kCountWord = kOpWords;
@@ -35,10 +35,14 @@ constexpr int kMethodBytes = 4 * static_cast<int>(sizeof(int64_t));
 constexpr int kRowWord = kMethodWord + 4;
 constexpr int kCallWord = kRowWord + 1;
 constexpr int kFirstList = kCallWord + 1;
-constexpr int kListHead = 2;
+constexpr int kListHead = 3;
+
+int64_t Listed(int64_t count) {
+  return std::min<int64_t>(count, Agreement::kMostListed);
+}
 
 int64_t ListWords(int64_t rank_size) {
-  return kListHead + rank_size;
+  return kListHead + Listed(rank_size);
 }
 
 // A text that a peer wrote: it may lack an end, or hold control characters.
@@ -163,7 +167,9 @@ void Agreement::Encode(int64_t* to, int rank_size) const {
     int64_t* list = to + kFirstList + i * ListWords(rank_size);
     list[0] = lists_[i].first_member;
     list[1] = lists_[i].count;
-    std::copy_n(lists_[i].values, std::min<int64_t>(lists_[i].count, rank_size), list + kListHead);
+    list[2] = static_cast<int64_t>(Mix(0, lists_[i].values, lists_[i].count));
+    std::copy_n(lists_[i].values, Listed(std::min<int64_t>(lists_[i].count, rank_size)),
+                list + kListHead);
   }
 }
 
@@ -183,7 +189,7 @@ std::string Agreement::EncodedOp(const int64_t* encoded) {
 std::vector<int64_t> Agreement::EncodedList(const int64_t* encoded, int number, int rank_size) {
   const int64_t* list = encoded + kFirstList + number * ListWords(rank_size);
   const int64_t said = list[1];  // read once: the peer may change it
-  const int64_t count = std::clamp<int64_t>(said, 0, rank_size);
+  const int64_t count = Listed(std::clamp<int64_t>(said, 0, rank_size));
   return std::vector<int64_t>(list + kListHead, list + kListHead + count);
 }
 
@@ -212,8 +218,11 @@ class Agreement::Comparison {
 
   // For agreements whose digests differ although Run() finds no difference.
   Status DifferByDigest() const {
+    const std::string listed = size_ > kMostListed
+                                   ? Concat(" among the first ", kMostListed, " numbers of a list")
+                                   : "";
     return Error(ERROR_RANK_MISMATCH, Called(first_), ": the ranks disagree in ",
-                 Calls(first_, first_), ": their digests differ, but no field does");
+                 Calls(first_, first_), ": their digests differ, but no field does", listed);
   }
 
  private:
@@ -297,18 +306,23 @@ class Agreement::Comparison {
   }
 
   Status CompareLists(const Term& term, int a, int b) const {
-    for (int64_t i = 0; i < std::max(Length(a, term), Length(b, term)); ++i) {
+    const int64_t listed = Listed(std::max(Length(a, term), Length(b, term)));
+    for (int64_t i = 0; i < listed; ++i) {
       const std::string field = Concat(NameOf(term), "[", i, "]");
       const std::string first = Entry(a, term, i);
       const std::string other = Entry(b, term, i);
       if (first != other) return Differ(field, first, a, field, other, b);
     }
-    return Ok();
+    if (size_ <= kMostListed || List(a, term)[2] == List(b, term)[2]) return Ok();
+    return Error(ERROR_RANK_MISMATCH, Called(a), ": the ranks disagree in ", Calls(a, b), ": ",
+                 NameOf(term), " of ", who_(a), " and of ", who_(b),
+                 " are equal in their first ", listed, " numbers, and differ in a later one");
   }
 
   Status ComparePairs(const Term& sends, const Term& receives) const {
-    for (int a = 0; a < size_; ++a) {
-      for (int b = 0; b < size_; ++b) {
+    const int listed = static_cast<int>(Listed(size_));
+    for (int a = 0; a < listed; ++a) {
+      for (int b = 0; b < listed; ++b) {
         if (!Has(a) || !Has(b)) continue;
         const std::string sent = Entry(a, sends, b);
         const std::string received = Entry(b, receives, a);

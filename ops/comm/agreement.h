@@ -49,7 +49,9 @@ class Agreement {
   // The value of a number that was added, for tests and traces; `missing` if there is none.
   int64_t Value(const char* name, int64_t missing = 0) const;
 
-  // All that Describe() needs of one rank, as numbers in shared memory.
+  // All that Describe() needs of one rank, as numbers in shared memory. Of a long list the first
+  // kMostListed numbers are there, and a hash of all, so that the encodings of a large group grow
+  // with its ranks and not with their pairs.
   static int64_t EncodedBytes(int rank_size);
   void Encode(int64_t* to, int rank_size) const;
   // Adds the number of the user's call (0: not known) to an encoding. identity() ignores it.
@@ -58,7 +60,7 @@ class Agreement {
   // The operator's name in an encoding that a peer wrote.
   static std::string EncodedOp(const int64_t* encoded);
   // A list of a group in an encoding that a peer wrote, by the order in which lists were added: a
-  // copy of at most rank_size numbers.
+  // copy of at most rank_size numbers, or kMostListed.
   static std::vector<int64_t> EncodedList(const int64_t* encoded, int number, int rank_size);
 
   // ERROR_RANK_MISMATCH with the first field in which two ranks differ, and both values; the same
@@ -75,6 +77,7 @@ class Agreement {
   static constexpr int kMaxTerms = 16;
   static constexpr int kMaxWords = 40;
   static constexpr int kMaxLists = 2;
+  static constexpr int kMostListed = 512;
 
  private:
   enum class Kind { kNumber, kText, kShape, kList, kGroupList, kSends, kReceives };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace collops {
@@ -14,6 +15,10 @@ class RankSet {
   static RankSet All(int rank_size) { return RankSet(rank_size, true); }
 
   void Add(int rank) { has_[static_cast<size_t>(rank)] = true; }
+  // `others`: of the same group.
+  void AddAll(const RankSet& others) {
+    for (size_t rank = 0; rank < has_.size(); ++rank) has_[rank] = has_[rank] || others.has_[rank];
+  }
   bool Contains(int rank) const {
     return rank >= 0 && static_cast<size_t>(rank) < has_.size() && has_[static_cast<size_t>(rank)];
   }
@@ -28,5 +33,8 @@ class RankSet {
 
   std::vector<bool> has_;
 };
+
+// "rank 2 of 3", "ranks 1, 3 of 4": those of a group that are not in the set. Of many, the first.
+std::string RanksMissing(const RankSet& present, int rank_size);
 
 }  // namespace collops

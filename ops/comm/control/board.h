@@ -11,7 +11,9 @@
 
 namespace collops::control {
 
+// Of a group on one host, or of one of its hosts; and of a group on several hosts.
 constexpr int kMaxRanks = 128;
+constexpr int kMaxGroupRanks = 4096;
 // Two cache lines, because the adjacent-line prefetcher fetches lines in pairs.
 constexpr size_t kLineBytes = 128;
 constexpr int64_t kPageBytes = 4096;

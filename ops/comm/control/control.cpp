@@ -21,6 +21,14 @@ Status Left(int rank, const std::string& reason) {
                    : Error(ERROR_PEER_LOST, reason);
 }
 
+Status CheckSize(const CommunicatorSpec& spec, Reach reach) {
+  const bool hosts = reach == Reach::kHosts && spec.comm_mode != COMM_MULTI_THREAD;
+  const int most = hosts ? kMaxGroupRanks : kMaxRanks;
+  CHECK_ARG(spec.rank_size <= most, ERROR_UNSUPPORTED, "backend ", spec.backend, ": at most ", most,
+            " ranks", hosts ? "" : " on a host", ", got rankSize ", spec.rank_size);
+  return Ok();
+}
+
 // `table`: complete, or null.
 Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const RankTable>& table,
                    int64_t segment_bytes, Reach reach, std::unique_ptr<Meeting>* meeting) {
@@ -50,6 +58,7 @@ Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const Ran
     return Ok();
   }
   if (place.address.empty()) {
+    RETURN_IF_ERROR(CheckSize(spec, Reach::kOneHost));
     *meeting = Meeting::Create(spec, job, segment_bytes);
     return Ok();
   }
@@ -61,8 +70,7 @@ Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const Ran
 
 Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
                        std::shared_ptr<Control>* control, Reach reach) {
-  CHECK_ARG(spec.rank_size <= kMaxRanks, ERROR_UNSUPPORTED, "backend ", spec.backend, ": at most ",
-            kMaxRanks, " ranks, got rankSize ", spec.rank_size);
+  RETURN_IF_ERROR(CheckSize(spec, reach));
   if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty()) {
     RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
   }

@@ -54,9 +54,9 @@ void RingBell(int bell) {
   static_cast<void>(!write(bell, &one, sizeof(one)));
 }
 
-Endpoint::Endpoint(Group group, int rank, int rank_size)
+Endpoint::Endpoint(std::shared_ptr<Group> group, int rank, int rank_size)
     : group_(std::move(group)),
-      board_(group_.segment.data(), rank_size),
+      board_(group_->segment.data(), rank_size),
       heads_(board_.heads()),
       rank_(rank),
       size_(rank_size) {}
@@ -83,7 +83,7 @@ void Endpoint::RingEveryLane() {
 void Endpoint::WakeUp(int peer, Lane lane) {
   std::atomic<uint32_t>& doorbell = board_.member(peer).doorbell[lane];
   doorbell.fetch_add(1, std::memory_order_seq_cst);
-  if (IsRemote(peer)) return RingBell(group_.bell.get());
+  if (IsRemote(peer)) return RingBell(group_->bell.get());
   syscall(SYS_futex, &doorbell, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
@@ -140,14 +140,14 @@ int Endpoint::WitnessOf(int rank) const {
 
 bool Endpoint::HasEnded(int rank) const {
   if (board_.member(rank).ended.load(std::memory_order_acquire) != kIsThere) return true;
-  const Peer& peer = group_.peers[static_cast<size_t>(WitnessOf(rank))];
+  const Peer& peer = group_->peers[static_cast<size_t>(WitnessOf(rank))];
   return peer.lifeline.valid() && Readable(peer.lifeline.get());
 }
 
 bool Endpoint::HasLeft(int rank) const {
   if (board_.member(rank).left.load(std::memory_order_acquire) != 0) return true;
   // A mailbox is only written to: it becomes readable when its other end has been closed.
-  return HasEnded(rank) || Readable(group_.peers[static_cast<size_t>(rank)].mailbox.get());
+  return HasEnded(rank) || Readable(group_->peers[static_cast<size_t>(rank)].mailbox.get());
 }
 
 Status Endpoint::Lost(int rank) const {
@@ -161,7 +161,7 @@ Status Endpoint::Lost(int rank) const {
                    why.empty() ? "" : ": ", why);
     }
     if (ended == kIsThere && WitnessOf(rank) != rank) return Lost(WitnessOf(rank));
-    const Status word = VerdictInMailbox(group_.peers[static_cast<size_t>(rank)].mailbox.get());
+    const Status word = VerdictInMailbox(group_->peers[static_cast<size_t>(rank)].mailbox.get());
     CHECK_ARG(word.ok(), ERROR_PEER_LOST, who, " has left: ", word.message());
     return Error(ERROR_PEER_LOST, who, " ended without a word");
   }
@@ -231,7 +231,7 @@ std::string Endpoint::DescribeState(int rank) const {
   // If this host's watcher is silent, it cannot report the other one's state.
   const int silent = SilentMs(rank_) >= kSilenceMs ? rank_ : rank;
   if (SilentMs(silent) < kSilenceMs) return "on another host";
-  const auto host_of = [&](int r) { return group_.peers[static_cast<size_t>(r)].host; };
+  const auto host_of = [&](int r) { return group_->peers[static_cast<size_t>(r)].host; };
   int speaker = silent;
   for (int r = silent; r >= 0; --r) speaker = host_of(r) == host_of(silent) ? r : speaker;
   return Concat("on another host; ", Who(speaker), ", which speaks for ",

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/control/board.h"
@@ -27,16 +29,19 @@ void RingBell(int bell);
 // Control; one thread at a time, except PublishFailure and PublishLeft. Waits only in Nap().
 class Endpoint {
  public:
-  Endpoint(Group group, int rank, int rank_size);
+  Endpoint(Group group, int rank, int rank_size)
+      : Endpoint(std::make_shared<Group>(std::move(group)), rank, rank_size) {}
+  // Endpoints of several ranks in one thread share what they know of the group.
+  Endpoint(std::shared_ptr<Group> group, int rank, int rank_size);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   const Board& board() const { return board_; }
-  Group& group() { return group_; }
-  pid_t pid(int rank) const { return group_.peers[static_cast<size_t>(rank)].pid; }
+  Group& group() { return *group_; }
+  pid_t pid(int rank) const { return group_->peers[static_cast<size_t>(rank)].pid; }
   // "rank 2 (pid 77)"
   std::string Who(int rank) const {
-    const int number = group_.peers[static_cast<size_t>(rank)].number;
+    const int number = group_->peers[static_cast<size_t>(rank)].number;
     return Concat("rank ", number < 0 ? rank : number, " (pid ", pid(rank), ")");
   }
 
@@ -118,7 +123,7 @@ class Endpoint {
 
   // A rank of another host: its state here is what its watcher has sent.
   bool IsRemote(int rank) const {
-    return group_.peers[static_cast<size_t>(rank)].host != group_.host;
+    return group_->peers[static_cast<size_t>(rank)].host != group_->host;
   }
 
   // What this rank waits for in its pair lane, for the messages of other ranks; empty: nothing.
@@ -154,7 +159,7 @@ class Endpoint {
   }
   std::string DescribeUnfinished(uint64_t step, bool begun) const;
 
-  Group group_;
+  std::shared_ptr<Group> group_;
   Board board_;
   HeadPlaces heads_;
   int rank_;

@@ -168,6 +168,38 @@ TEST(ListsOfAGroupAreComparedInTheGroupAlone) {
             "rank 3");
 }
 
+// The encoding of a list grows no further, and a difference beyond is still one.
+TEST(OfALongListTheFirstNumbersAreListed) {
+  constexpr int kRanks = Agreement::kMostListed + 100;
+  EXPECT_EQ(Agreement::EncodedBytes(kRanks), Agreement::EncodedBytes(8 * kRanks));
+  const auto make = [](const List& counts) {
+    return Agreement("AllGatherV").EqualList("recvCounts", counts.data(), kRanks);
+  };
+  const List counts(kRanks, 5);
+  std::vector<Agreement> all(kRanks, make(counts));
+  List early = counts;
+  early[Agreement::kMostListed - 1] = 6;
+  List late = counts;
+  late[Agreement::kMostListed] = 6;
+  all[2] = make(late);
+  const std::vector<Agreement> later = all;
+  all[1] = make(early);
+  const auto text = [](const std::vector<Agreement>& ranks) {
+    std::vector<List> encoded;
+    for (const Agreement& one : ranks) {
+      encoded.emplace_back(static_cast<size_t>(Agreement::EncodedBytes(kRanks)) / sizeof(int64_t));
+      one.Encode(encoded.back().data(), kRanks);
+    }
+    return ranks[0].Describe(encoded, 7, Who).message();
+  };
+  EXPECT_EQ(text(all),
+            "AllGatherV: the ranks disagree in call 7: recvCounts[511] is 5 on rank 0 and 6 on "
+            "rank 1");
+  EXPECT_EQ(text(later),
+            "AllGatherV: the ranks disagree in call 7: recvCounts of rank 0 and of rank 2 are "
+            "equal in their first 512 numbers, and differ in a later one");
+}
+
 TEST(APeersNumbersAreNotTrusted) {
   Agreement agreement("LinearParallel");
   const List rows = {1, 2};

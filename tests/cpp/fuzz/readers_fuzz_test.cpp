@@ -67,7 +67,7 @@ std::string RowAgain(const std::string& bytes) {
   FieldReader fields(frame);
   const Row row = Row::Read(&fields);
   if (!fields.Done()) return "";
-  EXPECT_TRUE(row.rank >= 0 && row.rank < control::kMaxRanks);
+  EXPECT_TRUE(row.rank >= 0 && row.rank < control::kMaxGroupRanks);
   FieldWriter again;
   row.Write(&again);
   return again.text();

@@ -119,7 +119,8 @@ int main(int argc, char** argv) {
   Check(Worker::Create(2, &worker));
   const int me = std::atoi(argv[1]);
   std::cout << ToHex(worker->address()) << std::endl;
-  Check(worker->Connect(1 - me, FromHex(Hear(worker.get()))));
+  worker->Know(1 - me, FromHex(Hear(worker.get())));
+  Check(worker->Connect(1 - me));
   const auto size = static_cast<size_t>(bytes);
   Exchange exchange = {worker.get(),
                        me,

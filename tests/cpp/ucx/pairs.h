@@ -96,7 +96,8 @@ inline std::unique_ptr<Worker> Connected(const Mesh& mesh, int me) {
   }
   for (int peer = 0; peer < mesh.size(); ++peer) {
     if (peer == me) continue;
-    EXPECT_EQ(worker->Connect(peer, mesh.Hear(me, peer)).message(), "");
+    worker->Know(peer, mesh.Hear(me, peer));
+    EXPECT_EQ(worker->Connect(peer).message(), "");
   }
   return worker;
 }

@@ -74,6 +74,26 @@ TEST(MessagesOfAllSizesArriveInBothDirectionsAtOnce) {
   }
 }
 
+// A rank that knows where all others are connects to those that it sends to.
+TEST(TheFirstMessageConnects) {
+  RunConnected(2, [](const Entry& e) {
+    std::unique_ptr<Worker> worker;
+    EXPECT_EQ(Worker::Create(3, &worker).message(), "");
+    ASSERT_TRUE(worker != nullptr);
+    const int peer = 1 - e.me;
+    e.mesh.Say(e.me, peer, worker->address());
+    worker->Know(peer, e.mesh.Hear(e.me, peer));
+    EXPECT_EQ(worker->num_connected(), 0);
+    Request request;
+    const Status unknown = worker->Send(2, 1, "", 0, &request);
+    EXPECT_CONTAINS(unknown.message(), "peer 2 is not connected");
+    ExchangeWithAll({e.mesh, e.me, *worker}, 1000, 1);
+    EXPECT_EQ(worker->num_connected(), 1);
+    e.mesh.Meet(e.me);
+    CloseTogether(e);
+  });
+}
+
 TEST(MessagesWithOneTagArriveInOrderAndOthersWait) {
   RunConnected(2, [](const Entry& e) {
     const int peer = 1 - e.me;

@@ -15,7 +15,7 @@ namespace collops::ucx {
 // dropped with its head. Owned by its Link; one thread at a time.
 class Heads : public control::HeadCarrier {
  public:
-  // `worker`, which outlives this object, is connected to all ranks of other hosts.
+  // `worker` outlives this object.
   Heads(Worker* worker, const HostMap& hosts, int rank);
   Heads(const Heads&) = delete;
   Heads& operator=(const Heads&) = delete;

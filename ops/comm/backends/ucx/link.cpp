@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "comm/backends/shm/communicator.h"
@@ -20,40 +21,52 @@ constexpr size_t kMostAddressBytes = 1016;
 // How long the group may take to say that a rank is lost which UCX cannot reach.
 constexpr double kExplainS = 2.0;
 
-// What a rank tells the others of itself.
-struct Card {
-  uint32_t address_bytes = 0;
-  uint32_t token = 0;  // rank 0's names the communicators of the hosts
-  char address[kMostAddressBytes] = {};
+// Where a worker is reached.
+struct WorkerAddress {
+  uint32_t bytes = 0;
+  char text[kMostAddressBytes] = {};
+
+  Status Set(const Worker& worker) {
+    const std::string& address = worker.address();
+    CHECK_ARG(address.size() <= kMostAddressBytes, ERROR_UNSUPPORTED,
+              "backend ucx: UCX's address has ", address.size(), " bytes, the limit is ",
+              kMostAddressBytes, ": set UCX_NET_DEVICES to the network that the hosts share");
+    bytes = static_cast<uint32_t>(address.size());
+    std::memcpy(text, address.data(), address.size());
+    return Ok();
+  }
+  std::string Get() const {
+    return std::string(text, std::min<size_t>(bytes, kMostAddressBytes));
+  }
 };
 
-Status MakeCard(const Worker& worker, Card* card) {
-  CHECK_ARG(worker.address().size() <= kMostAddressBytes, ERROR_UNSUPPORTED,
-            "backend ucx: UCX's address has ", worker.address().size(), " bytes, the limit is ",
-            kMostAddressBytes, ": set UCX_NET_DEVICES to the network that the hosts share");
-  card->address_bytes = static_cast<uint32_t>(worker.address().size());
-  card->token = std::random_device()();
-  std::memcpy(card->address, worker.address().data(), worker.address().size());
-  return Ok();
-}
+// What a rank tells the others of itself.
+struct Card {
+  uint32_t token = 0;  // rank 0's names the communicators of the hosts
+  WorkerAddress worker;
+  WorkerAddress pair_worker;
+};
 
-// One byte each way: UCX notices the loss of a peer only on a connection that was used.
+// One byte each way between ranks that carry heads to each other: UCX notices the loss of a peer
+// only on a connection that was used. Other ranks connect with their first message; the watchers
+// notice their losses.
 Status SayHello(control::Control& control, const HostMap& hosts, Worker* worker) {
   const int rank = control.spec().rank;
+  std::set<int> peers;
+  for (const int peer : hosts.Targets()) peers.insert(peer);
+  for (const int peer : hosts.Sources()) peers.insert(peer);
   // Before the requests, whose destructors take this memory back from UCX.
   char sent = 0;
-  std::vector<char> received(static_cast<size_t>(control.spec().rank_size));
+  std::vector<char> received(peers.size());
   std::deque<Request> requests;
-  for (const int host : hosts.OtherHosts()) {
-    for (const int peer : hosts.RanksOf(host)) {
-      const auto index = static_cast<size_t>(peer);
-      requests.emplace_back();
-      RETURN_IF_ERROR(worker->Receive(peer, Tag{0, peer, 0}.Of(TagKind::kData), &received[index], 1,
-                                      &requests.back()));
-      requests.emplace_back();
-      RETURN_IF_ERROR(
-          worker->Send(peer, Tag{0, rank, 0}.Of(TagKind::kData), &sent, 1, &requests.back()));
-    }
+  size_t index = 0;
+  for (const int peer : peers) {
+    requests.emplace_back();
+    RETURN_IF_ERROR(worker->Receive(peer, Tag{0, peer, 0}.Of(TagKind::kData), &received[index++], 1,
+                                    &requests.back()));
+    requests.emplace_back();
+    RETURN_IF_ERROR(
+        worker->Send(peer, Tag{0, rank, 0}.Of(TagKind::kData), &sent, 1, &requests.back()));
   }
   const auto done = [&] {
     return std::all_of(requests.begin(), requests.end(),
@@ -62,16 +75,6 @@ Status SayHello(control::Control& control, const HostMap& hosts, Worker* worker)
   const Watch watch = {{}, [&] { return control.Peek(kFirstContact); }};
   RETURN_IF_ERROR(worker->Until(kFirstContact, done, watch, Deadline::After(control.timeout_s())));
   for (const Request& request : requests) RETURN_IF_ERROR(worker->StatusOf(request));
-  return Ok();
-}
-
-Status Reach(const HostMap& hosts, const std::vector<Card>& cards, Worker* worker) {
-  for (int rank = 0; rank < static_cast<int>(cards.size()); ++rank) {
-    if (hosts.IsLocal(rank)) continue;
-    const Card& card = cards[static_cast<size_t>(rank)];
-    const size_t bytes = std::min<size_t>(card.address_bytes, kMostAddressBytes);
-    RETURN_IF_ERROR(worker->Connect(rank, std::string(card.address, bytes)));
-  }
   return Ok();
 }
 
@@ -85,19 +88,25 @@ Status Explained(const control::Control& control, const Status& failed) {
   return failed;
 }
 
-// A worker that is connected to all ranks of other hosts. *token: rank 0's.
-Status ConnectWorker(control::Control* control, const HostMap& hosts,
-                     std::unique_ptr<Worker>* worker, uint32_t* token) {
+// Makes both workers, and exchanges where they are. *token: rank 0's.
+Status ConnectWorkers(control::Control* control, Link* link, uint32_t* token) {
   const int ranks = control->spec().rank_size;
-  RETURN_IF_ERROR(Worker::Create(ranks, worker));
+  RETURN_IF_ERROR(Worker::Create(ranks, &link->worker));
+  RETURN_IF_ERROR(Worker::Create(ranks, &link->pair_worker));
   Card own;
-  RETURN_IF_ERROR(MakeCard(**worker, &own));
+  own.token = std::random_device()();
+  RETURN_IF_ERROR(own.worker.Set(*link->worker));
+  RETURN_IF_ERROR(own.pair_worker.Set(*link->pair_worker));
   std::vector<Card> cards(static_cast<size_t>(ranks));
   RETURN_IF_ERROR(control->Share(Agreement(kFirstContact), &own, sizeof(own), cards.data()));
   *token = cards.front().token;
-  Status met = Reach(hosts, cards, worker->get());
-  if (met.ok()) met = SayHello(*control, hosts, worker->get());
-  return Explained(*control, met);
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (link->hosts.IsLocal(rank)) continue;
+    const Card& card = cards[static_cast<size_t>(rank)];
+    link->worker->Know(rank, card.worker.Get());
+    link->pair_worker->Know(rank, card.pair_worker.Get());
+  }
+  return Explained(*control, SayHello(*control, link->hosts, link->worker.get()));
 }
 
 // A failure in one of the two groups ends the other.
@@ -136,8 +145,7 @@ Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique
   auto made = std::make_unique<Link>(
       Link{control.get(), HostMap(control->endpoint().group(), spec.rank), {}, {}, {}, {}});
   uint32_t token = 0;
-  RETURN_IF_ERROR(ConnectWorker(control.get(), made->hosts, &made->pair_worker, &token));
-  RETURN_IF_ERROR(ConnectWorker(control.get(), made->hosts, &made->worker, &token));
+  RETURN_IF_ERROR(ConnectWorkers(control.get(), made.get(), &token));
   made->heads = std::make_unique<Heads>(made->worker.get(), made->hosts, spec.rank);
   if (made->hosts.own_ranks().size() > 1) {
     RETURN_IF_ERROR(ConnectHost(control, token, made.get()));

@@ -25,8 +25,9 @@ struct Link {
   std::shared_ptr<Communicator> host;  // its ranks are local indices; null if this rank is alone
 };
 
-// Exchanges UCX addresses over Control and connects to all ranks of other hosts, then creates the
-// communicator of this host. Every rank of the group calls it, inside a call.
+// Exchanges UCX addresses over Control and connects to the ranks of other hosts with which this one
+// exchanges heads, then creates the communicator of this host. A connection to another rank is made
+// by the first message to it. Every rank of the group calls it, inside a call.
 Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link);
 
 }  // namespace collops::ucx

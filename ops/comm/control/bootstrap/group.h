@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/bootstrap/unique_fd.h"
+#include "comm/control/bootstrap/shared_fd.h"
 #include "comm/control/segment.h"
 
 namespace collops::control {
@@ -16,8 +16,8 @@ class Watcher;
 // What a rank knows about a peer, or about itself.
 struct Peer {
   pid_t pid = 0;
-  UniqueFd mailbox;   // a socket for window mails; hangs up when the peer has left
-  UniqueFd lifeline;  // a pidfd that the peer opened on itself; readable when its process has ended
+  SharedFd mailbox;   // a socket for window mails; hangs up when the peer has left
+  SharedFd lifeline;  // a pidfd that the peer opened on itself; readable when its process has ended
   int number = -1;    // in messages, if it is not the rank: that of a larger group
   int host = 0;  // a peer of another host has no mailbox or lifeline: a watcher reports its state
 };

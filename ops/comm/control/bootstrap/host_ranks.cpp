@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/control/board.h"
+
 namespace collops::control {
 
 std::vector<int> RanksOn(const std::vector<RankOnHost>& ranks, int host) {
@@ -32,6 +34,8 @@ HostRanks::HostRanks(const CommunicatorSpec& spec, const JobIdentity& job,
 }
 
 Status HostRanks::Complete(const Deadline& deadline, Group* group) {
+  CHECK_ARG(own_.size() <= static_cast<size_t>(kMaxRanks), ERROR_UNSUPPORTED, "host ", host_name_,
+            " has ", own_.size(), " ranks of the group: at most ", kMaxRanks, " on a host");
   Group local;
   const Status met = meeting_->Complete(deadline, &local);
   if (!met.ok()) {

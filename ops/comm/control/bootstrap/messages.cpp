@@ -10,6 +10,8 @@
 #include <cstring>
 #include <random>
 
+#include "comm/rank_set.h"
+
 namespace collops::control {
 namespace {
 
@@ -95,11 +97,13 @@ Transfer ReceiveMessage(int socket, MeetingMessage* message, std::vector<UniqueF
 
 Status MakeOwnPeer(CommMode mode, Peer* peer, UniqueFd* inbox) {
   peer->pid = getpid();
-  RETURN_IF_ERROR(SocketPair(inbox, &peer->mailbox));
+  UniqueFd mailbox;
+  RETURN_IF_ERROR(SocketPair(inbox, &mailbox));
+  peer->mailbox = SharedFd::OfSocket(std::move(mailbox));
   // The rank opens the pidfd on itself, so it works where the others cannot see its pid. Without
   // pidfds (old kernels, sandboxes) only the mailbox's hang-up shows that the rank has ended. Ranks
   // that are threads need none: they end with their whole process.
-  if (mode == COMM_MULTI_PROCESS) peer->lifeline = OpenProcess(peer->pid);
+  if (mode == COMM_MULTI_PROCESS) peer->lifeline = SharedFd(OpenProcess(peer->pid));
   return Ok();
 }
 
@@ -112,8 +116,8 @@ std::vector<int> Descriptors(const Peer& peer) {
 Peer PeerFrom(const MeetingMessage& message, std::vector<UniqueFd> fds) {
   Peer peer;
   peer.pid = message.pid;
-  if (!fds.empty()) peer.mailbox = std::move(fds[0]);
-  if (fds.size() > 1) peer.lifeline = std::move(fds[1]);
+  if (!fds.empty()) peer.mailbox = SharedFd::OfSocket(std::move(fds[0]));
+  if (fds.size() > 1) peer.lifeline = SharedFd(std::move(fds[1]));
   return peer;
 }
 
@@ -134,13 +138,11 @@ std::string WaitingLine(const CommunicatorSpec& spec, const JobIdentity& job,
 }
 
 std::string RanksMissing(const std::bitset<kMaxRanks>& present, int rank_size) {
-  std::string list;
-  int missing = 0;
+  RankSet ranks = RankSet::None(rank_size);
   for (int r = 0; r < rank_size; ++r) {
-    if (present.test(static_cast<size_t>(r))) continue;
-    list += (missing++ > 0 ? ", " : " ") + std::to_string(r);
+    if (present.test(static_cast<size_t>(r))) ranks.Add(r);
   }
-  return Concat(missing > 1 ? "ranks" : "rank", list, " of ", rank_size);
+  return collops::RanksMissing(ranks, rank_size);
 }
 
 void PollSockets(const std::vector<int>& sockets) {

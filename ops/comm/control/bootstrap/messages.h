@@ -48,7 +48,7 @@ struct MeetingMessage {
   static constexpr uint32_t kMagic = 0x636f6c6c;
   // Changes with the layout of the board; what a backend adds to the segment changes its size.
   static constexpr uint32_t kVersion =
-      5 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
+      6 + (Agreement::kMaxWords << 16) + (sizeof(Member) << 4) + kShareBytes;
 
   uint32_t magic = kMagic;
   uint32_t version = kVersion;

@@ -16,8 +16,12 @@
 namespace collops::control {
 namespace {
 
-constexpr int kType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 constexpr size_t kMaxFds = 4;
+
+int TypeOf(Carries carries) {
+  const int type = carries == Carries::kMessages ? SOCK_SEQPACKET : SOCK_STREAM;
+  return type | SOCK_CLOEXEC | SOCK_NONBLOCK;
+}
 
 socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   *address = {};
@@ -29,10 +33,10 @@ socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
 
 }  // namespace
 
-UniqueFd Listen(const std::string& name) {
+UniqueFd Listen(const std::string& name, Carries carries) {
   sockaddr_un address;
   const socklen_t length = AbstractAddress(name, &address);
-  UniqueFd socket(::socket(AF_UNIX, kType, 0));
+  UniqueFd socket(::socket(AF_UNIX, TypeOf(carries), 0));
   if (!socket.valid() || bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       listen(socket.get(), kMaxRanks) != 0) {
     return UniqueFd();
@@ -43,15 +47,15 @@ UniqueFd Listen(const std::string& name) {
 bool IsTaken(const std::string& name) {
   sockaddr_un address;
   const socklen_t length = AbstractAddress(name, &address);
-  const UniqueFd socket(::socket(AF_UNIX, kType, 0));
+  const UniqueFd socket(::socket(AF_UNIX, TypeOf(Carries::kMessages), 0));
   return socket.valid() && bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 &&
          errno == EADDRINUSE;
 }
 
-UniqueFd ConnectTo(const std::string& name) {
+UniqueFd ConnectTo(const std::string& name, Carries carries) {
   sockaddr_un address;
   const socklen_t length = AbstractAddress(name, &address);
-  UniqueFd socket(::socket(AF_UNIX, kType, 0));
+  UniqueFd socket(::socket(AF_UNIX, TypeOf(carries), 0));
   if (!socket.valid() ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     return UniqueFd();
@@ -65,7 +69,7 @@ UniqueFd Accept(const UniqueFd& listener) {
 
 Status SocketPair(UniqueFd* first, UniqueFd* second) {
   int ends[2];
-  CHECK_ARG(socketpair(AF_UNIX, kType, 0, ends) == 0, ERROR_RT_FAIL,
+  CHECK_ARG(socketpair(AF_UNIX, TypeOf(Carries::kMessages), 0, ends) == 0, ERROR_RT_FAIL,
             "cannot make a socket pair: ", std::strerror(errno));
   *first = UniqueFd(ends[0]);
   *second = UniqueFd(ends[1]);

@@ -11,18 +11,20 @@
 
 namespace collops::control {
 
-// Sockets of first contact. They carry sequenced packets, so a message arrives whole, with its
-// descriptors. No function here waits: every socket is non-blocking.
+// Sockets of first contact. No function here waits: every socket is non-blocking.
+
+// What a socket carries: messages, each of which arrives whole, with its descriptors, or bytes.
+enum class Carries { kMessages, kBytes };
 
 // A listening socket with a name in the abstract namespace, which ends with its process. Not valid
 // if another socket listens under that name.
-UniqueFd Listen(const std::string& name);
+UniqueFd Listen(const std::string& name, Carries carries = Carries::kMessages);
 
 // Whether a socket has that name, also one that does not listen.
 bool IsTaken(const std::string& name);
 
 // Not valid if no socket listens there yet.
-UniqueFd ConnectTo(const std::string& name);
+UniqueFd ConnectTo(const std::string& name, Carries carries = Carries::kMessages);
 
 // Not valid if no client waits to be accepted.
 UniqueFd Accept(const UniqueFd& listener);

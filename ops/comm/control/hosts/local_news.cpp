@@ -1,5 +1,6 @@
 #include "comm/control/hosts/local_news.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +20,7 @@ LocalNews::LocalNews(const Group* group, std::vector<int> ranks, int rank_size)
     : group_(group),
       board_(group->segment.data(), rank_size),
       ranks_(std::move(ranks)),
+      news_of_(ranks_),
       rank_size_(rank_size),
       seen_(static_cast<size_t>(rank_size)),
       agreement_(static_cast<size_t>(Agreement::EncodedBytes(rank_size)) / sizeof(int64_t)) {}
@@ -36,12 +38,17 @@ void LocalNews::Look(bool all) {
   }
   LookAtFailure();
   // What may have caused an end is sent before it.
-  for (const Seen& seen : seen_) all_ = all_ || seen.failed || seen.left || seen.ended;
+  for (const int rank : news_of_) {
+    const Seen& seen = SeenOf(rank);
+    all_ = all_ || seen.failed || seen.left || seen.ended;
+  }
   for (const int rank : ranks_) LookAtFinished(rank);
   for (const int rank : ranks_) {
     for (const int parity : {0, 1}) LookAtHead(rank, parity);
   }
-  for (const Seen& seen : seen_) {
+  // It may add to the list.
+  for (size_t i = 0; i < news_of_.size(); ++i) {
+    const Seen& seen = SeenOf(news_of_[i]);
     if (seen.failed) LookAtHeadsOf(seen.failed_step);
   }
 }
@@ -50,6 +57,7 @@ void LocalNews::LookAtFailure() {
   const uint32_t failed = board_.group().failed_rank.load(std::memory_order_acquire);
   if (failed == 0 || failed > static_cast<uint32_t>(rank_size_)) return;
   const int rank = static_cast<int>(failed) - 1;
+  Note(rank);
   Seen& seen = SeenOf(rank);
   seen.failed = true;
   seen.failed_step = board_.member(rank).failed_step.load(std::memory_order_relaxed);
@@ -60,8 +68,14 @@ void LocalNews::LookAtHeadsOf(uint64_t failed_step) {
   for (int rank = 0; rank < rank_size_; ++rank) {
     const SignalHead& head = board_.heads().At(rank, failed_step);
     const uint64_t word = head.step.load(std::memory_order_relaxed);
-    if (HostOf(rank) != group_->host && NumberOf(word) == failed_step) LookAtHead(rank, parity);
+    if (HostOf(rank) == group_->host || NumberOf(word) != failed_step) continue;
+    Note(rank);
+    LookAtHead(rank, parity);
   }
+}
+
+void LocalNews::Note(int rank) {
+  if (std::find(news_of_.begin(), news_of_.end(), rank) == news_of_.end()) news_of_.push_back(rank);
 }
 
 bool LocalNews::HasStayed(uint64_t value, Fresh* fresh) const {
@@ -125,17 +139,17 @@ bool LocalNews::TellTo(int host, Bridge* bridge) {
   Listener& listener = listeners_[static_cast<size_t>(host)];
   if (listener.joined != bridge->Joined(host) || listener.told.empty()) {
     listener.joined = bridge->Joined(host);
-    listener.told.assign(seen_.size(), Told());
+    listener.told.clear();
   }
+  listener.told.resize(news_of_.size());
   // One kind after the other, each for all ranks: the cause (a head, another rank's failure) is
   // sent before the failure or departure that it caused.
   const auto kinds = {&LocalNews::TellHeads, &LocalNews::TellFinished, &LocalNews::TellFailure,
                       &LocalNews::TellLeft, &LocalNews::TellEnded};
   for (const auto tell : kinds) {
-    for (int rank = 0; rank < rank_size_; ++rank) {
-      if (HostOf(rank) == host) continue;
-      if (!(this->*tell)(rank, &listener.told[static_cast<size_t>(rank)], host, bridge))
-        return false;
+    for (size_t i = 0; i < news_of_.size(); ++i) {
+      if (HostOf(news_of_[i]) == host) continue;
+      if (!(this->*tell)(news_of_[i], &listener.told[i], host, bridge)) return false;
     }
   }
   return true;

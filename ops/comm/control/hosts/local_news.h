@@ -60,12 +60,14 @@ class LocalNews {
   };
   struct Listener {
     uint64_t joined = 0;
-    std::vector<Told> told;
+    std::vector<Told> told;  // as news_of_
   };
 
   int HostOf(int rank) const { return group_->peers[static_cast<size_t>(rank)].host; }
   Seen& SeenOf(int rank) { return seen_[static_cast<size_t>(rank)]; }
   const Seen& SeenOf(int rank) const { return seen_[static_cast<size_t>(rank)]; }
+  // There is news of this rank.
+  void Note(int rank);
   void LookAtFailure();
   void LookAtFinished(int rank);
   void LookAtHead(int rank, int parity);
@@ -88,6 +90,7 @@ class LocalNews {
   const Group* group_;
   Board board_;
   std::vector<int> ranks_;
+  std::vector<int> news_of_;  // the ranks of whom there is news: ranks_, then those of other hosts
   int rank_size_;
   std::vector<Seen> seen_;  // by rank; of ranks of other hosts, only what is sent of them
   std::vector<Listener> listeners_;

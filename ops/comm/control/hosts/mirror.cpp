@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <utility>
 
 namespace collops::control {
 namespace {
 
 // The parts of a Group that an Endpoint needs to read and write the board without waiting.
-Group Outline(const Group& group) {
-  Group outline;
-  outline.segment = group.segment;
-  outline.host = group.host;
+std::shared_ptr<Group> Outline(const Group& group) {
+  auto outline = std::make_shared<Group>();
+  outline->segment = group.segment;
+  outline->host = group.host;
   for (const Peer& peer : group.peers) {
-    outline.peers.emplace_back();
-    outline.peers.back().host = peer.host;
+    outline->peers.emplace_back();
+    outline->peers.back().host = peer.host;
   }
   return outline;
 }
@@ -23,9 +24,13 @@ Group Outline(const Group& group) {
 }  // namespace
 
 Mirror::Mirror(const Group& group, int rank_size) : own_host_(group.host) {
+  const std::shared_ptr<Group> outline = Outline(group);
   for (int r = 0; r < rank_size; ++r) {
-    host_of_.push_back(group.peers[static_cast<size_t>(r)].host);
-    ends_.emplace_back(Outline(group), r, rank_size);
+    const int host = group.peers[static_cast<size_t>(r)].host;
+    host_of_.push_back(host);
+    ranks_of_.resize(std::max(ranks_of_.size(), static_cast<size_t>(host) + 1));
+    ranks_of_[static_cast<size_t>(host)].push_back(r);
+    ends_.emplace_back(outline, r, rank_size);
   }
 }
 
@@ -43,9 +48,8 @@ bool Mirror::MaySend(int host, const News& news) const {
 // have begun, so they have ended the one before.
 bool Mirror::CanBe(uint64_t step) const {
   uint64_t finished = std::numeric_limits<uint64_t>::max() - 2;
-  for (size_t r = 0; r < ends_.size(); ++r) {
-    if (host_of_[r] != own_host_) continue;
-    const Member& member = board().member(static_cast<int>(r));
+  for (const int rank : RanksOf(own_host_)) {
+    const Member& member = board().member(rank);
     finished = std::min(finished, member.finished.load(std::memory_order_acquire));
   }
   return step <= finished + 2;
@@ -114,9 +118,7 @@ void Mirror::SetEnded(int rank, uint32_t how) {
 }
 
 void Mirror::Lose(int host, const std::string& why) {
-  for (size_t r = 0; r < ends_.size(); ++r) {
-    const int rank = static_cast<int>(r);
-    if (!IsOf(rank, host)) continue;
+  for (const int rank : RanksOf(host)) {
     Member& member = board().member(rank);
     const bool there = member.ended.load(std::memory_order_relaxed) == kIsThere;
     // One that has left, or failed, has given its reason.
@@ -128,9 +130,8 @@ void Mirror::Lose(int host, const std::string& why) {
 
 void Mirror::NoteAlive(int host) {
   const int64_t now_ms = MonotonicMs();
-  for (size_t r = 0; r < ends_.size(); ++r) {
-    if (host_of_[r] != host) continue;
-    board().member(static_cast<int>(r)).alive_ms.store(now_ms, std::memory_order_relaxed);
+  for (const int rank : RanksOf(host)) {
+    board().member(rank).alive_ms.store(now_ms, std::memory_order_relaxed);
   }
 }
 

@@ -30,6 +30,7 @@ class Mirror {
  private:
   const Board& board() const { return ends_.front().board(); }
   Endpoint& End(int rank) { return ends_[static_cast<size_t>(rank)]; }
+  const std::vector<int>& RanksOf(int host) const { return ranks_of_[static_cast<size_t>(host)]; }
   bool IsOf(int rank, int host) const;
   // Whether `host` may send the news: of its own ranks, or passed on of a third host's.
   bool MaySend(int host, const News& news) const;
@@ -39,6 +40,7 @@ class Mirror {
   void SetEnded(int rank, uint32_t how);
 
   std::vector<int> host_of_;
+  std::vector<std::vector<int>> ranks_of_;  // by host
   int own_host_;
   std::vector<Endpoint> ends_;  // one per rank; those of this host's ranks are only read
 };

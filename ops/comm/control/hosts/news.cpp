@@ -9,7 +9,7 @@ namespace {
 // A frame: FrameHead, then the text, the agreement and the shared bytes.
 struct FrameHead {
   // Changes with the contents of a board, so that hosts with different versions refuse each other.
-  static constexpr uint32_t kMagic = 0x6e657732 + (Agreement::kMaxWords << 16) + kShareBytes;
+  static constexpr uint32_t kMagic = 0x6e657733 + (Agreement::kMaxWords << 16) + kShareBytes;
 
   uint32_t magic;
   NewsKind kind;

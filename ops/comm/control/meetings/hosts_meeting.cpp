@@ -32,8 +32,7 @@ Group ForWatcher(const Group& group) {
     copy.peers.emplace_back();
     copy.peers.back().pid = peer.pid;
     copy.peers.back().host = peer.host;
-    copy.peers.back().mailbox = Duplicate(peer.mailbox);
-    copy.peers.back().lifeline = Duplicate(peer.lifeline);
+    copy.peers.back().lifeline = peer.lifeline;
   }
   return copy;
 }

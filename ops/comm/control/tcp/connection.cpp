@@ -63,6 +63,12 @@ bool HasUnconfirmed(int socket) {
          info.tcpi_state != TCP_CLOSE;
 }
 
+bool IsLocal(int socket) {
+  int domain = 0;
+  socklen_t length = sizeof(domain);
+  return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
 size_t LengthAt(const std::byte* head) {
   size_t length = 0;
   for (size_t i = 0; i < kHeadBytes; ++i) length = length << 8 | std::to_integer<size_t>(head[i]);
@@ -207,7 +213,11 @@ void Connection::Read() {
   }
   const size_t before = arrived_.size();
   arrived_.resize(before + kReadBytes);
-  const ssize_t count = recv(socket_.get(), arrived_.data() + before, kReadBytes, MSG_DONTWAIT);
+  ssize_t count = recv(socket_.get(), arrived_.data() + before, kReadBytes, MSG_DONTWAIT);
+  // A peer of this host that closed with frames unread: what it sent before can still be read.
+  if (count < 0 && errno == ECONNRESET && IsLocal(socket_.get())) {
+    count = recv(socket_.get(), arrived_.data() + before, kReadBytes, MSG_DONTWAIT);
+  }
   const int error = errno;
   arrived_.resize(before + static_cast<size_t>(std::max<ssize_t>(count, 0)));
   if (count == 0) End(Link::kClosed, Concat(peer_, " closed the connection"));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/control/bootstrap/unique_fd.h"
@@ -28,7 +29,7 @@ enum class Link {
   kBroken,       // another error, or bytes that are no frame
 };
 
-// A TCP connection that carries frames, each with its length before it. No function waits, except
+// A connection, of TCP or within this host, that carries frames, each with its length before it. No function waits, except
 // Finish(). Frames that cannot be sent at once are queued, up to a limit. One thread uses it.
 class Connection {
  public:
@@ -40,6 +41,9 @@ class Connection {
   explicit Connection(const SocketAddress& to);
   // An accepted socket.
   explicit Connection(UniqueFd socket);
+  // A connected socket of this host (AF_UNIX), whose other end is called `peer`.
+  Connection(UniqueFd socket, std::string peer)
+      : socket_(std::move(socket)), peer_(std::move(peer)), link_(Link::kOpen) {}
 
   // The address and port of the other end, for messages.
   const std::string& peer() const { return peer_; }

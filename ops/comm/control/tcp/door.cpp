@@ -1,6 +1,9 @@
 #include "comm/control/tcp/door.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "comm/control/bootstrap/socket.h"
 
 namespace collops::control::tcp {
 
@@ -12,12 +15,24 @@ void Door::Close() {
 void Door::AcceptAll() {
   // A flood of strangers does not keep this thread from those who are there.
   for (size_t i = 0; i < kMostUnproven; ++i) {
+    if (full() && !MakeRoom()) return;
     UniqueFd socket = listener_.Accept();
     if (!socket.valid()) return;
-    if (clients_.size() >= kMostUnproven) clients_.pop_front();
-    clients_.push_back(
-        {Challenge(Connection(std::move(socket)), &secret_), Deadline::After(kPatienceS)});
+    clients_.push_back({Challenge(Connection(std::move(socket)), &secret_),
+                        Deadline::After(kPatienceS), Deadline::After(kSilenceS)});
   }
+}
+
+// A rank says who it is as soon as it is connected.
+bool Door::MakeRoom() {
+  if (!listener_.valid() || !Readable(listener_.socket())) return false;
+  const auto strange = std::find_if(clients_.begin(), clients_.end(), [](const Client& client) {
+    const bool refused = !client.challenge.refusal().ok();
+    return client.silence.Passed() && (refused || !client.challenge.greeted());
+  });
+  if (strange == clients_.end()) return false;
+  clients_.erase(strange);
+  return true;
 }
 
 bool Door::Next(std::vector<Proven>* proven) {
@@ -40,7 +55,7 @@ bool Door::Next(std::vector<Proven>* proven) {
 }
 
 void Door::AddPolled(std::vector<pollfd>* polled) const {
-  if (listener_.valid()) polled->push_back({listener_.socket(), POLLIN, 0});
+  if (listener_.valid() && !full()) polled->push_back({listener_.socket(), POLLIN, 0});
   for (const Client& client : clients_) {
     polled->push_back(client.challenge.connection().Polled());
   }

@@ -16,13 +16,15 @@ struct Proven {
   Claim claim;
 };
 
-// A listener that lets in who proves to be of this job. Strangers cost a descriptor for a moment:
-// at most kMostUnproven of them, the oldest dropped for a newer one, each for at most kPatienceS.
-// No function waits; one thread uses it.
+// A listener that lets in who proves to be of this job. At most kMostUnproven clients prove
+// themselves at once, each in at most kPatienceS; later ones queue. A stranger costs a descriptor
+// for a moment: while others queue, one that has said nothing for kSilenceS, or was refused, makes
+// room, the oldest first. No function waits; one thread uses it.
 class Door {
  public:
   static constexpr size_t kMostUnproven = 64;
   static constexpr double kPatienceS = 5.0;
+  static constexpr double kSilenceS = 0.5;
 
   explicit Door(JobSecret secret) : secret_(std::move(secret)) {}
   Door(const Door&) = delete;
@@ -39,7 +41,9 @@ class Door {
 
   // True if one more has proven to be of this job.
   bool Next(std::vector<Proven>* proven);
+  // Whoever queues is no reason to wake while the door is full(): poll() no longer than 50 ms.
   void AddPolled(std::vector<pollfd>* polled) const;
+  bool full() const { return clients_.size() >= kMostUnproven; }
 
   // The last one who was turned away, and why; Ok: no one. For the message of a time-out.
   Status last_refusal() const;
@@ -48,8 +52,10 @@ class Door {
   struct Client {
     Challenge challenge;
     Deadline patience;
+    Deadline silence;
   };
   void AcceptAll();
+  bool MakeRoom();
 
   JobSecret secret_;
   Listener listener_;

@@ -112,8 +112,8 @@ Proof Challenge::Greet(const Frame& hello) {
   their_nonce_ = fields.Text(kNonceBytes);
   claim_.domain = fields.Text(kMostDomainBytes);
   claim_.purpose = fields.Text(kMostPurposeBytes);
-  claim_.rank = fields.Int(0, kMaxRanks - 1);
-  claim_.rank_size = fields.Int(1, kMaxRanks);
+  claim_.rank = fields.Int(0, kMaxGroupRanks - 1);
+  claim_.rank_size = fields.Int(1, kMaxGroupRanks);
   if (!is_hello || !fields.Done() || their_nonce_.size() != kNonceBytes ||
       !MakeNonce(&own_nonce_)) {
     return Refuse(ERROR_UNSUPPORTED, "is no rank of collops");

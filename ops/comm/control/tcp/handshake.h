@@ -11,7 +11,7 @@
 namespace collops::control::tcp {
 
 // Changes with every frame that this folder sends.
-constexpr uint64_t kProtocolVersion = 2;
+constexpr uint64_t kProtocolVersion = 3;
 
 // How the ranks of a job know each other. Without a key the job's id is the key: it keeps out
 // accidents, not attackers. Neither is sent or printed.
@@ -41,6 +41,8 @@ class Challenge {
   // kRefused: why, e.g. "127.0.0.1:4711 belongs to another job". The other end was told if it
   // speaks this protocol, and the connection is to be dropped once it has hung up.
   const Status& refusal() const { return refusal_; }
+  // Whether the other end has said who it is.
+  bool greeted() const { return !their_nonce_.empty(); }
   Connection& connection() { return connection_; }
   const Connection& connection() const { return connection_; }
   const Claim& claim() const { return claim_; }

@@ -14,7 +14,8 @@ namespace collops::control::tcp {
 namespace {
 
 constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
-constexpr int kBacklog = 128;
+// Hosts that come at once wait here; the kernel may lower it (net.core.somaxconn).
+constexpr int kBacklog = 4096;
 
 UniqueFd OpenSpare() {
   return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));

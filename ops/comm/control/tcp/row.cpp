@@ -1,9 +1,10 @@
 #include "comm/control/tcp/row.h"
 
-#include <algorithm>
 #include <limits>
+#include <unordered_map>
 
 #include "comm/control/board.h"
+#include "comm/control/tcp/connection.h"
 
 namespace collops::control::tcp {
 
@@ -15,7 +16,7 @@ void Row::Write(FieldWriter* fields) const {
 Row Row::Read(FieldReader* fields) {
   constexpr int kMostPort = 65535;
   Row row;
-  row.rank = fields->Int(0, kMaxRanks - 1);
+  row.rank = fields->Int(0, kMaxGroupRanks - 1);
   row.pid = fields->Int(0, std::numeric_limits<int>::max());
   row.host = fields->Text(kMostHostBytes);
   row.address = fields->Text(kMostAddressBytes);
@@ -25,14 +26,33 @@ Row Row::Read(FieldReader* fields) {
 }
 
 std::vector<int> HostsOf(const std::vector<Row>& rows) {
-  std::vector<std::string> names;
+  std::unordered_map<std::string, int> hosts;
   std::vector<int> host_of;
+  host_of.reserve(rows.size());
   for (const Row& row : rows) {
-    const auto at = std::find(names.begin(), names.end(), row.host);
-    host_of.push_back(static_cast<int>(at - names.begin()));
-    if (at == names.end()) names.push_back(row.host);
+    host_of.push_back(hosts.emplace(row.host, static_cast<int>(hosts.size())).first->second);
   }
   return host_of;
+}
+
+std::vector<Frame> RowFrames(const std::vector<Row>& rows) {
+  // With one more row it is still no longer than a frame may be.
+  constexpr size_t kFullBytes = kMostFrameBytes - 2 * Row::kMostBytes;
+  std::vector<Frame> frames;
+  FieldWriter fields = NoteOf(Note::kRows);
+  for (const Row& row : rows) {
+    row.Write(&fields);
+    if (fields.text().size() < kFullBytes) continue;
+    frames.push_back(fields.frame());
+    fields = NoteOf(Note::kRows);
+  }
+  frames.push_back(fields.frame());
+  return frames;
+}
+
+bool ReadRows(FieldReader* fields, std::vector<Row>* rows) {
+  while (fields->valid() && !fields->Done()) rows->push_back(Row::Read(fields));
+  return fields->Done();
 }
 
 FieldWriter NoteOf(Note note) {
@@ -41,10 +61,21 @@ FieldWriter NoteOf(Note note) {
   return fields;
 }
 
+FieldWriter NoteOf(Note note, int rank) {
+  FieldWriter fields = NoteOf(note);
+  fields.Number(static_cast<uint64_t>(rank));
+  return fields;
+}
+
+void WriteVerdict(const Status& reason, FieldWriter* fields) {
+  fields->Number(static_cast<uint64_t>(reason.code()));
+  fields->Text(reason.message().substr(0, kReasonBytes));
+}
+
 Frame VerdictFrame(const Status& reason) {
   FieldWriter fields = NoteOf(Note::kVerdict);
-  fields.Number(static_cast<uint64_t>(reason.code()));
-  return fields.Text(reason.message().substr(0, kReasonBytes)).frame();
+  WriteVerdict(reason, &fields);
+  return fields.frame();
 }
 
 Status ReadVerdict(FieldReader* fields) {

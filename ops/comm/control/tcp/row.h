@@ -33,17 +33,30 @@ struct Row {
 // The host of each rank, numbered in the order of their first ranks.
 std::vector<int> HostsOf(const std::vector<Row>& rows);
 
-// What is sent at first contact, once both ends have proven themselves.
+// What is sent at first contact: between rank 0 and the rank that speaks for a host, once both ends
+// have proven themselves, and between that one and the others of its host.
 enum class Note {
-  kRow = 1,       // one rank
-  kProgress = 2,  // rank 0: which ranks are missing
-  kWelcome = 3,   // rank 0: all rows were sent
-  kVerdict = 4,   // either: first contact ends, and why
-  kDone = 5,      // a rank: it is well; rank 0: all are
+  kRow = 1,       // to rank 0: one rank
+  kRows = 2,      // from rank 0: some of the rows of all
+  kProgress = 3,  // from rank 0: which ranks are missing
+  kWelcome = 4,   // from rank 0: all rows were sent
+  kVerdict = 5,   // either way: first contact ends, and why
+  kDone = 6,      // to rank 0: which rank is well; from rank 0: all are
+  kLeft = 7,      // to rank 0: a rank that the sender speaks for has left, and why
+  kEnded = 8,     // to rank 0: the process of such a rank has ended
+  kSpeaker = 9,   // within a host: who speaks, and at which address the host is reached
+  kWaits = 10,    // within a host: what the speaker waits for, and why
 };
 
+// The rows of all ranks, in frames of kRows; false if the fields after the kind are not of one.
+std::vector<Frame> RowFrames(const std::vector<Row>& rows);
+bool ReadRows(FieldReader* fields, std::vector<Row>* rows);
+
 FieldWriter NoteOf(Note note);
+// A note of one rank.
+FieldWriter NoteOf(Note note, int rank);
 Frame VerdictFrame(const Status& reason);
+void WriteVerdict(const Status& reason, FieldWriter* fields);
 // After the kind of the note.
 Status ReadVerdict(FieldReader* fields);
 

@@ -259,25 +259,25 @@ TEST(AListenerThatIsNoRankIsToldApart) {
   }
 }
 
-TEST(SilentStrangersAreDroppedOldestFirst) {
+// As many as may be under way, all silent, keep their places until others queue behind them.
+TEST(SilentStrangersMakeRoomOldestFirst) {
   const auto door = OpenDoor(kSecret);
   std::vector<Proven> proven;
   std::vector<std::unique_ptr<Stranger>> strangers;
-  for (size_t i = 0; i < Door::kMostUnproven + 3; ++i) {
+  const auto come = [&] {
     strangers.push_back(std::make_unique<Stranger>(door->address()));
-    pollfd waiting = {};
-    std::vector<pollfd> polled;
-    door->AddPolled(&polled);
-    waiting = polled.front();
-    EXPECT_EQ(poll(&waiting, 1, 10000), 1);
     EXPECT_FALSE(door->Next(&proven));
-  }
-  for (size_t i = 0; i < strangers.size(); ++i) {
-    EXPECT_EQ(strangers[i]->HungUp(), i < 3);
-  }
+  };
+  while (!door->full()) come();
+  ASSERT_EQ(strangers.size(), Door::kMostUnproven);
+  std::this_thread::sleep_for(std::chrono::duration<double>(1.5 * Door::kSilenceS));
+  EXPECT_FALSE(door->Next(&proven));
+  for (const auto& stranger : strangers) EXPECT_FALSE(stranger->HungUp());
+  for (int i = 0; i < 3; ++i) come();
+  for (size_t i = 0; i < strangers.size(); ++i) EXPECT_EQ(strangers[i]->HungUp(), i < 3);
   std::vector<pollfd> polled;
   door->AddPolled(&polled);
-  EXPECT_EQ(polled.size(), 1 + Door::kMostUnproven);
+  EXPECT_EQ(polled.size(), Door::kMostUnproven);
   ExpectOpen(door.get());
   // All are dropped in time, and not before.
   const auto start = std::chrono::steady_clock::now();
@@ -290,6 +290,26 @@ TEST(SilentStrangersAreDroppedOldestFirst) {
   polled.clear();
   door->AddPolled(&polled);
   EXPECT_EQ(polled.size(), 1);
+}
+
+// More ranks than may be under way at once come before the first is answered: none is dropped.
+TEST(ManyRanksQueue) {
+  constexpr size_t kRanks = 4 * Door::kMostUnproven;
+  const auto door = OpenDoor(kSecret);
+  std::vector<std::unique_ptr<Application>> ranks;
+  for (size_t i = 0; i < kRanks; ++i) {
+    ranks.push_back(
+        std::make_unique<Application>(Connection(door->address()), &kSecret, kClaim));
+    EXPECT_EQ(ranks.back()->Step(), Proof::kUnderWay);
+  }
+  std::vector<Proven> proven;
+  std::vector<bool> given(kRanks, false);
+  Await([&] {
+    while (door->Next(&proven)) continue;
+    for (size_t i = 0; i < kRanks; ++i) given[i] = given[i] || ranks[i]->Step() == Proof::kGiven;
+    return std::all_of(given.begin(), given.end(), [](bool has) { return has; });
+  });
+  EXPECT_EQ(proven.size(), kRanks);
 }
 
 // Neither the key nor, without one, the job's id crosses the wire.

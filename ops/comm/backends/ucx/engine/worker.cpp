@@ -65,21 +65,33 @@ Status Worker::CheckUsable() const {
   return Ok();
 }
 
-Status Worker::Connect(int peer, const std::string& address) {
+Status Worker::Connect(int peer) {
   RETURN_IF_ERROR(CheckUsable());
   Peer& connected = peers_[static_cast<size_t>(peer)];
+  if (connected.endpoint != nullptr) return Ok();
+  CHECK_ARG(!connected.address.empty(), ERROR_RT_FAIL, "backend ucx: peer ", peer,
+            " is not connected");
   connected.worker = this;
   EndpointParams params = {};
   params.field_mask = kEndpointAddress | kEndpointErrorMode | kEndpointErrorHandler;
-  params.address = reinterpret_cast<const AddressObject*>(address.data());
+  params.address = reinterpret_cast<const AddressObject*>(connected.address.data());
   params.error_mode = ErrorMode::kPeer;
   params.error_handler = {OnError, &connected};
   const Result result = library_->api.endpoint_create(handle_, &params, &connected.endpoint);
-  if (result == Result::kOk) return Ok();
+  if (result == Result::kOk) {
+    connected.address.clear();
+    return Ok();
+  }
   connected.endpoint = nullptr;
   return Error(ERROR_RT_FAIL, "backend ucx: peer ", peer,
                " cannot be reached from here: ", Explain(*library_, result),
                "; UCX_NET_DEVICES and UCX_TLS choose the network");
+}
+
+int Worker::num_connected() const {
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.endpoint != nullptr;
+  }));
 }
 
 void Worker::OnError(void* peer, Endpoint, Result result) {
@@ -93,7 +105,7 @@ Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Requ
   RETURN_IF_ERROR(CheckUsable());
   Peer& to = peers_[static_cast<size_t>(peer)];
   if (to.lost) return LossOf(peer);
-  CHECK_ARG(to.endpoint != nullptr, ERROR_RT_FAIL, "backend ucx: peer ", peer, " is not connected");
+  RETURN_IF_ERROR(Connect(peer));
   const RequestParam param = HostMemory();
   to.used = true;
   return Start(library_->api.tag_send(to.endpoint, data, bytes, tag, &param), peer, false, bytes,

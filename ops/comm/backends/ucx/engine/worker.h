@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/backends/ucx/engine/context.h"
@@ -57,11 +58,16 @@ class Worker {
   // UCX's release, which the peers may compare.
   const std::string& version() const { return library_->version; }
 
-  // Connects to a peer, once, without waiting for it. The address is UCX's own: one from a stranger
-  // may end the process. A loss is noticed once a message has crossed, so both sides say hello.
-  Status Connect(int peer, const std::string& address);
+  // Where a peer is; the address is UCX's own: one from a stranger may end the process.
+  void Know(int peer, std::string address) {
+    peers_[static_cast<size_t>(peer)].address = std::move(address);
+  }
+  // Connects to a peer that is known, unless it is connected, without waiting for it. A loss is
+  // noticed once a message has crossed, so where that matters both sides say hello.
+  Status Connect(int peer);
+  int num_connected() const;
 
-  // Starts a message; `data` stays as it is until the request is done.
+  // Starts a message, the first of which connects; `data` stays as it is until the request is done.
   Status Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request);
   // Posts a receive of at most `bytes`, for a message of any peer that has this tag: the tag names
   // the sender. `peer` is who it is, for messages.
@@ -108,6 +114,7 @@ class Worker {
  private:
   struct Peer {
     Worker* worker = nullptr;
+    std::string address;  // until it is connected
     Endpoint endpoint = nullptr;
     bool used = false;  // a message was sent
     bool lost = false;

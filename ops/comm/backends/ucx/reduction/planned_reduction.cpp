@@ -20,7 +20,7 @@ constexpr int64_t kMostSharedBytes = int64_t{1} << 30;
 constexpr double kHostNapS = 0.001;
 
 // A number by which the two ends of a stream know it; it fits into a tag.
-static_assert(control::kMaxRanks * kMostChainStages <= 1 << 16);
+static_assert(control::kMaxGroupRanks * kMostChainStages <= 1 << 16);
 int StreamNumber(int owner, const ReductionStage& stage) {
   return owner * kMostChainStages + stage.number;
 }

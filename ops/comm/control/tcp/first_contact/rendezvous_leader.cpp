@@ -1,18 +1,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/control/bootstrap/messages.h"
+#include "comm/control/board.h"
 #include "comm/control/tcp/first_contact/rendezvous_roles.h"
 
 namespace collops::control::tcp {
 namespace {
 
-// After a failure, late ranks get the reason for so long, instead of waiting until their time-out.
-constexpr double kLingerS = 0.8;
-// Ranks that are there get it also after the deadline.
-constexpr double kFarewellS = 0.2;
 // Where the job's port is gone, nobody waits there.
 constexpr double kHangUpS = 0.2;
+// The ranks that have come are told at most so often which ones are missing.
+constexpr double kProgressS = 0.02;
 
 }  // namespace
 
@@ -23,9 +21,10 @@ RendezvousLeader::~RendezvousLeader() {
 
 Status RendezvousLeader::Complete(const Deadline& deadline, std::vector<Row>* rows) {
   rows_.resize(static_cast<size_t>(spec_.rank_size));
-  present_.set(0);
+  present_.Add(0);
+  num_present_ = 1;
   Status status = Gather(deadline);
-  if (status.ok()) status = Introduce();
+  if (status.ok()) status = Introduce(deadline);
   if (!status.ok()) TellAll(status, deadline);
   ranks_door_.Close();
   contact_.Finish(Deadline::After(kHangUpS));
@@ -54,10 +53,6 @@ Status RendezvousLeader::Listen(const SocketAddress& own, Said* said) {
   return Ok();
 }
 
-std::string RendezvousLeader::Missing() const {
-  return RanksMissing(present_, spec_.rank_size);
-}
-
 Status RendezvousLeader::TimedOut(const Deadline& deadline) const {
   const Status refused = ranks_door_.last_refusal();
   std::string why;
@@ -67,7 +62,7 @@ Status RendezvousLeader::TimedOut(const Deadline& deadline) const {
   } else if (!refused.ok()) {
     why = Concat("; the last one turned away: ", refused.message());
   }
-  return Error(ERROR_TIMEOUT, Missing(), " did not come in ", deadline.timeout_s(),
+  return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not come in ", deadline.timeout_s(),
                " s: first contact of ", Place(), why);
 }
 
@@ -96,7 +91,8 @@ void RendezvousLeader::Receive() {
   while (ranks_door_.Next(&proven)) continue;
   for (Proven& one : proven) {
     if (one.claim.domain == spec_.domain && one.claim.purpose == kRanks) {
-      clients_.push_back({std::move(one.connection), std::move(one.claim)});
+      clients_.push_back({std::move(one.connection), std::move(one.claim),
+                          RankSet::None(spec_.rank_size)});
       continue;
     }
     const Status reason = Error(ERROR_RANK_MISMATCH, "rank 0 of ", Place(),
@@ -109,69 +105,101 @@ void RendezvousLeader::Receive() {
 Status RendezvousLeader::ReadFrom(Client* client) {
   Frame frame;
   while (client->connection.Receive(&frame)) {
-    FieldReader fields(frame);
-    const auto note = static_cast<Note>(fields.Number());
-    if (note == Note::kVerdict) return TakeLeave(*client, &fields);
-    if (note == Note::kDone && client->admitted && Complete() && fields.Done()) {
-      client->done = true;
-      continue;
-    }
-    const Row row = Row::Read(&fields);
-    if (note != Note::kRow || !fields.Done() || client->admitted) {
-      client->connection.Break("sent a frame that cannot be");
-      break;
-    }
-    RETURN_IF_ERROR(Admit(client, row));
+    bool sound = false;
+    RETURN_IF_ERROR(Take(client, frame, &sound));
+    if (!sound) client->connection.Break("sent a frame that cannot be");
   }
   CHECK_ARG(!client->admitted || client->connection.alive(), ERROR_PEER_LOST,
-            rows_[static_cast<size_t>(client->claim.rank)].Who(), " ended during first contact of ",
-            Place(), ": ", client->connection.ended().message());
+            RowOf(client->claim.rank).Who(), " ended during first contact of ", Place(), ": ",
+            client->connection.ended().message());
   return Ok();
 }
 
-Status RendezvousLeader::TakeLeave(const Client& client, FieldReader* fields) const {
+Status RendezvousLeader::Take(Client* client, const Frame& frame, bool* sound) {
+  FieldReader fields(frame);
+  const auto note = static_cast<Note>(fields.Number());
+  *sound = true;
+  if (note == Note::kVerdict) return TakeLeave(client->claim.rank, &fields);
+  if (note == Note::kRow) {
+    const Row row = Row::Read(&fields);
+    if (fields.Done()) return Admit(client, row);
+  }
+  const int rank = fields.Int(0, spec_.rank_size - 1);
+  const bool speaks = fields.valid() && client->ranks.Contains(rank);
+  if (speaks && note == Note::kLeft) return TakeLeave(rank, &fields);
+  if (speaks && note == Note::kEnded) {
+    return Error(ERROR_PEER_LOST, RowOf(rank).Who(), " ended during first contact of ", Place(),
+                 ": ", fields.Text(kReasonBytes));
+  }
+  *sound = speaks && note == Note::kDone && Complete() && fields.Done() && !done_.Contains(rank);
+  if (!*sound) return Ok();
+  done_.Add(rank);
+  ++num_done_;
+  return Ok();
+}
+
+Status RendezvousLeader::TakeLeave(int rank, FieldReader* fields) const {
   const Status reason = ReadVerdict(fields);
-  return Error(reason.code(), "rank ", client.claim.rank, " left first contact of ", Place(), ": ",
+  return Error(reason.code(), "rank ", rank, " left first contact of ", Place(), ": ",
                reason.message());
 }
 
+// The first row of a client is its own; then come those of ranks for which it speaks.
 Status RendezvousLeader::Admit(Client* client, const Row& row) {
   const Claim& claim = client->claim;
   CHECK_ARG(claim.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Place(), ": rankSize is ",
             spec_.rank_size, " on ", own_row_.Who(), " and ", claim.rank_size, " on ", row.Who());
-  CHECK_ARG(claim.rank < spec_.rank_size && row.rank == claim.rank, ERROR_RANK_MISMATCH, Place(),
-            ": ", row.Who(), " is no rank of ", spec_.rank_size, " ranks");
-  const auto at = static_cast<size_t>(row.rank);
-  CHECK_ARG(!present_.test(at), ERROR_RANK_MISMATCH, Place(), ": rank ", row.rank,
-            " is claimed twice, by pid ", rows_[at].pid, " on ", rows_[at].address, " and by pid ",
-            row.pid, " on ", row.address);
+  CHECK_ARG(row.rank < spec_.rank_size && (client->admitted || row.rank == claim.rank),
+            ERROR_RANK_MISMATCH, Place(), ": ", row.Who(), " is no rank of ", spec_.rank_size,
+            " ranks");
+  const Row& known = RowOf(row.rank);
+  CHECK_ARG(!present_.Contains(row.rank), ERROR_RANK_MISMATCH, Place(), ": rank ", row.rank,
+            " is claimed twice, by pid ", known.pid, " on ", known.address, " and by pid ", row.pid,
+            " on ", row.address);
   client->admitted = true;
-  rows_[at] = row;
-  present_.set(at);
+  client->ranks.Add(row.rank);
+  rows_[static_cast<size_t>(row.rank)] = row;
+  present_.Add(row.rank);
+  ++num_present_;
   return Ok();
 }
 
 void RendezvousLeader::TellProgress() {
-  if (told_ == present_) return;
-  const Frame frame = NoteOf(Note::kProgress).Text(Missing()).frame();
+  if (told_present_ == num_present_ || !tell_again_.Passed()) return;
+  const std::string missing = RanksMissing(present_, spec_.rank_size);
+  const Frame frame = NoteOf(Note::kProgress).Text(missing).frame();
   for (Client& client : clients_) static_cast<void>(client.connection.Send(frame));
-  told_ = present_;
+  told_present_ = num_present_;
+  tell_again_ = Deadline::After(kProgressS);
 }
 
 // No rank is welcomed before all rows are on their way to all.
-Status RendezvousLeader::Introduce() {
-  for (Client& client : clients_) {
-    for (const Row& row : rows_) {
-      FieldWriter fields = NoteOf(Note::kRow);
-      row.Write(&fields);
-      static_cast<void>(client.connection.Send(fields.frame()));
+Status RendezvousLeader::Introduce(const Deadline& deadline) {
+  RETURN_IF_ERROR(SendToAll(RowFrames(rows_), deadline));
+  return SendToAll({NoteOf(Note::kWelcome).frame()}, deadline);
+}
+
+// The rows of many ranks are more than a connection queues.
+Status RendezvousLeader::SendToAll(const std::vector<Frame>& frames, const Deadline& deadline) {
+  std::vector<size_t> sent(clients_.size(), 0);
+  while (true) {
+    std::vector<pollfd> polled;
+    std::string slow;
+    size_t at = 0;
+    for (Client& client : clients_) {
+      size_t& next = sent[at++];
+      while (next < frames.size() && client.connection.Send(frames[next])) ++next;
+      RETURN_IF_ERROR(ReadFrom(&client));
+      if (next == frames.size() || !client.admitted) continue;
+      polled.push_back(client.connection.Polled());
+      slow = RowOf(client.claim.rank).Who();
     }
+    if (polled.empty()) return Ok();
+    RETURN_IF_ERROR(CheckWanted());
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, slow, " did not complete first contact of ",
+              Place(), " in ", deadline.timeout_s(), " s");
+    Sleep(&polled, kLookMs);
   }
-  for (Client& client : clients_) RETURN_IF_ERROR(ReadFrom(&client));
-  for (Client& client : clients_) {
-    static_cast<void>(client.connection.Send(NoteOf(Note::kWelcome).frame()));
-  }
-  return Ok();
 }
 
 Status RendezvousLeader::Look() {
@@ -180,58 +208,6 @@ Status RendezvousLeader::Look() {
     RETURN_IF_ERROR(ReadFrom(&client));
   }
   return Ok();
-}
-
-Status RendezvousLeader::AwaitDone(const Deadline& deadline) {
-  while (true) {
-    RETURN_IF_ERROR(Look());
-    std::vector<pollfd> polled;
-    std::string missing;
-    for (const Client& client : clients_) {
-      if (client.done) continue;
-      polled.push_back(client.connection.Polled());
-      const Row& row = rows_[static_cast<size_t>(client.claim.rank)];
-      missing += (missing.empty() ? "" : ", ") + row.Who();
-    }
-    if (missing.empty()) return Ok();
-    RETURN_IF_ERROR(CheckWanted());
-    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, missing, " did not complete first contact of ",
-              Place(), " in ", deadline.timeout_s(), " s");
-    Sleep(&polled, kLookMs);
-  }
-}
-
-Status RendezvousLeader::Finish(const Status& own, const Deadline& deadline) {
-  const Status status = own.ok() ? AwaitDone(deadline) : own;
-  const Frame word = status.ok() ? NoteOf(Note::kDone).frame() : VerdictFrame(status);
-  for (Client& client : clients_) static_cast<void>(client.connection.Send(word));
-  const Deadline farewell = Deadline::After(std::max(deadline.RemainingS(), kFarewellS));
-  for (Client& client : clients_) client.connection.Finish(farewell);
-  clients_.clear();
-  return status;
-}
-
-// Tells those that are there, and those that come in the next moment.
-void RendezvousLeader::TellAll(const Status& reason, const Deadline& deadline) {
-  const Frame verdict = VerdictFrame(reason);
-  const bool late = deadline.Passed();
-  const Deadline linger = Deadline::After(late ? kFarewellS : kLingerS);
-  std::bitset<kMaxRanks> told;
-  told.set(0);
-  do {
-    for (Client& client : clients_) {
-      if (!client.connection.Send(verdict)) continue;
-      told.set(static_cast<size_t>(client.claim.rank));
-      client.connection.Finish(linger);
-    }
-    clients_.clear();
-    const bool all = told.count() >= static_cast<size_t>(spec_.rank_size);
-    if (all || late || !ranks_door_.open() || !CheckWanted().ok()) break;
-    std::vector<pollfd> polled;
-    ranks_door_.AddPolled(&polled);
-    Sleep(&polled, kLookMs);
-    Receive();
-  } while (!linger.Passed());
 }
 
 }  // namespace collops::control::tcp

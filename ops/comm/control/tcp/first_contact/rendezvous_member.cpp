@@ -7,46 +7,94 @@ namespace collops::control::tcp {
 namespace {
 
 constexpr double kFarewellS = 0.1;
+// A name of this host that neither can be taken nor leads to a speaker: this rank then speaks for
+// itself alone.
+constexpr double kDecideS = 1;
 
 }  // namespace
 
 RendezvousMember::~RendezvousMember() {
-  TellLeader(Error(ERROR_PEER_LOST, "it closed its communicator"));
+  End(Error(ERROR_PEER_LOST, "it closed its communicator"), true);
 }
 
-void RendezvousMember::TellLeader(const Status& reason) {
+void RendezvousMember::End(const Status& reason, bool here) {
+  const Deadline farewell = Deadline::After(kFarewellS);
   if (joined_ && !over_) {
-    static_cast<void>(approach_.connection().Send(VerdictFrame(reason)));
-    approach_.connection().Finish(Deadline::After(kFarewellS));
+    static_cast<void>(way().Send(VerdictFrame(reason)));
+    way().Finish(farewell);
   }
   over_ = true;
+  if (!followers_.open()) return;
+  followers_.End(here ? Error(reason.code(), "rank ", spec_.rank, " left first contact of ",
+                              Place(), ": ", reason.message())
+                      : reason,
+                 farewell);
 }
 
 Status RendezvousMember::Complete(const Deadline& deadline, std::vector<Row>* rows) {
   rows_.assign(static_cast<size_t>(spec_.rank_size), Row());
   Status status;
+  bool here = false;
   while (status.ok() && !welcome_) {
     status = deadline.Passed() ? TimedOut(deadline) : CheckWanted();
+    here = !status.ok();
     if (status.ok()) status = Wait();
   }
-  if (!status.ok()) TellLeader(status);
+  if (!status.ok()) End(status, here);
   contact_.Finish(Deadline::After(0));
   *rows = std::move(rows_);
   return status;
 }
 
-// One round: ask for rank 0, join it, or take what it has sent; then sleep.
+// One round: find who speaks for this host, ask for rank 0, join it, or take what it has sent; then
+// sleep.
 Status RendezvousMember::Wait() {
-  if (meet_at_.length == 0) {
-    RETURN_IF_ERROR(Find());
-  } else {
-    RETURN_IF_ERROR(joined_ ? Listen() : Join());
+  if (role_ == Role::kUndecided) ChooseRole();
+  if (joined_) {
+    RETURN_IF_ERROR(Listen());
+  } else if (role_ == Role::kFollows) {
+    RETURN_IF_ERROR(JoinSpeaker());
+  } else if (role_ == Role::kSpeaks) {
+    RETURN_IF_ERROR(meet_at_.length == 0 ? Find() : Join());
   }
+  Serve();
   if (welcome_) return Ok();
   std::vector<pollfd> polled;
-  meet_at_.length == 0 ? contact_.AddPolled(&polled) : approach_.AddPolled(&polled);
+  followers_.AddPolled(&polled);
+  const bool asks = role_ == Role::kSpeaks && meet_at_.length == 0;
+  if (asks) contact_.AddPolled(&polled);
+  if (role_ == Role::kSpeaks && !asks) approach_.AddPolled(&polled);
+  if (role_ == Role::kFollows) polled.push_back(to_speaker_.Polled());
   Sleep(&polled, kLookMs);
   return Ok();
+}
+
+void RendezvousMember::ChooseRole() {
+  const std::string name = HostSpeaker::NameOf(spec_);
+  pid_t pid = 0;
+  UniqueFd socket = HostSpeaker::Reach(name, &pid);
+  if (!decided_by_) decided_by_ = Deadline::After(kDecideS);
+  if (!socket.valid() && (followers_.Open(name) || decided_by_->Passed())) {
+    role_ = Role::kSpeaks;
+    return;
+  }
+  // All ranks of a host may begin at once, and one was faster.
+  if (!socket.valid()) socket = HostSpeaker::Reach(name, &pid);
+  if (!socket.valid()) return;
+  speaker_name_ = Concat("process ", pid, ", which speaks for this host,");
+  to_speaker_ = Connection(std::move(socket), Concat("process ", pid));
+  role_ = Role::kFollows;
+}
+
+// What the followers of this rank say, and what they are to know.
+void RendezvousMember::Serve() {
+  if (role_ != Role::kSpeaks) return;
+  const bool waits = !joined_;
+  if (waits) {
+    const Lack lack = Lacks();
+    followers_.Tell(NoteOf(Note::kWaits).Text(lack.what).Text(lack.why).frame());
+  }
+  followers_.Serve(waits ? nullptr : &approach_.connection());
 }
 
 Status RendezvousMember::Find() {
@@ -65,101 +113,124 @@ Status RendezvousMember::Join() {
   RETURN_IF_ERROR(approach_.Step(meet_at_));
   if (approach_.TakeFailed()) meet_at_ = {};
   if (!approach_.proven()) return Ok();
-  joined_ = true;
   // Other hosts reach this one where rank 0 does.
-  RETURN_IF_ERROR(MakeOwnRow(approach_.connection().own_address()));
-  FieldWriter fields = NoteOf(Note::kRow);
-  own_row_.Write(&fields);
-  static_cast<void>(approach_.connection().Send(fields.frame()));
+  const SocketAddress own = approach_.connection().own_address();
+  RETURN_IF_ERROR(SendRow(own));
+  followers_.Pass(NoteOf(Note::kSpeaker, spec_.rank).Text(own.Host()).frame());
   return Ok();
 }
 
-Status RendezvousMember::Look() {
+Status RendezvousMember::SendRow(const SocketAddress& own) {
+  joined_ = true;
+  RETURN_IF_ERROR(MakeOwnRow(own));
+  FieldWriter fields = NoteOf(Note::kRow);
+  own_row_.Write(&fields);
+  static_cast<void>(way().Send(fields.frame()));
+  return Ok();
+}
+
+// One that hangs up before it has spoken has ended its first contact: another one may speak.
+Status RendezvousMember::JoinSpeaker() {
   Frame frame;
-  Connection& rank_0 = approach_.connection();
-  while (!over_ && rank_0.Receive(&frame)) RETURN_IF_ERROR(Handle(frame));
-  CHECK_ARG(over_ || rank_0.alive(), ERROR_PEER_LOST, "rank 0 ended during first contact of ",
-            Place(), ": ", rank_0.ended().message());
+  while (!joined_ && to_speaker_.Receive(&frame)) RETURN_IF_ERROR(Handle(frame));
+  if (joined_ || to_speaker_.alive()) return Ok();
+  role_ = Role::kUndecided;
+  decided_by_.reset();
+  speaker_lacks_ = {};
+  return Ok();
+}
+
+Status RendezvousMember::TakeSpeaker(FieldReader* fields) {
+  const int speaker = fields->Int(0, spec_.rank_size - 1);
+  const std::string address = fields->Text(Row::kMostAddressBytes);
+  SocketAddress own;
+  CHECK_ARG(fields->Done() && role_ == Role::kFollows && !joined_ &&
+                ParseNumeric(address, 0, &own),
+            ERROR_PEER_LOST, speaker_name_, " sent a note that cannot be");
+  speaker_name_ = Concat("rank ", speaker, ", which speaks for this host,");
+  return SendRow(own);
+}
+
+Status RendezvousMember::Look() {
+  if (!over_) RETURN_IF_ERROR(Listen());
+  Serve();
   return Ok();
 }
 
 Status RendezvousMember::Finish(const Status& own, const Deadline& deadline) {
   Status status = own;
-  if (status.ok()) static_cast<void>(approach_.connection().Send(NoteOf(Note::kDone).frame()));
+  bool here = !own.ok();
+  if (status.ok()) static_cast<void>(way().Send(NoteOf(Note::kDone, spec_.rank).frame()));
   while (status.ok() && !over_) {
     status = Look();
-    if (status.ok() && !over_) status = CheckWanted();
-    if (status.ok() && !over_ && deadline.Passed()) {
+    if (!status.ok() || over_) break;
+    status = CheckWanted();
+    if (status.ok() && deadline.Passed()) {
       status = Error(ERROR_TIMEOUT, "rank 0 did not complete first contact of ", Place(), " in ",
                      deadline.timeout_s(), " s");
     }
-    std::vector<pollfd> polled;
-    approach_.AddPolled(&polled);
-    if (status.ok() && !over_) Sleep(&polled, kLookMs);
+    here = !status.ok();
+    std::vector<pollfd> polled = {way().Polled()};
+    followers_.AddPolled(&polled);
+    if (status.ok()) Sleep(&polled, kLookMs);
   }
-  TellLeader(status);
+  if (status.ok()) followers_.Finish(Deadline::After(std::max(deadline.RemainingS(), kFarewellS)));
+  if (!status.ok()) End(status, here);
   return status;
 }
 
 Status RendezvousMember::Listen() {
   Frame frame;
-  Connection& rank_0 = approach_.connection();
-  while (!welcome_ && rank_0.Receive(&frame)) RETURN_IF_ERROR(Handle(frame));
-  CHECK_ARG(welcome_ || rank_0.alive(), ERROR_PEER_LOST, "rank 0 ended during first contact of ",
-            Place(), ": ", rank_0.ended().message());
+  while (!over_ && way().Receive(&frame)) RETURN_IF_ERROR(Handle(frame));
+  CHECK_ARG(over_ || way().alive(), ERROR_PEER_LOST, OtherEnd(), " ended during first contact of ",
+            Place(), ": ", way().ended().message());
   return Ok();
 }
 
+// What rank 0 says to a speaker is for its followers, too.
 Status RendezvousMember::Handle(const Frame& frame) {
   constexpr size_t kMostProgressBytes = 4096;
   FieldReader fields(frame);
   switch (static_cast<Note>(fields.Number())) {
     case Note::kProgress:
       missing_ = fields.Text(kMostProgressBytes);
+      followers_.Tell(frame);
       return Ok();
-    case Note::kRow: {
-      Row row = Row::Read(&fields);
-      if (!fields.Done() || row.rank >= spec_.rank_size) break;
-      rows_[static_cast<size_t>(row.rank)] = std::move(row);
+    case Note::kRows: {
+      std::vector<Row> rows;
+      const bool sound = ReadRows(&fields, &rows);
+      for (Row& row : rows) {
+        if (sound && row.rank < spec_.rank_size) rows_[static_cast<size_t>(row.rank)] = row;
+      }
+      followers_.Pass(frame);
+      if (!sound) break;
       return Ok();
     }
     case Note::kWelcome:
       welcome_ = std::all_of(rows_.begin(), rows_.end(), [](const Row& r) { return r.pid != 0; });
+      followers_.Pass(frame);
       if (!welcome_) break;
       return Ok();
     case Note::kDone:
       over_ = welcome_ && fields.Done();
+      followers_.Pass(frame);
       if (!over_) break;
       return Ok();
     case Note::kVerdict:
       over_ = true;  // rank 0 knows
       return ReadVerdict(&fields);
+    case Note::kSpeaker:
+      return TakeSpeaker(&fields);
+    case Note::kWaits:
+      speaker_lacks_.what = fields.Text(kMostProgressBytes);
+      speaker_lacks_.why = fields.Text(kMostProgressBytes);
+      return Ok();
+    case Note::kRow:
+    case Note::kLeft:
+    case Note::kEnded:
+      break;
   }
-  return Error(ERROR_PEER_LOST, "rank 0 of ", Place(), " sent a note that cannot be");
-}
-
-std::string RendezvousMember::WhyNotJoined() const {
-  const std::string why = approach_.Failure();
-  if (!why.empty()) return why;
-  if (!contact_.proven()) return contact_.Failure();
-  return Concat("the job's rank 0 answers at ", contact_.address().Text(),
-                ", but rank 0 of this comm_domain has not said where it is");
-}
-
-Status RendezvousMember::TimedOut(const Deadline& deadline) const {
-  const std::string where = Concat(" in ", deadline.timeout_s(), " s: first contact of ", Place());
-  if (joined_ && !missing_.empty()) {
-    return Error(ERROR_TIMEOUT, missing_, " did not come", where);
-  }
-  if (joined_) return Error(ERROR_TIMEOUT, "rank 0 has not answered", where);
-  if (!introduced_.empty()) {
-    return Error(ERROR_TIMEOUT, "rank 0 listens at ", introduced_,
-                 ", which this host has not reached", where, ": ", WhyNotJoined(),
-                 ". May the hosts of this job connect to each other's ports "
-                 "(net.ipv4.ip_local_port_range)?");
-  }
-  return Error(ERROR_TIMEOUT, "rank 0 did not come", where, ": ", WhyNotJoined(),
-               ". Does it run, in the same job, with this comm_domain and this COLLOPS_PORT?");
+  return Error(ERROR_PEER_LOST, OtherEnd(), " of ", Place(), " sent a note that cannot be");
 }
 
 }  // namespace collops::control::tcp

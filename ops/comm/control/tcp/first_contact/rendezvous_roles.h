@@ -1,13 +1,13 @@
 #pragma once
 
-#include <bitset>
 #include <list>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "comm/control/board.h"
+#include "comm/control/tcp/first_contact/host_speaker.h"
 #include "comm/control/tcp/first_contact/rendezvous.h"
+#include "comm/rank_set.h"
 
 namespace collops::control::tcp {
 
@@ -20,7 +20,10 @@ constexpr const char* kRanks = "ranks";
 class RendezvousLeader : public Rendezvous {
  public:
   explicit RendezvousLeader(const RendezvousSpec& spec)
-      : Rendezvous(spec, kRegister), ranks_door_(spec.secret) {}
+      : Rendezvous(spec, kRegister),
+        ranks_door_(spec.secret),
+        present_(RankSet::None(spec.rank_size)),
+        done_(RankSet::None(spec.rank_size)) {}
   ~RendezvousLeader() override;
 
   Status Complete(const Deadline& deadline, std::vector<Row>* rows) override;
@@ -28,11 +31,12 @@ class RendezvousLeader : public Rendezvous {
   Status Finish(const Status& own, const Deadline& deadline) override;
 
  private:
+  // A rank that speaks for its host.
   struct Client {
     Connection connection;
     Claim claim;
+    RankSet ranks;  // whose rows it has sent: its own first
     bool admitted = false;
-    bool done = false;  // it said that it is well
   };
   using Clients = std::list<Client>;
 
@@ -41,25 +45,33 @@ class RendezvousLeader : public Rendezvous {
   Status Listen(const SocketAddress& own, Said* said);
   void Receive();
   Status ReadFrom(Client* client);
+  // `sound`: it is a note that this client may send.
+  Status Take(Client* client, const Frame& frame, bool* sound);
   Status Admit(Client* client, const Row& row);
-  Status TakeLeave(const Client& client, FieldReader* fields) const;
+  Status TakeLeave(int rank, FieldReader* fields) const;
   void TellProgress();
-  Status Introduce();
+  Status Introduce(const Deadline& deadline);
+  Status SendToAll(const std::vector<Frame>& frames, const Deadline& deadline);
   Status AwaitDone(const Deadline& deadline);
   void TellAll(const Status& reason, const Deadline& deadline);
   Status TimedOut(const Deadline& deadline) const;
-  std::string Missing() const;
-  bool Complete() const { return present_.count() == static_cast<size_t>(spec_.rank_size); }
+  std::string NotDone() const;
+  bool Complete() const { return num_present_ == spec_.rank_size; }
+  const Row& RowOf(int rank) const { return rows_[static_cast<size_t>(rank)]; }
 
   Door ranks_door_;
   Clients clients_;
   std::vector<Row> rows_;
-  std::bitset<kMaxRanks> present_;
-  std::bitset<kMaxRanks> told_;
+  RankSet present_;
+  int num_present_ = 0;
+  int told_present_ = 0;  // by the last progress
+  Deadline tell_again_ = Deadline::After(0);
+  RankSet done_;  // they said that they are well
+  int num_done_ = 0;
   bool registered_ = false;
 };
 
-// Any other rank.
+// Any other rank: it speaks for its host, or follows the one that does.
 class RendezvousMember : public Rendezvous {
  public:
   explicit RendezvousMember(const RendezvousSpec& spec)
@@ -72,19 +84,43 @@ class RendezvousMember : public Rendezvous {
   Status Finish(const Status& own, const Deadline& deadline) override;
 
  private:
+  enum class Role { kUndecided, kSpeaks, kFollows };
+  // What this rank waits for, and why: the two parts of the message of a time-out.
+  struct Lack {
+    std::string what;
+    std::string why;
+  };
+
   Status Wait();
+  void ChooseRole();
   Status Find();
   Status Join();
+  Status JoinSpeaker();
+  Status SendRow(const SocketAddress& own);
+  // Takes what has come from rank 0, or from the speaker.
   Status Listen();
   Status Handle(const Frame& frame);
+  Status TakeSpeaker(FieldReader* fields);
+  void Serve();
+  Lack Lacks() const;
   Status TimedOut(const Deadline& deadline) const;
   std::string WhyNotJoined() const;
-  void TellLeader(const Status& reason);
+  // Ends first contact. `here`: the reason is of this rank, so the others are told whose.
+  void End(const Status& reason, bool here);
+  // The connection on which rank 0 hears this rank, and the one at its other end.
+  Connection& way() { return role_ == Role::kFollows ? to_speaker_ : approach_.connection(); }
+  std::string OtherEnd() const { return role_ == Role::kFollows ? speaker_name_ : "rank 0"; }
 
+  Role role_ = Role::kUndecided;
+  std::optional<Deadline> decided_by_;
+  HostSpeaker followers_;  // of this rank, if it speaks
+  Connection to_speaker_;  // if it follows
+  std::string speaker_name_;
+  Lack speaker_lacks_;
   SocketAddress meet_at_;   // rank 0's, as the job's port said
   std::string introduced_;  // where the job's port said that rank 0 listens
   Approach approach_;
-  bool joined_ = false;   // rank 0 has this rank's row
+  bool joined_ = false;   // this rank's row is on its way to rank 0
   bool welcome_ = false;  // this rank has all rows
   bool over_ = false;     // rank 0 has said that all are well, or why not
   std::string missing_;   // by rank 0's last word

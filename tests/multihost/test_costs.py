@@ -1,0 +1,43 @@
+"""What a rank costs as hosts and their ranks become more, and that it costs no more than that."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from growth import Law, Place, breaches, table, worst
+from hosts import Unavailable, network
+from jobs import RANKS, Job
+
+LIMIT_S = 120.0
+# A host is joined to each other one, and a rank to one rank of each.
+PLACES = [Place(2, 1), Place(4, 1), Place(8, 1), Place(2, 2), Place(4, 2), Place(2, 4)]
+LAWS = (
+    Law("private_kib", "hosts and ranks of its host", 6144),
+    Law("shared_kib", "hosts and ranks of its host", 1024),
+    Law("descriptors", "hosts and ranks of its host", 8),
+    Law("connections", "hosts and ranks of its host", 4),
+    Law("contact_cpu_ms", "hosts and ranks of its host", 100, 3),
+    Law("first_call_cpu_ms", "hosts and ranks of its host", 50, 3),
+)
+
+
+def measure(place: Place) -> dict[str, float]:
+    """The costs of the ranks of a job there."""
+    placement = [host for host in range(place.hosts) for _ in range(place.per_host)]
+    with network(place.hosts) as hosts, Job(hosts, placement, str(RANKS / "costs.py")) as job:
+        lines = []
+        for status, out, err in job.results(LIMIT_S):
+            assert status == 0, out + err
+            lines += [line[line.index("{") :] for line in out.splitlines() if "{" in line]
+    assert len(lines) == len(placement)
+    return worst([json.loads(line) for line in lines])
+
+
+def test_costs_of_hosts() -> None:
+    try:
+        costs = {place: measure(place) for place in PLACES}
+    except Unavailable as error:
+        pytest.skip(str(error))
+    print(table(LAWS, costs))
+    assert breaches(LAWS, costs) == []
