@@ -23,7 +23,7 @@ class Place:
 FACTORS: dict[str, Callable[[Place], float]] = {
     "nothing": lambda place: 1,
     "ranks of its host": lambda place: place.per_host,
-    "hosts": lambda place: place.hosts,
+    "other hosts": lambda place: place.hosts - 1,
     "hosts and ranks of its host": lambda place: place.hosts + place.per_host,
     "ranks": lambda place: place.hosts * place.per_host,
 }

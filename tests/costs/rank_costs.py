@@ -25,7 +25,7 @@ class Costs:
     shared_kib: float  # shared memory of its host that it has mapped
     descriptors: float
     connections: float  # TCP, established
-    contact_cpu_ms: float  # first contact: a barrier, the first call
+    contact_cpu_ms: float  # first contact, and a barrier
     contact_ms: float
     first_call_cpu_ms: float  # the first AllGatherV
     first_call_ms: float
@@ -92,11 +92,12 @@ class Timer:
 
 
 def measure(backend: str) -> dict[str, Any]:
-    """The costs of this rank, as a dict, and its host's name."""
+    """The costs of this rank, by their names."""
     before = private_kib(), shared_kib(), len(open_descriptors())
-    with collops.init(backend=backend, timeout_s=120) as comm:
-        with Timer() as contact:
-            comm.barrier()
+    with Timer() as contact:
+        comm = collops.init(backend=backend, timeout_s=120)
+        comm.barrier()
+    with comm:
         sizes = [1 + rank % 3 for rank in range(comm.size)]
         mine = np.full((sizes[comm.rank], 4), comm.rank, np.int32)
         with Timer() as first:

@@ -15,9 +15,12 @@ LAWS = (
     Law("shared_kib", "ranks of its host", 1024),
     Law("descriptors", "ranks of its host", 8),
     Law("connections", "nothing", 0),
-    # A rank hears of all others. Those that share a core slow each other down besides.
+    # A rank hears of all others.
     Law("contact_cpu_ms", "ranks of its host", 50, 3),
     Law("first_call_cpu_ms", "ranks of its host", 50, 3),
+    # Ranks that share a core wait for each other besides, and for other programs.
+    Law("contact_ms", "ranks of its host", 5000, 3),
+    Law("first_call_ms", "ranks of its host", 5000, 3),
 )
 
 

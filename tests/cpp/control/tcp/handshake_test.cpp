@@ -137,7 +137,7 @@ TEST(AnotherVersionIsToldToBoth) {
   EXPECT_EQ(refusal.Number(), 5);
   EXPECT_TRUE(refusal.Number() == ERROR_UNSUPPORTED);
   EXPECT_CONTAINS(refusal.Text(512), "install one version of collops on all hosts");
-  EXPECT_CONTAINS(door->last_refusal().message(), "speaks version 3 of the protocol");
+  EXPECT_CONTAINS(door->last_refusal().message(), "speaks version 4 of the protocol");
   ExpectOpen(door.get());
 
   Listener listener = ListenAt("127.0.0.1");
