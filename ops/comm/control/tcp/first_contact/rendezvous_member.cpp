@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/control/board.h"
 #include "comm/control/tcp/first_contact/rendezvous_roles.h"
 
 namespace collops::control::tcp {
@@ -141,7 +142,7 @@ Status RendezvousMember::JoinSpeaker() {
 }
 
 Status RendezvousMember::TakeSpeaker(FieldReader* fields) {
-  const int speaker = fields->Int(0, spec_.rank_size - 1);
+  const int speaker = fields->Int(0, kMaxGroupRanks - 1);  // rank 0 finds out whether it can be
   const std::string address = fields->Text(Row::kMostAddressBytes);
   SocketAddress own;
   CHECK_ARG(fields->Done() && role_ == Role::kFollows && !joined_ &&
