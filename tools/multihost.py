@@ -1,4 +1,4 @@
-"""Runs tests/multihost: `make test-multihost`; its arguments go to pytest.
+"""Runs the tests of several hosts: `make test-multihost`; its arguments go to pytest.
 
 The hosts are network namespaces of this machine. Where they, or UCX, cannot be had, it says why and
 ends with status 77.
@@ -13,6 +13,7 @@ import run_tests
 from environment import ROOT
 
 FOLDER = ROOT / "tests" / "multihost"
+TESTS = ["tests/multihost", "tests/costs/test_costs_of_hosts.py"]
 PROGRAM = "ucx_exchange"
 SKIPPED = 77
 
@@ -44,7 +45,7 @@ def main() -> int:
         return 1
     run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
     run_tests.ENV["COLLOPS_TEST_PROGRAMS"] = str(run_tests.BUILD / "tests" / "cpp")
-    outcome = run_tests.run_python(["tests/multihost", *sys.argv[1:]])
+    outcome = run_tests.run_python([*TESTS, *sys.argv[1:]])
     outcome.required_as = "multihost"
     print(f"\nSummary\n{outcome.text()}")
     return 0 if outcome.good else 1

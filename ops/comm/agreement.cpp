@@ -24,8 +24,8 @@ uint64_t Summand(uint64_t a, uint64_t b, uint64_t value) {
 }
 
 // An encoding: the operator's name, the number of words, the words, the plain level's words and the
-// number of the user's call; then the lists, each as its first member, its length, a hash of all its
-// numbers and a place for every rank that is listed.
+// number of the user's call; then the lists, each as its first member, its length, a hash of all
+// its numbers and a place for every rank that is listed.
 constexpr int kOpWords = 6;
 constexpr int kOpBytes = kOpWords * static_cast<int>(sizeof(int64_t));
 constexpr int kCountWord = kOpWords;
@@ -218,9 +218,8 @@ class Agreement::Comparison {
 
   // For agreements whose digests differ although Run() finds no difference.
   Status DifferByDigest() const {
-    const std::string listed = size_ > kMostListed
-                                   ? Concat(" among the first ", kMostListed, " numbers of a list")
-                                   : "";
+    const std::string listed =
+        size_ > kMostListed ? Concat(" among the first ", kMostListed, " numbers of a list") : "";
     return Error(ERROR_RANK_MISMATCH, Called(first_), ": the ranks disagree in ",
                  Calls(first_, first_), ": their digests differ, but no field does", listed);
   }
@@ -315,8 +314,8 @@ class Agreement::Comparison {
     }
     if (size_ <= kMostListed || List(a, term)[2] == List(b, term)[2]) return Ok();
     return Error(ERROR_RANK_MISMATCH, Called(a), ": the ranks disagree in ", Calls(a, b), ": ",
-                 NameOf(term), " of ", who_(a), " and of ", who_(b),
-                 " are equal in their first ", listed, " numbers, and differ in a later one");
+                 NameOf(term), " of ", who_(a), " and of ", who_(b), " are equal in their first ",
+                 listed, " numbers, and differ in a later one");
   }
 
   Status ComparePairs(const Term& sends, const Term& receives) const {

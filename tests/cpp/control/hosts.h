@@ -98,7 +98,8 @@ class Hosts {
       group.peers.back().pid = 1000 + r;
       group.peers.back().host = HostOfRank(r);
       if (HostOfRank(r) != group.host) continue;
-      group.peers.back().lifeline = collops::control::SharedFd(UniqueFd(dup(lives_[static_cast<size_t>(r)].ends[0])));
+      group.peers.back().lifeline =
+          collops::control::SharedFd(UniqueFd(dup(lives_[static_cast<size_t>(r)].ends[0])));
     }
     return group;
   }

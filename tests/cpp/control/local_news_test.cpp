@@ -95,7 +95,8 @@ class Host {
     for (int r = 0; r < size_; ++r) {
       group.peers.emplace_back();
       group.peers.back().host = r < own_ ? 0 : 1 + r - own_;
-      if (r < own_) group.peers.back().lifeline = collops::control::SharedFd(UniqueFd(dup(life_[0])));
+      if (r < own_)
+        group.peers.back().lifeline = collops::control::SharedFd(UniqueFd(dup(life_[0])));
     }
     return group;
   }

@@ -35,9 +35,7 @@ struct WorkerAddress {
     std::memcpy(text, address.data(), address.size());
     return Ok();
   }
-  std::string Get() const {
-    return std::string(text, std::min<size_t>(bytes, kMostAddressBytes));
-  }
+  std::string Get() const { return std::string(text, std::min<size_t>(bytes, kMostAddressBytes)); }
 };
 
 // What a rank tells the others of itself.

@@ -29,8 +29,9 @@ enum class Link {
   kBroken,       // another error, or bytes that are no frame
 };
 
-// A connection, of TCP or within this host, that carries frames, each with its length before it. No function waits, except
-// Finish(). Frames that cannot be sent at once are queued, up to a limit. One thread uses it.
+// A connection, of TCP or within this host, that carries frames, each with its length before it. No
+// function waits, except Finish(). Frames that cannot be sent at once are queued, up to a limit.
+// One thread uses it.
 class Connection {
  public:
   static constexpr size_t kMostQueuedBytes = 1024 * 1024;

@@ -129,6 +129,6 @@ void FailAfterTheIntroduction(int rank_size, rlim_t more) {
 
 TEST(AllRanksGetTheErrorOfARankThatCouldNotBeIntroduced) {
   for (const int rank_size : {2, 3, 4}) {
-    for (const rlim_t more : {0, 2, 4}) FailAfterTheIntroduction(rank_size, more);
+    for (const rlim_t more : {0, 1, 3}) FailAfterTheIntroduction(rank_size, more);
   }
 }

@@ -298,8 +298,7 @@ TEST(ManyRanksQueue) {
   const auto door = OpenDoor(kSecret);
   std::vector<std::unique_ptr<Application>> ranks;
   for (size_t i = 0; i < kRanks; ++i) {
-    ranks.push_back(
-        std::make_unique<Application>(Connection(door->address()), &kSecret, kClaim));
+    ranks.push_back(std::make_unique<Application>(Connection(door->address()), &kSecret, kClaim));
     EXPECT_EQ(ranks.back()->Step(), Proof::kUnderWay);
   }
   std::vector<Proven> proven;

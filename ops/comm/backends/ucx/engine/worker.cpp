@@ -89,9 +89,8 @@ Status Worker::Connect(int peer) {
 }
 
 int Worker::num_connected() const {
-  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return peer.endpoint != nullptr;
-  }));
+  return static_cast<int>(std::count_if(peers_.begin(), peers_.end(),
+                                        [](const Peer& peer) { return peer.endpoint != nullptr; }));
 }
 
 void Worker::OnError(void* peer, Endpoint, Result result) {

@@ -62,8 +62,8 @@ Status RendezvousLeader::TimedOut(const Deadline& deadline) const {
   } else if (!refused.ok()) {
     why = Concat("; the last one turned away: ", refused.message());
   }
-  return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not come in ", deadline.timeout_s(),
-               " s: first contact of ", Place(), why);
+  return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not come in ",
+               deadline.timeout_s(), " s: first contact of ", Place(), why);
 }
 
 Status RendezvousLeader::Gather(const Deadline& deadline) {
@@ -91,8 +91,8 @@ void RendezvousLeader::Receive() {
   while (ranks_door_.Next(&proven)) continue;
   for (Proven& one : proven) {
     if (one.claim.domain == spec_.domain && one.claim.purpose == kRanks) {
-      clients_.push_back({std::move(one.connection), std::move(one.claim),
-                          RankSet::None(spec_.rank_size)});
+      clients_.push_back(
+          {std::move(one.connection), std::move(one.claim), RankSet::None(spec_.rank_size)});
       continue;
     }
     const Status reason = Error(ERROR_RANK_MISMATCH, "rank 0 of ", Place(),

@@ -145,8 +145,7 @@ Status RendezvousMember::TakeSpeaker(FieldReader* fields) {
   const int speaker = fields->Int(0, kMaxGroupRanks - 1);  // rank 0 finds out whether it can be
   const std::string address = fields->Text(Row::kMostAddressBytes);
   SocketAddress own;
-  CHECK_ARG(fields->Done() && role_ == Role::kFollows && !joined_ &&
-                ParseNumeric(address, 0, &own),
+  CHECK_ARG(fields->Done() && role_ == Role::kFollows && !joined_ && ParseNumeric(address, 0, &own),
             ERROR_PEER_LOST, speaker_name_, " sent a note that cannot be");
   speaker_name_ = Concat("rank ", speaker, ", which speaks for this host,");
   return SendRow(own);
