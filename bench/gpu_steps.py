@@ -33,18 +33,25 @@ BENCHES = {
     "all_gather_v 1k": ("--sizes", "1k", "--skew", "even", "--dtype", "bf16", "--graph"),
     "linear_parallel": (
         *("--type", "1,2", "--dtype", "bf16", "--rows-share", "1:1"),
-        *("--shapes", "1024,8192,8192;4096,8192,8192"),
+        *("--shapes", "1024,8192,8192;4096,8192,8192", "--graph"),
     ),
 }
 SHORT_BENCHES = {
     "all_gather_v": ("--sizes", "1k", "--skew", SKEWS, "--dtype", "f32", "--graph"),
-    "linear_parallel": ("--backend", "nccl", "--type", "2", "--dtype", "f32", "--shapes", "8,8,8"),
+    "linear_parallel": ("--type", "2", "--dtype", "f32", "--shapes", "8,8,8", "--graph"),
 }
 # Conformance of every operator on CUDA tensors, with the driver that the loader finds: the variable
-# chooses the tensors. A tree that has no such runs selects nothing, which is pytest's status 5.
+# chooses the tensors. Ranks that are threads of one GPU need a stream each, which these runs do not
+# give them. A tree that has no such runs selects nothing, which is pytest's status 5.
 CONFORMANCE = ["-m", "pytest", "-q", "tests/conformance/test_conformance.py", "-k"]
-CHOICE, SHORT_CHOICE = "cuda", "cuda and all_gather_v and atb and p2"
-CUDA_TENSORS = {"COLLOPS_SIM_GPU": os.environ.get("COLLOPS_SIM_GPU", "none")}
+CHOICE, SHORT_CHOICE = "cuda and not threads", "cuda and all_gather_v and atb and p2"
+CUDA_TENSORS = {
+    "COLLOPS_SIM_GPU": os.environ.get("COLLOPS_SIM_GPU", "none"),
+    # All ranks are on one GPU, as those of `collops bench`, which sets the same.
+    "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+    "NCCL_MAX_CTAS": "16",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+}
 NONE_SELECTED = 5
 
 

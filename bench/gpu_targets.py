@@ -16,10 +16,13 @@ _FUSED = {1024: 1.15, 4096: 1.05}
 
 
 def judged(rows: list[Row]) -> list[Row]:
-    """Each goal, the figure that was measured for it, or None, and whether that reaches it."""
+    """Each goal, the figure that was measured for it, or None, and whether that reaches it.
+
+    A row of a simulated GPU is no measurement.
+    """
     points: Points = {}
     for row in rows:
-        if row["ranks"] == _RANKS:
+        if row["ranks"] == _RANKS and not row["simulated"]:
             key = row["bench"], row.get("bytes"), row.get("skew"), row.get("m"), row.get("type")
             points.setdefault(key, {})[row["column"]] = row
     found = []

@@ -85,8 +85,10 @@ class Call:
     """An operation of one rank whose tensors stay where they are, so that graphs may replay it.
 
     `shifts`: how many elements behind a multiple of 256 bytes x and the output begin. `gap`: how
-    many elements of a gathered output lie before each block.
+    many elements of a gathered output lie before each block. `fields`: of the struct.
     """
+
+    struct: Any  # the operator's
 
     def __init__(
         self,
@@ -94,13 +96,13 @@ class Call:
         rank: int,
         sizes: list[int],
         dtype: str,
-        param: Any,
         shifts: tuple[int, int] = (0, 0),
         gap: int = 0,
+        **fields: Any,
     ) -> None:
         self.gpu, self.rank, self.sizes, self.dtype = gpu, rank, sizes, dtype
         self.shifts = shifts
-        self.op = collops.Operation(param)
+        self.op = collops.Operation(self.struct(rank=rank, rank_size=len(sizes), **fields))
         self.counts, self.displs = np.array(sizes, np.int64), begins(sizes)
         self.displs += gap * np.arange(1, len(sizes) + 1)
         self.inputs, self.out = self._tensors()
@@ -141,18 +143,7 @@ class Call:
 class Gather(Call):
     """An AllGatherV."""
 
-    def __init__(
-        self,
-        gpu: Any,
-        rank: int,
-        sizes: list[int],
-        dtype: str,
-        shifts: tuple[int, int] = (0, 0),
-        gap: int = 0,
-        **fields: Any,
-    ) -> None:
-        param = collops.AllGatherVParam(rank=rank, rank_size=len(sizes), **fields)
-        super().__init__(gpu, rank, sizes, dtype, param, shifts, gap)
+    struct = collops.AllGatherVParam
 
     def _tensors(self) -> tuple[list[Any], Any]:
         x = self.gpu.tensor(self.values(0, self.rank), shift=self.shifts[0])
@@ -174,17 +165,7 @@ class Gather(Call):
 class Scatter(Call):
     """A ReduceScatterV of a column."""
 
-    def __init__(
-        self,
-        gpu: Any,
-        rank: int,
-        sizes: list[int],
-        dtype: str,
-        shifts: tuple[int, int] = (0, 0),
-        **fields: Any,
-    ) -> None:
-        param = collops.ReduceScatterVParam(rank=rank, rank_size=len(sizes), **fields)
-        super().__init__(gpu, rank, sizes, dtype, param, shifts)
+    struct = collops.ReduceScatterVParam
 
     def _tensors(self) -> tuple[list[Any], Any]:
         x = self.gpu.tensor(self.values(0, self.rank), shift=self.shifts[0])

@@ -13,7 +13,7 @@ import numpy as np
 from collops.bench.measure import milliseconds_of, own_slowest, together, typical_parts
 from collops.bench.operator import Operator, Row
 from collops.bench.peers.installed import Peers
-from collops.bench.place import HOST, Place
+from collops.bench.place import HOST, Place, Rounds
 from collops.bench.request import Point, Request
 from collops.bench.variant import Maker, Variant
 from collops.core import core
@@ -33,6 +33,7 @@ class MeasuredPoint:
 
     def __post_init__(self) -> None:
         make = self.operator.variants
+        self._rounds = Rounds(self.request.iterations, self.point.burst)
         self._variants = make(self.point, self.work, self.peers, self.request.seed, self.place)
         # Bytes that a variant's first call adds to this rank alone, and shared ones.
         self._memory: dict[str, tuple[float, float]] = {}
@@ -49,9 +50,8 @@ class MeasuredPoint:
             if (found := self._first_call(key, make, key in own))
         ]
         before, flag_before = self.place.barrier_us(self.meet), self._variants.flag_us()
-        rounds, burst = request.iterations, self.point.burst
         flip = self._variants.element.flip
-        times = self.place.times(variants, rounds, burst, flip, self.meet)
+        times = self.place.times(variants, self._rounds, flip, self.meet)
         after, flag_after = self.place.barrier_us(self.meet), self._variants.flag_us()
         wrong = self._wrong(variants)
         figures = [(*self._memory[v.key], wrong[v.key]) for v in variants]
@@ -66,7 +66,7 @@ class MeasuredPoint:
             **self.point.describe(),
             **self._variants.facts,
             **self.place.facts(),
-            "iterations": self.place.calls_in(rounds, burst),
+            "iterations": self.place.calls_in(self._rounds),
             "threads": request.threads,
             "place_us": [before, after],
             "flag_us": [flag_before, flag_after],
@@ -97,7 +97,7 @@ class MeasuredPoint:
             self._variants.notes.append(f"{self.point.title}: no column {key}: {text}")
             return None
         if variant is not None:
-            self.place.repeat(variant, make, self._variants.element.flip, self._variants.most)
+            self.place.repeat(variant, make, self._variants)
         return variant
 
     def _wrong(self, variants: list[Variant]) -> dict[str, float]:
@@ -112,14 +112,12 @@ class MeasuredPoint:
                     element.flip(turn.x)
                 if turn.result is not turn.x and turn.result is not None:
                     element.poison(turn.result)
-                self.meet()
-                turn.run()
-                self.place.wait()
+                self.place.checked_call(turn, self.meet)
         right = self._variants.expected()
         if right is None:
             key = self.place.reference(self.operator)
             right = next((other.result for other in variants if other.key == key), None)
-        elif self.place.num_rewrites(self.request.iterations, self.point.burst) % 2:
+        elif self.place.num_rewrites(self._rounds) % 2:
             # And x was flipped in the first and in this last call.
             element.flip(right)
         found = dict.fromkeys((variant.key for variant in variants), math.nan)

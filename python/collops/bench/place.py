@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from collops.bench.elements import Element
 from collops.bench.measure import Times, interleave, num_rewrites, place_us
 from collops.bench.memory import added_bytes
 
-# Waits for all ranks.
+# Waits for all ranks, and rewrites a variant's x.
 Meet = Callable[[], None]
+Rewrite = Callable[[Any], None]
 
 if TYPE_CHECKING:
     from collops.bench.operator import Operator
     from collops.bench.variant import Maker, Run, Variant, Variants
+
+
+class Rounds(NamedTuple):
+    """How often the variants of a point are called in turn, as interleave() has it."""
+
+    number: int
+    burst: int
 
 
 class Place:
@@ -51,20 +59,13 @@ class Place:
         del key
         return make()
 
-    def repeat(
-        self,
-        variant: Variant,
-        make: Maker,
-        rewrite: Callable[[Any], None],
-        largest: Callable[[float], float],
-    ) -> None:
+    def repeat(self, variant: Variant, make: Maker, of: Variants) -> None:
         """Makes a variant again on other memory, where calls take turns; a call of all ranks.
 
         Args:
             variant: what `make` has made.
             make: the function that makes it.
-            rewrite: rewrites its x.
-            largest: the largest of the ranks' values.
+            of: the variants of the point.
         """
 
     def added_bytes(self, call: Run, meet: Meet) -> tuple[int, int] | None:
@@ -75,27 +76,22 @@ class Place:
         """Microseconds of a barrier, where they show how near the ranks are to each other."""
         return round(place_us(meet), 2)
 
-    def wait(self) -> None:
-        """Returns when the calls of this rank are done."""
+    def checked_call(self, turn: Variant, meet: Meet) -> None:
+        """Makes a call of all ranks whose result is checked, as calls are timed; ends with it."""
+        meet()
+        turn.run()
 
-    def times(
-        self,
-        variants: list[Variant],
-        rounds: int,
-        burst: int,
-        rewrite: Callable[[Any], None],
-        meet: Meet,
-    ) -> Times:
+    def times(self, variants: list[Variant], rounds: Rounds, rewrite: Rewrite, meet: Meet) -> Times:
         """Seconds of the calls of each variant on this rank, as interleave() returns them."""
-        return interleave(variants, rounds, rewrite, meet, burst)
+        return interleave(variants, rounds.number, rewrite, meet, rounds.burst)
 
-    def num_rewrites(self, rounds: int, burst: int) -> int:
+    def num_rewrites(self, rounds: Rounds) -> int:
         """How often times() rewrites a variant's x."""
-        return num_rewrites(rounds, burst)
+        return num_rewrites(*rounds)
 
-    def calls_in(self, rounds: int, burst: int) -> int:
+    def calls_in(self, rounds: Rounds) -> int:
         """How many calls of a variant count."""
-        return rounds * burst
+        return rounds.number * rounds.burst
 
     def facts(self) -> dict[str, Any]:
         """What every row says of the place."""

@@ -89,26 +89,34 @@ def test_ranks_on_several_gpus(gpu: Any, tmp_path: Path) -> None:
     assert {row["wrong_ranks"] for row in rows if row["column"] == "plain"} == {0}
 
 
-@pytest.mark.parametrize("kind", ["1", "4"])
-def test_products(gpu: Any, tmp_path: Path, kind: str) -> None:
-    words = ["--backend", "nccl", "--type", kind, "--dtype", "f16", "--shapes", "24,16,8"]
+@pytest.mark.parametrize(
+    ("backend", "kind", "graph"),
+    [("nccl", "1", False), ("nccl", "4", True), ("cuda", "2", False), ("cuda", "4", True)],
+)
+def test_products(gpu: Any, tmp_path: Path, backend: str, kind: str, graph: bool) -> None:
+    words = ["--backend", backend, "--type", kind, "--dtype", "f16", "--shapes", "24,16,8"]
+    words += ["--graph"] if graph else []
     rows, printed = rows_of(tmp_path, "linear_parallel", *words)
     found = by_column(rows)
+    assert {row["graph"] for row in rows} == {graph}
+    assert ("2 calls in a graph" in printed) == graph
     assert set(found) >= {"fused", "unfused", "gemm"}, printed
     assert (found["fused"]["wrong_ranks"], found["unfused"]["wrong_ranks"]) == (0, 0)
     assert found["fused"]["to_gemm"] > 0
     assert "fused / GEMM" in printed
 
 
-def test_a_wrong_result_in_any_buffer_is_found(gpu: Any) -> None:
-    """Rank 1 spoils the result of the second of the buffers that calls take turns on."""
+@pytest.mark.parametrize("graph", [False, True])
+def test_a_wrong_result_in_any_buffer_is_found(gpu: Any, graph: bool) -> None:
+    """Rank 1 spoils the result of the second of the buffers that calls take turns on; with graphs
+    in replays alone."""
 
     def measure(rank: int) -> list[Row]:
         operator = load("all_gather_v")
         options = parse(operator, ["--backend", "cuda", "--sizes", "2k", "--skew", "even"])
         options.launched = 0
         point = operator.points(options)[0]
-        given = OnGpu(backend="cuda", devices=(0,), calls=2, graph=False)
+        given = OnGpu(backend="cuda", devices=(0,), calls=2, graph=graph)
         request = Request(
             operator="all_gather_v", points=(point,), iterations=1, threads=1, own=(), peers=(),
             gpu=given,
@@ -124,15 +132,17 @@ def test_a_wrong_result_in_any_buffer_is_found(gpu: Any) -> None:
                 variant = own(key)
                 made.append(variant)
                 if rank == 1 and len(made) == 2:
-                    variant.steps.append(("spoil", lambda: spoil(place, variant)))
+                    zeros = measured._variants.element.matrix(*variant.result.shape)
+                    zeros.write(variant.result.read() * 0)
+                    variant.steps.append(("spoil", lambda: spoil(place, variant, zeros)))
                 return variant
 
             measured._variants.own = spoiled  # type: ignore[method-assign]
             return measured.run()[-1]["columns"]
 
-    def spoil(place: GpuPlace, variant: Any) -> None:
-        place.wait()
-        variant.result.write(variant.result.read() * 0)
+    def spoil(place: GpuPlace, variant: Any, zeros: Any) -> None:
+        if gpu.cuda.is_capturing(place.stream.__cuda_stream__()[1]) == graph:
+            place.stream.copy(variant.result.array.ptr, zeros.array.ptr, zeros.nbytes)
 
     [rows, _] = run_ranks(measure, 2, threads=True, timeout=100)
     assert {row["column"]: row["wrong_ranks"] for row in rows} == {"plain": 1, "limit": None}

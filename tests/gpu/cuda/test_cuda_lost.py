@@ -20,6 +20,15 @@ from collops.testing import RankErrors, run_ranks
 LONG = [300_000, 5, 200_000]
 
 
+def connected(gpu: Any, rank: int, sizes: list[int], where: str, name: str) -> tuple[Any, ...]:
+    """A rank's communicator, an AllGatherV that has run once, and its stream."""
+    comm = communicator(gpu, rank, len(sizes), where, name)
+    op, stream = Gather(gpu, rank, sizes, "float32", **fields(where, name)), gpu.stream()
+    op.execute(stream)
+    op.check(0, stream)
+    return comm, op, stream
+
+
 def ends(call: Any) -> float:
     """Seconds until it ends."""
     begin = time.monotonic()
@@ -75,11 +84,7 @@ def test_a_late_rank_is_waited_for(gpu: Any, where: str) -> None:
 @pytest.mark.parametrize("where", [PROCESSES, THREADS_ON_ONE])
 def test_an_abort_ends_the_kernels_of_all(gpu: Any, where: str) -> None:
     def work(rank: int) -> str:
-        comm = communicator(gpu, rank, 3, where, "abort")
-        op = Gather(gpu, rank, LONG, "float32", **fields(where, "abort"))
-        stream = gpu.stream()
-        op.execute(stream)
-        op.check(0, stream)
+        comm, op, stream = connected(gpu, rank, LONG, where, "abort")
         if rank == 1:  # waits for nobody
             time.sleep(0.5)
             comm.abort("the user has pressed a button")
@@ -148,11 +153,7 @@ def test_calls_behind_one_that_waits_end_with_it(gpu: Any) -> None:
     """They are on the stream already, and move nothing."""
 
     def work(rank: int) -> bool:
-        comm = communicator(gpu, rank, 2, PROCESSES, "behind")
-        op = Gather(gpu, rank, [9000, 3], "float32", **fields(PROCESSES, "behind"))
-        stream = gpu.stream()
-        op.execute(stream)
-        op.check(0, stream)
+        comm, op, stream = connected(gpu, rank, [9000, 3], PROCESSES, "behind")
         if rank == 1:
             return until_ended(comm).name == "ERROR_TIMEOUT"
         comm.timeout_s = 2
@@ -173,11 +174,7 @@ def test_a_launch_that_waits_for_room_ends_with_the_calls_before_it(gpu: Any) ->
     """The driver makes the host wait when a stream is full, and rank 1 makes no second call."""
 
     def work(rank: int) -> None:
-        comm = communicator(gpu, rank, 2, PROCESSES, "full")
-        op = Gather(gpu, rank, [9000, 3], "float32", **fields(PROCESSES, "full"))
-        stream = gpu.stream()
-        op.execute(stream)
-        op.check(0, stream)
+        comm, op, stream = connected(gpu, rank, [9000, 3], PROCESSES, "full")
         if rank == 1:
             assert until_ended(comm).name == "ERROR_TIMEOUT"
             return
@@ -196,25 +193,19 @@ def test_a_time_out_of_one_group_leaves_another_good(gpu: Any) -> None:
     """Two communicators of the same ranks; rank 1 makes no second call in the first."""
 
     def work(rank: int) -> None:
-        bad = communicator(gpu, rank, 2, PROCESSES, "bad")
-        communicator(gpu, rank, 2, PROCESSES, "good")
-        broken = Gather(gpu, rank, [5, 3], "float32", **fields(PROCESSES, "bad"))
-        sound = Gather(gpu, rank, [9000, 3], "float32", **fields(PROCESSES, "good"))
-        streams = [gpu.stream(), gpu.stream()]
-        for op, stream in zip([broken, sound], streams, strict=True):
-            op.execute(stream)
-            op.check(0, stream)
+        bad, broken, stream_of_bad = connected(gpu, rank, [5, 3], PROCESSES, "bad")
+        _, sound, stream = connected(gpu, rank, [9000, 3], PROCESSES, "good")
         if rank == 0:
             bad.timeout_s = 2
-            broken.execute(streams[0])
+            broken.execute(stream_of_bad)
         done = threading.Event()
         for step in range(1, 6):
             sound.write(step)
-            sound.execute(streams[1])
-            sound.check(step, streams[1])
+            sound.execute(stream)
+            sound.check(step, stream)
             done.wait(0.6)
         if rank == 0:
-            streams[0].synchronize()
+            stream_of_bad.synchronize()
         assert until_ended(bad).name == "ERROR_TIMEOUT"
 
     run_ranks(work, 2)

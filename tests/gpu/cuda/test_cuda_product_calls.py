@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
+from gpu_ranks import Gather
 from product_ranks import CUDA, Kind, Place, Product, check, product
 
 import collops
@@ -72,6 +75,65 @@ def test_an_engine_by_name(gpu: Any, where: str) -> None:
         for text in refusals:
             assert f"the tensors of backend {fields['backend']} are on a device" in text
         assert "use one of local, windows, pipeline, streams" in unknown
+
+
+@pytest.mark.parametrize("where", ["processes", "nccl"])
+def test_without_inner_columns_there_is_no_product(gpu: Any, where: str) -> None:
+    """As on the CPU, and before any rank is waited for."""
+    case = product(Kind.LINEAR_ALL_REDUCE, [3, 3], k=0)
+
+    def work(rank: int) -> list[str]:
+        said = []
+        for backend in (PLACES[where].fields["backend"], "shm"):
+            with pytest.raises(collops.ArgumentError) as error:
+                Product(gpu, case, rank, **PLACES[where].fields | {"backend": backend})
+            said.append(str(error.value))
+        return said
+
+    for on_gpu, on_cpu in PLACES[where].run(gpu, 2, work):
+        assert "x has size 0 in dim 1 of [3, 0]: only dim 0 may be 0" in on_gpu
+        assert on_gpu == on_cpu
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_collectives_beside_products_have_the_greatest_priority(gpu: Any, where: str) -> None:
+    def work(rank: int) -> tuple[int, ...]:
+        def streams() -> int:
+            return int(gpu.cuda.cuda.SimStreamsOfPriority(-5))
+
+        before = streams()
+        call = Product(gpu, CAPTURED["two streams, own rows first"], rank, **PLACES[where].fields)
+        call.run(gpu.stream())
+        return before, streams()
+
+    on_one = PLACES[where].on_one
+    for before, after in PLACES[where].run(gpu, 2, work):
+        assert after - before in ((1, 2) if on_one else (1,))
+
+
+def test_a_group_that_closes_waits_for_no_other(gpu: Any) -> None:
+    """A kernel of another group waits for the rank that closes its group with cuBLASLt's handle."""
+    place, closed = CUDA["threads on one GPU"], threading.Event()
+
+    def work(rank: int) -> None:
+        stream = gpu.stream()
+        comm = collops.init(rank, 2, **place.fields)
+        Product(gpu, product(Kind.LINEAR_ALL_REDUCE, [2, 2]), rank, **place.fields).run(stream)
+        other = Gather(gpu, rank, [3, 2], "float32", **place.fields | {"comm_domain": "other"})
+        other.execute(stream)
+        other.check(0, stream)
+        if rank == 0:
+            other.execute(stream)
+            while gpu.cuda.waiting_kernels() == 0:
+                time.sleep(0.002)
+            comm.close()
+            closed.set()
+        else:
+            assert closed.wait(60)
+            other.execute(stream)
+        other.check(0, stream)
+
+    place.run(gpu, 2, work)
 
 
 DIFFERENT = {

@@ -20,6 +20,7 @@ def test_the_short_form_runs_and_says_simulated(gpu: Any, tmp_path: Path) -> Non
     command = [str(ROOT / "bench" / "gpu_all.sh"), "--short", "--here", "--output", str(output)]
     folder = str(Path(sys.executable).parent)
     env = {**os.environ, "PATH": os.pathsep.join([folder, os.environ["PATH"]])}
+    env["COLLOPS_SIM_GPUS"] = "1"
     env = {name: value for name, value in env.items() if not name.startswith("COLLOPS_SIM_W")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=env)
     found = json.loads(output.read_text())
@@ -30,5 +31,8 @@ def test_the_short_form_runs_and_says_simulated(gpu: Any, tmp_path: Path) -> Non
     rows = steps["bench all_gather_v"]["rows"]
     assert {row["column"] for row in rows} >= {"plain", "limit", "nccl"}
     assert {row["simulated"] for row in rows} == {True}
+    products = steps["bench linear_parallel"]["rows"]
+    assert {(row["backend"], row["graph"]) for row in products} == {("cuda", True)}
+    assert {row["wrong_ranks"] for row in products if row["column"] != "gemm"} == {0}
     assert {goal["reached"] for goal in found["targets"]} == {None}  # of 8 ranks and 64 MiB
     assert all(reason for reason in found["not_run"].values())

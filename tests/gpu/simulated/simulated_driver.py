@@ -176,6 +176,11 @@ class Driver:
         code = self.code("cuStreamEndCapture", P(stream), ctypes.byref(graph))
         return code, int(graph.value or 0)
 
+    def is_capturing(self, stream: int) -> bool:
+        status = I32()
+        self.call("cuStreamIsCapturing", P(stream), ctypes.byref(status))
+        return status.value != 0
+
     def instantiate(self, graph: int) -> int:
         return self.new("cuGraphInstantiateWithFlags", P(graph), U64(0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from simulated_driver import U64, Driver, P
+from waiting_kernel import waiting
 
 I32, I64, SIZE, F32 = ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_float
 FLOAT32, FLOAT16, BFLOAT16 = 0, 2, 14
@@ -288,3 +290,17 @@ def test_no_context_and_no_handle(on_gpu: Any) -> None:
         return without, case.blas.blas.cublasLtCreate(ctypes.byref(made))
 
     assert on_gpu(work) == (NOT_INITIALIZED, NOT_INITIALIZED)
+
+
+def test_destroying_a_handle_waits_for_the_device(on_gpu: Any) -> None:
+    def work(cuda: Driver) -> Any:
+        blas, idle = Blas(cuda), Blas(cuda)
+        assert idle.blas.cublasLtDestroy(idle.handle) == 0
+        before = cuda.mistakes()
+        waiting(cuda)
+        os.environ["COLLOPS_SIM_TIMEOUT_S"] = "0.2"
+        return before, blas.blas.cublasLtDestroy(blas.handle), cuda.mistakes()
+
+    before, code, mistakes = on_gpu(work, COLLOPS_SIM_TIMEOUT_S="60")
+    assert (before, code) == (0, NOT_INITIALIZED)
+    assert mistakes >= 2  # the call, and a wait without an end

@@ -91,6 +91,7 @@ def test_every_benchmark_is_one_that_the_command_takes(tmp_path: Path, short: bo
 
 def rows_of(bench: str, plain: float, **times: float) -> list[dict[str, Any]]:
     common = {"ranks": 8, "bench": bench, "bytes": 64 << 20, "skew": "even", "graph": True}
+    common["simulated"] = False
     return [{**common, "column": name, "ms": ms} for name, ms in {"plain": plain, **times}.items()]
 
 
@@ -98,7 +99,7 @@ def test_goals_are_judged_by_rows_of_eight_ranks() -> None:
     rows = rows_of("all_gather_v", 0.2, limit=0.15, nccl=0.3)
     rows += [{**rows[0], "skew": "3:1", "ms": 0.22}, {**rows[0], "bytes": 1 << 10, "ms": 0.005}]
     rows += [{**row, "ranks": 4, "ms": 9.0} for row in rows]
-    product = {"ranks": 8, "bench": "linear_parallel", "m": 1024, "type": 2}
+    product = {"ranks": 8, "bench": "linear_parallel", "m": 1024, "type": 2, "simulated": False}
     rows += [{**product, "column": "fused", "ms": 1.2}, {**product, "column": "gemm", "ms": 1.0}]
     found = {row["goal"]: (row["found"], row["reached"]) for row in gpu_targets.judged(rows)}
     assert found.pop("all_gather_v, 64 MiB: copy ceiling / time") == (0.75, False)
@@ -108,6 +109,11 @@ def test_goals_are_judged_by_rows_of_eight_ranks() -> None:
     assert found.pop("linear_parallel type 2, M = 1024: fused / GEMM alone") == (1.2, False)
     assert len(found) == 6
     assert set(found.values()) == {(None, None)}
+
+
+def test_a_time_of_a_simulated_gpu_is_none() -> None:
+    rows = [row | {"simulated": True} for row in rows_of("all_gather_v", 0.2, limit=0.15)]
+    assert {goal["found"] for goal in gpu_targets.judged(rows)} == {None}
 
 
 def test_a_time_without_a_graph_is_none_of_a_graph() -> None:

@@ -44,7 +44,6 @@ struct Loaded {
   Loaded() {
     SharedLibrary library("cuBLASLt", FindBlas().c_str());
     library.Find("cublasLtCreate", &api.create);
-    library.Find("cublasLtDestroy", &api.destroy);
     library.Find("cublasLtGetStatusString", &api.get_status_string);
     library.Find("cublasLtGetVersion", &api.get_version);
     library.Find("cublasLtMatmulDescCreate", &api.desc_create);

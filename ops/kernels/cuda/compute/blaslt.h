@@ -58,7 +58,6 @@ struct MatmulChoice {
 
 struct BlasApi {
   BlasStatus (*create)(BlasHandle* handle);
-  BlasStatus (*destroy)(BlasHandle handle);
   const char* (*get_status_string)(BlasStatus status);
   size_t (*get_version)();
   BlasStatus (*desc_create)(MatmulDesc* desc, BlasCompute compute, BlasType scale);

@@ -1,12 +1,12 @@
 #include "kernels/cuda/compute/cuda_compute.h"
 
-#include <map>
 #include <mutex>
 #include <set>
 #include <vector>
 
 #include "core/process/per_process.h"
 #include "kernels/cuda/bodies/elementwise.h"
+#include "kernels/cuda/compute/free_list.h"
 #include "kernels/cuda/driver/device_memory.h"
 #include "kernels/cuda/driver/device_scope.h"
 #include "kernels/cuda/driver/error.h"
@@ -18,12 +18,7 @@ using kernels::StreamStep;
 
 namespace {
 
-// Events that no marks use any more, by device.
-struct FreeEvents {
-  std::mutex mutex;
-  std::map<int, std::vector<Event>> lists;
-};
-PerProcess<FreeEvents> free_events_here;
+PerProcess<FreeList<Event>> free_events_here;
 
 struct SideStreams {
   std::mutex mutex;
@@ -36,12 +31,7 @@ PerProcess<SideStreams> side_streams_here;
 class Marks : public kernels::StreamMarks {
  public:
   Marks(const DriverApi& api, int device) : api_(api), device_(device) {}
-  ~Marks() override {
-    FreeEvents& free = free_events_here.Get();
-    const std::lock_guard<std::mutex> lock(free.mutex);
-    std::vector<Event>& list = free.lists[device_];
-    list.insert(list.end(), events_.begin(), events_.end());
-  }
+  ~Marks() override { free_events_here.Get().Give(device_, events_); }
 
   Status Order(void* first, void* then) override {
     int mark = 0;
@@ -52,7 +42,7 @@ class Marks : public kernels::StreamMarks {
   Status Put(void* stream, int* mark) override {
     const DeviceScope scope(api_, device_);
     RETURN_IF_ERROR(scope.status());
-    Event event = TakeFree();
+    Event event = free_events_here.Get().Take(device_);
     if (event == nullptr) {
       RETURN_IF_ERROR(
           ToStatus(api_, api_.event_create(&event, kEventDisableTiming), "cuEventCreate"));
@@ -70,16 +60,6 @@ class Marks : public kernels::StreamMarks {
   }
 
  private:
-  Event TakeFree() const {
-    FreeEvents& free = free_events_here.Get();
-    const std::lock_guard<std::mutex> lock(free.mutex);
-    std::vector<Event>& list = free.lists[device_];
-    if (list.empty()) return nullptr;
-    const Event event = list.back();
-    list.pop_back();
-    return event;
-  }
-
   const DriverApi& api_;
   const int device_;
   std::vector<Event> events_;
@@ -147,8 +127,14 @@ Status CudaCompute::SideStream(void** stream) {
   if (side_ == nullptr) {
     const DeviceScope scope(api_, device_);
     RETURN_IF_ERROR(scope.status());
-    RETURN_IF_ERROR(
-        ToStatus(api_, api_.stream_create(&side_, kStreamNonBlocking), "cuStreamCreate"));
+    // Blocks of a collective begin before those of a product, which may fill the GPU: they are few,
+    // and peers wait for them.
+    int greatest = 0;
+    RETURN_IF_ERROR(ToStatus(api_, api_.ctx_get_stream_priority_range(nullptr, &greatest),
+                             "cuCtxGetStreamPriorityRange"));
+    RETURN_IF_ERROR(ToStatus(api_,
+                             api_.stream_create_with_priority(&side_, kStreamNonBlocking, greatest),
+                             "cuStreamCreateWithPriority"));
     SideStreams& all = side_streams_here.Get();
     const std::lock_guard<std::mutex> lock(all.mutex);
     all.streams.insert(side_);

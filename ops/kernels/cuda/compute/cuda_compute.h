@@ -21,7 +21,7 @@ class CudaCompute : public kernels::StreamCompute {
 
   // `device` changes once, from -1 to the GPU's number. `check` is CheckStream().
   CudaCompute(const DriverApi& api, const std::atomic<int>& device, StreamCheck check = nullptr)
-      : api_(api), device_(device), check_(std::move(check)), kernels_(api) {}
+      : api_(api), device_(device), check_(std::move(check)), kernels_(api), matmul_(device) {}
   CudaCompute(const CudaCompute&) = delete;
   CudaCompute& operator=(const CudaCompute&) = delete;
 
@@ -38,7 +38,7 @@ class CudaCompute : public kernels::StreamCompute {
   Status CheckStream(void* stream) const override { return check_ ? check_(stream) : Ok(); }
   std::shared_ptr<kernels::StreamMarks> NewMarks() override;
 
-  // Destroys the side stream and cuBLASLt's handle. The calls are past.
+  // Destroys the side stream and lets go of cuBLASLt's handle. The calls are past.
   void Release();
 
  private:

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 
+#include "core/process/per_process.h"
+#include "kernels/cuda/compute/free_list.h"
+
 namespace collops::cuda {
 
 using kernels::DeviceMatrix;
 using kernels::StreamStep;
 
 namespace {
+
+PerProcess<FreeList<BlasHandle>> free_handles_here;
 
 constexpr uint32_t kMostAligned = 16;
 constexpr size_t kMostChoices = 64;
@@ -108,6 +113,7 @@ Matmul::Shape Matmul::ShapeOf(const StreamStep& step, bool has_addresses) {
 
 Status Matmul::Open() {
   RETURN_IF_ERROR(Available());
+  if (handle_ == nullptr) handle_ = free_handles_here.Get().Take(device_);
   if (handle_ != nullptr) return Ok();
   return ToStatus(*api_, api_->create(&handle_), "cublasLtCreate");
 }
@@ -184,8 +190,7 @@ Status Matmul::Run(const StreamStep& step, void* scratch, int64_t bytes, Stream 
 }
 
 void Matmul::Release() {
-  // The caller cannot act on an error of this call.
-  if (handle_ != nullptr) static_cast<void>(api_->destroy(handle_));
+  if (handle_ != nullptr) free_handles_here.Get().Give(device_, {handle_});
   handle_ = nullptr;
   choices_.clear();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -14,7 +15,8 @@ namespace collops::cuda {
 // waits for no one.
 class Matmul {
  public:
-  Matmul() = default;
+  // `device` changes once, from -1 to the GPU's number.
+  explicit Matmul(const std::atomic<int>& device) : device_(device) {}
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
@@ -25,8 +27,8 @@ class Matmul {
   // Ok, or ERROR_UNSUPPORTED if cuBLASLt has no such product.
   Status Check(const kernels::StreamStep& step);
   Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, Stream stream);
-  // Destroys the handle, for which cuBLASLt waits for the device: its products are past. Without
-  // this call the handle stays until the process ends.
+  // Lets go of the handle, which the device's next user gets: its products are past. To destroy it
+  // would wait for the device, and so for a kernel that may wait for this rank's next call.
   void Release();
 
  private:
@@ -45,6 +47,7 @@ class Matmul {
   Status Choose(const Shape& shape, const Objects& objects, const MatmulAlgorithm** algorithm);
   Status Open();
 
+  const std::atomic<int>& device_;
   const BlasApi* api_ = nullptr;
   BlasHandle handle_ = nullptr;
   std::vector<Choice> choices_;

@@ -32,6 +32,7 @@ struct DriverApi {
   Result (*ctx_get_device)(Device* device);
   Result (*ctx_synchronize)();
   Result (*ctx_enable_peer_access)(Context peer, unsigned int flags);
+  Result (*ctx_get_stream_priority_range)(int* least, int* greatest);
 
   Result (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
   Result (*mem_alloc)(DevicePointer* pointer, size_t bytes);

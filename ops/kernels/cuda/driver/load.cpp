@@ -30,6 +30,7 @@ void FindDevices(SharedLibrary* library, DriverApi* api) {
   library->Find("cuCtxGetDevice", &api->ctx_get_device);
   library->Find("cuCtxSynchronize", &api->ctx_synchronize);
   library->Find("cuCtxEnablePeerAccess", &api->ctx_enable_peer_access);
+  library->Find("cuCtxGetStreamPriorityRange", &api->ctx_get_stream_priority_range);
 }
 
 void FindMemory(SharedLibrary* library, DriverApi* api) {

@@ -9,8 +9,9 @@ namespace collops::cuda {
 
 // The last call of every communicator of this process that is on a stream. A kernel that waits for
 // its peers may keep the driver from allocating or mapping memory, and these in turn the peers from
-// launching theirs; so such a step first waits here until no kernel of ours runs. Captured calls
-// are not known here. Thread-safe.
+// launching theirs; so such a step first waits here until no kernel of ours runs, on any GPU of the
+// process: memory of one is mapped for its peers as well. Captured calls are not known here.
+// Thread-safe.
 class RunningCalls {
  public:
   // The event lies behind the last call of `owner`. It is the owner's, who says when it is gone.

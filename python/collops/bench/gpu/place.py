@@ -16,14 +16,14 @@ from collops.bench.gpu.ceiling import copy_ceiling
 from collops.bench.gpu.element import DeviceElement
 from collops.bench.measure import END, MOST_PARTS, PARTS, WARM_UP, Times, orders
 from collops.bench.peers import NCCL
-from collops.bench.place import Meet, Place
+from collops.bench.place import Meet, Place, Rewrite, Rounds
 from collops.core import core
 
 if TYPE_CHECKING:
     from collops.bench.collectives.variants import CollectiveVariants
     from collops.bench.operator import Operator
     from collops.bench.request import OnGpu
-    from collops.bench.variant import Maker, Run, Variant
+    from collops.bench.variant import Maker, Run, Variant, Variants
 
 # Buffers of all ranks together are this many times as large as the L2, up to so many of each.
 _TIMES_L2, _MOST_TURNS = 2, 16
@@ -81,25 +81,19 @@ class GpuPlace(Place):
                 _drawn[key] = make()
             return _drawn[key]
 
-    def repeat(
-        self,
-        variant: Variant,
-        make: Maker,
-        rewrite: Callable[[Any], None],
-        largest: Callable[[float], float],
-    ) -> None:
+    def repeat(self, variant: Variant, make: Maker, of: Variants) -> None:
         """Makes the variant so often that the calls' buffers do not stay in the L2."""
         buffers = [matrix for matrix in (variant.x, variant.result) if matrix is not None]
         own_bytes = sum(matrix.nbytes for matrix in buffers) + variant.held_bytes
-        all_bytes = largest(float(own_bytes)) * max(map(self.devices.count, self.devices))
+        all_bytes = of.most(float(own_bytes)) * max(map(self.devices.count, self.devices))
         turns = math.ceil(_TIMES_L2 * self._machine["l2_bytes"] / max(all_bytes, 1.0))
         for _ in range(1, min(turns, _MOST_TURNS)):
             variant.again.append(make())
         # Memory is made before any kernel waits for its peers.
-        variant.facts["buffers"] = int(largest(float(len(variant.turns))))
+        variant.facts["buffers"] = int(of.most(float(len(variant.turns))))
         for other in variant.again:
             if other.x is not None:
-                rewrite(other.x)
+                of.element.flip(other.x)
             other.run()
             self.wait()
 
@@ -114,30 +108,36 @@ class GpuPlace(Place):
         """None: ranks that share a process and a GPU are near."""
         del meet
 
+    def checked_call(self, turn: Variant, meet: Meet) -> None:
+        """As the host's; with graphs it is the replay of a captured call."""
+        meet()  # a graph is made while no kernel waits
+        graph = self._captured(turn.run)
+        meet()
+        if graph is None:
+            turn.run()
+        else:
+            graph.launch(self.stream)
+        self.wait()
+
     def wait(self) -> None:
         """Returns when this rank's stream has come to its end."""
         self.stream.synchronize()
 
-    def times(
-        self,
-        variants: list[Variant],
-        rounds: int,
-        burst: int,
-        rewrite: Callable[[Any], None],
-        meet: Meet,
-    ) -> Times:
+    def times(self, variants: list[Variant], rounds: Rounds, rewrite: Rewrite, meet: Meet) -> Times:
         """Seconds of a call of each variant in each round, by events around several calls."""
-        del burst, rewrite
-        times = np.full((len(variants), rounds, PARTS + MOST_PARTS), math.nan)
+        del rewrite
+        times = np.full((len(variants), rounds.number, PARTS + MOST_PARTS), math.nan)
         times[..., : END + 1] = 0.0
         gc.collect()
         gc.disable()
         try:
             # As memory is, graphs are made before any kernel waits for its peers.
             meet()
-            graphs = {variant.key: self._captured(variant) for variant in variants}
+            graphs = {
+                variant.key: self._captured(partial(self._calls, variant)) for variant in variants
+            }
             meet()
-            for i, order in enumerate(orders(len(variants), rounds + WARM_UP), -WARM_UP):
+            for i, order in enumerate(orders(len(variants), rounds.number + WARM_UP), -WARM_UP):
                 for number in order:
                     variant = variants[number]
                     meet()
@@ -150,13 +150,13 @@ class GpuPlace(Place):
             gc.enable()
         return times
 
-    def _captured(self, variant: Variant) -> Any:
-        """The graph of the calls that are timed; None if they are made one by one."""
+    def _captured(self, calls: Callable[[], None]) -> Any:
+        """The graph of the calls; None if they are made one by one."""
         if not self.given.graph:
             return None
         self.stream.begin_capture()
         try:
-            self._calls(variant)
+            calls()
         finally:
             graph = self.stream.end_capture()
         return graph
@@ -191,15 +191,14 @@ class GpuPlace(Place):
         for _ in range(self.given.calls):
             self._call(variant)
 
-    def num_rewrites(self, rounds: int, burst: int) -> int:
+    def num_rewrites(self, rounds: Rounds) -> int:
         """None: calls take turns on several buffers instead."""
-        del rounds, burst
+        del rounds
         return 0
 
-    def calls_in(self, rounds: int, burst: int) -> int:
+    def calls_in(self, rounds: Rounds) -> int:
         """One time in each round, the mean of its calls."""
-        del burst
-        return rounds
+        return rounds.number
 
     def facts(self) -> dict[str, Any]:
         """The GPU, the versions, and how calls were timed."""

@@ -126,6 +126,8 @@ std::string CheckWorkspace(const Algorithm& algorithm, const void* workspace, si
 
 extern "C" {
 
+Result cuCtxSynchronize();
+
 size_t cublasLtGetVersion() {
   return 130100;
 }
@@ -165,7 +167,9 @@ Blas cublasLtCreate(void** handle) {
   known.handles.insert(*handle);
   return Blas::kSuccess;
 }
+// As its reference says, it synchronises the device.
 Blas cublasLtDestroy(void* handle) {
+  if (cuCtxSynchronize() != Result::kSuccess) return Blas::kNotInitialized;
   Known& known = GetKnown();
   const std::lock_guard<std::mutex> lock(known.mutex);
   if (known.handles.erase(handle) == 0) return Blas::kNotInitialized;

@@ -44,6 +44,8 @@ class Stream {
   // A held stream begins no task; the one that runs goes on.
   void Hold(bool held);
 
+  int priority = 0;
+
   bool IsCapturing();
   // Under the mutex of captures.
   std::shared_ptr<Capture> capture;

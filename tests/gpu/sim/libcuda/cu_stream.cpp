@@ -1,4 +1,7 @@
 // Streams of a simulated libcuda, from its published signatures.
+#include <algorithm>
+#include <vector>
+
 #include "driver/capture.h"
 #include "driver/context.h"
 #include "driver/stream.h"
@@ -12,12 +15,17 @@ using collops::cuda::GraphNode;
 namespace {
 
 constexpr unsigned kCall = kNeedsInit | kNeedsContext;
+// A lower number is a greater priority. No stream goes first here.
+constexpr int kLeastPriority = 0;
+constexpr int kGreatestPriority = -5;
 
-Result Create(void** stream, unsigned int flags) {
+Result Create(void** handle, unsigned int flags, int priority) {
   if (flags > collops::cuda::kStreamNonBlocking) return Result::kInvalidValue;
   const bool blocks = flags != collops::cuda::kStreamNonBlocking;
-  *stream = CreateStream(CurrentContext(),
-                         blocks ? Stream::Order::kBlocking : Stream::Order::kNonBlocking);
+  Stream* const stream = CreateStream(
+      CurrentContext(), blocks ? Stream::Order::kBlocking : Stream::Order::kNonBlocking);
+  stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  *handle = stream;
   return Result::kSuccess;
 }
 
@@ -40,11 +48,18 @@ extern "C" {
 
 Result cuStreamCreate(void** stream, unsigned int flags) {
   const Result result = Enter("cuStreamCreate", kCall);
-  return result == Result::kSuccess ? Create(stream, flags) : result;
+  return result == Result::kSuccess ? Create(stream, flags, kLeastPriority) : result;
 }
-Result cuStreamCreateWithPriority(void** stream, unsigned int flags, int) {
+Result cuStreamCreateWithPriority(void** stream, unsigned int flags, int priority) {
   const Result result = Enter("cuStreamCreateWithPriority", kCall);
-  return result == Result::kSuccess ? Create(stream, flags) : result;
+  return result == Result::kSuccess ? Create(stream, flags, priority) : result;
+}
+Result cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  const Result result = Enter("cuCtxGetStreamPriorityRange", kCall);
+  if (result != Result::kSuccess) return result;
+  if (least != nullptr) *least = kLeastPriority;
+  if (greatest != nullptr) *greatest = kGreatestPriority;
+  return result;
 }
 Result cuStreamDestroy_v2(void* handle) {
   const Result result = Enter("cuStreamDestroy_v2", kCall);
@@ -136,6 +151,14 @@ Result cuLaunchHostFunc(void* handle, void (*function)(void*), void* user_data) 
     function(user_data);
     return Result::kSuccess;
   });
+}
+
+// For tests: how many streams of this thread's device have the priority.
+int SimStreamsOfPriority(int priority) {
+  const std::vector<Stream*> streams = StreamsOf(CurrentContext());
+  return static_cast<int>(std::count_if(streams.begin(), streams.end(), [&](const Stream* stream) {
+    return stream->priority == priority;
+  }));
 }
 
 // For tests: a held stream begins nothing until it is released.

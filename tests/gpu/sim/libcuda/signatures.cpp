@@ -25,6 +25,7 @@ Result cuCtxGetCurrent(Context* context);
 Result cuCtxGetDevice(Device* device);
 Result cuCtxSynchronize();
 Result cuCtxEnablePeerAccess(Context peer, unsigned int flags);
+Result cuCtxGetStreamPriorityRange(int* least, int* greatest);
 Result cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes);
 Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes);
 Result cuMemFree_v2(DevicePointer pointer);
@@ -129,6 +130,7 @@ const DriverApi kSimulated = {
     cuCtxGetDevice,
     cuCtxSynchronize,
     cuCtxEnablePeerAccess,
+    cuCtxGetStreamPriorityRange,
     cuMemGetInfo_v2,
     cuMemAlloc_v2,
     cuMemFree_v2,
