@@ -167,7 +167,8 @@ void Agreement::Encode(int64_t* to, int rank_size) const {
     int64_t* list = to + kFirstList + i * ListWords(rank_size);
     list[0] = lists_[i].first_member;
     list[1] = lists_[i].count;
-    list[2] = static_cast<int64_t>(Mix(0, lists_[i].values, lists_[i].count));
+    const bool cut = rank_size > kMostListed;
+    list[2] = cut ? static_cast<int64_t>(Mix(0, lists_[i].values, lists_[i].count)) : 0;
     std::copy_n(lists_[i].values, Listed(std::min<int64_t>(lists_[i].count, rank_size)),
                 list + kListHead);
   }

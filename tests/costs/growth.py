@@ -1,9 +1,9 @@
-"""Laws of growth: a cost of a rank grows with something, and no faster."""
+"""Laws of growth: how much a cost of a rank may grow with the ranks of its host and other hosts."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,39 +19,42 @@ class Place:
         return f"{self.hosts} x {self.per_host}"
 
 
-# What a cost may grow with, by its name in a table.
-FACTORS: dict[str, Callable[[Place], float]] = {
-    "nothing": lambda place: 1,
-    "ranks of its host": lambda place: place.per_host,
-    "other hosts": lambda place: place.hosts - 1,
-    "hosts and ranks of its host": lambda place: place.hosts + place.per_host,
-    "ranks": lambda place: place.hosts * place.per_host,
-}
-
-
 @dataclass(frozen=True)
 class Law:
-    """A cost, what it grows with, and how much is noise: an amount, and a factor."""
+    """A cost, and the most that each rank of the host and each other host adds to it.
+
+    `noise` is what it may differ by on one place.
+    """
 
     cost: str
-    grows_with: str
-    noise: float
-    factor: float = 1.5
+    rank: float = 0.0
+    host: float = 0.0
+    noise: float = 0.0
 
     def limit(self, place: Place, first: Place, cost: float) -> float:
         """The most that the cost may be at a place, if it was `cost` at the first one."""
-        factor = FACTORS[self.grows_with]
-        return self.factor * cost * factor(place) / factor(first) + self.noise
+        ranks = place.per_host - first.per_host
+        hosts = place.hosts - first.hosts
+        return cost + self.noise + self.rank * ranks + self.host * hosts
 
     def breaches(self, costs: Mapping[Place, float]) -> list[str]:
         """Where the cost has grown faster, in words."""
         first = next(iter(costs))
         return [
-            f"{self.cost}: {cost:g} at {place}, at most {limit:g}, as it grows with "
-            f"{self.grows_with} from {costs[first]:g} at {first}"
+            f"{self.cost}: {cost:g} at {place}, at most {limit:g} after {costs[first]:g} at {first}"
+            f" ({self.growth()})"
             for place, cost in costs.items()
             if cost > (limit := self.limit(place, first, costs[first]))
         ]
+
+    def growth(self) -> str:
+        """What the cost grows with, and how fast."""
+        grows = [
+            f"{slope:g} per {what}"
+            for slope, what in ((self.rank, "rank of its host"), (self.host, "other host"))
+            if slope > 0
+        ]
+        return ", ".join(grows) or "nothing"
 
 
 def worst(costs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -64,11 +67,12 @@ def worst(costs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def table(laws: Sequence[Law], costs: Mapping[Place, Mapping[str, float]]) -> str:
-    """The costs at every place, and what each grows with."""
-    rows = [["cost", *map(str, costs), "grows with"]]
-    for law in laws:
-        values = [f"{at[law.cost]:.4g}" for at in costs.values()]
-        rows.append([law.cost, *values, law.grows_with])
+    """The costs at every place, and what each may grow with; times of the clock have no law."""
+    growth = {law.cost: law.growth() for law in laws}
+    rows = [["cost", *map(str, costs), "grows at most by"]]
+    for cost in next(iter(costs.values())):
+        values = [f"{at[cost]:.4g}" for at in costs.values()]
+        rows.append([cost, *values, growth.get(cost, "")])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -10,17 +10,15 @@ from hosts import Unavailable, network
 from jobs import RANKS, Job
 
 LIMIT_S = 120.0
-# A host is joined to each other one, and a rank to one rank of each.
 PLACES = [Place(2, 2), Place(2, 4), Place(4, 2), Place(2, 1), Place(4, 1), Place(8, 1)]
 LAWS = (
-    Law("private_kib", "hosts and ranks of its host", 6144),
-    Law("shared_kib", "hosts and ranks of its host", 1024),
-    Law("descriptors", "hosts and ranks of its host", 8),
-    Law("connections", "other hosts", 2),
-    Law("contact_cpu_ms", "hosts and ranks of its host", 100, 3),
-    Law("first_call_cpu_ms", "hosts and ranks of its host", 50, 3),
-    Law("contact_ms", "hosts and ranks of its host", 5000, 3),
-    Law("first_call_ms", "hosts and ranks of its host", 5000, 3),
+    Law("private_kib", rank=64, host=96, noise=1024),
+    Law("shared_kib", rank=2304, host=64, noise=1024),
+    Law("descriptors", rank=4, host=2, noise=2),
+    # A host is joined to each other one, and a rank to one rank of each.
+    Law("connections", host=2),
+    Law("contact_cpu_ms", rank=1, host=1, noise=60),
+    Law("first_call_cpu_ms", rank=1, host=1, noise=60),
 )
 
 

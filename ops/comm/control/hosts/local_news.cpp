@@ -1,6 +1,5 @@
 #include "comm/control/hosts/local_news.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -20,10 +19,11 @@ LocalNews::LocalNews(const Group* group, std::vector<int> ranks, int rank_size)
     : group_(group),
       board_(group->segment.data(), rank_size),
       ranks_(std::move(ranks)),
-      news_of_(ranks_),
       rank_size_(rank_size),
       seen_(static_cast<size_t>(rank_size)),
-      agreement_(static_cast<size_t>(Agreement::EncodedBytes(rank_size)) / sizeof(int64_t)) {}
+      agreement_(static_cast<size_t>(Agreement::EncodedBytes(rank_size)) / sizeof(int64_t)) {
+  for (const int rank : ranks_) Note(rank);
+}
 
 // A rank's last action is read first, for all ranks: whatever any rank did before it, which may
 // have caused it, is then seen as well.
@@ -75,7 +75,7 @@ void LocalNews::LookAtHeadsOf(uint64_t failed_step) {
 }
 
 void LocalNews::Note(int rank) {
-  if (std::find(news_of_.begin(), news_of_.end(), rank) == news_of_.end()) news_of_.push_back(rank);
+  if (!std::exchange(SeenOf(rank).noted, true)) news_of_.push_back(rank);
 }
 
 bool LocalNews::HasStayed(uint64_t value, Fresh* fresh) const {

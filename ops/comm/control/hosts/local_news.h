@@ -45,6 +45,7 @@ class LocalNews {
     uint64_t failed_step = 0;
     bool left = false;
     bool ended = false;
+    bool noted = false;                // it is in news_of_
     std::vector<std::byte> shared[2];  // as last sent, by parity; own ranks
     Fresh fresh_heads[2];              // what is on the board, and not yet to be sent
     Fresh fresh_finished;

@@ -19,7 +19,8 @@ void Door::AcceptAll() {
     UniqueFd socket = listener_.Accept();
     if (!socket.valid()) return;
     clients_.push_back({Challenge(Connection(std::move(socket)), &secret_),
-                        Deadline::After(kPatienceS), Deadline::After(kSilenceS)});
+                        Deadline::After(kPatienceS), Deadline::After(kSilenceS),
+                        Deadline::After(kProofS)});
   }
 }
 
@@ -28,7 +29,8 @@ bool Door::MakeRoom() {
   if (!listener_.valid() || !Readable(listener_.socket())) return false;
   const auto strange = std::find_if(clients_.begin(), clients_.end(), [](const Client& client) {
     const bool refused = !client.challenge.refusal().ok();
-    return client.silence.Passed() && (refused || !client.challenge.greeted());
+    const bool silent = client.silence.Passed() && (refused || !client.challenge.greeted());
+    return silent || client.proof.Passed();
   });
   if (strange == clients_.end()) return false;
   clients_.erase(strange);

@@ -18,13 +18,14 @@ struct Proven {
 
 // A listener that lets in who proves to be of this job. At most kMostUnproven clients prove
 // themselves at once, each in at most kPatienceS; later ones queue. A stranger costs a descriptor
-// for a moment: while others queue, one that has said nothing for kSilenceS, or was refused, makes
-// room, the oldest first. No function waits; one thread uses it.
+// for a moment: while others queue, one that has said nothing for kSilenceS, was refused, or has
+// not proven itself in kProofS makes room, the oldest first. No function waits; one thread uses it.
 class Door {
  public:
   static constexpr size_t kMostUnproven = 64;
   static constexpr double kPatienceS = 5.0;
   static constexpr double kSilenceS = 0.5;
+  static constexpr double kProofS = 1.5;
 
   explicit Door(JobSecret secret) : secret_(std::move(secret)) {}
   Door(const Door&) = delete;
@@ -53,6 +54,7 @@ class Door {
     Challenge challenge;
     Deadline patience;
     Deadline silence;
+    Deadline proof;
   };
   void AcceptAll();
   bool MakeRoom();

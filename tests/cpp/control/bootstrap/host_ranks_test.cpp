@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check.h"
+#include "comm/control/control.h"
 #include "comm/control/endpoint.h"
 #include "ranks.h"
 
@@ -94,4 +95,30 @@ TEST(AMeetingThatIsStoppedEndsTheMeetingOfItsHost) {
   meeting.Stop();
   Group group;
   EXPECT_EQ(meeting.Complete(Deadline::After(20), &group).code(), collops::ERROR_ABORTED);
+}
+
+// A group on several hosts may have many ranks, each host of it no more than a group on one host.
+TEST(TooManyRanksAreRefused) {
+  using collops::control::Control;
+  using collops::control::Reach;
+  collops::CommunicatorSpec spec;
+  spec.backend = "toy";
+  spec.rank_size = 130;
+  std::vector<RankOnHost> ranks(130, {0, 1000});
+  ranks.back().host = 1;
+  HostRanks meeting(spec, ranks::FreshJob(), ranks, "node-a", kBytes);
+  Group group;
+  const Status host = meeting.Complete(Deadline::After(20), &group);
+  EXPECT_EQ(host.code(), collops::ERROR_UNSUPPORTED);
+  EXPECT_EQ(host.message(), "host node-a has 129 ranks of the group: at most 128 on a host");
+  std::shared_ptr<Control> control;
+  const auto create = [&](int rank_size, Reach reach) {
+    spec.rank_size = rank_size;
+    spec.job_id = "a job";
+    return Control::Create(spec, 0, &control, reach).message();
+  };
+  EXPECT_EQ(create(4097, Reach::kHosts), "backend toy: at most 4096 ranks, got rankSize 4097");
+  const std::string one_host = "backend toy: at most 128 ranks on a host, got rankSize 129";
+  EXPECT_EQ(create(129, Reach::kOneHost), one_host);
+  EXPECT_EQ(create(129, Reach::kHosts), one_host);  // no other host is named
 }

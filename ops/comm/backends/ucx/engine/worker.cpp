@@ -104,7 +104,7 @@ Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Requ
   RETURN_IF_ERROR(CheckUsable());
   Peer& to = peers_[static_cast<size_t>(peer)];
   if (to.lost) return LossOf(peer);
-  RETURN_IF_ERROR(Connect(peer));
+  if (to.endpoint == nullptr) RETURN_IF_ERROR(Connect(peer));
   const RequestParam param = HostMemory();
   to.used = true;
   return Start(library_->api.tag_send(to.endpoint, data, bytes, tag, &param), peer, false, bytes,

@@ -17,7 +17,8 @@ constexpr const char* kPurpose = "collops: where the ranks of a host find the on
 
 }  // namespace
 
-// A hash with the key of the job: the name says nothing, and only who knows the key finds it.
+// A hash with the key of the job, as ranks with another key are another group. Names are no secret:
+// it is the user that both ends check.
 std::string HostSpeaker::NameOf(const RendezvousSpec& spec) {
   FieldWriter fields;
   fields.Text(kPurpose).Number(kProtocolVersion).Number(geteuid()).Text(HostIdentity());
@@ -29,7 +30,8 @@ std::string HostSpeaker::NameOf(const RendezvousSpec& spec) {
 
 bool HostSpeaker::Open(const std::string& name) {
   listener_ = control::Listen(name, Carries::kBytes);
-  return listener_.valid();
+  open_ = listener_.valid();
+  return open_;
 }
 
 UniqueFd HostSpeaker::Reach(const std::string& name, pid_t* pid) {
@@ -44,25 +46,34 @@ void HostSpeaker::Tell(const Frame& frame) {
   ++num_told_;
 }
 
-// Processes of this user alone; how many of them wait at once is limited by the ranks of a host.
-void HostSpeaker::Accept() {
-  while (listener_.valid() && followers_.size() < static_cast<size_t>(kMaxRanks)) {
+// Processes of this user alone. Others are dropped, so many in a round that they do not keep this
+// thread from its ranks.
+Status HostSpeaker::Accept() {
+  for (int i = 0; i < kMaxRanks && listener_.valid(); ++i) {
+    if (followers_.size() >= static_cast<size_t>(kMaxRanks)) break;
     UniqueFd socket = control::Accept(listener_);
-    if (!socket.valid()) return;
+    if (!socket.valid()) return OutOfDescriptors() ? TooManyFiles() : Ok();
     pid_t pid = 0;
     uid_t uid = 0;
     if (!SameUser(socket, &pid, &uid)) continue;
-    followers_.push_back({Connection(std::move(socket), Concat("process ", pid, " of this host"))});
+    followers_.push_back({Connection(std::move(socket), Concat("process ", pid))});
   }
+  return Ok();
 }
 
-void HostSpeaker::Serve(Connection* rank_0) {
-  Accept();
+void HostSpeaker::Complete() {
+  listener_.reset();
+  followers_.remove_if([](const Follower& follower) { return follower.rank < 0; });
+}
+
+Status HostSpeaker::Serve(Connection* rank_0) {
+  RETURN_IF_ERROR(Accept());
   for (Follower& follower : followers_) {
     Send(&follower);
     Hear(&follower, rank_0);
   }
   followers_.remove_if([](const Follower& follower) { return !follower.connection.alive(); });
+  return Ok();
 }
 
 // A follower that does not read holds up itself alone.
@@ -81,31 +92,31 @@ void HostSpeaker::Hear(Follower* follower, Connection* rank_0) {
   const bool lost = !connection.alive() && follower->rank >= 0 && !follower->left;
   if (!lost || rank_0 == nullptr) return;
   FieldWriter ended = NoteOf(Note::kEnded, follower->rank);
-  ended.Text(connection.ended().message());
+  ended.Text(connection.link() == Link::kBroken
+                 ? "it sent a frame that cannot be"
+                 : "it closed its connection to the rank that speaks for its host");
   static_cast<void>(rank_0->Send(ended.frame()));
 }
 
-// Its row first, which it makes when it knows the speaker, who has a connection then.
+// A follower speaks once it knows the speaker, who has a connection then: its row, and that it is
+// well; or at any time why it leaves.
 void HostSpeaker::HearNote(Follower* follower, const Frame& frame, Connection* rank_0) {
   FieldReader fields(frame);
   const auto note = static_cast<Note>(fields.Number());
   const bool first = follower->rank < 0;
-  const bool sound = rank_0 != nullptr && first == (note == Note::kRow);
-  if (sound && note == Note::kRow) {
+  bool sound = false;
+  if (note == Note::kRow && first) {
     const Row row = Row::Read(&fields);
-    follower->rank = row.rank;
-    if (fields.Done()) return static_cast<void>(rank_0->Send(frame));
+    sound = fields.Done();
+    if (sound) follower->rank = row.rank;
+  } else if (note == Note::kDone || note == Note::kLeft) {
+    const int rank = fields.Int(0, kMaxGroupRanks - 1);
+    sound = fields.valid() && (rank == follower->rank || (first && note == Note::kLeft));
+    follower->left = sound && note == Note::kLeft;
   }
-  if (sound && note == Note::kDone) {
-    return static_cast<void>(rank_0->Send(NoteOf(Note::kDone, follower->rank).frame()));
+  if (!sound || rank_0 == nullptr || !rank_0->Send(frame)) {
+    follower->connection.Break("sent a frame that cannot be");
   }
-  if (sound && note == Note::kVerdict) {
-    FieldWriter left = NoteOf(Note::kLeft, follower->rank);
-    WriteVerdict(ReadVerdict(&fields), &left);
-    follower->left = true;
-    return static_cast<void>(rank_0->Send(left.frame()));
-  }
-  follower->connection.Break("sent a frame that cannot be");
 }
 
 void HostSpeaker::AddPolled(std::vector<pollfd>* polled) const {
@@ -126,10 +137,12 @@ void HostSpeaker::Finish(const Deadline& deadline) {
     follower.connection.Finish(deadline);
   }
   followers_.clear();
+  passed_ = {};
+  open_ = false;
 }
 
 void HostSpeaker::End(const Status& reason, const Deadline& deadline) {
-  Accept();
+  static_cast<void>(Accept());
   Pass(VerdictFrame(reason));
   Finish(deadline);
 }

@@ -17,23 +17,26 @@ namespace collops::control::tcp {
 // thread uses it.
 class HostSpeaker {
  public:
-  // Ranks that may speak for each other have one name: those of one host, group, job and key, with
-  // one version of the protocol.
+  // Ranks that may speak for each other have one name: those of one host, user, group, job and key,
+  // with one version of the protocol.
   static std::string NameOf(const RendezvousSpec& spec);
 
   // False if another socket has the name.
   bool Open(const std::string& name);
-  bool open() const { return listener_.valid(); }
+  // From then on until an end.
+  bool open() const { return open_; }
   // Of the speaker, and its process; not valid if nobody listens at the name, or another user does.
   static UniqueFd Reach(const std::string& name, pid_t* pid);
 
-  // For all followers, also those that come later: frames that they get one after another, and one
-  // that replaces the last of its kind.
+  // For all followers, also those that come later: frames that they get one after another, and the
+  // latest word, which replaces the one before.
   void Pass(const Frame& frame) { passed_.push_back(frame); }
   void Tell(const Frame& frame);
+  // Rank 0 has the rows of all: whoever comes later, or has sent none, is not of the group.
+  void Complete();
   // One round: takes followers, sends them what they do not have yet, and passes on to `rank_0`
-  // what they say. Null: there is no connection yet.
-  void Serve(Connection* rank_0);
+  // what they say. Null: there is no connection yet. An error if no descriptor is left for one.
+  Status Serve(Connection* rank_0);
   void AddPolled(std::vector<pollfd>* polled) const;
 
   // Hangs up, once the followers have all that was passed.
@@ -50,12 +53,13 @@ class HostSpeaker {
     bool left = false;  // it said why it leaves
   };
 
-  void Accept();
+  Status Accept();
   static void Hear(Follower* follower, Connection* rank_0);
   static void HearNote(Follower* follower, const Frame& frame, Connection* rank_0);
   void Send(Follower* follower) const;
 
   UniqueFd listener_;
+  bool open_ = false;
   std::list<Follower> followers_;
   std::vector<Frame> passed_;
   Frame latest_;

@@ -13,9 +13,12 @@ std::string RendezvousMember::WhyNotJoined() const {
 
 RendezvousMember::Lack RendezvousMember::Lacks() const {
   if (!missing_.empty()) return {missing_ + " did not come", ""};
-  if (role_ == Role::kFollows && !joined_ && !speaker_lacks_.what.empty()) return speaker_lacks_;
+  if (role_ != Role::kSpeaks && !joined_ && !speaker_lacks_.what.empty()) return speaker_lacks_;
   if (role_ == Role::kFollows) return {speaker_name_ + " has not answered", ""};
   if (joined_) return {"rank 0 has not answered", ""};
+  if (role_ == Role::kUndecided) {
+    return {"rank 0 did not come", ": the rank that speaks for this host was not found either"};
+  }
   if (!introduced_.empty()) {
     return {Concat("rank 0 listens at ", introduced_, ", which this host has not reached"),
             Concat(": ", WhyNotJoined(),

@@ -126,7 +126,9 @@ Status RendezvousLeader::Take(Client* client, const Frame& frame, bool* sound) {
   }
   const int rank = fields.Int(0, spec_.rank_size - 1);
   const bool speaks = fields.valid() && client->ranks.Contains(rank);
-  if (speaks && note == Note::kLeft) return TakeLeave(rank, &fields);
+  // A rank may leave before its row has come.
+  const bool leaves = note == Note::kLeft && fields.valid() && client->admitted;
+  if (leaves && (speaks || !present_.Contains(rank))) return TakeLeave(rank, &fields);
   if (speaks && note == Note::kEnded) {
     return Error(ERROR_PEER_LOST, RowOf(rank).Who(), " ended during first contact of ", Place(),
                  ": ", fields.Text(kReasonBytes));
@@ -165,7 +167,7 @@ Status RendezvousLeader::Admit(Client* client, const Row& row) {
 }
 
 void RendezvousLeader::TellProgress() {
-  if (told_present_ == num_present_ || !tell_again_.Passed()) return;
+  if (Complete() || told_present_ == num_present_ || !tell_again_.Passed()) return;
   const std::string missing = RanksMissing(present_, spec_.rank_size);
   const Frame frame = NoteOf(Note::kProgress).Text(missing).frame();
   for (Client& client : clients_) static_cast<void>(client.connection.Send(frame));

@@ -44,6 +44,7 @@ Status RendezvousLeader::Finish(const Status& own, const Deadline& deadline) {
   const Deadline farewell = Deadline::After(std::max(deadline.RemainingS(), kFarewellS));
   for (Client& client : clients_) client.connection.Finish(farewell);
   clients_.clear();
+  rows_ = {};
   return status;
 }
 
@@ -59,8 +60,8 @@ void RendezvousLeader::TellAll(const Status& reason, const Deadline& deadline) {
       if (!client.connection.Send(verdict)) continue;
       if (client.claim.rank < spec_.rank_size) told.Add(client.claim.rank);
       told.AddAll(client.ranks);
-      client.connection.Finish(linger);
     }
+    for (Client& client : clients_) client.connection.Finish(linger);
     clients_.clear();
     if (told.all() || late || !ranks_door_.open() || !CheckWanted().ok()) break;
     std::vector<pollfd> polled;

@@ -15,33 +15,42 @@ constexpr double kDecideS = 1;
 }  // namespace
 
 RendezvousMember::~RendezvousMember() {
-  End(Error(ERROR_PEER_LOST, "it closed its communicator"), true);
+  End(Error(ERROR_PEER_LOST, "it closed its communicator"));
 }
 
-void RendezvousMember::End(const Status& reason, bool here) {
+// A rank that speaks for others says whose the reason is.
+Frame RendezvousMember::Farewell(const Status& reason) const {
+  if (role_ != Role::kFollows) return VerdictFrame(reason);
+  FieldWriter left = NoteOf(Note::kLeft, spec_.rank);
+  WriteVerdict(reason, &left);
+  return left.frame();
+}
+
+// The followers of a rank that gives up before it has reached rank 0 go on without it.
+void RendezvousMember::End(const Status& reason) {
   const Deadline farewell = Deadline::After(kFarewellS);
+  const bool tells_followers = !over_ && (joined_ || heard_);
   if (joined_ && !over_) {
-    static_cast<void>(way().Send(VerdictFrame(reason)));
+    static_cast<void>(way().Send(Farewell(reason)));
     way().Finish(farewell);
   }
   over_ = true;
   if (!followers_.open()) return;
-  followers_.End(here ? Error(reason.code(), "rank ", spec_.rank, " left first contact of ",
-                              Place(), ": ", reason.message())
-                      : reason,
+  if (!tells_followers) return followers_.Finish(farewell);
+  followers_.End(heard_ ? reason
+                        : Error(reason.code(), "rank ", spec_.rank, " left first contact of ",
+                                Place(), ": ", reason.message()),
                  farewell);
 }
 
 Status RendezvousMember::Complete(const Deadline& deadline, std::vector<Row>* rows) {
   rows_.assign(static_cast<size_t>(spec_.rank_size), Row());
   Status status;
-  bool here = false;
   while (status.ok() && !welcome_) {
     status = deadline.Passed() ? TimedOut(deadline) : CheckWanted();
-    here = !status.ok();
     if (status.ok()) status = Wait();
   }
-  if (!status.ok()) End(status, here);
+  if (!status.ok()) End(status);
   contact_.Finish(Deadline::After(0));
   *rows = std::move(rows_);
   return status;
@@ -58,7 +67,7 @@ Status RendezvousMember::Wait() {
   } else if (role_ == Role::kSpeaks) {
     RETURN_IF_ERROR(meet_at_.length == 0 ? Find() : Join());
   }
-  Serve();
+  RETURN_IF_ERROR(Serve());
   if (welcome_) return Ok();
   std::vector<pollfd> polled;
   followers_.AddPolled(&polled);
@@ -88,19 +97,20 @@ void RendezvousMember::ChooseRole() {
 }
 
 // What the followers of this rank say, and what they are to know.
-void RendezvousMember::Serve() {
-  if (role_ != Role::kSpeaks) return;
-  const bool waits = !joined_;
-  if (waits) {
+Status RendezvousMember::Serve() {
+  if (!followers_.open()) return Ok();
+  if (!joined_) {
     const Lack lack = Lacks();
     followers_.Tell(NoteOf(Note::kWaits).Text(lack.what).Text(lack.why).frame());
   }
-  followers_.Serve(waits ? nullptr : &approach_.connection());
+  return followers_.Serve(joined_ ? &approach_.connection() : nullptr);
 }
 
 Status RendezvousMember::Find() {
   std::optional<Told> told;
-  RETURN_IF_ERROR(contact_.Ask(nullptr, &told));
+  const Status asked = contact_.Ask(nullptr, &told);
+  heard_ = !asked.ok();
+  RETURN_IF_ERROR(asked);
   if (!told || told->answer != Answer::kMeetAt) return Ok();
   CHECK_ARG(ParseNumeric(told->address, told->port, &meet_at_), ERROR_PEER_LOST, "rank 0 of ",
             Place(), " listens at \"", told->address, "\", which is no address");
@@ -111,7 +121,9 @@ Status RendezvousMember::Find() {
 
 // Rank 0 may have ended its first contact since, and begun another one: then the job's port knows.
 Status RendezvousMember::Join() {
-  RETURN_IF_ERROR(approach_.Step(meet_at_));
+  const Status step = approach_.Step(meet_at_);
+  heard_ = !step.ok();
+  RETURN_IF_ERROR(step);
   if (approach_.TakeFailed()) meet_at_ = {};
   if (!approach_.proven()) return Ok();
   // Other hosts reach this one where rank 0 does.
@@ -137,7 +149,6 @@ Status RendezvousMember::JoinSpeaker() {
   if (joined_ || to_speaker_.alive()) return Ok();
   role_ = Role::kUndecided;
   decided_by_.reset();
-  speaker_lacks_ = {};
   return Ok();
 }
 
@@ -153,13 +164,11 @@ Status RendezvousMember::TakeSpeaker(FieldReader* fields) {
 
 Status RendezvousMember::Look() {
   if (!over_) RETURN_IF_ERROR(Listen());
-  Serve();
-  return Ok();
+  return Serve();
 }
 
 Status RendezvousMember::Finish(const Status& own, const Deadline& deadline) {
   Status status = own;
-  bool here = !own.ok();
   if (status.ok()) static_cast<void>(way().Send(NoteOf(Note::kDone, spec_.rank).frame()));
   while (status.ok() && !over_) {
     status = Look();
@@ -169,19 +178,19 @@ Status RendezvousMember::Finish(const Status& own, const Deadline& deadline) {
       status = Error(ERROR_TIMEOUT, "rank 0 did not complete first contact of ", Place(), " in ",
                      deadline.timeout_s(), " s");
     }
-    here = !status.ok();
     std::vector<pollfd> polled = {way().Polled()};
     followers_.AddPolled(&polled);
     if (status.ok()) Sleep(&polled, kLookMs);
   }
   if (status.ok()) followers_.Finish(Deadline::After(std::max(deadline.RemainingS(), kFarewellS)));
-  if (!status.ok()) End(status, here);
+  if (!status.ok()) End(status);
   return status;
 }
 
 Status RendezvousMember::Listen() {
   Frame frame;
   while (!over_ && way().Receive(&frame)) RETURN_IF_ERROR(Handle(frame));
+  heard_ = heard_ || !way().alive();
   CHECK_ARG(over_ || way().alive(), ERROR_PEER_LOST, OtherEnd(), " ended during first contact of ",
             Place(), ": ", way().ended().message());
   return Ok();
@@ -198,26 +207,28 @@ Status RendezvousMember::Handle(const Frame& frame) {
       return Ok();
     case Note::kRows: {
       std::vector<Row> rows;
-      const bool sound = ReadRows(&fields, &rows);
+      if (!ReadRows(&fields, &rows)) break;
       for (Row& row : rows) {
-        if (sound && row.rank < spec_.rank_size) rows_[static_cast<size_t>(row.rank)] = row;
+        if (row.rank < spec_.rank_size) rows_[static_cast<size_t>(row.rank)] = std::move(row);
       }
+      followers_.Complete();
       followers_.Pass(frame);
-      if (!sound) break;
       return Ok();
     }
     case Note::kWelcome:
       welcome_ = std::all_of(rows_.begin(), rows_.end(), [](const Row& r) { return r.pid != 0; });
-      followers_.Pass(frame);
       if (!welcome_) break;
+      followers_.Pass(frame);
       return Ok();
     case Note::kDone:
       over_ = welcome_ && fields.Done();
-      followers_.Pass(frame);
       if (!over_) break;
+      followers_.Pass(frame);
       return Ok();
     case Note::kVerdict:
       over_ = true;  // rank 0 knows
+      heard_ = true;
+      followers_.Pass(frame);
       return ReadVerdict(&fields);
     case Note::kSpeaker:
       return TakeSpeaker(&fields);

@@ -101,12 +101,13 @@ class RendezvousMember : public Rendezvous {
   Status Listen();
   Status Handle(const Frame& frame);
   Status TakeSpeaker(FieldReader* fields);
-  void Serve();
+  Status Serve();
   Lack Lacks() const;
   Status TimedOut(const Deadline& deadline) const;
   std::string WhyNotJoined() const;
-  // Ends first contact. `here`: the reason is of this rank, so the others are told whose.
-  void End(const Status& reason, bool here);
+  // Ends first contact, and tells the others.
+  void End(const Status& reason);
+  Frame Farewell(const Status& reason) const;
   // The connection on which rank 0 hears this rank, and the one at its other end.
   Connection& way() { return role_ == Role::kFollows ? to_speaker_ : approach_.connection(); }
   std::string OtherEnd() const { return role_ == Role::kFollows ? speaker_name_ : "rank 0"; }
@@ -123,6 +124,7 @@ class RendezvousMember : public Rendezvous {
   bool joined_ = false;   // this rank's row is on its way to rank 0
   bool welcome_ = false;  // this rank has all rows
   bool over_ = false;     // rank 0 has said that all are well, or why not
+  bool heard_ = false;    // why first contact ends comes from elsewhere
   std::string missing_;   // by rank 0's last word
   std::vector<Row> rows_;
 };

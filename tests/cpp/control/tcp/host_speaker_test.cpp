@@ -1,0 +1,216 @@
+// The rank that speaks for its host at first contact, and the others there that it speaks for: each
+// may leave or end at any time, and all are told whose fault it was.
+#include "comm/control/tcp/first_contact/host_speaker.h"
+
+#include <sys/un.h>
+
+#include <csignal>
+
+#include "comm/control/bootstrap/socket.h"
+#include "control/tcp/by_hand.h"
+#include "ranks.h"
+
+namespace {
+
+using namespace collops;
+using collops::control::UniqueFd;
+using collops::control::tcp::HostSpeaker;
+using collops::control::tcp::Rendezvous;
+using collops::control::tcp::RendezvousSpec;
+using collops::control::tcp::Row;
+using loopback::ByHand;
+
+constexpr double kTimeoutS = 20;
+
+// A group of `rank_size` ranks at a port that no other test has.
+class Group {
+ public:
+  explicit Group(int rank_size) : rank_size_(rank_size) {
+    port_ = loopback::ListenAt("127.0.0.1").address().port();
+  }
+
+  RendezvousSpec SpecOf(int rank) const {
+    RendezvousSpec spec;
+    spec.domain = "dp";
+    spec.rank = rank;
+    spec.rank_size = rank_size_;
+    spec.host = "127.0.0.1";
+    spec.port = port_;
+    spec.has_port = rank == 0;
+    spec.secret = {"a job", "a key"};
+    return spec;
+  }
+
+  static Status Meet(const RendezvousSpec& spec, double timeout_s = kTimeoutS) {
+    std::vector<Row> rows;
+    const auto rendezvous = Rendezvous::Create(spec);
+    const Deadline deadline = Deadline::After(timeout_s);
+    const Status met = rendezvous->Complete(deadline, &rows);
+    return met.ok() ? rendezvous->Finish(Ok(), deadline) : met;
+  }
+
+  // A process for the rank, which meets the others and gets that.
+  pid_t Start(int rank, ErrorCode code, std::vector<std::string> texts,
+              double timeout_s = kTimeoutS) const {
+    const RendezvousSpec spec = SpecOf(rank);
+    return ranks::Start([spec, code, texts, timeout_s] {
+      const Status status = Meet(spec, timeout_s);
+      EXPECT_EQ(status.code(), code);
+      for (const std::string& text : texts) EXPECT_CONTAINS(status.message(), text);
+    });
+  }
+  pid_t StartWell(int rank) const { return Start(rank, NO_ERROR, {}); }
+
+  // Until a rank speaks for this host: those that start later follow it.
+  void AwaitSpeaker() const {
+    pid_t pid = 0;
+    const std::string name = HostSpeaker::NameOf(SpecOf(1));
+    loopback::Await([&] { return HostSpeaker::Reach(name, &pid).valid(); });
+  }
+
+ private:
+  int rank_size_;
+  int port_ = 0;
+};
+
+void ExpectWell(const std::vector<pid_t>& pids) {
+  for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
+}
+
+void Kill(pid_t pid) {
+  kill(pid, SIGKILL);
+  EXPECT_FALSE(ranks::Wait(pid).exited);
+}
+
+}  // namespace
+
+TEST(AFollowerThatEndsIsReported) {
+  const Group group(5);
+  const pid_t speaker = group.Start(1, ERROR_PEER_LOST,
+                                    {"rank 2 (pid ", " on 127.0.0.1) ended during first contact",
+                                     "to the rank that speaks for its host"});
+  group.AwaitSpeaker();
+  const pid_t doomed = group.StartWell(2);
+  const pid_t leader = group.Start(0, ERROR_PEER_LOST, {"rank 2 (pid ", "ended during first"});
+  ByHand other(group.SpecOf(3));
+  other.AwaitMissing("rank 4 of 5");
+  Kill(doomed);
+  ExpectWell({speaker, leader});
+}
+
+TEST(AFollowerThatLeavesIsReported) {
+  const Group group(4);
+  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
+  group.AwaitSpeaker();
+  const pid_t leaves = group.Start(2, ERROR_TIMEOUT, {"rank 3 of 4 did not come in 1 s"}, 1);
+  const pid_t leader = group.Start(0, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
+  ExpectWell({speaker, leaves, leader});
+}
+
+TEST(AFollowerThatCannotSayWhereItIsIsReported) {
+  const Group group(3);
+  const std::string text = "has 2000 bytes for the other ranks: at most 1024 are allowed";
+  const pid_t speaker = group.Start(1, ERROR_RT_FAIL, {"rank 2 left first contact", text});
+  group.AwaitSpeaker();
+  RendezvousSpec spec = group.SpecOf(2);
+  spec.bytes = std::string(2000, 'x');
+  const pid_t fails = ranks::Start([&] { EXPECT_CONTAINS(Group::Meet(spec).message(), text); });
+  const pid_t leader = group.Start(0, ERROR_RT_FAIL, {"rank 2 left first contact", text});
+  ExpectWell({speaker, fails, leader});
+}
+
+TEST(TheEndOfTheSpeakerIsReported) {
+  const Group group(5);
+  const pid_t doomed = group.StartWell(1);
+  group.AwaitSpeaker();
+  const pid_t follower = group.Start(
+      2, ERROR_PEER_LOST, {"rank 1, which speaks for this host, ended during first contact"});
+  const pid_t leader = group.Start(0, ERROR_PEER_LOST, {"rank 1 (pid ", "ended during first"});
+  ByHand other(group.SpecOf(3));
+  other.AwaitMissing("rank 4 of 5");
+  Kill(doomed);
+  ExpectWell({follower, leader});
+}
+
+// Before it has reached rank 0 it holds up no one: another rank speaks, and it may come again.
+TEST(AnotherRankSpeaksIfTheFirstGivesUpOrEnds) {
+  for (const bool killed : {false, true}) {
+    const Group group(3);
+    const pid_t first = killed
+                            ? group.StartWell(1)
+                            : group.Start(1, ERROR_TIMEOUT, {"rank 0 did not come in 0.5 s"}, 0.5);
+    group.AwaitSpeaker();
+    const pid_t follower = group.StartWell(2);
+    if (killed) {
+      Kill(first);
+    } else {
+      ExpectWell({first});
+    }
+    ExpectWell({follower, group.StartWell(1), group.StartWell(0)});
+  }
+}
+
+// What rank 0 says of a third host reaches a follower as it is.
+TEST(FollowersGetTheWordOfRankZero) {
+  const Group group(4);
+  const std::string text = "rank 7 (pid ";
+  const pid_t speaker = group.Start(1, ERROR_RANK_MISMATCH, {text, "is no rank of 4 ranks"});
+  group.AwaitSpeaker();
+  const pid_t follower =
+      group.Start(2, ERROR_RANK_MISMATCH, {"comm_domain \"dp\" at 127.0.0.1", text});
+  const pid_t leader = group.Start(0, ERROR_RANK_MISMATCH, {text});
+  const pid_t wrong = ranks::Start([&] { ByHand(group.SpecOf(7)).AwaitMissing("nobody"); });
+  ExpectWell({speaker, follower, leader});
+  Kill(wrong);
+}
+
+TEST(AFollowerSaysWhatItsSpeakerWaitsFor) {
+  const Group group(3);
+  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 0 did not come in 2 s"}, 2);
+  group.AwaitSpeaker();
+  const pid_t follower =
+      group.Start(2, ERROR_TIMEOUT, {"rank 0 did not come in 0.7 s", "nobody listens at"}, 0.7);
+  ExpectWell({speaker, follower});
+}
+
+// A socket that has the name and does not listen: each rank then speaks for itself.
+TEST(ANameThatLeadsNowhereHoldsUpNoGroup) {
+  const Group group(3);
+  const std::string name = HostSpeaker::NameOf(group.SpecOf(1));
+  const UniqueFd holder(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  ASSERT_EQ(bind(holder.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
+  ExpectWell({group.StartWell(0), group.StartWell(1), group.StartWell(2)});
+}
+
+TEST(ASpeakerWithoutDescriptorsSaysSo) {
+  const Group group(3);
+  const std::string name = HostSpeaker::NameOf(group.SpecOf(1));
+  HostSpeaker speaker;
+  ASSERT_TRUE(speaker.Open(name));
+  pid_t pid = 0;
+  const UniqueFd follower = HostSpeaker::Reach(name, &pid);
+  EXPECT_EQ(pid, getpid());
+  const loopback::FewDescriptors none(0);
+  EXPECT_CONTAINS(speaker.Serve(nullptr).message(), "too many open files");
+}
+
+// Whoever is of another group has another name; so has who knows another key.
+TEST(NamesDiffer) {
+  const Group group(3);
+  const RendezvousSpec spec = group.SpecOf(1);
+  EXPECT_EQ(HostSpeaker::NameOf(spec), HostSpeaker::NameOf(group.SpecOf(2)));
+  std::vector<RendezvousSpec> others(6, spec);
+  others[0].domain = "tp";
+  others[1].rank_size = 4;
+  others[2].meeting = 1;
+  others[3].secret.key = "another key";
+  others[4].secret.job_id = "another job";
+  others[5].port += 1;
+  for (const RendezvousSpec& other : others) {
+    EXPECT_TRUE(HostSpeaker::NameOf(other) != HostSpeaker::NameOf(spec));
+  }
+}
