@@ -2,8 +2,10 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <list>
+#include <random>
 
 #include "ucx/pairs.h"
 
@@ -112,6 +114,54 @@ TEST(AStreamThatIsDoneNeedsItsSenderNoMore) {
       Settle(e);
     });
   }
+}
+
+// Streams of random sizes over a short connection: where it is full, a part of any message, also of
+// one that ends a stream, is left with the sender.
+TEST(AnyStreamThatIsDoneNeedsItsSenderNoMore) {
+  setenv("UCX_TCP_SNDBUF", "32k", 1);
+  setenv("UCX_TCP_RCVBUF", "32k", 1);
+  RunConnected(2, [](const Entry& e) {
+    std::mt19937 random(7);
+    std::vector<std::byte> memory(40000);
+    const auto sizes = [&random](int64_t least) { return least + int64_t{random() % 20000}; };
+    uint64_t sequence = 0;
+    for (int round = 0; round < 400; ++round) {
+      // Both ranks draw the same sizes.
+      std::vector<Chunking> cut(1000);
+      for (Chunking& each : cut) each = {sizes(round % 2 == 0 ? 7000 : 1), 256 << 10, 1};
+      const auto tag = [&](int source, uint64_t stream) {
+        return Tag{sequence + stream, source, 3};
+      };
+      size_t streams = 0;
+      if (e.me == 0) {
+        std::list<OutgoingChunks> out;
+        while (out.empty() || out.back().done()) {
+          out.emplace_back(&e.worker, 1, tag(0, streams), tag(1, streams),
+                           ChunkMemory{memory.data(), 0}, cut[streams]);
+          ++streams;
+          out.back().Offer(1);
+          for (int tries = 0; tries < 2; ++tries) ASSERT_TRUE(out.back().Advance().ok());
+        }
+        e.mesh.Say(0, 1, std::to_string(streams));
+        EXPECT_EQ(e.mesh.Hear(0, 1), "all but the last are here");
+        const auto done = [&] { return !out.back().Advance().ok() || out.back().done(); };
+        EXPECT_EQ(e.worker.Until("the last stream", done, {}, Limit()).message(), "");
+      } else {
+        streams = std::stoul(e.mesh.Hear(1, 0));
+        for (size_t i = 0; i < streams; ++i) {
+          IncomingChunks in(&e.worker, 0, tag(0, i), tag(1, i), {memory.data(), 0}, cut[i]);
+          const auto done = [&] { return !in.Advance().ok() || in.done(); };
+          if (i + 1 == streams) e.mesh.Say(1, 0, "all but the last are here");
+          ASSERT_TRUE(e.worker.Until("a stream", done, {}, Deadline::After(3)).ok());
+        }
+      }
+      sequence += streams;
+    }
+    Settle(e);
+  });
+  unsetenv("UCX_TCP_SNDBUF");
+  unsetenv("UCX_TCP_RCVBUF");
 }
 
 TEST(ARingReceivesWhatItsConsumerHasReleased) {

@@ -4,13 +4,11 @@
 #include <cstring>
 #include <utility>
 
-#include "comm/backends/ucx/engine/chunks.h"
 #include "comm/backends/ucx/engine/tag.h"
 
 namespace collops::ucx {
 
 Heads::Heads(Worker* worker, const HostMap& hosts, int rank) : worker_(worker), rank_(rank) {
-  static_assert(sizeof(Message) <= kFragmentBytes, "a head that is sent needs its sender no more");
   for (const int from : hosts.Sources()) Post(&sources_.emplace_back(from));
   for (const int to : hosts.Targets()) targets_.emplace_back(to);
 }

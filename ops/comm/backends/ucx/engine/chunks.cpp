@@ -28,20 +28,12 @@ Status OutgoingChunks::Advance() {
   for (; started_ < ready && started_ < sent_ + kDepth; ++started_) {
     const std::byte* const data = memory_.At(started_, chunking_.chunk_bytes);
     const auto bytes = static_cast<size_t>(chunking_.BytesOf(started_));
-    RETURN_IF_ERROR(
-        worker_->Send(peer_, tag_.Of(TagKind::kData), data, bytes, &requests_[Slot(started_)]));
+    const bool last = started_ + 1 == chunking_.count();
+    RETURN_IF_ERROR(worker_->Send(peer_, tag_.Of(TagKind::kData), data, bytes,
+                                  &requests_[Slot(started_)],
+                                  last ? SendDone::kHandedOver : SendDone::kTaken));
   }
-  return SendEnd();
-}
-
-Status OutgoingChunks::SendEnd() {
-  if (end_.done || started_ < chunking_.count()) return Ok();
-  if (!end_.started && chunking_.has_end()) {
-    RETURN_IF_ERROR(worker_->Send(peer_, tag_.Of(TagKind::kData), nullptr, 0, &end_.request));
-  }
-  end_.started = true;
-  end_.done = worker_->Test(&end_.request);
-  return end_.done && chunking_.has_end() ? worker_->StatusOf(end_.request) : Ok();
+  return Ok();
 }
 
 Status OutgoingChunks::ReadCredits() {
@@ -73,7 +65,6 @@ Status IncomingChunks::Advance() {
               " of a message, it has ", bytes, " here");
   }
   RETURN_IF_ERROR(Post());
-  RETURN_IF_ERROR(ReceiveEnd());
   return Tell();
 }
 
@@ -87,16 +78,6 @@ Status IncomingChunks::Post() {
         worker_->Receive(peer_, tag_.Of(TagKind::kData), data, bytes, &requests_[Slot(posted_)]));
   }
   return Ok();
-}
-
-Status IncomingChunks::ReceiveEnd() {
-  if (end_.done || posted_ < chunking_.count()) return Ok();
-  if (!end_.started && chunking_.has_end()) {
-    RETURN_IF_ERROR(worker_->Receive(peer_, tag_.Of(TagKind::kData), nullptr, 0, &end_.request));
-  }
-  end_.started = true;
-  end_.done = worker_->Test(&end_.request);
-  return end_.done && chunking_.has_end() ? worker_->StatusOf(end_.request) : Ok();
 }
 
 // One credit at a time is under way; the next one has everything that was posted meanwhile.

@@ -15,11 +15,6 @@ namespace collops::ucx {
 // The most chunks of one stream that are under way at once.
 constexpr int64_t kDepth = 4;
 
-// UCX cuts a longer message into fragments, and calls it sent while the last one may be in a buffer
-// of its own, which only this rank's progress empties. Of a message that is one fragment it says so
-// once the system has all of it. A fragment has 8 KiB over TCP, and is never shorter than this.
-constexpr int64_t kFragmentBytes = 6 << 10;
-
 // How a stream of `bytes` is cut; the same on both sides.
 struct Chunking {
   int64_t bytes = 0;
@@ -31,8 +26,6 @@ struct Chunking {
   int64_t BytesOf(int64_t chunk) const {
     return std::min(chunk_bytes, bytes - chunk * chunk_bytes);
   }
-  // An empty message follows the last chunk: once it is sent, the chunk needs its sender no more.
-  bool has_end() const { return bytes > 0 && BytesOf(count() - 1) > kFragmentBytes; }
 };
 
 // Where the chunks of a stream lie: one after the other, or in a ring of `slots` chunks.
@@ -43,13 +36,6 @@ struct ChunkMemory {
   std::byte* At(int64_t chunk, int64_t chunk_bytes) const {
     return base + (slots == 0 ? chunk : chunk % slots) * chunk_bytes;
   }
-};
-
-// The empty message after the last chunk, at either side.
-struct StreamEnd {
-  Request request;
-  bool started = false;
-  bool done = false;
 };
 
 // The sending half of a stream: a chunk leaves once it is offered and its receive is posted, as the
@@ -69,17 +55,12 @@ class OutgoingChunks {
   // Chunks, from the first on, whose memory may be written again.
   int64_t sent() const { return sent_; }
   // Everything arrives, whether or not this rank makes progress.
-  bool done() const {
-    return sent_ == chunking_.count() && end_.done && credits_ >= chunking_.count();
-  }
+  bool done() const { return sent_ == chunking_.count() && credits_ >= chunking_.count(); }
   // Whether the next thing to happen is the peer's: it takes a message, or posts a receive.
-  bool waits_for_peer() const {
-    return !done() && (sent_ < started_ || credits_ < offered_ || sent_ == chunking_.count());
-  }
+  bool waits_for_peer() const { return !done() && (sent_ < started_ || credits_ < offered_); }
 
  private:
   Status ReadCredits();
-  Status SendEnd();
 
   Worker* worker_;
   int peer_;
@@ -94,7 +75,6 @@ class OutgoingChunks {
   int64_t received_ = 0;  // what the next credit is written to
   Request credit_;
   bool credit_posted_ = false;
-  StreamEnd end_;
   std::array<Request, kDepth> requests_;
 };
 
@@ -120,9 +100,7 @@ class IncomingChunks {
 
   // Chunks, from the first on, that have arrived.
   int64_t arrived() const { return arrived_; }
-  bool done() const {
-    return arrived_ == chunking_.count() && end_.done && told_ >= arrived_ && TellingDone();
-  }
+  bool done() const { return arrived_ == chunking_.count() && told_ >= arrived_ && TellingDone(); }
   // Whether the next thing to happen is the peer's: it sends a message, or takes a credit.
   bool waits_for_peer() const {
     return !done() && (arrived_ < posted_ || arrived_ == chunking_.count());
@@ -130,7 +108,6 @@ class IncomingChunks {
 
  private:
   Status Post();
-  Status ReceiveEnd();
   Status Tell();
   bool TellingDone() const { return !credit_.pending(); }
 
@@ -146,7 +123,6 @@ class IncomingChunks {
   int64_t told_;         // what the sender knows of posted_
   int64_t telling_ = 0;  // what the last credit is read from
   Request credit_;
-  StreamEnd end_;
   std::array<Request, kDepth> requests_;
 };
 

@@ -35,6 +35,7 @@ class Request {
   Request* next_ = nullptr;
   int peer_ = 0;
   bool receives_ = false;
+  bool hands_over_ = false;  // a send, which an empty message is still to follow
   Result result_ = Result::kOk;
   size_t bytes_ = 0;
 };

@@ -5,7 +5,7 @@
 namespace collops::ucx {
 
 // What a message of a stream is.
-enum class TagKind : uint32_t { kData = 0, kCredit = 1, kHead = 2 };
+enum class TagKind : uint32_t { kData = 0, kCredit = 1, kHead = 2, kEnd = 3 };
 
 // The tag of a message: 32 bits of the call's sequence, 14 of the sender's rank, 16 of the stream
 // within the call, 2 of the kind. Two messages with the same tag arrive in the order in which they

@@ -4,10 +4,20 @@
 #include <cmath>
 #include <iterator>
 
+#include "comm/backends/ucx/engine/tag.h"
+
 namespace collops::ucx {
 namespace {
 
 constexpr uint64_t kWholeTag = ~uint64_t{0};
+
+// UCX cuts a longer message into fragments, and calls it sent while the last one may be in a buffer
+// of its own, which only this rank's progress empties. It says so at once of a message that is one
+// fragment only if the system has all of it; later, when the message had to queue, the buffer may
+// have it, too. The buffer has one fragment: when an empty message that follows has been taken, the
+// one before has left. A fragment has 8 KiB over TCP, and is never shorter than this.
+constexpr size_t kFragmentBytes = 6 << 10;
+const uint64_t kEndTag = Tag{}.Of(TagKind::kEnd);
 
 RequestParam HostMemory() {
   RequestParam param = {};
@@ -44,7 +54,9 @@ Status Worker::Open() {
   CHECK_ARG(result == Result::kOk, ERROR_UNSUPPORTED,
             "backend ucx: these transports cannot wake a rank that sleeps (ucp_worker_get_efd: ",
             Explain(*library_, result), "): choose others in UCX_TLS");
-  return ReadAddress();
+  RETURN_IF_ERROR(ReadAddress());
+  TakeEnds();
+  return StatusOf(ends_);
 }
 
 Status Worker::ReadAddress() {
@@ -100,15 +112,37 @@ void Worker::OnError(void* peer, Endpoint, Result result) {
   lost.reason = result;
 }
 
-Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request) {
+Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request,
+                    SendDone done) {
   RETURN_IF_ERROR(CheckUsable());
   Peer& to = peers_[static_cast<size_t>(peer)];
   if (to.lost) return LossOf(peer);
   if (to.endpoint == nullptr) RETURN_IF_ERROR(Connect(peer));
   const RequestParam param = HostMemory();
   to.used = true;
-  return Start(library_->api.tag_send(to.endpoint, data, bytes, tag, &param), peer, false, bytes,
-               request);
+  RETURN_IF_ERROR(Start(library_->api.tag_send(to.endpoint, data, bytes, tag, &param), peer, false,
+                        bytes, request));
+  const bool queued = request->pending();
+  request->hands_over_ = done == SendDone::kHandedOver && (queued || bytes > kFragmentBytes);
+  if (!queued && request->hands_over_) SendEnd(request);
+  return Ok();
+}
+
+// An empty message, after which the request is done. If it cannot be sent, a loss says so.
+void Worker::SendEnd(Request* request) {
+  request->hands_over_ = false;
+  const Endpoint endpoint = peers_[static_cast<size_t>(request->peer_)].endpoint;
+  if (endpoint == nullptr) return;
+  const RequestParam param = HostMemory();
+  void* const started = library_->api.tag_send(endpoint, nullptr, 0, kEndTag, &param);
+  static_cast<void>(Start(started, request->peer_, false, request->bytes_, request));
+}
+
+// Nobody waits for the empty messages of other ranks, so that they are not kept either.
+void Worker::TakeEnds() {
+  while (ends_.result_ == Result::kOk && Test(&ends_)) {
+    if (!Receive(0, kEndTag, nullptr, 0, &ends_).ok()) break;
+  }
 }
 
 Status Worker::Receive(int peer, uint64_t tag, void* data, size_t bytes, Request* request) {
@@ -125,6 +159,7 @@ Status Worker::Start(void* started, int peer, bool receives, size_t bytes, Reque
   request->worker_ = this;
   request->peer_ = peer;
   request->receives_ = receives;
+  request->hands_over_ = false;
   request->bytes_ = bytes;
   request->result_ = Result::kOk;
   if (!IsRequest(started)) {
@@ -149,7 +184,9 @@ void Worker::Finish(Request* request, Result result) {
 }
 
 bool Worker::Progress() {
-  return IsMine() && library_->api.worker_progress(handle_) != 0;
+  if (!IsMine() || library_->api.worker_progress(handle_) == 0) return false;
+  TakeEnds();
+  return true;
 }
 
 bool Worker::Test(Request* request) {
@@ -161,7 +198,8 @@ bool Worker::Test(Request* request) {
   if (result == Result::kInProgress) return false;
   request->bytes_ = info.length;
   Finish(request, result);
-  return true;
+  if (result == Result::kOk && request->hands_over_) SendEnd(request);
+  return !request->pending();
 }
 
 Status Worker::StatusOf(const Request& request) const {

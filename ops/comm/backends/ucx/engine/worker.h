@@ -18,6 +18,10 @@
 
 namespace collops::ucx {
 
+// When a send is done: UCX has taken all of it, so that its memory may be written again, or all of
+// it has left the process, so that it arrives whether or not this rank makes progress.
+enum class SendDone { kTaken, kHandedOver };
+
 // The longest sleep of a wait, before it looks around again.
 constexpr double kNapS = 0.05;
 
@@ -68,7 +72,8 @@ class Worker {
   int num_connected() const;
 
   // Starts a message, the first of which connects; `data` stays as it is until the request is done.
-  Status Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request);
+  Status Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request,
+              SendDone done = SendDone::kHandedOver);
   // Posts a receive of at most `bytes`, for a message of any peer that has this tag: the tag names
   // the sender. `peer` is who it is, for messages.
   Status Receive(int peer, uint64_t tag, void* data, size_t bytes, Request* request);
@@ -128,6 +133,8 @@ class Worker {
   bool IsMine() const { return handle_ != nullptr && generation_ == ForkGeneration(); }
   Status CheckUsable() const;
   Status Start(void* started, int peer, bool receives, size_t bytes, Request* request);
+  void SendEnd(Request* request);
+  void TakeEnds();
   void Finish(Request* request, Result result);
   void CloseEndpoint(Peer* peer);
   // Progresses until `done` or a limit; what it returns.
@@ -150,6 +157,7 @@ class Worker {
   int losses_ = 0;
   control::Spins spins_;
   Request* pending_ = nullptr;  // the first of the list
+  Request ends_;                // the next empty message that hands another one over
 };
 
 // Rounds without news before a wait yields the core: each is a system call.
