@@ -13,7 +13,7 @@ Variables are read when a communicator or an operation is created; invalid value
 `python tools/document_variables.py` from `ops/core/env.cpp`. `collops tune` measures values of
 `COLLOPS_TUNING` on this machine ([bench.md](bench.md)).
 
-The rank of a process comes from other programs' variables: the launcher's ([first_contact.md](first_contact.md)),
+Other programs' variables place the ranks: the launcher's ([first_contact.md](first_contact.md)),
 `RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID` ([rank_tables.md](rank_tables.md)), and
 `MASTER_ADDR`, the address at which ranks of several hosts connect ([multihost.md](multihost.md)).
 
