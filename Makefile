@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch sanitize fuzz soak cross-arm64 bench check format build clean
+.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch sanitize fuzz soak cross-arm64 bench check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -64,6 +64,14 @@ cross-arm64: ## compile for arm64 and run tests under qemu
 bench: ## the collectives beside MPIs, from C++ (ARGS="--mpi PREFIX ...", see docs/bench.md)
 	@$(SETUP) package
 	@$(RUN) bench/run.py $(ARGS)
+
+docs: ## build the site of docs/ into out/docs; a warning fails it
+	@$(SETUP)
+	@$(RUN) tools/docs.py build $(ARGS)
+
+docs-serve: ## serve the site of docs/ on this machine, built anew at each change
+	@$(SETUP)
+	@$(RUN) tools/docs.py serve $(ARGS)
 
 check: ## format, lint, types, layers and docstrings (no test of behaviour)
 	@$(SETUP) package test check

@@ -8,14 +8,14 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "environment.md"
 
 HEAD = """# Environment variables
 
-Read when a communicator or an operation is created; a value that cannot be meant is an error there.
-`collops doctor` shows the ones that are set. This page is written by
+Variables are read when a communicator or an operation is created; invalid values raise an error.
+`collops doctor` shows those that are set. This page is written by
 `python tools/document_variables.py` from `ops/core/env.cpp`. `collops tune` measures values of
 `COLLOPS_TUNING` on this machine ([bench.md](bench.md)).
 
-Variables of others say where the ranks are: the launcher's ([first_contact.md](first_contact.md)),
+Other programs' variables place the ranks: the launcher's ([first_contact.md](first_contact.md)),
 `RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID` ([rank_tables.md](rank_tables.md)), and
-`MASTER_ADDR`, where the ranks of several hosts meet ([multihost.md](multihost.md)).
+`MASTER_ADDR`, the address at which ranks of several hosts connect ([multihost.md](multihost.md)).
 
 | variable | when it is not set | meaning |
 |---|---|---|

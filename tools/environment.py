@@ -27,6 +27,7 @@ TORCH_LIMIT_S = 300
 UCX_LIMIT_S = 120
 NVCC_LIMIT_S = 300
 TRAINING_LIMIT_S = 300
+DOCS_LIMIT_S = 120
 
 
 def requirements(name: str) -> list[str]:
@@ -207,6 +208,19 @@ def make_training(venv: Venv) -> None:
     venv.mark("training", key, venv.try_pip(*packages, limit_s=TRAINING_LIMIT_S))
 
 
+def make_docs(venv: Venv) -> str:
+    """What builds the site of docs/; returns "installed", or "not installed" with the reason."""
+    packages = [*requirements("docs"), *requirements("dependencies")]
+    key = " ".join(packages)
+    if not venv.is_made("docs", f"{key}: installed"):
+        say(f"looking for {key}")
+        result = venv.try_pip(*packages, limit_s=DOCS_LIMIT_S)
+        if result != "installed":  # looked for again next time
+            return result
+        venv.mark("docs", f"{key}: installed")
+    return "installed"
+
+
 def torch_of(venv: Venv) -> str:
     """The result of the last attempt at torch: "installed", or "not installed" with the reason."""
     return venv.stamp("torch").read_text().splitlines()[1]
@@ -225,6 +239,7 @@ PARTS = {
     "ucx": make_ucx,
     "gpu": make_nvcc,
     "training": make_training,
+    "docs": make_docs,
 }
 
 

@@ -148,8 +148,9 @@ class Starts:
 
         Args:
             name: a method that waits for other ranks: ``"all_gatherv"``, ``"recv"``, ...
-            args, kwargs: the method's arguments. Tensors must not be changed, and `out` not be
-                read, until the call has ended. The call holds references to them until then.
+            *args: the method's arguments. Tensors must not be changed, and `out` not be read,
+                until the call has ended. The call holds references to them until then.
+            **kwargs: the method's keyword arguments, likewise.
 
         Returns:
             The call. Its time-out counts from when the calls before it have ended.

@@ -1,6 +1,7 @@
 """Every Python block of README.md and docs/ runs as it stands, each in a fresh process.
 
-A block right after the comment `<!-- no-run: reason -->` is left out.
+A block right after the comment `<!-- no-run: reason -->` is left out. The blocks of a tutorial
+build on each other: test_tutorials runs them.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 BLOCKS = [
     block
     for page in PAGES
-    if page.exists()
+    if page.exists() and page.parent.name != "tutorials"
     for block in read_blocks(page, str(page.relative_to(ROOT)))
     if block.reason is None
 ]

@@ -130,6 +130,17 @@ def test_training_is_looked_for_only_beside_torch(
     assert venv.stamp("training").read_text().splitlines()[1] == "installed"
 
 
+def test_what_builds_the_site_is_looked_for_until_it_is_there(venv: environment.Venv) -> None:
+    record_pip(venv, "exit 1")
+    assert environment.make_docs(venv) == "not installed: pip failed"
+    record = record_pip(venv, "exit 0")
+    for _ in range(2):
+        assert environment.make_docs(venv) == "installed"
+    asked = record.read_text().splitlines()
+    assert len(asked) == 2
+    assert all(package in asked[1] for package in environment.requirements("docs"))
+
+
 def test_only_torchs_cpu_build_is_ever_asked_for() -> None:
     assert environment.TORCH.endswith("+cpu")
     assert environment.TORCH_INDEX.endswith("/cpu")
@@ -140,7 +151,7 @@ def test_only_torchs_cpu_build_is_ever_asked_for() -> None:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
-@pytest.mark.parametrize("target", ["demo", "test", "test-npu", "fuzz", "check", "clean"])
+@pytest.mark.parametrize("target", ["demo", "test", "docs", "test-npu", "fuzz", "check", "clean"])
 def test_names_with_spaces_stay_whole(target: str) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "-n", target, "VENV=/a b/venv", "PYTHON=/c d/python3"]

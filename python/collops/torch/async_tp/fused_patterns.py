@@ -38,9 +38,6 @@ def fused_patterns(*, reset: bool = False) -> FusedPatterns:
     Returns:
         The counts of both patterns.
 
-    Raises:
-        Nothing.
-
     Source of the semantics: collops.
 
     Example:

@@ -1,0 +1,75 @@
+"""The tutorials: their programs run, their commands print what the pages show."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import page_session
+import pytest
+
+import tutorial_notebook
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "docs" / "tutorials"
+# Runs the cells of a notebook in one namespace, as Jupyter does, and prints what each has printed.
+RUN_CELLS = """
+import contextlib, io, json, sys
+outputs, names = [], {"__name__": "__main__"}
+for source in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(source, "cell", "exec"), names)
+    outputs.append(printed.getvalue())
+print(json.dumps(outputs))
+"""
+
+
+@pytest.mark.parametrize("name", ["from_atb", "own_operator", "tuning"])
+def test_the_tutorial_shows_what_its_commands_print(name: str, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    page_session.check(FOLDER / f"{name}.md", tmp_path)
+
+
+def test_every_tutorial_is_run() -> None:
+    pages = {page.stem for page in FOLDER.glob("*.md")}
+    assert pages == {"from_atb", "own_operator", "tuning", tutorial_notebook.PAGE.stem}
+
+
+def test_the_notebook_is_that_of_its_page() -> None:
+    assert tutorial_notebook.NOTEBOOK.read_text() == tutorial_notebook.text(), (
+        "run: python tools/tutorial_notebook.py"
+    )
+
+
+def test_the_cells_of_the_notebook_print_what_it_shows(tmp_path: Path) -> None:
+    cells = json.loads(tutorial_notebook.NOTEBOOK.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    shown = ["".join(line for out in cell["outputs"] for line in out["text"]) for cell in code]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_CELLS],
+        input=json.dumps(["".join(cell["source"]) for cell in code]),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert len(code) >= 8
+    assert json.loads(done.stdout) == shown
+
+
+def test_a_page_that_is_not_true_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        '```python title="a.py"\nprint(1)\n```\n'
+        "```console\n$ python a.py\n1\n$ false\n[status 1]\n```\n"
+        "<!-- varies -->\n```console\n$ printf 'a b\\n7\\n'\na b\n8\n```\n"
+    )
+    page_session.check(page, tmp_path)
+    for old, new in (("\n1\n", "\n2\n"), ("a b\n8", "a c\n8"), ("[status 1]\n", "")):
+        changed = tmp_path / "changed.md"
+        changed.write_text(page.read_text().replace(old, new))
+        with pytest.raises(AssertionError):
+            page_session.check(changed, tmp_path)
