@@ -29,6 +29,11 @@ class Heads : public control::HeadCarrier {
   // not so many bytes.
   Status CopyTo(void* memory, int from, int64_t bytes) const;
 
+  // Memory for so many ranks that speak to this one, and that it speaks to.
+  static int64_t Bytes(int64_t sources, int64_t targets) {
+    return sources * int64_t{sizeof(Source)} + targets * int64_t{sizeof(Target)};
+  }
+
   size_t num_sources() const override { return sources_.size(); }
   int source(size_t index) const override { return sources_[index].rank; }
   Status Send(const control::HostHead& head) override;

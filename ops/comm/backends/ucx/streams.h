@@ -57,7 +57,6 @@ class Streams {
 
   static constexpr int64_t kChunkBytes = kStreamChunkBytes;
   static constexpr int64_t kSlots = kStreamSlots;
-  static_assert(kSlots == kDepth);
 
  private:
   template <typename Chunks>

@@ -2,13 +2,14 @@
 
 #include <cstdint>
 
+#include "comm/backends/ucx/engine/chunking.h"
 #include "comm/backends/ucx/host_map.h"
 
 namespace collops::ucx {
 
 // Longer streams are cut into chunks of this size, and rings have so many of them.
 constexpr int64_t kStreamChunkBytes = 256 << 10;
-constexpr int64_t kStreamSlots = 4;
+constexpr int64_t kStreamSlots = kDepth;
 // So many bytes travel with the head of a step, in one message with it.
 constexpr int64_t kMostHeadBytes = 4096;
 
