@@ -109,9 +109,9 @@ TEST(EitherEndOfAMessageTakesItsCpu) {
   // A head with 2000 bytes: half way between the points.
   const Prediction one = Predicted(Gather({0, 1}, {500, 0}, costs));
   EXPECT_TRUE(Near(one.hosts[1].time_us, 33 + 5 + 33));
-  // Beyond the last point in proportion; both ranks send and receive.
+  // Beyond the last point in proportion; both ranks send and receive a head, a chunk and its end.
   const Prediction both = Predicted(Gather({0, 1}, {3000, 3000}, costs));
-  EXPECT_TRUE(Near(both.time_us, 2 * (3 + 5 + 3) + 2 * 200));
+  EXPECT_TRUE(Near(both.time_us, (3 + 5 + 3) + 2 * (2 * 3 + 200) + 5));
 }
 
 TEST(RanksThatShareACoreTakeTurns) {

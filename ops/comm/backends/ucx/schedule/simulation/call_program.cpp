@@ -20,8 +20,8 @@ int HeadTask(int round) {
 
 }  // namespace
 
-double MessagesUs(const LinkCosts& costs, int64_t streams, int64_t bytes) {
-  const double messages_us = costs.message_us * static_cast<double>(streams);
+double MessagesUs(const LinkCosts& costs, int64_t messages, int64_t bytes) {
+  const double messages_us = costs.message_us * static_cast<double>(messages);
   std::pair<int64_t, double> before = {0, 0.0};
   for (const auto& point : costs.stream_us) {
     if (bytes <= point.first) {
@@ -140,9 +140,8 @@ int64_t CallProgram::PartsOf(int64_t bytes) const {
   return bytes == 0 ? 0 : std::min(most, Chunking{bytes, kStreamChunkBytes}.count());
 }
 
-void CallProgram::AddSends(int to, int64_t bytes, int64_t streams, int64_t messages,
-                           State* state) const {
-  const double us = MessagesUs(call_.costs, streams, bytes);
+void CallProgram::AddSends(int to, int64_t bytes, int64_t messages, State* state) const {
+  const double us = MessagesUs(call_.costs, messages, bytes);
   const int64_t parts = PartsOf(bytes);
   for (int64_t part = 0; part < parts; ++part) {
     Action send;

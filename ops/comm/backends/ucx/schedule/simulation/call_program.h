@@ -10,9 +10,9 @@
 
 namespace collops::ucx {
 
-// The time of a rank's CPU, at either end, for all that it sends to another one: so many streams,
-// and their bytes together. The end of a stream comes with its last chunk.
-double MessagesUs(const LinkCosts& costs, int64_t streams, int64_t bytes);
+// The time of a rank's CPU, at either end, for all that it sends to another one: so many messages,
+// and their bytes together.
+double MessagesUs(const LinkCosts& costs, int64_t messages, int64_t bytes);
 
 // One call of all ranks. Its beginning is the same for every call: the ranks of a host compare
 // their heads, then each sends its host's head to those that it speaks to, and awaits one of every
@@ -56,7 +56,7 @@ class CallProgram : public Program {
   // The streams from one rank to another as so many sends, of which none is much longer than a
   // chunk, but few enough to simulate. The receiver expects the same number.
   int64_t PartsOf(int64_t bytes) const;
-  void AddSends(int to, int64_t bytes, int64_t streams, int64_t messages, State* state) const;
+  void AddSends(int to, int64_t bytes, int64_t messages, State* state) const;
 
   const HostMap& hosts_;
   const CallToPredict& call_;

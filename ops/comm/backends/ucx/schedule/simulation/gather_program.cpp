@@ -47,16 +47,14 @@ bool GatherProgram::Add(int rank, State* state) {
       for (size_t i = 0; i < transfers.size();) {
         const int to = transfers[i].to;
         int64_t bytes = 0;
-        int64_t streams = 0;
         int64_t messages = 0;
         for (; i < transfers.size() && transfers[i].to == to; ++i) {
           if (transfers[i].with_head) continue;
           const int64_t stream = transfers[i].count * item_;
           bytes += stream;
-          ++streams;
           messages += StreamMessages(stream);
         }
-        AddSends(to, bytes, streams, messages, state);
+        AddSends(to, bytes, messages, state);
       }
       return true;
     }

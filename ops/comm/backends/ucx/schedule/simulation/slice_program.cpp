@@ -40,7 +40,7 @@ bool SliceProgram::Add(int rank, State* state) {
         const Transfer slice = schedule_.Of(rank, to);
         const int64_t bytes = slice.count * item_;
         if (slice.with_head || bytes == 0) continue;
-        AddSends(to, bytes, 1, StreamMessages(bytes), state);
+        AddSends(to, bytes, StreamMessages(bytes), state);
       }
       return true;
     }
