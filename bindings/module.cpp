@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, module) {
   BindCudaMemory(module);
   BindJob(module);
   BindRankTable(module);
+  BindPrediction(module);
   BindCommunicator(module);
   BindWindow(module);
   BindParams(module);

@@ -14,6 +14,7 @@ void BindCudaDevice(py::module_& module);
 void BindCudaMemory(py::module_& module);
 void BindJob(py::module_& module);
 void BindRankTable(py::module_& module);
+void BindPrediction(py::module_& module);
 void BindCommunicator(py::module_& module);
 void BindWindow(py::module_& module);
 void BindParams(py::module_& module);

@@ -7,6 +7,7 @@
 #include "comm/backends/shm/backend.h"
 #include "comm/backends/ucx/backend.h"
 #include "comm/backends/ucx/engine/library.h"
+#include "comm/backends/ucx/schedule/simulation/predict.h"
 #include "comm/placement/job.h"
 #include "comm/placement/rank_table/rank_table.h"
 
@@ -23,7 +24,7 @@ const std::vector<Backend>& BackendTable() {
        "cuda", "", "", nullptr, cuda_peers::ShownFacts},
       {"shm", shm::Available, shm::Create, shm::SegmentBytes},
       {"ucx", ucx::Available, ucx::Create, ucx::SharedBytes, nullptr, nullptr, "cpu", "", "libucx",
-       ucx::SetWheelFolder, ucx::ShownFacts},
+       ucx::SetWheelFolder, ucx::ShownFacts, ucx::Predict},
   };
   return *table;
 }

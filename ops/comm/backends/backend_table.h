@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/backends/call_prediction.h"
 #include "comm/communicator.h"
 
 namespace collops {
@@ -32,6 +33,8 @@ struct Backend {
   void (*set_wheel_folder)(const std::string& folder) = nullptr;
   // What `collops doctor` prints of the engine, by name; null: nothing.
   Facts (*facts)() = nullptr;
+  // What a call on several hosts would cost; null: nobody has modelled it.
+  Status (*predict)(const CallToPredict& call, Prediction* prediction) = nullptr;
 };
 
 // In the order in which messages list them.

@@ -24,6 +24,7 @@ COMMANDS = {
     "npu-check": "check the backend hccl on this machine's NPUs, and write a report",
     "bench": "measure operators on one host or several, beside torch with MPI and gloo",
     "tune": "measure the sizes at which AllReduce should take another way on this machine",
+    "plan": "predict what a call would cost on many hosts, and what would break first",
     "demo": "run a transformer layer over an uneven batch, and compare with one process",
 }
 

@@ -9,6 +9,8 @@ namespace {
 using collops::control::HostHead;
 using collops::ucx::Heads;
 using collops::ucx::HostMap;
+using collops::ucx::kMostHeadBytes;
+using collops::ucx::TravelWithHead;
 using namespace ucx_tests;
 
 // Ranks 0 and 1 on host 0, rank 2 on host 1.
@@ -71,17 +73,18 @@ TEST(EveryRankHearsOneRankOfTheOtherHost) {
 TEST(SmallDataTravelsWithTheHead) {
   RunHeads([](const Entry& e, Heads* heads) {
     const int from = heads->source(0);
-    for (const int64_t bytes : {int64_t{1}, int64_t{1000}, Heads::kMostBytes}) {
+    const HostMap hosts = MapOf(e.me);
+    for (const int64_t bytes : {int64_t{1}, int64_t{1000}, kMostHeadBytes}) {
       std::vector<std::byte> mine[3];
       for (int to = 0; to < 3; ++to) {
-        if (!heads->Takes(to, bytes)) continue;
+        if (!TravelWithHead(hosts, e.me, to, bytes)) continue;
         mine[to] = DataOf(e.me, to, static_cast<size_t>(bytes));
         heads->Attach(to, mine[to].data(), bytes);
       }
-      EXPECT_EQ(heads->Takes(2, bytes), e.me == 0);
-      EXPECT_EQ(heads->Takes(1, bytes), e.me == 2);
-      EXPECT_TRUE(heads->Brings(from, bytes));
-      EXPECT_FALSE(heads->Brings(e.me, bytes));
+      EXPECT_EQ(TravelWithHead(hosts, e.me, 2, bytes), e.me == 0);
+      EXPECT_EQ(TravelWithHead(hosts, e.me, 1, bytes), e.me == 2);
+      EXPECT_TRUE(TravelWithHead(hosts, from, e.me, bytes));
+      EXPECT_FALSE(TravelWithHead(hosts, e.me, e.me, bytes));
       Send(e, heads, static_cast<uint64_t>(bytes));
       ExpectHead(e, heads, static_cast<uint64_t>(bytes));
       std::vector<std::byte> theirs(static_cast<size_t>(bytes));
@@ -89,9 +92,9 @@ TEST(SmallDataTravelsWithTheHead) {
       EXPECT_TRUE(theirs == DataOf(from, e.me, theirs.size()));
       EXPECT_EQ(heads->CopyTo(theirs.data(), from, bytes - 1).code(), collops::ERROR_RANK_MISMATCH);
     }
-    for (const int64_t bytes : {int64_t{0}, Heads::kMostBytes + 1}) {
-      EXPECT_FALSE(heads->Takes(e.me == 0 ? 2 : 0, bytes));
-      EXPECT_FALSE(heads->Brings(from, bytes));
+    for (const int64_t bytes : {int64_t{0}, kMostHeadBytes + 1}) {
+      EXPECT_FALSE(TravelWithHead(hosts, e.me, e.me == 0 ? 2 : 0, bytes));
+      EXPECT_FALSE(TravelWithHead(hosts, from, e.me, bytes));
     }
   });
 }
@@ -102,12 +105,12 @@ TEST(WhatWasSentForARefusedStepIsTakenFirst) {
     const int to = e.me == 2 ? 0 : 2;
     const std::vector<std::byte> old = DataOf(9, 9, 64);
     const std::vector<std::byte> now = DataOf(e.me, to, 32);
-    if (heads->Takes(to, 64)) heads->Attach(to, old.data(), 64);
+    heads->Attach(to, old.data(), 64);
     Send(e, heads, 1);
     // Attached, but never sent: that step was refused here.
-    if (heads->Takes(to, 64)) heads->Attach(to, old.data(), 64);
+    heads->Attach(to, old.data(), 64);
     heads->Clear();
-    if (heads->Takes(to, 32)) heads->Attach(to, now.data(), 32);
+    heads->Attach(to, now.data(), 32);
     Send(e, heads, 3);
     ExpectHead(e, heads, 1);
     ExpectHead(e, heads, 3);

@@ -1,37 +1,11 @@
-#include <algorithm>
-
 #include "comm/backends/ucx/collectives.h"
+#include "comm/backends/ucx/schedule/gather_schedule.h"
 #include "comm/backends/ucx/streams.h"
 #include "comm/user_calls.h"
 #include "kernels/copy/copy.h"
 
 namespace collops::ucx {
 namespace {
-
-// Less is not worth cutting.
-constexpr int64_t kLeastPieceBytes = 64 << 10;
-
-// How a block is cut over the ranks of a host that receives it: piece i is elements
-// [begin(i), begin(i + 1)) of it. A small block goes whole to one rank, another one for each block.
-class Pieces {
- public:
-  Pieces(int64_t count, int64_t item, int ranks, int block)
-      : count_(count),
-        ranks_(ranks),
-        whole_(count * item < kLeastPieceBytes * ranks),
-        owner_(block % ranks) {}
-  int64_t begin(int piece) const {
-    return whole_ ? (piece > owner_ ? count_ : 0)
-                  : count_ / ranks_ * piece + std::min<int64_t>(piece, count_ % ranks_);
-  }
-  int64_t count(int piece) const { return begin(piece + 1) - begin(piece); }
-
- private:
-  int64_t count_;
-  int ranks_;
-  bool whole_;
-  int owner_;  // of a whole block: the rank that receives it
-};
 
 class Gather {
  public:
@@ -42,6 +16,7 @@ class Gather {
         item_(SizeOf(call.dtype)),
         output_(static_cast<std::byte*>(call.output)),
         rank_(link->control->spec().rank),
+        schedule_(hosts_, call.recv_counts, item_),
         streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
@@ -49,11 +24,8 @@ class Gather {
   void Attach() {
     const auto* const x = static_cast<const std::byte*>(call_.x);
     for (const int to : hosts_.Targets()) {
-      const Pieces pieces = Cut(rank_, hosts_.HostOf(to));
-      const int piece = hosts_.LocalIndex(to);
-      const int64_t bytes = pieces.count(piece) * item_;
-      if (!link_->heads->Takes(to, bytes)) continue;
-      link_->heads->Attach(to, x + pieces.begin(piece) * item_, bytes);
+      const Transfer own = schedule_.OwnPiece(rank_, to);
+      if (own.with_head) link_->heads->Attach(to, x + own.begin * item_, own.count * item_);
     }
   }
 
@@ -75,10 +47,6 @@ class Gather {
  private:
   std::byte* Block(int rank, int64_t element) const {
     return output_ + (call_.rdispls[rank] + element) * item_;
-  }
-  Pieces Cut(int rank, int host) const {
-    return Pieces(call_.recv_counts[rank], item_, static_cast<int>(hosts_.RanksOf(host).size()),
-                  hosts_.LocalIndex(rank));
   }
 
   // Every rank of this host gets the blocks of this host.
@@ -114,39 +82,23 @@ class Gather {
     return link_->host->AllGatherV(call);
   }
 
-  // Piece i of a block goes to the rank with index i on the other host, from the rank here with
-  // that index, modulo the number of ranks here: every rank has all blocks of its host by then.
   void SendAll() {
-    const auto& own = hosts_.own_ranks();
     for (const int host : hosts_.OtherHosts()) {
-      const auto& there = hosts_.RanksOf(host);
-      for (size_t i = 0; i < there.size(); ++i) {
-        if (i % own.size() != static_cast<size_t>(hosts_.own_index())) continue;
-        for (const int rank : own) {
-          const Pieces pieces = Cut(rank, host);
-          const int piece = static_cast<int>(i);
-          // It came with the head.
-          if (rank == rank_ && link_->heads->Takes(there[i], pieces.count(piece) * item_)) continue;
-          streams_.Send(there[i], hosts_.LocalIndex(rank), Block(rank, pieces.begin(piece)),
-                        pieces.count(piece) * item_);
-        }
+      for (const Transfer& sent : schedule_.SendsTo(rank_, host)) {
+        if (sent.with_head) continue;
+        streams_.Send(sent.to, sent.number, Block(sent.owner, sent.begin), sent.count * item_);
       }
     }
   }
 
   Status ReceiveAll() {
-    const int index = hosts_.own_index();
     for (const int host : hosts_.OtherHosts()) {
-      const auto& there = hosts_.RanksOf(host);
-      const int from = there[static_cast<size_t>(index) % there.size()];
-      for (const int rank : there) {
-        const Pieces pieces = Cut(rank, hosts_.own_host());
-        const int64_t bytes = pieces.count(index) * item_;
-        std::byte* const block = Block(rank, pieces.begin(index));
-        if (rank == from && link_->heads->Brings(from, bytes)) {
-          RETURN_IF_ERROR(link_->heads->CopyTo(block, from, bytes));
+      for (const Transfer& come : schedule_.ReceivesFrom(rank_, host)) {
+        std::byte* const block = Block(come.owner, come.begin);
+        if (come.with_head) {
+          RETURN_IF_ERROR(link_->heads->CopyTo(block, come.from, come.count * item_));
         } else {
-          streams_.Receive(from, hosts_.LocalIndex(rank), block, bytes);
+          streams_.Receive(come.from, come.number, block, come.count * item_);
         }
       }
     }
@@ -156,14 +108,15 @@ class Gather {
   // The ranks of this host have a piece each of the block of `rank`, and get the others.
   Status ShareBlock(int rank) {
     if (link_->host == nullptr || call_.recv_counts[rank] == 0) return Ok();
-    const Pieces pieces = Cut(rank, hosts_.own_host());
+    const int here = hosts_.own_host();
     std::vector<int64_t> counts;
     std::vector<int64_t> displs;
     for (int i = 0; i < link_->host->size(); ++i) {
-      counts.push_back(pieces.count(i));
-      displs.push_back(call_.rdispls[rank] + pieces.begin(i));
+      counts.push_back(schedule_.PieceCount(rank, here, i));
+      displs.push_back(call_.rdispls[rank] + schedule_.PieceBegin(rank, here, i));
     }
-    return GatherOnHost(Block(rank, pieces.begin(hosts_.own_index())), counts, displs);
+    const int64_t own = schedule_.PieceBegin(rank, here, hosts_.own_index());
+    return GatherOnHost(Block(rank, own), counts, displs);
   }
 
   Link* link_;
@@ -172,6 +125,7 @@ class Gather {
   const int64_t item_;
   std::byte* const output_;
   const int rank_;
+  const GatherSchedule schedule_;
   Streams streams_;
 };
 

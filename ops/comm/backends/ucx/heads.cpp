@@ -25,18 +25,6 @@ void Heads::Post(Source* source) {
                                     sizeof(mail.message), &mail.request);
 }
 
-bool Heads::Takes(int to, int64_t bytes) const {
-  return bytes > 0 && bytes <= kMostBytes &&
-         std::any_of(targets_.begin(), targets_.end(),
-                     [&](const Target& target) { return target.rank == to; });
-}
-
-bool Heads::Brings(int from, int64_t bytes) const {
-  return bytes > 0 && bytes <= kMostBytes &&
-         std::any_of(sources_.begin(), sources_.end(),
-                     [&](const Source& source) { return source.rank == from; });
-}
-
 void Heads::Attach(int to, const void* data, int64_t bytes) {
   for (Target& target : targets_) {
     if (target.rank != to) continue;

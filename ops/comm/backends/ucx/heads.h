@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/backends/ucx/engine/worker.h"
-#include "comm/backends/ucx/host_map.h"
+#include "comm/backends/ucx/schedule/transfer.h"
 #include "comm/control/head_carrier.h"
 
 namespace collops::ucx {
@@ -20,18 +20,19 @@ class Heads : public control::HeadCarrier {
   Heads(const Heads&) = delete;
   Heads& operator=(const Heads&) = delete;
 
-  // Whether so many bytes to a rank travel with the head. Both ranks must find the same.
-  bool Takes(int to, int64_t bytes) const;
-  bool Brings(int from, int64_t bytes) const;
   // Before the head of a step is sent: `data`, which stays as it is until the step ends, goes with
-  // it. Clear() takes back what was not sent, as the step has ended before.
+  // it; at most kMostHeadBytes, to a rank that this one speaks to. Clear() takes back what was not
+  // sent, as the step has ended before.
   void Attach(int to, const void* data, int64_t bytes);
   void Clear();
   // After all ranks have agreed: copies what came with the head. ERROR_RANK_MISMATCH if that are
   // not so many bytes.
   Status CopyTo(void* memory, int from, int64_t bytes) const;
 
-  static constexpr int64_t kMostBytes = 4096;
+  // Memory for so many ranks that speak to this one, and that it speaks to.
+  static int64_t Bytes(int64_t sources, int64_t targets) {
+    return sources * int64_t{sizeof(Source)} + targets * int64_t{sizeof(Target)};
+  }
 
   size_t num_sources() const override { return sources_.size(); }
   int source(size_t index) const override { return sources_[index].rank; }
@@ -46,7 +47,7 @@ class Heads : public control::HeadCarrier {
   // Memory of UCX while a request is pending, so that it does not move.
   struct Message {
     control::HostHead head;
-    std::byte attached[kMostBytes];
+    std::byte attached[kMostHeadBytes];
   };
   struct Mail {
     Message message;

@@ -11,6 +11,8 @@ namespace collops::ucx {
 class HostMap {
  public:
   HostMap(const control::Group& group, int rank);
+  // `host_of`: by rank.
+  HostMap(const std::vector<int>& host_of, int rank);
 
   int ranks() const { return static_cast<int>(host_of_.size()); }
   int hosts() const { return static_cast<int>(ranks_.size()); }
@@ -21,14 +23,27 @@ class HostMap {
   const std::vector<int>& own_ranks() const { return RanksOf(own_); }
   int LocalIndex(int rank) const { return index_[static_cast<size_t>(rank)]; }
   int own_index() const { return own_index_; }
-  // The other hosts, beginning after this one, so that not all send to the same host first.
+  // The other hosts, beginning after this one, so that not all send to the same host first;
+  // `index`: from 0.
+  int OtherHost(int host, int index) const { return (host + 1 + index) % hosts(); }
   std::vector<int> OtherHosts() const;
-  // Of every other host, the rank that speaks for it to this one: the one with this rank's local
-  // index, modulo the number of ranks there. Targets(): the ranks that this one speaks to.
+  // The rank of another host that speaks for it to a rank: the one with the rank's local index,
+  // modulo the number of ranks there.
+  int SpeakerOf(int host, int rank) const {
+    const std::vector<int>& there = RanksOf(host);
+    return there[static_cast<size_t>(LocalIndex(rank)) % there.size()];
+  }
+  bool Speaks(int from, int to) const {
+    return HostOf(from) != HostOf(to) && SpeakerOf(HostOf(from), to) == from;
+  }
+  // Of every other host, the rank that speaks for it to this one. Targets(): the ranks that this
+  // one speaks to.
   std::vector<int> Sources() const;
   std::vector<int> Targets() const;
 
  private:
+  void Add(int host);
+
   std::vector<int> host_of_;
   std::vector<int> index_;
   std::vector<std::vector<int>> ranks_;

@@ -3,6 +3,7 @@
 
 #include "comm/backends/ucx/collectives.h"
 #include "comm/backends/ucx/reduction/planned_reduction.h"
+#include "comm/backends/ucx/schedule/slice_schedule.h"
 #include "comm/backends/ucx/streams.h"
 #include "comm/user_calls.h"
 #include "kernels/copy/copy.h"
@@ -35,41 +36,37 @@ class WholeSlices : public SliceReduction {
         rank_(link->control->spec().rank),
         size_(link->control->spec().rank_size),
         bytes_(call.send_counts[rank_] * item_),
+        schedule_(hosts_, call.send_counts, item_),
         scratch_(scratch),
         streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
-  Status Prepare() override {
-    const auto remote = size_ - static_cast<int64_t>(hosts_.own_ranks().size());
-    return scratch_->Reserve(HostBytes() + remote * RingBytes());
-  }
+  Status Prepare() override { return scratch_->Reserve(schedule_.ScratchBytes(rank_)); }
 
   void Attach() override {
     for (const int to : hosts_.Targets()) {
-      const int64_t bytes = call_.send_counts[to] * item_;
-      if (!link_->heads->Takes(to, bytes)) continue;
-      link_->heads->Attach(to, x_ + call_.sdispls[to] * item_, bytes);
+      const Transfer sent = schedule_.Of(rank_, to);
+      if (sent.with_head) link_->heads->Attach(to, Slice(to), sent.count * item_);
     }
   }
 
   Status Run() override {
     sources_.resize(static_cast<size_t>(size_));
-    std::byte* const rings = scratch_->data() + HostBytes();
+    std::byte* const rings = scratch_->data() + schedule_.HostBytes(rank_);
     int64_t number = 0;
     for (const int host : hosts_.OtherHosts()) {
       for (const int r : hosts_.RanksOf(host)) {
         Source& source = sources_[static_cast<size_t>(r)];
-        source.ring = rings + number++ * RingBytes();
+        source.ring = rings + number++ * schedule_.RingBytes(rank_);
         auto* const memory = const_cast<std::byte*>(source.ring);
-        if (link_->heads->Brings(r, bytes_)) {
+        if (schedule_.Of(r, rank_).with_head) {
           source.data = memory;
           RETURN_IF_ERROR(link_->heads->CopyTo(memory, r, bytes_));
         } else {
           source.incoming = streams_.Receive(r, 0, memory, bytes_, Streams::kSlots);
         }
-        const int64_t bytes = call_.send_counts[r] * item_;
-        if (link_->heads->Takes(r, bytes)) continue;  // it went with the head
-        streams_.Send(r, 0, x_ + call_.sdispls[r] * item_, bytes);
+        const Transfer sent = schedule_.Of(rank_, r);
+        if (!sent.with_head) streams_.Send(r, sent.number, Slice(r), sent.count * item_);
       }
     }
     RETURN_IF_ERROR(ReadHost(scratch_->data()));
@@ -81,17 +78,11 @@ class WholeSlices : public SliceReduction {
   }
 
  private:
-  // The slices of this host's ranks lie in the scratch memory, then the rings of the others.
-  int64_t HostBytes() const {
-    return link_->host == nullptr ? 0 : static_cast<int64_t>(hosts_.own_ranks().size()) * bytes_;
-  }
-  int64_t RingBytes() const {
-    return std::min<int64_t>(bytes_, Streams::kSlots * Streams::kChunkBytes);
-  }
+  const std::byte* Slice(int rank) const { return x_ + call_.sdispls[rank] * item_; }
 
   // The slices of the ranks of this host: this rank's own lies in x, the others' are copied.
   Status ReadHost(std::byte* to) {
-    sources_[static_cast<size_t>(rank_)].data = x_ + call_.sdispls[rank_] * item_;
+    sources_[static_cast<size_t>(rank_)].data = Slice(rank_);
     if (link_->host == nullptr) return Ok();
     std::vector<int64_t> sends, sdispls, receives, rdispls;
     for (const int r : hosts_.own_ranks()) {
@@ -150,6 +141,7 @@ class WholeSlices : public SliceReduction {
   const int rank_;
   const int size_;
   const int64_t bytes_;  // of this rank's slice
+  const SliceSchedule schedule_;
   Scratch* scratch_;
   std::vector<Source> sources_;  // by rank
   Streams streams_;
@@ -159,7 +151,8 @@ class WholeSlices : public SliceReduction {
 
 std::unique_ptr<SliceReduction> MakeReduction(Link* link, const ReduceScatterVCall& call,
                                               Scratch* scratch) {
-  std::vector<ReductionPlan> plans = PlanReductions(link->hosts, call);
+  std::vector<ReductionPlan> plans =
+      PlanReductions(link->hosts, call.send_counts, ElementsOf(call.dtype, call.op));
   if (plans.empty()) return std::make_unique<WholeSlices>(link, call, scratch);
   return ReduceByPlans(link, std::move(plans), call, scratch);
 }

@@ -7,6 +7,7 @@
 
 #include "comm/backends/ucx/engine/chunks.h"
 #include "comm/backends/ucx/engine/worker.h"
+#include "comm/backends/ucx/schedule/transfer.h"
 #include "comm/control/step.h"
 #include "core/deadline.h"
 
@@ -54,8 +55,8 @@ class Streams {
   // Waits look around after this time at the latest: for something that does not come over UCX.
   void set_nap_s(double nap_s) { nap_s_ = nap_s; }
 
-  static constexpr int64_t kChunkBytes = 256 << 10;
-  static constexpr int64_t kSlots = kDepth;
+  static constexpr int64_t kChunkBytes = kStreamChunkBytes;
+  static constexpr int64_t kSlots = kStreamSlots;
 
  private:
   template <typename Chunks>

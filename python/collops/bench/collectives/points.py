@@ -164,9 +164,10 @@ _DEFAULTS = tuple(map(size_text, SIZES))
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(_size(part.strip()) for part in text.split(","))
+    return tuple(size_of(part.strip()) for part in text.split(","))
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
+    """A number of bytes, with k, m or g for a power of 1024."""
     unit = _UNITS.get(text[-1:].lower(), 1)
     return count(text[:-1] if unit > 1 else text) * unit

@@ -51,6 +51,7 @@ class CollectiveVariants(Variants):
             "hosts": self.hosts.count,
             "backend": self.backend,
             "one_clock": self.one_clock,
+            "cores": len(self.peers.cores),
             "busiest_bytes": self.busiest() * self.element.bits.itemsize,
         }
         if self.point.algorithms:

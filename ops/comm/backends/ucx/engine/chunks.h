@@ -5,28 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "comm/backends/ucx/engine/chunking.h"
 #include "comm/backends/ucx/engine/request.h"
 #include "comm/backends/ucx/engine/tag.h"
 #include "comm/backends/ucx/engine/worker.h"
 #include "core/status.h"
 
 namespace collops::ucx {
-
-// The most chunks of one stream that are under way at once.
-constexpr int64_t kDepth = 4;
-
-// How a stream of `bytes` is cut; the same on both sides.
-struct Chunking {
-  int64_t bytes = 0;
-  int64_t chunk_bytes = 256 << 10;
-  // Chunks that the sender may send before it has heard from the receiver.
-  int64_t free_chunks = 0;
-
-  int64_t count() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
-  int64_t BytesOf(int64_t chunk) const {
-    return std::min(chunk_bytes, bytes - chunk * chunk_bytes);
-  }
-};
 
 // Where the chunks of a stream lie: one after the other, or in a ring of `slots` chunks.
 struct ChunkMemory {

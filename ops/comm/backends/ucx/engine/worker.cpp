@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "comm/backends/ucx/engine/chunking.h"
 #include "comm/backends/ucx/engine/tag.h"
 
 namespace collops::ucx {
@@ -11,12 +12,11 @@ namespace {
 
 constexpr uint64_t kWholeTag = ~uint64_t{0};
 
-// UCX cuts a longer message into fragments, and calls it sent while the last one may be in a buffer
-// of its own, which only this rank's progress empties. It says so at once of a message that is one
-// fragment only if the system has all of it; later, when the message had to queue, the buffer may
-// have it, too. The buffer has one fragment: when an empty message that follows has been taken, the
-// one before has left. A fragment has 8 KiB over TCP, and is never shorter than this.
-constexpr size_t kFragmentBytes = 6 << 10;
+// UCX calls a message of several fragments sent while the last one may be in a buffer of its own,
+// which only this rank's progress empties. It says so at once of a message that is one fragment
+// only if the system has all of it; later, when the message had to queue, the buffer may have it,
+// too. The buffer has one fragment: when an empty message that follows has been taken, the one
+// before has left.
 const uint64_t kEndTag = Tag{}.Of(TagKind::kEnd);
 
 RequestParam HostMemory() {
@@ -123,7 +123,8 @@ Status Worker::Send(int peer, uint64_t tag, const void* data, size_t bytes, Requ
   RETURN_IF_ERROR(Start(library_->api.tag_send(to.endpoint, data, bytes, tag, &param), peer, false,
                         bytes, request));
   const bool queued = request->pending();
-  request->hands_over_ = done == SendDone::kHandedOver && (queued || bytes > kFragmentBytes);
+  request->hands_over_ =
+      done == SendDone::kHandedOver && (queued || static_cast<int64_t>(bytes) > kFragmentBytes);
   if (!queued && request->hands_over_) SendEnd(request);
   return Ok();
 }

@@ -10,15 +10,6 @@ namespace {
 // The one signal of each rank: how many chunks it has staged.
 constexpr int kStaged = 0;
 
-// Whether a rank of its host, other than `rank` itself, reduces the slice of `rank`.
-bool IsShared(const ReductionPlan& plan, int rank) {
-  return std::any_of(plan.stages.begin(), plan.stages.end(), [rank](const ReductionStage& stage) {
-    return stage.worker != rank &&
-           std::any_of(stage.sources.begin(), stage.sources.end(),
-                       [rank](const StageSource& s) { return s.is_slice && s.index == rank; });
-  });
-}
-
 }  // namespace
 
 HostSlices::HostSlices(const HostMap& hosts, const std::vector<ReductionPlan>& plans,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <numeric>
 #include <utility>
 
 #include "comm/backends/shm/communicator.h"
@@ -12,10 +11,6 @@
 namespace collops::ucx {
 namespace {
 
-// Slices below this cross in one message each, in one trip.
-constexpr int64_t kLeastSliceBytes = 64 << 10;
-// Ranks share their slices in memory that they keep; more than this crosses whole.
-constexpr int64_t kMostSharedBytes = int64_t{1} << 30;
 // A wait for the chunks of a rank of this host, which do not come over UCX.
 constexpr double kHostNapS = 0.001;
 
@@ -44,7 +39,7 @@ class PlannedReduction : public SliceReduction {
       auto& host = static_cast<shm::ShmCommunicator&>(*link_->host);  // ConnectLink() made it
       RETURN_IF_ERROR(host.ReserveTiles(slices_.window_bytes()));
     }
-    return scratch_->Reserve(RingBytes() * CountRings());
+    return scratch_->Reserve(RingBytes() * CountAllRings());
   }
 
   Status Run() override {
@@ -90,16 +85,10 @@ class PlannedReduction : public SliceReduction {
   int64_t RingBytes() const { return Streams::kSlots * chunks_.chunk * chunks_.sum_item; }
   std::byte* NextRing() { return scratch_->data() + RingBytes() * used_rings_++; }
 
-  // The rings that this rank needs: the first one for the sums of a chunk.
-  int64_t CountRings() const {
+  // The first one is for the sums of a chunk.
+  int64_t CountAllRings() const {
     int64_t rings = 1;
-    for (const ReductionPlan& plan : plans_) {
-      for (const ReductionStage& stage : plan.stages) {
-        if (stage.worker != rank_ || stage.result == StageResult::kSlice) continue;
-        rings += 1 + std::count_if(stage.sources.begin(), stage.sources.end(),
-                                   [](const StageSource& source) { return !source.is_slice; });
-      }
-    }
+    for (const ReductionPlan& plan : plans_) rings += CountRings(plan, rank_);
     return rings;
   }
 
@@ -212,22 +201,6 @@ class PlannedReduction : public SliceReduction {
 };
 
 }  // namespace
-
-std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const ReduceScatterVCall& call) {
-  const ReductionElements elements = ElementsOf(call.dtype, call.op);
-  const int64_t largest = *std::max_element(call.send_counts, call.send_counts + hosts.ranks());
-  if (largest * elements.bytes < kLeastSliceBytes) return {};
-  const int64_t all =
-      std::accumulate(call.send_counts, call.send_counts + hosts.ranks(), int64_t{0});
-  if (all * elements.bytes > kMostSharedBytes) return {};
-  std::vector<ReductionPlan> plans;
-  for (int owner = 0; owner < hosts.ranks(); ++owner) {
-    plans.push_back(PlanReduction(hosts, owner, elements));
-  }
-  const bool all_whole =
-      std::all_of(plans.begin(), plans.end(), [](const auto& plan) { return plan.whole; });
-  return all_whole ? std::vector<ReductionPlan>() : plans;
-}
 
 std::unique_ptr<SliceReduction> ReduceByPlans(Link* link, std::vector<ReductionPlan> plans,
                                               const ReduceScatterVCall& call, Scratch* scratch) {

@@ -10,12 +10,7 @@
 
 namespace collops::ucx {
 
-// The plans of a call, by owner. Empty if every slice crosses as it is in the best ones, or if the
-// slices are so small that one trip between the hosts matters more than bytes. The same on every
-// rank.
-std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const ReduceScatterVCall& call);
-
-// ReduceScatterV by these plans.
+// ReduceScatterV by the plans of all owners.
 std::unique_ptr<SliceReduction> ReduceByPlans(Link* link, std::vector<ReductionPlan> plans,
                                               const ReduceScatterVCall& call, Scratch* scratch);
 

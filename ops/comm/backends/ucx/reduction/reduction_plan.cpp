@@ -1,14 +1,31 @@
 #include "comm/backends/ucx/reduction/reduction_plan.h"
 
+#include <algorithm>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 namespace collops::ucx {
 namespace {
 
+// Slices below this cross in one message each, in one trip.
+constexpr int64_t kLeastSliceBytes = 64 << 10;
+// Ranks share their slices in memory that they keep; more than this crosses whole.
+constexpr int64_t kMostSharedBytes = int64_t{1} << 30;
+
 class Planner {
  public:
   Planner(const HostMap& hosts, int owner, const ReductionElements& elements)
       : hosts_(hosts), owner_(owner), elements_(elements) {}
+
+  // The plan that moves fewer bytes than Whole(), if there is one.
+  std::optional<ReductionPlan> Better() const {
+    const auto home = static_cast<int64_t>(hosts_.RanksOf(Home()).size());
+    ReductionPlan plan = elements_.any_order ? HostsFirst() : Chain();
+    const bool fits = elements_.any_order || plan.stages.size() <= kMostChainStages;
+    if (!fits || plan.element_bytes >= elements_.bytes * (hosts_.ranks() - home)) return {};
+    return plan;
+  }
 
   ReductionPlan Whole() const {
     ReductionPlan plan;
@@ -28,6 +45,7 @@ class Planner {
     return plan;
   }
 
+ private:
   ReductionPlan HostsFirst() const {
     ReductionPlan plan;
     ReductionStage last;
@@ -46,11 +64,12 @@ class Planner {
     return plan;
   }
 
+  // It ends early if it gets too long.
   ReductionPlan Chain() const {
     ReductionPlan plan;
     ReductionStage stage;
     stage.worker = WorkerOn(hosts_.HostOf(0));
-    for (int rank = 0; rank < hosts_.ranks(); ++rank) {
+    for (int rank = 0; rank < hosts_.ranks() && plan.stages.size() <= kMostChainStages; ++rank) {
       const int worker = WorkerOn(hosts_.HostOf(rank));
       if (worker != stage.worker) {
         // The running sum crosses.
@@ -75,7 +94,6 @@ class Planner {
     return plan;
   }
 
- private:
   int Home() const { return hosts_.HostOf(owner_); }
   int WorkerOn(int host) const {
     const auto& ranks = hosts_.RanksOf(host);
@@ -125,11 +143,49 @@ ReductionElements ElementsOf(DType dtype, ReduceOp op) {
 
 ReductionPlan PlanReduction(const HostMap& hosts, int owner, const ReductionElements& elements) {
   const Planner planner(hosts, owner, elements);
-  ReductionPlan plan = planner.Whole();
-  ReductionPlan other = elements.any_order ? planner.HostsFirst() : planner.Chain();
-  const bool fits = elements.any_order || other.stages.size() <= kMostChainStages;
-  if (fits && other.element_bytes < plan.element_bytes) plan = std::move(other);
-  return plan;
+  std::optional<ReductionPlan> better = planner.Better();
+  return better ? *std::move(better) : planner.Whole();
+}
+
+std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const int64_t* counts,
+                                          const ReductionElements& elements) {
+  const int64_t* const end = counts + hosts.ranks();
+  if (*std::max_element(counts, end) * elements.bytes < kLeastSliceBytes) return {};
+  if (std::accumulate(counts, end, int64_t{0}) * elements.bytes > kMostSharedBytes) return {};
+  std::vector<std::optional<ReductionPlan>> better;
+  for (int owner = 0; owner < hosts.ranks(); ++owner) {
+    better.push_back(Planner(hosts, owner, elements).Better());
+  }
+  const auto is_there = [](const auto& plan) { return plan.has_value(); };
+  if (std::none_of(better.begin(), better.end(), is_there)) return {};
+  std::vector<ReductionPlan> plans;
+  for (int owner = 0; owner < hosts.ranks(); ++owner) {
+    auto& plan = better[static_cast<size_t>(owner)];
+    plans.push_back(plan ? *std::move(plan) : Planner(hosts, owner, elements).Whole());
+  }
+  return plans;
+}
+
+int64_t ItemBytes(StageResult result, const ReductionElements& elements) {
+  return result == StageResult::kSums ? elements.sum_bytes : elements.bytes;
+}
+
+bool IsShared(const ReductionPlan& plan, int rank) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [rank](const ReductionStage& stage) {
+    return stage.worker != rank &&
+           std::any_of(stage.sources.begin(), stage.sources.end(),
+                       [rank](const StageSource& s) { return s.is_slice && s.index == rank; });
+  });
+}
+
+int64_t CountRings(const ReductionPlan& plan, int rank) {
+  int64_t rings = 0;
+  for (const ReductionStage& stage : plan.stages) {
+    if (stage.worker != rank || stage.result == StageResult::kSlice) continue;
+    rings += 1 + std::count_if(stage.sources.begin(), stage.sources.end(),
+                               [](const StageSource& source) { return !source.is_slice; });
+  }
+  return rings;
 }
 
 }  // namespace collops::ucx

@@ -60,6 +60,22 @@ ReductionElements ElementsOf(DType dtype, ReduceOp op);
 // work.
 ReductionPlan PlanReduction(const HostMap& hosts, int owner, const ReductionElements& elements);
 
+// The plans of a call with so many elements for each rank, by owner. Empty if every slice crosses
+// as it is in the best ones, or if the slices are so small that one trip between the hosts matters
+// more than bytes, or so large that a host cannot share them. The same on every rank.
+std::vector<ReductionPlan> PlanReductions(const HostMap& hosts, const int64_t* counts,
+                                          const ReductionElements& elements);
+
+// Bytes of an element of a stage's result.
+int64_t ItemBytes(StageResult result, const ReductionElements& elements);
+
+// Whether a rank of its host, other than `rank` itself, reduces the slice of `rank`.
+bool IsShared(const ReductionPlan& plan, int rank);
+
+// The rings of chunks that a rank needs for a plan: one for each result of another rank that it
+// reduces, and one for each of its own that crosses.
+int64_t CountRings(const ReductionPlan& plan, int rank);
+
 constexpr int kMostChainStages = 16;
 
 }  // namespace collops::ucx

@@ -1,0 +1,173 @@
+"""``collops plan``: what it prints, its JSON, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collops.cli.main import main
+from collops.launch.rank_table import make_rank_table
+from collops.plan.costs import ASSUMED
+from collops.plan.limits import DESCRIPTORS, limits
+from collops.plan.prediction import GATHER, REDUCE, Call, Prediction, blocks, predict
+from collops.plan.report import size
+
+BASE = ["plan", "--op", "all_gatherv", "--bytes", "1m"]
+
+
+def plan(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What the command prints."""
+    assert main(["plan", *words]) == 0
+    return capsys.readouterr().out
+
+
+def plan_object(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """What it writes as JSON."""
+    found: dict[str, Any] = json.loads(plan(capsys, *words, "--json", "-"))
+    return found
+
+
+def test_a_rank_table_gives_hosts_and_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "ranks.json"
+    table.write_text(make_rank_table(["left", "right"], 2))
+    words = ["--rank-table", str(table), "--op", "all_gatherv", "--bytes", "4k,0,8k,1k"]
+    out = plan(capsys, *words)
+    assert "all_gatherv of 13.0 KiB float32, 4 ranks on 2 hosts\n" in out
+    assert "costs: ASSUMED, not measured: 25 GB/s and 2 us between hosts" in out
+    assert "right to left" in out
+    found = plan_object(capsys, *words)
+    assert [host["name"] for host in found["hosts"]] == ["left", "right"]
+    # 24 bytes of each head beside the blocks.
+    assert [host["sent_bytes"] for host in found["hosts"]] == [4096 + 48, 9216 + 48]
+    assert found["links"]["worst"] == ["right", "left"]
+    assert found["measured"] is False
+
+
+def test_even_bytes_of_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--hosts", "3", "--ranks-per-host", "2", "--op", "reduce_scatterv"]
+    each = plan_object(capsys, *words, "--bytes", "8k", "--per-rank")
+    assert each["bytes"] == 6 * 8192
+    assert each == plan_object(capsys, *words, "--bytes", "48k")
+    for host in each["hosts"]:
+        assert host["sent_bytes"] == 2 * 4 * 8192 + 4 * 24
+        assert host["scratch_bytes"] == 6 * 8192
+        assert host["most_peers"] == 4
+
+
+def test_a_skew_changes_who_sends(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--hosts", "2", "--ranks-per-host", "1", "--op", "all_gatherv", "--bytes", "64k"]
+    sent = [
+        [host["sent_bytes"] - 24 for host in plan_object(capsys, *words, "--skew", skew)["hosts"]]
+        for skew in ("even", "one-owner", "1:3")
+    ]
+    assert sent == [[32768, 32768], [65536, 0], [16384, 49152]]
+
+
+def test_an_order_that_is_free_moves_fewer_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--hosts", "2", "--ranks-per-host", "4", "--op", "reduce_scatterv", "--bytes", "4m"]
+    sums, largest = (
+        plan_object(capsys, *words, "--dtype", "bf16", "--reduce", op) for op in ("sum", "max")
+    )
+    assert sum(host["sent_bytes"] for host in largest["hosts"]) == 8 * 524288 + 8 * 24
+    assert sum(host["sent_bytes"] for host in sums["hosts"]) == 20 * 524288 + 8 * 24
+
+
+def test_several_numbers_of_hosts_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--hosts", "2,16,125", "--op", "all_gatherv", "--bytes", "1k", "--per-rank"]
+    out = plan(capsys, *words)
+    lines = [line.split("|")[1].strip() for line in out.splitlines() if line.startswith("| ")]
+    assert {"16", "128", "1,000"} <= set(lines)
+    assert "More than there is: ranks of a group" in out
+    assert "This version refuses such a group." in out
+
+
+def test_what_grows_and_what_breaks_first_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    out = plan(capsys, "--hosts", "2", "--op", "reduce_scatterv", "--bytes", "1m")
+    assert "bytes that a host sends: n * (P - n) * b" in out
+    assert "what breaks first" in out
+    assert "All of it is there." in out
+
+
+def test_json_into_a_file_leaves_the_tables(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.json"
+    out = plan(capsys, *BASE[1:], "--hosts", "2", "--json", str(path))
+    assert "predicted: " in out
+    assert json.loads(path.read_text())["op"] == "all_gatherv"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--hosts", "0"], "a whole number of 1 or more is needed, got '0'"),
+        (["--hosts", "2", "--bytes", "1x"], "got '1x'"),
+        (["--hosts", "2", "--op", "allgatherv"], "'allgatherv': did you mean all_gatherv?"),
+        (["--hosts", "2", "--op", "x"], "it is none of all_gatherv, reduce_scatterv"),
+        (["--hosts", "2", "--dtype", "flot32"], "did you mean float32?"),
+        (["--hosts", "2", "--bytes", "1k,2k"], "--bytes has 2 numbers, there are 16 ranks"),
+        (["--hosts", "2", "--bytes", "1k,2k", "--skew", "3:5"], "takes no --per-rank and no"),
+        (["--hosts", "2,3", "--json", "-"], "and no --json"),
+        (["--rank-table", "/not/there"], "/not/there"),
+        (["--hosts", "2", "--links", "/not/there"], "/not/there"),
+        ([], "one of the arguments --rank-table --hosts is required"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    try:
+        status: object = main([*BASE, *words])
+    except SystemExit as ended:
+        status = ended.code
+    error = capsys.readouterr().err
+    assert status == 2
+    assert problem in error
+    assert error.startswith("collops plan: ")
+    assert error.count("\n") == 1
+
+
+def test_links_without_two_hosts_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("")
+    assert main([*BASE, "--hosts", "2", "--links", str(path)]) == 2
+    assert "no row of all_gather_v" in capsys.readouterr().err
+
+
+def found_of(**figures: float) -> Prediction:
+    """A prediction of one host of which only these figures are not 0."""
+    names = predict(Call(GATHER, (0,), (1,)), ASSUMED).hosts[0]
+    return Prediction(10.0, [{**dict.fromkeys(names, 0), "time_us": 10.0, **figures}], np.zeros(1))
+
+
+def test_what_takes_half_of_the_time_bounds_it() -> None:
+    assert found_of(network_us=6.0, copies_us=3.0).bound(0) == "network"
+    assert found_of(messages_us=5.0).bound(0) == "CPU for messages"
+    assert found_of(copies_us=4.0).bound(0) == "latency"
+
+
+def test_limits_are_in_the_order_of_the_part_that_is_needed() -> None:
+    call = Call(REDUCE, blocks(50, 4), (10,) * 200)
+    every = limits(call, predict(call, ASSUMED))
+    parts = [limit.part for limit in every]
+    assert parts == sorted(parts, reverse=True)
+    by_name = {limit.name: limit for limit in every}
+    assert by_name["descriptors of a rank"].need == DESCRIPTORS + 196
+    assert by_name["rank in a message's tag"].reached_at(200) == 16384
+    assert by_name["ranks of a host"].reached_at(200) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 20, "3.0 MiB"), (5 << 30, "5.0 GiB")],
+)
+def test_sizes_are_short(number: int, text: str) -> None:
+    assert size(number) == text
