@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PREFIX = "COLLOPS_"
-# Of the tests of collops: their programs, and the simulated GPUs and NPUs.
-_OF_TESTS = ("COLLOPS_TEST_", "COLLOPS_SIM_")
+# What follows the prefix in variables of the tests: their programs, and simulated GPUs and NPUs.
+_OF_TESTS = ("TEST_", "SIM_")
 # The least similarity (difflib's ratio) of a misspelt name and the one that is meant.
 _ALIKE = 0.7
 _RANK, _SIZE, _LOCAL = "COLLOPS_RANK", "COLLOPS_RANK_SIZE", "COLLOPS_LOCAL_RANK"
@@ -36,7 +36,8 @@ def variable_problems(module: ModuleType) -> dict[str, str]:
         if not name.startswith(PREFIX):
             continue
         if name not in known:
-            found[name] = "" if name.startswith(_OF_TESTS) else _unknown(name, known)
+            of_tests = name.removeprefix(PREFIX).startswith(_OF_TESTS)
+            found[name] = "" if of_tests else _unknown(name, known)
         elif name in refused:
             found[name] = refused[name].removeprefix(f"{name} ")
         else:
