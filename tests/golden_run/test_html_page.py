@@ -96,7 +96,7 @@ def test_a_wrong_output_has_its_explanation_and_its_plot(tmp_path: Path) -> None
     head, _, data = picture.partition(",")
     assert head == "data:image/png;base64"
     assert base64.b64decode(data).startswith(b"\x89PNG")
-    assert (tmp_path / "first.png").exists()
+    assert base64.b64decode(data) == (tmp_path / "first.png").read_bytes()
 
 
 def test_without_matplotlib_the_page_says_so(

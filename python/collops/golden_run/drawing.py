@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from collops.golden.compare.plot import DPI, error_figure, save_plot
+from collops.golden.compare.plot import DPI, error_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,18 +42,24 @@ class Drawings:
         layout: OutputLayout,
     ) -> bytes:
         """Draws an output; returns a PNG if it is to be kept, else nothing."""
-        pattern = result.diagnosis
-        title = pattern.kind if pattern.kind == "no pattern" else pattern.text
-        names = [f"rank {rank}" for rank in range(len(expected))]
-        what = (got, expected, result.masks, result.dtype)
-        described: dict[str, Any] = {"layout": layout, "names": names, "title": title}
-        if self._path is not None and not self.written:
-            save_plot(self._path, *what, **described)
-            self.written = True
-        if self._left == 0:
-            self.is_full = self._keeps
+        kept = self._left > 0
+        self.is_full = self._keeps and not kept
+        if not kept and (self._path is None or self.written):
             return b""
-        self._left -= 1
+        pattern = result.diagnosis
+        figure = error_figure(
+            got,
+            expected,
+            result.masks,
+            result.dtype,
+            layout=layout,
+            names=[f"rank {rank}" for rank in range(len(expected))],
+            title=pattern.kind if pattern.kind == "no pattern" else pattern.text,
+        )
         picture = io.BytesIO()
-        error_figure(*what, **described).savefig(picture, format="png", dpi=DPI)
-        return picture.getvalue()
+        figure.savefig(picture, format="png", dpi=DPI)
+        if self._path is not None and not self.written:
+            self._path.write_bytes(picture.getvalue())
+            self.written = True
+        self._left -= kept
+        return picture.getvalue() if kept else b""
