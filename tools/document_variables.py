@@ -9,9 +9,10 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "environment.md"
 HEAD = """# Environment variables
 
 Read when a communicator or an operation is created; a value that cannot be meant is an error there.
-`collops doctor` shows the ones that are set, and what is wrong with a name or a value ([commands.md](commands.md)).
-This page is written by `python tools/document_variables.py` from `ops/core/env.cpp`. `collops tune` measures values of
-`COLLOPS_TUNING` on this machine ([bench.md](bench.md)).
+`collops doctor` shows the ones that are set, and what is wrong with a name or a value
+([commands.md](commands.md)). This page is written by `python tools/document_variables.py` from
+`ops/core/env.cpp`. `collops tune` measures values of `COLLOPS_TUNING` on this machine
+([bench.md](bench.md)).
 
 Variables of others say where the ranks are: the launcher's ([first_contact.md](first_contact.md)),
 `RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID` ([rank_tables.md](rank_tables.md)), and

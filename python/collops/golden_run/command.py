@@ -20,7 +20,7 @@ from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
 from collops.golden_run.launched import LaunchedRanks, default_backend, launched
 from collops.golden_run.option_types import seconds, whole_number
-from collops.golden_run.outcome import FAILED, SKIPPED, Summary
+from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.runner import Runner
 from collops.installation import command_line, installation_line
 from collops.terminal import Progress
@@ -59,12 +59,7 @@ def run(options: argparse.Namespace) -> int:
         ValueError: the arguments do not fit together, or the backend cannot run here.
     """
     backend = _backend(options.backend)
-    for option in ("junit", "plot", "html"):
-        path = getattr(options, option)
-        if path is not None:
-            _check_writable(f"--{option}", path)
-    if options.plot:
-        require_matplotlib(options.plot)
+    _check_files(options)
     jobs = read_jobs(
         options.files, text=options.filter, seed=options.seed, same_data=options.same_data
     )
@@ -90,24 +85,30 @@ def run(options: argparse.Namespace) -> int:
         return 0
     begun = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     summary = run_jobs(runner, jobs)
-    print("\n".join(summary.skipped_lines()), end="\n" if summary.count(SKIPPED) else "")
-    if options.plot:
-        print(f"plot: {options.plot if drawings.written else 'none, no output was wrong'}")
-    if options.junit:
-        write_junit(summary, options.junit)
-    if options.html:
-        notes = () if can_draw else ("There are no plots: they need matplotlib.",)
-        if drawings.is_full:
-            notes = (f"There are plots of the first {MOST_KEPT} wrong outputs.",)
-        about = About(command_line(), f"{installation_line()}, backend {backend}", begun, notes)
-        write_page(summary, options.html, about)
-        print(f"report: {options.html}")
-    print(summary.closing_line(), flush=True)
+    installed = f"{installation_line()}, backend {backend}"
+    print("".join(f"{line}\n" for line in summary.skipped_lines()), end="")
+    try:
+        if options.plot:
+            print(f"plot: {options.plot if drawings.written else 'none, no output was wrong'}")
+        if options.junit:
+            write_junit(summary, options.junit)
+        if options.html:
+            about = About(command_line(), installed, begun, _notes(drawings, can_draw))
+            write_page(summary, options.html, about)
+            print(f"report: {options.html}")
+    finally:  # what was found counts, even where a file cannot be written
+        print(summary.closing_line(), flush=True)
     problem = summary.problem(options.max_skipped)
     if problem:
-        print(f"{PROGRAM}: {problem}", file=sys.stderr)
-        print(f"for an issue: {installation_line()}, backend {backend}", file=sys.stderr)
+        print(f"{PROGRAM}: {problem}\nfor an issue: {installed}", file=sys.stderr)
     return 1 if problem else 0
+
+
+def _notes(drawings: Drawings, can_draw: bool) -> tuple[str, ...]:
+    """What the page says of plots that it lacks."""
+    if not can_draw:
+        return ("There are no plots: they need matplotlib.",)
+    return (f"There are plots of the first {MOST_KEPT} wrong outputs.",) if drawings.is_full else ()
 
 
 def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
@@ -140,8 +141,18 @@ def _backend(given: str | None) -> str:
     return backend
 
 
+def _check_files(options: argparse.Namespace) -> None:
+    """Raises ValueError before the run if a file of the options could not be written after it."""
+    for option in ("junit", "plot", "html"):
+        path = getattr(options, option)
+        if path is not None:
+            _check_writable(f"--{option}", path)
+    if options.plot:
+        require_matplotlib(options.plot)
+
+
 def _check_writable(option: str, path: Path) -> None:
-    """Raises ValueError before the run if the result files could not be written after it."""
+    """Raises ValueError if the path names no file that can be written."""
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
