@@ -70,6 +70,13 @@ std::vector<std::tuple<std::string, std::string, std::string>> Variables() {
   return rows;
 }
 
+// Variables whose values are not valid, and why.
+std::vector<std::pair<std::string, std::string>> VariableProblems() {
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const EnvProblem& row : EnvProblems()) rows.emplace_back(row.name, row.message);
+  return rows;
+}
+
 // The table of sizes: name, bytes by default, bytes in this environment, meaning.
 std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> Sizes() {
   Env env;
@@ -200,6 +207,7 @@ void BindJob(py::module_& module) {
   module.def("resolve_backend", &Resolved, py::arg("operation"), py::arg("name"));
   module.def("job_identity", &Identity);
   module.def("env_variables", &Variables);
+  module.def("env_problems", &VariableProblems);
   module.def("tuned_sizes", &Sizes);
   module.def("kernels", &Kernels);
   module.def(

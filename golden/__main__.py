@@ -17,7 +17,7 @@ from typing import NoReturn
 from .case_files.csv_cases import scan_rows, selector
 from .case_files.csv_cells import meant_operation
 from .case_files.csv_row import CsvRow, RowError
-from .case_files.manifest import write_cases
+from .case_files.manifest import Shows, write_cases
 from .case_files.tables import case_table, row_table
 from .cases import OPERATORS, Case, all_cases
 from .compare import command as compare_command
@@ -31,15 +31,17 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, shows: Shows | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0: success; 1: the tensors differ, or a file cannot be written; 2: wrong arguments.
+    0: success; 1: the tensors differ, or a file cannot be written; 2: wrong arguments. `shows` is
+    called with the number of written cases and that of all, after each of them.
     """
     # `collops golden` passes arguments; `python -m golden` in a checkout passes none.
     module = arguments is None or not __package__.startswith("collops.")
     program = f"python -m {__package__}" if module else "collops golden"
-    options = _parser(program).parse_args(arguments)
+    options = parser_of(program).parse_args(arguments)
+    options.shows = shows
     try:
         status = options.run(options)
         sys.stdout.flush()
@@ -63,7 +65,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _generate(options: argparse.Namespace) -> int:
     cases = _cases(options)
-    manifest = write_cases(cases, Path(options.directory))
+    manifest = write_cases(cases, Path(options.directory), options.shows)
     print(f"{len(cases)} cases in {manifest}")
     return 0
 
@@ -105,7 +107,13 @@ def _operator(row: CsvRow | RowError) -> str:
     return row.operator if row.operator in OPERATIONS else meant_operation(row.operator) or ""
 
 
-def _parser(program: str) -> _Parser:
+def parser_of(program: str) -> argparse.ArgumentParser:
+    """Return the parser of the command line that is called by these words.
+
+    Example:
+        >>> parser_of("golden").parse_args(["list", "--op", "send"]).op
+        'send'
+    """
     parser = _Parser(
         prog=program,
         description="Golden cases of the operators: inputs and expected outputs.",

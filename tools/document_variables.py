@@ -9,9 +9,10 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "environment.md"
 HEAD = """# Environment variables
 
 Variables are read when a communicator or an operation is created; invalid values raise an error.
-`collops doctor` shows those that are set. This page is written by
-`python tools/document_variables.py` from `ops/core/env.cpp`. `collops tune` measures values of
-`COLLOPS_TUNING` on this machine ([bench.md](bench.md)).
+`collops doctor` shows those that are set, and what is wrong with a name or a value
+([commands.md](commands.md)). This page is written by `python tools/document_variables.py` from
+`ops/core/env.cpp`. `collops tune` measures values of `COLLOPS_TUNING` on this machine
+([bench.md](bench.md)).
 
 Other programs' variables place the ranks: the launcher's ([first_contact.md](first_contact.md)),
 `RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID` ([rank_tables.md](rank_tables.md)), and

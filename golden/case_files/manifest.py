@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,11 @@ SCHEMA = 1
 MANIFEST = "manifest.json"
 
 
-def write_cases(cases: Sequence[Case], directory: Path) -> Path:
+# Is told of progress: how many cases are written, of how many.
+Shows = Callable[[int, int], None]
+
+
+def write_cases(cases: Sequence[Case], directory: Path, shows: Shows | None = None) -> Path:
     """Write the tensors of `cases` and their manifest into `directory`, which is made if needed.
 
     A case's file holds `rank{r}/{input}` for every input of every rank and `rank{r}/output`, what
@@ -33,6 +37,7 @@ def write_cases(cases: Sequence[Case], directory: Path) -> Path:
     Args:
         cases: cases with unique ids.
         directory: where to write.
+        shows: is called after every case.
 
     Returns:
         The manifest's path.
@@ -63,6 +68,8 @@ def write_cases(cases: Sequence[Case], directory: Path) -> Path:
         entries.append(
             {"id": case.id, "file": file, "inputs": list(per_rank[0]), **fields_of(case)}
         )
+        if shows is not None:
+            shows(len(entries), len(cases))
     manifest = directory / MANIFEST
     text = json.dumps({"schema": SCHEMA, "bfloat16": "uint16 bits", "cases": entries}, indent=1)
     manifest.write_text(text + "\n", encoding="utf-8")

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..case_files.tensor_files import read_entries, read_outputs
-from ..data.acl_types import dtype_from_word
-from ..data.dtypes import DTYPES, Array
+from ..data.dtypes import DTYPES, Array, dtype_named
 from ..data.reduction import REDUCE_OPS
 from ..data.shares import packed
 from ..explain.evidence import Diagnosis
@@ -31,7 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("got", metavar="A", type=Path, help="the outputs: .bin, .npy or .npz")
     parser.add_argument("expected", metavar="B", type=Path, help="the expected outputs")
     parser.add_argument("--op", metavar="OP", required=True, help=f"one of {', '.join(OPERATORS)}")
-    parser.add_argument("--dtype", metavar="T", required=True, help=f"one of {', '.join(DTYPES)}")
+    parser.add_argument(
+        "--dtype",
+        metavar="T",
+        required=True,
+        help=f"one of {', '.join(DTYPES)}, or as f16, fp16, half",
+    )
     parser.add_argument(
         "--tolerance",
         metavar="T",
@@ -68,7 +72,7 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
         ...     print(run(parser.parse_args(words.split()))[1])
         equal: 3 elements of int8, bit for bit
     """
-    dtype = _dtype(options.dtype)
+    dtype = dtype_named(options.dtype)
     allowed = tolerance(
         options.tolerance, options.op, dtype, reduce=options.reduce, terms=options.terms
     )
@@ -102,17 +106,6 @@ def _terms(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1, got {text!r}")
     return number
-
-
-def _dtype(word: str) -> str:
-    try:
-        dtype = dtype_from_word(word)
-    except ValueError:
-        dtype = ""
-    if dtype not in DTYPES:
-        known = f"{', '.join(DTYPES)}, or ATB's float, double, bf16"
-        raise ValueError(f"dtype {word!r} cannot be compared; use one of {known}")
-    return dtype
 
 
 def _read(path: Path, dtype: str) -> dict[str, Array]:

@@ -14,12 +14,18 @@ import numpy.typing as npt
 from ..data.deviation import absolute_error
 from ..data.dtypes import Array
 from ..operators.output_layout import OutputLayout
+from .limits import robust_limits
 
+# Dots per inch of a picture.
+DPI = 120
 _MOST_PANELS = 8
 # A panel has more pixels than these per side, so that drawing drops no point.
 _MOST_PIXELS = 240
 _FOLDED = 64
 _LETTERS_PER_PANEL = 42
+# How far a scale reaches beyond the errors if they are all equal.
+_ONE_VALUE = 1.01
+_ABOVE, _INFINITE = "darkorange", "red"
 # Labels of blocks that are closer than this part of a panel's height share a line.
 _CLOSE = 0.05
 
@@ -68,8 +74,7 @@ def error_grid(error: Array, wrong: Array, *, most: int = _MOST_PIXELS) -> npt.N
     return grid
 
 
-def save_plot(
-    file: Path,
+def error_figure(
     got: Sequence[Array],
     expected: Sequence[Array],
     masks: Sequence[npt.NDArray[np.bool_]],
@@ -78,11 +83,12 @@ def save_plot(
     layout: OutputLayout,
     names: Sequence[str],
     title: str = "",
-) -> None:
-    """Write a picture of the errors of outputs: one panel per output.
+) -> Any:
+    """Return a figure of matplotlib with the errors of outputs: one panel per output.
+
+    The scale of the colours fits most errors; larger ones have a colour of their own.
 
     Args:
-        file: the picture, a .png.
         got, expected: the outputs.
         masks: True where an element is wrong, per output.
         dtype: name of their dtype.
@@ -91,16 +97,13 @@ def save_plot(
         title: a line above the panels.
 
     Raises:
-        NoMatplotlibError: (a ValueError) matplotlib is not installed.
-        ValueError: the file is no .png.
-        OSError: the file cannot be written.
+        ImportError: matplotlib is not installed.
 
     Example:
         >>> a, b = np.zeros((2, 2), np.int8), np.eye(2, dtype=np.int8)
-        >>> save_plot(Path("error.png"), [a], [b], [a != b], "int8", layout=OutputLayout(),
-        ...           names=["rank 0"])  # doctest: +SKIP
+        >>> error_figure([a], [b], [a != b], "int8", layout=OutputLayout(),
+        ...              names=["rank 0"])  # doctest: +SKIP
     """
-    require_matplotlib(file)
     from matplotlib.figure import Figure
 
     panels = _panels(got, expected, masks, dtype)
@@ -125,7 +128,24 @@ def save_plot(
     more = f" ({len(panels)} of {len(got)} outputs)" if len(panels) < len(got) else ""
     lines_of_title = textwrap.wrap(title + more, _LETTERS_PER_PANEL * columns, max_lines=6)
     figure.suptitle("\n".join(lines_of_title), fontsize=10)
-    figure.savefig(file, dpi=120)
+    return figure
+
+
+def save_plot(file: Path, *outputs: Any, **described: Any) -> None:
+    """Write what error_figure() draws of these arguments into a .png.
+
+    Raises:
+        NoMatplotlibError: (a ValueError) matplotlib is not installed.
+        ValueError: the file is no .png.
+        OSError: the file cannot be written.
+
+    Example:
+        >>> a, b = np.zeros((2, 2), np.int8), np.eye(2, dtype=np.int8)
+        >>> save_plot(Path("error.png"), [a], [b], [a != b], "int8", layout=OutputLayout(),
+        ...           names=["rank 0"])  # doctest: +SKIP
+    """
+    require_matplotlib(file)
+    error_figure(*outputs, **described).savefig(file, dpi=DPI)
 
 
 def require_matplotlib(file: Path) -> None:
@@ -167,14 +187,15 @@ def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _norm(grids: Sequence[npt.NDArray[np.float64]]) -> Any:
+    """Return the scale of the colours, from the least to the largest error but for outliers."""
     from matplotlib.colors import LogNorm
 
     values = np.concatenate([grid[np.isfinite(grid) & (grid > 0)] for grid in grids])
-    low, high = (float(values.min()), float(values.max())) if values.size else (1.0, 10.0)
+    low, high = robust_limits(values) if values.size else (1.0, 1.0)
     # More decades cannot be distinguished, and the ends of float64 would overflow.
     high = min(high, 1e100)
     low = max(min(low, high), high * 1e-30, 1e-250)
-    return LogNorm(low, high if high > low else 10 * low)
+    return LogNorm(low, high) if high > low else LogNorm(low / _ONE_VALUE, low * _ONE_VALUE)
 
 
 def _draw(axis: Any, grid: npt.NDArray[np.float64], shape: tuple[int, ...], norm: Any) -> Any:
@@ -186,7 +207,7 @@ def _draw(axis: Any, grid: npt.NDArray[np.float64], shape: tuple[int, ...], norm
     shown = np.where(grid == 0, norm.vmin, grid)
     image = axis.imshow(
         np.ma.masked_invalid(np.where(np.isinf(shown), np.nan, shown)),
-        cmap=colormaps["viridis"].with_extremes(bad="0.92", over="red"),
+        cmap=colormaps["viridis"].with_extremes(bad="0.92", over=_ABOVE),
         norm=norm,
         extent=(0, width, rows, 0),
         aspect="auto",
@@ -209,16 +230,36 @@ def _bar(
     figure: Any, image: Any, axes: Sequence[Any], grids: Sequence[npt.NDArray[np.float64]]
 ) -> None:
     """Draw the scale of the errors; it ends in an arrow where some are beyond it."""
-    beyond = any(np.isinf(grid).any() for grid in grids)
-    bar = figure.colorbar(image, ax=list(axes), extend="max" if beyond else "neither", shrink=0.8)
-    red = ", red: infinite or NaN" if beyond else ""
-    bar.set_label(f"absolute error (grey: none{red})", fontsize=8)
+    low, high = image.norm.vmin, image.norm.vmax
+    every = np.concatenate([grid[~np.isnan(grid)] for grid in grids])
+    finite = every[np.isfinite(every)]
+    above, infinite = bool((finite > high).any()), bool(np.isinf(every).any())
+    below = bool(((finite > 0) & (finite < low)).any())
+    if infinite and not above:
+        image.set_cmap(image.get_cmap().with_extremes(over=_INFINITE))
+    extend = {(True, True): "both", (True, False): "min", (False, True): "max"}
+    ends = extend.get((below, above or infinite), "neither")
+    bar = figure.colorbar(image, ax=list(axes), extend=ends, shrink=0.8)
+    notes = ["grey: none"]
+    notes += [f"orange: above, up to {finite.max():.6g}"] if above else []
+    notes += ["red: infinite or NaN"] if infinite else []
+    bar.set_label(f"absolute error ({', '.join(notes)})", fontsize=8)
     bar.ax.tick_params(which="both", labelsize=7)
-    ends = (image.norm.vmin, image.norm.vmax)
-    if ends[1] <= 10 * ends[0]:
-        # With powers of ten several ticks would have the same label.
+    ticks = _ticks(low, high, finite)
+    if ticks is not None:
+        # With powers of ten several ticks would have the same label, or none.
         bar.minorticks_off()
-        bar.set_ticks(list(ends), labels=[f"{end:.6g}" for end in ends])
+        values = ticks if len(ticks) != 1 else [finite[finite <= high].max()]
+        bar.set_ticks(ticks, labels=[f"{value:.6g}" for value in values])
+
+
+def _ticks(low: float, high: float, finite: npt.NDArray[np.float64]) -> list[float] | None:
+    """Return the ticks of a scale that is too short for powers of ten; None for a longer one."""
+    if not finite.size:
+        return []
+    if high <= low * _ONE_VALUE**2 * (1 + 1e-9):
+        return [math.sqrt(low) * math.sqrt(high)]
+    return [low, high] if high <= 10 * low else None
 
 
 def _ring(axis: Any, mask: npt.NDArray[np.bool_]) -> None:

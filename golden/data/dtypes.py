@@ -31,6 +31,39 @@ DTYPES = tuple(_STORAGE)
 REDUCE_DTYPES = tuple(name for name in DTYPES if name != "bool")
 
 
+# Other words for the same dtypes, which every command takes.
+_WORDS = {
+    "float16": ("f16", "fp16", "half"),
+    "bfloat16": ("bf16",),
+    "float32": ("f32", "fp32", "float"),
+    "float64": ("f64", "fp64", "double"),
+    "int8": ("i8",),
+    "uint8": ("u8",),
+    "int16": ("i16",),
+    "int32": ("i32",),
+    "int64": ("i64",),
+}
+_NAME_OF_WORD = {word: name for name, words in _WORDS.items() for word in words}
+
+
+def dtype_named(word: str) -> str:
+    """Return the dtype that a word of a command line means, in any case of letters.
+
+    Raises:
+        ValueError: no dtype of ours is called so.
+
+    Example:
+        >>> dtype_named("f32"), dtype_named("FP32"), dtype_named("float32"), dtype_named("bf16")
+        ('float32', 'float32', 'float32', 'bfloat16')
+    """
+    lower = word.lower()
+    name = _NAME_OF_WORD.get(lower, lower)
+    if name not in _STORAGE:
+        known = ", ".join("/".join((one, *_WORDS.get(one, ()))) for one in DTYPES)
+        raise ValueError(f"dtype {word!r} is unknown; use one of {known}")
+    return name
+
+
 @dataclass(frozen=True)
 class FloatFormat:
     """An IEEE 754 binary format, described by its width and the bits of its mantissa.

@@ -30,43 +30,77 @@ Status ReadSwitch(const char* name, bool* value) {
   return Ok();
 }
 
-Status ReadPort(int* port) {
+Status ReadPort(const char* name, Env* env) {
   constexpr int kMost = 65535;
   constexpr const char* kWhat = "a port from 1 to 65535";
-  int number = *port;
-  RETURN_IF_ERROR(ReadNumber("COLLOPS_PORT", kWhat, 1, &number));
-  CHECK_ARG(number <= kMost, ERROR_INVALID_PARAM, "COLLOPS_PORT must be ", kWhat, ", got \"",
-            number, "\"");
-  *port = number;
+  int number = env->port;
+  RETURN_IF_ERROR(ReadNumber(name, kWhat, 1, &number));
+  CHECK_ARG(number <= kMost, ERROR_INVALID_PARAM, name, " must be ", kWhat, ", got \"", number,
+            "\"");
+  env->port = number;
   return Ok();
 }
 
-Status ReadTrace(int* level) {
-  const std::string text = GetVariable("COLLOPS_TRACE");
-  CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM,
-            "COLLOPS_TRACE must be 0, 1 or 2, got \"", text, "\"");
-  if (!text.empty()) *level = text[0] - '0';
+Status ReadTrace(const char* name, Env* env) {
+  const std::string text = GetVariable(name);
+  CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM, name,
+            " must be 0, 1 or 2, got \"", text, "\"");
+  if (!text.empty()) env->trace = text[0] - '0';
   return Ok();
 }
 
 // One backend name, or pairs such as hccl=shm. The names are not checked here.
-Status ReadBackend(const std::string& text, std::vector<BackendReplacement>* replacements) {
+Status ReadBackend(const char* name, Env* env) {
+  const std::string text = env->backend = GetVariable(name);
   if (text.find('=') == std::string::npos) {
-    if (!text.empty()) replacements->push_back({"", text});
+    if (!text.empty()) env->replacements.push_back({"", text});
     return Ok();
   }
   std::istringstream pairs(text);
   for (std::string pair; std::getline(pairs, pair, ',');) {
     const size_t equals = pair.find('=');
     const bool is_pair = equals != std::string::npos && equals > 0 && equals + 1 < pair.size();
-    CHECK_ARG(is_pair, ERROR_INVALID_PARAM, "COLLOPS_BACKEND=", text, ": \"", pair,
+    CHECK_ARG(is_pair, ERROR_INVALID_PARAM, name, "=", text, ": \"", pair,
               "\" is no pair such as hccl=shm");
-    replacements->push_back({pair.substr(0, equals), pair.substr(equals + 1)});
+    env->replacements.push_back({pair.substr(0, equals), pair.substr(equals + 1)});
   }
   return Ok();
 }
 
 constexpr double kLeastTimeoutS = 1e-3;
+
+// How a variable is read into its members of Env.
+struct Reader {
+  const char* name;
+  Status (*read)(const char* name, Env* env);
+};
+
+template <std::string Env::* member>
+Status ReadText(const char* name, Env* env) {
+  env->*member = GetVariable(name);
+  return Ok();
+}
+
+const Reader kReaders[] = {
+    {"COLLOPS_BACKEND", ReadBackend},
+    {"COLLOPS_JOB_ID", ReadText<&Env::job_id>},
+    {"COLLOPS_JOB_KEY", ReadText<&Env::job_key>},
+    {"COLLOPS_TIMEOUT_S",
+     [](const char* name, Env* env) {
+       return ReadNumber(name, "a number of seconds of 0.001 or more", kLeastTimeoutS,
+                         &env->timeout_s);
+     }},
+    {"COLLOPS_NUM_THREADS",
+     [](const char* name, Env* env) {
+       return ReadNumber(name, "a whole number of 1 or more", 1, &env->num_threads);
+     }},
+    {"COLLOPS_PORT", ReadPort},
+    {"COLLOPS_CHECK", [](const char* name, Env* env) { return ReadSwitch(name, &env->check); }},
+    {"COLLOPS_FUSED", [](const char* name, Env* env) { return ReadSwitch(name, &env->fused); }},
+    {"COLLOPS_TRACE", ReadTrace},
+    {"COLLOPS_TUNING",
+     [](const char* name, Env* env) { return ParseTuning(name, GetVariable(name), &env->tuning); }},
+};
 
 }  // namespace
 
@@ -77,23 +111,19 @@ std::string GetVariable(const char* name) {
 
 Status Env::Read(Env* env) {
   Env read;
-  read.backend = GetVariable("COLLOPS_BACKEND");
-  RETURN_IF_ERROR(ReadBackend(read.backend, &read.replacements));
-  read.job_id = GetVariable("COLLOPS_JOB_ID");
-  read.job_key = GetVariable("COLLOPS_JOB_KEY");
-  read.isa = GetVariable("COLLOPS_ISA");
-  RETURN_IF_ERROR(ReadNumber("COLLOPS_TIMEOUT_S", "a number of seconds of 0.001 or more",
-                             kLeastTimeoutS, &read.timeout_s));
-  RETURN_IF_ERROR(
-      ReadNumber("COLLOPS_NUM_THREADS", "a whole number of 1 or more", 1, &read.num_threads));
-  RETURN_IF_ERROR(ReadPort(&read.port));
-  RETURN_IF_ERROR(ReadSwitch("COLLOPS_CHECK", &read.check));
-  RETURN_IF_ERROR(ReadSwitch("COLLOPS_FUSED", &read.fused));
-  RETURN_IF_ERROR(ReadTrace(&read.trace));
-  constexpr const char* kTuning = "COLLOPS_TUNING";
-  RETURN_IF_ERROR(ParseTuning(kTuning, GetVariable(kTuning), &read.tuning));
+  for (const Reader& row : kReaders) RETURN_IF_ERROR(row.read(row.name, &read));
   *env = read;
   return Ok();
+}
+
+std::vector<EnvProblem> EnvProblems() {
+  std::vector<EnvProblem> problems;
+  Env unused;
+  for (const Reader& row : kReaders) {
+    const Status status = row.read(row.name, &unused);
+    if (!status.ok()) problems.push_back({row.name, status.message()});
+  }
+  return problems;
 }
 
 std::string Env::ReplaceBackend(const std::string& name) const {

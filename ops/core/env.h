@@ -20,7 +20,6 @@ struct Env {
   std::vector<BackendReplacement> replacements;  // parsed from `backend`
   std::string job_id;                            // COLLOPS_JOB_ID
   std::string job_key;                           // COLLOPS_JOB_KEY; must not be printed
-  std::string isa;                               // COLLOPS_ISA
   bool check = false;                            // COLLOPS_CHECK
   int port = 29577;                              // COLLOPS_PORT
   double timeout_s = 300.0;                      // COLLOPS_TIMEOUT_S
@@ -35,6 +34,15 @@ struct Env {
   // The backend that runs a struct written for `name`.
   std::string ReplaceBackend(const std::string& name) const;
 };
+
+// A variable whose value is not valid, and the error that Env::Read gives for it.
+struct EnvProblem {
+  const char* name;
+  std::string message;
+};
+
+// Every such variable, where Env::Read stops at the first one.
+std::vector<EnvProblem> EnvProblems();
 
 // One row of docs/environment.md.
 struct EnvVariable {

@@ -112,13 +112,12 @@ bool Parse(const std::string& name, Isa* isa) {
 
 // The instruction set that COLLOPS_ISA names.
 Status Choose(Isa* isa) {
-  Env env;
-  RETURN_IF_ERROR(Env::Read(&env));
+  const std::string name = GetVariable("COLLOPS_ISA");
   Isa chosen = BestIsa();
-  if (!env.isa.empty()) {
-    CHECK_ARG(Parse(env.isa, &chosen), ERROR_INVALID_PARAM,
-              "COLLOPS_ISA must be amx, avx512, avx2, neon or portable, got \"", env.isa, "\"");
-    CHECK_ARG(CanRun(chosen), ERROR_UNSUPPORTED, "COLLOPS_ISA=", env.isa,
+  if (!name.empty()) {
+    CHECK_ARG(Parse(name, &chosen), ERROR_INVALID_PARAM,
+              "COLLOPS_ISA must be amx, avx512, avx2, neon or portable, got \"", name, "\"");
+    CHECK_ARG(CanRun(chosen), ERROR_UNSUPPORTED, "COLLOPS_ISA=", name,
               ": this CPU, its system or this build cannot run it: use ", Name(BestIsa()),
               " or unset it");
   }

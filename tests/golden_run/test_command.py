@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -64,6 +63,28 @@ def test_every_sample_runs() -> None:
     command = [sys.executable, "-m", "collops.cli", "golden", *words]
     done = own_output.run(command, capture_output=True, timeout=110)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def test_a_folder_stands_for_its_case_files(case_file: CaseFile, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    case_file({}, {}, name="a.csv")
+    case_file({}, name="b/c.csv")
+    [case] = all_cases("all_gather_v", text="p2.shares-3-5")
+    write_cases([case], tmp_path / "b")
+    done = golden("run", tmp_path)
+    assert closing_line(done) == f"4 passed, 0 failed, {NONE_SKIPPED}", done.stdout
+    (tmp_path / "empty").mkdir()
+    done = golden("run", tmp_path / "empty")
+    assert done.returncode == 2
+    assert "empty: this folder has no .csv and no manifest.json" in done.stderr
+
+
+def test_a_failure_ends_with_a_line_for_an_issue(case_file: CaseFile) -> None:
+    done = golden("run", case_file({"expected": "C:ERROR_INVALID_PARAM"}))
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first == "collops golden run: 1 failed"
+    assert re.match(r"for an issue: collops .*, numpy .*, backend shm$", second)
 
 
 def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFile) -> None:
@@ -294,9 +315,13 @@ def test_plot(case_file: CaseFile, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "error.png"
     path = case_file({})
-    assert golden("run", path, "--plot", picture).returncode == 0
+    done = golden("run", path, "--plot", picture)
+    assert done.returncode == 0
+    assert "plot: none, no output was wrong\n" in done.stdout
     assert not picture.exists()
-    assert golden("run", path, "--plot", picture, code=WRONG).returncode == 1
+    done = golden("run", path, "--plot", picture, code=WRONG)
+    assert done.returncode == 1
+    assert f"plot: {picture}\n" in done.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -345,31 +370,6 @@ def test_files_that_are_no_cases(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").unlink()
     done = golden("run", tmp_path / "other.npz")
     assert (done.returncode, "other.npz: has no manifest.json" in done.stderr) == (2, True)
-
-
-def on_terminal(*arguments: object) -> str:
-    """The command's output on a terminal as stderr."""
-    ours, theirs = pty.openpty()
-    program = "from collops.cli import main; raise SystemExit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "golden", *map(str, arguments)],
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        timeout=100,
-    )
-    assert done.returncode == 0
-    os.close(theirs)
-    text = os.read(ours, 1 << 16).decode()
-    os.close(ours)
-    return text
-
-
-def test_progress_is_for_terminals_alone() -> None:
-    file = SAMPLES / "all_gather_v.csv"
-    shown = own_output.own(on_terminal("run", file))
-    assert "] 27/27, 0 failed, " in shown
-    assert shown.endswith("\r\x1b[K")
-    assert golden("run", file).stderr == ""
 
 
 def test_the_other_commands_need_no_core(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collops.cli import main
 def doctor(**environment: str) -> dict[str, dict[str, str]]:
     """Of each part of the report: its rows."""
     done = forked_main.run(main, ["doctor"], env=environment, timeout=60)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ("COLLOPS_KERNELS" in environment), done.stderr
     found: dict[str, dict[str, str]] = {}
     rows: dict[str, str] = {}
     for line in done.stdout.splitlines():

@@ -12,6 +12,7 @@ from collops.bench.elements import NAMES
 from collops.bench.gpu.options import add_options as add_gpu_options
 from collops.bench.operator import Operator
 from collops.bench.peers import GPU_PEERS
+from collops.golden.data.dtypes import dtype_named
 
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _PLOT = ("draw the time as stacked parts", "draw time and bandwidth by size, and the limit")
@@ -31,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
 def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
     """The options with their defaults; ends the program if one is wrong."""
-    options = _parser(operator).parse_args(arguments)
+    options = parser_of(operator).parse_args(arguments)
     options.dtype = options.dtype or (("f32",) if options.quick else operator.dtypes)
     options.own = options.own or operator.own
     options.iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)
@@ -47,7 +48,8 @@ def _usual(operator: Operator) -> tuple[str, ...]:
     return operator.peers if operator.default_peers is None else operator.default_peers
 
 
-def _parser(operator: Operator) -> Parser:
+def parser_of(operator: Operator) -> Parser:
+    """The parser of an operator's benchmark."""
     parser = Parser(
         prog=f"collops bench {operator.name}",
         description=operator.description,
@@ -58,7 +60,12 @@ def _parser(operator: Operator) -> Parser:
     parser.set_defaults(sweep=False, rank_table=None, own=None, algorithms=False)
     operator.add_options(parser)
     add = parser.add_argument
-    add("--dtype", type=lambda text: words(text, tuple(NAMES)), metavar=",".join(NAMES))
+    add(
+        "--dtype",
+        type=dtypes,
+        metavar=",".join(NAMES),
+        help="element types; other words for them, such as float32 and fp32, are taken as well",
+    )
     add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
     known = operator.peers + (GPU_PEERS if operator.on_gpu else ())
     add(
@@ -121,6 +128,19 @@ def counts(text: str, separator: str, least: int = 1) -> tuple[int, ...]:
             f"at least {least} numbers with {separator!r} between them are needed, got {text!r}"
         )
     return values
+
+
+def dtypes(text: str) -> tuple[str, ...]:
+    """The element types of a list, by the bench's names; any word that golden knows is taken."""
+    short = {name: word for word, name in NAMES.items()}
+    found = []
+    for word in text.split(","):
+        try:
+            found.append(short[dtype_named(word)])
+        except (KeyError, ValueError):
+            known = ", ".join(f"{one}/{name}" for one, name in NAMES.items())
+            raise argparse.ArgumentTypeError(f"{word!r} is none of {known}") from None
+    return tuple(dict.fromkeys(found))
 
 
 def words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from collops.bench.request import Request
 from collops.bench.start import Start, start_of
 from collops.bench.tables import compared, point_table, table
 from collops.core import core
+from collops.installation import command_line, installation_line
+from collops.terminal import Progress
 
 
 def main(name: str, arguments: Sequence[str]) -> int:
@@ -80,6 +82,8 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
 
             save = operator.listing.save_plot if operator.listing else partial(save_plot, operator)
             save(options.plot, measured)
+            print(f"\nplot: {options.plot}")
+        print(f"\nFor an issue: {command_line()}; {installation_line()}")
     elif not failed and start.environments and not start.shows:
         print("The results are printed where rank 0 runs.")
     wrong = any(row["wrong_ranks"] for rows in measured for row in rows)
@@ -99,19 +103,26 @@ def _measure(
     if options.json:
         options.json.write_text("")
     numbers = dict.fromkeys(point.ranks for point in request.points)
+    progress = Progress(len(mpis) * len(request.points))
     for mpi, ranks in itertools.product(mpis, numbers):
         points = tuple(point for point in request.points if point.ranks == ranks)
+        progress.show(len(measured), points[0].title)
         part = dataclasses.replace(request, points=points, mpi=mpi.name if mpi else "")
         shown: list[list[Row]] = []
         try:
             for record in _records(part, ranks, mpi, start):
+                progress.clear()
                 if rows := _show(operator, record, options, first=not shown):
                     shown.append(rows)
+                following = points[len(shown) :]
+                progress.show(len(measured) + len(shown), following[0].title if following else "")
         except RanksFailedError as problem:
             failed = True
+            progress.clear()
             where = f" under {mpi.name}" if mpi else ""
             said = f"collops bench {operator.name}: the ranks failed{where}:\n{problem}"
             print(said, file=sys.stderr)
+        progress.clear()
         if shown and operator.listing and (foot := operator.listing.foot(shown)):
             print(f"\n{foot}", flush=True)
         measured += shown

@@ -10,6 +10,7 @@ from collops.bench.operators import OPERATORS
 from collops.cli.choice import Choice
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 _OTHERS = {"torch": "calls of torch.distributed on collops beside gloo"}
@@ -17,8 +18,7 @@ _OTHERS = {"torch": "calls of torch.distributed on collops beside gloo"}
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one benchmark; without a name, lists them and returns 2."""
-    summary = "Measures operators on one host or several, beside other libraries."
-    name = Choice("collops bench", summary, "BENCH", {**OPERATORS, **_OTHERS}).word(arguments)
+    name = _choice().word(arguments)
     if name is None:
         return 2
     if name == "torch":
@@ -33,3 +33,16 @@ def run(arguments: Sequence[str]) -> int:
     from collops.bench.command import main
 
     return main(name, arguments[1:])
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all benchmarks, for completion; that of torch's needs torch."""
+    from collops.bench.arguments import parser_of
+    from collops.bench.operators import load
+
+    return _choice().complete({name: parser_of(load(name)) for name in OPERATORS})
+
+
+def _choice() -> Choice:
+    summary = "Measures operators on one host or several, beside other libraries."
+    return Choice("collops bench", summary, "BENCH", {**OPERATORS, **_OTHERS})

@@ -27,9 +27,9 @@ class Choice:
         self.parser = argparse.ArgumentParser(
             prog=program, description=description, epilog=epilog, allow_abbrev=False
         )
-        choices = self.parser.add_subparsers(dest="word", metavar=metavar)
+        self._choices = self.parser.add_subparsers(dest="word", metavar=metavar)
         for word, summary in words.items():
-            choices.add_parser(word, help=summary, add_help=False)
+            self._choices.add_parser(word, help=summary, add_help=False)
 
     def word(self, arguments: Sequence[str]) -> str | None:
         """The first argument; without arguments None, after printing the help to stderr."""
@@ -37,3 +37,15 @@ class Choice:
         if word is None:
             self.parser.print_help(sys.stderr)
         return word
+
+    def complete(self, parsers: Mapping[str, argparse.ArgumentParser]) -> argparse.ArgumentParser:
+        """The parser with those of its words, which else parse their own arguments later."""
+        for word, parser in parsers.items():
+            self._choices.choices[word] = parser
+        return self.parser
+
+
+def subparsers(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """The parsers of a parser's words."""
+    groups = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    return {word: one for group in groups for word, one in group.choices.items()}

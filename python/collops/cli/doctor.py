@@ -6,38 +6,49 @@ import argparse
 import os
 import platform
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collops.cli.variables import shown_value, variable_problems
 from collops.core import core
 from collops.errors import Error
+from collops.installation import PACKAGES, cores, installation_line, system, version
 from collops.launch.rank_table import read_rank_table
+from collops.terminal import colored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
     from types import ModuleType
 
 Row = tuple[str, str]
 
-# Packages whose versions are printed.
-PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
 # By the value of HCCL_DETERMINISTIC; HCCL's documents say in which products each has an effect.
 SUMS_OF_HCCL = {
     "false": "the order in which HCCL adds may change from run to run: so may the last bits",
     "true": "HCCL documents the same bits on every run with the same hardware and data",
     "strict": "as true, and with the same order of additions for every element",
 }
+_COLORS = {
+    ("ready", "yes", "found", "runs"): "green",
+    ("no:", "not found", "not:", "backend "): "yellow",
+}
 _GIB = 1 << 30
 _MIB = 1 << 20
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Prints the report; 0 if at least one backend can run here."""
-    parser = argparse.ArgumentParser(
-        prog="collops doctor", description="Lists what works on this machine, what not, and why."
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command, which has no options."""
+    return argparse.ArgumentParser(
+        prog="collops doctor",
+        description="Lists what works on this machine, what not, and why; checks the COLLOPS_ "
+        "variables. The last part is for the text of an issue.",
+        epilog="Exit status: 0 a backend can run here and every COLLOPS_ variable is valid, 1 not.",
     )
-    parser.parse_args(arguments)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the report; 0 if at least one backend can run here and no variable is wrong."""
+    parser().parse_args(arguments)
     print_rows("Versions", versions())
     try:
         module = core()
@@ -45,6 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         print_rows("Core", [("no", str(error))])
         return 1
     backends = module.backends()
+    problems = variable_problems(module)
     states = [
         (name, reason or "; ".join(filter(None, ("ready", sums))))
         for name, reason, _, sums in backends
@@ -61,16 +73,28 @@ def run(arguments: Sequence[str]) -> int:
     print_rows("Machine", machine(module))
     print_rows("Job", job(module))
     print_rows("Hosts", hosts())
-    print_rows("Environment", environment(module))
-    return 0 if any(not reason for _, reason, _, _ in backends) else 1
+    print_rows("Environment", environment(problems))
+    print_rows("Summary, for the text of an issue", summary(backends, problems))
+    runs = any(not reason for _, reason, _, _ in backends)
+    return 0 if runs and not any(problems.values()) else 1
 
 
 def print_rows(title: str, rows: Sequence[Row]) -> None:
     """Prints one part of the report, aligned."""
-    print(title)
+    print(colored(title, "bold"))
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
-        print(f"  {name:<{width}}  {text}")
+        print(f"  {name:<{width}}  {_colored_state(text)}")
+
+
+def _colored_state(text: str) -> str:
+    """The text, in a colour if it begins with a word that says what works, or what is wrong."""
+    if "  WRONG: " in text:
+        return colored(text, "red")
+    for words, color in _COLORS.items():
+        if text.startswith(words):
+            return colored(text, color)
+    return text
 
 
 def versions() -> list[Row]:
@@ -78,21 +102,15 @@ def versions() -> list[Row]:
     rows = [
         ("collops", version("collops")),
         ("python", f"{platform.python_version()} ({sys.executable})"),
-        ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
+        ("system", system()),
     ]
     return rows + [(name, version(name)) for name in PACKAGES]
 
 
-def version(name: str) -> str:
-    """A package's version, or that it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
 def engines(module: ModuleType, backends: Sequence[str]) -> list[Row]:
     """The engine with which LinearParallel runs, why each other one does not, and where it does."""
+    if module.env_problems():
+        return [("not known", "a COLLOPS_ variable is wrong: see below")]
     answers = module.linear_engines()
     chosen = next(name for name, why in answers if not why)
     rest = {True: "runs", False: "can run: Operation(param, engine=...) chooses it"}
@@ -118,10 +136,14 @@ def machine(module: ModuleType) -> list[Row]:
     """Cores, kernels and the memory that segments need."""
     free, shown = available_memory()
     need = module.segment_bytes
-    isa, runnable, _ = module.kernels()
+    try:
+        isa, runnable, _ = module.kernels()
+        kernels = f"{isa} (this CPU runs {', '.join(runnable)})"
+    except Error as error:
+        kernels = f"no: {error}"
     return [
-        ("cores", f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} may be used"),
-        ("kernels", f"{isa} (this CPU runs {', '.join(runnable)})"),
+        ("cores", f"{cores()} may be used"),
+        ("kernels", kernels),
         ("memory", shown),
         ("segment", ", ".join(f"{n} ranks {need(n) / _MIB:.1f} MiB" for n in (2, 8, 64))),
         ("fits", "yes" if free is None or need(8) < free else "no: a segment of 8 ranks does not"),
@@ -173,17 +195,26 @@ def hosts() -> list[Row]:
     return [*rows, ("this host", f"{table.servers[table.here].name}, ranks {', '.join(ranks)}")]
 
 
-def environment(module: ModuleType) -> list[Row]:
-    """The environment variables that are set."""
-    return list(_set_variables(module)) or [("none", "no COLLOPS_ variable is set")]
+def environment(problems: Mapping[str, str]) -> list[Row]:
+    """The COLLOPS_ variables that are set, and what is wrong with them."""
+    rows = [
+        (name, shown_value(name) + (f"  WRONG: {problem}" if problem else ""))
+        for name, problem in problems.items()
+    ]
+    return rows or [("none", "no COLLOPS_ variable is set")]
 
 
-def _set_variables(module: ModuleType) -> Iterator[Row]:
-    known = {name for name, _, _ in module.env_variables()}
-    for name in sorted(os.environ):
-        # What the doctor prints is shown to others; a misspelt name may hold the key, too.
-        value = "set, not shown" if "KEY" in name else os.environ[name]
-        if name in known:
-            yield name, value
-        elif name.startswith("COLLOPS_"):
-            yield name, f"{value} (not a variable of collops: a typing error?)"
+def summary(
+    backends: Sequence[tuple[str, str, str, str]], problems: Mapping[str, str]
+) -> list[Row]:
+    """What somebody who helps has to know first."""
+    ready = [name for name, reason, _, _ in backends if not reason]
+    others = [name for name, reason, _, _ in backends if reason]
+    told = f"{', '.join(ready) or 'none'}; not ready: {', '.join(others) or 'none'}"
+    wrong = [f"{name}: {problem}" for name, problem in problems.items() if problem]
+    return [
+        ("installed", installation_line()),
+        ("backends", told),
+        ("variables", "; ".join(f"{name}={shown_value(name)}" for name in problems) or "none"),
+        ("problems", "; ".join(wrong) or "none"),
+    ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collops.cli.choice import Choice
+from collops.cli.choice import Choice, subparsers
+from collops.terminal import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
+    from collections.abc import Callable, Sequence
 
 COMMANDS = {
     "run": "run cases or case files on several ranks, and compare with golden",
@@ -19,8 +21,7 @@ COMMANDS = {
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one of golden's commands; only `run` needs the core. Without one, lists them."""
-    summary = "What the operators must compute, and whether they do."
-    command = Choice("collops golden", summary, "COMMAND", COMMANDS).word(arguments)
+    command = _choice().word(arguments)
     if command is None:
         return 2
     if command == "run":
@@ -29,4 +30,32 @@ def run(arguments: Sequence[str]) -> int:
         return main(arguments[1:])
     from collops.golden.__main__ import main as golden_main
 
-    return golden_main(arguments)
+    return golden_main(arguments, _shown())
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all of golden's commands, for completion."""
+    from collops.golden.__main__ import parser_of
+    from collops.golden_run.command import parser as run_parser
+
+    own = subparsers(parser_of("collops golden"))
+    return _choice().complete({"run": run_parser(), **own})
+
+
+def _choice() -> Choice:
+    summary = "What the operators must compute, and whether they do."
+    return Choice("collops golden", summary, "COMMAND", COMMANDS)
+
+
+def _shown() -> Callable[[int, int], None]:
+    """A function that shows on a terminal how many cases of how many are written."""
+    made: list[Progress] = []
+
+    def show(done: int, total: int) -> None:
+        if not made:
+            made.append(Progress(total))
+        made[0].show(done, "cases written")
+        if done == total:
+            made[0].clear()
+
+    return show

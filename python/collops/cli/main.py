@@ -14,6 +14,7 @@ from collops.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
 # name -> purpose. The module, collops.cli.NAME with _ for -, is imported when a command is called.
 COMMANDS = {
@@ -25,23 +26,20 @@ COMMANDS = {
     "bench": "measure operators on one host or several, beside torch with MPI and gloo",
     "tune": "measure the sizes at which AllReduce should take another way on this machine",
     "plan": "predict what a call would cost on many hosts, and what would break first",
+    "completion": "print a script that completes the words of collops in bash, zsh or fish",
     "demo": "run a transformer layer over an uneven batch, and compare with one process",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
-    summary = "Uneven collectives, the same on CPUs, GPUs and NPUs."
-    choice = Choice("collops", summary, "COMMAND", COMMANDS)
-    choice.parser.add_argument(
-        "--version", action="version", version=f"collops {collops.__version__}"
-    )
+    choice = choice_of_commands()
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = choice.word(given)
     if name is None:
         return 2
     try:
-        run = importlib.import_module(f"collops.cli.{name.replace('-', '_')}").run
+        run = module_of(name).run
         status = int(run(given[1:]))
         sys.stdout.flush()
         return status
@@ -50,6 +48,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Error as error:
         print(f"collops {name}: {error}", file=sys.stderr)
         return 2
+
+
+def choice_of_commands() -> Choice:
+    """The parser of the command's name."""
+    summary = "Uneven collectives, the same on CPUs, GPUs and NPUs."
+    choice = Choice("collops", summary, "COMMAND", COMMANDS)
+    choice.parser.add_argument(
+        "--version", action="version", version=f"collops {collops.__version__}"
+    )
+    return choice
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of a command, with its functions run() and parser()."""
+    return importlib.import_module(f"collops.cli.{name.replace('-', '_')}")
 
 
 def _unread() -> int:

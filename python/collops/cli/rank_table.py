@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collops.launch.rank_table import RankTable
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Checks or makes a table; 2 where its arguments or the table are wrong."""
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
     parser = argparse.ArgumentParser(
         prog="collops rank-table",
         description="Rank tables say which rank runs on which host and device (HCCL's JSON).",
@@ -32,7 +32,12 @@ def run(arguments: Sequence[str]) -> int:
     make.add_argument("--devices-per-host", type=int, required=True, help="ranks on each host")
     make.add_argument("--version", choices=VERSIONS, default="1.0", help="(default: 1.0)")
     make.add_argument("--output", help="the file to write (default: standard output)")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Checks or makes a table; 2 where its arguments or the table are wrong."""
+    options = parser().parse_args(arguments)
     if options.word == "check":
         print("\n".join(describe(read_rank_table(options.file))))
         return 0

@@ -36,8 +36,8 @@ def run(arguments: Sequence[str]) -> int:
         _bad(f"{options.command[0]}: {error.strerror or error}")
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line; what follows the script is the script's."""
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
     parser = argparse.ArgumentParser(
         prog="collops run",
         usage="collops run (-n N | --rank-table FILE) [options] [-m] SCRIPT [ARGUMENT ...]",
@@ -62,13 +62,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--no-python", action="store_true", help="SCRIPT is a program, not a Python script"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line; what follows the script is the script's."""
+    own = parser()
+    options = own.parse_args(arguments)
     if options.command[:1] == ["--"]:
         del options.command[0]
     if not options.command:
-        parser.error("no script given")
+        own.error("no script given")
     if options.n is not None and options.n < 1:
-        parser.error(f"-n must be at least 1, got {options.n}")
+        own.error(f"-n must be at least 1, got {options.n}")
     return options
 
 

@@ -15,10 +15,11 @@ from collops.demo.runs import (
     run_reduce_scatter_v,
 )
 from collops.errors import Error
+from collops.terminal import Progress
 from collops.testing import RankErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PROGRAM = "python -m collops.demo"
 
@@ -32,11 +33,10 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs everything and prints the table: 0 all equal, 1 something differs, 2 cannot run."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     print("running: a few seconds; times are medians on the slowest rank", flush=True)
     try:
-        outcomes = [run_layer(), run_grid(), *run_plain()]
-        outcomes += [run_all_gather_v(), run_reduce_scatter_v()]
+        outcomes = _outcomes()
     except RankErrors as failed:
         reason = next(iter(failed.errors.values()))
         if not isinstance(reason, Error):
@@ -54,7 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if differing else 0
 
 
-def _parser() -> _Parser:
+def _outcomes() -> list[Outcome]:
+    """Runs everything, and shows on a terminal how far it is."""
+    runs: list[Callable[[], Outcome | list[Outcome]]] = [run_layer, run_grid, run_plain]
+    runs += [run_all_gather_v, run_reduce_scatter_v]
+    progress = Progress(len(runs))
+    outcomes: list[Outcome] = []
+    try:
+        for done, run in enumerate(runs):
+            progress.show(done)
+            found = run()
+            outcomes += found if isinstance(found, list) else [found]
+    finally:
+        progress.clear()
+    return outcomes
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
     parser = _Parser(
         prog=PROGRAM,
         description="Runs a transformer layer over a batch that does not divide by its 4 ranks, "

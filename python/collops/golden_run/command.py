@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import Error
 from collops.golden.compare.plot import require_matplotlib
 from collops.golden_run.backends import check_replacement, is_on_device
-from collops.golden_run.drawing import first_wrong_output
+from collops.golden_run.drawing import MOST_KEPT, Drawings
+from collops.golden_run.html_page import About, write_page
 from collops.golden_run.jobs import Job, read_jobs
 from collops.golden_run.junit import write_junit
 from collops.golden_run.launched import LaunchedRanks, default_backend, launched
 from collops.golden_run.option_types import seconds, whole_number
 from collops.golden_run.outcome import FAILED, Summary
-from collops.golden_run.progress import Progress
 from collops.golden_run.runner import Runner
+from collops.installation import command_line, installation_line
+from collops.terminal import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the cases; 0: all passed, 1: one failed or none passed, 2: wrong arguments."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         return run(options)
     except (ValueError, OSError, Error) as problem:
@@ -55,11 +59,7 @@ def run(options: argparse.Namespace) -> int:
         ValueError: the arguments do not fit together, or the backend cannot run here.
     """
     backend = _backend(options.backend)
-    for option, path in (("--junit", options.junit), ("--plot", options.plot)):
-        if path is not None:
-            _check_writable(option, path)
-    if options.plot:
-        require_matplotlib(options.plot)
+    _check_files(options)
     jobs = read_jobs(
         options.files, text=options.filter, seed=options.seed, same_data=options.same_data
     )
@@ -70,25 +70,45 @@ def run(options: argparse.Namespace) -> int:
         ranks = LaunchedRanks(options.timeout)
         os.environ["COLLOPS_BACKEND"] = backend
         jobs = ranks.chosen(jobs)
+    can_draw = importlib.util.find_spec("matplotlib") is not None
+    drawings = Drawings(options.plot, keeps=options.html is not None and can_draw)
     runner = Runner(
         {"COLLOPS_BACKEND": backend},
         timeout=options.timeout,
         atb=options.tolerance == "atb",
-        draw=first_wrong_output(options.plot) if options.plot else None,
+        draw=drawings if options.plot or (options.html and can_draw) else None,
         launched=ranks,
     )
     if ranks is not None and ranks.rank != 0:
         for _ in runner.run(jobs):
             pass  # rank 0 has the reports
         return 0
+    begun = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     summary = run_jobs(runner, jobs)
-    print("\n".join([*summary.skipped_lines(), summary.closing_line()]), flush=True)
-    if options.junit:
-        write_junit(summary, options.junit)
+    installed = f"{installation_line()}, backend {backend}"
+    print("".join(f"{line}\n" for line in summary.skipped_lines()), end="")
+    try:
+        if options.plot:
+            print(f"plot: {options.plot if drawings.written else 'none, no output was wrong'}")
+        if options.junit:
+            write_junit(summary, options.junit)
+        if options.html:
+            about = About(command_line(), installed, begun, _notes(drawings, can_draw))
+            write_page(summary, options.html, about)
+            print(f"report: {options.html}")
+    finally:  # what was found counts, even where a file cannot be written
+        print(summary.closing_line(), flush=True)
     problem = summary.problem(options.max_skipped)
     if problem:
-        print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        print(f"{PROGRAM}: {problem}\nfor an issue: {installed}", file=sys.stderr)
     return 1 if problem else 0
+
+
+def _notes(drawings: Drawings, can_draw: bool) -> tuple[str, ...]:
+    """What the page says of plots that it lacks."""
+    if not can_draw:
+        return ("There are no plots: they need matplotlib.",)
+    return (f"There are plots of the first {MOST_KEPT} wrong outputs.",) if drawings.is_full else ()
 
 
 def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
@@ -101,7 +121,8 @@ def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
         if lines:
             progress.clear()
             print(lines, flush=True)
-        progress.show(len(summary.outcomes), summary.count(FAILED))
+        done = len(summary.outcomes)
+        progress.show(done, f"{summary.count(FAILED)} failed, {progress.rate(done):.0f}/s")
     progress.clear()
     summary.seconds = time.perf_counter() - begin
     return summary
@@ -120,8 +141,18 @@ def _backend(given: str | None) -> str:
     return backend
 
 
+def _check_files(options: argparse.Namespace) -> None:
+    """Raises ValueError before the run if a file of the options could not be written after it."""
+    for option in ("junit", "plot", "html"):
+        path = getattr(options, option)
+        if path is not None:
+            _check_writable(f"--{option}", path)
+    if options.plot:
+        require_matplotlib(options.plot)
+
+
 def _check_writable(option: str, path: Path) -> None:
-    """Raises ValueError before the run if the result files could not be written after it."""
+    """Raises ValueError if the path names no file that can be written."""
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
@@ -130,7 +161,8 @@ def _check_writable(option: str, path: Path) -> None:
         raise ValueError(f"{option} {path}: cannot be written")
 
 
-def _parser() -> _Parser:
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
     parser = _Parser(
         prog=PROGRAM,
         description="Runs cases on several ranks, which are processes on this host or those of "
@@ -139,7 +171,13 @@ def _parser() -> _Parser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("files", metavar="FILE", nargs="+", type=Path, help="ATB's .csv, a manifest.json or .npz")
+    add(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        type=Path,
+        help="ATB's .csv, a manifest.json or .npz, or a folder: every .csv and manifest.json in it",
+    )
     add(
         "--backend",
         metavar="NAME",
@@ -150,6 +188,12 @@ def _parser() -> _Parser:
     add("--timeout", metavar="S", type=seconds, default=60.0, help="seconds per case (60)")
     add("--max-skipped", metavar="N", type=whole_number(0), help="fail if more cases are skipped")
     add("--junit", metavar="FILE", type=Path, help="write the outcomes as JUnit XML")
+    add(
+        "--html",
+        metavar="FILE.html",
+        type=Path,
+        help="write one page: a summary, a row per case, why a case failed and the plot",
+    )
     add("--same-data", action="store_true", help="give every rank the data of rank 0, as ATB does")
     add(
         "--tolerance",

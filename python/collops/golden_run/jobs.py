@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import collops
 from collops.golden.case_files.csv_cases import scan_rows, selector
 from collops.golden.case_files.csv_plan import plan_row
 from collops.golden.case_files.csv_row import CsvRow, RowError
+from collops.golden.case_files.manifest import MANIFEST
 from collops.golden_run.case_call import case_calls
 from collops.golden_run.row_call import RowCall
 
@@ -26,7 +27,7 @@ class Job:
 
     `action` is run, skip, differs or malformed. A case that differs from ATB by intent is run, too,
     if the behaviour of collops is known (`call` is then set). `excuse` says why a case that should
-    fail may work; if it works, it counts as skipped.
+    fail may work; if it works, it counts as skipped. `line` is the case's line in a .csv, from 1.
     """
 
     file: Path
@@ -36,6 +37,7 @@ class Job:
     reason: str = ""
     call: Call | None = None
     excuse: str = ""
+    line: int = 0
 
     def __str__(self) -> str:
         number = "" if self.number is None else f"{self.number} "
@@ -43,24 +45,25 @@ class Job:
 
 
 def read_jobs(
-    files: Sequence[Path], *, text: str = "", seed: int = 0, same_data: bool = False
+    paths: Sequence[Path], *, text: str = "", seed: int = 0, same_data: bool = False
 ) -> list[Job]:
     """Returns the cases of all files that the filter chooses.
 
     Args:
-        files: ATB's case files (.csv), golden's manifest.json, or a case's .npz.
+        paths: ATB's case files (.csv), golden's manifest.json, a case's .npz, or a folder.
         text: part of a case's name, or numbers such as 3,5-9.
         seed: seed of the data of case files.
         same_data: whether every rank gets the data of rank 0, in case files.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a file is none of these, or no case was chosen.
+        ValueError: a file is none of these, a folder has none, or no case was chosen.
     """
     chosen = selector(text)
     jobs = [
         job
-        for file in files
+        for path in paths
+        for file in case_files(path)
         for job in (
             _case_jobs(file)
             if file.suffix in (".json", ".npz")
@@ -73,12 +76,31 @@ def read_jobs(
     return jobs
 
 
+def case_files(path: Path) -> list[Path]:
+    """The file; of a folder, every .csv and manifest.json in it and in its folders, by name.
+
+    Raises:
+        ValueError: a folder has neither.
+    """
+    if not path.is_dir():
+        return [path]
+    found = sorted([*path.rglob("*.csv"), *path.rglob(MANIFEST)])
+    if not found:
+        raise ValueError(f"{path}: this folder has no .csv and no {MANIFEST}")
+    return found
+
+
 def _row_jobs(file: Path, seed: int, same_data: bool) -> Iterator[Job]:
     for row in scan_rows(file):
         if isinstance(row, RowError):
-            yield Job(file, row.number, row.name, "malformed", str(row))
+            yield Job(file, row.number, row.name, "malformed", str(row), line=_line_of(row))
         else:
-            yield _row_job(file, row, seed, same_data)
+            yield replace(_row_job(file, row, seed, same_data), line=_line_of(row))
+
+
+def _line_of(row: CsvRow | RowError) -> int:
+    """The line of a row in its file, by its place, file:line."""
+    return int(row.place.rpartition(":")[2])
 
 
 def _row_job(file: Path, row: CsvRow, seed: int, same_data: bool) -> Job:

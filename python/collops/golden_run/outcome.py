@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from collops.terminal import colored
+
 if TYPE_CHECKING:
     from collops.golden_run.jobs import Job
 
@@ -16,19 +18,20 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one case: state, reason (unless it passed), and seconds."""
+    """The outcome of one case: state, reason (unless it passed), seconds, and pictures (PNG)."""
 
     job: Job
     state: str
     text: str = ""
     seconds: float = 0.0
+    pictures: tuple[bytes, ...] = ()
 
     def lines(self) -> str:
         """The printed text; empty for a case that passed or was skipped."""
         if self.state == FAILED:
-            return f"FAILED {self.job}\n{_indented(self.text)}"
+            return f"{colored('FAILED', 'red')} {self.job}\n{_indented(self.text)}"
         if self.state == DIFFERS:
-            return f"differs {self.job}: {self.text}"
+            return f"{colored('differs', 'yellow')} {self.job}: {self.text}"
         return ""
 
 
@@ -59,7 +62,9 @@ class Summary:
         for reason, names in jobs.items():
             rest = len(names) - _NAMED
             more = f" and {rest} more" if rest > 0 else ""
-            lines.append(f"skipped {', '.join(names[:_NAMED])}{more}: {reason}")
+            lines.append(
+                f"{colored('skipped', 'yellow')} {', '.join(names[:_NAMED])}{more}: {reason}"
+            )
         return lines
 
     def closing_line(self) -> str:
@@ -67,8 +72,9 @@ class Summary:
         reasons = Counter(o.text for o in self.outcomes if o.state == SKIPPED)
         listed = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
         skipped = f"{self.count(SKIPPED)} skipped" + (f" ({listed})" if listed else "")
+        passed, failed = self.count(PASSED), self.count(FAILED)
         return (
-            f"{self.count(PASSED)} passed, {self.count(FAILED)} failed, "
+            f"{_counted(passed, 'passed', 'green')}, {_counted(failed, 'failed', 'red')}, "
             f"{self.count(DIFFERS)} differ from ATB by intent, {skipped}; "
             f"{self.rate:.1f} cases per second"
         )
@@ -83,6 +89,11 @@ class Summary:
         if max_skipped is not None and skipped > max_skipped:
             return f"{skipped} were skipped, --max-skipped is {max_skipped}"
         return ""
+
+
+def _counted(count: int, word: str, color: str) -> str:
+    """A number of cases, in a colour if there are any."""
+    return colored(f"{count} {word}", color) if count else f"{count} {word}"
 
 
 def _indented(text: str) -> str:

@@ -29,7 +29,7 @@ class Runner:
         environment: variables of the ranks, such as COLLOPS_BACKEND.
         timeout: seconds that a case may take.
         atb: ATB's tolerances for results, in place of golden's.
-        draw: is called with the first wrong output of a case.
+        draw: is called with the wrong outputs of a case.
         work: the function with which a rank runs a call.
         launched: the ranks, if this process is one of them; None: they are started here.
     """
@@ -85,7 +85,7 @@ class Runner:
             text = verdict.text
             if job.action == "differs":
                 text = f"differs from ATB by intent ({job.reason}), but not as it should\n{text}"
-            return Outcome(job, FAILED, text, seconds)
+            return Outcome(job, FAILED, text, seconds, verdict.pictures)
         if job.action == "differs":
             return Outcome(job, DIFFERS, job.reason, seconds)
         return Outcome(job, PASSED, "", seconds)

@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from collops.golden_run.rank import Report
 
 _LETTERS = {stage: letter for letter, stage in STAGES.items()}
-# Draws a wrong output: got, expected, the comparison, the blocks of the ranks.
-Draw = Callable[[Sequence["Array"], Sequence["Array"], Comparison, OutputLayout], None]
+# Draws a wrong output: got, expected, the comparison, the blocks of the ranks. Returns the picture
+# where the outcome is to keep it, else nothing.
+Draw = Callable[[Sequence["Array"], Sequence["Array"], Comparison, OutputLayout], bytes]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a call ended as expected, and if not, why."""
+    """Whether a call ended as expected, and if not, why, and pictures of what is wrong (PNG)."""
 
     passed: bool
     text: str = ""
+    pictures: tuple[bytes, ...] = ()
 
 
 def judge(
@@ -48,7 +50,7 @@ def judge(
         call: the call that was run.
         reports: the report of each rank.
         atb: ATB's tolerances for results, in place of golden's.
-        draw: is called with the first wrong output.
+        draw: is called with every wrong output.
     """
     expected = call.expected
     if expected.stage or any(report.stage for report in reports):
@@ -102,7 +104,8 @@ def _outputs(
     atb: bool,
     draw: Draw | None,
 ) -> Verdict:
-    texts = []
+    texts: list[str] = []
+    pictures: list[bytes] = []
     for position, expected in enumerate(truth.outputs):
         got = [report.outputs[position] for report in reports]
         first = position == 0  # a second output is the gathered x
@@ -119,23 +122,11 @@ def _outputs(
             head = f"output {position}: " if len(truth.outputs) > 1 else ""
             texts.append(head + result.text())
             if draw is not None and not result.problem:
-                texts += _drawn(draw, got, expected, result, layout)
-    return Verdict(not texts, "\n".join(texts))
-
-
-def _drawn(
-    draw: Draw,
-    got: Sequence[Array],
-    expected: Sequence[Array],
-    result: Comparison,
-    layout: OutputLayout,
-) -> list[str]:
-    """Draws the output; returns lines for the report if drawing failed."""
-    try:
-        draw(got, expected, result, layout)
-    except Exception as error:
-        return [f"no plot: {type(error).__name__}: {error}"]
-    return []
+                try:
+                    pictures.append(draw(got, expected, result, layout))
+                except Exception as error:  # the outcome of the case counts, with or without it
+                    texts.append(f"no plot: {type(error).__name__}: {error}")
+    return Verdict(not texts, "\n".join(texts), tuple(filter(None, pictures)))
 
 
 def _bounds(truth: Truth, reports: Sequence[Report], atb: bool) -> Sequence[Bound] | None:

@@ -29,7 +29,7 @@ same version
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Checks; 0: something passed, nothing failed; 1: no NPU or a failure; 2: wrong arguments."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         report = Report(options.output)
     except OSError as problem:
@@ -142,7 +142,8 @@ def summarize(report: Report, output: Path) -> int:
     return 0 if good else 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Checks the backend hccl on this machine's NPUs and writes a report: what is "

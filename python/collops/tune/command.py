@@ -17,6 +17,7 @@ from collops.bench.operator import Row
 from collops.bench.operators.all_reduce import ONE_STEP, TWO_STEPS, size_of
 from collops.bench.request import Request
 from collops.core import core
+from collops.terminal import Progress
 from collops.tune.threshold import Timed, choose
 
 VARIABLE = "COLLOPS_TUNING"
@@ -41,7 +42,7 @@ Run it on an idle machine. Exit status: 0 success, 1 ranks failed, 2 wrong argum
 
 def main(arguments: Sequence[str]) -> int:
     """Measures and prints; 0: success, 1: ranks failed or results differ, 2: wrong arguments."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         return run(options)
     except (ValueError, OSError) as problem:
@@ -97,21 +98,21 @@ def _measured(options: argparse.Namespace) -> Iterator[Row]:
     """What the ranks measured, as soon as they have; shows on a terminal how far they are."""
     sizes = _QUICK_SIZES if options.quick else _SIZES
     every = list(itertools.product(dict.fromkeys(options.ranks), sizes))
-    done = 0
+    progress, done = Progress(len(every)), 0
     try:
         for ranks in dict.fromkeys(options.ranks):
-            _show(every, done)
+            _show(progress, every, done)
             request = _request(ranks, sizes, _QUICK_ROUNDS if options.quick else _ROUNDS)
             for row in launch(request, ranks, None, program=_PROGRAM):
                 if row["differ"]:
                     where = f"{row['ranks']} ranks, {size_text(row['bytes'])}"
                     raise RanksFailedError(f"{where}: one step and two have different results")
-                _show([], 0)
+                progress.clear()
                 yield row
                 done += 1
-                _show(every, done)
+                _show(progress, every, done)
     finally:
-        _show([], 0)
+        progress.clear()
 
 
 def _request(ranks: int, sizes: Sequence[int], rounds: int) -> Request:
@@ -131,16 +132,11 @@ def _request(ranks: int, sizes: Sequence[int], rounds: int) -> Request:
     )
 
 
-def _show(every: Sequence[tuple[int, int]], done: int) -> None:
-    """Draws the progress line if standard error is a terminal; removes it if all is done."""
-    if not sys.stderr.isatty():
-        return
-    text = ""
+def _show(progress: Progress, every: Sequence[tuple[int, int]], done: int) -> None:
+    """Draws how far the measurement is, and what is measured now."""
     if done < len(every):
         ranks, size = every[done]
-        text = f"{done}/{len(every)}: {ranks} ranks, {size_text(size)}"
-    sys.stderr.write(f"\r{text}\x1b[K")
-    sys.stderr.flush()
+        progress.show(done, f"{ranks} ranks, {size_text(size)}")
 
 
 def _cells(ranks: int, timed: Timed) -> list[str]:
@@ -169,7 +165,8 @@ def _shared_cores(ranks: Sequence[int]) -> str:
     )
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
+    """The parser of the command."""
     parser = Parser(
         prog="collops tune",
         description=_DESCRIPTION,

@@ -124,7 +124,7 @@ def test_ranks_that_fail_are_reported_with_what_they_said(tmp_path: Path) -> Non
         ("--grid 1x1", "at least 2 ranks"),
         ("--shapes 1,2", "--shapes: at least 3 numbers"),
         ("--shapes 1,2,3,4", "--shapes: M,K,N;M,K,N is needed"),
-        ("--dtype f64", "'f64' is none of f32, bf16, f16"),
+        ("--dtype f64", "'f64' is none of f32/float32, bf16/bfloat16"),
         ("--rows-share 0:1", "--rows-share: a whole number of 1 or more"),
         ("--iterations 0", "--iterations: a whole number of 1 or more"),
         ("--peers ucx", "'ucx' is none of mpi, gloo, torch, numpy"),

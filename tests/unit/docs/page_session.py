@@ -88,7 +88,8 @@ def replay(page: str, folder: Path) -> str:
 
 
 def without_times(text: str) -> str:
-    """A text in which no time and no process id shows."""
+    """A text in which no time, no process id and no version shows."""
+    text = re.sub(r"^for an issue: collops .*$", "for an issue: ...", text, flags=re.MULTILINE)
     text = re.sub(r"[0-9.]+ cases per second", "N cases per second", text)
     return re.sub(r"(pid )\d+|( in )[0-9.]+s\b", r"\1\2N", text)
 

@@ -39,10 +39,12 @@ GOLDEN_ROOMS: dict[str, set[str]] = {
 }
 # The rooms of the package, and which others each may import while it runs; its top (what all rooms
 # share) is a room for each of its modules.
-TOP = {"core", "cuda_array", "cuda_memory", "errors", "tensors"}
+TOP = {"core", "cuda_array", "cuda_memory", "errors", "installation", "tensors", "terminal"}
 PACKAGE_ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors", "_core"},
+    "terminal": set(),
+    "installation": {"errors", "core"},
     "cuda_memory": set(),
     "cuda_array": {"errors", "core"},
     "tensors": {"errors", "core", "cuda_memory", "cuda_array"},
@@ -61,6 +63,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "plan": TOP | {"bench", "launch", ""},
     "npu_check": TOP | {"testing", "golden_run", "golden", ""},
     "demo": TOP | {"testing", "golden", "examples", ""},
+    "__main__": {"cli"},
     "cli": TOP
     | {"launch", "golden_run", "bench", "tune", "plan", "torch", "demo", "npu_check", "golden", ""}
     | {"examples"},

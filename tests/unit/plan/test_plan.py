@@ -83,7 +83,13 @@ def test_several_numbers_of_hosts_are_compared(capsys: pytest.CaptureFixture[str
     out = plan(capsys, *words)
     lines = [line.split("|")[1].strip() for line in out.splitlines() if line.startswith("| ")]
     assert {"16", "128", "1,000"} <= set(lines)
-    assert "More than there is: ranks of a group" in out
+    assert "All of it is there." in out
+
+
+def test_a_group_that_is_refused_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--hosts", "2", "--ranks-per-host", "129", "--op", "all_gatherv", "--bytes", "1k"]
+    out = plan(capsys, *words)
+    assert "More than there is: ranks of a host" in out
     assert "This version refuses such a group." in out
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from collops.bench.collectives.report import LATENCY, LIMIT
 from collops.bench.operator import Row
+from collops.bench.plot import fit_scale
 
 _WIDTH, _HEIGHT = 6.4, 4.2
 _US = "us, median"
@@ -49,7 +50,8 @@ def series(
 def _draw(
     panel: Any, title: str, name: str, rows: list[Row], value: Callable[[Row], float]
 ) -> None:
-    for label, (sizes, values) in series(rows, value).items():
+    lines = series(rows, value)
+    for label, (sizes, values) in lines.items():
         style = {"linestyle": "--", "color": "black"} if label == LIMIT else {"marker": "o"}
         panel.plot(sizes, values, label=label, **style)
     panel.set_title(title, fontsize=9)
@@ -58,6 +60,7 @@ def _draw(
     if any(row["bytes"] for row in rows):
         panel.set_xscale("log", base=2)
         panel.set_yscale("log")
+        fit_scale(panel, list(lines.values()))
     panel.grid(visible=True, alpha=0.3)
     if rows:
         panel.legend(fontsize=7)

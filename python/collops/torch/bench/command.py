@@ -16,6 +16,8 @@ from collops.bench.launch import RanksFailedError, launch
 from collops.bench.plot import require_matplotlib
 from collops.bench.tables import table
 from collops.core import core
+from collops.installation import command_line, installation_line
+from collops.terminal import Progress
 from collops.torch.bench.plot import save_plot
 from collops.torch.bench.report import HEAD, cells, row_of
 from collops.torch.bench.request import CALLS, WAYS, TorchRequest, points_of
@@ -35,7 +37,7 @@ take longer with the others is the share that is communication ("comm" in the ta
 
 def main(arguments: Sequence[str]) -> int:
     """Measures and prints; 0: success, 1: ranks failed or results differ, 2: wrong arguments."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         return run(options)
     except (ValueError, OSError) as problem:
@@ -66,20 +68,27 @@ def run(options: argparse.Namespace) -> int:
     request = TorchRequest(points, iterations, threads())
     rows: list[dict[str, Any]] = []
     failed = False
+    progress = Progress(len(points))
+    progress.show(0)
     try:
         for record in launch(request, options.ranks, None, program=_PROGRAM):
             rows.append(row_of(record))
+            progress.show(len(rows), f"{rows[-1]['call']} done")
             if options.json:
                 with options.json.open("a") as lines:
                     lines.write(json.dumps(rows[-1]) + "\n")
     except RanksFailedError as problem:
         failed = True
+        progress.clear()
         print(f"collops bench torch: the ranks failed:\n{problem}", file=sys.stderr)
+    progress.clear()
     if rows:
         print(table(HEAD, [cells(row) for row in rows]))
         print(f"\nMPI: {_mpi()}")
         if options.plot:
             save_plot(options.plot, rows)
+            print(f"\nplot: {options.plot}")
+        print(f"\nFor an issue: {command_line()}; {installation_line()}")
     return 1 if failed or not all(row["equal"] for row in rows) else 0
 
 
@@ -89,7 +98,8 @@ def _mpi() -> str:
     return "not measured, as this torch is built without it (torch.distributed.is_mpi_available())"
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
+    """The parser of the command."""
     parser = Parser(
         prog="collops bench torch",
         description=_DESCRIPTION,

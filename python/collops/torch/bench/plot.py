@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from collops.bench.plot import fit_scale
 from collops.torch.bench.request import TRAINING
 
 _ACROSS = 3
@@ -34,12 +35,14 @@ def save_plot(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _draw(panel: Any, rows: list[dict[str, Any]]) -> None:
+    lines = []
     for way, style in _STYLES.items():
         points = [row for row in rows if row["way"] == way]
         sizes = [max(row["bytes"], 1) for row in points]
         for backend, color in _COLORS.items():
             if points:
                 times = [row[f"{backend}_us"] for row in points]
+                lines.append((sizes, times))
                 label, filled = f"{backend}, {way}", "full" if style == "-" else "none"
                 panel.plot(
                     sizes,
@@ -53,6 +56,7 @@ def _draw(panel: Any, rows: list[dict[str, Any]]) -> None:
                 )
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
+    fit_scale(panel, lines)
     trained = rows[0]["call"] in TRAINING
     panel.set_xlabel("bytes of parameters" if trained else "bytes of a rank's input", fontsize=7)
     panel.set_ylabel("us", fontsize=7)

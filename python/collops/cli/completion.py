@@ -1,0 +1,66 @@
+"""``collops completion``: a script that completes the command's words in a shell."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collops.cli.choice import subparsers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# What the user puts into the shell's start-up file.
+_LINES = {
+    "bash": '~/.bashrc: eval "$(collops completion bash)"',
+    "zsh": '~/.zshrc, after compinit: eval "$(collops completion zsh)"',
+    "fish": "~/.config/fish/config.fish: collops completion fish | source",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    parser = argparse.ArgumentParser(
+        prog="collops completion",
+        description="Prints a script that completes commands, options and files. It needs shtab "
+        "(pip install 'collops[completion]').",
+        epilog="In the shell's start-up file: " + "; ".join(_LINES.values()) + ".",
+        allow_abbrev=False,
+    )
+    parser.add_argument("shell", choices=tuple(_LINES), help="the shell that reads the script")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the script; 2 if shtab is not installed."""
+    options = parser().parse_args(arguments)
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        needed = "shtab, which is not installed: pip install 'collops[completion]', or shtab"
+        print(f"collops completion: needs {needed}", file=sys.stderr)
+        return 2
+    whole = every_parser()
+    for action in _actions(whole):
+        if action.type is Path or str(action.metavar).startswith("FILE"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar == "DIR":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    print(shtab.complete(whole, options.shell))
+    return 0
+
+
+def every_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line, in which every command has its options."""
+    from collops.cli.main import COMMANDS, choice_of_commands, module_of
+
+    return choice_of_commands().complete({name: module_of(name).parser() for name in COMMANDS})
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Every option and argument of a parser and of those of its words."""
+    yield from parser._actions
+    for each in subparsers(parser).values():
+        yield from _actions(each)

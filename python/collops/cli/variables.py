@@ -1,0 +1,127 @@
+"""Checks the COLLOPS_ variables of this environment: is each known, and can its value be meant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collops.errors import Error
+from collops.golden_run.backends import check_replacement
+from collops.launch.rank_table import read_rank_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
+PREFIX = "COLLOPS_"
+# What follows the prefix in variables of the tests: their programs, and simulated GPUs and NPUs.
+_OF_TESTS = ("TEST_", "SIM_")
+# The least similarity (difflib's ratio) of a misspelt name and the one that is meant.
+_ALIKE = 0.7
+_RANK, _SIZE, _LOCAL = "COLLOPS_RANK", "COLLOPS_RANK_SIZE", "COLLOPS_LOCAL_RANK"
+
+
+def variable_problems(module: ModuleType) -> dict[str, str]:
+    """By the name of each variable that is set: what is wrong with it; "" if nothing is.
+
+    Args:
+        module: the core.
+    """
+    known = [name for name, _, _ in module.env_variables()]
+    refused = dict(module.env_problems())
+    found = {}
+    for name in sorted(os.environ):
+        if not name.startswith(PREFIX):
+            continue
+        if name not in known:
+            of_tests = name.removeprefix(PREFIX).startswith(_OF_TESTS)
+            found[name] = "" if of_tests else _unknown(name, known)
+        elif name in refused:
+            found[name] = refused[name].removeprefix(f"{name} ")
+        else:
+            check = _CHECKS.get(name)
+            found[name] = check(module, os.environ[name]) if check and os.environ[name] else ""
+    return found
+
+
+def shown_value(name: str) -> str:
+    """A variable's value; not that of a key, as what is printed here is shown to others."""
+    # A misspelt name may hold the key, too.
+    return "set, not shown" if "KEY" in name else os.environ[name]
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    endings = [one.removeprefix(PREFIX) for one in known]
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), endings, 1, _ALIKE)
+    meant = f"{PREFIX}{near[0]} is meant?" if near else "a typing error?"
+    return f"not a variable of collops: {meant}"
+
+
+def _backend(module: ModuleType, text: str) -> str:
+    """What is run in place of a struct's backend is known, and can run here."""
+    try:
+        check_replacement(text)
+    except ValueError as problem:
+        return str(problem)
+    return ""
+
+
+def _isa(module: ModuleType, text: str) -> str:
+    try:
+        module.kernels()
+    except Error as error:
+        return str(error)
+    return ""
+
+
+def _number(name: str, least: int) -> Callable[[ModuleType, str], str]:
+    def check(module: ModuleType, text: str) -> str:
+        if text.isascii() and text.isdecimal() and int(text) >= least:
+            return _of_each_other(name)
+        return f"must be a whole number of {least} or more, got {text!r}"
+
+    return check
+
+
+def _of_each_other(name: str) -> str:
+    """What is wrong with a rank beside the number of ranks; "" if one of them is no number."""
+    rank, size = os.environ.get(_RANK, ""), os.environ.get(_SIZE, "")
+    if name == _LOCAL or (rank and not rank.isdecimal()) or (size and not size.isdecimal()):
+        return ""
+    if not rank or not size:
+        return f"{_RANK} and {_SIZE} must both be set, or none"
+    if name == _RANK and int(rank) >= int(size):
+        return f"must be below {_SIZE}={size}, got {rank}"
+    return ""
+
+
+def _file(module: ModuleType, text: str) -> str:
+    return "" if Path(text).is_file() else f"there is no file {text}"
+
+
+def _library(module: ModuleType, text: str) -> str:
+    """A name without a folder is looked for by the loader of libraries."""
+    return _file(module, text) if "/" in text else ""
+
+
+def _server_id(module: ModuleType, text: str) -> str:
+    path = os.environ.get("RANK_TABLE_FILE", "")
+    try:
+        table = read_rank_table(path) if path else None
+    except Error:
+        return ""  # the part on the hosts says why the table cannot be read
+    return table.not_here if table is not None and table.completed and table.here < 0 else ""
+
+
+_CHECKS: dict[str, Callable[[ModuleType, str], str]] = {
+    "COLLOPS_BACKEND": _backend,
+    "COLLOPS_ISA": _isa,
+    "COLLOPS_KERNELS": _file,
+    "COLLOPS_UCX_LIBRARY": _library,
+    "COLLOPS_SERVER_ID": _server_id,
+    _RANK: _number(_RANK, 0),
+    _SIZE: _number(_SIZE, 1),
+    _LOCAL: _number(_LOCAL, 0),
+}

@@ -1,0 +1,54 @@
+"""The versions of what is installed, and lines on them and the command for reports to others."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from importlib import metadata
+
+from collops.core import core
+from collops.errors import Error
+
+# Packages whose versions are named where they are installed.
+PACKAGES = ("numpy", "torch", "ml_dtypes", "matplotlib", "torch_npu")
+
+
+def version(name: str) -> str:
+    """A package's version, or that it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def system() -> str:
+    """The operating system's name and release, and the kind of machine."""
+    return f"{platform.system()} {platform.release()} {platform.machine()}"
+
+
+def cores() -> str:
+    """How many cores this process may use."""
+    return f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}"
+
+
+def installation_line() -> str:
+    """One line for the text of an issue: versions, system, cores and kernels."""
+    packages = ((name, version(name)) for name in PACKAGES)
+    named = [f"{name} {found}" for name, found in packages if found != "not installed"]
+    parts = [f"collops {version('collops')}", f"Python {platform.python_version()}", *named]
+    parts += [system(), f"{cores()} cores", _kernels()]
+    return ", ".join(parts)
+
+
+def command_line() -> str:
+    """The command of this process as it was typed, so that it can be run again."""
+    return shlex.join(["collops", *sys.argv[1:]])
+
+
+def _kernels() -> str:
+    try:
+        return f"kernels {core().kernels()[0]}"
+    except Error as error:
+        return f"no kernels: {error}"

@@ -1,0 +1,57 @@
+"""What a benchmark says of itself: progress on a terminal, its plot, a line for an issue."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import forked_main
+import pytest
+
+from collops.bench.arguments import parse
+from collops.bench.operators import load
+from collops.cli import main
+
+
+def test_a_terminal_shows_which_point_is_measured() -> None:
+    ours, theirs = pty.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "collops",
+        "bench",
+        "all_reduce",
+        "--quick",
+        "--sizes",
+        "64,128",
+    ]
+    done = subprocess.run(
+        [*command, "--iterations", "1"], stdout=subprocess.DEVNULL, stderr=theirs, timeout=100
+    )
+    os.close(theirs)
+    drawn = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "] 0/2, " in drawn and "] 1/2, " in drawn
+    assert drawn.endswith("\r\x1b[K")
+
+
+def test_the_plot_s_path_and_a_line_for_an_issue_end_the_output(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "times.png"
+    words = ["bench", "barrier", "--quick", "--iterations", "1", "--plot", str(path)]
+    done = forked_main.run(main, words, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert f"plot: {path}" in lines
+    assert path.exists()
+    assert lines[-1].startswith("For an issue: collops ")
+    assert "numpy" in lines[-1]
+
+
+@pytest.mark.parametrize("words", ["f32,bf16", "float32,bfloat16", "fp32,BF16", "float,bf16,f32"])
+def test_a_dtype_may_have_any_of_its_names(words: str) -> None:
+    assert parse(load("all_gather_v"), ["--dtype", words]).dtype == ("f32", "bf16")

@@ -1,0 +1,117 @@
+"""`collops doctor` checks the name and the value of every COLLOPS_ variable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import forked_main
+import pytest
+
+from collops.cli import main
+from collops.core import core
+from collops.launch.rank_table import make_rank_table
+
+
+def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
+    """The status, and the rows of the parts on the environment and of the summary."""
+    done = forked_main.run(main, ["doctor"], env=environment)
+    assert done.stderr == ""
+    parts: dict[str, dict[str, str]] = {}
+    rows: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith(" "):
+            name, _, said = line.strip().partition("  ")
+            rows[name] = said.strip()
+        else:
+            rows = parts[line] = {}
+    return done.returncode, parts["Environment"], parts["Summary, for the text of an issue"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("COLLOPS_TYPO", "1", "not a variable of collops: a typing error?"),
+        ("COLLOPS_TIMEOUT", "3", "not a variable of collops: COLLOPS_TIMEOUT_S is meant?"),
+        ("COLLOPS_TIMEOUT_S", "soon", 'must be a number of seconds of 0.001 or more, got "soon"'),
+        ("COLLOPS_NUM_THREADS", "0", 'must be a whole number of 1 or more, got "0"'),
+        ("COLLOPS_PORT", "http", 'must be a port from 1 to 65535, got "http"'),
+        ("COLLOPS_CHECK", "yes", 'must be 0 or 1, got "yes"'),
+        ("COLLOPS_FUSED", "no", 'must be 0 or 1, got "no"'),
+        ("COLLOPS_TRACE", "9", "must be 0, 1 or 2"),
+        ("COLLOPS_TUNING", "x=1", '"x" is no size of the table'),
+        ("COLLOPS_BACKEND", "smh", "backend 'smh' is unknown; use one of hccl, nccl"),
+        ("COLLOPS_BACKEND", "hccl=smh", "backend 'smh' is unknown"),
+        ("COLLOPS_BACKEND", "hccl=", '"hccl=" is no pair such as hccl=shm'),
+        ("COLLOPS_ISA", "sse", "must be amx, avx512, avx2, neon or portable"),
+        ("COLLOPS_KERNELS", "/nowhere/k", "there is no file /nowhere/k"),
+        ("COLLOPS_UCX_LIBRARY", "/nowhere/u", "there is no file /nowhere/u"),
+        ("COLLOPS_RANK", "1", "COLLOPS_RANK and COLLOPS_RANK_SIZE must both be set, or none"),
+        ("COLLOPS_RANK_SIZE", "two", "must be a whole number of 1 or more, got 'two'"),
+        ("COLLOPS_LOCAL_RANK", "-1", "must be a whole number of 0 or more, got '-1'"),
+    ],
+)
+def test_a_wrong_variable_is_named_and_the_status_is_1(name: str, value: str, said: str) -> None:
+    status, environment, summary = doctor(**{name: value})
+    assert status == 1
+    assert f"{value}  WRONG: " in environment[name]
+    assert said in environment[name]
+    assert summary["problems"].startswith(f"{name}: ")
+    assert f"{name}={value}" in summary["variables"]
+
+
+def test_all_wrong_variables_are_named_at_once() -> None:
+    given = {"COLLOPS_TIMEOUT_S": "x", "COLLOPS_ISA": "y", "COLLOPS_BACKEND": "z"}
+    status, environment, _ = doctor(**given, COLLOPS_RANK="2", COLLOPS_RANK_SIZE="2")
+    assert status == 1
+    assert "must be below COLLOPS_RANK_SIZE=2, got 2" in environment.pop("COLLOPS_RANK")
+    assert "WRONG" not in environment.pop("COLLOPS_RANK_SIZE")
+    assert {name for name, said in environment.items() if "WRONG" in said} == set(given)
+    assert "amx, avx512" in environment["COLLOPS_ISA"]
+
+
+def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    table = tmp_path / "ranks.json"
+    table.write_text(make_rank_table(["node-a", "node-b"], 2))
+    given = {
+        "COLLOPS_BACKEND": "hccl=shm,lcoc=shm",
+        "COLLOPS_CHECK": "1",
+        "COLLOPS_FUSED": "0",
+        "COLLOPS_ISA": "portable",
+        "COLLOPS_JOB_ID": "job",
+        "COLLOPS_JOB_KEY": "key",
+        "COLLOPS_KERNELS": str(file),
+        "COLLOPS_LOCAL_RANK": "0",
+        "COLLOPS_NUM_THREADS": "2",
+        "COLLOPS_PORT": "1234",
+        "COLLOPS_RANK": "0",
+        "COLLOPS_RANK_SIZE": "4",
+        "COLLOPS_SERVER_ID": "node-b",
+        "COLLOPS_TIMEOUT_S": "2.5",
+        "COLLOPS_TRACE": "0",
+        "COLLOPS_TUNING": "streamed_output=1m",
+        "COLLOPS_UCX_LIBRARY": str(file),
+    }
+    assert set(given) == {name for name, _, _ in core().env_variables()}
+    status, environment, summary = doctor(**given, RANK_TABLE_FILE=str(table))
+    assert [said for said in environment.values() if "WRONG" in said] == []
+    assert (status, summary["problems"]) == (0, "none")
+    assert "key" not in summary["variables"].replace("COLLOPS_JOB_KEY", "")
+    _, environment, _ = doctor(COLLOPS_SERVER_ID="node-c", RANK_TABLE_FILE=str(table))
+    assert "WRONG" in environment["COLLOPS_SERVER_ID"]
+
+
+def test_the_summary_has_what_a_helper_asks_for() -> None:
+    _, _, summary = doctor()
+    assert summary["installed"].startswith("collops ")
+    assert "numpy" in summary["installed"] and "kernels " in summary["installed"]
+    assert "shm" in summary["backends"].partition(";")[0]
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("COLLOPS_") and not name.startswith("COLLOPS_TEST_"):
+            monkeypatch.delenv(name)
