@@ -81,11 +81,11 @@ void Machines::Continue(int core_index, double now) {
       return Wake(core_index, std::max(now, next));
     if (alone) return;  // a message or the end of a meeting wakes it
     if (now < core.yields_at) return Wake(core_index, core.yields_at);
-    Yield(core_index, now);
+    Yield(core_index);
   }
 }
 
-void Machines::Yield(int core_index, double now) {
+void Machines::Yield(int core_index) {
   Core& core = cores_[static_cast<size_t>(core_index)];
   At(core.ranks[core.current]).patience_us = turn_us_ / kLooksPerTurn;
   do {

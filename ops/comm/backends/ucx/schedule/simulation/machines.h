@@ -98,7 +98,7 @@ class Machines {
   void Send(int rank, const Action& action, double now);
   void Deliver(int rank);
   void Meet(int rank, const Action& action, double now);
-  void Yield(int core, double now);
+  void Yield(int core);
   void Mark(int rank, Action::Kind kind, double now);
   void AddUp();
 
