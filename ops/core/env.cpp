@@ -41,10 +41,15 @@ Status ReadPort(int* port) {
   return Ok();
 }
 
-Status ReadTrace(int* level) {
+Status ReadTrace(int* level, std::string* path) {
   const std::string text = GetVariable("COLLOPS_TRACE");
+  if (IsTracePath(text)) {
+    *path = text;
+    return Ok();
+  }
   CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM,
-            "COLLOPS_TRACE must be 0, 1 or 2, got \"", text, "\"");
+            "COLLOPS_TRACE must be 0, 1 or 2, or the name of a file that ends in .json, got \"",
+            text, "\"");
   if (!text.empty()) *level = text[0] - '0';
   return Ok();
 }
@@ -75,6 +80,12 @@ std::string GetVariable(const char* name) {
   return text == nullptr ? "" : text;
 }
 
+bool IsTracePath(const std::string& text) {
+  const std::string ending = kTraceEnding;
+  return text.size() > ending.size() &&
+         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+}
+
 Status Env::Read(Env* env) {
   Env read;
   read.backend = GetVariable("COLLOPS_BACKEND");
@@ -89,7 +100,7 @@ Status Env::Read(Env* env) {
   RETURN_IF_ERROR(ReadPort(&read.port));
   RETURN_IF_ERROR(ReadSwitch("COLLOPS_CHECK", &read.check));
   RETURN_IF_ERROR(ReadSwitch("COLLOPS_FUSED", &read.fused));
-  RETURN_IF_ERROR(ReadTrace(&read.trace));
+  RETURN_IF_ERROR(ReadTrace(&read.trace, &read.trace_path));
   constexpr const char* kTuning = "COLLOPS_TUNING";
   RETURN_IF_ERROR(ParseTuning(kTuning, GetVariable(kTuning), &read.tuning));
   *env = read;
@@ -149,7 +160,11 @@ const std::vector<EnvVariable>& EnvVariables() {
        "elements, time; LinearParallel one more for every plan, with the engine that runs and why "
        "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
        "has "
-       "multiplied, with the rows' rank and the time since the call began."},
+       "multiplied, with the rows' rank and the time since the call began. In a program that has "
+       "configured Python's `logging`, the lines go to the logger `collops`. `FILE.json`: every "
+       "rank "
+       "writes its calls, and in each the waits and the rest, to `FILE.rankN.json`, for Perfetto "
+       "([tracing.md](tracing.md))."},
       {"COLLOPS_TUNING", "`all_reduce_one_step_2=256k,all_reduce_one_step=32k,streamed_output=16m`",
        "Sizes at which a call takes another way, `name=size,...` with k, m or g for a power of "
        "1024: "

@@ -57,11 +57,12 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "bench": TOP | {"launch", "golden", ""},
     # tune measures what bench measures, and chooses by it.
     "tune": TOP | {"bench", ""},
+    "trace": TOP,
     "npu_check": TOP | {"testing", "golden_run", "golden", ""},
     "demo": TOP | {"testing", "golden", "examples", ""},
     "cli": TOP
-    | {"launch", "golden_run", "bench", "tune", "torch", "demo", "npu_check", "golden", ""}
-    | {"examples"},
+    | {"launch", "golden_run", "bench", "tune", "trace", "torch", "demo", "npu_check"}
+    | {"golden", "examples", ""},
 }
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"
