@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, module) {
   BindParams(module);
   BindOperation(module);
   BindInterrupt(module);
+  BindTrace(module);
   BindArithmetic(module);
   BindCuda(module);
 }

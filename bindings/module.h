@@ -20,6 +20,7 @@ void BindWindow(py::module_& module);
 void BindParams(py::module_& module);
 void BindOperation(py::module_& module);
 void BindInterrupt(py::module_& module);
+void BindTrace(py::module_& module);
 void BindArithmetic(py::module_& module);
 void BindCuda(py::module_& module);
 

@@ -7,7 +7,8 @@ set(public_headers
     comm/agreement.h comm/call.h comm/call_window.h comm/communicator.h comm/communicator_spec.h
     comm/fused_call.h comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/user_calls.h
     comm/window.h
-    core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace.h core/tuning.h
+    core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace/event.h core/trace/log.h
+    core/trace/recording.h core/tuning.h
     operators/create_operation.h operators/framework/param.h)
 file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops CONFIGURE_DEPENDS
      ops/operators/*/param.h)

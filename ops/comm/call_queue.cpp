@@ -8,6 +8,7 @@
 
 #include "comm/pairs/messenger.h"
 #include "core/process/interrupt.h"
+#include "core/trace/spans.h"
 
 namespace collops {
 namespace {
@@ -83,7 +84,10 @@ Status CallQueue::Wait(StartedCall* call, double timeout_s) {
   if (timeout_s > 0 && !call->done) call->limit_s = timeout_s;
   CHECK_ARG(call->done || !RunsHere(), ERROR_INVALID_PARAM, call->name,
             ": a call that was started cannot wait for one that comes after it");
-  while (!call->done) Advance(&lock, call->name);
+  {
+    const recording::WaitSpan wait("wait for a started call");
+    while (!call->done) Advance(&lock, call->name);
+  }
   const Status outcome = call->outcome;
   const std::function<Status()> body = std::exchange(call->body, nullptr);
   ForgetEnded(&lock);
@@ -256,7 +260,10 @@ CallQueue::Turn::Turn(CallQueue* queue, const char* name) : queue_(queue) {
   }
   queue->calling_.store(true, std::memory_order_relaxed);
   queue->ForgetEnded(&lock);
-  while (queue->runs_ || !queue->waiting_.empty()) queue->Advance(&lock, name);
+  {
+    const recording::WaitSpan wait("wait for started calls");
+    while (queue->runs_ || !queue->waiting_.empty()) queue->Advance(&lock, name);
+  }
   queue->runs_.store(true, std::memory_order_relaxed);
   outer_ = std::exchange(running_here_, queue);
 }

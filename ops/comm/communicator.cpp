@@ -1,13 +1,16 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "comm/call_queue.h"
 #include "comm/control/control.h"
 #include "comm/pairs/messenger.h"
+#include "comm/placement/placement.h"
+#include "core/trace/call_trace.h"
+#include "core/trace/lines.h"
 
 namespace collops {
 namespace {
@@ -15,46 +18,35 @@ namespace {
 // How long a rank waits for senders to read its verdicts after a call.
 constexpr double kSettleS = 1e-3;
 
-// Writes a line of trace: what a call was and how long it took.
-class CallTrace {
- public:
-  CallTrace(const CommunicatorSpec& spec, uint64_t sequence, const char* name, std::string sizes)
-      : spec_(spec), sequence_(sequence), name_(name), sizes_(std::move(sizes)) {}
-
-  void End(const Status& status) const {
-    const std::chrono::duration<double, std::milli> took =
-        std::chrono::steady_clock::now() - start_;
-    const std::string domain = spec_.comm_domain.empty() ? "-" : spec_.comm_domain;
-    Trace(Concat("r", spec_.rank, "/", spec_.rank_size, " ", domain, " ", spec_.backend, " ", name_,
-                 " seq=", sequence_, sizes_, " ", took.count(), " ms",
-                 status.ok() ? "" : Concat(" ", ErrorName(status.code()))));
-  }
-
- private:
-  const CommunicatorSpec& spec_;
-  uint64_t sequence_;
-  const char* name_;
-  std::string sizes_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-// Elements sent, their type, elements received.
-std::string Sizes(int64_t sent, DType dtype, int64_t received) {
-  return Concat(" send=", sent, " ", Name(dtype), " recv=", received);
-}
-
 int64_t Sum(const int64_t* counts, int size) {
   return std::accumulate(counts, counts + size, int64_t{0});
 }
 
-std::string NoSizes() {
-  return "";
+MovedElements Nothing() {
+  return {};
+}
+
+// The numbers by which a trace tells the communicators of a process apart.
+std::atomic<uint64_t> lanes{0};
+
+// The rank whose trace has the calls: the launcher's number of this process, which is the same in
+// all its groups.
+int FileRank(const CommunicatorSpec& spec) {
+  const int own = spec.top_rank < 0 ? spec.rank : spec.top_rank;
+  Placement placement;
+  if (spec.comm_mode == COMM_MULTI_THREAD || !FindPlacement({}, &placement).ok()) return own;
+  return placement.rank < 0 ? own : placement.rank;
 }
 
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<control::Control> control)
-    : control_(std::move(control)), spec_(control_->spec()) {}
+    : control_(std::move(control)),
+      spec_(control_->spec()),
+      traced_(TraceEnabled()),
+      lane_id_(++lanes) {
+  recording::StartFromEnvironment();
+}
 
 Communicator::~Communicator() {
   for (const auto& [name, subgroup] : kept_subgroups_) {
@@ -113,18 +105,36 @@ Status Communicator::EnterPairs(const char* name, Body&& body) {
   return control_->CatchAndEnd(name, body);
 }
 
-template <typename Sizes, typename Body>
-Status Communicator::Traced(const char* name, Sizes&& sizes, Body&& body) {
-  if (!traced_) return body();
-  const CallTrace trace(spec(), ++num_calls_, name, sizes());
+const recording::Lane& Communicator::lane() {
+  std::call_once(lane_described_, [&] {
+    const bool threads = spec_.comm_mode == COMM_MULTI_THREAD;
+    lane_ = {lane_id_,        spec_.comm_domain, spec_.backend, spec_.rank,
+             spec_.rank_size, FileRank(spec_),   threads};
+  });
+  return lane_;
+}
+
+// Not one atomic step, which takes longer: a second thread gets an error instead of a number.
+uint64_t Communicator::NextGroupCall() {
+  const uint64_t number = group_calls_.load(std::memory_order_relaxed) + 1;
+  group_calls_.store(number, std::memory_order_relaxed);
+  return number;
+}
+
+template <typename Moved, typename Body>
+Status Communicator::Traced(const char* name, uint64_t group, Moved&& moved, Body&& body) {
+  if (!traced_ && !recording::On()) return body();
+  const uint64_t line = traced_ ? ++num_calls_ : 0;
+  const TracedCall call{name, line, group, UserCall::Number(), moved()};
+  CallTrace trace(lane(), call);
   const Status status = body();
   trace.End(status);
   return status;
 }
 
-template <typename Sizes, typename Body>
-Status Communicator::Run(const char* name, Sizes&& sizes, Body&& body) {
-  return Traced(name, sizes, [&] { return Enter(name, body); });
+template <typename Moved, typename Body>
+Status Communicator::Run(const char* name, Moved&& moved, Body&& body) {
+  return Traced(name, NextGroupCall(), moved, [&] { return Enter(name, body); });
 }
 
 double Communicator::timeout_s() const {
@@ -140,28 +150,31 @@ bool Communicator::failed() const {
 }
 
 Status Communicator::Connect() {
-  return Enter("first contact", [&] { return DoConnect(); });
+  constexpr const char* kName = "first contact";
+  std::optional<recording::CallSpan> span;
+  if (recording::On()) span.emplace(lane(), kName);
+  return Enter(kName, [&] { return DoConnect(); });
 }
 
 Status Communicator::AllGatherV(const AllGatherVCall& call) {
-  const auto sizes = [&] {
-    return Sizes(call.recv_counts[rank()], call.dtype, Sum(call.recv_counts, size()));
+  const auto moved = [&]() -> MovedElements {
+    return {call.recv_counts[rank()], call.dtype, Sum(call.recv_counts, size())};
   };
-  return Run(call.agreement->op(), sizes, [&] { return DoAllGatherV(call); });
+  return Run(call.agreement->op(), moved, [&] { return DoAllGatherV(call); });
 }
 
 Status Communicator::ReduceScatterV(const ReduceScatterVCall& call) {
-  const auto sizes = [&] {
-    return Sizes(Sum(call.send_counts, size()), call.dtype, call.send_counts[rank()]);
+  const auto moved = [&]() -> MovedElements {
+    return {Sum(call.send_counts, size()), call.dtype, call.send_counts[rank()]};
   };
-  return Run(call.agreement->op(), sizes, [&] { return DoReduceScatterV(call); });
+  return Run(call.agreement->op(), moved, [&] { return DoReduceScatterV(call); });
 }
 
 Status Communicator::ExchangeV(const ExchangeVCall& call) {
-  const auto sizes = [&] {
-    return Sizes(Sum(call.send_counts, size()), call.dtype, Sum(call.recv_counts, size()));
+  const auto moved = [&]() -> MovedElements {
+    return {Sum(call.send_counts, size()), call.dtype, Sum(call.recv_counts, size())};
   };
-  return Run(call.agreement->op(), sizes, [&] { return DoExchangeV(call); });
+  return Run(call.agreement->op(), moved, [&] { return DoExchangeV(call); });
 }
 
 Status Communicator::DoExchangeV(const ExchangeVCall& call) {
@@ -170,15 +183,15 @@ Status Communicator::DoExchangeV(const ExchangeVCall& call) {
 }
 
 Status Communicator::AllReduce(const AllReduceCall& call) {
-  const auto sizes = [&] { return Sizes(call.count, call.dtype, call.count); };
-  return Run(call.agreement->op(), sizes, [&] { return DoAllReduce(call); });
+  const auto moved = [&]() -> MovedElements { return {call.count, call.dtype, call.count}; };
+  return Run(call.agreement->op(), moved, [&] { return DoAllReduce(call); });
 }
 
 Status Communicator::Broadcast(const BroadcastCall& call) {
-  const auto sizes = [&] {
-    return Sizes(rank() == call.root ? call.count : 0, call.dtype, call.count);
+  const auto moved = [&]() -> MovedElements {
+    return {rank() == call.root ? call.count : 0, call.dtype, call.count};
   };
-  return Run(call.agreement->op(), sizes, [&] { return DoBroadcast(call); });
+  return Run(call.agreement->op(), moved, [&] { return DoBroadcast(call); });
 }
 
 Status Communicator::CheckMessages(const char* name) const {
@@ -190,14 +203,16 @@ Status Communicator::CheckMessages(const char* name) const {
 
 Status Communicator::Messages(const char* name, Transfer* list, int count, void* stream) {
   RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
-  const auto sizes = [&] {
+  const auto moved = [&]() -> MovedElements {
     int64_t elements[2] = {};
     for (int i = 0; i < count; ++i) elements[list[i].way] += list[i].elements;
     const DType dtype = count == 0 ? DType::kUndefined : list[0].dtype;
-    return Sizes(elements[Transfer::kSend], dtype, elements[Transfer::kRecv]);
+    return {elements[Transfer::kSend], dtype, elements[Transfer::kRecv]};
   };
   if (HasMessagesOnStreams()) {
-    return Run(name, sizes, [&] { return DoMessages(name, list, count, stream); });
+    return Traced(name, 0, moved, [&] {
+      return Enter(name, [&] { return DoMessages(name, list, count, stream); });
+    });
   }
   const auto body = [&]() -> Status {
     return EnterPairs(name, [&]() -> Status {
@@ -205,7 +220,7 @@ Status Communicator::Messages(const char* name, Transfer* list, int count, void*
       return messenger_->Run(name, list, count);
     });
   };
-  RETURN_IF_ERROR(Traced(name, sizes, body));
+  RETURN_IF_ERROR(Traced(name, 0, moved, body));
   PayVerdicts(name);
   return Ok();
 }
@@ -223,7 +238,7 @@ void Communicator::PayVerdicts(const char* name) {
 Status Communicator::RefuseMessages(const char* name, const Transfer* list, int count,
                                     const Status& reason) {
   if (HasMessagesOnStreams()) return Ok();
-  return Traced(name, NoSizes, [&] {
+  return Traced(name, 0, Nothing, [&] {
     return EnterPairs(name, [&]() -> Status {
       RETURN_IF_ERROR(CheckMessages(name));
       return messenger_->Refuse(list, count, reason);
@@ -242,7 +257,7 @@ Status Communicator::ConnectAndPost(StartedCall* call) {
 
 Status Communicator::Barrier(void* stream) {
   const Agreement agreement = Agreement("Barrier").InPlainWords("barrier", 1);
-  return Run(agreement.op(), NoSizes, [&] { return DoBarrier(agreement, stream); });
+  return Run(agreement.op(), Nothing, [&] { return DoBarrier(agreement, stream); });
 }
 
 Status Communicator::DoBarrier(const Agreement& agreement, void* /*stream*/) {
@@ -259,7 +274,7 @@ Status Communicator::DoMessages(const char* name, Transfer* /*list*/, int /*coun
 }
 
 Status Communicator::Agree(const Agreement& agreement) {
-  return Run(agreement.op(), NoSizes, [&] { return DoAgree(agreement); });
+  return Run(agreement.op(), Nothing, [&] { return DoAgree(agreement); });
 }
 
 Status Communicator::DoAgree(const Agreement& agreement) {
@@ -267,17 +282,19 @@ Status Communicator::DoAgree(const Agreement& agreement) {
 }
 
 Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all) {
-  const auto sizes = [&] { return Sizes(bytes, DType::kUInt8, bytes * size()); };
-  return Run(agreement.op(), sizes, [&] { return control_->Share(agreement, mine, bytes, all); });
+  const auto moved = [&]() -> MovedElements { return {bytes, DType::kUInt8, bytes * size()}; };
+  return Run(agreement.op(), moved, [&] { return control_->Share(agreement, mine, bytes, all); });
 }
 
 Status Communicator::RunFused(const FusedCallSpec& spec, const FusedBody& body) {
-  const auto sizes = [&] { return Sizes(spec.x_count, spec.dtype, spec.output_count); };
-  return Run(spec.agreement->op(), sizes, [&] { return DoRunFused(spec, body); });
+  const auto moved = [&]() -> MovedElements {
+    return {spec.x_count, spec.dtype, spec.output_count};
+  };
+  return Run(spec.agreement->op(), moved, [&] { return DoRunFused(spec, body); });
 }
 
 Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* subgroup) {
-  return Run("Split", NoSizes, [&] { return MakeSubgroup(color, key, false, subgroup); });
+  return Run("Split", Nothing, [&] { return MakeSubgroup(color, key, false, subgroup); });
 }
 
 Status Communicator::KeptSplit(const std::string& name, int color, const std::vector<int>& members,
@@ -287,7 +304,7 @@ Status Communicator::KeptSplit(const std::string& name, int color, const std::ve
     if (kept == kept_subgroups_.end()) {
       const auto own = std::find(members.begin(), members.end(), rank());
       const int key = static_cast<int>(own - members.begin());
-      RETURN_IF_ERROR(Traced("Split", NoSizes, [&] {
+      RETURN_IF_ERROR(Traced("Split", NextGroupCall(), Nothing, [&] {
         return control_->has_board() ? MakeSubgroup(color, key, true, subgroup)
                                      : MakeUnseen(name, color, members, subgroup);
       }));
@@ -305,6 +322,7 @@ Status Communicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& /*bo
 }
 
 Status Communicator::Refuse(const char* name, const Status& reason) {
+  static_cast<void>(NextGroupCall());  // the other ranks make it
   return Enter(name, [&] { return DoRefuse(name, reason); });
 }
 

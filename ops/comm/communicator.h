@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@
 #include "comm/window.h"
 #include "core/status.h"
 #include "core/tensor.h"
-#include "core/trace.h"
+#include "core/trace/event.h"
 
 namespace collops {
 
@@ -230,11 +231,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void PayVerdicts(const char* name);
   Status FinishConnecting();
   Status MakeQueue(const char* name);
-  // As Enter(), traced. `sizes()` describes what is moved.
-  template <typename Sizes, typename Body>
-  Status Run(const char* name, Sizes&& sizes, Body&& body);
-  template <typename Sizes, typename Body>
-  Status Traced(const char* name, Sizes&& sizes, Body&& body);
+  // As Enter(), traced, for a call that all ranks make. `moved()` says what is moved.
+  template <typename Moved, typename Body>
+  Status Run(const char* name, Moved&& moved, Body&& body);
+  // `group`: the number of the group's call, 0: not all ranks make it.
+  template <typename Moved, typename Body>
+  Status Traced(const char* name, uint64_t group, Moved&& moved, Body&& body);
+  // The number of the next call that all ranks make; equal on all ranks.
+  uint64_t NextGroupCall();
+  const recording::Lane& lane();
   // An error if the backend carries no messages.
   Status CheckMessages(const char* name) const;
   // A subgroup that is about to be made: its ranks here in their order, and how they meet.
@@ -252,7 +257,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<CallQueue*> queue_{nullptr};  // set once a call was started
   std::map<std::string, std::shared_ptr<Communicator>> kept_subgroups_;
   UserCalls user_calls_;
-  const bool traced_ = TraceEnabled();
+  const bool traced_;
+  const uint64_t lane_id_;
+  std::once_flag lane_described_;
+  recording::Lane lane_;
+  std::atomic<uint64_t> group_calls_{0};
   std::atomic<bool> connected_{false};
   // Number of traced calls. Atomic: a second thread may get here before its error.
   std::atomic<uint64_t> num_calls_{0};

@@ -54,6 +54,9 @@ struct CommunicatorSpec {
   // whether the group has no board, so that the subgroup has none.
   std::shared_ptr<void> engine_part = nullptr;
   bool has_no_board = false;
+  // Of a subgroup: this process's rank in the group from which it comes, however often that was
+  // split; -1: it is no subgroup.
+  int top_rank = -1;
 };
 
 }  // namespace collops

@@ -11,6 +11,7 @@
 #include "comm/pairs/messenger.h"
 #include "comm/placement/rank_table/rank_table.h"
 #include "comm/registry.h"
+#include "core/trace/recording.h"
 
 namespace collops {
 namespace {
@@ -115,6 +116,7 @@ Status Communicator::GetSubgroup(const Part& part, std::shared_ptr<Communicator>
   spec.one_host = part.introduction == nullptr;
   spec.engine_part = part.of_backend;
   spec.timeout_s = timeout_s();
+  if (spec.top_rank < 0) spec.top_rank = rank();
   spec.rank = static_cast<int>(std::find(members.begin(), members.end(), rank()) - members.begin());
   spec.rank_size = static_cast<int>(members.size());
   spec.comm_domain = Concat(this->spec().comm_domain, part.name);
@@ -138,6 +140,7 @@ void Communicator::Close(const std::string& reason) {
   EndStarted();
   OnClose();
   Registry::Forget(this);
+  if (recording::On()) recording::Flush();
 }
 
 }  // namespace collops

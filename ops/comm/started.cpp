@@ -5,6 +5,7 @@
 #include "comm/call_queue.h"
 #include "comm/communicator.h"
 #include "comm/pairs/messenger.h"
+#include "core/trace/spans.h"
 
 namespace collops {
 
@@ -83,6 +84,8 @@ Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<in
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   CHECK_ARG(queue != nullptr && handle != nullptr, ERROR_INVALID_PARAM,
             "Wait: this communicator has started no such call");
+  std::optional<recording::CallSpan> span;
+  if (recording::On()) span.emplace(lane(), "wait");
   std::optional<Deadline> deadline;
   if (timeout_s > 0) deadline = Deadline::After(timeout_s);
   RETURN_IF_ERROR(queue->Wait(handle.get(), timeout_s));

@@ -43,8 +43,12 @@ Status ReadPort(const char* name, Env* env) {
 
 Status ReadTrace(const char* name, Env* env) {
   const std::string text = GetVariable(name);
+  if (IsTracePath(text)) {
+    env->trace_path = text;
+    return Ok();
+  }
   CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM, name,
-            " must be 0, 1 or 2, got \"", text, "\"");
+            " must be 0, 1 or 2, or the name of a file that ends in .json, got \"", text, "\"");
   if (!text.empty()) env->trace = text[0] - '0';
   return Ok();
 }
@@ -107,6 +111,12 @@ const Reader kReaders[] = {
 std::string GetVariable(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? "" : text;
+}
+
+bool IsTracePath(const std::string& text) {
+  const std::string ending = kTraceEnding;
+  return text.size() > ending.size() &&
+         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
 }
 
 Status Env::Read(Env* env) {
@@ -179,7 +189,11 @@ const std::vector<EnvVariable>& EnvVariables() {
        "elements, time; LinearParallel one more for every plan, with the engine that runs and why "
        "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
        "has "
-       "multiplied, with the rows' rank and the time since the call began."},
+       "multiplied, with the rows' rank and the time since the call began. In a program that has "
+       "configured Python's `logging`, the lines go to the logger `collops`. `FILE.json`: every "
+       "rank "
+       "writes its calls, and in each the waits and the rest, to `FILE.rankN.json`, for Perfetto "
+       "([tracing.md](tracing.md))."},
       {"COLLOPS_TUNING", "`all_reduce_one_step_2=256k,all_reduce_one_step=32k,streamed_output=16m`",
        "Sizes at which a call takes another way, `name=size,...` with k, m or g for a power of "
        "1024: "

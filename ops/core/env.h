@@ -23,10 +23,11 @@ struct Env {
   bool check = false;                            // COLLOPS_CHECK
   int port = 29577;                              // COLLOPS_PORT
   double timeout_s = 300.0;                      // COLLOPS_TIMEOUT_S
-  int num_threads = 0;  // COLLOPS_NUM_THREADS; 0: this process's share of its cores
-  int trace = 0;        // COLLOPS_TRACE
-  bool fused = true;    // COLLOPS_FUSED
-  Tuning tuning;        // COLLOPS_TUNING
+  int num_threads = 0;     // COLLOPS_NUM_THREADS; 0: this process's share of its cores
+  int trace = 0;           // COLLOPS_TRACE, if it is a number
+  std::string trace_path;  // COLLOPS_TRACE, if it is a file name
+  bool fused = true;       // COLLOPS_FUSED
+  Tuning tuning;           // COLLOPS_TUNING
 
   // An error for a value that is not valid; `env` is then unchanged.
   static Status Read(Env* env);
@@ -52,6 +53,10 @@ struct EnvVariable {
 };
 
 const std::vector<EnvVariable>& EnvVariables();
+
+// What the name of a trace ends in, and whether a text is such a name.
+constexpr const char* kTraceEnding = ".json";
+bool IsTracePath(const std::string& text);
 
 // The variable's text, empty if it is not set.
 std::string GetVariable(const char* name);

@@ -20,5 +20,6 @@
 #include "core/prepackable.h"
 #include "core/status.h"
 #include "core/tensor.h"
-#include "core/trace.h"
+#include "core/trace/log.h"
+#include "core/trace/recording.h"
 #include "operators/create_operation.h"

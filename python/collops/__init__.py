@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collops import testing as testing
+    from collops import trace as trace
     from collops.atb.all_gather import AllGatherParam as AllGatherParam
     from collops.atb.all_gather_v import AllGatherVParam as AllGatherVParam
     from collops.atb.all_reduce import AllReduceParam as AllReduceParam
@@ -78,7 +79,7 @@ _NAMES = {
     "tensors": "TensorDesc with_format",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_SUBMODULES = ("golden", "testing")
+_SUBMODULES = ("golden", "testing", "trace")
 
 __all__ = sorted([*_MODULES, *_SUBMODULES, "__version__"])
 

@@ -42,6 +42,7 @@ def _announce(module: ModuleType) -> None:
     key = bytes(process.current_process().authkey)
     module.set_process_family(hashlib.sha256(b"collops" + key).hexdigest()[:16])
     module.watch_signals(True)
+    module.log_to(_log)
     module.find_wheels(_library_folder)
     atexit.register(leave)
     if process.parent_process() is not None:
@@ -50,6 +51,24 @@ def _announce(module: ModuleType) -> None:
         from multiprocessing.util import Finalize
 
         Finalize(None, leave, exitpriority=100)
+
+
+def _log(level: int, line: bytes) -> bool:
+    """Passes a line of the core to the logger collops; False: nobody has configured logging.
+
+    What is traced was asked for by COLLOPS_TRACE, so it is logged unless the logger itself has a
+    level above it.
+    """
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return False
+    logger = logging.getLogger("collops")
+    if not logger.hasHandlers():
+        return False
+    if level >= logger.level and logger.manager.disable < level:
+        text = line.decode(errors="replace")
+        logger.handle(logger.makeRecord(logger.name, level, "(collops)", 0, text, (), None))
+    return True
 
 
 def _library_folder(package: str) -> str:
@@ -68,4 +87,6 @@ def leave(error: BaseException | None = None) -> None:
 
     error = error or sys.exc_info()[1] or getattr(sys, "last_value", None)
     _core.close_all(describe(error) if error else "its process ended")
+    _core.stop_recording()
+    _core.log_to(None)
     _core.watch_signals(False)

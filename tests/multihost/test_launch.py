@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from hosts import DEVICE, Host
 from jobs import RANKS, Job, table_of
+
+from collops.trace.merge import merge
 
 PROGRAM = str(RANKS / "sum.py")
 LIMIT_S = 120.0
@@ -216,3 +219,37 @@ def test_a_part_of_the_job_meets_and_splits(two_hosts: list[Host], placement: li
     wanted = {f"[{rank}] rank {rank} is {3 - rank} of 3: sum 111" for rank in (1, 2, 3)}
     assert wanted <= lines, found
     assert {status for status, _, _ in found} == {0}
+
+
+def put_on_another_clock(path: Path, ahead_us: float, wrong_us: float) -> None:
+    """Rewrites a rank's trace, as if its host's clock was ahead and its real time wrong."""
+    events = json.loads(path.read_text())
+    for event in events:
+        if "ts" in event:
+            event["ts"] += ahead_us
+        elif event["name"] == "collops_clocks":
+            clocks = event["args"]["clocks"]
+            clocks["boot"] = "another boot"
+            clocks["monotonic_ns"] += int(ahead_us * 1000)
+            clocks["realtime_ns"] += int(wrong_us * 1000)
+    path.write_text("[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
+
+
+def test_traces_of_two_hosts_are_joined_by_their_calls(
+    two_hosts: list[Host], tmp_path: Path
+) -> None:
+    """The hosts of this test have one clock, so the true shift is known."""
+    path = {"COLLOPS_TRACE": str(tmp_path / "t.json")}
+    with Job(two_hosts, [0, 0, 1, 1], str(RANKS / "gather.py"), "5000", "20", **path) as job:
+        for status, out, err in job.results(LIMIT_S):
+            assert status == 0, out + err
+    files = sorted(tmp_path.glob("t.rank*.json"))
+    assert len(files) == 4
+    kinds = {(event["cat"], event["name"]) for event in merge(files).events}
+    assert {("part", "AllGatherV"), ("wait", "wait for hosts"), ("call", "AllGatherV")} <= kinds
+    for file in files[2:]:
+        put_on_another_clock(file, 7e6, 3e6)
+    [_, second] = merge(files).clocks
+    assert second.within_us is not None
+    assert second.within_us < 1e6, "far less than the real time is wrong"
+    assert abs(second.shift_us + 7e6) <= 2 * second.within_us

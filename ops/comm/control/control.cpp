@@ -10,6 +10,7 @@
 #include "comm/control/meetings/hosts_meeting.h"
 #include "comm/control/meetings/part_meeting.h"
 #include "comm/placement/placement.h"
+#include "core/trace/spans.h"
 
 namespace collops::control {
 namespace {
@@ -155,6 +156,7 @@ Status Control::Thrown(const char* name, const std::exception& error) {
 }
 
 Status Control::Connect(const char* name, const Deadline& deadline) {
+  const recording::WaitSpan wait("wait for first contact");
   Group group;
   const Status met = Catch(name, [&] { return meeting_->Complete(deadline, &group); });
   Status status = met;

@@ -2,6 +2,7 @@
 
 #include "comm/user_calls.h"
 #include "core/fence.h"
+#include "core/trace/spans.h"
 
 namespace collops::control {
 
@@ -16,6 +17,7 @@ Status Step::CatchUp(double timeout_s) {
   if (!behind_) return Ok();
   waiter_.emplace(endpoint_, duties_, timeout_s, number(), "the call after a refusal", &deadline_,
                   &spins_);
+  const recording::WaitSpan wait("wait for ranks");
   for (int r = 0; r < endpoint_->size(); ++r) {
     RETURN_IF_ERROR(Until([&] { return endpoint_->HasBegun(r, number()); }));
   }
@@ -171,6 +173,7 @@ Status Step::End() {
 
 Status Step::EndTogether() {
   RETURN_IF_ERROR(End());
+  const recording::WaitSpan wait("wait for readers");
   for (int r = 0; r < endpoint_->size(); ++r) {
     RETURN_IF_ERROR(Until([&] { return endpoint_->HasFinished(r, number()); }));
   }

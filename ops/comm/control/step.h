@@ -12,6 +12,7 @@
 #include "comm/control/head_carrier.h"
 #include "comm/control/waiter.h"
 #include "core/status.h"
+#include "core/trace/spans.h"
 
 namespace collops::control {
 
@@ -91,6 +92,7 @@ class Step {
   Status CatchUp(double timeout_s);
   // Waits for the next head, in the order of arrival, so that a refusal is noticed at once.
   Status AwaitNext(int* rank) {
+    recording::WaitSpan wait("wait for ranks");
     auto next = awaited_.end();
     int looks = 0;
     RETURN_IF_ERROR(Until([&] {
@@ -101,6 +103,7 @@ class Step {
       return next != awaited_.end();
     }));
     *rank = *next;
+    wait.set_awaited(*rank);
     awaited_.erase(next);
     return Ok();
   }

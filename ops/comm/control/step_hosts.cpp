@@ -3,6 +3,7 @@
 // and losses stay with the board and the watchers, which bring the details.
 #include "comm/control/step.h"
 #include "comm/user_calls.h"
+#include "core/trace/spans.h"
 
 namespace collops::control {
 namespace {
@@ -45,6 +46,7 @@ Status Step::AwaitHost(bool* agrees) {
 }
 
 Status Step::AwaitOtherHosts() {
+  const recording::WaitSpan wait("wait for hosts");
   // What was sent for a refused step may still be on its way.
   RETURN_IF_ERROR(UntilCarried([&] { return carrier_->Sent(); }));
   RETURN_IF_ERROR(carrier_->Send(

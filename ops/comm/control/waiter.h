@@ -9,6 +9,7 @@
 #include "comm/control/endpoint.h"
 #include "core/deadline.h"
 #include "core/status.h"
+#include "core/trace/spans.h"
 
 namespace collops::control {
 
@@ -103,6 +104,7 @@ class Waiter {
   // With another sleep than on the doorbell: `nap(awake, both, most_ms)`, as Endpoint::Nap().
   template <typename Ready, typename Nap>
   Status Until(Ready&& ready, Nap&& nap) {
+    const recording::WaitSpan wait("wait for data");
     for (int i = 0; i < spins_->looks(); ++i) {
       if (ready()) return Ok();
       CpuRelax();
@@ -122,6 +124,7 @@ class Waiter {
         if ((is_ready = ready()) || endpoint_->GroupFailed(step_)) return true;
         return pumped != Pumped::kNothing && duties_->Pump() == Pumped::kMoved;
       };
+      recording::WaitSpan::BeforeSleep();
       // If messages are under way, a ring of the pair lane wakes this wait, too.
       const bool both = pumped != Pumped::kNothing;
       nap(awake, both, pumped == Pumped::kUnrung ? kUnrungNapMs : kNapMs);

@@ -8,6 +8,7 @@
 #include "comm/pairs/messenger.h"
 #include "comm/pairs/pair_messages.h"
 #include "core/process/interrupt.h"
+#include "core/trace/spans.h"
 
 namespace collops {
 namespace {
@@ -125,6 +126,7 @@ bool Messenger::Reached(const Goal& goal) {
 }
 
 Status Messenger::Await(Goal* goal, Baton* baton) {
+  const recording::WaitSpan wait("wait for messages");
   Status looked;
   while (looked.ok() && !Reached(*goal)) {
     if (!led_.load()) {
@@ -217,6 +219,7 @@ bool Messenger::Nap(Goal* goal, Baton* baton) {
   }
   const Awaited awaited = FindAwaited();
   baton->unlock();
+  recording::WaitSpan::BeforeSleep();
   bool moved = false;
   const auto ready = [&] {
     const Baton again(baton_);

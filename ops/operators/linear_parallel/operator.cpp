@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "core/trace.h"
+#include "core/trace/lines.h"
+#include "core/trace/log.h"
 #include "operators/create_operation.h"
 #include "operators/framework/desc_check.h"
 #include "operators/framework/make_operator.h"
@@ -61,7 +62,7 @@ void TraceChoice(const Communicator& communicator, const EnginePlace& place, con
     if (std::string(name) == chosen.name) break;
     if (!why.ok()) line += Concat(", not ", name, ": ", why.message());
   }
-  Trace(line);
+  Log(LogLevel::kInfo, line);
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 #include <thread>
 
 #include "core/deadline.h"
-#include "core/trace.h"
+#include "core/trace/lines.h"
+#include "core/trace/log.h"
 #include "operators/linear_parallel/engine.h"
 #include "operators/linear_parallel/partials.h"
 #include "operators/linear_parallel/product.h"
@@ -201,10 +202,11 @@ class WindowsLinear {
 
   void TraceStrip(size_t g, int64_t strip) const {
     const std::chrono::duration<double, std::milli> at = std::chrono::steady_clock::now() - start_;
-    Trace(Concat("  rows of rank ", plan_.layout.gather.ranks[g], " strip ", strip + 1, "/",
-                 plan_.product->num_strips(), " on rank ",
-                 plan_.layout.gather.ranks[static_cast<size_t>(plan_.layout.gather.index)], " at ",
-                 at.count(), " ms"));
+    Log(LogLevel::kDebug,
+        Concat("  rows of rank ", plan_.layout.gather.ranks[g], " strip ", strip + 1, "/",
+               plan_.product->num_strips(), " on rank ",
+               plan_.layout.gather.ranks[static_cast<size_t>(plan_.layout.gather.index)], " at ",
+               at.count(), " ms"));
   }
 
   const LinearPlan& plan_;

@@ -24,6 +24,7 @@ COMMANDS = {
     "doctor": "list what works on this machine, what does not, and why",
     "npu-check": "check the backend hccl on this machine's NPUs, and write a report",
     "bench": "measure operators on one host or several, beside torch with MPI and gloo",
+    "trace": "join the traces of the ranks of a run, and list who came late",
     "tune": "measure the sizes at which AllReduce should take another way on this machine",
     "plan": "predict what a call would cost on many hosts, and what would break first",
     "completion": "print a script that completes the words of collops in bash, zsh or fish",

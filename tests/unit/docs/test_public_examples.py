@@ -22,6 +22,7 @@ MODULES = (
     "tensors",
     "testing.marks",
     "testing.run",
+    "trace",
 )
 # Named by their class, explained by the error that carries them.
 WITHOUT_EXAMPLE = {"CommMode", "ErrorCode"}

@@ -61,12 +61,13 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "tune": TOP | {"bench", ""},
     # plan reads what bench writes, and takes its words.
     "plan": TOP | {"bench", "launch", ""},
+    "trace": TOP,
     "npu_check": TOP | {"testing", "golden_run", "golden", ""},
     "demo": TOP | {"testing", "golden", "examples", ""},
     "__main__": {"cli"},
     "cli": TOP
-    | {"launch", "golden_run", "bench", "tune", "plan", "torch", "demo", "npu_check", "golden", ""}
-    | {"examples"},
+    | {"launch", "golden_run", "bench", "tune", "plan", "trace", "torch", "demo", "npu_check"}
+    | {"golden", "examples", ""},
 }
 BINDING_HEADERS = r"pybind11/|Python\.h"
 FRAMEWORK_HEADERS = r"torch/|ATen/|c10/"

@@ -22,7 +22,11 @@ def test_portable_kernels_run_everywhere_and_the_best_are_taken() -> None:
         ("COLLOPS_ISA", "sse9", "sse9"),
         ("COLLOPS_NUM_THREADS", "0", "COLLOPS_NUM_THREADS must be a whole number of 1 or more"),
         ("COLLOPS_NUM_THREADS", "two", "two"),
-        ("COLLOPS_TRACE", "yes", "COLLOPS_TRACE must be 0, 1 or 2"),
+        (
+            "COLLOPS_TRACE",
+            "yes",
+            "COLLOPS_TRACE must be 0, 1 or 2, or the name of a file that ends in .json",
+        ),
     ],
 )
 def test_an_invalid_variable_is_an_error_at_creation(

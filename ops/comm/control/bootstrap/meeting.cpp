@@ -1,7 +1,7 @@
 #include "comm/control/bootstrap/meeting.h"
 
 #include "core/process/interrupt.h"
-#include "core/trace.h"
+#include "core/trace/log.h"
 
 namespace collops::control {
 namespace {
@@ -20,7 +20,7 @@ void Meeting::TellWaiting(const std::string& line) {
   if (!silence_) silence_ = Deadline::After(kSilentS);
   if (told_waiting_ || !silence_->Passed()) return;
   told_waiting_ = true;
-  Trace(line);
+  Log(LogLevel::kWarning, line);
 }
 
 }  // namespace collops::control

@@ -1,10 +1,10 @@
 #include "comm/backends/hccl/library/abilities.h"
 
-#include <cstdio>
+#include <atomic>
 #include <cstring>
-#include <mutex>
 
 #include "core/status.h"
+#include "core/trace/log.h"
 
 namespace collops::hccl {
 namespace {
@@ -43,17 +43,16 @@ Abilities AbilitiesOf(const Api& api, bool several_servers) {
 
 void WarnOfReplacement(const Abilities& abilities) {
   if (abilities.all_gather_v && abilities.reduce_scatter_v) return;
-  static std::once_flag warned;
-  std::call_once(warned, [&] {
-    const bool both = !abilities.all_gather_v && !abilities.reduce_scatter_v;
-    const char* const what = abilities.all_gather_v       ? "HcclReduceScatterV"
-                             : abilities.reduce_scatter_v ? "HcclAllGatherV"
-                                                          : "HcclAllGatherV and HcclReduceScatterV";
-    const std::string line = Concat("collops: warning: ", what, both ? " are" : " is",
-                                    " replaced by a broadcast or a reduction per rank, ",
-                                    "which is slower: ", abilities.why_not, "\n");
-    std::fputs(line.c_str(), stderr);
-  });
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  const bool both = !abilities.all_gather_v && !abilities.reduce_scatter_v;
+  const char* const what = abilities.all_gather_v       ? "HcclReduceScatterV"
+                           : abilities.reduce_scatter_v ? "HcclAllGatherV"
+                                                        : "HcclAllGatherV and HcclReduceScatterV";
+  Log(LogLevel::kWarning,
+      Concat("collops: warning: ", what, both ? " are" : " is",
+             " replaced by a broadcast or a reduction per rank, which is slower: ",
+             abilities.why_not));
 }
 
 }  // namespace collops::hccl

@@ -15,6 +15,7 @@
 #include "comm/control/waiter.h"
 #include "core/deadline.h"
 #include "core/status.h"
+#include "core/trace/spans.h"
 
 namespace collops::ucx {
 
@@ -168,6 +169,7 @@ constexpr int kBusyRounds = 256;
 template <typename Ready>
 Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
                      const Deadline& deadline) {
+  const recording::WaitSpan wait("wait for data");
   control::Patience patience(&spins_);
   const int losses = losses_;
   int empty = 0;
@@ -193,6 +195,7 @@ Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
     const Status looked = LookAround(watch);
     if (!looked.ok()) return ready() ? Ok() : looked;
     if (deadline.Passed()) return ready() ? Ok() : TimedOut(what, deadline);
+    recording::WaitSpan::BeforeSleep();
     if (pumped != control::Pumped::kMoved) Sleep(watch, pumped, deadline);
   }
   return Ok();

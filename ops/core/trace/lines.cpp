@@ -1,6 +1,4 @@
-#include "core/trace.h"
-
-#include <unistd.h>
+#include "core/trace/lines.h"
 
 #include "core/env.h"
 
@@ -22,12 +20,6 @@ bool TraceEnabled() {
 
 bool TraceStrips() {
   return TraceLevel() >= 2;
-}
-
-void Trace(const std::string& line) {
-  const std::string text = line + "\n";
-  // An error is ignored: the user may have closed standard error.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
 }  // namespace collops

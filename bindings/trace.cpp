@@ -1,0 +1,65 @@
+#include "core/trace/log.h"
+#include "core/trace/recording.h"
+#include "gil.h"
+#include "module.h"
+#include "status.h"
+
+namespace collops::bindings {
+namespace {
+
+// Of Python: takes a level and a line, returns whether it was logged. Never destroyed: a thread may
+// be using it when the interpreter ends. Guarded by the GIL.
+py::object& Logger() {
+  static auto* const logger = new py::object;
+  return *logger;
+}
+
+// With the GIL. The handlers release it, so the interpreter may end meanwhile: no C++ object that
+// owns one of Python's is here then.
+bool LogWithGil(LogLevel level, const std::string& line) {
+  PyObject* const logger = Logger().ptr();
+  if (logger == nullptr) return false;
+  Py_INCREF(logger);
+  const auto size = static_cast<Py_ssize_t>(line.size());
+  PyObject* const bytes = PyBytes_FromStringAndSize(line.data(), size);
+  PyObject* const logged = NotUnwound(
+      [&] { return PyObject_CallFunction(logger, "iO", static_cast<int>(level), bytes); });
+  if (logged == nullptr) PyErr_WriteUnraisable(logger);
+  const bool is_logged = logged == Py_True;
+  Py_XDECREF(logged);
+  Py_XDECREF(bytes);
+  Py_DECREF(logger);
+  return is_logged;
+}
+
+// Called in any thread, which may have the GIL. A KeyboardInterrupt that has ended a wait may be
+// pending: it stays so.
+bool PassToPython(LogLevel level, const std::string& line) {
+  const PyGILState_STATE state = NotUnwound([] { return PyGILState_Ensure(); });
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const bool logged = LogWithGil(level, line);
+  PyErr_Restore(type, value, traceback);
+  PyGILState_Release(state);
+  return logged;
+}
+
+void LogTo(const py::object& logger) {
+  LogSinkSlot().store(logger.is_none() ? nullptr : &PassToPython, std::memory_order_release);
+  Logger() = logger.is_none() ? py::object() : logger;
+}
+
+}  // namespace
+
+void BindTrace(py::module_& module) {
+  module.def("log_to", &LogTo, py::arg("logger"));
+  module.def(
+      "start_recording",
+      [](const std::string& path) { RunWithoutGil([&] { return StartRecording(path); }); },
+      py::arg("path"));
+  module.def("stop_recording", [] { RunWithoutGil([] { return StopRecording(); }); });
+}
+
+}  // namespace collops::bindings

@@ -1,0 +1,65 @@
+"""``collops trace``: joins the traces of the ranks of a run, and says who came late."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collops.bench.plot import require_matplotlib
+from collops.errors import ErrorCode, raise_status
+from collops.trace.merge import MergedTrace, merge, read_merged
+from collops.trace.summary import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Merges traces or summarises them; 2 where the arguments or the files are wrong."""
+    parser = argparse.ArgumentParser(
+        prog="collops trace",
+        description="Traces that ranks have written with COLLOPS_TRACE=FILE.json.",
+        allow_abbrev=False,
+    )
+    words = parser.add_subparsers(dest="word", metavar="merge|summary", required=True)
+    join = words.add_parser("merge", help="join the files of a run for Perfetto or Chrome")
+    join.add_argument("files", nargs="+", help="FILE.rank0.json FILE.rank1.json ...")
+    join.add_argument("-o", "--output", required=True, type=Path, help="the file to write")
+    join.add_argument("--plot", type=Path, help="a picture to draw (.png, .svg, .pdf), too")
+    late = words.add_parser("summary", help="list the calls whose last rank came latest")
+    late.add_argument("files", nargs="+", help="the files of a run, or a merged one")
+    late.add_argument("--top", type=int, default=10, help="how many calls (default: 10)")
+    options = parser.parse_args(arguments)
+    if options.word == "summary":
+        if options.top < 1:
+            parser.error(f"--top must be at least 1, got {options.top}")
+        print(summary(_read(options.files), options.top))
+        return 0
+    if options.plot is not None:
+        try:
+            require_matplotlib(options.plot)
+        except ValueError as problem:
+            parser.error(str(problem))
+    _write(merge(options.files), options.output, options.plot)
+    return 0
+
+
+def _read(files: Sequence[str]) -> MergedTrace:
+    merged = read_merged(files[0]) if len(files) == 1 else None
+    return merged or merge(files)
+
+
+def _write(trace: MergedTrace, output: Path, plot: Path | None) -> None:
+    try:
+        output.write_text(json.dumps(trace.as_json(), separators=(",", ":")), encoding="utf-8")
+    except OSError as error:
+        raise_status(ErrorCode.ERROR_INVALID_PARAM, f"--output {output}: {error.strerror}")
+    if plot is not None:
+        from collops.trace.plot import save_timeline
+
+        save_timeline(trace, plot)
+    for clock in trace.clocks[1:]:
+        print(clock.describe(), file=sys.stderr)

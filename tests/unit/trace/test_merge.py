@@ -1,0 +1,140 @@
+"""Joining rank files: broken ones, ranks of several hosts, and what the summary says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collops
+from collops.cli import main
+from collops.trace.calls import group_calls
+from collops.trace.merge import merge
+from collops.trace.summary import latest, shares, summary
+
+BOOT_US = 1e9  # when the first host's clock was 0, in real time
+Slice = tuple[str, float, float, dict[str, Any]]
+
+
+def call(seq: int, begin: float, end: float, **more: Any) -> Slice:
+    args = {"comm": "tp", "backend": "ucx", "rank": 0, "ranks": 2, "seq": seq, **more}
+    return "AllGatherV", begin, end, args
+
+
+def write(folder: Path, rank: int, calls: list[Slice], ahead_us: float, wrong_us: float) -> str:
+    """A rank's file, on a host whose clock is ahead and whose real time is wrong by so much."""
+    monotonic = 5_000_000_000
+    real = monotonic + int((BOOT_US - ahead_us + wrong_us) * 1000)
+    clocks = {"rank": rank, "process": 7, "host": f"host{rank}", "boot": f"boot {rank}"}
+    clocks |= {"monotonic_ns": monotonic, "realtime_ns": real}
+    same = {"pid": rank + 1, "tid": 1}
+    lines: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", **same, "args": {"name": f"rank {rank}"}},
+        {"name": "collops_clocks", "ph": "M", **same, "args": {"clocks": clocks}},
+    ]
+    for name, begin, end, args in calls:
+        times = {"ts": begin + ahead_us, "dur": end - begin}
+        lines.append({"name": name, "cat": "call", "ph": "X", **same, **times, "args": args})
+    path = folder / f"t.rank{rank}.json"
+    path.write_text("[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n")
+    return str(path)
+
+
+# Rank 1 enters the first call late, rank 0 the second one; a call ends 3 us after its last entry.
+CALLS = (
+    [call(1, 100, 603), call(2, 1200, 1203), call(3, 2000, 2103)],
+    [call(1, 600, 603), call(2, 700, 1203), call(3, 2100, 2103)],
+)
+
+
+@pytest.mark.parametrize("wrong_us", [0.0, 40_000.0, -40_000.0])
+def test_calls_correct_the_real_time_of_hosts(wrong_us: float, tmp_path: Path) -> None:
+    files = [write(tmp_path, 0, CALLS[0], 0, 0), write(tmp_path, 1, CALLS[1], 1e6, wrong_us)]
+    found = merge(files)
+    [_, second] = found.clocks
+    assert second.within_us == pytest.approx(3.0)
+    assert second.shift_us == pytest.approx(-1e6, abs=3.1)
+    calls = group_calls(found.events)
+    assert [c.last for c in calls] == [1, 0, 1]
+    assert [c.late_us for c in calls] == pytest.approx([500, 500, 100], abs=3.1)
+    assert [c.seq for c in latest(found, 2)] in ([1, 2], [2, 1])
+
+
+def test_without_common_calls_the_real_time_joins_hosts(tmp_path: Path) -> None:
+    files = [write(tmp_path, 0, CALLS[0], 0, 0), write(tmp_path, 1, [], 1e6, 250)]
+    [_, second] = merge(files).clocks
+    assert (second.within_us, second.shift_us) == (None, pytest.approx(-1e6 + 250))
+
+
+def test_a_failed_call_bounds_no_clock(tmp_path: Path) -> None:
+    early = [call(1, 100, 110, error="ERROR_TIMEOUT"), *CALLS[0][1:]]
+    files = [write(tmp_path, 0, early, 0, 0), write(tmp_path, 1, CALLS[1], 0, 0)]
+    assert merge(files).clocks[1].shift_us == pytest.approx(0, abs=3.1)
+
+
+def test_the_summary_counts_what_others_waited(tmp_path: Path) -> None:
+    files = [write(tmp_path, r, CALLS[r], 0, 0) for r in range(2)]
+    found = merge(files)
+    first, second = shares(found)
+    assert (first.calls, first.times_last, second.times_last) == (3, 1, 2)
+    assert second.others_waited_us == pytest.approx(600, abs=10)
+    said = summary(found, 1)
+    assert "2 ranks on host0, host1: 3 calls of several ranks in 0.002 s" in said
+    assert "host1: joined by its calls, within 3.0 us" in said
+    assert said.count("AllGatherV") == 1
+
+
+def test_files_of_two_runs_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    files = [write(tmp_path / name, 0, CALLS[0], 0, 0) for name in ("a", "b")]
+    with pytest.raises(collops.ArgumentError, match=r"are both of rank 0: pass files of one run"):
+        merge(files)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no trace of a rank of collops"),
+        ("[\n]\n", "no trace of a rank of collops"),
+        ("[\n{}\n]\n", "no trace of a rank of collops"),
+        ("[\nno json\n]\n", ":2: no event of a trace of collops"),
+    ],
+)
+def test_what_is_no_trace_is_refused(
+    text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.rank0.json"
+    path.write_text(text)
+    assert main(["trace", "summary", str(path)]) == 2
+    assert f"{path}" in (said := capsys.readouterr().err)
+    assert why in said
+
+
+def test_a_file_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "merge", "no.json", "-o", str(tmp_path / "m.json")]) == 2
+    assert "collops trace: no.json: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_file_without_its_end_is_read_up_to_there(tmp_path: Path) -> None:
+    path = Path(write(tmp_path, 0, CALLS[0], 0, 0))
+    whole = path.read_text()
+    path.write_text(whole[: whole.index('"seq": 3')])
+    assert [event["args"]["seq"] for event in merge([path]).events] == [1, 2]
+
+
+def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    files = [write(tmp_path, r, CALLS[r], 0, 0) for r in range(2)]
+    out = [str(tmp_path / name) for name in ("m.json", "m.png")]
+    assert main(["trace", "merge", *files, "-o", out[0], "--plot", out[1]]) == 0
+    assert Path(out[1]).read_bytes().startswith(b"\x89PNG")
+    assert "host1: joined by its calls" in capsys.readouterr().err
+    merged = json.loads(Path(out[0]).read_text())
+    first = next(event for event in merged["traceEvents"] if event["ph"] == "X")
+    assert first["ts"] == 0
+    assert first["args"]["late_us"] == 0
