@@ -19,7 +19,7 @@
 #include "core/tensor.h"
 #include "core/trace.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 class CallQueue;
 class Messenger;

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // Whether COLLOPS_TRACE=1 is set: every call of a communicator then writes one line.
 bool TraceEnabled();
