@@ -9,6 +9,7 @@ set(public_headers
     comm/fused_call.h comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/user_calls.h
     comm/window.h
     core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace.h core/tuning.h
+    operators/atb/acl.h operators/atb/operation.h operators/atb/params.h operators/atb/types.h
     operators/create_operation.h operators/framework/param.h)
 file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops CONFIGURE_DEPENDS
      ops/operators/*/param.h)
@@ -18,9 +19,9 @@ foreach(header ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ops/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops/${folder})
 endforeach()
-install(FILES ops/operators/collops.h
+install(FILES ops/operators/atb.h ops/operators/collops.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops)
-# <collops/collops.h> for users; the headers include each other from the inner folder.
+# <collops/collops.h> and <collops/atb.h> for users; the headers include each other from the inner folder.
 target_include_directories(collops INTERFACE
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/collops>)
