@@ -9,7 +9,8 @@ set(public_headers
     comm/fused_call.h comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/user_calls.h
     comm/window.h
     core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace.h core/tuning.h
-    operators/atb/acl.h operators/atb/operation.h operators/atb/params.h operators/atb/types.h
+    operators/atb/acl.h operators/atb/operation.h operators/atb/params.h operators/atb/status.h
+    operators/atb/types.h
     operators/create_operation.h operators/framework/param.h)
 file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops CONFIGURE_DEPENDS
      ops/operators/*/param.h)
