@@ -19,15 +19,6 @@ ROOT = Path(__file__).resolve().parent
 MAPPED = {"golden": "collops.golden", "examples": "collops.examples"}
 
 
-def json_headers() -> list[str]:
-    """CMake's argument for the headers of the PyPI package nlohmann-json, if it is installed."""
-    spec = importlib.util.find_spec("nlohmann_json")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(folder) / "include" / "nlohmann" / "json.hpp").exists():
-            return [f"-DNLOHMANN_JSON_INCLUDE_DIR={Path(folder) / 'include'}"]
-    return []
-
-
 def nvcc_folders() -> list[str]:
     """CMake's argument for the folders of an nvcc from PyPI (nvidia-cuda-nvcc), if there is one."""
     spec = importlib.util.find_spec("nvidia")
@@ -49,7 +40,6 @@ def configure_arguments() -> list[str]:
         "-DCMAKE_BUILD_TYPE=Release",
         f"-DPython_EXECUTABLE={sys.executable}",
         f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
-        *json_headers(),
         *nvcc_folders(),
     ]
     if ninja := shutil.which("ninja"):

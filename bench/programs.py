@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -82,20 +81,14 @@ def _install_core(folder: Path) -> Path:
     build = PACKAGE_BUILD
     if not (build / "CMakeCache.txt").exists():
         build = folder / "core"
-        options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", *_json_headers()]
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF"]
+        options += [f"-DPython_EXECUTABLE={sys.executable}"]  # its pip may have the JSON headers
         _run("cmake", "-S", ROOT, "-B", build, *options)
     _run("cmake", "--build", build, "--target", "collops", "-j", _jobs())
     prefix = folder / "prefix"
     shutil.rmtree(prefix, ignore_errors=True)
     _run("cmake", "--install", build, "--prefix", prefix, "--component", "Unspecified")
     return prefix
-
-
-def _json_headers() -> list[str]:
-    """CMake's argument for the JSON headers, if pip has installed them here."""
-    spec = importlib.util.find_spec("nlohmann_json")
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    return [f"-DNLOHMANN_JSON_INCLUDE_DIR={folders[0]}/include"] if folders else []
 
 
 def _warnings_end() -> str:

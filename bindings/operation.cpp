@@ -185,6 +185,7 @@ py::list BoundOperation::MakeOutputs() const {
 
 py::tuple BoundOperation::ForwardAgain(const py::object& inputs) {
   const Use use(&busy_, name_);
+  forward_begin_ = RunTimes::Clock::now();
   const auto nothing = [] { return py::make_tuple(py::none(), 0); };
   const bool holds = PyList_CheckExact(inputs.ptr()) != 0 || PyTuple_CheckExact(inputs.ptr()) != 0;
   if (makers_.empty() || !holds) return nothing();
@@ -199,6 +200,7 @@ py::tuple BoundOperation::ForwardAgain(const py::object& inputs) {
   if (outputs.empty()) return nothing();
   Status status = ToViews(py::tuple(outputs), "output", {}, &stream, &pack_.outputs, &owners);
   const uint64_t bytes = RunBothPhases(std::move(status), in, &stream);
+  if (bytes == 0) EndForward();
   return py::make_tuple(std::move(outputs), bytes);
 }
 
@@ -296,6 +298,9 @@ std::vector<std::pair<std::string, std::string>> LinearEngines(const std::string
 }
 
 void BindOperation(py::module_& module) {
+  module.def(
+      "run_times", [](const std::string& name) { return RunTimes::OfThread().Get(name); },
+      py::arg("name"));
   module.def("linear_engines", &LinearEngines, py::arg("backend") = "shm");
   py::class_<BoundOperation>(module, "Operation")
       .def(py::init(&CreateBound), py::arg("param"), py::arg("json"), py::arg("hccl_comm"),
@@ -312,6 +317,7 @@ void BindOperation(py::module_& module) {
       .def("keep_makers", &BoundOperation::KeepMakers, py::arg("makers"), py::arg("like"))
       .def("forward_again", &BoundOperation::ForwardAgain, py::arg("inputs"))
       .def("forward", &BoundOperation::Forward, py::arg("inputs"), py::arg("outputs"))
+      .def("end_forward", &BoundOperation::EndForward)
       .def("execute", &BoundOperation::Execute, py::arg("inputs"), py::arg("outputs"),
            py::arg("workspace"), py::arg("stream"))
       .def("refuse", &BoundOperation::Refuse, py::arg("code"), py::arg("message"))

@@ -10,6 +10,7 @@
 
 #include "operators/framework/collective_operation.h"
 #include "params.h"
+#include "run_times.h"
 #include "tensors/tensor.h"
 #include "workspace.h"
 
@@ -35,11 +36,14 @@ class BoundOperation {
   // How memory like the outputs of the last InferShape() is made, if its first input was of the
   // class `like`. For ForwardAgain(), until the next InferShape().
   void KeepMakers(const pybind11::list& makers, const pybind11::object& like);
-  // Forward() with outputs of its own, if the inputs are like the last ones of InferShape(); the
-  // outputs and the bytes. Else None and 0, and nothing has run.
+  // Begins a call of the user's forward(). Forward() with outputs of its own, if the inputs are
+  // like the last ones of InferShape(); the outputs and the bytes. Else None and 0, and nothing has
+  // run.
   pybind11::tuple ForwardAgain(const pybind11::object& inputs);
   // Both phases. If they need a workspace, returns its bytes, and nothing has run.
   uint64_t Forward(const pybind11::object& inputs, const pybind11::object& outputs);
+  // Ends the user's forward(), unless ForwardAgain() has run it: its time is kept.
+  void EndForward() { RunTimes::OfThread().Add(name_, RunTimes::Clock::now() - forward_begin_); }
   void Execute(const pybind11::object& inputs, const pybind11::object& outputs,
                const pybind11::object& workspace, const pybind11::object& stream);
   void Refuse(int code, const std::string& message);
@@ -72,6 +76,7 @@ class BoundOperation {
   pybind11::list makers_;  // of the outputs that were inferred; may be empty
   pybind11::object like_;
   VariantPack pack_;  // reused, so that a call allocates nothing
+  RunTimes::Clock::time_point forward_begin_;
   std::atomic<bool> busy_{false};
 };
 

@@ -1,4 +1,5 @@
-# What `cmake --install` puts in place: the library, the public headers, and find_package(collops).
+# What `cmake --install` puts in place: the library, the public headers, find_package(collops) and
+# collops.pc.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -9,6 +10,8 @@ set(public_headers
     comm/window.h
     core/dtype.h core/operation.h core/prepackable.h core/status.h core/tensor.h core/trace/event.h core/trace/log.h
     core/trace/recording.h core/tuning.h
+    operators/atb/acl.h operators/atb/operation.h operators/atb/params.h operators/atb/status.h
+    operators/atb/types.h
     operators/create_operation.h operators/framework/param.h)
 file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops CONFIGURE_DEPENDS
      ops/operators/*/param.h)
@@ -18,14 +21,30 @@ foreach(header ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ops/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops/${folder})
 endforeach()
-install(FILES ops/operators/collops.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops)
-# <collops/collops.h> for users; the headers include each other from the inner folder.
+install(FILES ops/operators/atb.h ops/operators/collops.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops)
+# <collops/collops.h> and <collops/atb.h> for users; the headers include each other from the inner folder.
 target_include_directories(collops INTERFACE
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/collops>)
-install(TARGETS collops EXPORT collopsTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS collops EXPORT collopsTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT collopsTargets NAMESPACE collops:: DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/collopsConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES cmake/collopsConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/collopsConfigVersion.cmake
         DESTINATION ${package_dir})
+
+# For pkg-config, found from the file's own folder, so that the prefix can be moved.
+set(pc_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pc_prefix /prefix/${pc_folder} /prefix)
+set(pc_include_dir "\${prefix}")
+cmake_path(APPEND pc_include_dir ${CMAKE_INSTALL_INCLUDEDIR})
+set(pc_lib_dir "\${prefix}")
+cmake_path(APPEND pc_lib_dir ${CMAKE_INSTALL_LIBDIR})
+set(pc_static_libs "-pthread -l${CMAKE_DL_LIBS}")
+if(COLLOPS_SHARED)
+  set(pc_static_libs "")
+endif()
+configure_file(cmake/collops.pc.in collops.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/collops.pc DESTINATION ${pc_folder})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from run_tests import json_headers, run
+from run_tests import run
 
 if __name__ == "__main__":
-    raise SystemExit(run("sh", "tools/cross_arm64.sh", *json_headers()))
+    raise SystemExit(run("sh", "tools/cross_arm64.sh"))

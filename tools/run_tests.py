@@ -91,13 +91,6 @@ def run(*command: str) -> int:
     return subprocess.run(command, cwd=ROOT, env=ENV).returncode
 
 
-def json_headers() -> list[str]:
-    """CMake's argument for the JSON headers that pip installed for the package's build."""
-    spec = importlib.util.find_spec("nlohmann_json")
-    folders = list(spec.submodule_search_locations or []) if spec else []
-    return [f"-DNLOHMANN_JSON_INCLUDE_DIR={folders[0]}/include"] if folders else []
-
-
 def configure() -> bool:
     """Adds the C++ tests to the package's build; without one, builds the core alone."""
     command = ["cmake", "-S", ".", "-B", str(BUILD), "-DBUILD_TESTING=ON"]
@@ -105,7 +98,7 @@ def configure() -> bool:
         return True
     # Its cache may name tools that no longer exist.
     shutil.rmtree(BUILD, ignore_errors=True)
-    command += ["-DCMAKE_BUILD_TYPE=Release", *json_headers()]
+    command += ["-DCMAKE_BUILD_TYPE=Release"]
     command += ["-GNinja"] if shutil.which("ninja", path=ENV["PATH"]) else []
     return run(*command) == 0
 

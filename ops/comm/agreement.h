@@ -9,7 +9,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // What the ranks must agree on before a call moves data: the operator's name, then terms and lists,
 // compared in the order in which they were added. A first signal carries two words of it: `digest`

@@ -6,7 +6,7 @@
 #include "comm/agreement.h"
 #include "core/dtype.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // What an operator can ask of a backend. A backend does not know operators.
 enum class Primitive {

@@ -5,7 +5,7 @@
 
 #include "core/status.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // Memory that the ranks share during one call, as the host sees it: each rank writes its own part,
 // and peers read it in place after a signal. Its size is announced with the call and equal on every

@@ -20,7 +20,7 @@
 #include "core/tensor.h"
 #include "core/trace/event.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 class CallQueue;
 class Messenger;

@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "core/tuning.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 struct RankTable;
 

@@ -10,7 +10,7 @@
 #include "core/dtype.h"
 #include "core/status.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // A part of a peer's input matrix that can be read now: bytes [begin, end) of each of the rows
 // [row, row + rows); `data` points at the first byte.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // A set of ranks of a group. A value.
 class RankSet {

@@ -7,7 +7,7 @@
 
 #include "comm/communicator.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // The communicators of this process, one per comm_domain and backend. The registry owns them until
 // they are closed, the process ends, or they have failed and another one is asked for, so

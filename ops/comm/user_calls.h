@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // Numbers the calls of one communicator as its user counts them: a call of several steps, such as
 // one that first exchanges sizes, has one number. One thread at a time.

@@ -4,7 +4,7 @@
 
 #include "comm/rank_set.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // Memory of one rank that its peers read in place, so a collective on it copies each byte once.
 // Communicator::AllocateWindow makes it; all users share ownership, so it may outlive the

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // Element types. The numbers are aclDataType's, so they have the same meaning in JSON and on NPUs.
 enum class DType : int32_t {

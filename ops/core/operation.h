@@ -6,7 +6,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // One operator of one rank, configured by a param struct (CreateOperation in operators/). Two
 // phases: GetWorkspaceSize checks, plans and copies the counts, and is local; Execute moves data

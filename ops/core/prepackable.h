@@ -3,7 +3,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // An operation that can pack a constant weight once, instead of in every call. Local. The weight
 // stays the caller's, who must not change or free it as long as calls pass it (same address, shape

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // ATB's names and numbers (atb/types.h); this library's own start at 100.
 enum ErrorCode : int {

@@ -8,7 +8,7 @@
 
 #include "core/dtype.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 constexpr int kMaxDims = 8;
 

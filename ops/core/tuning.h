@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // The sizes, in bytes, at which the library takes another way. The result does not depend on them.
 // A communicator keeps the table with which it was created; the ranks of a host must have the same

@@ -18,7 +18,7 @@
 #include "operators/reduce_scatter_v/param.h"
 #include "operators/send/param.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // Settings of an operation besides its struct.
 struct OperationOptions {

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collops.atb.reduce_scatter import ReduceScatterParam as ReduceScatterParam
     from collops.atb.reduce_scatter_v import ReduceScatterVParam as ReduceScatterVParam
     from collops.atb.send import SendParam as SendParam
+    from collops.atb.torch_atb import Prof as Prof
+    from collops.atb.torch_atb import set_buffer_size as set_buffer_size
     from collops.collectives.communicator import Communicator as Communicator
     from collops.collectives.cuda_arrays import cuda_empty as cuda_empty
     from collops.collectives.cuda_arrays import cuda_empty_cache as cuda_empty_cache
@@ -68,6 +70,7 @@ _NAMES = {
     "atb.reduce_scatter": "ReduceScatterParam",
     "atb.reduce_scatter_v": "ReduceScatterVParam",
     "atb.send": "SendParam",
+    "atb.torch_atb": "Prof set_buffer_size",
     "collectives.communicator": "Communicator",
     "collectives.cuda_arrays": "cuda_empty cuda_empty_cache",
     "collectives.messages": "RecvFrom SendTo",

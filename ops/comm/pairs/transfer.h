@@ -4,7 +4,7 @@
 
 #include "core/dtype.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // As the peer of a receive: any rank.
 constexpr int kAnySource = -1;

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <string>
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // The numbers are those of Python's module logging.
 enum class LogLevel : int { kDebug = 10, kInfo = 20, kWarning = 30 };

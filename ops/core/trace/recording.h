@@ -6,7 +6,7 @@
 #include "core/status.h"
 #include "core/trace/event.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // Records the calls of this process's communicators until StopRecording(), also of those that exist
 // already. With `path` = "trace.json" rank 3 writes "trace.rank3.json", which it replaces. An error

@@ -2,7 +2,7 @@
 
 #include "operators/framework/param.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 struct AllGatherVParam {
   int rank = -1;  // -1: from hcclComm, the rank table or the launcher

@@ -3,7 +3,7 @@
 #include "core/dtype.h"
 #include "operators/framework/param.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 struct AllReduceParam {
   // ATB's numbers, which differ from LinearParallelParam's.

@@ -2,7 +2,7 @@
 
 #include "operators/framework/param.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // As AllToAllVParam, with counts and displacements as input tensors.
 struct AllToAllVV2Param {

@@ -10,7 +10,7 @@
 #include "core/status.h"
 #include "core/tensor.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // ATB's parameter structs (atb/infer_op_params.h) stand in operators/<operator>/param.h, each with
 // a table of its fields in param.cpp: names, order and defaults are ATB's. `hcclComm` is a
@@ -23,23 +23,25 @@ using IfParam = decltype(Param::commDomain);
 
 // Checks the struct, picks the backend and begins first contact; waits for no one.
 template <typename Param, typename = IfParam<Param>>
-Status CreateOperation(const Param& param, std::unique_ptr<Operation>* operation);
+[[gnu::visibility("default")]] Status CreateOperation(const Param& param,
+                                                      std::unique_ptr<Operation>* operation);
 
 // The outputs for inputs, or ERROR_* for shapes and dtypes that the operator does not take; needs
 // no communicator, and no address. rankSize may be 0.
 template <typename Param, typename = IfParam<Param>>
-Status InferShape(const Param& param, int rank_size, const std::vector<TensorDesc>& inputs,
-                  std::vector<TensorDesc>* outputs);
+[[gnu::visibility("default")]] Status InferShape(const Param& param, int rank_size,
+                                                 const std::vector<TensorDesc>& inputs,
+                                                 std::vector<TensorDesc>* outputs);
 
 // Whether all fields are equal.
 template <typename Param, typename = IfParam<Param>>
-bool operator==(const Param& a, const Param& b);
+[[gnu::visibility("default")]] bool operator==(const Param& a, const Param& b);
 
 // JSON with ATB's camelCase keys and numbers for enums. `hcclComm` is never written. When reading,
 // every key is optional, and an unknown one is ERROR_INVALID_PARAM, which names it.
 template <typename Param>
-std::string ToJson(const Param& param);
+[[gnu::visibility("default")]] std::string ToJson(const Param& param);
 template <typename Param>
-Status FromJson(const std::string& text, Param* param);
+[[gnu::visibility("default")]] Status FromJson(const std::string& text, Param* param);
 
 }  // namespace collops

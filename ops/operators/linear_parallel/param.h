@@ -5,7 +5,7 @@
 #include "core/dtype.h"
 #include "operators/framework/param.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 // The two lists at the end are ours.
 struct LinearParallelParam {

@@ -2,7 +2,7 @@
 
 #include "operators/framework/param.h"
 
-namespace collops {
+namespace [[gnu::visibility("default")]] collops {
 
 struct SendParam {
   int rank = 0;

@@ -174,6 +174,8 @@ class Operation:
         """
         outs: list[Any] | None
         outs, size = self._core.forward_again(ins)
+        if outs is not None and size == 0:
+            return outs
         if outs is None:
             try:
                 outs = self._make_outputs(ins)
@@ -181,14 +183,14 @@ class Operation:
                 self._refuse(error)
                 raise
             size = self._core.forward(ins, outs)
-        if size == 0:
-            return outs
-        try:
-            workspace = empty_like_kind(self.name, ins[0], (size,), "uint8")
-        except Exception as error:
-            self._refuse(error)
-            raise
-        self._core.execute(ins, outs, workspace, None)
+        if size > 0:
+            try:
+                workspace = empty_like_kind(self.name, ins[0], (size,), "uint8")
+            except Exception as error:
+                self._refuse(error)
+                raise
+            self._core.execute(ins, outs, workspace, None)
+        self._core.end_forward()
         return outs
 
     def _make_outputs(self, ins: Sequence[Any]) -> list[Any]:

@@ -1,23 +1,28 @@
-"""The C++ example builds against the installed headers and library, and runs."""
+"""The C++ examples build against the installed headers and library, and run."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def run(*command: str | Path) -> str:
-    """Runs a command that must succeed."""
+def run(*command: str | Path, **variables: str) -> str:
+    """Runs a command that must succeed, with these variables besides the environment's."""
     done = subprocess.run(
-        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [str(part) for part in command],
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
 
 
-def test_example_builds_against_the_installed_package(core_prefix: Path, tmp_path: Path) -> None:
+def test_examples_build_against_the_installed_package(core_prefix: Path, tmp_path: Path) -> None:
     run(
         "cmake",
         "-S",
@@ -28,6 +33,8 @@ def test_example_builds_against_the_installed_package(core_prefix: Path, tmp_pat
     )
     run("cmake", "--build", tmp_path)
     assert "gathered on each of them" in run(tmp_path / "uneven_gather")
+    said = run(tmp_path / "atb_program", COLLOPS_BACKEND="shm", COLLOPS_JOB_ID=str(tmp_path))
+    assert said == "4 ranks gathered their rows and multiplied on a grid\n"
 
 
 def test_installed_headers_stand_alone(core_prefix: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ MODULES = (
     "atb.operation",
     "atb.all_gather_v",
     "atb.reduce_scatter_v",
+    "atb.torch_atb",
     "tensors",
     "testing.marks",
     "testing.run",

@@ -1,0 +1,202 @@
+// collops/atb.h: ATB's names and conversions. A whole program is in examples/cpp/atb_program.cpp.
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "operators/atb.h"
+
+namespace {
+
+atb::Tensor MakeTensor(aclDataType dtype, const std::vector<int64_t>& sizes, void* data) {
+  atb::Tensor tensor;
+  tensor.desc.dtype = dtype;
+  tensor.desc.format = ACL_FORMAT_ND;
+  tensor.desc.shape.dimNum = sizes.size();
+  for (size_t i = 0; i < sizes.size(); ++i) tensor.desc.shape.dims[i] = sizes[i];
+  tensor.deviceData = data;
+  tensor.dataSize = atb::Utils::GetTensorSize(tensor);
+  return tensor;
+}
+
+bool Says(const std::string& part) {
+  return std::string(aclGetRecentErrMsg()).find(part) != std::string::npos;
+}
+
+atb::infer::AllReduceParam TwoThreads(int rank, const std::string& domain) {
+  atb::infer::AllReduceParam param;
+  param.rank = rank;
+  param.rankSize = 2;
+  param.backend = "shm";
+  param.commMode = atb::infer::COMM_MULTI_THREAD;
+  param.commDomain = domain;
+  return param;
+}
+
+// What one rank needs for an AllReduce of two floats.
+struct Rank {
+  Rank(int rank, const std::string& domain) {
+    EXPECT_EQ(atb::CreateContext(&context), atb::NO_ERROR);
+    EXPECT_EQ(aclrtCreateStream(&stream), ACL_SUCCESS);
+    EXPECT_EQ(context->SetExecuteStream(stream), atb::NO_ERROR);
+    EXPECT_EQ(atb::CreateOperation(TwoThreads(rank, domain), &operation), atb::NO_ERROR);
+    x[0] = static_cast<float>(rank + 1);
+    pack.inTensors = {MakeTensor(ACL_FLOAT, {2}, x)};
+    pack.outTensors = {MakeTensor(ACL_FLOAT, {2}, y)};
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+  ~Rank() {
+    EXPECT_EQ(atb::DestroyOperation(operation), atb::NO_ERROR);
+    EXPECT_EQ(aclrtDestroyStream(stream), ACL_SUCCESS);
+    EXPECT_EQ(atb::DestroyContext(context), atb::NO_ERROR);
+  }
+  atb::Status Setup() { return operation->Setup(pack, bytes, context); }
+  atb::Status Execute() { return operation->Execute(pack, nullptr, bytes, context); }
+
+  atb::Context* context = nullptr;
+  aclrtStream stream = nullptr;
+  atb::Operation* operation = nullptr;
+  float x[2] = {0, 5};
+  float y[2] = {-1, -1};
+  atb::VariantPack pack;
+  uint64_t bytes = 99;
+};
+
+// Runs `body` as two ranks, which are threads.
+void OnTwoRanks(const std::string& domain, const std::function<void(int, Rank&)>& body) {
+  std::thread other([&] {
+    Rank rank(1, domain);
+    body(1, rank);
+  });
+  {
+    Rank rank(0, domain);
+    body(0, rank);
+  }
+  other.join();
+}
+
+}  // namespace
+
+TEST(BothPhases) {
+  OnTwoRanks("both", [](int, Rank& rank) {
+    EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
+    EXPECT_EQ(rank.bytes, 0u);
+    EXPECT_EQ(rank.Execute(), atb::NO_ERROR);
+    EXPECT_EQ(rank.y[0], 3.0f);
+    EXPECT_EQ(rank.y[1], 10.0f);
+  });
+}
+
+TEST(ErrorsHaveAtbsNumberAndAMessage) {
+  OnTwoRanks("errors", [](int, Rank& rank) {
+    EXPECT_EQ(rank.operation->Setup(rank.pack, rank.bytes, nullptr), atb::ERROR_INVALID_PARAM);
+    EXPECT_TRUE(Says("AllReduce: context is null"));
+    rank.pack.inTensors[0].dataSize = 4;
+    EXPECT_EQ(rank.Setup(), atb::ErrorType::ERROR_INVALID_PARAM);
+    EXPECT_TRUE(Says("inTensors[0].dataSize must be 8, the bytes of float32 [2], got 4"));
+    rank.pack.inTensors[0].desc.shape.dimNum = std::numeric_limits<uint64_t>::max();
+    EXPECT_EQ(rank.Setup(), atb::ERROR_INVALID_TENSOR_DIM);
+    EXPECT_TRUE(Says("9 dims"));
+    rank.pack.inTensors.clear();
+    EXPECT_EQ(rank.Setup(), atb::ERROR_INVALID_IN_TENSOR_NUM);
+  });
+}
+
+TEST(ARankThatFailsItsOwnChecksIsHeardByTheOthers) {
+  OnTwoRanks("refuse", [](int index, Rank& rank) {
+    EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
+    if (index == 1) EXPECT_EQ(rank.context->SetExecuteStream(nullptr), atb::NO_ERROR);
+    EXPECT_EQ(rank.Execute(), index == 1 ? atb::ERROR_INVALID_PARAM : collops::ERROR_RANK_MISMATCH);
+    EXPECT_TRUE(Says("the context has no stream"));
+  });
+}
+
+TEST(ParamsAreClonedAndUpdated) {
+  atb::Operation* operation = nullptr;
+  EXPECT_EQ(atb::CreateOperation(TwoThreads(0, "first"), &operation), atb::NO_ERROR);
+  EXPECT_EQ(operation->GetName(), std::string("AllReduce"));
+  EXPECT_EQ(operation->GetInputNum(), 1u);
+  EXPECT_EQ(operation->GetOutputNum(), 1u);
+  EXPECT_EQ(atb::UpdateOperationParam(operation, TwoThreads(0, "second")), atb::NO_ERROR);
+  atb::infer::AllReduceParam param;
+  EXPECT_EQ(atb::CloneOperationParam(operation, param), atb::NO_ERROR);
+  EXPECT_EQ(param.commDomain, std::string("second"));
+  param.rankSize = 1;
+  EXPECT_EQ(atb::UpdateOperationParam(operation, param), atb::ERROR_INVALID_PARAM);
+  atb::infer::AllGatherParam another;
+  EXPECT_EQ(atb::CloneOperationParam(operation, another), atb::ERROR_INVALID_PARAM);
+  EXPECT_EQ(atb::DestroyOperation(operation), atb::NO_ERROR);
+  EXPECT_EQ(atb::CreateOperation(param, nullptr), atb::ERROR_INVALID_PARAM);
+}
+
+TEST(OutDataTypeHasAclsNumbers) {
+  atb::infer::LinearParallelParam param;
+  param.outDataType = ACL_BF16;
+  EXPECT_EQ(atb::infer::Own(param).outDataType, collops::DType::kBFloat16);
+  atb::infer::AllReduceParam sum;
+  sum.outDataType = ACL_FLOAT16;
+  EXPECT_EQ(atb::infer::Own(sum).outDataType, collops::DType::kFloat16);
+}
+
+TEST(InferShapeGivesAtbsDescs) {
+  atb::Operation* operation = nullptr;
+  EXPECT_EQ(atb::CreateOperation(TwoThreads(0, "shapes"), &operation), atb::NO_ERROR);
+  atb::SVector<atb::TensorDesc> outputs;
+  const atb::Tensor x = MakeTensor(ACL_BF16, {3, 7}, nullptr);
+  EXPECT_EQ(operation->InferShape({x.desc}, outputs), atb::NO_ERROR);
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].dtype, ACL_BF16);
+  EXPECT_EQ(outputs[0].format, ACL_FORMAT_ND);
+  EXPECT_EQ(outputs[0].shape.dimNum, 2u);
+  EXPECT_EQ(outputs[0].shape.dims[1], 7);
+  EXPECT_EQ(atb::DestroyOperation(operation), atb::NO_ERROR);
+}
+
+TEST(CastConvertsAndRefusesTheRest) {
+  atb::infer::ElewiseParam param;
+  atb::Operation* operation = nullptr;
+  EXPECT_EQ(atb::CreateOperation(param, &operation), atb::ERROR_INVALID_PARAM);
+  param.elewiseType = atb::infer::ElewiseParam::ELEWISE_CAST;
+  param.outTensorType = ACL_INT8;
+  EXPECT_EQ(atb::CreateOperation(param, &operation), atb::ERROR_INVALID_PARAM);
+  EXPECT_EQ(atb::CreateOperation(atb::infer::TransdataParam(), &operation),
+            atb::ERROR_INVALID_PARAM);
+  param.outTensorType = ACL_FLOAT16;
+  EXPECT_EQ(atb::CreateOperation(param, &operation), atb::NO_ERROR);
+
+  Rank rank(0, "cast");
+  float wide[3] = {1.0f, -2.5f, 65520.0f};
+  uint16_t half[3] = {};
+  rank.pack.inTensors = {MakeTensor(ACL_FLOAT, {3}, wide)};
+  rank.pack.outTensors = {MakeTensor(ACL_FLOAT16, {3}, half)};
+  EXPECT_EQ(operation->Setup(rank.pack, rank.bytes, rank.context), atb::NO_ERROR);
+  EXPECT_EQ(operation->Execute(rank.pack, nullptr, 0, rank.context), atb::NO_ERROR);
+  EXPECT_EQ(half[0], 0x3c00u);
+  EXPECT_EQ(half[1], 0xc100u);
+  EXPECT_EQ(half[2], 0x7c00u);
+  rank.pack.outTensors = {MakeTensor(ACL_FLOAT16, {2}, half)};
+  EXPECT_EQ(operation->Setup(rank.pack, rank.bytes, rank.context), atb::ERROR_INVALID_TENSOR_DIM);
+  EXPECT_EQ(atb::DestroyOperation(operation), atb::NO_ERROR);
+}
+
+TEST(DeviceMemoryIsHostMemory) {
+  void* data = nullptr;
+  EXPECT_EQ(aclrtMalloc(&data, 0, ACL_MEM_MALLOC_HUGE_FIRST), ACL_ERROR_INVALID_PARAM);
+  EXPECT_EQ(aclrtMalloc(&data, 5, ACL_MEM_MALLOC_HUGE_FIRST), ACL_SUCCESS);
+  char back[5] = {};
+  EXPECT_EQ(aclrtMemcpy(data, 5, "abcd", 5, ACL_MEMCPY_HOST_TO_DEVICE), ACL_SUCCESS);
+  EXPECT_EQ(aclrtMemcpy(back, 5, data, 5, ACL_MEMCPY_DEVICE_TO_HOST), ACL_SUCCESS);
+  EXPECT_EQ(std::string(back), std::string("abcd"));
+  EXPECT_EQ(aclrtMemcpy(back, 4, data, 5, ACL_MEMCPY_DEVICE_TO_HOST), ACL_ERROR_INVALID_PARAM);
+  EXPECT_EQ(aclrtMemset(data, 5, 0, 6), ACL_ERROR_INVALID_PARAM);
+  EXPECT_EQ(aclrtFree(data), ACL_SUCCESS);
+  EXPECT_EQ(aclrtSetDevice(-1), ACL_ERROR_INVALID_PARAM);
+  EXPECT_EQ(aclrtSetDevice(3), ACL_SUCCESS);
+  int32_t device = 0;
+  EXPECT_EQ(aclrtGetDevice(&device), ACL_SUCCESS);
+  EXPECT_EQ(device, 3);
+  EXPECT_EQ(aclDataTypeSize(ACL_BF16), 2u);
+}

@@ -1,0 +1,171 @@
+"""What C++ programs find: pkg-config, a shared library, and the JSON headers that a build needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "examples" / "cpp"
+# Where the core was built for the package; its objects are not compiled again.
+BUILD = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
+
+
+def run(*command: str | Path, **variables: str) -> str:
+    """Runs a command that must succeed, with these variables besides the environment's."""
+    done = attempt(*command, **variables)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def attempt(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command."""
+    return subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def pkg_config(prefix: Path, *options: str) -> list[str]:
+    """What pkg-config says of the collops in `prefix`."""
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    [folder] = prefix.glob("lib*/**/pkgconfig")
+    return run("pkg-config", *options, "collops", PKG_CONFIG_PATH=str(folder)).split()
+
+
+def build_example(prefix: Path, folder: Path) -> Path:
+    """The program of examples/cpp, compiled with what pkg-config says."""
+    program = folder / "uneven_gather"
+    flags = pkg_config(prefix, "--cflags", "--libs")
+    run("g++", "-std=c++17", EXAMPLE / "uneven_gather.cpp", "-o", program, *flags)
+    return program
+
+
+def test_pkg_config_finds_the_package_wherever_it_is(core_prefix: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(core_prefix, moved)
+    program = build_example(moved, tmp_path)
+    assert "gathered on each of them" in run(program)
+    assert pkg_config(moved, "--modversion") == pkg_config(core_prefix, "--modversion")
+
+
+@pytest.fixture(scope="module")
+def shared_prefix(core_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a shared collops, linked from the objects of the package's build."""
+    folder = tmp_path_factory.mktemp("shared")
+    launcher = Path(__file__).with_name("compiled_here.sh")
+    options = ["-DBUILD_SHARED_LIBS=ON", "-DCMAKE_BUILD_TYPE=Release", "-DCOLLOPS_GPU_KERNELS=OFF"]
+    options += [f"-DPython_EXECUTABLE={sys.executable}"]
+    options += [f"-DCMAKE_CXX_COMPILER_LAUNCHER=sh;{launcher};{BUILD}"]
+    options += ["-GNinja"] if shutil.which("ninja") else []
+    said = run("cmake", "-S", ROOT, "-B", folder / "build", *options)
+    assert "no C++ tests" in said
+    run("cmake", "--build", folder / "build", "-j", "2")
+    run("cmake", "--install", folder / "build", "--prefix", folder / "prefix")
+    return folder / "prefix"
+
+
+def test_the_shared_library_has_what_programs_need(shared_prefix: Path, tmp_path: Path) -> None:
+    [library] = shared_prefix.glob("lib*/**/libcollops.so")
+    [name] = shared_prefix.glob("lib*/**/libcollops.so.*.*.*")
+    assert library.resolve() == name
+    assert not list(shared_prefix.rglob("*.a"))
+    run("cmake", "-S", EXAMPLE, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={shared_prefix}")
+    run("cmake", "--build", tmp_path)
+    program = tmp_path / "uneven_gather"
+    assert "gathered on each of them" in run(program)
+    assert "libcollops.so" in run("readelf", "-d", program)
+
+
+def test_pkg_config_of_the_shared_library(shared_prefix: Path, tmp_path: Path) -> None:
+    program = build_example(shared_prefix, tmp_path)
+    library = next(shared_prefix.glob("lib*/**/libcollops.so")).parent
+    assert "gathered on each of them" in run(program, LD_LIBRARY_PATH=str(library))
+
+
+def test_the_shared_library_hides_what_is_not_public(shared_prefix: Path) -> None:
+    [library] = shared_prefix.glob("lib*/**/libcollops.so")
+    lines = run("nm", "-DC", "--defined-only", library).splitlines()
+    symbols = [line.split(maxsplit=2)[2] for line in lines]
+    assert "collops::Registry::Instance()" in symbols
+    hidden = ("nlohmann::", "collops::kernels::", "collops::shm::", "collops::ParseJson")
+    assert [symbol for symbol in symbols if symbol.startswith(hidden)] == []
+
+
+def test_every_public_header_is_visible_in_the_shared_library(core_prefix: Path) -> None:
+    headers = (core_prefix / "include" / "collops").rglob("*.h")
+    texts = {header.name: header.read_text() for header in headers}
+    own = {name: text for name, text in texts.items() if re.search("^namespace .*{$", text, re.M)}
+    assert len(own) > 20
+    assert [
+        name for name, text in own.items() if '[[gnu::visibility("default")]]' not in text
+    ] == []
+
+
+def test_the_extension_holds_the_core_itself(tmp_path: Path) -> None:
+    options = ["-DCOLLOPS_PYTHON=ON", "-DCOLLOPS_SHARED=ON"]
+    done = attempt("cmake", "-S", ROOT, "-B", tmp_path, *options)
+    assert done.returncode != 0
+    assert "COLLOPS_SHARED is for C++ programs" in done.stdout
+
+
+def find_json(folder: Path, *options: str, path: str = os.defpath) -> str:
+    """What cmake/find_json.cmake finds, or says."""
+    (folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(find LANGUAGES NONE)\n"
+        f"include({ROOT}/cmake/find_json.cmake)\n"
+        'message(STATUS "found ${NLOHMANN_JSON_INCLUDE_DIR}.")\n'
+    )
+    cmake = shutil.which("cmake") or pytest.skip("cmake is not installed")
+    done = attempt(cmake, "-S", folder, "-B", folder / "build", *options, PATH=path)
+    return " ".join(done.stdout.split())
+
+
+def headers_in(folder: Path) -> Path:
+    """A folder with what only looks like the JSON headers."""
+    (folder / "nlohmann").mkdir(parents=True)
+    (folder / "nlohmann" / "json.hpp").touch()
+    (folder / "nlohmann" / "json_fwd.hpp").touch()
+    return folder
+
+
+NO_SYSTEM = "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF"
+
+
+def test_the_json_headers_of_pip_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "site" / "nlohmann_json"
+    headers = headers_in(package / "include")
+    (package / "__init__.py").touch()
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{package.parent}" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    assert f"found {headers}." in find_json(tmp_path, f"-DPython_EXECUTABLE={python}", NO_SYSTEM)
+
+
+def test_the_json_headers_of_a_prefix_and_of_a_folder_are_found(tmp_path: Path) -> None:
+    headers = headers_in(tmp_path / "prefix" / "include")
+    no_pip = "-DPython_EXECUTABLE=false"
+    said = find_json(tmp_path, no_pip, f"-DCMAKE_PREFIX_PATH={headers.parent}", NO_SYSTEM)
+    assert f"found {headers}." in said
+    shutil.rmtree(tmp_path / "build")
+    said = find_json(tmp_path, f"-DNLOHMANN_JSON_INCLUDE_DIR={headers}")
+    assert f"found {headers}." in said
+
+
+def test_missing_json_headers_are_said_to_be_had_in_three_ways(tmp_path: Path) -> None:
+    said = find_json(tmp_path, "-DPython_EXECUTABLE=false", NO_SYSTEM)
+    for way in ("pip install nlohmann-json", "apt install nlohmann-json3-dev", "=DIR"):
+        assert way in said
+    shutil.rmtree(tmp_path / "build")
+    said = find_json(tmp_path, f"-DNLOHMANN_JSON_INCLUDE_DIR={tmp_path}")
+    assert f"is {tmp_path}, where there is no nlohmann/json_fwd.hpp" in said
