@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <string>
 
-namespace collops::recording {
+namespace [[gnu::visibility("default")]] collops {
+namespace recording {
 
 // The communicator that makes a call, as a trace shows it.
 struct Lane {
@@ -37,4 +38,5 @@ inline int64_t Now() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-}  // namespace collops::recording
+}  // namespace recording
+}  // namespace collops

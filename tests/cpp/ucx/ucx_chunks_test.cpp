@@ -124,7 +124,9 @@ TEST(AnyStreamThatIsDoneNeedsItsSenderNoMore) {
   RunConnected(2, [](const Entry& e) {
     std::mt19937 random(7);
     std::vector<std::byte> memory(40000);
-    const auto sizes = [&random](int64_t least) { return least + static_cast<int64_t>(random() % 20000); };
+    const auto sizes = [&random](int64_t least) {
+      return least + static_cast<int64_t>(random() % 20000);
+    };
     uint64_t sequence = 0;
     for (int round = 0; round < 400; ++round) {
       // Both ranks draw the same sizes.
