@@ -33,7 +33,8 @@ API_PAGES = {
             "Operation AllGatherParam AllGatherVParam AllReduceParam AllToAllParam AllToAllVParam "
             "AllToAllVV2Param BroadcastParam LinearParallelParam RecvParam ReduceScatterParam "
             "ReduceScatterVParam SendParam ParallelType TwoDimTPInfo MoeInfo CommMode "
-            "COMM_MULTI_PROCESS COMM_MULTI_THREAD COMM_UNDEFINED TensorDesc with_format",
+            "COMM_MULTI_PROCESS COMM_MULTI_THREAD COMM_UNDEFINED TensorDesc with_format Prof "
+            "set_buffer_size",
         ),
     ),
     "errors": ApiPage(
@@ -49,6 +50,11 @@ API_PAGES = {
         "Testing",
         "Starts ranks on this host, for tests; [Testing](../testing.md) has examples.",
         of("collops.testing", "run_ranks ranks RankErrors RankDiedError RankEndedError"),
+    ),
+    "trace": ApiPage(
+        "Traces",
+        "Records the calls of this process; [Logs and traces](../tracing.md) explains the files.",
+        of("collops.trace", "start stop record"),
     ),
     "gpu_memory": ApiPage(
         "GPU memory",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import logging
 import os
 import re
 import threading
@@ -73,6 +74,7 @@ def test_a_late_rank_delays_only_its_rows(
 ) -> None:
     monkeypatch.setenv("COLLOPS_TRACE", "2")
     monkeypatch.setenv("COLLOPS_NUM_THREADS", "1")  # the main thread sleeps only where it waits
+    monkeypatch.setattr(logging.root, "handlers", [])  # the lines go to standard error
     assert all(run_ranks(late_rank, grid[0] * grid[1], grid, 1, FORK.SimpleQueue()))
     lines = [LINE.search(line) for line in capfd.readouterr().err.splitlines()]
     found = [tuple(map(float, line.groups())) for line in lines if line]

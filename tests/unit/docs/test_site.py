@@ -38,7 +38,7 @@ def test_the_api_pages_have_every_name_of_a_module(module: str) -> None:
 
 
 def test_the_api_pages_have_every_name_of_the_package_once() -> None:
-    modules = {"golden", "testing", "__version__"}
+    modules = {"golden", "testing", "trace", "__version__"}
     names = [f"collops.{name}" for name in collops.__all__ if name not in modules]
     assert sorted(name for name in documented() if name.count(".") == 1) == names
     assert len(set(documented())) == len(documented())
