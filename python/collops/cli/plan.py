@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 
@@ -13,3 +14,10 @@ def run(arguments: Sequence[str]) -> int:
     from collops.plan.command import main
 
     return main(arguments)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    from collops.plan.arguments import parser as own
+
+    return own()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Merges traces or summarises them; 2 where the arguments or the files are wrong."""
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
     parser = argparse.ArgumentParser(
         prog="collops trace",
         description="Traces that ranks have written with COLLOPS_TRACE=FILE.json.",
@@ -32,17 +32,22 @@ def run(arguments: Sequence[str]) -> int:
     late = words.add_parser("summary", help="list the calls whose last rank came latest")
     late.add_argument("files", nargs="+", help="the files of a run, or a merged one")
     late.add_argument("--top", type=int, default=10, help="how many calls (default: 10)")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Merges traces or summarises them; 2 where the arguments or the files are wrong."""
+    options = parser().parse_args(arguments)
     if options.word == "summary":
         if options.top < 1:
-            parser.error(f"--top must be at least 1, got {options.top}")
+            parser().error(f"--top must be at least 1, got {options.top}")
         print(summary(_read(options.files), options.top))
         return 0
     if options.plot is not None:
         try:
             require_matplotlib(options.plot)
         except ValueError as problem:
-            parser.error(str(problem))
+            parser().error(str(problem))
     _write(merge(options.files), options.output, options.plot)
     return 0
 

@@ -28,8 +28,8 @@ Exit status: 0 success, 2 wrong arguments.
 """
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; ends the program if one is wrong."""
+def parser() -> Parser:
+    """The parser of the command."""
     parser = Parser(
         prog="collops plan",
         description=_DESCRIPTION,
@@ -74,11 +74,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="the ranks of all hosts share C cores, as network namespaces do (a core each)",
     )
     add("--json", metavar="FILE", help="write one JSON object; - for standard output alone")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; ends the program if one is wrong."""
+    own = parser()
+    options = own.parse_args(arguments)
     if len(options.bytes) > 1 and (options.per_rank or options.skew != EVEN):
-        parser.error("--bytes with a number for each rank takes no --per-rank and no --skew")
+        own.error("--bytes with a number for each rank takes no --per-rank and no --skew")
     if options.hosts and len(options.hosts) > 1 and (options.json or len(options.bytes) > 1):
-        parser.error("--hosts with several numbers takes one number of --bytes, and no --json")
+        own.error("--hosts with several numbers takes one number of --bytes, and no --json")
     return options
 
 
