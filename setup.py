@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import shlex
@@ -15,8 +16,58 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
+# Seconds of processor time of a whole build, measured on the machine of README's figures.
+WHOLE_BUILD_S = 210
 # Folders of the checkout that are installed below the package.
 MAPPED = {"golden": "collops.golden", "examples": "collops.examples"}
+
+
+def requirement(name: str, package: str) -> Path | None:
+    """The folder of a build requirement, in a copy that is made once for each of its versions.
+
+    pip's isolated build unpacks it in another place each time. By the other path, and by the new
+    times of its files, every source that includes it would be compiled again.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    source = Path(spec.submodule_search_locations[0])
+    copy = ROOT / "build" / "requirements" / f"{package}-{importlib.metadata.version(name)}"
+    if not copy.exists():
+        part = copy.with_suffix(".part")  # what is interrupted is made again
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(source, part, ignore=shutil.ignore_patterns("__pycache__"))
+        part.rename(copy)
+    return copy
+
+
+def json_headers() -> list[str]:
+    """CMake's argument for the headers of the PyPI package nlohmann-json, if it is installed."""
+    package = requirement("nlohmann-json", "nlohmann_json")
+    if package and (package / "include" / "nlohmann" / "json.hpp").exists():
+        return [f"-DNLOHMANN_JSON_INCLUDE_DIR={package / 'include'}"]
+    return []
+
+
+def pybind11_config() -> str:
+    """CMake's argument for pybind11: the copy of PyPI's package, or where the system has it."""
+    import pybind11
+
+    found = Path(pybind11.get_cmake_dir())
+    home = Path(pybind11.__file__).parent
+    if home in found.parents:
+        package = requirement("pybind11", "pybind11")
+        found = (package or home) / found.relative_to(home)
+    return f"-Dpybind11_DIR={found}"
+
+
+def compiler_cache() -> list[str]:
+    """CMake's argument for ccache or sccache, if one is on PATH and no launcher is chosen."""
+    chosen = "CMAKE_CXX_COMPILER_LAUNCHER"
+    if chosen in os.environ or chosen in os.environ.get("CMAKE_ARGS", ""):
+        return []
+    cache = shutil.which("ccache") or shutil.which("sccache")
+    return [f"-D{chosen}={cache}"] if cache else []
 
 
 def nvcc_folders() -> list[str]:
@@ -32,19 +83,30 @@ def nvcc_folders() -> list[str]:
 
 def configure_arguments() -> list[str]:
     """CMake's arguments, all of them explicit, so that they identify a build."""
-    import pybind11
-
-    arguments = [
+    return [
         "-DCOLLOPS_PYTHON=ON",
         "-DBUILD_TESTING=OFF",
         "-DCMAKE_BUILD_TYPE=Release",
         f"-DPython_EXECUTABLE={sys.executable}",
-        f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
+        pybind11_config(),
+        *json_headers(),
         *nvcc_folders(),
+        *compiler_cache(),
+        *(["-GNinja"] if shutil.which("ninja") else []),
+        *shlex.split(os.environ.get("CMAKE_ARGS", "")),
     ]
-    if ninja := shutil.which("ninja"):
-        arguments += ["-GNinja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
-    return arguments + shlex.split(os.environ.get("CMAKE_ARGS", ""))
+
+
+def output(*command: str) -> str:
+    """What a command prints."""
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def expected(jobs: int) -> str:
+    """How long a build takes that has nothing to start from."""
+    seconds = WHOLE_BUILD_S / jobs
+    told = f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} s"
+    return f"compiling, {jobs} at once: about {told} if nothing is compiled yet"
 
 
 class CMakeBuild(build_ext):
@@ -54,6 +116,7 @@ class CMakeBuild(build_ext):
         """Puts the extension where setuptools expects it."""
         cmake, folder = self.configure()
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)))
+        print(f"collops: {expected(int(jobs))}", flush=True)
         subprocess.run([cmake, "--build", str(folder), "-j", jobs], check=True)
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         install = [cmake, "--install", str(folder), "--component", "python", "--strip"]
@@ -66,13 +129,17 @@ class CMakeBuild(build_ext):
             raise SystemExit("cmake not found: install the Debian package cmake, or pip's cmake")
         folder = ROOT / "build" / f"cmake-{sys.implementation.cache_tag}"
         arguments = configure_arguments()
-        self._forget_other_tools(folder, "\n".join([cmake, *arguments]))
-        subprocess.run([cmake, "-S", str(ROOT), "-B", str(folder), *arguments], check=True)
+        # By its version, as an isolated build has its CMake and ninja in another place each time.
+        version = output(cmake, "--version").splitlines()[0]
+        self._forget_other_tools(folder, "\n".join([version, *arguments]))
+        ninja = shutil.which("ninja")
+        place = [f"-DCMAKE_MAKE_PROGRAM={ninja}"] if ninja else []
+        subprocess.run([cmake, "-S", str(ROOT), "-B", str(folder), *arguments, *place], check=True)
         return cmake, folder
 
     @staticmethod
     def _forget_other_tools(folder: Path, tools: str) -> None:
-        # CMake keeps paths of the tools that configured it; those of an isolated build are gone.
+        # CMake keeps what it found by other arguments, and another CMake may look in another way.
         record = folder / "tools.txt"
         if folder.exists() and not (record.exists() and record.read_text() == tools):
             shutil.rmtree(folder)

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,6 +118,25 @@ class Venv:
         if subprocess.run(command, env=self.env, cwd=ROOT).returncode != 0:
             raise SystemExit(f"collops: failed: {shlex.join(command)}")
 
+    def pip_build(self, *arguments: str) -> None:
+        """Runs pip install of sources, and shows how far the compiler is."""
+        command = [str(self.python), "-m", "pip", "install", "-v", *arguments]
+        progress, printed = Progress(), []
+        with subprocess.Popen(
+            command,
+            env=self.env,
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as pip:
+            for line in pip.stdout or ():
+                printed.append(line)
+                progress.show(line.strip())
+        if pip.returncode != 0:
+            print("".join(printed), end="", file=sys.stderr)
+            raise SystemExit(f"collops: failed: {shlex.join(command)}")
+
     def try_pip(self, *arguments: str, limit_s: float) -> str:
         """One attempt at pip install; returns "installed", or "not installed" with the reason."""
         try:
@@ -136,6 +156,24 @@ class Venv:
         return f"not installed: {last_error(done.stdout)}"
 
 
+class Progress:
+    """Shows what matters in a build's output: its own words, and every tenth of its steps."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._tenths = 0
+
+    def show(self, line: str) -> None:
+        """Takes one line of output."""
+        if line.startswith("collops: "):
+            say(line.removeprefix("collops: "))
+        step = re.match(r"\[(\d+)/(\d+)\] ", line)
+        if step and (tenths := 10 * int(step[1]) // int(step[2])) > self._tenths:
+            self._tenths = tenths
+            seconds = time.monotonic() - self._begin
+            say(f"{step[1]} of {step[2]} steps after {seconds:.0f} s")
+
+
 def last_error(text: str) -> str:
     """The last error in pip's output; notices may follow it."""
     errors = [line for line in text.splitlines() if line.startswith("ERROR")]
@@ -153,7 +191,7 @@ def make_package(venv: Venv) -> None:
     say("building and installing collops")
     if os.environ.get("CI"):
         venv.env["CMAKE_ARGS"] = "-DCOLLOPS_WERROR=ON"
-    venv.pip("-q", "--no-build-isolation", "--no-deps", "--force-reinstall", ".")
+    venv.pip_build("--no-build-isolation", "--no-deps", "--force-reinstall", ".")
     venv.mark("package", key)
 
 

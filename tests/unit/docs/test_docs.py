@@ -16,7 +16,7 @@ from collops.atb.param import Param
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("README*.md")), ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -76,6 +76,30 @@ def test_an_install_succeeds_whatever_pip_prints(venv: environment.Venv) -> None
     assert venv.try_pip("thing", limit_s=20) == "installed"
 
 
+def test_a_build_shows_how_far_it_is(
+    venv: environment.Venv, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["  collops: compiling, 2 at once: about 30 s", "  -- Configuring done"]
+    lines += [f"  [{step}/40] Building CXX object a.o" for step in range(1, 41)]
+    (venv.folder / "lines").write_text("\n".join([*lines, ""]))
+    record_pip(venv, f"cat {shlex.quote(str(venv.folder / 'lines'))}")
+    venv.pip_build("thing")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "collops: compiling, 2 at once: about 30 s"
+    assert [line.split(" after ")[0] for line in shown[1:]] == [
+        f"collops: {step} of 40 steps" for step in range(4, 41, 4)
+    ]
+
+
+def test_a_build_that_fails_prints_all_of_its_output(
+    venv: environment.Venv, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_pip(venv, "echo 'a.cpp:1: error: no such name'; exit 1")
+    with pytest.raises(SystemExit, match="failed: .* install -v thing"):
+        venv.pip_build("thing")
+    assert "a.cpp:1: error: no such name\n" in capsys.readouterr().err
+
+
 def test_the_reason_is_pips_last_error(venv: environment.Venv) -> None:
     record_pip(venv, f"echo 'ERROR: first'; echo 'ERROR: No match' >&2; {NOISE}exit 1")
     assert venv.try_pip("thing", limit_s=20) == "not installed: ERROR: No match"
