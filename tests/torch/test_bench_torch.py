@@ -41,8 +41,9 @@ def test_every_call_runs_in_every_way(tmp_path: Path) -> None:
     trained = [row for row in rows if row["call"] in TRAINING]
     assert [(row["call"], row["way"]) for row in trained] == [*product(TRAINING, SEQUENCES)]
     assert all(row["alone_us"] > 0 and 0 <= row["gloo_share"] < 1 for row in trained)
-    *whole, _, mpi = done.stdout.splitlines()
+    *whole, _, mpi, _, issue = done.stdout.splitlines()
     assert mpi.startswith("MPI: ")
+    assert issue.startswith("For an issue: collops bench torch ")
     head, _, *lines = whole
     assert [cell.strip() for cell in head.strip("|").split("|")][3:5] == ["collops us", "gloo us"]
     assert [line.split()[1] for line in lines] == [call for call, _, _ in points]
