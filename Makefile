@@ -5,7 +5,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python"
 SETUP := sh tools/preflight.sh "$(PYTHON)" && "$(PYTHON)" tools/environment.py "$(VENV)"
 
-.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch sanitize fuzz soak cross-arm64 bench check format build clean
+.PHONY: help demo docs docs-serve test test-faults test-launchers test-multihost test-gpu test-npu test-npu-oldest test-torch sanitize fuzz soak cross-arm64 bench wheel check format build clean
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1: /p' $(MAKEFILE_LIST)
 
@@ -72,6 +72,10 @@ docs: ## build the site of docs/ into out/docs; a warning fails it
 docs-serve: ## serve the site of docs/ on this machine, built anew at each change
 	@$(SETUP)
 	@$(RUN) tools/docs.py serve $(ARGS)
+
+wheel: ## an sdist and wheels in out/wheels, each run in an empty environment (ARGS=python3.12)
+	@$(SETUP) package
+	@$(RUN) tools/wheels.py $(ARGS)
 
 check: ## format, lint, types, layers and docstrings (no test of behaviour)
 	@$(SETUP) package test check

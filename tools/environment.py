@@ -73,6 +73,8 @@ class Venv:
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_USER": "0",  # a user's configuration may ask for --user, which fails here
         }
+        if os.environ.get("CI"):
+            self.env["CMAKE_ARGS"] = "-DCOLLOPS_WERROR=ON"
 
     def create(self) -> None:
         """Makes the environment, unless it exists with this interpreter's version."""
@@ -189,8 +191,6 @@ def make_package(venv: Venv) -> None:
     if venv.is_made("package", key):
         return
     say("building and installing collops")
-    if os.environ.get("CI"):
-        venv.env["CMAKE_ARGS"] = "-DCOLLOPS_WERROR=ON"
     venv.pip_build("--no-build-isolation", "--no-deps", "--force-reinstall", ".")
     venv.mark("package", key)
 

