@@ -60,7 +60,7 @@ Status ReadBackend(const std::string& text, std::vector<BackendReplacement>* rep
     const size_t equals = pair.find('=');
     const bool is_pair = equals != std::string::npos && equals > 0 && equals + 1 < pair.size();
     CHECK_ARG(is_pair, ERROR_INVALID_PARAM, "COLLOPS_BACKEND=", text, ": \"", pair,
-              "\" is no pair such as hccl=shm");
+              "\" is not a pair such as hccl=shm");
     replacements->push_back({pair.substr(0, equals), pair.substr(equals + 1)});
   }
   return Ok();

@@ -43,6 +43,7 @@ TOP = {"core", "cuda_array", "cuda_memory", "errors", "tensors"}
 PACKAGE_ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors", "_core"},
+    "tensor_types": set(),
     "cuda_memory": set(),
     "cuda_array": {"errors", "core"},
     "tensors": {"errors", "core", "cuda_memory", "cuda_array"},
