@@ -5,6 +5,7 @@ With --fix, lets the formatters rewrite the sources instead.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -85,6 +86,15 @@ def check_types() -> bool:
     return done.returncode == 0
 
 
+def check_types_of_callers() -> bool:
+    """Mypy, strictly, over calls as a user writes them, with the types of torch's stubs."""
+    lay_out_package()
+    callers = ROOT / "tests" / "unit" / "typing"
+    found = {**os.environ, "MYPYPATH": f"{callers / 'stubs'}{os.pathsep}{TYPING}"}
+    command = [sys.executable, "-m", "mypy", "--config-file", str(callers / "mypy.ini")]
+    return subprocess.run([*command, callers / "sample.py"], cwd=TYPING, env=found).returncode == 0
+
+
 def check_structure() -> bool:
     """Layers and docstrings, which are tests that read the sources."""
     return run(sys.executable, "-m", "pytest", "-q", *CHECK_TESTS)
@@ -95,6 +105,7 @@ CHECKS = {
     "Python lint": check_lint,
     "Python format": check_python_format,
     "Python types": check_types,
+    "types of callers": check_types_of_callers,
     "layers, docstrings": check_structure,
 }
 

@@ -47,7 +47,7 @@ Status ToStream(py::handle object, const char* operation, void** stream) {
     return Ok();
   }
   PyErr_Clear();
-  return Error(ERROR_INVALID_STREAM, operation, ": stream is no address");
+  return Error(ERROR_INVALID_STREAM, operation, ": stream is not an address");
 }
 
 // On CUDA the null stream is called by its number.

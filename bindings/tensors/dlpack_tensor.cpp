@@ -137,10 +137,9 @@ py::tuple FromDlpack(const py::object& object, const std::string& operation,
                      const std::string& label) {
   const TensorName name{operation.c_str(), label.c_str(), -1, nullptr};
   if (!HasDlpack(object)) {
-    ThrowIfError(
-        Error(ERROR_INVALID_PARAM, ToString(name),
-              " must be a numpy array, a torch tensor or an object with __dlpack__, got a ",
-              Py_TYPE(object.ptr())->tp_name));
+    ThrowIfError(Error(ERROR_INVALID_PARAM, ToString(name),
+                       " must be a numpy array, a torch tensor or an object with __dlpack__, got ",
+                       Py_TYPE(object.ptr())->tp_name));
   }
   CallStream stream;
   Exported exported;

@@ -105,16 +105,16 @@ Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
   static PyObject* const requires_grad = Interned("requires_grad");
   CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False || !RecordsGradients(),
             ERROR_INVALID_PARAM, ToString(name),
-            " requires grad, and gradients do not pass here: .detach(), or call under ",
+            " requires grad, but this call has no gradient: pass .detach(), or call under ",
             "torch.no_grad()");
   CHECK_ARG(dtype != DType::kUndefined || !py::cast<bool>(object.attr("is_quantized")),
             ERROR_INVALID_PARAM, ToString(name),
             " is quantised, and its scale would be lost: pass .dequantize(), or .int_repr()");
   CHECK_ARG(!IsNegated(object, dtype), ERROR_INVALID_PARAM, ToString(name),
-            " is negated only in name: .resolve_neg()");
+            " is a lazily negated view: pass .resolve_neg()");
   if (dtype == DType::kComplex64 || dtype == DType::kComplex128) {
     CHECK_ARG(!py::cast<bool>(object.attr("is_conj")()), ERROR_INVALID_PARAM, ToString(name),
-              " is conjugated only in name: .resolve_conj()");
+              " is a lazily conjugated view: pass .resolve_conj()");
   }
   return Ok();
 }

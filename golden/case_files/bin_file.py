@@ -140,7 +140,7 @@ def _whole_number(attributes: dict[str, str], name: str) -> int:
     try:
         return int(attributes[name])
     except ValueError:
-        raise ValueError(f"{name} is no whole number, got {attributes[name]!r}") from None
+        raise ValueError(f"{name} is not a whole number, got {attributes[name]!r}") from None
 
 
 def _dims(attributes: dict[str, str]) -> tuple[int, ...]:

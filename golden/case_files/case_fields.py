@@ -42,7 +42,7 @@ def case_of(fields: Mapping[str, Any]) -> Case:
         >>> case_of({"rank_size": None})
         Traceback (most recent call last):
         ...
-        TypeError: rank_size is no whole number from 1, got None
+        TypeError: rank_size is not a whole number from 1, got None
     """
     _check(fields)
     values = {key: _frozen(value) for key, value in fields.items()}
@@ -57,16 +57,16 @@ def _check(fields: Mapping[str, Any]) -> None:
     known = {"operator": tuple(OPERATORS), "dtype": DTYPES}
     for name, words in known.items():
         if name in fields and fields[name] not in words:
-            raise TypeError(f"{name} is none of {', '.join(words)}, got {fields[name]!r}")
+            raise TypeError(f"{name} is not one of {', '.join(words)}, got {fields[name]!r}")
     for name in ("rank_size", "seed", "columns", "root", "peer"):
         least = 1 if name == "rank_size" else 0
         if name in fields and not _is_count(fields[name], least):
-            raise TypeError(f"{name} is no whole number from {least}, got {fields[name]!r}")
+            raise TypeError(f"{name} is not a whole number from {least}, got {fields[name]!r}")
     if not isinstance(fields.get("transpose", False), bool):
         raise TypeError(f"transpose is neither true nor false, got {fields['transpose']!r}")
     for name in ("counts", "displs", "rdispls", "rows", "x_shapes"):
         if name in fields and not _are_counts(fields[name], nested=name == "x_shapes"):
-            raise TypeError(f"{name} is no list of whole numbers, got {fields[name]!r}")
+            raise TypeError(f"{name} is not a list of whole numbers, got {fields[name]!r}")
 
 
 def _frozen(value: Any) -> Any:

@@ -65,13 +65,13 @@ def scan_rows(path: Path) -> Iterator[CsvRow | RowError]:
         ...     file = Path(folder) / "cases.csv"
         ...     _ = file.write_text("|".join(COLUMNS) + "\\nx" + "|" * 20)
         ...     [row] = scan_rows(file)
-        >>> str(row).endswith("cases.csv:2: column CaseNum is no whole number, got 'x'")
+        >>> str(row).endswith("cases.csv:2: column CaseNum is not a whole number, got 'x'")
         True
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is no text in UTF-8 ({error.reason})") from None
+        raise ValueError(f"{path}: is not UTF-8 text ({error.reason})") from None
     names: list[str] | None = None
     rows = 0
     for number, line in enumerate(lines, start=1):
@@ -129,7 +129,8 @@ def _column_names(cells: list[str], place: str) -> list[str]:
     for cell in cells:
         meant = nearest(cell, COLUMNS, _ALIKE) if cell not in COLUMNS else None
         if meant is not None:
-            raise RowError(place, meant, f"is not spelt so: did you mean {meant}", cell)
+            text = f"unknown column {cell!r}; did you mean {meant!r}?"
+            raise RowError(place, meant, "is misspelt", cell, text)
     for name in COLUMNS:
         if name not in _OPTIONAL and name not in cells:
             raise RowError(place, name, "is missing among the column names", "|".join(cells))

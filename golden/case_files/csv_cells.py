@@ -83,7 +83,7 @@ def _operator(cells: Mapping[str, str], place: str) -> str:
         raise RowError(place, "OpName", "is empty: name an operator", "")
     meant = meant_operation(operator) if operator not in OPERATIONS else None
     if meant is not None:
-        problem = f"is no operator: did you mean {meant}"
+        problem = f"is not an operator: did you mean {meant}"
         raise RowError(place, "OpName", problem, cells["OpName"])
     return operator
 
@@ -91,7 +91,7 @@ def _operator(cells: Mapping[str, str], place: str) -> str:
 def _whole_number(cells: Mapping[str, str], column: str, place: str) -> int:
     if not re.fullmatch(NUMBER, cells[column]):
         long = re.fullmatch(r"\d+", cells[column])
-        problem = f"has more than {_MOST_DIGITS} digits" if long else "is no whole number"
+        problem = f"has more than {_MOST_DIGITS} digits" if long else "is not a whole number"
         raise RowError(place, column, problem, cells[column])
     return int(cells[column])
 
@@ -113,9 +113,9 @@ def _params(cells: Mapping[str, str], place: str) -> dict[str, Any]:
     except RecursionError:
         raise RowError(place, "OpParam", "is nested too deeply", cells["OpParam"]) from None
     except ValueError as error:
-        raise RowError(place, "OpParam", f"is no JSON ({error})", cells["OpParam"]) from None
+        raise RowError(place, "OpParam", f"is not JSON ({error})", cells["OpParam"]) from None
     if not isinstance(params, dict):
-        raise RowError(place, "OpParam", "is no JSON object", cells["OpParam"])
+        raise RowError(place, "OpParam", "is not a JSON object", cells["OpParam"])
     return params
 
 
@@ -180,7 +180,7 @@ def _padded(cell: str, count: int) -> list[str]:
 
 def _one_of(word: str, known: Any, column: str, place: str) -> str:
     if word not in known:
-        raise RowError(place, column, f"has a word that is none of {', '.join(known)}", word)
+        raise RowError(place, column, f"has a word that is not one of {', '.join(known)}", word)
     return word
 
 
@@ -194,7 +194,7 @@ def _dtype(word: str, column: str, place: str) -> str:
 def _shape(text: str, column: str, place: str) -> tuple[int, ...]:
     dims = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"-?\d+", dim) for dim in dims):
-        raise RowError(place, column, "has a dim that is no whole number", text)
+        raise RowError(place, column, "has a dim that is not a whole number", text)
     # Python refuses to convert thousands of digits.
     shape = tuple(int(dim) if len(dim) <= _MOST_DIGITS + 2 else _TOO_LARGE for dim in dims)
     if not all(abs(dim) < _TOO_LARGE for dim in shape):
@@ -211,6 +211,6 @@ def _range(text: str, place: str) -> tuple[float, float]:
     except ValueError:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise RowError(place, "DataGenRange", "is no range LOW,HIGH", text)
+        raise RowError(place, "DataGenRange", "is not a range LOW,HIGH", text)
     # Some of ATB's rows have ranges with the higher end first.
     return min(low, high), max(low, high)

@@ -36,7 +36,7 @@ class Plan:
 def plan_row(row: CsvRow) -> Plan:
     """Return what to do with a row, by the first of these rules that applies.
 
-    Skipped: an operator that is none of collops', quantised and MoE rows, tensors of format
+    Skipped: an operator that is not one of collops', quantised and MoE rows, tensors of format
     FRACTAL_NZ (unless the row expects its refusal), more ranks than MOST_RANKS (unless creation
     must fail). Then the rows of differences.DIFFERENCES; the others run, with an excuse where the
     row expects its error on other chips alone.
@@ -49,12 +49,12 @@ def plan_row(row: CsvRow) -> Plan:
 
     Example:
         >>> plan_row(CsvRow("a.csv:2", 1, "x", "FillOperation", {})).reason
-        'FillOperation is no operator of collops'
+        'FillOperation is not an operator of collops'
         >>> plan_row(CsvRow("a.csv:3", 2, "x", "AllGatherVOperation", {"rankSize": 2})).action
         'run'
     """
     if row.operator not in OPERATIONS:
-        return Plan("skip", f"{row.operator} is no operator of collops")
+        return Plan("skip", f"{row.operator} is not an operator of collops")
     outside = OPERATIONS[row.operator].outside(row.params)
     if outside:
         return Plan("skip", outside)

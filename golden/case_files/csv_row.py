@@ -99,19 +99,23 @@ class CsvRow:
 class RowError(ValueError):
     """A row that cannot be read: its place, the column, and the value.
 
+    `text` replaces the message's words about the column and the value.
+
     `number`, `name` and `operator` are the row's, as far as they were read.
 
     Example:
-        >>> print(RowError("a.csv:7", "InNum", "is no whole number", "two"))
-        a.csv:7: column InNum is no whole number, got 'two'
+        >>> print(RowError("a.csv:7", "InNum", "is not a whole number", "two"))
+        a.csv:7: column InNum is not a whole number, got 'two'
     """
 
     number: int | None = None
     name: str = ""
     operator: str = ""
 
-    def __init__(self, place: str, column: str, problem: str, got: str) -> None:
-        super().__init__(f"{place}: column {column} {problem}, got {_short(got)}")
+    def __init__(
+        self, place: str, column: str, problem: str, got: str, text: str | None = None
+    ) -> None:
+        super().__init__(f"{place}: {text or f'column {column} {problem}, got {_short(got)}'}")
         self.place = place
         self.column = column
         self.got = got

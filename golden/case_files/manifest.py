@@ -101,7 +101,7 @@ def read_manifest(manifest: Path) -> list[tuple[Case, tuple[str, ...], Path]]:
 
     Raises:
         OSError: the manifest cannot be read.
-        ValueError: it is no JSON or of another schema, or a case lacks a field or has a wrong one.
+        ValueError: it is not JSON or of another schema, or a case lacks a field or has a wrong one.
 
     Example:
         >>> import tempfile
@@ -112,7 +112,7 @@ def read_manifest(manifest: Path) -> list[tuple[Case, tuple[str, ...], Path]]:
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{manifest}: is no JSON ({error})") from None
+        raise ValueError(f"{manifest}: is not JSON ({error})") from None
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA:
         raise ValueError(f"{manifest}: schema is {schema!r}, this golden reads {SCHEMA}")

@@ -73,7 +73,9 @@ def _check(
     """Raise ValueError for arguments that numpy's slices would accept with another meaning."""
     for name, values in (("recv_counts", recv_counts), ("rdispls", rdispls)):
         if len(values) != len(xs):
-            raise ValueError(f"all_gather_v: {name} has {len(values)} entries for {len(xs)} ranks")
+            raise ValueError(
+                f"all_gather_v: {name} must have length {len(xs)}, one per rank, got {len(values)}"
+            )
     for r, (x, count, start) in enumerate(zip(xs, recv_counts, rdispls, strict=True)):
         if x.dtype != xs[0].dtype:
             raise ValueError(f"all_gather_v: xs[{r}] is {x.dtype}, xs[0] is {xs[0].dtype}")

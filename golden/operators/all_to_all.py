@@ -78,7 +78,7 @@ def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
 
 def _check_divides(ranks: int, count: int, what: str) -> None:
     if count % ranks:
-        raise ValueError(f"all_to_all: {ranks} ranks cannot share {count} {what} evenly")
+        raise ValueError(f"all_to_all: {count} {what} do not divide evenly among {ranks} ranks")
 
 
 _EVEN = Even("all_to_all", equal_parts, rows=lambda size, shape: shape[0])

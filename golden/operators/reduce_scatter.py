@@ -41,7 +41,9 @@ def reduce_scatter(xs: Sequence[Array], op: str = "sum", dtype: str | None = Non
     """
     check_alike("reduce_scatter", xs)
     if len(xs[0]) % len(xs):
-        raise ValueError(f"reduce_scatter: {len(xs)} ranks cannot share {len(xs[0])} rows evenly")
+        raise ValueError(
+            f"reduce_scatter: {len(xs[0])} rows do not divide evenly among {len(xs)} ranks"
+        )
     whole = reduce_ranks(xs, op, dtype or name_of(xs[0]))
     return [part.copy() for part in np.split(whole, len(xs))]
 

@@ -85,7 +85,8 @@ def _check(
     for name, values in (("send_counts", send_counts), ("sdispls", sdispls), ("rows", rows)):
         if len(values) != len(xs):
             raise ValueError(
-                f"reduce_scatter_v: {name} has {len(values)} entries for {len(xs)} ranks"
+                f"reduce_scatter_v: {name} must have length {len(xs)}, "
+                f"one per rank, got {len(values)}"
             )
     for q, x in enumerate(xs):
         if x.shape != xs[0].shape or x.dtype != storage(dtype):

@@ -183,8 +183,9 @@ uint64_t Agreement::EncodedCall(const int64_t* encoded) {
   return static_cast<uint64_t>(__atomic_load_n(encoded + kCallWord, __ATOMIC_RELAXED));
 }
 
-std::string Agreement::EncodedOp(const int64_t* encoded) {
-  return Readable(encoded, kOpBytes);
+std::string Agreement::EncodedName(const int64_t* encoded) {
+  const std::string method = Readable(encoded + kMethodWord, kMethodBytes);
+  return method.empty() ? Readable(encoded, kOpBytes) : method;
 }
 
 std::vector<int64_t> Agreement::EncodedList(const int64_t* encoded, int number, int rank_size) {

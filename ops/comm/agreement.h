@@ -22,6 +22,10 @@ class Agreement {
   explicit Agreement(const char* op);
 
   const char* op() const { return op_; }
+  // What messages call it: the plain level's method, where there is one, else the operator.
+  const char* called() const { return *method_ == '\0' ? op_ : method_; }
+  // An agreement of the same call, without terms.
+  Agreement WithoutTerms() const { return Agreement(op_).InPlainWords(method_, row_elements_); }
 
   Agreement& Equal(const char* name, int64_t value);
   // Compares the first kTextBytes of a longer text.
@@ -57,8 +61,8 @@ class Agreement {
   // Adds the number of the user's call (0: not known) to an encoding. identity() ignores it.
   static void EncodeCall(int64_t* to, uint64_t call);
   static uint64_t EncodedCall(const int64_t* encoded);
-  // The operator's name in an encoding that a peer wrote.
-  static std::string EncodedOp(const int64_t* encoded);
+  // What messages call the call of an encoding that a peer wrote.
+  static std::string EncodedName(const int64_t* encoded);
   // A list of a group in an encoding that a peer wrote, by the order in which lists were added: a
   // copy of at most rank_size numbers, or kMostListed.
   static std::vector<int64_t> EncodedList(const int64_t* encoded, int number, int rank_size);

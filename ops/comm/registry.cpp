@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -112,7 +113,11 @@ bool SameGroup(const CommunicatorSpec& live, const CommunicatorSpec& found) {
 Status FindRunnable(const std::string& name, const Backend** backend) {
   *backend = FindBackend(name);
   CHECK_ARG(*backend != nullptr, ERROR_INVALID_PARAM, "backend \"", name, "\" is not known");
-  return (*backend)->available();
+  const Status available = (*backend)->available();
+  // Structs have ATB's default "hccl", so a first program on a machine without NPUs comes here.
+  if (available.ok() || std::strcmp((*backend)->memory, "cpu") == 0) return available;
+  return Error(available.code(), available.message(),
+               ": for CPU tensors pass backend=\"shm\", or set COLLOPS_BACKEND=shm");
 }
 
 }  // namespace
@@ -195,9 +200,10 @@ Status Registry::FromHandle(const void* handle, std::shared_ptr<Communicator>* c
   const auto made = made_.find(handle);
   if (made != made_.end()) closed = made->second.lock();
   if (closed != nullptr) return Ended(handle, *closed);
-  return Error(ERROR_INVALID_PARAM, "hcclComm ", handle,
-               " is no live communicator of this process: pass the handle of one that is open, or "
-               "leave it null");
+  return Error(
+      ERROR_INVALID_PARAM, "hcclComm ", handle,
+      " is not an open communicator of this process: pass the handle of one that is open, or "
+      "leave it null");
 }
 
 // Includes failed and destroyed communicators and those of a parent process: none is an engine's.

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
+
+#include "core/status.h"
 
 namespace [[gnu::visibility("default")]] collops {
 
@@ -50,6 +53,11 @@ class UserCall {
 // The number of this thread's call in messages; `step` is the number of its step.
 inline uint64_t CallNumber(uint64_t step) {
   return UserCall::Number() == 0 ? step : UserCall::Number();
+}
+
+// How a message that a call has failed begins: "all_gatherv: call 3".
+inline std::string CallText(const char* name, uint64_t step) {
+  return Concat(name, ": call ", CallNumber(step));
 }
 
 }  // namespace collops

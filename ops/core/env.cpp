@@ -65,7 +65,7 @@ Status ReadBackend(const char* name, Env* env) {
     const size_t equals = pair.find('=');
     const bool is_pair = equals != std::string::npos && equals > 0 && equals + 1 < pair.size();
     CHECK_ARG(is_pair, ERROR_INVALID_PARAM, name, "=", text, ": \"", pair,
-              "\" is no pair such as hccl=shm");
+              "\" is not a pair such as hccl=shm");
     env->replacements.push_back({pair.substr(0, equals), pair.substr(equals + 1)});
   }
   return Ok();

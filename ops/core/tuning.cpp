@@ -57,11 +57,11 @@ Status ParseTuning(const char* variable, const std::string& text, Tuning* tuning
   for (std::string pair; std::getline(pairs, pair, ',');) {
     const size_t equals = pair.find('=');
     CHECK_ARG(equals != std::string::npos, ERROR_INVALID_PARAM, variable, "=", text, ": \"", pair,
-              "\" is no pair such as all_reduce_one_step=32k");
+              "\" is not a pair such as all_reduce_one_step=32k");
     const std::string name = pair.substr(0, equals);
     const TunedSize* const row = FindSize(name);
     CHECK_ARG(row != nullptr, ERROR_INVALID_PARAM, variable, "=", text, ": \"", name,
-              "\" is no size of the table, which has ", KnownNames());
+              "\" is not a size of the table, which has ", KnownNames());
     CHECK_ARG(ParseBytes(pair.substr(equals + 1), &(parsed.*row->size)), ERROR_INVALID_PARAM,
               variable, "=", text, ": ", name,
               " must be a whole number of bytes up to 1024g, with k, m or g for a power of 1024, "

@@ -45,9 +45,11 @@ if TYPE_CHECKING:
     from collops.errors import ArgumentError as ArgumentError
     from collops.errors import Error as Error
     from collops.errors import ErrorCode as ErrorCode
+    from collops.errors import OutOfMemoryError as OutOfMemoryError
     from collops.errors import PeerLostError as PeerLostError
     from collops.errors import RankMismatchError as RankMismatchError
     from collops.errors import RankTimeoutError as RankTimeoutError
+    from collops.errors import SystemFailureError as SystemFailureError
     from collops.errors import UnsupportedError as UnsupportedError
     from collops.launch.init import init as init
     from collops.tensors import TensorDesc as TensorDesc
@@ -76,8 +78,8 @@ _NAMES = {
     "collectives.messages": "RecvFrom SendTo",
     "collectives.started": "StartedCall",
     "cuda_array": "CudaArray",
-    "errors": "AbortedError ArgumentError Error ErrorCode PeerLostError RankMismatchError "
-    "RankTimeoutError UnsupportedError",
+    "errors": "AbortedError ArgumentError Error ErrorCode OutOfMemoryError PeerLostError "
+    "RankMismatchError RankTimeoutError SystemFailureError UnsupportedError",
     "launch.init": "init",
     "tensors": "TensorDesc with_format",
 }
@@ -96,6 +98,23 @@ def _version() -> str:
         return "0+unknown"  # a checkout is on the path, but the package is not installed
 
 
+def _unknown(name: str) -> str:
+    """The message for a name that the package does not have."""
+    from difflib import get_close_matches
+
+    text = f"module 'collops' has no attribute {name!r}"
+    if name.startswith("_"):  # what tools look for
+        return text
+    methods = dir(__getattr__("Communicator"))
+    known = {word.lower(): word for word in (*methods, *__all__)}
+    for near in get_close_matches(name.lower(), known, 1, 0.8):
+        word = known[near]
+        if word in methods:
+            return f"{text}; did you mean comm.{word}, with comm = collops.init()?"
+        return f"{text}; did you mean collops.{word}?"
+    return text
+
+
 def __getattr__(name: str) -> Any:
     value: Any
     if name in _MODULES:
@@ -105,7 +124,7 @@ def __getattr__(name: str) -> Any:
     elif name == "__version__":
         value = _version()
     else:
-        raise AttributeError(f"module 'collops' has no attribute {name!r}")
+        raise AttributeError(_unknown(name), name=name)
     globals()[name] = value
     return value
 

@@ -81,6 +81,14 @@ class ArgumentError(Error, ValueError):
     """An argument, a tensor or a parameter struct is wrong in this process."""
 
 
+class OutOfMemoryError(Error, MemoryError):
+    """This process, its container or its device has no memory left for a call."""
+
+
+class SystemFailureError(Error):
+    """The operating system, a driver or an engine such as HCCL failed in a call that was right."""
+
+
 class RankMismatchError(Error, ValueError):
     """The ranks disagree about a call, or another rank has refused to take part in it."""
 
@@ -103,6 +111,13 @@ class UnsupportedError(Error, NotImplementedError):
 
 _CODES = frozenset(ErrorCode)
 _CLASSES: dict[int, type[Error]] = {
+    ErrorCode.ERROR_INTERNAL_ERROR: SystemFailureError,
+    ErrorCode.ERROR_RT_FAIL: SystemFailureError,
+    ErrorCode.ERROR_CANN_ERROR: SystemFailureError,
+    ErrorCode.ERROR_HCCL_FAIL: SystemFailureError,
+    ErrorCode.ERROR_COPY_HOST_MEMORY_FAIL: SystemFailureError,
+    ErrorCode.ERROR_OUT_OF_DEVICE_MEMORY: OutOfMemoryError,
+    ErrorCode.ERROR_OUT_OF_HOST_MEMORY: OutOfMemoryError,
     ErrorCode.ERROR_TIMEOUT: RankTimeoutError,
     ErrorCode.ERROR_PEER_LOST: PeerLostError,
     ErrorCode.ERROR_RANK_MISMATCH: RankMismatchError,

@@ -131,7 +131,7 @@ class TensorDesc:
         format: memory layout in lower case, such as ``"nd"`` or ``"nhwc"``.
 
     Raises:
-        ArgumentError: shape is no list of whole numbers, or dtype is no element type.
+        ArgumentError: shape is not a list of whole numbers, or dtype is no element type.
 
     Source of the semantics: ``atb::TensorDesc``.
 
@@ -191,8 +191,9 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
         dtype: element type by name; None: that of `like`.
 
     Raises:
-        ArgumentError: `like` is no tensor (ERROR_INVALID_PARAM), or there is not enough memory
-            (ERROR_OUT_OF_HOST_MEMORY, on a GPU ERROR_OUT_OF_DEVICE_MEMORY).
+        ArgumentError: `like` is no tensor (ERROR_INVALID_PARAM).
+        OutOfMemoryError: there is not enough memory (ERROR_OUT_OF_HOST_MEMORY, on a GPU
+            ERROR_OUT_OF_DEVICE_MEMORY).
         UnsupportedError: `like` is on a GPU that cannot be used here.
     """
     if isinstance(like, Formatted):
@@ -221,7 +222,7 @@ def empty_like_kind(operation: str, like: Any, shape: Sequence[int], dtype: Any 
     raise_status(
         ErrorCode.ERROR_INVALID_PARAM,
         f"{operation}: an output can be made for a numpy array, a torch tensor or an object with "
-        f"__dlpack__, not for a {type(like).__name__}",
+        f"__dlpack__, not for {type(like).__name__}",
     )
 
 

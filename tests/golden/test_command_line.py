@@ -84,7 +84,7 @@ def test_list_the_rows_of_case_files(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines[1:-1]] == ["7", "8", "77", "88"]
     assert lines[1].split()[2:] == ["AllGatherVOperation", "2", "NO_ERROR", "run"]
     assert lines[2].split()[3:] == ["1", "C:ERROR_INVALID_PARAM", "run"]
-    assert lines[3].endswith("skip: ElewiseOperation is no operator of collops")
+    assert lines[3].endswith("skip: ElewiseOperation is not an operator of collops")
     assert f"malformed: {tmp_path / 'mixed.csv'}:30: column ExpectedError is neither" in lines[4]
     assert lines[-1] == "4 rows: 2 run, 1 skip, 1 malformed"
     chosen = run("list", str(tmp_path / "mixed.csv"), "--op", "all_gather_v", "--filter", "bf16")
@@ -194,8 +194,8 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     ("text", "message"),
     [
         ('{"schema": 2, "cases": []}', "schema is 2, this golden reads 1"),
-        ("", "is no JSON (Expecting value: line 1 column 1 (char 0))"),
-        ("[" * 100000, "is no JSON (maximum recursion depth"),
+        ("", "is not JSON (Expecting value: line 1 column 1 (char 0))"),
+        ("[" * 100000, "is not JSON (maximum recursion depth"),
         ("[]", "schema is None, this golden reads 1"),
     ],
 )
@@ -210,13 +210,13 @@ def test_files_that_are_no_manifest_are_refused(tmp_path: Path, text: str, messa
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("operator", None, "case 1: operator is none of all_gather_v, reduce_scatter_v, "),
+        ("operator", None, "case 1: operator is not one of all_gather_v, reduce_scatter_v, "),
         ("operator", "zz", "all_to_all_v_v2, send, recv, got 'zz'"),
-        ("rank_size", None, "case 1: rank_size is no whole number from 1, got None"),
-        ("rank_size", "zz", "case 1: rank_size is no whole number from 1, got 'zz'"),
-        ("dtype", "half", "case 1: dtype is none of float16, "),
-        ("counts", [1, "x"], "case 1: counts is no list of whole numbers, got [1, 'x']"),
-        ("x_shapes", [1, 2], "case 1: x_shapes is no list of whole numbers, got [1, 2]"),
+        ("rank_size", None, "case 1: rank_size is not a whole number from 1, got None"),
+        ("rank_size", "zz", "case 1: rank_size is not a whole number from 1, got 'zz'"),
+        ("dtype", "half", "case 1: dtype is not one of float16, "),
+        ("counts", [1, "x"], "case 1: counts is not a list of whole numbers, got [1, 'x']"),
+        ("x_shapes", [1, 2], "case 1: x_shapes is not a list of whole numbers, got [1, 2]"),
         ("inputs", None, "case 1: "),
         ("inputs", ["z"], "p2.shares-3-5.npz: has no rank0/z"),
     ],

@@ -103,7 +103,7 @@ def test_backend_is_what_the_struct_named_once_it_was_checked(case_file: CaseFil
         (["--backend", "smh"], "backend 'smh' is unknown; use one of hccl, nccl"),
         (["--backend", "hccl=smh"], "backend 'smh' is unknown; use one of hccl, nccl"),
         (["--backend", "hcl=shm"], "backend 'hcl' is unknown; use one of hccl, nccl"),
-        (["--backend", "hccl=shm,nccl"], "'nccl' is no pair such as hccl=shm"),
+        (["--backend", "hccl=shm,nccl"], "'nccl' is not a pair such as hccl=shm"),
         (["--backend", "hccl=nccl"], "backend nccl: "),
         (["--backend", "hccl=lccl"], "backend 'lccl' is unknown"),
         (["--filter", "nowhere"], "no case has 'nowhere' in its name or as its number"),
@@ -165,13 +165,13 @@ def test_skipped_rows_are_counted_by_reason_and_never_passed(case_file: CaseFile
     nz = {"InFormat": "fractal_nz;nd;nd;nd;nd"}
     path = case_file({}, nz, nz, {"operator": "FillOperation"})
     done = golden("run", path)
-    reasons = "2 FRACTAL_NZ data, 1 FillOperation is no operator of collops"
+    reasons = "2 FRACTAL_NZ data, 1 FillOperation is not an operator of collops"
     assert closing_line(done) == (
         f"1 passed, 0 failed, 0 differ from ATB by intent, 3 skipped ({reasons})"
     )
     assert done.stdout.splitlines()[:-1] == [
         f"skipped {path}: 2 case_2, {path}: 3 case_3: FRACTAL_NZ data",
-        f"skipped {path}: 4 case_4: FillOperation is no operator of collops",
+        f"skipped {path}: 4 case_4: FillOperation is not an operator of collops",
     ]
     assert golden("run", path, "--max-skipped", 3).returncode == 0
     done = golden("run", path, "--max-skipped", 2)
@@ -197,7 +197,7 @@ def test_a_malformed_row_fails_and_hides_no_other(case_file: CaseFile) -> None:
     done = golden("run", path)
     assert done.returncode == 1
     assert closing_line(done) == f"2 passed, 1 failed, {NONE_SKIPPED}"
-    assert "cases.csv:3: column InNum is no whole number, got 'five'" in done.stdout
+    assert "cases.csv:3: column InNum is not a whole number, got 'five'" in done.stdout
     assert golden("run", path, "--filter", "case_2").stdout.startswith(f"FAILED {path}: 2 case_2\n")
 
 

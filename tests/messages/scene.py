@@ -105,6 +105,4 @@ def without_variables(text: str, pids: dict[int, int]) -> str:
     text = re.sub(r"run_ranks-[0-9a-f]{32}", "<job>", text)
     text = re.sub(r"/split \d+\.", "/split <number>.", text)
     text = re.sub(r"\b0x[0-9a-f]+", "<address>", text)
-    return re.sub(
-        r"its process is (sleeping|running)", "its process is <sleeping or running>", text
-    )
+    return re.sub(r"\), (sleeping|running), ", "), <sleeping or running>, ", text)

@@ -89,7 +89,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, two_hosts: list[Host]) -> None:
         "text in all ranks" in second[2]
     )
     assert first[0] != 0
-    assert "rank 1 of 2 did not come in 3 s" in first[2]
+    assert "rank 1 of 2 did not connect within 3 s" in first[2]
     assert "one" not in second[2].split() and "another" not in first[2].split()
 
 
@@ -104,7 +104,7 @@ def test_a_port_that_a_stranger_has(tmp_path: Path, two_hosts: list[Host]) -> No
         "reached, but has said nothing" in first[2]
     )
     assert second[0] != 0
-    assert "rank 0 did not come in 4 s" in second[2]
+    assert "rank 0 did not connect within 4 s" in second[2]
 
 
 def test_a_port_that_another_job_has(tmp_path: Path, two_hosts: list[Host]) -> None:

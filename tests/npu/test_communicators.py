@@ -144,7 +144,7 @@ def test_a_closed_communicators_handle_is_no_hcclcomm(npu: Any, backend: str) ->
 
     for messages in run_ranks(work, 2):
         for message in messages:
-            assert "is no live communicator of this process" in message
+            assert "is not an open communicator of this process" in message
 
 
 def test_a_dead_rank_is_reported_at_the_next_call(npu: Any) -> None:
@@ -171,7 +171,7 @@ def test_a_dead_rank_is_reported_at_the_next_call(npu: Any) -> None:
         assert code == 101
         # Seen by this rank itself, or by the other one before.
         assert message.startswith("AllGatherV: ")
-        assert f": rank 1 (pid {pid}) ended without a word" in message
+        assert f": rank 1 (pid {pid}) exited without reporting an error" in message
         assert seconds < 3
 
 
@@ -198,7 +198,7 @@ def test_a_rank_that_never_comes_is_named(npu: Any) -> None:
 
     [(code, message), _] = run_ranks(work, 2, env={"COLLOPS_TIMEOUT_S": "1"})
     assert code == 100
-    assert "rank 1 of 2 did not come in 1 s" in message
+    assert "rank 1 of 2 did not connect within 1 s" in message
     assert 'comm_domain "late"' in message
 
 

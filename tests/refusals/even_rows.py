@@ -80,7 +80,12 @@ EVEN_FAULTS: dict[str, tuple[Call, Call, int, str]] = {
         "all_gather: out must be float32 as x, got float64",
     ),
     "gather: references": (plain("all_gather", X.astype("O")), GATHER, 13, "are references"),
-    "scatter: op": (plain("reduce_scatter", X, "mul"), SCATTER, 1, "reduce_scatter: op must be on"),
+    "scatter: op": (
+        plain("reduce_scatter", X, "mul"),
+        SCATTER,
+        1,
+        "got 'mul'; did you mean \"prod\"?",
+    ),
     "scatter: rows": (plain("reduce_scatter", X[:4]), SCATTER, 8, "pad x to 6 rows, or use reduce"),
     "scatter: 0 dims": (plain("reduce_scatter", np.array(3.0)), SCATTER, 16, "x has 0 dims"),
     "scatter: bool": (
@@ -96,7 +101,7 @@ EVEN_FAULTS: dict[str, tuple[Call, Call, int, str]] = {
         14,
         "reduce_scatter: out is read-only",
     ),
-    "reduce: op": (plain("all_reduce", X, None), REDUCE, 1, "all_reduce: op must be one of"),
+    "reduce: op": (plain("all_reduce", X, None), REDUCE, 1, 'all_reduce: op must be "sum"'),
     "reduce: avg": (plain("all_reduce", X.astype("?"), "avg"), REDUCE, 13, "no avg of bool"),
     "reduce: bits": (plain("all_reduce", X, "bxor"), REDUCE, 13, "no bxor of float32"),
     "reduce: out": (plain("all_reduce", X, out=X[:5].copy()), REDUCE, 8, "out must have shape"),
@@ -118,7 +123,7 @@ EVEN_FAULTS: dict[str, tuple[Call, Call, int, str]] = {
             replanned(name, lambda x: x.reshape(4, 3)),
             replanned(name),
             1,
-            f"{name}: none of the 1 kept plans has the shapes",
+            f"{name}: no plan has the shapes",
         )
         for name in ("AllGather", "ReduceScatter", "AllReduce", "Broadcast", "AllToAll")
     },

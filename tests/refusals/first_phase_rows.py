@@ -152,10 +152,16 @@ SHAPES = [
     Row(S, put(2, np.zeros(4, INT)), 8, "sdispls must have 2 elements"),
     Row(S, put(3, np.zeros(2, INT)), 8, "recvCount must have 1 element, got 2"),
     Row(
-        ("ReduceScatter",), put(0, Desc((5, 3), "float32")), 8, "x has 5 rows, which 2 ranks cannot"
+        ("ReduceScatter",),
+        put(0, Desc((5, 3), "float32")),
+        8,
+        "x has 5 rows, which do not divide evenly among 2 ranks: pad",
     ),
     Row(
-        ("AllToAll",), put(0, Desc((5, 3), "float32")), 8, "x has 15 elements, which 2 ranks cannot"
+        ("AllToAll",),
+        put(0, Desc((5, 3), "float32")),
+        8,
+        "x has 15 elements, which do not divide evenly among 2 ranks",
     ),
     Row(
         ("AllToAll",),
@@ -168,7 +174,7 @@ SHAPES = [
         ("AllToAll",),
         as_it_is,
         8,
-        "x has 3 columns, which 2 ranks cannot share out evenly: pad x to 4 columns",
+        "x has 3 columns, which do not divide evenly among 2 ranks: pad x to 4 columns",
         {"transpose": True},
     ),
     Row(E, put(0, Desc((2,), "float32")), 1, "slice 1 (sdispls 2 + sendCounts 1) exceeds x's 2 el"),
@@ -216,12 +222,12 @@ SHAPES += [
     for fields, code, message in (
         ({"two_dim_tp_info": TwoDimTPInfo(ag_dim=2, rs_dim=2)}, 1, "must be rankSize 2"),
         ({"two_dim_tp_info": TwoDimTPInfo()}, 1, "agDim 0 * rsDim 0 must be rankSize 2"),
-        ({"gather_rows": [3]}, 1, "gatherRows must have 2 entries, one per member"),
+        ({"gather_rows": [3]}, 1, "gatherRows must have length 2, one per member"),
         ({"gather_rows": [3, -1]}, 1, "gatherRows[1] must be >= 0, got -1"),
         ({"gather_rows": [4, 3]}, 1, "gatherRows[0] is 4 but x of this rank 0 has 3 rows"),
         ({"gather_rows": [3, 2**63 - 1]}, 1, "the sum of gatherRows up to [1]"),
         ({"gather_rows": [3, 9], "scatter_rows": [11]}, 1, "scatterRows have a sum of 11 but"),
-        ({"scatter_rows": [3, 3]}, 1, "scatterRows must have 1 entries"),
+        ({"scatter_rows": [3, 3]}, 1, "scatterRows must have length 1"),
         ({"type": 0, "gather_rows": [3]}, 1, "gatherRows must be empty for type 0"),
         ({"type": 3, "scatter_rows": [3]}, 1, "scatterRows must be empty for type 3"),
         ({"type": 1}, 8, "3 rows in dim 0 do not divide by 2 ranks: give scatterRows"),

@@ -1,6 +1,6 @@
 """A rank whose execute or forward fails its own check: it gets its error, the others its message.
 
-Each row runs on living ranks: rank 1 has the fault, and the calls after it work for all.
+Each row runs on running ranks: rank 1 has the fault, and the calls after it work for all.
 """
 
 from __future__ import annotations
@@ -131,12 +131,12 @@ LINEAR_ONLY = ("LinearParallel",)
 # Operators, what rank 1 does, its code, and a part of its message.
 Row = tuple[tuple[str, ...], str, Callable[[Call], Any], int, str]
 ROWS: list[Row] = [
-    (V, "no plan", planless, 1, "call get_workspace_size with them first"),
+    (V, "no plan", planless, 1, "no plan yet: call get_workspace_size first"),
     (V, "other shape", use(0, lambda x: x.reshape(4, 2)), 1, "shapes and dtypes of these tensors"),
     (V, "other dtype", use(0, lambda x: x.astype("i4")), 1, "shapes and dtypes of these tensors"),
     (V, "other output", use(-1, lambda x: x.reshape(-1)), 1, "shapes and dtypes of these tensors"),
-    (V, "other counts", use(2, changed(0, 2)), 1, "but no kept plan has it"),
-    (V, "fewer inputs", lambda call: call.op.execute(call.ins[:4], call.outs), 1, "none of the"),
+    (V, "other counts", use(2, changed(0, 2)), 1, "but no plan has it"),
+    (V, "fewer inputs", lambda call: call.op.execute(call.ins[:4], call.outs), 1, "no plan has"),
     (V, "output on x", onto_x, 14, "the output overlaps x in memory"),
     (V, "read-only", use(-1, read_only), 14, "the output is read-only"),
     (V, "strided x", use(0, lambda x: x.repeat(2, 1)[:, ::2]), 14, "x is not contiguous"),
@@ -166,8 +166,8 @@ ROWS: list[Row] = [
     (V, "forward: counts", use(2, changed(1, -4), "forward"), 1, "[1]"),
     (V, "forward: no tensor", use(3, lambda x: 3, "forward"), 1, "input 3 ("),
     (V, "forward: order", use(0, lambda x: x.astype(">f4"), "forward"), 14, "byte order"),
-    (EXCHANGES, "no plan", planless, 1, "none of the 0 kept plans"),
-    (LINEAR_ONLY, "other shape", use(0, lambda x: x[:2]), 1, "none of the 1 kept plans has the"),
+    (EXCHANGES, "no plan", planless, 1, "no plan yet: call get_workspace_size first"),
+    (LINEAR_ONLY, "other shape", use(0, lambda x: x[:2]), 1, "no plan has the shapes"),
     (
         LINEAR_ONLY,
         "no workspace",

@@ -100,7 +100,7 @@ TOLD: list[tuple[str, Call, int, str, Call]] = [
         "one of no message",
         lambda c: c.exchange([SendTo(X, 0, 5), 7]),
         1,
-        "exchange: messages[1] must be a collops.SendTo or a collops.RecvFrom, got a int",
+        "exchange: messages[1] must be a collops.SendTo or a collops.RecvFrom, got int",
         lambda c: c.recv(X.copy(), 1, 5),
     ),
 ]
@@ -147,7 +147,7 @@ LOCAL: list[tuple[str, Call, str]] = [
     (
         "no list",
         lambda c: c.exchange(SendTo(X, 0)),
-        "exchange: messages must be a list, got a SendTo",
+        "exchange: messages must be a list, got SendTo",
     ),
     (
         "in a list",

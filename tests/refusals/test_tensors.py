@@ -147,7 +147,9 @@ def test_a_negated_view() -> None:
     x = torch.tensor([1 + 2j]).conj().imag  # torch says that it is contiguous: there is one element
     assert x.is_contiguous()
     with collops.init(0, 1) as comm:
-        with pytest.raises(collops.Error, match=r"x is negated only in name: \.resolve_neg\(\)"):
+        with pytest.raises(
+            collops.Error, match=r"x is a lazily negated view: pass \.resolve_neg\(\)"
+        ):
             comm.all_gatherv(x)
         assert comm.all_gatherv(x.resolve_neg()).tolist() == [-2.0]
         assert comm.reduce_scatterv([x]).tolist() == [-2.0]  # copied, and so by torch

@@ -112,7 +112,7 @@ def test_a_rank_that_dies(form: Form, tmp_path: Path) -> None:
         run_group(work, 2)
     kind, message, seconds = pickle.loads(report.read_bytes())
     assert kind == ("RuntimeError" if form in THROUGH_CPP else "PeerLostError"), message
-    assert "rank 1 (pid" in message and "ended without a word" in message
+    assert "rank 1 (pid" in message and "exited without reporting an error" in message
     assert seconds < SOON_S
 
 

@@ -231,7 +231,7 @@ Status Control::Peek(const char* name, uint64_t call, const RankSet& needed) con
   RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
   if (loss.ok()) return Ok();
   const std::string begin =
-      call == 0 ? Concat(name, ": ") : Concat(name, ": no end of call ", call, ": ");
+      call == 0 ? Concat(name, ": ") : Concat(name, ": call ", call, " failed: ");
   return Error(loss.code(), begin, loss.message());
 }
 

@@ -16,24 +16,24 @@
 namespace collops::control {
 namespace {
 
-// The state letter in /proc/<pid>/stat, in words.
+// The state letter in /proc/<pid>/stat, in words that follow a rank.
 std::string ProcessState(pid_t pid) {
   std::ifstream stat(Concat("/proc/", pid, "/stat"));
   std::string line;
   std::getline(stat, line);
   const size_t name_end = line.rfind(") ");
-  if (name_end == std::string::npos) return "its process cannot be seen from here";
+  if (name_end == std::string::npos) return "not visible from here";
   switch (line[name_end + 2]) {
     case 'T':
     case 't':
-      return "its process is stopped";
+      return "stopped";
     case 'Z':
     case 'X':
-      return "its process has ended";
+      return "already ended";
     case 'R':
-      return "its process is running";
+      return "running";
     default:
-      return "its process is sleeping";
+      return "sleeping";
   }
 }
 
@@ -163,7 +163,7 @@ Status Endpoint::Lost(int rank) const {
     if (ended == kIsThere && WitnessOf(rank) != rank) return Lost(WitnessOf(rank));
     const Status word = VerdictInMailbox(group_->peers[static_cast<size_t>(rank)].mailbox.get());
     CHECK_ARG(word.ok(), ERROR_PEER_LOST, who, " has left: ", word.message());
-    return Error(ERROR_PEER_LOST, who, " ended without a word");
+    return Error(ERROR_PEER_LOST, who, " exited without reporting an error");
   }
   return Error(ERROR_PEER_LOST, who, " has left: ", ReadReason(state.reason));
 }
@@ -210,9 +210,9 @@ std::string Endpoint::DescribeRank(int rank) const {
   if (!HasFinished(rank, begun)) {
     const int64_t* const encoded = board_.agreement(rank, begun);
     const uint64_t call = Agreement::EncodedCall(encoded);
-    work = Concat("call ", call == 0 ? begun : call, " (", Agreement::EncodedOp(encoded), ")");
+    work = Concat("call ", call == 0 ? begun : call, " (", Agreement::EncodedName(encoded), ")");
   }
-  return Concat(Who(rank), " is in ", work.empty() ? "no call" : work, ", ", DescribeState(rank));
+  return Concat(Who(rank), ", ", DescribeState(rank), ", is in ", work.empty() ? "no call" : work);
 }
 
 std::string Endpoint::DescribeLate(uint64_t step) const {
@@ -234,9 +234,9 @@ std::string Endpoint::DescribeState(int rank) const {
   const auto host_of = [&](int r) { return group_->peers[static_cast<size_t>(r)].host; };
   int speaker = silent;
   for (int r = silent; r >= 0; --r) speaker = host_of(r) == host_of(silent) ? r : speaker;
-  return Concat("on another host; ", Who(speaker), ", which speaks for ",
+  return Concat("on another host (", Who(speaker), ", which speaks for ",
                 silent == rank_ ? "this" : "that", " host, has been silent for ",
-                static_cast<double>(SilentMs(silent) / 100) / 10, " s and may be stopped");
+                static_cast<double>(SilentMs(silent) / 100) / 10, " s and may be stopped)");
 }
 
 std::string Endpoint::DescribeUnfinished(uint64_t step, bool begun) const {
@@ -244,9 +244,9 @@ std::string Endpoint::DescribeUnfinished(uint64_t step, bool begun) const {
   for (int r = 0; r < size_; ++r) {
     if (r == rank_ || HasFinished(r, step) || HasBegun(r, step) != begun) continue;
     const std::string pair_call = board_.member(r).pair_call.Read();
-    text += Concat(text.empty() ? "" : "; ", Who(r), " ",
-                   begun ? "has begun but not finished it" : "has not begun it", ", ",
-                   pair_call.empty() ? "" : Concat("is in ", pair_call, ", "), DescribeState(r));
+    text += Concat(text.empty() ? "" : "; ", Who(r), ", ", DescribeState(r), ", ",
+                   begun ? "has entered it but not finished" : "has not entered it",
+                   pair_call.empty() ? "" : Concat(": it is in ", pair_call));
   }
   return text;
 }

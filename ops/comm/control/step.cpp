@@ -27,7 +27,7 @@ Status Step::CatchUp(double timeout_s) {
 
 Status Step::Begin(const Agreement& agreement, double timeout_s) {
   RETURN_IF_ERROR(CatchUp(timeout_s));
-  Enter(agreement.op(), timeout_s);
+  Enter(agreement.called(), timeout_s);
   agreement_ = &agreement;
   balance_ = agreement.balance();
   carried_ = false;
@@ -89,12 +89,12 @@ Status Step::Compare(int rank, bool* agrees) {
     refused_ = true;
     behind_ = !awaited_.empty();
     endpoint_->Finish(number());
-    return Error(ERROR_RANK_MISMATCH, agreement_->op(), ": ", endpoint_->Who(rank),
+    return Error(ERROR_RANK_MISMATCH, agreement_->called(), ": ", endpoint_->Who(rank),
                  " refused call ", CallNumber(number()), ": ",
                  ReadReason(endpoint_->board().refusal_reason(rank, number())));
   }
-  CHECK_ARG(NumberOf(word) == number() && IsCall(word), ERROR_PEER_LOST, agreement_->op(), ": ",
-            endpoint_->Who(rank), " is in a call that cannot be yet");
+  CHECK_ARG(NumberOf(word) == number() && IsCall(word), ERROR_PEER_LOST, agreement_->called(), ": ",
+            endpoint_->Who(rank), " is in an invalid call");
   const uint64_t balance = theirs.balance.load(std::memory_order_relaxed);
   balance_ += balance;
   if (!endpoint_->IsRemote(rank)) host_balance_ += balance;

@@ -61,8 +61,8 @@ Status Step::AwaitOtherHosts() {
     RETURN_IF_ERROR(UntilCarried([&] { return TakeCarried(&index); }));
     const HostHead& head = taken_[index];
     CHECK_ARG(head.step == StepWord(number(), HeadKind::kCarried), ERROR_PEER_LOST,
-              agreement_->op(), ": ", endpoint_->Who(carrier_->source(index)),
-              " is in a call that cannot be yet");
+              agreement_->called(), ": ", endpoint_->Who(carrier_->source(index)),
+              " is in an invalid call");
     balance += head.balance;
     agrees = head.digest == agreement_->digest();
   }
@@ -126,8 +126,8 @@ bool Step::AnyArrived() const {
 Status Step::LossOfSource() const {
   for (const size_t index : sources_) {
     const Status loss = carrier_->LossOf(index);
-    CHECK_ARG(loss.ok(), loss.code(), agreement_->op(), ": no end of call ", CallNumber(number()),
-              ": ", endpoint_->Who(carrier_->source(index)), " is lost: ", loss.message());
+    CHECK_ARG(loss.ok(), loss.code(), CallText(agreement_->called(), number()),
+              " failed: ", endpoint_->Who(carrier_->source(index)), " is lost: ", loss.message());
   }
   return Ok();
 }

@@ -32,19 +32,18 @@ Status Waiter::LookAround() const {
   // that failure.
   if (!loss.ok()) RETURN_IF_ERROR(endpoint_->GroupFailure(step_));
   if (duties_->parent) RETURN_IF_ERROR(duties_->parent());
-  CHECK_ARG(loss.ok(), loss.code(), name_, ": no end of call ", CallNumber(step_), ": ",
-            loss.message());
+  CHECK_ARG(loss.ok(), loss.code(), CallText(name_, step_), " failed: ", loss.message());
   const double outlived_s = duties_->Overdue();
-  CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_), " in ",
-            outlived_s, " s: ", endpoint_->DescribeLate(step_));
+  CHECK_ARG(outlived_s == 0, ERROR_TIMEOUT, CallText(name_, step_), " timed out after ", outlived_s,
+            " s: ", endpoint_->DescribeLate(step_));
   return Ok();
 }
 
 Status Waiter::Look() {
   if (!*deadline_) *deadline_ = Deadline::After(timeout_s_);
   RETURN_IF_ERROR(LookAround());
-  CHECK_ARG(!(*deadline_)->Passed(), ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_),
-            " in ", (*deadline_)->timeout_s(), " s: ", endpoint_->DescribeLate(step_));
+  CHECK_ARG(!(*deadline_)->Passed(), ERROR_TIMEOUT, CallText(name_, step_), " timed out after ",
+            (*deadline_)->timeout_s(), " s: ", endpoint_->DescribeLate(step_));
   return Ok();
 }
 

@@ -281,7 +281,7 @@ Status Messenger::DescribeTimeout(const Goal& goal) {
   for (int r = 0; r < endpoint_->size(); ++r) {
     if (r != endpoint_->rank() && lane_.WaitsFor(r)) peers += "; " + endpoint_->DescribeRank(r);
   }
-  return Error(ERROR_TIMEOUT, goal.name, ": no end in ", goal.deadline->timeout_s(),
+  return Error(ERROR_TIMEOUT, goal.name, ": timed out after ", goal.deadline->timeout_s(),
                " s: ", lane_.Describe(), peers);
 }
 

@@ -168,7 +168,7 @@ Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s, b
   RETURN_IF_ERROR(control().Peek(waiting.c_str(), 0, under_way_.Peers()));
   const bool is_old = age_s > timeout_s;
   CHECK_ARG(!is_old && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT, is_old ? ahead : replayed,
-            ": no end on its stream after ", timeout_s,
+            ": timed out on its stream after ", timeout_s,
             " s: a rank has not made this call, or the stream waits");
   return Ok();
 }

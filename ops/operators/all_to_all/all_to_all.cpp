@@ -30,7 +30,7 @@ Status CheckShares(const char* what, int64_t count, int size) {
   // Unsigned, because the sum may exceed int64_t: a dim can have any size if another one is 0.
   const auto padded = static_cast<uint64_t>(count) + static_cast<uint64_t>(size - count % size);
   CHECK_ARG(count % size == 0, ERROR_INVALID_TENSOR_DIM, "AllToAll: x has ", count, " ", what,
-            ", which ", size, " ranks cannot share out evenly: pad x to ", padded, " ", what,
+            ", which do not divide evenly among ", size, " ranks: pad x to ", padded, " ", what,
             ", or use AllToAllV");
   return Ok();
 }

@@ -153,9 +153,12 @@ const Plan* CollectiveOperation::FindPlan(const VariantPack& pack) {
 Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
   const auto same_descs = [&pack](const auto& plan) { return SameDescs(*plan, pack); };
   const auto plan = std::find_if(plans_.begin(), plans_.end(), same_descs);
-  CHECK_ARG(plan != plans_.end(), ERROR_INVALID_PARAM, signature_.name, ": none of the ",
-            plans_.size(), " kept plans has the shapes and dtypes of these tensors:",
-            " call get_workspace_size with them first (the last ", kMaxPlans, " plans are kept)");
+  CHECK_ARG(!plans_.empty(), ERROR_INVALID_PARAM, signature_.name,
+            ": no plan yet: call get_workspace_size first");
+  CHECK_ARG(plan != plans_.end(), ERROR_INVALID_PARAM, signature_.name,
+            ": no plan has the shapes and dtypes of these tensors: call get_workspace_size with "
+            "them first (the last ",
+            kMaxPlans, " plans are kept)");
   if (!AllReadable(signature_, pack.inputs)) {
     RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, communicator_->device()));
     RETURN_IF_ERROR(CheckAddresses(signature_, pack, (*plan)->bytes));
@@ -165,7 +168,7 @@ Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
     for (size_t r = 0; r < counts[i].size(); ++r) {
       CHECK_ARG(counts[i][r] == (*plan)->counts[i][r], ERROR_INVALID_PARAM, signature_.name, ": ",
                 signature_.inputs[i].name, "[", r, "] is ", counts[i][r],
-                " but no kept plan has it (the last one has ", (*plan)->counts[i][r],
+                " but no plan has it (the last one has ", (*plan)->counts[i][r],
                 "): call get_workspace_size with these counts first");
     }
   }

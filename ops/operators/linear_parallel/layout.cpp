@@ -91,14 +91,14 @@ bool Scatters(P::ParallelType type) {
 
 Status CheckUnused(const char* name, const std::vector<int64_t>& rows, P::ParallelType type) {
   CHECK_ARG(rows.empty(), ERROR_INVALID_PARAM, kOp, ": ", name, " must be empty for type ",
-            static_cast<int>(type), " (", Name(type), "), got ", rows.size(), " entries");
+            static_cast<int>(type), " (", Name(type), "), got length ", rows.size());
   return Ok();
 }
 
 // A list with an entry for every member, none below 0, whose sum an int64 holds.
 Status CheckList(const char* name, const std::vector<int64_t>& rows, size_t members, int64_t* sum) {
-  CHECK_ARG(rows.size() == members, ERROR_INVALID_PARAM, kOp, ": ", name, " must have ", members,
-            " entries, one per member of the group, got ", rows.size());
+  CHECK_ARG(rows.size() == members, ERROR_INVALID_PARAM, kOp, ": ", name, " must have length ",
+            members, ", one per member of the group, got ", rows.size());
   *sum = 0;
   for (size_t j = 0; j < rows.size(); ++j) {
     CHECK_ARG(rows[j] >= 0, ERROR_INVALID_PARAM, kOp, ": ", name, "[", j, "] must be >= 0, got ",

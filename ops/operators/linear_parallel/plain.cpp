@@ -48,6 +48,7 @@ constexpr Word kWords[] = {
     {"agDim", "ag_dim"},
     {"rsDim", "rs_dim"},
     {"innerDimIsAg", "inner_dim_is_ag"},
+    {": the output ", ": out "},
 };
 
 // Two ranks' types by the methods that have them; the struct has one that no method has.
@@ -76,8 +77,15 @@ std::string WithPlainWords(std::string text) {
   return text;
 }
 
-// The status in the words of the plain level; `hints_rows`: nobody said the rows to gather.
-Status InPlainWords(const Status& status, const char* method, bool hints_rows) {
+// What a message says besides: the rows to gather, where nobody said them, and the other way to
+// pass a weight that is a transposed view.
+struct Hints {
+  bool rows;
+  bool trans_weight;
+};
+
+// The status in the words of the plain level.
+Status InPlainWords(const Status& status, const char* method, const Hints& hints) {
   if (status.ok()) return status;
   const std::string begin = Concat(kOperation, ": ");
   std::string text = status.message();
@@ -85,7 +93,11 @@ Status InPlainWords(const Status& status, const char* method, bool hints_rows) {
     text = Concat(method, ": ", text.substr(begin.size()));
   }
   text = WithPlainWords(WithMethods(text));
-  if (hints_rows && text.find(": the sum of the rows is ") != std::string::npos) {
+  if (text.find(": weight is not contiguous: ") != std::string::npos) {
+    text += Concat(", or for weight.t() pass weight itself with trans_weight=",
+                   hints.trans_weight ? "False" : "True");
+  }
+  if (hints.rows && text.find(": the sum of the rows is ") != std::string::npos) {
     text += ": where x has other rows on other ranks, pass gather_rows on all of them";
   }
   return Status(status.code(), text);
@@ -108,8 +120,8 @@ void* Scratch(uint64_t bytes) {
 
 class ProductPlan : public PlainPlan {
  public:
-  ProductPlan(const char* method, bool hints_rows, std::unique_ptr<LinearParallel> product)
-      : PlainPlan(method, kOperation), hints_rows_(hints_rows), product_(std::move(product)) {}
+  ProductPlan(const char* method, const Hints& hints, std::unique_ptr<LinearParallel> product)
+      : PlainPlan(method, kOperation), hints_(hints), product_(std::move(product)) {}
 
   Status Infer(const std::vector<TensorDesc>& inputs) {
     std::vector<TensorDesc> outputs;
@@ -152,7 +164,7 @@ class ProductPlan : public PlainPlan {
   }
 
  private:
-  Status InWords(const Status& status) const { return InPlainWords(status, method(), hints_rows_); }
+  Status InWords(const Status& status) const { return InPlainWords(status, method(), hints_); }
 
   // Only a call whose shapes are new is planned.
   Status Prepare(const PlainTensors& tensors, uint64_t* bytes) const {
@@ -167,7 +179,7 @@ class ProductPlan : public PlainPlan {
                  ": another thread is inside this operation; one thread at a time");
   }
 
-  const bool hints_rows_;
+  const Hints hints_;
   const std::unique_ptr<LinearParallel> product_;
   mutable std::mutex in_use_;
   mutable VariantPack pack_;  // kept, so that a call allocates nothing
@@ -186,8 +198,8 @@ Status CheckGrid(const ProductSpec& spec, int rank_size) {
 Status CheckLength(const ProductSpec& spec, const char* label, const std::optional<Rows>& rows,
                    int64_t members) {
   CHECK_ARG(!rows || static_cast<int64_t>(rows->size()) == members, ERROR_INVALID_PARAM,
-            spec.method, ": ", label, " has ", rows->size(), " entries, the group has ", members,
-            " ranks");
+            spec.method, ": ", label, " must have length ", members,
+            ", one per rank of the group, got ", rows->size());
   return Ok();
 }
 
@@ -234,8 +246,8 @@ Status PlanProduct(const ProductSpec& spec, const std::vector<TensorDesc>& input
       param.type == P::ALL_GATHER_LINEAR || param.type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
   auto operation = std::make_unique<LinearParallel>(param, "", spec.averages, !spec.scatter_rows);
   operation->Join(std::move(communicator));
-  auto made = std::make_shared<ProductPlan>(product->method, gathers && !spec.gather_rows,
-                                            std::move(operation));
+  const Hints hints = {gathers && !spec.gather_rows, spec.trans_weight};
+  auto made = std::make_shared<ProductPlan>(product->method, hints, std::move(operation));
   RETURN_IF_ERROR(made->Infer(inputs));
   *plan = std::move(made);
   return Ok();

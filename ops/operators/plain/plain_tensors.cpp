@@ -33,7 +33,7 @@ Status CheckWhole(const PlainTensor& tensor, const char* method, const char* lab
   CHECK_ARG(!view.foreign_endian, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
             " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
   CHECK_ARG(tensor.numel == count, ERROR_INVALID_TENSOR_DIM, method, ": ", label, " has ",
-            tensor.numel, " elements, the call's sizes make ", count);
+            tensor.numel, " elements, the sizes of the call sum to ", count);
   CHECK_ARG(view.data != nullptr || count == 0, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
             " has no address: pass an array, not a description");
   return Ok();

@@ -32,7 +32,7 @@ int64_t Product(const std::vector<int64_t>& sizes, size_t begin, size_t end) {
 
 Status CheckSizes(const char* method, const char* label, const Rows& sizes, int rank_size) {
   CHECK_ARG(sizes.size() == static_cast<size_t>(rank_size), ERROR_INVALID_PARAM, method, ": ",
-            label, " has ", sizes.size(), " entries, there are ", rank_size, " ranks");
+            label, " must have length ", rank_size, ", one per rank, got ", sizes.size());
   for (size_t r = 0; r < sizes.size(); ++r) {
     CHECK_ARG(sizes[r] >= 0, ERROR_INVALID_PARAM, method, ": ", label, "[", r,
               "] must be >= 0, got ", sizes[r]);
@@ -47,7 +47,7 @@ Status CheckRoot(const char* method, int64_t root, int rank_size) {
 }
 
 Status CheckSum(const char* method, const char* label, const Rows& sizes, const RowShape& x) {
-  CHECK_ARG(SumOf(sizes) == x.rows(), ERROR_INVALID_PARAM, method, ": ", label, " make ",
+  CHECK_ARG(SumOf(sizes) == x.rows(), ERROR_INVALID_PARAM, method, ": ", label, " sum to ",
             SumOf(sizes), " rows, but x has ", x.rows(),
             x.dim == 0 ? "" : Concat(" along dim ", x.dim));
   return Ok();

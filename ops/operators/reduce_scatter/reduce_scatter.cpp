@@ -32,7 +32,7 @@ class ReduceScatter : public CollectiveOperation {
     const int64_t rows = inputs[kX].shape[0];
     RETURN_IF_ERROR(CheckAtbPair(Name(), backend_, op_, inputs[kX].dtype));
     CHECK_ARG(rows % size == 0, ERROR_INVALID_TENSOR_DIM, "ReduceScatter: x has ", rows,
-              " rows, which ", size, " ranks cannot share out evenly: pad x to ",
+              " rows, which do not divide evenly among ", size, " ranks: pad x to ",
               rows + size - rows % size, " rows, or use ReduceScatterV");
     outputs->assign(1, inputs[kX]);
     outputs->front().shape.dims[0] = rows / size;

@@ -77,9 +77,9 @@ Status ShareOut(const ScatterSpec& spec, int rank_size, Rows* rows) {
   }
   if (spec.share == ScatterSpec::kEqual) {
     const int64_t more = have % rank_size;
-    CHECK_ARG(more == 0, ERROR_INVALID_TENSOR_DIM, spec.method, ": x has ", have, " rows, which ",
-              rank_size, " ranks cannot share out evenly: pad x to ", have + rank_size - more,
-              " rows, or use reduce_scatterv");
+    CHECK_ARG(more == 0, ERROR_INVALID_TENSOR_DIM, spec.method, ": x has ", have,
+              " rows, which do not divide evenly among ", rank_size, " ranks: pad x to ",
+              have + rank_size - more, " rows, or use reduce_scatterv");
   }
   *rows = spec.sizes ? *spec.sizes : SplitEvenly(have, rank_size);
   return CheckSizes(spec.method, "sizes", *rows, rank_size);

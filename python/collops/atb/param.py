@@ -62,7 +62,7 @@ class Param:
 
         Raises:
             ArgumentError: ERROR_INVALID_PARAM for a key that is unknown, a value of a wrong type,
-                `rsv` bytes that are not zero, a text that is no JSON, or no text.
+                `rsv` bytes that are not zero, a text that is not JSON, or no text.
         """
         if not isinstance(text, (str, bytes)):
             raise_status(
@@ -114,5 +114,5 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     raise_status(
         ErrorCode.ERROR_INVALID_PARAM,
-        f"a {type(value).__name__} is no value for a field of a parameter struct",
+        f"a {type(value).__name__} is not a value for a field of a parameter struct",
     )

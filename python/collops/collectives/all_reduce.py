@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, resolve_out
 from collops.core import core
+
+if TYPE_CHECKING:
+    from collops.tensor_types import ReduceOp
 
 _NAME = "all_reduce"
 _OPERATION = "AllReduce"  # identifies the call among the ranks
@@ -15,7 +18,7 @@ _OPERATION = "AllReduce"  # identifies the call among the ranks
 class AllReduce(Method):
     """all_reduce of one communicator."""
 
-    def __call__(self, x: Any, op: str, out: Any) -> Any:
+    def __call__(self, x: Any, op: ReduceOp, out: Any) -> Any:
         """Reduces over the ranks and leaves every rank the whole result.
 
         ``out = x_0 op x_1 op ... op x_{P-1}``, in rank order
@@ -23,8 +26,8 @@ class AllReduce(Method):
         Args:
             x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
                 array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
-                also ``"band"``, ``"bor"``, ``"bxor"``.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.
             out: [...] the result's memory, which may be x itself; None: new memory of x's kind
                 (numpy for ``__dlpack__``).
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 from weakref import WeakValueDictionary
 
-from collops.collectives.all_gather import AllGather
-from collops.collectives.all_gather_v import AllGatherV
-from collops.collectives.all_reduce import AllReduce
-from collops.collectives.all_to_all_v import AllToAllV
-from collops.collectives.broadcast import Broadcast
+from collops.collectives.collective_methods import CollectiveMethods
 from collops.collectives.cuda_arrays import empty_of_communicator
-from collops.collectives.gather_v import GatherV
 from collops.collectives.level import PlainLevel, documented_by
-from collops.collectives.linear_parallel import LinearParallel
 from collops.collectives.message_calls import MessageCalls
 from collops.collectives.plans import bad_argument, is_time
-from collops.collectives.reduce import Reduce
-from collops.collectives.reduce_scatter import ReduceScatter
-from collops.collectives.reduce_scatter_v import ReduceScatterV
-from collops.collectives.scatter_v import ScatterV
 from collops.collectives.split import split
 from collops.collectives.started import StartedCall, Starts
 from collops.collectives.windows import window_array
@@ -30,7 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    import torch
+
     from collops.collectives.messages import RecvFrom, SendTo
+    from collops.cuda_array import CudaArray
+    from collops.tensor_types import Array, DType, SupportsDLPack, TensorT
 
 _by_name: WeakValueDictionary[str, Communicator] = WeakValueDictionary()
 
@@ -40,7 +34,7 @@ def communicator_named(name: str) -> Communicator | None:
     return _by_name.get(name)
 
 
-class Communicator:
+class Communicator(CollectiveMethods):
     """A group of ranks, as collops.init() returns it.
 
     Only one thread at a time may make a call. Every call waits for all ranks, at most the
@@ -64,20 +58,10 @@ class Communicator:
             level = PlainLevel(core_communicator)
             self._name = f"collops/{self.handle}"
             _by_name[self._name] = self
-        self._level = level
+        super().__init__(level)
+        self._is_closed = False
         self._starts: Starts | None = None
-        self._all_gather = AllGather(level)
-        self._all_gather_v = AllGatherV(level)
-        self._all_reduce = AllReduce(level)
-        self._all_to_all_v = AllToAllV(level)
-        self._broadcast = Broadcast(level)
-        self._gather_v = GatherV(level)
-        self._linear = LinearParallel(level)
         self._messages = MessageCalls(level)
-        self._reduce = Reduce(level)
-        self._reduce_scatter = ReduceScatter(level)
-        self._reduce_scatter_v = ReduceScatterV(level)
-        self._scatter_v = ScatterV(level)
 
     @property
     def rank(self) -> int:
@@ -111,138 +95,29 @@ class Communicator:
         self._core.timeout_s = float(timeout_s)
 
     def __repr__(self) -> str:
+        state = ", closed" if self._is_closed else ", ended" if self._core.failed else ""
         return (
             f"<collops.Communicator rank {self.rank} of {self.size}, "
-            f"domain {self._core.comm_domain!r}, backend {self._core.backend}>"
+            f"domain {self._core.comm_domain!r}, backend {self._core.backend}{state}>"
         )
-
-    @documented_by(AllGather)
-    def all_gather(self, x: Any, out: Any = None) -> Any:
-        return self._all_gather(x, out)
-
-    @documented_by(AllGatherV)
-    def all_gatherv(
-        self, x: Any, sizes: Sequence[int] | None = None, dim: int = 0, out: Any = None
-    ) -> Any:
-        return self._all_gather_v(x, sizes, dim, out)
-
-    @documented_by(AllReduce)
-    def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> Any:
-        return self._all_reduce(x, op, out)
-
-    @documented_by(AllToAllV)
-    def all_to_allv(
-        self,
-        x: Any,
-        send_sizes: Sequence[int],
-        recv_sizes: Sequence[int] | None = None,
-        out: Any = None,
-    ) -> Any:
-        return self._all_to_all_v(x, send_sizes, recv_sizes, out)
-
-    @documented_by(Broadcast)
-    def broadcast(self, x: Any, root: int = 0) -> Any:
-        return self._broadcast(x, root)
-
-    @documented_by(GatherV)
-    def gatherv(self, x: Any, sizes: Sequence[int] | None = None, root: int = 0) -> Any:
-        return self._gather_v(x, sizes, root)
-
-    @documented_by(Reduce)
-    def reduce(self, x: Any, op: str = "sum", root: int = 0, out: Any = None) -> Any:
-        return self._reduce(x, op, root, out)
-
-    @documented_by(ReduceScatter)
-    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> Any:
-        return self._reduce_scatter(x, op, out)
-
-    @documented_by(ReduceScatterV)
-    def reduce_scatterv(
-        self,
-        x: Any,
-        sizes: Sequence[int] | None = None,
-        dim: int = 0,
-        op: str = "sum",
-        out: Any = None,
-    ) -> Any:
-        return self._reduce_scatter_v(x, sizes, dim, op, out)
-
-    @documented_by(ScatterV)
-    def scatterv(self, x: Any, sizes: Sequence[int], root: int = 0) -> Any:
-        return self._scatter_v(x, sizes, root)
-
-    @documented_by(LinearParallel.all_gather_matmul_reduce_scatter)
-    def all_gather_matmul_reduce_scatter(
-        self,
-        x: Any,
-        weight: Any,
-        *,
-        ag_dim: int,
-        rs_dim: int,
-        inner_dim_is_ag: bool = True,
-        gather_rows: Sequence[int] | None = None,
-        scatter_rows: Sequence[int] | None = None,
-        trans_weight: bool = False,
-        residual: Any = None,
-        out: Any = None,
-    ) -> Any:
-        return self._linear.all_gather_matmul_reduce_scatter(
-            x,
-            weight,
-            residual,
-            out,
-            grid=(ag_dim, rs_dim, bool(inner_dim_is_ag)),
-            gather_rows=gather_rows,
-            scatter_rows=scatter_rows,
-            trans_weight=trans_weight,
-        )
-
-    @documented_by(LinearParallel.all_gather_matmul)
-    def all_gather_matmul(
-        self,
-        x: Any,
-        weight: Any,
-        *,
-        gather_rows: Sequence[int] | None = None,
-        trans_weight: bool = False,
-        residual: Any = None,
-        out: Any = None,
-    ) -> Any:
-        return self._linear.all_gather_matmul(
-            x, weight, residual, out, gather_rows=gather_rows, trans_weight=trans_weight
-        )
-
-    @documented_by(LinearParallel.matmul_reduce_scatter)
-    def matmul_reduce_scatter(
-        self,
-        x: Any,
-        weight: Any,
-        *,
-        op: str = "sum",
-        scatter_rows: Sequence[int] | None = None,
-        trans_weight: bool = False,
-        residual: Any = None,
-        out: Any = None,
-    ) -> Any:
-        words = {"op": op, "scatter_rows": scatter_rows, "trans_weight": trans_weight}
-        return self._linear.matmul_reduce_scatter(x, weight, residual, out, **words)
-
-    @documented_by(LinearParallel.matmul_all_reduce)
-    def matmul_all_reduce(
-        self,
-        x: Any,
-        weight: Any,
-        *,
-        trans_weight: bool = False,
-        residual: Any = None,
-        out: Any = None,
-    ) -> Any:
-        return self._linear.matmul_all_reduce(x, weight, residual, out, trans_weight=trans_weight)
 
     @documented_by(MessageCalls.send)
-    def send(self, x: Any, to: int, tag: int = 0) -> None:
+    def send(self, x: TensorT | SupportsDLPack, to: int, tag: int = 0) -> None:
         self._messages.send(x, to, tag)
 
+    @overload
+    def recv(
+        self,
+        out: TensorT,
+        from_: int | None = None,
+        tag: int = 0,
+        *,
+        return_source: Literal[False] = False,
+    ) -> TensorT: ...
+    @overload
+    def recv(
+        self, out: TensorT, from_: int | None = None, tag: int = 0, *, return_source: Literal[True]
+    ) -> tuple[TensorT, int]: ...
     @documented_by(MessageCalls.recv)
     def recv(
         self, out: Any, from_: int | None = None, tag: int = 0, *, return_source: bool = False
@@ -282,6 +157,14 @@ class Communicator:
         """The methods of the plain level, bound to `level`."""
         return Communicator(level.core, level)
 
+    @overload
+    def empty(self, shape: int | Sequence[int], dtype: DType) -> Array: ...
+    @overload
+    def empty(self, shape: int | Sequence[int], dtype: torch.dtype) -> torch.Tensor: ...
+    @overload
+    def empty(
+        self, shape: int | Sequence[int], dtype: DType, device: str | int | None
+    ) -> Array | CudaArray: ...
     @documented_by(window_array)
     def empty(self, shape: int | Sequence[int], dtype: Any, device: str | int | None = None) -> Any:
         if device not in (None, "cpu"):
@@ -320,7 +203,11 @@ class Communicator:
 
     def close(self) -> None:
         """Leaves the group; other ranks get PeerLostError when they next wait for this rank."""
-        self._core.close(f"rank {self.rank} called close()")
+        self._close(f"rank {self.rank} called close()")
+
+    def _close(self, reason: str) -> None:
+        self._core.close(reason)
+        self._is_closed = True
 
     def __enter__(self) -> Communicator:
         return self
@@ -334,4 +221,4 @@ class Communicator:
         if error is None:
             self.close()
         else:
-            self._core.close(status_of(error)[1])
+            self._close(status_of(error)[1])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collops.collectives.plain_tensors import both_as_bytes
-from collops.collectives.plans import Cache, bad_argument
+from collops.collectives.plans import Cache
+from collops.collectives.reductions import reduction_name, refuse_reduction
 from collops.core import core
 from collops.errors import Error, status_of
 from collops.tensors import is_torch_type, maker
@@ -25,6 +26,8 @@ def documented_by(source: Any) -> Callable[[_F], _F]:
 
     def decorate(method: _F) -> _F:
         method.__doc__ = (source.__call__ if isinstance(source, type) else source).__doc__
+        # Python's message of a missing argument names the class that users know.
+        method.__qualname__ = f"Communicator.{method.__name__}"
         return method
 
     return decorate
@@ -94,9 +97,10 @@ class PlainLevel:
 
     def op_number(self, name: str, op: Any) -> int:
         """The core's number of a reduction; `name` is the operator, for messages."""
-        number = self.ops.get(op, -1) if isinstance(op, str) else -1
-        if number < 0:
-            bad_argument(f"{name}: op must be one of {list(self.ops)}, got {op!r}")
+        word = reduction_name(op)
+        number = self.ops.get(word) if isinstance(word, str) else None
+        if number is None:
+            refuse_reduction(name, op, self.ops)
         return number
 
     def question(self, operation: str, tensors: Sequence[Any], dims: Sequence[int]) -> Any:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor
-from collops.collectives.plans import bad_argument, whole_int64, whole_sizes
+from collops.collectives.plans import whole_int64, whole_sizes
+from collops.collectives.reductions import reduction_name, refuse_reduction
 from collops.core import core
 from collops.tensors import empty_like_kind
 
@@ -198,8 +199,9 @@ class LinearParallel(Method):
     ) -> Any:
         level = self._level
         try:
+            op = reduction_name(op)
             if op not in ("sum", "avg"):
-                bad_argument(f'{name}: op must be "sum" or "avg", got {op!r}')
+                refuse_reduction(name, op, ("sum", "avg"))
             x, weight = as_tensor(name, "x", x), as_tensor(name, "weight", weight)
             if residual is not None:
                 residual = as_tensor(name, "residual", residual)

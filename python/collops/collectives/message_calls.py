@@ -159,7 +159,7 @@ class MessageCalls:
             [[2], [0], [1]]
         """
         if not isinstance(messages, (list, tuple)):
-            bad_argument(f"exchange: messages must be a list, got a {type(messages).__name__}")
+            bad_argument(f"exchange: messages must be a list, got {type(messages).__name__}")
         messages = list(messages)  # later changes of the list have no effect
         addresses: list[_Address] = []
         tensors: list[tuple[str, Any]] = []
@@ -208,7 +208,7 @@ class MessageCalls:
             if on_gpu is None:
                 bad_argument(
                     f"{name}: {label} must be a numpy array or a torch tensor, "
-                    f"got a {type(value).__name__}"
+                    f"got {type(value).__name__}"
                 )
             value = on_gpu
         element = self._level.element(value.dtype)
@@ -222,7 +222,7 @@ class MessageCalls:
         if not isinstance(message, RecvFrom):
             bad_argument(
                 f"{name}: {where.rstrip('.')} must be a collops.SendTo or a collops.RecvFrom, "
-                f"got a {type(message).__name__}"
+                f"got {type(message).__name__}"
             )
         peer = _ANY if message.from_ is None else self._rank(name, f"{where}from_", message.from_)
         return False, peer, _tag(name, where, message.tag)

@@ -72,7 +72,7 @@ def resolve_out(name: str, label: str, x: Any, shape: tuple[int, ...], out: Any)
     seen = out if is_kind(out) else device_tensor(name, label, out)
     if seen is None:
         bad_argument(
-            f"{name}: {label} must be a numpy array or a torch tensor, got a {type(out).__name__}"
+            f"{name}: {label} must be a numpy array or a torch tensor, got {type(out).__name__}"
         )
     if seen.shape != shape:
         raise_status(
@@ -126,13 +126,13 @@ def as_bytes(label: str, x: Any) -> Any:
     is_numpy = isinstance(x, np.ndarray) or is_cupy(x)
     if not is_numpy and x.requires_grad and sys.modules["torch"].is_grad_enabled():
         bad_argument(
-            f"{label} requires grad, and gradients do not pass here: .detach(), or call under "
+            f"{label} requires grad, but this call has no gradient: pass .detach(), or call under "
             "torch.no_grad()"
         )
     if is_numpy and x.dtype.hasobject:
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
-            f"{label}: elements of type {x.dtype} are references and cannot travel",
+            f"{label}: elements of type {x.dtype} are references and cannot be sent",
         )
     if not is_contiguous(x):
         raise_status(

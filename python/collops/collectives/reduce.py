@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collops.collectives.level import Method
 from collops.collectives.plain_tensors import as_tensor, resolve_out
 from collops.collectives.plans import whole_int64
 from collops.core import core
+
+if TYPE_CHECKING:
+    from collops.tensor_types import ReduceOp
 
 _NAME = "reduce"
 _OPERATION = "Reduce"  # identifies the call among the ranks
@@ -17,7 +20,7 @@ _OPERATION = "Reduce"  # identifies the call among the ranks
 class Reduce(Method):
     """reduce of one communicator: a reduction of which one rank gets all rows."""
 
-    def __call__(self, x: Any, op: str, root: int, out: Any) -> Any:
+    def __call__(self, x: Any, op: ReduceOp, root: int, out: Any) -> Any:
         """Reduces over the ranks and leaves the result on one of them.
 
         ``out = x_0 op x_1 op ... op x_{P-1}`` on the root, in rank order
@@ -25,8 +28,8 @@ class Reduce(Method):
         Args:
             x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
                 array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
-                also ``"band"``, ``"bor"``, ``"bxor"``.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.
             root: the rank that gets the result, the same on every rank.
             out: [...] the result's memory on the root, which may be x itself; None: new memory of
                 x's kind (numpy for ``__dlpack__``). Not used on the other ranks.

@@ -12,6 +12,8 @@ from collops.core import core
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from collops.tensor_types import ReduceOp
+
 
 _NAME = "reduce_scatter"
 _OPERATION = "ReduceScatter"  # identifies the call among the ranks
@@ -20,7 +22,7 @@ _OPERATION = "ReduceScatter"  # identifies the call among the ranks
 class ReduceScatter(Method):
     """reduce_scatter of one communicator."""
 
-    def __call__(self, x: Any, op: str, out: Any) -> Any:
+    def __call__(self, x: Any, op: ReduceOp, out: Any) -> Any:
         """Reduces over the ranks and leaves each rank one of P equal parts of the result.
 
         ``out_r = (x_0 op x_1 op ... op x_{P-1})[r * rows / P : (r + 1) * rows / P]``, in rank order
@@ -28,8 +30,8 @@ class ReduceScatter(Method):
         Args:
             x: [rows, ...] of one shape on every rank, contiguous; P divides rows. A numpy array, a
                 torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
-                also ``"band"``, ``"bor"``, ``"bxor"``.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.
             out: [rows / P, ...] the result's memory, which may be this rank's own part of x; None:
                 new memory of x's kind (numpy for ``__dlpack__``).
 

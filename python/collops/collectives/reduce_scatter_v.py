@@ -34,6 +34,8 @@ from collops.tensors import empty_like_kind, is_torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from collops.tensor_types import ReduceOp
+
 
 _NAME = "reduce_scatterv"
 _OPERATION = "ReduceScatterV"  # identifies the call among the ranks
@@ -42,7 +44,9 @@ _OPERATION = "ReduceScatterV"  # identifies the call among the ranks
 class ReduceScatterV(Method):
     """reduce_scatterv of one communicator."""
 
-    def __call__(self, x: Any, sizes: Sequence[int] | None, dim: int, op: str, out: Any) -> Any:
+    def __call__(
+        self, x: Any, sizes: Sequence[int] | None, dim: int, op: ReduceOp, out: Any
+    ) -> Any:
         """Reduces over the ranks and leaves each rank its rows of the result.
 
         ``out_r = (x_0 op x_1 op ... op x_{P-1})[rows of rank r along dim]``, in rank order
@@ -58,8 +62,8 @@ class ReduceScatterV(Method):
             sizes: rows that each rank receives, the same list on every rank; None: as
                 numpy.array_split shares the rows out, or the rows of the blocks of a list.
             dim: the dimension that is scattered; negative ones count from the end.
-            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers
-                also ``"band"``, ``"bor"``, ``"bxor"``.
+            op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.
             out: [..., sizes[rank], ...] the result's memory, which may be this rank's own block of
                 x; None: new memory of x's kind (numpy for ``__dlpack__``).
 
@@ -120,7 +124,9 @@ class ReduceScatterV(Method):
         """The shape of the concatenated blocks, and the rows of each block."""
         first, size = parts[0], self._level.size
         if len(parts) != size:
-            bad_argument(f"{_NAME}: x has {len(parts)} blocks, there are {size} ranks")
+            bad_argument(
+                f"{_NAME}: x must have length {size}, one block per rank, got {len(parts)}"
+            )
         before, after = tuple(first.shape[:dim]), tuple(first.shape[dim + 1 :])
         for i, part in enumerate(parts):
             if _library(part) != _library(first) or part.dtype != first.dtype:

@@ -109,7 +109,7 @@ def _whole(x: Any, rows: Sequence[int]) -> Any:
     x = as_tensor(_NAME, "x", x)
     normal_dim(_NAME, "x", x, 0)
     if sum(rows) != x.shape[0]:
-        bad_argument(f"{_NAME}: sizes make {sum(rows)} rows, but x has {x.shape[0]}")
+        bad_argument(f"{_NAME}: sizes sum to {sum(rows)} rows, but x has {x.shape[0]}")
     return x
 
 
@@ -125,7 +125,7 @@ def _describe(x: Any) -> str:
         if x.dtype.hasobject:
             raise_status(
                 ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
-                f"{_NAME}: x: elements of type {x.dtype} are references and cannot travel",
+                f"{_NAME}: x: elements of type {x.dtype} are references and cannot be sent",
             )
         said = "numpy", np.lib.format.dtype_to_descr(x.dtype)
     else:

@@ -28,7 +28,7 @@ def split(level: PlainLevel, color: int | None, key: int) -> Any:
         The communicator of this rank's subgroup, after first contact; None if it joins none.
 
     Raises:
-        ArgumentError: color or key is no whole number; the other ranks get its message.
+        ArgumentError: color or key is not a whole number; the other ranks get its message.
         RankMismatchError: another rank refused, or called something else.
         RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 

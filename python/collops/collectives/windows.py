@@ -28,10 +28,14 @@ def shape_and_type(
     wants_torch = _is_of_torch(dtype)
     try:
         sizes = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
+    except (TypeError, ValueError):
+        bad_argument(f"{name}: shape must be a list of whole numbers, got {shape!r}")
+    try:
         element = dtype if wants_torch else _numpy_dtype(dtype)
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError):
         bad_argument(
-            f"{name}: a shape and a dtype are needed, got {shape!r} and {dtype!r}: {problem}"
+            f"{name}: dtype must be an element type of numpy, ml_dtypes or torch, or its name such "
+            f'as "float32", got {dtype!r}'
         )
     if any(size < 0 for size in sizes):
         bad_argument(f"{name}: sizes must be >= 0, got {list(sizes)}")

@@ -32,7 +32,7 @@ def check_replacement(text: str) -> None:
         pairs = [pair.partition("=") for pair in text.split(",")]
         for name, equals, _ in pairs:
             if not equals:
-                raise ValueError(f"backend {text!r}: {name!r} is no pair such as hccl=shm")
+                raise ValueError(f"backend {text!r}: {name!r} is not a pair such as hccl=shm")
             _check_known(name, tuple(dict.fromkeys((*names, *core().backend_names()))))
         engines = [engine for _, _, engine in pairs]
     for engine in engines:

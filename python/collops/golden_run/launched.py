@@ -71,7 +71,7 @@ class LaunchedRanks:
         own = np.frombuffer(packed(report), np.uint8)
         sizes = self._comm.all_gatherv(np.array([own.size]), [1] * self.size).tolist()
         told = self._comm.gatherv(own, sizes, root=0)
-        if self.rank != 0:
+        if told is None:  # this is not the root
             return []
         return [unpacked(part.tobytes()) for part in np.split(told, np.cumsum(sizes)[:-1])]
 

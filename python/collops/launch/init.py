@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING, NoReturn
@@ -158,6 +159,8 @@ def _check_timeout(timeout_s: float | None) -> None:
 def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> None:
     """Refuses a rank or size that neither caller nor launcher sets; `places`: both, by name."""
     missing = [name for name, (passed, said) in places.items() if passed is None and said == -1]
+    if missing and launcher == "run_ranks":  # which sets variables that a user may set, too
+        _bad("; ".join(map(_variable_fault, missing)))
     if missing:
         started = f"{launcher} does not say" if launcher else "nothing says"
         _bad(
@@ -165,6 +168,14 @@ def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> Non
             "with collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_RANK and "
             "COLLOPS_RANK_SIZE"
         )
+
+
+def _variable_fault(name: str) -> str:
+    """What is wrong with the variable of a rank or size that was not passed."""
+    variable = f"COLLOPS_{name.upper()}"
+    text = os.environ.get(variable)
+    fault = "is not set" if text is None else f"must be a whole number, got {text!r}"
+    return f"{variable} {fault}: set it, or pass {name}"
 
 
 def _check_place(rank: int, rank_size: int, comm_mode: int) -> None:

@@ -171,7 +171,7 @@ class Calls:
         if len(parts) != size:
             raise_status(
                 ErrorCode.ERROR_INVALID_PARAM,
-                f"{call}: the list has {len(parts)} tensors, there are {size} ranks",
+                f"{call}: the list must have {size} tensors, one per rank, got {len(parts)}",
             )
         if parts[rank].numel() != own.numel() or parts[rank].dtype != own.dtype:
             raise_status(

@@ -243,6 +243,6 @@ def last_calls(group: Group | None = None) -> list[str]:
     if not isinstance(found, Group):
         raise_status(
             ErrorCode.ERROR_INVALID_PARAM,
-            f"last_calls: the group must be one of collops, got a {type(found).__name__}",
+            f"last_calls: the group must be one of collops, got {type(found).__name__}",
         )
     return found.log.lines()

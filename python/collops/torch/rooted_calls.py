@@ -97,8 +97,8 @@ class RootedCalls(Calls):
             if rows % size:
                 raise_status(
                     ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                    f"all_to_all: the {label}put has {rows} rows, which {size} ranks cannot share "
-                    "evenly: pass split sizes",
+                    f"all_to_all: the {label}put has {rows} rows, which do not divide "
+                    f"evenly among {size} ranks: pass split sizes",
                 )
             splits = [rows // size] * size
         if len(splits) != size or sum(splits) != rows:

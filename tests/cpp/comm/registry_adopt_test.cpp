@@ -77,7 +77,7 @@ std::shared_ptr<Communicator> Adopted(void* handle, CommMode mode = COMM_MULTI_P
 }
 
 void ExpectRefused(void* handle, const char* backend = "engine",
-                   const char* why = "is no live communicator of this process") {
+                   const char* why = "is not an open communicator of this process") {
   const int before = adoptions;
   std::shared_ptr<Communicator> found;
   const Status status = Registry::Instance().Adopt(handle, backend, COMM_MULTI_PROCESS, &found);

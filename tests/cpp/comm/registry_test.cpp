@@ -259,7 +259,7 @@ TEST(HandlesAreComparedWithTheLiveOnes) {
     const Status status =
         Registry::Instance().FromHandle(reinterpret_cast<const void*>(number), &found);
     EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
-    EXPECT_CONTAINS(status.message(), "is no live communicator of this process");
+    EXPECT_CONTAINS(status.message(), "is not an open communicator of this process");
   }
   live->Close("left");
   const Status status = Registry::Instance().FromHandle(live.get(), &found);

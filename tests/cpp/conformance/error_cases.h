@@ -112,7 +112,7 @@ inline void TimeOuts(int rank, int variant, Communicator& comm) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(status.code(), ERROR_TIMEOUT);
   EXPECT_CONTAINS(status.message(), RankText(last));
-  EXPECT_CONTAINS(status.message(), "has not begun it");
+  EXPECT_CONTAINS(status.message(), "has not entered it");
   EXPECT_TRUE(took.count() < 15);
   // The late rank still finds what the others sent before they gave up.
   if (rank != last) EXPECT_TRUE(attempt.Untouched());

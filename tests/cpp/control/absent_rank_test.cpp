@@ -27,7 +27,7 @@ void ExpectTold(int absent, const std::vector<std::string>& texts,
     EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
     for (const std::string& text : texts) EXPECT_CONTAINS(status.message(), text);
     EXPECT_CONTAINS(status.message(), "; rank " + std::to_string(absent) + " (pid ");
-    EXPECT_CONTAINS(status.message(), "has not begun it");
+    EXPECT_CONTAINS(status.message(), "has not entered it");
     // It is reported after one time-out, not after a second one.
     EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 2 * kTimeoutS);
   });

@@ -122,7 +122,7 @@ inline void EndAProcess(Hosts& hosts, int ended) {
     }
     const auto start = std::chrono::steady_clock::now();
     const std::string who = RankText(ended) + std::to_string(1000 + ended) + ")";
-    ExpectLost(comm.Barrier(), who + " ended without a word");
+    ExpectLost(comm.Barrier(), who + " exited without reporting an error");
     EXPECT_TRUE(SecondsSince(start) < kTimeoutS / 2);
     ++met;
   });
@@ -174,7 +174,7 @@ inline void StopAWatcher(Hosts& hosts, bool from_the_start) {
     const Status status = comm.Barrier();
     EXPECT_EQ(status.code(), ERROR_TIMEOUT);
     const char* const that = rank < 2 ? "that" : "this";
-    EXPECT_CONTAINS(status.message(), std::string("on another host; rank 2 (pid 1002), which ") +
+    EXPECT_CONTAINS(status.message(), std::string("on another host (rank 2 (pid 1002), which ") +
                                           "speaks for " + that + " host, has been silent for ");
     if (++done == hosts.size()) hosts.wire().GoOn(1);
   });

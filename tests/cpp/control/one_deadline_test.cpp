@@ -20,7 +20,7 @@ double SecondsSince(Clock::time_point start) {
 
 void ExpectTimedOut(const Status& status, Clock::time_point start) {
   EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
-  EXPECT_CONTAINS(status.message(), "in 2 s: rank 1 (pid ");
+  EXPECT_CONTAINS(status.message(), "after 2 s: rank 1 (pid ");
   EXPECT_TRUE(SecondsSince(start) >= kTimeoutS);
 }
 

@@ -105,9 +105,9 @@ std::vector<Part> Parts() {
                        }});
     }
   }
-  parts.push_back({"Split", "Split", SplitDoomed});
+  parts.push_back({"Split", "split", SplitDoomed});
   parts.push_back({"first contact of a part", "", MeetInAPart});
-  parts.push_back({"close", "Barrier", CloseDoomed});
+  parts.push_back({"close", "barrier", CloseDoomed});
   return parts;
 }
 
@@ -152,7 +152,7 @@ void Survive(const Plan& plan, const Part& part, Communicator& comm) {
     status = comm.Barrier();
   }
   NoteTime(begun_ns);
-  ExpectLoss(status, plan, part.op.empty() ? "" : part.op + ": no end of call ");
+  ExpectLoss(status, plan, part.op.empty() ? "" : part.op + ": call ");
   EXPECT_EQ(comm.Barrier().code(), collops::ERROR_PEER_LOST);
   // A rank that closes before another has heard of the loss would be the one that it hears of.
   ++doom::Shared().heard;

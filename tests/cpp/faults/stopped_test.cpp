@@ -94,7 +94,7 @@ void CallOnce(const ways::Way& way, int victim, doom::Touched touched, double br
   if (!is_victim && !WasEarly()) {
     EXPECT_CONTAINS(status.message(), "rank " + std::to_string(victim) + " (pid " +
                                           std::to_string(doom::Shared().victim) + ")");
-    EXPECT_CONTAINS(status.message(), "its process is stopped");
+    EXPECT_CONTAINS(status.message(), "), stopped, ");
   }
 }
 

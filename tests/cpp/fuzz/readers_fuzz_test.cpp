@@ -106,7 +106,7 @@ std::vector<std::string> NewsCorpus() {
   News shared = head;
   shared.shared = bytes.data();
   News failed{NewsKind::kFailed, 1, 9, 0, 0, ERROR_TIMEOUT};
-  failed.text = "no end of call 1 in 0.5 s";
+  failed.text = "call 1 timed out after 0.5 s";
   std::vector<std::string> corpus;
   for (const News& news : {News{}, head, shared, failed}) {
     corpus.push_back(TextOf(Encode(news, kRanks)));

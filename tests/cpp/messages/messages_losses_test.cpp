@@ -81,7 +81,7 @@ TEST(AKilledPeerIsNamedWithinASecond) {
           const Status status = sends ? Send(communicator, 1, 0, &x) : Recv(communicator, 1, 0, &x);
           if (SecondsSince(start) < 1.5) ++in_time;
           ExpectError(status, collops::ERROR_PEER_LOST,
-                      {sends ? "Send: " : "Recv: ", Name(1), "ended without a word"});
+                      {sends ? "Send: " : "Recv: ", Name(1), "exited without reporting an error"});
           EXPECT_TRUE(communicator.failed());
         });
       }
@@ -96,7 +96,7 @@ TEST(AReceiveFromAnySourceFailsIfOneRankWasKilled) {
     Buffer out(10);
     if (rank == 0) {
       ExpectError(Recv(communicator, kAnySource, 0, &out), collops::ERROR_PEER_LOST,
-                  {Name(2), "ended without a word"});
+                  {Name(2), "exited without reporting an error"});
     } else {
       // This rank takes no part in the message; its next call ends.
       EXPECT_EQ(communicator.Barrier().code(), collops::ERROR_PEER_LOST);
@@ -171,8 +171,8 @@ TEST(ATimeoutNamesBothRanksCalls) {
     Buffer out(8);
     if (rank == 1) return over.Wait();
     ExpectError(Recv(communicator, 1, 3, &out, nullptr, DType::kFloat32), collops::ERROR_TIMEOUT,
-                {"Recv: no end in 0.5 s: Recv of 2 float32 from " + Name(1),
-                 "(tag 3): no such message has come", "is in no call, its process is "});
+                {"Recv: timed out after 0.5 s: Recv of 2 float32 from " + Name(1),
+                 "(tag 3): no such message has come", ", is in no call"});
     over.Set();
   });
   // Both ranks send first.
@@ -203,18 +203,17 @@ TEST(ATimeoutNamesAGroupCallOfThePeer) {
     const uint64_t next = communicator.control().step_number() + 1;
     if (rank == 0) AwaitTrue([&] { return communicator.control().endpoint().HasBegun(1, next); });
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
-    ExpectError(
-        status, collops::ERROR_TIMEOUT,
-        {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (Barrier), its process is"});
+    ExpectError(status, collops::ERROR_TIMEOUT,
+                {"Send of 8 uint8 to " + Name(1), Name(1), "is in call 2 (barrier)"});
   });
   // The group's time-out ends first.
   RunBriefly(2, 1, [](int rank, Communicator& communicator) {
     Buffer x(8);
     if (rank == 1) AwaitMessageCall(0, communicator);
     const Status status = rank == 0 ? Send(communicator, 1, 3, &x) : communicator.Barrier();
-    ExpectError(
-        status, collops::ERROR_TIMEOUT,
-        {"Barrier: no end of call 2", Name(0), "has not begun it, is in Send to rank 1 (tag 3)"});
+    ExpectError(status, collops::ERROR_TIMEOUT,
+                {"barrier: call 2 timed out", Name(0),
+                 "has not entered it: it is in Send to rank 1 (tag 3)"});
   });
 }
 
@@ -224,7 +223,7 @@ TEST(AFailureOfTheGroupEndsAMessageThatWaits) {
     if (rank == 1) AwaitMessageCall(0, communicator);
     const Status status = rank == 0 ? Recv(communicator, 1, 0, &out) : communicator.Barrier();
     ExpectError(status, collops::ERROR_TIMEOUT,
-                {"Barrier: no end of call 2 in 0.5 s", "is in Recv from rank 1 (tag 0)"});
+                {"barrier: call 2 timed out after 0.5 s", "is in Recv from rank 1 (tag 0)"});
   });
 }
 

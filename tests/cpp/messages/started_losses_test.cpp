@@ -95,7 +95,8 @@ TEST(AWaitMayHaveAShorterTimeOut) {
       const Handle handle = message ? StartRecv(comm, 1, 0, &out) : StartBarrier(comm);
       const Handle next = StartBarrier(comm);
       const auto start = std::chrono::steady_clock::now();
-      ExpectError(comm.Wait(handle, 0.2), collops::ERROR_TIMEOUT, {"in 0.2 s", "rank 1 (pid "});
+      ExpectError(comm.Wait(handle, 0.2), collops::ERROR_TIMEOUT,
+                  {"timed out after 0.2 s", "rank 1 (pid "});
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
       EXPECT_TRUE(took.count() < 10);
       EXPECT_EQ(comm.Wait(next).code(), collops::ERROR_TIMEOUT);

@@ -187,11 +187,11 @@ TEST(ShapesThatAreRefused) {
              "AllToAll: x must have 2 dims with transpose, got 3 in shape [4, 4, 4]",
              [](TensorDesc& x) { x.shape = {4, 4, 4}; });
   FaultyDesc(true, dim,
-             "AllToAll: x has 6 columns, which 4 ranks cannot share out evenly: pad x to 8 "
+             "AllToAll: x has 6 columns, which do not divide evenly among 4 ranks: pad x to 8 "
              "columns, or use AllToAllV",
              [](TensorDesc& x) { x.shape = {4, 6}; });
   FaultyDesc(false, dim,
-             "AllToAll: x has 15 elements, which 4 ranks cannot share out evenly: pad x to 16 "
+             "AllToAll: x has 15 elements, which do not divide evenly among 4 ranks: pad x to 16 "
              "elements, or use AllToAllV",
              [](TensorDesc& x) { x.shape = {3, 5}; });
   FaultyDesc(true, dim, "pad x to 9223372036854775808 columns",

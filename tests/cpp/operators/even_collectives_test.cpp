@@ -219,7 +219,7 @@ TEST(ShapesOfTheInput) {
   ScatterOf scatter;
   scatter.pack.inputs[0].desc.shape = {7, 2};
   ExpectDescFault(scatter, ERROR_INVALID_TENSOR_DIM,
-                  "x has 7 rows, which 3 ranks cannot share out evenly: pad x to 9 rows");
+                  "x has 7 rows, which do not divide evenly among 3 ranks: pad x to 9 rows");
   ReduceOf reduce;
   reduce.pack.inputs.push_back(reduce.pack.inputs[0]);
   ExpectDescFault(reduce, ERROR_INVALID_IN_TENSOR_NUM, "AllReduce: needs 1 input");

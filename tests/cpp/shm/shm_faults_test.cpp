@@ -222,7 +222,8 @@ TEST(AMissingRankIsNamedByTheOthers) {
         const auto communicator = ranks::Make(job, rank, 3, 1.2);
         const Status status = communicator->Connect();
         EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
-        EXPECT_CONTAINS(status.message(), "rank " + std::to_string(missing) + " of 3 did not come");
+        EXPECT_CONTAINS(status.message(),
+                        "rank " + std::to_string(missing) + " of 3 did not connect");
         EXPECT_CONTAINS(status.message(), "comm_domain");
       }));
     }

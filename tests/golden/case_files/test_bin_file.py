@@ -66,7 +66,7 @@ def test_dtype_numbers_are_acls(tmp_path: Path, dtype: str) -> None:
         (HEAD + b"dtype=3\nformat=2\ndims=a\n$End=1\n", "dims are not numbers >= 0, got 'a'"),
         (HEAD + b"dtype=3\nformat=2\n$End=1\n1234", "has no line dims="),
         (HEAD + b"format=2\ndims=1\n$End=1\n1234", "has no line dtype="),
-        (HEAD + b"dtype=int\nformat=2\ndims=1\n$End=1\n", "dtype is no whole number, got 'int'"),
+        (HEAD + b"dtype=int\nformat=2\ndims=1\n$End=1\n", "dtype is not a whole number, got 'int'"),
         (HEAD + b"dtype=5\nformat=2\ndims=1\n$End=1\n1234", "aclDataType 5 cannot be held; use"),
         (HEAD + b"dtype=7\nformat=2\ndims=1\n$End=1\n12", "aclDataType 7 cannot be held; use"),
         (HEAD + b"dtype=3\nformat=9\ndims=1\n$End=1\n1234", "format 9 is unknown"),

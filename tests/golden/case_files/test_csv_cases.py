@@ -157,29 +157,29 @@ def test_blank_lines_a_mark_at_the_beginning_and_other_orders_of_columns(tmp_pat
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ({"CaseNum": "x"}, "column CaseNum is no whole number, got 'x'"),
+        ({"CaseNum": "x"}, "column CaseNum is not a whole number, got 'x'"),
         ({"CaseNum": "1" * 5000}, "column CaseNum has more than 18 digits, got '111"),
         ({"OpName": ""}, "column OpName is empty"),
-        ({"OpName": "AllGatherVOpration"}, "is no operator: did you mean AllGatherVOperation"),
-        ({"OpName": "allreduceoperation_1"}, "is no operator: did you mean AllReduceOperation"),
-        ({"OpParam": '{"rank":'}, "column OpParam is no JSON (Expecting value"),
+        ({"OpName": "AllGatherVOpration"}, "is not an operator: did you mean AllGatherVOperation"),
+        ({"OpName": "allreduceoperation_1"}, "is not an operator: did you mean AllReduceOperation"),
+        ({"OpParam": '{"rank":'}, "column OpParam is not JSON (Expecting value"),
         ({"OpParam": "[" * 100000}, "column OpParam is nested too deeply, got '[[["),
         ({"OpParam": f'{{"rankSize":{"9" * 5000}}}'}, "a number of 5000 digits does not fit"),
-        ({"OpParam": "[1]"}, "column OpParam is no JSON object, got '[1]'"),
-        ({"InNum": "-5"}, "column InNum is no whole number, got '-5'"),
+        ({"OpParam": "[1]"}, "column OpParam is not a JSON object, got '[1]'"),
+        ({"InNum": "-5"}, "column InNum is not a whole number, got '-5'"),
         ({"InNum": "4"}, "column InDType names 5 tensors where the row has 4, got 'bf16;int64;"),
         ({"InShape": "1;2"}, "column InShape names 2 tensors where the row has 5, got '1;2'"),
         ({"InFormat": "nd"}, "column InFormat names 1 tensors where the row has 5, got 'nd'"),
         ({"OutNum": "0"}, "column OutDType names 1 tensors where the row has 0"),
         ({"OutDType": "half"}, "column OutDType is wrong: dtype 'half' is unknown; use one of"),
-        ({"OutFormat": "nz"}, "column OutFormat has a word that is none of undefined, nchw"),
-        ({"OutShape": "2,x"}, "column OutShape has a dim that is no whole number, got '2,x'"),
+        ({"OutFormat": "nz"}, "column OutFormat has a word that is not one of undefined, nchw"),
+        ({"OutShape": "2,x"}, "column OutShape has a dim that is not a whole number, got '2,x'"),
         ({"OutShape": f"2,{'9' * 5000}"}, "column OutShape has a dim that does not fit into 64"),
         ({"OutShape": "2,9223372036854775808"}, "column OutShape has a dim that does not fit"),
-        ({"OutShape": "2,,3"}, "column OutShape has a dim that is no whole number, got '2,,3'"),
-        ({"DataGenType": "random;ones"}, "column DataGenType has a word that is none of one, zero"),
-        ({"DataGenRange": "5"}, "column DataGenRange is no range LOW,HIGH, got '5'"),
-        ({"DataGenRange": "0,inf"}, "column DataGenRange is no range LOW,HIGH, got '0,inf'"),
+        ({"OutShape": "2,,3"}, "column OutShape has a dim that is not a whole number, got '2,,3'"),
+        ({"DataGenType": "random;ones"}, "column DataGenType has a word that is not one of one"),
+        ({"DataGenRange": "5"}, "column DataGenRange is not a range LOW,HIGH, got '5'"),
+        ({"DataGenRange": "0,inf"}, "column DataGenRange is not a range LOW,HIGH, got '0,inf'"),
         ({"ExpectedError": ""}, "column ExpectedError is neither NO_ERROR nor one of C:, I:, S:"),
         ({"ExpectedError": "X:ERROR_INVALID_PARAM"}, "column ExpectedError is neither NO_ERROR"),
         ({"ExpectedError": "S:ERROR_BAD"}, "and a code, got 'S:ERROR_BAD'"),
@@ -222,7 +222,7 @@ def test_rows_of_other_lengths_and_missing_columns(tmp_path: Path) -> None:
 
 def test_misspelt_and_repeated_columns(tmp_path: Path) -> None:
     for old, new, message in (
-        ("SocVersion", "SocVersoin", "column SocVersion is not spelt so: did you mean SocVersion"),
+        ("SocVersion", "SocVersoin", r"unknown column 'SocVersoin'; did you mean 'SocVersion'\?"),
         ("SocVersion", "OpParam", "column OpParam is named twice, got 'CaseNum|"),
     ):
         path = write(tmp_path, {}, columns=[new if name == old else name for name in COLUMNS])
@@ -256,7 +256,7 @@ def test_files_without_a_row(tmp_path: Path, content: str, message: str) -> None
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match=r"cases.csv: is no text in UTF-8"):
+    with pytest.raises(ValueError, match=r"cases.csv: is not UTF-8 text"):
         read_rows(tmp_path / "cases.csv")
 
 

@@ -50,7 +50,7 @@ def test_all_rows_of_sample_case_files_are_run() -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (row("FillOperation"), "FillOperation is no operator of collops"),
+        (row("FillOperation"), "FillOperation is not an operator of collops"),
         (row(form="fractal_nz"), "FRACTAL_NZ data"),
         (row(form="fractal_nz", expected=DIM), "FRACTAL_NZ data"),
         (row(rankSize=1099511627776), "more than 128 ranks"),

@@ -173,7 +173,7 @@ def test_lists_of_another_length_are_no_case(operator: str) -> None:
     case = all_cases(operator, text="p2.shares-even")[0]
     fields = fields_of(case)
     assert case_of(fields) == case
-    with pytest.raises(TypeError, match="rdispls is no list of whole numbers, got 'x'"):
+    with pytest.raises(TypeError, match="rdispls is not a list of whole numbers, got 'x'"):
         case_of({**fields, "rdispls": "x"})
     with pytest.raises(TypeError, match="transpose is neither true nor false, got 1"):
         case_of({**fields, "transpose": 1})

@@ -87,13 +87,13 @@ def test_shapes_and_dtypes_must_agree(operator: str) -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 ranks cannot share 3 rows evenly"):
+    with pytest.raises(ValueError, match="3 rows do not divide evenly among 2 ranks"):
         reduce_scatter([np.zeros(3), np.zeros(3)])
     with pytest.raises(ValueError, match=r"root must be in \[0, 2\), got 2"):
         broadcast(XS, 2)
-    with pytest.raises(ValueError, match="2 ranks cannot share 3 elements evenly"):
+    with pytest.raises(ValueError, match="3 elements do not divide evenly among 2 ranks"):
         all_to_all([np.zeros((1, 3)), np.zeros((1, 3))])
-    with pytest.raises(ValueError, match="2 ranks cannot share 3 columns evenly"):
+    with pytest.raises(ValueError, match="3 columns do not divide evenly among 2 ranks"):
         all_to_all([np.zeros((2, 3)), np.zeros((2, 3))], transpose=True)
     with pytest.raises(ValueError, match="with transpose x must have 2 dims, got 3"):
         all_to_all([np.zeros((2, 2, 2))] * 2, transpose=True)

@@ -52,8 +52,8 @@ def test_gather_copies_every_bit(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("counts", "displs", "rows", "message"),
     [
-        ([4], [0, 4], 5, r"recv_counts has 1 entries for 2 ranks"),
-        ([4, 2], [0], 5, r"rdispls has 1 entries for 2 ranks"),
+        ([4], [0, 4], 5, r"recv_counts must have length 2, one per rank, got 1"),
+        ([4, 2], [0], 5, r"rdispls must have length 2, one per rank, got 1"),
         ([9, 2], [0, 9], 5, r"recv_counts\[0\] is 9, xs\[0\] has 8 elements"),
         ([4, -1], [0, 4], 5, r"recv_counts\[1\] is -1"),
         ([4, 4], [0, 5], 2, r"block 1 \(rdispls 5 \+ recv_counts 4\) exceeds .* 8 elements"),
@@ -115,9 +115,9 @@ def test_scatter_reads_bfloat16_from_the_storage() -> None:
 @pytest.mark.parametrize(
     ("counts", "displs", "rows", "message"),
     [
-        ([1], [0, 1, 2], [1, 1, 1], r"send_counts has 1 entries for 3 ranks"),
-        ([1, 1, 1], [0, 1], [1, 1, 1], r"sdispls has 2 entries for 3 ranks"),
-        ([1, 1, 1], [0, 1, 2], [1], r"rows has 1 entries for 3 ranks"),
+        ([1], [0, 1, 2], [1, 1, 1], r"send_counts must have length 3, one per rank, got 1"),
+        ([1, 1, 1], [0, 1], [1, 1, 1], r"sdispls must have length 3, one per rank, got 2"),
+        ([1, 1, 1], [0, 1, 2], [1], r"rows must have length 3, one per rank, got 1"),
         ([1, 4, 1], [0, 5, 2], [1, 2, 1], r"slice 1 \(sdispls 5 \+ send_counts 4\) is outside"),
         ([1, 1, 1], [0, 1, -1], [1, 1, 1], r"slice 2 \(sdispls -1"),
         ([1, -1, 1], [0, 1, 2], [1, 1, 1], r"slice 1 \(sdispls 1 \+ send_counts -1\)"),

@@ -92,7 +92,7 @@ def limit(comm: Communicator, told: Path) -> None:
         gathered.wait(timeout_s=2.0 if comm.rank == 1 else None)
     except collops.Error as error:
         assert error.name == "ERROR_TIMEOUT", error
-        assert f"in 2 s: rank 2 (pid {held})" in error.message, error
+        assert f"after 2 s: rank 2 (pid {held})" in error.message, error
         assert time.monotonic() - begin < LIMIT_S
     else:
         raise AssertionError("no error")

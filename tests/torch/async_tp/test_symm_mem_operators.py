@@ -178,8 +178,8 @@ def test_what_it_cannot_do_is_said() -> None:
         "A must have at least 2 dims, got 1",
         "B 0 must be a matrix, got 1 dims",
         'reduce_op must be "sum" or "avg", got \'max\'',
-        "2 ranks cannot share 3 rows evenly",
-        "2 ranks cannot share 3 rows evenly",
+        "3 rows do not divide evenly among 2 ranks",
+        "3 rows do not divide evenly among 2 ranks",
     ]
     messages = run_group(refusals, 2)[0]
     for message, word in zip(messages, words, strict=True):

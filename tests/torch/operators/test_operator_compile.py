@@ -241,7 +241,7 @@ def test_errors_keep_their_class_through_compiled_code() -> None:
         return [
             "there is no group named 'nobody': it was not made in this process, or is destroyed",
             f"all_gatherv: sizes[{rank}] is 9, but x has {_SIZES[rank]} rows on rank {rank}",
-            "all_gatherv: sizes has 3 entries, there are 2 ranks",
+            "all_gatherv: sizes must have length 2, one per rank, got 3",
         ] * 2
 
     assert run_group(_errors, 2) == [wanted(0), wanted(1)]

@@ -160,14 +160,14 @@ def test_errors_say_what_is_wrong() -> None:
         (
             "ArgumentError",
             "group must be a group of torch.distributed, a communicator, a mesh, a name or None, "
-            "got a int",
+            "got int",
         ),
         (
             "UnsupportedError",
             "all_gatherv: gradients do not pass a call with out=: leave it out, pass .detach(), "
             "or call under torch.no_grad()",
         ),
-        ("ArgumentError", "all_gatherv: sizes has 3 entries, there are 2 ranks"),
+        ("ArgumentError", "all_gatherv: sizes must have length 2, one per rank, got 3"),
     ]
     assert run_group(_errors, 2) == [wanted] * 2
 

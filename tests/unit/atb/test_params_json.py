@@ -84,7 +84,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 def test_a_field_of_no_json_type() -> None:
-    with pytest.raises(collops.Error, match="object is no value") as caught:
+    with pytest.raises(collops.Error, match="object is not a value") as caught:
         collops.AllGatherVParam(rank=object()).to_json()  # type: ignore[arg-type]
     assert caught.value.code == 1
 

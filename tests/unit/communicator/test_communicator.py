@@ -215,9 +215,9 @@ def test_a_window_is_freed_with_its_last_array() -> None:
     ("shape", "dtype", "message"),
     [
         ((2, -1), np.int8, "sizes must be >= 0, got [2, -1]"),
-        (2.5, np.int8, "a shape and a dtype are needed, got 2.5"),
-        ((2, "3"), np.int8, "a shape and a dtype are needed"),
-        (2, "no type", "a shape and a dtype are needed, got 2 and 'no type'"),
+        (2.5, np.int8, "shape must be a list of whole numbers, got 2.5"),
+        ((2, "3"), np.int8, "shape must be a list of whole numbers"),
+        (2, "no type", "dtype must be an element type of numpy, ml_dtypes or torch, or its name"),
         (2, object, "elements of type object cannot be shared"),
         (2**62, np.int64, "bytes are too many for memory"),
     ],
@@ -242,6 +242,13 @@ def test_repr_and_handle() -> None:
     with collops.init(0, 1, comm_domain="tp") as comm:
         assert repr(comm) == "<collops.Communicator rank 0 of 1, domain 'tp', backend shm>"
         assert comm.handle > 0
+    assert repr(comm) == "<collops.Communicator rank 0 of 1, domain 'tp', backend shm, closed>"
+
+
+def test_repr_of_an_ended_communicator_says_so() -> None:
+    comm = collops.init(0, 1)
+    comm.abort("enough")
+    assert repr(comm) == "<collops.Communicator rank 0 of 1, domain '', backend shm, ended>"
 
 
 def test_a_closed_communicator_refuses_calls() -> None:

@@ -26,7 +26,7 @@ def test_a_time_out_names_the_domains_that_have_not_met() -> None:
         return "no error"
 
     left, _ = run_ranks(work, 2, env={"COLLOPS_TIMEOUT_S": "1"})
-    assert 'rank 1 of 2 did not come in 1 s: first contact of comm_domain "left"' in left
+    assert 'rank 1 of 2 did not connect within 1 s: first contact of comm_domain "left"' in left
     assert (
         'this is comm_domain "left", and "right" of this rank has not met either: '
         "ranks that share several make their first calls in the same order" in left

@@ -101,7 +101,7 @@ def test_the_job_is_named_where_a_rank_does_not_come() -> None:
         return caught.value.message
 
     for rank, message in enumerate(run_ranks(work, 2)):
-        assert f"rank {1 - rank} of 2 did not come" in message
+        assert f"rank {1 - rank} of 2 did not connect" in message
         assert f"agreed/mine {rank}, from init's job_id" in message
 
 

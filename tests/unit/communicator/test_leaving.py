@@ -97,7 +97,7 @@ except collops.Error as error:
     [
         ("raise ValueError('the last words')", "ValueError: the last words"),
         ("sys.exit()", "has left: its process ended"),
-        ("import os; os._exit(3)", "ended without a word"),
+        ("import os; os._exit(3)", "exited without reporting an error"),
     ],
 )
 def test_a_program_that_ends(ending: str, reason: str, tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ import pytest
 import collops
 
 WRONG: dict[str, tuple[tuple[Any, ...], str]] = {
-    "no shape": (("four", np.int8), "cuda_empty: a shape and a dtype are needed, got 'four' and"),
-    "no dtype": ((4, "float5"), "cuda_empty: a shape and a dtype are needed, got 4 and 'float5'"),
+    "no shape": (
+        ("four", np.int8),
+        "cuda_empty: shape must be a list of whole numbers, got 'four'",
+    ),
+    "no dtype": ((4, "float5"), "cuda_empty: dtype must be an element type .*, got 'float5'"),
     "negative": (((2, -1), np.int8), r"cuda_empty: sizes must be >= 0, got \[2, -1\]"),
     "too many dims": (((1,) * 9, np.int8), "cuda_empty: at most 8 dims are taken, got 9"),
     "references": ((4, object), "cuda_empty: elements of type object cannot be shared"),

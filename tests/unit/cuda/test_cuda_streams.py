@@ -74,8 +74,8 @@ class Failing:
         ("fast", "stream must be None, a number or a torch stream, got str"),
         (CudaStream(1, 99), "got CudaStream"),
         (Failing(), "stream tells no address: RuntimeError: it is gone"),
-        (-1, "stream is no address"),
-        (2**64, "stream is no address"),
+        (-1, "stream is not an address"),
+        (2**64, "stream is not an address"),
     ],
 )
 def test_what_is_no_stream_is_refused(stream: Any, message: str) -> None:

@@ -45,6 +45,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "core": {"errors", "_core"},
     "terminal": set(),
     "installation": {"errors", "core"},
+    "tensor_types": set(),
     "cuda_memory": set(),
     "cuda_array": {"errors", "core"},
     "tensors": {"errors", "core", "cuda_memory", "cuda_array"},

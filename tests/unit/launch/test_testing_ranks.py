@@ -159,7 +159,7 @@ def test_a_failure_shows_every_ranks_traceback(report: str, case: str) -> None:
 def test_the_other_ranks_say_whom_they_missed(report: str) -> None:
     failure = failure_of(report, "test_one_rank_stays_away[2]")
     assert "KeyError: 'lost'" in failure
-    assert "PeerLostError: Barrier: no end of call 1: rank 0 " in failure
+    assert "PeerLostError: barrier: call 1 failed: rank 0 " in failure
 
 
 def test_ranks_must_skip_together(report: str) -> None:

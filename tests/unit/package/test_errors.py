@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
 import collops
+import collops.errors
 from collops.core import core
 from collops.errors import raise_status, status_error, status_of
 from collops.testing import run_ranks
 
+ROOT = Path(__file__).resolve().parents[3]
 STANDARD = {
     1: ValueError,
+    4: RuntimeError,
     8: ValueError,
     23: ValueError,
+    25: RuntimeError,
+    26: MemoryError,
+    27: MemoryError,
     100: TimeoutError,
     101: ConnectionError,
     102: ValueError,
@@ -44,6 +53,32 @@ def test_an_error_is_also_a_standard_exception(code: int) -> None:
     assert isinstance(error, collops.Error)
     assert (error.code, error.message) == (code, "AllGatherV: a sentence")
     assert str(error) == f"AllGatherV: a sentence [{error.name}]"
+
+
+@pytest.mark.parametrize("code", [3, 4, 12, 25, 26, 27, 29])
+def test_a_failure_of_the_system_or_of_memory_is_no_argument_error(code: int) -> None:
+    error = status_error(code, "no room")
+    assert not isinstance(error, (collops.ArgumentError, ValueError))
+    assert isinstance(error, collops.OutOfMemoryError if code in (26, 27) else RuntimeError)
+
+
+def test_memory_that_there_is_not_is_a_memory_error() -> None:
+    with collops.init(0, 1) as comm, pytest.raises(MemoryError, match="cannot allocate"):
+        comm.empty(2**50, "int8")
+
+
+def test_the_page_lists_every_class_with_its_codes() -> None:
+    page = (ROOT / "docs/errors.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? *\| ([\d, ]+) \|$", page, re.MULTILINE)
+    classes = {kind.__name__ for kind in collops.Error.__subclasses__()}
+    assert {name for name, _, _ in rows} == classes
+    for name, standard, codes in rows:
+        for code in codes.split(", "):
+            error = status_error(int(code), "")
+            assert type(error).__name__ == name
+            assert isinstance(error, getattr(builtins, standard or "RuntimeError"))
+    returned = {int(code) for code in re.findall(r"^### (\d+) `ERROR_", page, re.MULTILINE)}
+    assert {int(code) for _, _, codes in rows for code in codes.split(", ")} == returned
 
 
 def test_codes_and_names_are_the_cores() -> None:

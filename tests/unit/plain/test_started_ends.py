@@ -170,7 +170,7 @@ def test_a_wait_with_a_time_out_of_its_own() -> None:
         return caught.value.message
 
     message = run_ranks(work, 2)[0]
-    assert "in 0.3 s" in message
+    assert "after 0.3 s" in message
     assert "rank 1" in message
 
 

@@ -173,7 +173,7 @@ def test_outputs_are_of_the_inputs_kind() -> None:
     ):
         assert (out.shape, out.dtype) == ((2, 3), like.dtype)
     assert empty_like_kind("Op", like, (1,), "int8").dtype == np.int8
-    with pytest.raises(collops.Error, match="^Op: .* not for a list"):
+    with pytest.raises(collops.Error, match="^Op: .* not for list"):
         empty_like_kind("Op", [1], (2,))
 
 

@@ -78,10 +78,10 @@ Status CallTable::Describe(const cuda::Verdict& verdict,
   }
   for (int rank = 0; rank < size_; ++rank) {
     CHECK_ARG(verdict.digests[rank] == verdict.digests[rank_], ERROR_RANK_MISMATCH,
-              own == written_.end() ? "a call" : own->agreement.op(),
+              own == written_.end() ? "a call" : own->agreement.called(),
               ": the ranks disagree: the terms of ", who(rank), " are not those of ", who(rank_));
   }
-  return Error(ERROR_RANK_MISMATCH, own == written_.end() ? "a call" : own->agreement.op(),
+  return Error(ERROR_RANK_MISMATCH, own == written_.end() ? "a call" : own->agreement.called(),
                ": the ranks disagree in what they send to each other");
 }
 

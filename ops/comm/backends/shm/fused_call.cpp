@@ -93,7 +93,7 @@ Status ShmFusedCall::TakeRows(int rank) {
   if (SameTotal(rows, *spec_->reader_rows)) return Ok();
   // Waits for all ranks, and reports what they disagree about.
   RETURN_IF_ERROR(exchange_->AwaitAll());
-  return Error(ERROR_RANK_MISMATCH, spec_->agreement->op(), ": ", endpoint_->Who(rank),
+  return Error(ERROR_RANK_MISMATCH, spec_->agreement->called(), ": ", endpoint_->Who(rank),
                " announced other rows than it agreed to");
 }
 

@@ -17,7 +17,7 @@ class Gather {
         output_(static_cast<std::byte*>(call.output)),
         rank_(link->control->spec().rank),
         schedule_(hosts_, call.recv_counts, item_),
-        streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
+        streams_(call.agreement->called(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
   // The piece of this rank's own block for each rank that hears of the step from it.
@@ -69,7 +69,7 @@ class Gather {
   Status GatherOnHost(const void* x, const std::vector<int64_t>& counts,
                       const std::vector<int64_t>& displs) {
     // The ranks have agreed on all of the call.
-    const Agreement agreement(call_.agreement->op());
+    const Agreement agreement = call_.agreement->WithoutTerms();
     AllGatherVCall call;
     call.agreement = &agreement;
     call.dtype = call_.dtype;

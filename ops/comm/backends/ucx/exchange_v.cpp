@@ -28,7 +28,7 @@ Status ExchangeHost(Link* link, const ExchangeVCall& call) {
     lists[3].push_back(call.rdispls[r]);
   }
   // The ranks have agreed on all of the call.
-  const Agreement agreement(call.agreement->op());
+  const Agreement agreement = call.agreement->WithoutTerms();
   ExchangeVCall inner = call;
   inner.agreement = &agreement;
   inner.send_counts = lists[0].data();
@@ -49,7 +49,7 @@ Status ExchangeV(Link* link, const ExchangeVCall& call) {
   const int64_t item = SizeOf(call.dtype);
   const auto* const x = static_cast<const std::byte*>(call.x);
   auto* const output = static_cast<std::byte*>(call.output);
-  Streams streams(call.agreement->op(), link->worker.get(), &link->control->step(),
+  Streams streams(call.agreement->called(), link->worker.get(), &link->control->step(),
                   link->control->spec().rank, link->control->timeout_s());
   for (int64_t i = 0; i < call.num_gaps; ++i) {
     const Range& gap = call.gaps[i];

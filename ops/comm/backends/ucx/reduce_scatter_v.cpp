@@ -38,7 +38,7 @@ class WholeSlices : public SliceReduction {
         bytes_(call.send_counts[rank_] * item_),
         schedule_(hosts_, call.send_counts, item_),
         scratch_(scratch),
-        streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
+        streams_(call.agreement->called(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
   Status Prepare() override { return scratch_->Reserve(schedule_.ScratchBytes(rank_)); }
@@ -94,7 +94,7 @@ class WholeSlices : public SliceReduction {
       if (!own) sources_[static_cast<size_t>(r)].data = to + rdispls.back() * item_;
     }
     // The ranks have agreed on all of the call.
-    const Agreement agreement(call_.agreement->op());
+    const Agreement agreement = call_.agreement->WithoutTerms();
     ExchangeVCall call;
     call.agreement = &agreement;
     call.dtype = call_.dtype;

@@ -68,8 +68,8 @@ Status Streams::Advance() {
 Status Streams::CheckPeer(int peer) const {
   if (!worker_->IsLost(peer)) return Ok();
   const Status loss = worker_->LossOf(peer);
-  return Error(loss.code(), name_, ": no end of call ", CallNumber(step_->number()), ": ",
-               step_->endpoint().Who(peer), " is lost: ", loss.message());
+  return Error(loss.code(), CallText(name_, step_->number()),
+               " failed: ", step_->endpoint().Who(peer), " is lost: ", loss.message());
 }
 
 // A rank that ends a call early closes its connections before the group hears why.
@@ -113,14 +113,14 @@ Status Streams::TimedOut() const {
   const auto to = first(outgoing_);
   std::string late;
   if (from != incoming_.end()) {
-    late = Concat(endpoint.DescribeRank(from->peer), ", and has not sent all its data");
+    late = Concat(endpoint.DescribeRank(from->peer), " and has not sent all its data");
   } else if (to != outgoing_.end()) {
-    late = Concat(endpoint.DescribeRank(to->peer), ", and has not taken all data");
+    late = Concat(endpoint.DescribeRank(to->peer), " and has not taken all data");
   } else {
     late = endpoint.DescribeLate(step_->number());
   }
-  return Error(ERROR_TIMEOUT, name_, ": no end of call ", CallNumber(step_->number()), " in ",
-               timeout_s_, " s: ", late);
+  return Error(ERROR_TIMEOUT, CallText(name_, step_->number()), " timed out after ", timeout_s_,
+               " s: ", late);
 }
 
 bool Streams::Done() const {

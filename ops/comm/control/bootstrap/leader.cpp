@@ -57,8 +57,8 @@ Status MeetingLeader::Gather(const Deadline& deadline) {
     }
     const std::string missing = RanksMissing(present_, spec_.rank_size);
     TellWaiting(WaitingLine(spec_, job_, missing));
-    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, missing, " did not come in ", deadline.timeout_s(),
-              " s: first contact of ", DescribePlace(spec_, job_),
+    CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, missing, " did not connect within ",
+              deadline.timeout_s(), " s: first contact of ", DescribePlace(spec_, job_),
               ". Ranks meet in the same job and network namespace, with the same comm_domain");
     RETURN_IF_ERROR(CheckWanted());
     RETURN_IF_ERROR(CheckComing());

@@ -100,7 +100,7 @@ Status MeetingMember::Handle(const MeetingMessage& message, std::vector<UniqueFd
       return Ok();
     case MessageType::kPeer:
       CHECK_ARG(message.rank >= 0 && message.rank < spec_.rank_size && !fds.empty(),
-                ERROR_PEER_LOST, "rank 0 introduced a rank ", message.rank, " that cannot be");
+                ERROR_PEER_LOST, "rank 0 introduced an invalid rank ", message.rank);
       group->peers[static_cast<size_t>(message.rank)] = PeerFrom(message, std::move(fds));
       return Ok();
     case MessageType::kWelcome:
@@ -148,17 +148,17 @@ std::string MeetingMember::Missing() const {
 
 Status MeetingMember::TimedOut(const Deadline& deadline) const {
   const std::string where =
-      Concat(" in ", deadline.timeout_s(), " s: first contact of ", DescribePlace(spec_, job_));
+      Concat(" within ", deadline.timeout_s(), " s: first contact of ", DescribePlace(spec_, job_));
   if (!socket_.valid()) {
-    CHECK_ARG(!IsTaken(name_), ERROR_TIMEOUT, Missing(), " did not come", where,
+    CHECK_ARG(!IsTaken(name_), ERROR_TIMEOUT, Missing(), " did not connect", where,
               ". Another process holds the name of this meeting and does not answer");
-    return Error(ERROR_TIMEOUT, Missing(), " did not come", where,
+    return Error(ERROR_TIMEOUT, Missing(), " did not connect", where,
                  ". Does it run, in the same job and network namespace, with this comm_domain?");
   }
   if (present_.none()) {
     return Error(ERROR_TIMEOUT, "rank 0 (pid ", leader_pid_, ") has made no call", where);
   }
-  return Error(ERROR_TIMEOUT, Missing(), " did not come", where,
+  return Error(ERROR_TIMEOUT, Missing(), " did not connect", where,
                ". Ranks meet in the same job and network namespace, with the same comm_domain");
 }
 

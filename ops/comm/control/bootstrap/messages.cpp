@@ -64,7 +64,7 @@ void SendVerdict(int socket, const Status& reason, int rank_size) {
 Status VerdictOf(const MeetingMessage& message) {
   if (message.type != MessageType::kVerdict) {
     return Error(ERROR_PEER_LOST, "it sent a message of type ", static_cast<int>(message.type),
-                 ", which no rank sends");
+                 ", which is invalid");
   }
   return Status(FailureCode(message.code), message.text);
 }

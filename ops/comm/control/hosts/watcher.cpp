@@ -119,7 +119,7 @@ void Watcher::TakeAll() {
 // The host is cut off, or has sent news that cannot be true.
 void Watcher::Distrust(int host) {
   gone_[static_cast<size_t>(host)] = true;
-  mirror_.Lose(host, bridge_->Lost(host) ? bridge_->WhyLost(host) : "it has sent what cannot be");
+  mirror_.Lose(host, bridge_->Lost(host) ? bridge_->WhyLost(host) : "it has sent invalid data");
 }
 
 void Watcher::Beat() {

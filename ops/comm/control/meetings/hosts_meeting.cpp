@@ -70,7 +70,7 @@ Status OpenMeetingPort(const std::string& host, const std::string& job_id,
   RETURN_IF_ERROR(FindMeetingPlace(false, job_id, "", &job));
   tcp::SocketAddress address;
   CHECK_ARG(tcp::ParseNumeric(host, 0, &address), ERROR_INVALID_PARAM, "\"", host,
-            "\" is no address of this host");
+            "\" is not an address of this host");
   return tcp::JobPort::OpenFree(address, {job.id, env.job_key}, port);
 }
 

@@ -100,7 +100,7 @@ Proof Challenge::Refuse(ErrorCode code, const std::string& why) {
 
 Proof Challenge::Greet(const Frame& hello) {
   FieldReader fields(hello);
-  if (fields.Number() != kMagic) return Refuse(ERROR_UNSUPPORTED, "is no rank of collops");
+  if (fields.Number() != kMagic) return Refuse(ERROR_UNSUPPORTED, "is not a rank of collops");
   const uint64_t version = fields.Number();
   if (version != kProtocolVersion) {
     return Refuse(ERROR_UNSUPPORTED,
@@ -116,7 +116,7 @@ Proof Challenge::Greet(const Frame& hello) {
   claim_.rank_size = fields.Int(1, kMaxGroupRanks);
   if (!is_hello || !fields.Done() || their_nonce_.size() != kNonceBytes ||
       !MakeNonce(&own_nonce_)) {
-    return Refuse(ERROR_UNSUPPORTED, "is no rank of collops");
+    return Refuse(ERROR_UNSUPPORTED, "is not a rank of collops");
   }
   if (!IsDigest(job, JobMark(*secret_))) {
     return Refuse(ERROR_RANK_MISMATCH, "belongs to another job than the one that listens here");
@@ -187,7 +187,7 @@ Proof Application::Answer(const Frame& challenge) {
   if (magic != kMagic || kind != static_cast<uint64_t>(Kind::kChallenge) || !fields.Done() ||
       their_nonce_.size() != kNonceBytes) {
     return Refused(
-        Error(ERROR_RT_FAIL, "what listens at ", connection_.peer(), " is no rank of collops"),
+        Error(ERROR_RT_FAIL, "what listens at ", connection_.peer(), " is not a rank of collops"),
         true);
   }
   const Digest own = ProofOf(kJoinerText, *secret_, claim_, own_nonce_, their_nonce_);

@@ -61,7 +61,7 @@ bool TcpBridge::TakeFrom(Way* way, Frame* frame) {
     const bool sound = kind == kConfirmation && fields.Done() && confirmed >= way->confirmed &&
                        confirmed <= way->sent;
     if (!sound) {
-      way->connection.Break("sent a frame that cannot be");
+      way->connection.Break("sent an invalid frame");
       return false;
     }
     way->confirmed = confirmed;

@@ -177,7 +177,7 @@ Status TableValue::Count(const char* key, size_t length, const char* list, bool 
   TableValue member;
   RETURN_IF_ERROR(Get(key, &member));
   if (count == static_cast<int64_t>(length)) return Ok();
-  return member.Wrong(" is ", count, ", but ", PathOf(list), " has ", length, " entries");
+  return member.Wrong(" is ", count, ", but ", PathOf(list), " has length ", length);
 }
 
 Status ParseTable(const std::string& text, const std::string& file, Json* json) {

@@ -57,7 +57,7 @@ struct Fatbin {
     uint32_t magic = 0;
     if (image.size() > sizeof(magic)) std::memcpy(&magic, image.data(), sizeof(magic));
     CHECK_ARG(magic == kMagic, ERROR_UNSUPPORTED, "the GPU kernels cannot be read: ", path,
-              " is no fatbin");
+              " is not a fatbin");
     return Ok();
   }
 };

@@ -179,7 +179,7 @@ def _check_shares(comm: Communicator, call: str, shared: int, ranks: int) -> Non
             comm,
             call,
             ErrorCode.ERROR_INVALID_TENSOR_DIM,
-            f"{call}: {ranks} ranks cannot share {shared} rows evenly; "
+            f"{call}: {shared} rows do not divide evenly among {ranks} ranks; "
             "torch.ops.collops.matmul_reduce_scatter takes the rows of each rank",
         )
 

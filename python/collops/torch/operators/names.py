@@ -52,7 +52,7 @@ def name_of(group: AnyGroup) -> str:
         raise_status(
             ErrorCode.ERROR_INVALID_PARAM,
             "group must be a group of torch.distributed, a communicator, a mesh, a name or None, "
-            f"got a {type(group).__name__}",
+            f"got {type(group).__name__}",
         )
     name: str = found.group_name
     return name

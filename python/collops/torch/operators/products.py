@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from collops.collectives.reductions import reduction_name
 from collops.torch.operators.names import AnyGroup, name_of
 from collops.torch.operators.outputs import check_no_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from collops.tensor_types import ReduceOp
 
 _ops = torch.ops.collops
 
@@ -75,7 +78,7 @@ def matmul_reduce_scatter(
     x: torch.Tensor,
     weight: torch.Tensor,
     *,
-    op: str = "sum",
+    op: ReduceOp = "sum",
     scatter_rows: Sequence[int] | None = None,
     trans_weight: bool = False,
     residual: torch.Tensor | None = None,
@@ -90,7 +93,7 @@ def matmul_reduce_scatter(
     Args:
         x: [rows, k] or [matrices, rows, k] of the same shape on every rank.
         weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
-        op: ``"sum"`` or ``"avg"``, which divides the sum by P.
+        op: ``"sum"`` or ``"avg"``, which divides the sum by P; or torch.distributed.ReduceOp's.
         scatter_rows: rows that each rank receives; None: as numpy.array_split shares them out.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
@@ -116,7 +119,8 @@ def matmul_reduce_scatter(
         >>> run_ranks(layer, 2)
         [[[2.0], [2.0]], [[2.0]]]
     """
-    args = x, weight, residual, op, scatter_rows, trans_weight, name_of(group)
+    word = reduction_name(op)
+    args = x, weight, residual, word, scatter_rows, trans_weight, name_of(group)
     if out is None:
         return _ops.matmul_reduce_scatter(*args)
     check_no_gradients("matmul_reduce_scatter", args[-1], x, weight, residual)

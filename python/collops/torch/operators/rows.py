@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from collops.collectives.reductions import reduction_name
 from collops.torch.operators.names import AnyGroup, name_of
 from collops.torch.operators.outputs import check_no_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from collops.tensor_types import ReduceOp
 
 _ops = torch.ops.collops
 
@@ -68,7 +71,7 @@ def reduce_scatterv(
     x: torch.Tensor,
     sizes: Sequence[int] | None = None,
     dim: int = 0,
-    op: str = "sum",
+    op: ReduceOp = "sum",
     group: AnyGroup = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -82,7 +85,8 @@ def reduce_scatterv(
         sizes: rows that each rank receives, the same list on every rank; None: as
             numpy.array_split shares the rows out.
         dim: the dimension that is scattered; negative ones count from the end.
-        op: ``"sum"``, ``"avg"``, or without a gradient ``"max"``, ``"min"``, ``"prod"``.
+        op: ``"sum"``, ``"avg"``, or without a gradient ``"max"``, ``"min"``, ``"prod"``; or
+            such a member of torch.distributed.ReduceOp.
         group: as for all_gatherv().
         out: [..., sizes[rank], ...] the result's memory; no gradient passes then.
 
@@ -109,9 +113,9 @@ def reduce_scatterv(
         [([0.0], [1.0, 2.0, 2.0]), ([2.0, 4.0], [1.0, 2.0, 2.0])]
     """
     if out is None:
-        return _ops.reduce_scatterv(x, sizes, dim, op, name_of(group))
+        return _ops.reduce_scatterv(x, sizes, dim, reduction_name(op), name_of(group))
     check_no_gradients("reduce_scatterv", name_of(group), x)
-    _ops.reduce_scatterv.out(x, sizes, dim, op, name_of(group), out=out)
+    _ops.reduce_scatterv.out(x, sizes, dim, reduction_name(op), name_of(group), out=out)
     return out
 
 
@@ -163,7 +167,7 @@ def all_to_allv(
 
 def all_reduce(
     x: torch.Tensor,
-    op: str = "sum",
+    op: ReduceOp = "sum",
     group: AnyGroup = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
@@ -174,7 +178,8 @@ def all_reduce(
 
     Args:
         x: of the same shape on every rank.
-        op: ``"sum"``, ``"avg"``, or without a gradient ``"max"``, ``"min"``, ``"prod"``.
+        op: ``"sum"``, ``"avg"``, or without a gradient ``"max"``, ``"min"``, ``"prod"``; or
+            such a member of torch.distributed.ReduceOp.
         group: as for all_gatherv().
         out: the result's memory; no gradient passes then.
 
@@ -198,7 +203,7 @@ def all_reduce(
         [3.0, 3.0]
     """
     if out is None:
-        return _ops.all_reduce(x, op, name_of(group))
+        return _ops.all_reduce(x, reduction_name(op), name_of(group))
     check_no_gradients("all_reduce", name_of(group), x)
-    _ops.all_reduce.out(x, op, name_of(group), out=out)
+    _ops.all_reduce.out(x, reduction_name(op), name_of(group), out=out)
     return out

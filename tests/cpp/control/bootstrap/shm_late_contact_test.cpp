@@ -85,7 +85,7 @@ void LeaveBeforeTheLastComes(const std::function<void(collops::Communicator&)>& 
 TEST(ALateRankGetsTheReasonWhyAnotherRankLeft) {
   LeaveBeforeTheLastComes([](auto& c) { c.Close("no such token"); }, "no such token");
   LeaveBeforeTheLastComes([](auto& c) { c.Abort("no such token"); }, "no such token");
-  LeaveBeforeTheLastComes([](auto& c) { EXPECT_FALSE(c.Connect().ok()); }, " in 0.1 s");
+  LeaveBeforeTheLastComes([](auto& c) { EXPECT_FALSE(c.Connect().ok()); }, " within 0.1 s");
 }
 
 // Rank 1 cannot take the descriptors that rank 0 sends (mailboxes, the segment). It lives until the

@@ -55,11 +55,11 @@ TEST(AfterTenSecondsAWaitingRankSaysForWhomOnce) {
   });
   listens.Wait();
   const std::vector<pid_t> pids = {
-      StartWaiter(alone, 0, 2, of_alone, "rank 1 of 2 did not come in 11 s"),
+      StartWaiter(alone, 0, 2, of_alone, "rank 1 of 2 did not connect within 11 s"),
       StartWaiter(three, 0, 4, of_leader, "rank"),
       StartWaiter(three, 1, 4, of_member, "rank"),
-      StartWaiter(headless, 1, 2, of_headless, "rank 0 of 2 did not come in 11 s"),
-      StartWaiter(silent, 1, 2, of_silent, "has made no call in 11 s"),
+      StartWaiter(headless, 1, 2, of_headless, "rank 0 of 2 did not connect within 11 s"),
+      StartWaiter(silent, 1, 2, of_silent, "has made no call within 11 s"),
   };
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
   done.Set();

@@ -102,7 +102,7 @@ TEST(AFollowerThatLeavesIsReported) {
   const Group group(4);
   const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
   group.AwaitSpeaker();
-  const pid_t leaves = group.Start(2, ERROR_TIMEOUT, {"rank 3 of 4 did not come in 1 s"}, 1);
+  const pid_t leaves = group.Start(2, ERROR_TIMEOUT, {"rank 3 of 4 did not connect within 1 s"}, 1);
   const pid_t leader = group.Start(0, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
   ExpectWell({speaker, leaves, leader});
 }
@@ -136,9 +136,9 @@ TEST(TheEndOfTheSpeakerIsReported) {
 TEST(AnotherRankSpeaksIfTheFirstGivesUpOrEnds) {
   for (const bool killed : {false, true}) {
     const Group group(3);
-    const pid_t first = killed
-                            ? group.StartWell(1)
-                            : group.Start(1, ERROR_TIMEOUT, {"rank 0 did not come in 0.5 s"}, 0.5);
+    const pid_t first =
+        killed ? group.StartWell(1)
+               : group.Start(1, ERROR_TIMEOUT, {"rank 0 did not connect within 0.5 s"}, 0.5);
     group.AwaitSpeaker();
     const pid_t follower = group.StartWell(2);
     if (killed) {
@@ -154,7 +154,7 @@ TEST(AnotherRankSpeaksIfTheFirstGivesUpOrEnds) {
 TEST(FollowersGetTheWordOfRankZero) {
   const Group group(4);
   const std::string text = "rank 7 (pid ";
-  const pid_t speaker = group.Start(1, ERROR_RANK_MISMATCH, {text, "is no rank of 4 ranks"});
+  const pid_t speaker = group.Start(1, ERROR_RANK_MISMATCH, {text, "is not one of the 4 ranks"});
   group.AwaitSpeaker();
   const pid_t follower =
       group.Start(2, ERROR_RANK_MISMATCH, {"comm_domain \"dp\" at 127.0.0.1", text});
@@ -166,10 +166,10 @@ TEST(FollowersGetTheWordOfRankZero) {
 
 TEST(AFollowerSaysWhatItsSpeakerWaitsFor) {
   const Group group(3);
-  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 0 did not come in 2 s"}, 2);
+  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 0 did not connect within 2 s"}, 2);
   group.AwaitSpeaker();
-  const pid_t follower =
-      group.Start(2, ERROR_TIMEOUT, {"rank 0 did not come in 0.7 s", "nobody listens at"}, 0.7);
+  const pid_t follower = group.Start(
+      2, ERROR_TIMEOUT, {"rank 0 did not connect within 0.7 s", "nobody listens at"}, 0.7);
   ExpectWell({speaker, follower});
 }
 

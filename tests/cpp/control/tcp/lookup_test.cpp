@@ -53,7 +53,8 @@ TEST(ANameThatIsNotKnownIsAnError) {
   SocketAddress address;
   Status status;
   loopback::Await([&] { return lookup.Done(&status, &address); });
-  EXPECT_CONTAINS(status.message(), "\"no such name\" is no address, and the name is not known");
+  EXPECT_CONTAINS(status.message(),
+                  "\"no such name\" is not an address, and the name is not known");
 }
 
 TEST(ASilentResolverEndsWithTheDeadline) {

@@ -230,7 +230,7 @@ TEST(RanksThatDoNotFitTogetherAreTold) {
   ExpectAll({at(port, 0, 3), at(port, 1, 4)}, ERROR_RANK_MISMATCH, "rankSize is 3 on rank 0 (pid ");
   port = FreePort("127.0.0.1");
   ExpectAll({at(port, 0, 3), at(port, 2, 3), at(port, 7, 3)}, ERROR_RANK_MISMATCH,
-            "is no rank of 3 ranks");
+            "is not one of the 3 ranks");
 }
 
 TEST(BothClaimantsAreNamed) {
@@ -254,7 +254,7 @@ TEST(MissingRanksAreNamed) {
   const Status status = Meet(SpecOf(0, 4, port), 1.5);
   // The other rank's time is over first.
   EXPECT_EQ(status.code(), ERROR_TIMEOUT);
-  EXPECT_CONTAINS(status.message(), "ranks 1, 3 of 4 did not come in 1");
+  EXPECT_CONTAINS(status.message(), "ranks 1, 3 of 4 did not connect within 1");
   EXPECT_EQ(ranks::Wait(member).code, 0);
 }
 
@@ -264,7 +264,7 @@ TEST(AJoinerSaysWhatBecameOfRankZero) {
   const auto expect = [&](const std::string& text) {
     const Status status = Meet(SpecOf(1, 2, port), 0.5);
     EXPECT_EQ(status.code(), ERROR_TIMEOUT);
-    EXPECT_CONTAINS(status.message(), "rank 0 did not come in 0.5 s");
+    EXPECT_CONTAINS(status.message(), "rank 0 did not connect within 0.5 s");
     EXPECT_CONTAINS(status.message(), text);
   };
   expect("nobody listens at " + at);

@@ -198,7 +198,7 @@ TEST(FramesThatCannotBeEndTheConnection) {
       EXPECT_FALSE(one.bridge->Take(&host, &taken));
       return one.bridge->Lost(1);
     });
-    EXPECT_CONTAINS(one.bridge->WhyLost(1), "sent a frame that cannot be");
+    EXPECT_CONTAINS(one.bridge->WhyLost(1), "sent an invalid frame");
   }
 }
 

@@ -211,9 +211,9 @@ TEST(ABackendInTheEnvironmentMustExist) {
   const std::pair<const char*, const char*> faults[] = {
       {"hcll=shm", "replaces the unknown backend \"hcll\""},
       {"hccl=shm,nccl=cdua", "replaces \"nccl\" by the unknown backend \"cdua\""},
-      {"hccl=shm,nccl", "\"nccl\" is no pair such as hccl=shm"},
-      {"=shm", "\"=shm\" is no pair"},
-      {"hccl=", "\"hccl=\" is no pair"},
+      {"hccl=shm,nccl", "\"nccl\" is not a pair such as hccl=shm"},
+      {"=shm", "\"=shm\" is not a pair"},
+      {"hccl=", "\"hccl=\" is not a pair"},
       {"smh", "COLLOPS_BACKEND=smh is the unknown backend \"smh\""},
       {"lccl", "is the unknown backend \"lccl\""},
   };

@@ -90,7 +90,7 @@ TEST(LinearParallelOfUnevenRows) {
 TEST(InferShapeGivesTheOperationsErrors) {
   const std::vector<TensorDesc> x = {Desc(kF32, {7, 5})};
   EXPECT_CONTAINS(Shapes(Struct<ReduceScatterParam>(0), 3, x),
-                  "x has 7 rows, which 3 ranks cannot share out evenly");
+                  "x has 7 rows, which do not divide evenly among 3 ranks");
   EXPECT_CONTAINS(Shapes(Struct<AllReduceParam>(0), 3, {}), "AllReduce: needs 1 input, got 0");
   EXPECT_CONTAINS(Shapes(Struct<AllGatherParam>(3), 3, x), "rank must be in [0, 3), got 3");
   EXPECT_CONTAINS(Shapes(Struct<AllGatherParam>(0), 1, x), "rankSize must be >= 2, got 1");

@@ -272,7 +272,8 @@ TEST(BackendRefuses) {
 TEST(ExecuteRefusesAndTellsTheOthers) {
   {
     LinearCall call;
-    ExpectRunFault(call, ERROR_INVALID_PARAM, "LinearParallel: none of the 0 kept plans");
+    ExpectRunFault(call, ERROR_INVALID_PARAM,
+                   "LinearParallel: no plan yet: call get_workspace_size first");
     EXPECT_EQ(call.communicator->refusals[0].name, "LinearParallel");
   }
   LinearCall call;

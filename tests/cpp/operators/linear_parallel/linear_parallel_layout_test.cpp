@@ -268,7 +268,7 @@ TEST(InvalidLists) {
   Case c = GridCase(2, 2, 1, 1);
   c.param.gatherRows = {6, 6, 6};
   Refused(c, ERROR_INVALID_PARAM,
-          "gatherRows must have 2 entries, one per member of the group, got 3");
+          "gatherRows must have length 2, one per member of the group, got 3");
   c.param.gatherRows = {-1, 6};
   Refused(c, ERROR_INVALID_PARAM, "gatherRows[0] must be >= 0, got -1");
   c.param.gatherRows = {6, 5};
@@ -279,7 +279,7 @@ TEST(InvalidLists) {
   Refused(c, ERROR_INVALID_TENSOR_DIM,
           "7 rows in dim 0 do not divide by 2 ranks: give scatterRows");
   c.param.scatterRows = {7};
-  Refused(c, ERROR_INVALID_PARAM, "scatterRows must have 2 entries");
+  Refused(c, ERROR_INVALID_PARAM, "scatterRows must have length 2");
   c.param.scatterRows = {4, 4};
   Refused(c, ERROR_INVALID_PARAM, "scatterRows have a sum of 8 but the gathered x has 7 rows");
   c.param.scatterRows = {kMax, kMax};

@@ -39,8 +39,7 @@ ShmPairWire::ShmPairWire(std::byte* base, int rank, int size, PeerBell bell, Pai
       peers_(static_cast<size_t>(size)) {}
 
 WireStep ShmPairWire::Broken(int rank, const std::string& what) {
-  fault_ =
-      Error(ERROR_PEER_LOST, "Send and Recv: rank ", rank, " wrote what no rank may write: ", what);
+  fault_ = Error(ERROR_PEER_LOST, "Send and Recv: rank ", rank, " wrote invalid data: ", what);
   return WireStep::kBroken;
 }
 

@@ -44,8 +44,7 @@ RemoteWire::Peer& RemoteWire::peer(int rank) {
 }
 
 WireStep RemoteWire::Broken(int rank, const std::string& what) {
-  fault_ =
-      Error(ERROR_PEER_LOST, "Send and Recv: rank ", rank, " sent what no rank may send: ", what);
+  fault_ = Error(ERROR_PEER_LOST, "Send and Recv: rank ", rank, " sent invalid data: ", what);
   return WireStep::kBroken;
 }
 

@@ -31,7 +31,7 @@ class PlannedReduction : public SliceReduction {
         chunks_(ChunksOf(call, link->hosts.ranks())),
         slices_(link->hosts, plans_, call, chunks_.chunk),
         scratch_(scratch),
-        streams_(call.agreement->op(), link->worker.get(), &link->control->step(), rank_,
+        streams_(call.agreement->called(), link->worker.get(), &link->control->step(), rank_,
                  link->control->timeout_s()) {}
 
   Status Prepare() override {
@@ -48,7 +48,7 @@ class PlannedReduction : public SliceReduction {
     const std::vector<int> self = {link_->hosts.own_index()};
     const std::vector<int64_t> no_rows = {0};
     // The ranks have agreed on all of the call.
-    Agreement agreement(call_.agreement->op());
+    Agreement agreement = call_.agreement->WithoutTerms();
     agreement.EqualInGroup("rows", self, 0, no_rows);
     FusedCallSpec spec;
     spec.agreement = &agreement;

@@ -93,7 +93,7 @@ void HostSpeaker::Hear(Follower* follower, Connection* rank_0) {
   if (!lost || rank_0 == nullptr) return;
   FieldWriter ended = NoteOf(Note::kEnded, follower->rank);
   ended.Text(connection.link() == Link::kBroken
-                 ? "it sent a frame that cannot be"
+                 ? "it sent an invalid frame"
                  : "it closed its connection to the rank that speaks for its host");
   static_cast<void>(rank_0->Send(ended.frame()));
 }
@@ -115,7 +115,7 @@ void HostSpeaker::HearNote(Follower* follower, const Frame& frame, Connection* r
     follower->left = sound && note == Note::kLeft;
   }
   if (!sound || rank_0 == nullptr || !rank_0->Send(frame)) {
-    follower->connection.Break("sent a frame that cannot be");
+    follower->connection.Break("sent an invalid frame");
   }
 }
 

@@ -122,7 +122,7 @@ void JobPort::ReadFrom(Client* client) {
   while (client->connection.Receive(&frame)) {
     Said said;
     const bool sound = Said::Read(frame, &said) && client->said.pid == 0 && said.pid != 0;
-    if (!sound) return client->connection.Break("sent a frame that cannot be");
+    if (!sound) return client->connection.Break("sent an invalid frame");
     Hear(client, said);
   }
 }

@@ -88,7 +88,7 @@ Status PortContact::Ask(const Listen& listen, std::optional<Told>* told) {
   while (connection.Receive(&frame)) {
     Told answer;
     if (!Told::Read(frame, &answer)) {
-      connection.Break("sent a frame that cannot be");
+      connection.Break("sent an invalid frame");
       break;
     }
     RETURN_IF_ERROR(answer.reason);

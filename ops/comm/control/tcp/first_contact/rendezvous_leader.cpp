@@ -62,7 +62,7 @@ Status RendezvousLeader::TimedOut(const Deadline& deadline) const {
   } else if (!refused.ok()) {
     why = Concat("; the last one turned away: ", refused.message());
   }
-  return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not come in ",
+  return Error(ERROR_TIMEOUT, RanksMissing(present_, spec_.rank_size), " did not connect within ",
                deadline.timeout_s(), " s: first contact of ", Place(), why);
 }
 
@@ -107,7 +107,7 @@ Status RendezvousLeader::ReadFrom(Client* client) {
   while (client->connection.Receive(&frame)) {
     bool sound = false;
     RETURN_IF_ERROR(Take(client, frame, &sound));
-    if (!sound) client->connection.Break("sent a frame that cannot be");
+    if (!sound) client->connection.Break("sent an invalid frame");
   }
   CHECK_ARG(!client->admitted || client->connection.alive(), ERROR_PEER_LOST,
             RowOf(client->claim.rank).Who(), " ended during first contact of ", Place(), ": ",
@@ -152,7 +152,7 @@ Status RendezvousLeader::Admit(Client* client, const Row& row) {
   CHECK_ARG(claim.rank_size == spec_.rank_size, ERROR_RANK_MISMATCH, Place(), ": rankSize is ",
             spec_.rank_size, " on ", own_row_.Who(), " and ", claim.rank_size, " on ", row.Who());
   CHECK_ARG(row.rank < spec_.rank_size && (client->admitted || row.rank == claim.rank),
-            ERROR_RANK_MISMATCH, Place(), ": ", row.Who(), " is no rank of ", spec_.rank_size,
+            ERROR_RANK_MISMATCH, Place(), ": ", row.Who(), " is not one of the ", spec_.rank_size,
             " ranks");
   const Row& known = RowOf(row.rank);
   CHECK_ARG(!present_.Contains(row.rank), ERROR_RANK_MISMATCH, Place(), ": rank ", row.rank,

@@ -113,7 +113,7 @@ Status RendezvousMember::Find() {
   RETURN_IF_ERROR(asked);
   if (!told || told->answer != Answer::kMeetAt) return Ok();
   CHECK_ARG(ParseNumeric(told->address, told->port, &meet_at_), ERROR_PEER_LOST, "rank 0 of ",
-            Place(), " listens at \"", told->address, "\", which is no address");
+            Place(), " listens at \"", told->address, "\", which is not an address");
   contact_.Finish(Deadline::After(0));
   introduced_ = meet_at_.Text();
   return Join();
@@ -157,7 +157,7 @@ Status RendezvousMember::TakeSpeaker(FieldReader* fields) {
   const std::string address = fields->Text(Row::kMostAddressBytes);
   SocketAddress own;
   CHECK_ARG(fields->Done() && role_ == Role::kFollows && !joined_ && ParseNumeric(address, 0, &own),
-            ERROR_PEER_LOST, speaker_name_, " sent a note that cannot be");
+            ERROR_PEER_LOST, speaker_name_, " sent an invalid note");
   speaker_name_ = Concat("rank ", speaker, ", which speaks for this host,");
   return SendRow(own);
 }
@@ -241,7 +241,7 @@ Status RendezvousMember::Handle(const Frame& frame) {
     case Note::kEnded:
       break;
   }
-  return Error(ERROR_PEER_LOST, OtherEnd(), " of ", Place(), " sent a note that cannot be");
+  return Error(ERROR_PEER_LOST, OtherEnd(), " of ", Place(), " sent an invalid note");
 }
 
 }  // namespace collops::control::tcp

@@ -1,0 +1,5 @@
+class ReduceOp:
+    class RedOpType: ...
+
+    SUM: RedOpType
+    AVG: RedOpType
