@@ -1,4 +1,4 @@
-"""Draws docs/tracing.png: a real run of 3 ranks in which rank 1 comes late to one call.
+"""Draws docs/pictures/tracing.png: a real run of 3 ranks in which rank 1 comes late to one call.
 
 Run it with the Python in which collops is installed.
 """
@@ -16,7 +16,7 @@ from collops.testing import run_ranks
 from collops.trace.merge import merge
 from collops.trace.plot import save_timeline
 
-PICTURE = Path(__file__).resolve().parent.parent / "docs" / "tracing.png"
+PICTURE = Path(__file__).resolve().parent.parent / "docs" / "pictures" / "tracing.png"
 COUNTS = [1 << 20, 1 << 19, 1 << 19]
 
 

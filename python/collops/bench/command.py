@@ -23,8 +23,8 @@ from collops.bench.request import Request
 from collops.bench.start import Start, start_of
 from collops.bench.tables import compared, point_table, table
 from collops.core import core
-from collops.installation import command_line, installation_line
 from collops.terminal import Progress
+from collops.terminal.installation import command_line, installation_line
 
 
 def main(name: str, arguments: Sequence[str]) -> int:

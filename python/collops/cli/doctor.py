@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from collops.cli.variables import shown_value, variable_problems
 from collops.core import core
 from collops.errors import Error
-from collops.installation import PACKAGES, cores, installation_line, system, version
 from collops.launch.rank_table import read_rank_table
 from collops.terminal import colored
+from collops.terminal.installation import PACKAGES, cores, installation_line, system, version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

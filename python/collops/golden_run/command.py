@@ -22,8 +22,8 @@ from collops.golden_run.launched import LaunchedRanks, default_backend, launched
 from collops.golden_run.option_types import seconds, whole_number
 from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.runner import Runner
-from collops.installation import command_line, installation_line
 from collops.terminal import Progress
+from collops.terminal.installation import command_line, installation_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

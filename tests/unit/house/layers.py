@@ -39,12 +39,11 @@ GOLDEN_ROOMS: dict[str, set[str]] = {
 }
 # The rooms of the package, and which others each may import while it runs; its top (what all rooms
 # share) is a room for each of its modules.
-TOP = {"core", "cuda_array", "cuda_memory", "errors", "installation", "tensors", "terminal"}
+TOP = {"core", "cuda_array", "cuda_memory", "errors", "tensors", "terminal"}
 PACKAGE_ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors", "_core"},
-    "terminal": set(),
-    "installation": {"errors", "core"},
+    "terminal": {"errors", "core"},
     "tensor_types": set(),
     "cuda_memory": set(),
     "cuda_array": {"errors", "core"},

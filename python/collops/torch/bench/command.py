@@ -16,8 +16,8 @@ from collops.bench.launch import RanksFailedError, launch
 from collops.bench.plot import require_matplotlib
 from collops.bench.tables import table
 from collops.core import core
-from collops.installation import command_line, installation_line
 from collops.terminal import Progress
+from collops.terminal.installation import command_line, installation_line
 from collops.torch.bench.plot import save_plot
 from collops.torch.bench.report import HEAD, cells, row_of
 from collops.torch.bench.request import CALLS, WAYS, TorchRequest, points_of
