@@ -42,8 +42,8 @@ API_PAGES = {
         "Every error of a call is a `collops.Error`; [Errors](../errors.md) explains the codes.",
         of(
             "collops",
-            "Error ErrorCode ArgumentError RankTimeoutError PeerLostError RankMismatchError "
-            "UnsupportedError AbortedError",
+            "Error ErrorCode ArgumentError OutOfMemoryError RankTimeoutError PeerLostError "
+            "RankMismatchError SystemFailureError UnsupportedError AbortedError",
         ),
     ),
     "testing": ApiPage(

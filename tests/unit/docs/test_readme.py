@@ -97,7 +97,7 @@ def test_the_pictures_are_drawn_from_the_tree(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert readme.main(str(tmp_path)) == 0
     drawn = sorted(path.name for path in tmp_path.iterdir())
-    assert drawn == sorted(path.name for path in (ROOT / "docs" / "pictures").iterdir())
+    assert {*drawn} <= {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
     shown = [link for link in links(ENGLISH) if link.startswith("docs/pictures/")]
     assert shown == [f"docs/pictures/{name}" for name in drawn]
 
