@@ -74,7 +74,7 @@ def test_a_row_per_case_with_links_to_the_rows_of_the_case_file(
     assert page.text.count(name) >= 2  # its name, and the cell of the row
     assert "1 failed" in page.text and "1 skipped" in page.text and "1 passed" in page.text
     assert "got other outputs on all ranks: infer_shape" in page.text
-    assert "FillOperation is no operator of collops" in page.text
+    assert "FillOperation is not an operator of collops" in page.text
     assert re.search(r"OutShape +8,6\n", page.text)
     assert "collops golden run" in page.text and "numpy" in page.text
     assert "script" not in page.tags and "link" not in page.tags
