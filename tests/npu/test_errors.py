@@ -43,14 +43,14 @@ def test_reductions_that_hccl_lacks(npu: Any, dtype: str) -> None:
 
 HCCL_ANSWERS = [
     (1, "HCCL_E_PARA", 1, collops.errors.ArgumentError),
-    (2, "HCCL_E_PTR", 25, collops.errors.ArgumentError),
-    (3, "HCCL_E_MEMORY", 26, collops.errors.ArgumentError),
-    (4, "HCCL_E_INTERNAL", 25, collops.errors.ArgumentError),
+    (2, "HCCL_E_PTR", 25, collops.errors.SystemFailureError),
+    (3, "HCCL_E_MEMORY", 26, collops.errors.OutOfMemoryError),
+    (4, "HCCL_E_INTERNAL", 25, collops.errors.SystemFailureError),
     (5, "HCCL_E_NOT_SUPPORT", 103, collops.errors.UnsupportedError),
     (9, "HCCL_E_TIMEOUT", 100, collops.errors.RankTimeoutError),
     (21, "HCCL_E_REMOTE", 101, collops.errors.PeerLostError),
-    (24, "HCCL_E_OOM", 26, collops.errors.ArgumentError),
-    (1041, "an HcclResult without a name here", 25, collops.errors.ArgumentError),
+    (24, "HCCL_E_OOM", 26, collops.errors.OutOfMemoryError),
+    (1041, "an HcclResult without a name here", 25, collops.errors.SystemFailureError),
 ]
 
 
