@@ -5,6 +5,7 @@ And what is said where libraries or SoCs lack something.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -74,7 +75,8 @@ def on_soc(npu: Any, soc: str) -> list[Any]:
     return run_ranks(work, RANKS)
 
 
-def test_socs(npu: Any, capfd: Any) -> None:
+def test_socs(npu: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # the lines go to standard error
     usual = on_soc(npu, USUAL)
     assert not warnings_of(capfd.readouterr().err)
     for soc, said in SOCS.items():
