@@ -2,20 +2,18 @@
 
 For each interpreter (all CPythons from 3.10 on PATH, unless some are named): a wheel with the tag
 that auditwheel finds for it. It is installed in an empty environment, where the demo and the
-conformance tests of the backend shm must pass with no compiler on PATH. With --glibc VERSION,
-ziglang from PyPI compiles, for that glibc and newer. Status 77: its tools cannot be installed.
+conformance tests of the backend shm must pass with no compiler on PATH. Status 77: auditwheel
+cannot be installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
@@ -47,7 +45,8 @@ def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] = HERE.env) 
         stderr=subprocess.STDOUT,
     )
     if done.returncode != 0:
-        raise SystemExit(f"{done.stdout}\ncollops: failed: {shlex.join(words)}")
+        status = f"status {done.returncode}"
+        raise SystemExit(f"{done.stdout}\ncollops: {status}: {shlex.join(words)}")
     return done.stdout
 
 
@@ -72,26 +71,10 @@ def install_tools(packages: list[str]) -> None:
         raise SystemExit(TOOLS_MISSING)
 
 
-def build_sdist() -> Path:
-    """The sdist, in out/wheels."""
-    program = (
-        "import sys; from setuptools.build_meta import build_sdist; print(build_sdist(sys.argv[1]))"
-    )
-    return OUT / run(sys.executable, "-c", program, OUT).splitlines()[-1]
-
-
-def zig_sources(sdist: Path, glibc: str) -> tuple[Path, str]:
-    """The unpacked sdist, which has a build folder of its own, and CMake's arguments for zig."""
-    program = "import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), 'zig'))"
-    zig = run(sys.executable, "-c", program).strip()
-    compiler = BUILD / "zig-c++"
-    target = f"{os.uname().machine}-linux-gnu.{glibc}"
-    compiler.write_text(f'#!/bin/sh\nexec {shlex.quote(zig)} c++ -target {target} "$@"\n')
-    compiler.chmod(0o755)
-    with tarfile.open(sdist) as archive:
-        archive.extractall(BUILD)
-    sources = BUILD / sdist.name.removesuffix(".tar.gz")
-    return sources, shlex.join([f"-DCMAKE_CXX_COMPILER={compiler}", "-DCOLLOPS_GPU_KERNELS=OFF"])
+def build_sdist() -> None:
+    """Puts the sdist in out/wheels."""
+    program = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", program, OUT)
 
 
 def new_venv(python: str) -> Path:
@@ -102,17 +85,16 @@ def new_venv(python: str) -> Path:
     return folder / "bin" / "python"
 
 
-def build_wheel(python: Path, sources: Path, cmake_args: str | None) -> Path:
+def build_wheel(python: Path) -> Path:
     """The wheel for a new environment's interpreter, with auditwheel's tag, in out/wheels."""
     raw = BUILD / "raw"
     shutil.rmtree(raw, ignore_errors=True)
-    env = HERE.env if cmake_args is None else {**HERE.env, "CMAKE_ARGS": cmake_args}
     pip: list[str | Path] = [python, "-m", "pip", "wheel"]
     same = "import sys; print(sys.implementation.cache_tag)"
-    if run(python, "-c", same).strip() == sys.implementation.cache_tag and cmake_args is None:
+    if run(python, "-c", same).strip() == sys.implementation.cache_tag:
         # With the tools that have built the package: what they have compiled is not compiled again.
         pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation"]
-    run(*pip, "--no-deps", "-w", raw, sources, env=env)
+    run(*pip, "--no-deps", "-w", raw, ROOT)
     [wheel] = raw.glob("*.whl")
     tagged = BUILD / "tagged"
     shutil.rmtree(tagged, ignore_errors=True)
@@ -149,17 +131,15 @@ def main() -> None:
     """Builds and checks a wheel for each interpreter."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("python", nargs="*", metavar="EXE", help="interpreters (all on PATH)")
-    parser.add_argument("--glibc", metavar="VERSION", help="compile by ziglang for this glibc")
     options = parser.parse_args()
-    install_tools(environment.requirements("wheel") + (["ziglang"] if options.glibc else []))
+    install_tools(environment.requirements("wheel"))
     for folder in (OUT, BUILD):
         folder.mkdir(parents=True, exist_ok=True)
-    sdist = build_sdist()
-    sources, cmake_args = zig_sources(sdist, options.glibc) if options.glibc else (ROOT, None)
+    build_sdist()
     for name in options.python or interpreters():
         begin = time.monotonic()
         python = new_venv(name)
-        wheel = build_wheel(python, sources, cmake_args)
+        wheel = build_wheel(python)
         environment.say(f"{said(wheel)}; built after {time.monotonic() - begin:.0f} s")
         passed = check_wheel(python, wheel)
         environment.say(f"ran without a compiler: the demo; conformance: {passed.strip('= ')}")

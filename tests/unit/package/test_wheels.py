@@ -45,7 +45,7 @@ def test_an_environment_with_a_compiler_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_ends_with_all_of_its_output() -> None:
-    with pytest.raises(SystemExit, match="one\ntwo\n\ncollops: failed: sh -c"):
+    with pytest.raises(SystemExit, match="one\ntwo\n\ncollops: status 3: sh -c"):
         wheels.run("sh", "-c", "echo one; echo two; exit 3")
 
 
