@@ -207,7 +207,7 @@ Status RendezvousMember::Handle(const Frame& frame) {
       return Ok();
     case Note::kRows: {
       std::vector<Row> rows;
-      if (!ReadRows(&fields, &rows)) break;
+      if (welcome_ || !ReadRows(&fields, &rows)) break;
       for (Row& row : rows) {
         if (row.rank < spec_.rank_size) rows_[static_cast<size_t>(row.rank)] = std::move(row);
       }
