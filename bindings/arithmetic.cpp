@@ -1,5 +1,5 @@
+#include "collops/kernels/arithmetic_peak/arithmetic_peak.h"
 #include "gil.h"
-#include "kernels/arithmetic_peak/arithmetic_peak.h"
 #include "module.h"
 
 namespace collops::bindings {

@@ -1,6 +1,6 @@
-#include "kernels/cuda/driver/api.h"
-#include "kernels/cuda/driver/device_scope.h"
-#include "kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
 #include "module.h"
 #include "status.h"
 
@@ -12,7 +12,7 @@ template <typename Step>
 void WithDriver(const Step& step) {
   RunWithoutGil([&]() -> Status {
     const cuda::DriverApi* driver = nullptr;
-    RETURN_IF_ERROR(cuda::LoadDriver(&driver));
+    COLLOPS_RETURN_IF_ERROR(cuda::LoadDriver(&driver));
     return step(*driver);
   });
 }
@@ -30,8 +30,9 @@ void ChooseDevice(int index) {
   WithDriver([&](const cuda::DriverApi& driver) -> Status {
     cuda::Context chosen = nullptr;
     cuda::Context current = nullptr;
-    RETURN_IF_ERROR(cuda::PrimaryContext(driver, index, &chosen));
-    RETURN_IF_ERROR(cuda::ToStatus(driver, driver.ctx_get_current(&current), "cuCtxGetCurrent"));
+    COLLOPS_RETURN_IF_ERROR(cuda::PrimaryContext(driver, index, &chosen));
+    COLLOPS_RETURN_IF_ERROR(
+        cuda::ToStatus(driver, driver.ctx_get_current(&current), "cuCtxGetCurrent"));
     if (current == chosen) return Ok();
     return cuda::ToStatus(driver, driver.ctx_push_current(chosen), "cuCtxPushCurrent");
   });

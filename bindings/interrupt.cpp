@@ -1,4 +1,4 @@
-#include "core/process/interrupt.h"
+#include "collops/core/process/interrupt.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

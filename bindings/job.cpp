@@ -1,22 +1,22 @@
-#include "comm/placement/placement.h"
+#include "collops/comm/placement/placement.h"
 
 #include <tuple>
 
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
-#include "comm/backends/backend_table.h"
-#include "comm/control/bootstrap/awaited_table.h"
-#include "comm/control/meetings/hosts_meeting.h"
-#include "comm/registry.h"
-#include "core/deadline.h"
-#include "core/env.h"
-#include "core/process/interrupt.h"
-#include "kernels/copy/copy.h"
-#include "kernels/isa.h"
-#include "kernels/thread_pool.h"
+#include "collops/comm/backends/backend_table.h"
+#include "collops/comm/control/bootstrap/awaited_table.h"
+#include "collops/comm/control/meetings/hosts_meeting.h"
+#include "collops/comm/registry.h"
+#include "collops/core/deadline.h"
+#include "collops/core/env.h"
+#include "collops/core/process/interrupt.h"
+#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/isa.h"
+#include "collops/kernels/thread_pool.h"
+#include "collops/operators/framework/backend_names.h"
 #include "module.h"
-#include "operators/framework/backend_names.h"
 #include "status.h"
 
 namespace collops::bindings {
@@ -144,10 +144,11 @@ Status ChooseBackend(const CommunicatorSpec& spec, double timeout_s, std::string
   const RankTable* table = spec.table.get();
   if (table != nullptr && !table->completed) {
     const auto watch = []() -> Status {
-      CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
+      COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, "first contact was interrupted");
       return Ok();
     };
-    RETURN_IF_ERROR(control::AwaitRankTable(*table, Deadline::After(timeout_s), watch, &complete));
+    COLLOPS_RETURN_IF_ERROR(
+        control::AwaitRankTable(*table, Deadline::After(timeout_s), watch, &complete));
     table = &complete;
   }
   *backend = CpuBackend(table);
@@ -158,20 +159,21 @@ Status ChooseBackend(const CommunicatorSpec& spec, double timeout_s, std::string
 Status Connect(CommunicatorSpec spec, const std::string& tuning,
                std::shared_ptr<Communicator>* communicator) {
   Env env;
-  RETURN_IF_ERROR(Env::Read(&env));
+  COLLOPS_RETURN_IF_ERROR(Env::Read(&env));
   const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
   Placement placement;
-  RETURN_IF_ERROR(FindPlacement({spec.rank, spec.rank_size, "", threads}, &placement));
+  COLLOPS_RETURN_IF_ERROR(FindPlacement({spec.rank, spec.rank_size, "", threads}, &placement));
   spec.table = std::move(placement.table);
   const bool has_timeout = spec.timeout_s > 0;
   if (!has_timeout) spec.timeout_s = env.timeout_s;
   spec.tuning = env.tuning;
-  RETURN_IF_ERROR(ParseTuning("init: tuning", tuning, &spec.tuning));
+  COLLOPS_RETURN_IF_ERROR(ParseTuning("init: tuning", tuning, &spec.tuning));
   if (spec.backend.empty() && threads) spec.backend = "shm";
-  if (spec.backend.empty()) RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
-  RETURN_IF_ERROR(CheckBackendName(spec.backend));
-  RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
-  RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
+  if (spec.backend.empty())
+    COLLOPS_RETURN_IF_ERROR(ChooseBackend(spec, spec.timeout_s, &spec.backend));
+  COLLOPS_RETURN_IF_ERROR(CheckBackendName(spec.backend));
+  COLLOPS_RETURN_IF_ERROR(ResolveBackend("init", env, spec.backend, &spec.backend));
+  COLLOPS_RETURN_IF_ERROR(Registry::Instance().Get(spec, communicator));
   if (has_timeout) (*communicator)->set_timeout_s(spec.timeout_s);
   return (*communicator)->Connect();
 }

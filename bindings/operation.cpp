@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "comm/backends/backend_table.h"
-#include "core/env.h"
-#include "core/prepackable.h"
+#include "collops/comm/backends/backend_table.h"
+#include "collops/core/env.h"
+#include "collops/core/prepackable.h"
+#include "collops/operators/linear_parallel/engine.h"
+#include "collops/operators/linear_parallel/operator.h"
 #include "module.h"
-#include "operators/linear_parallel/engine.h"
-#include "operators/linear_parallel/operator.h"
 #include "plain/plain_call.h"
 #include "status.h"
 #include "workspace.h"
@@ -50,7 +50,7 @@ py::tuple Hold(const py::object& tensors, const char* operation, const char* lab
 // The struct with all its fields, as text.
 Status StructText(const ParamRow& row, const std::string& json, uintptr_t hccl_comm,
                   std::string* text) {
-  RETURN_IF_ERROR(row.normalise(json, text));
+  COLLOPS_RETURN_IF_ERROR(row.normalise(json, text));
   *text += Concat(" hcclComm ", hccl_comm);
   return Ok();
 }
@@ -85,7 +85,8 @@ Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
   for (size_t i = 0; i < tensors.size(); ++i) {
     const char* const own_name = i < rules.size() ? rules[i].name : nullptr;
     const TensorName tensor_name{name_, label, static_cast<int>(i), own_name};
-    RETURN_IF_ERROR(ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), tensor_name, &tensor, stream));
+    COLLOPS_RETURN_IF_ERROR(
+        ToTensor(PyTuple_GET_ITEM(tensors.ptr(), i), tensor_name, &tensor, stream));
     views->push_back(tensor.view);
     if (tensor.owner) owners->push_back(tensor.owner);
   }
@@ -95,7 +96,7 @@ Status BoundOperation::ToViews(const py::tuple& tensors, const char* label,
 Status BoundOperation::ToPack(const py::tuple& inputs, const py::tuple& outputs, CallStream* stream,
                               Owners* owners) {
   const std::vector<InputRule>& rules = collective().signature().inputs;
-  RETURN_IF_ERROR(ToViews(inputs, "input", rules, stream, &pack_.inputs, owners));
+  COLLOPS_RETURN_IF_ERROR(ToViews(inputs, "input", rules, stream, &pack_.inputs, owners));
   return ToViews(outputs, "output", {}, stream, &pack_.outputs, owners);
 }
 

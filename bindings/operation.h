@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "operators/framework/collective_operation.h"
+#include "collops/operators/framework/collective_operation.h"
 #include "params.h"
 #include "run_times.h"
 #include "tensors/tensor.h"

@@ -1,4 +1,4 @@
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 
 #include "module.h"
 #include "params.h"
@@ -9,7 +9,7 @@ namespace {
 
 template <typename Param>
 Status Read(const std::string& json, uintptr_t hccl_comm, Param* param) {
-  RETURN_IF_ERROR(FromJson(json, param));
+  COLLOPS_RETURN_IF_ERROR(FromJson(json, param));
   param->hcclComm = reinterpret_cast<void*>(hccl_comm);
   return Ok();
 }
@@ -18,14 +18,14 @@ template <typename Param>
 Status Create(const std::string& json, uintptr_t hccl_comm, const OperationOptions& options,
               std::unique_ptr<Operation>* operation) {
   Param param;
-  RETURN_IF_ERROR(Read(json, hccl_comm, &param));
+  COLLOPS_RETURN_IF_ERROR(Read(json, hccl_comm, &param));
   return CreateOperation(param, options, operation);
 }
 
 template <typename Param>
 Status Update(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Operation>* operation) {
   Param param;
-  RETURN_IF_ERROR(Read(json, hccl_comm, &param));
+  COLLOPS_RETURN_IF_ERROR(Read(json, hccl_comm, &param));
   return UpdateOperation(param, operation);
 }
 
@@ -33,7 +33,7 @@ Status Update(const std::string& json, uintptr_t hccl_comm, std::unique_ptr<Oper
 template <typename Param>
 Status Normalise(const std::string& json, std::string* normal) {
   Param param;
-  RETURN_IF_ERROR(FromJson(json, &param));
+  COLLOPS_RETURN_IF_ERROR(FromJson(json, &param));
   *normal = ToJson(param);
   return Ok();
 }

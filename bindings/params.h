@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "core/operation.h"
-#include "core/status.h"
-#include "operators/create_operation.h"
+#include "collops/core/operation.h"
+#include "collops/core/status.h"
+#include "collops/operators/create_operation.h"
 
 namespace collops::bindings {
 

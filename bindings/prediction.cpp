@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "comm/backends/backend_table.h"
-#include "comm/control/board.h"
+#include "collops/comm/backends/backend_table.h"
+#include "collops/comm/control/board.h"
 #include "gil.h"
 #include "module.h"
 #include "status.h"

@@ -1,6 +1,6 @@
-#include "comm/placement/local_host.h"
-#include "comm/placement/rank_table/device_rules.h"
-#include "comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/local_host.h"
+#include "collops/comm/placement/rank_table/device_rules.h"
+#include "collops/comm/placement/rank_table/read_rank_table.h"
 #include "module.h"
 #include "status.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/status.h"
+#include "collops/core/status.h"
 #include "gil.h"
 
 namespace collops::bindings {

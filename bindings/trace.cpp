@@ -1,5 +1,5 @@
-#include "core/trace/log.h"
-#include "core/trace/recording.h"
+#include "collops/core/trace/log.h"
+#include "collops/core/trace/recording.h"
 #include "gil.h"
 #include "module.h"
 #include "status.h"

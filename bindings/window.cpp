@@ -1,8 +1,8 @@
-#include "comm/window.h"
+#include "collops/comm/window.h"
 
 #include <pybind11/numpy.h>
 
-#include "comm/communicator.h"
+#include "collops/comm/communicator.h"
 #include "module.h"
 #include "status.h"
 

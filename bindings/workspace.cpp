@@ -14,12 +14,13 @@ namespace py = pybind11;
 // A workspace lies where the call's tensors lie. On an NPU the backend checks it.
 Status CheckPlace(const VariantPack& pack, const Device& where, const char* operation) {
   const Device wanted = pack.inputs.empty() ? Device() : pack.inputs[0].device;
-  CHECK_ARG(wanted.kind != DeviceKind::kCpu || where.kind == DeviceKind::kCpu,
-            ERROR_INVALID_WORKSPACE_ADDR, operation, ": the workspace is on ", ToString(where),
-            ", but the call's tensors are on the CPU: pass an empty uint8 array");
-  CHECK_ARG(wanted.kind != DeviceKind::kCuda || where == wanted, ERROR_INVALID_WORKSPACE_ADDR,
-            operation, ": the workspace is on ", ToString(where),
-            ", but the call's tensors are on ", ToString(wanted));
+  COLLOPS_CHECK_ARG(wanted.kind != DeviceKind::kCpu || where.kind == DeviceKind::kCpu,
+                    ERROR_INVALID_WORKSPACE_ADDR, operation, ": the workspace is on ",
+                    ToString(where),
+                    ", but the call's tensors are on the CPU: pass an empty uint8 array");
+  COLLOPS_CHECK_ARG(wanted.kind != DeviceKind::kCuda || where == wanted,
+                    ERROR_INVALID_WORKSPACE_ADDR, operation, ": the workspace is on ",
+                    ToString(where), ", but the call's tensors are on ", ToString(wanted));
   return Ok();
 }
 
@@ -70,14 +71,15 @@ Status DeviceMemory(py::handle like, const Device& device, uint64_t bytes, const
 
 Status ToScratch(py::handle workspace, CallStream* stream, const VariantPack& pack,
                  const char* operation, Scratch* scratch) {
-  RETURN_IF_ERROR(stream->Find(operation, &scratch->stream));
+  COLLOPS_RETURN_IF_ERROR(stream->Find(operation, &scratch->stream));
   if (workspace.is_none()) return Ok();
   Tensor tensor;
-  RETURN_IF_ERROR(ToTensor(workspace, {operation, "workspace", -1, nullptr}, &tensor, stream));
-  CHECK_ARG(tensor.view.contiguous && !tensor.view.read_only, ERROR_INVALID_WORKSPACE_ADDR,
-            operation,
-            ": the workspace must be contiguous and writable: pass an empty uint8 array");
-  RETURN_IF_ERROR(CheckPlace(pack, tensor.view.device, operation));
+  COLLOPS_RETURN_IF_ERROR(
+      ToTensor(workspace, {operation, "workspace", -1, nullptr}, &tensor, stream));
+  COLLOPS_CHECK_ARG(tensor.view.contiguous && !tensor.view.read_only, ERROR_INVALID_WORKSPACE_ADDR,
+                    operation,
+                    ": the workspace must be contiguous and writable: pass an empty uint8 array");
+  COLLOPS_RETURN_IF_ERROR(CheckPlace(pack, tensor.view.device, operation));
   scratch->workspace = tensor.view.data;
   scratch->bytes = static_cast<uint64_t>(tensor.numel * SizeOf(tensor.view.desc.dtype));
   scratch->owner = std::move(tensor.owner);

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "core/status.h"
-#include "core/tensor.h"
+#include "collops/core/status.h"
+#include "collops/core/tensor.h"
 #include "tensors/call_stream.h"
 
 namespace collops::bindings {

@@ -1,5 +1,5 @@
 # collops_kernels.fatbin, from nvcc. Where there is no nvcc that works, the library is built without
-# it: the backends on GPUs then say why (ops/kernels/cuda/launch/fatbin.cpp).
+# it: the backends on GPUs then say why (ops/collops/kernels/cuda/launch/fatbin.cpp).
 option(COLLOPS_GPU_KERNELS "Build the GPU kernels, if there is an nvcc" ON)
 set(COLLOPS_NVCC_HINTS "" CACHE STRING "Folders in which to look for nvcc, besides PATH")
 set(gpu_kernels ${PROJECT_BINARY_DIR}/collops_kernels.fatbin)
@@ -37,7 +37,7 @@ endif()
 
 if(gpu_kernels_reason)
   message(STATUS "collops: no GPU kernels: ${gpu_kernels_reason}")
-  set_property(SOURCE ops/kernels/cuda/launch/fatbin.cpp TARGET_DIRECTORY collops APPEND PROPERTY
+  set_property(SOURCE ops/collops/kernels/cuda/launch/fatbin.cpp TARGET_DIRECTORY collops APPEND PROPERTY
                COMPILE_DEFINITIONS "COLLOPS_NO_KERNELS=\"${gpu_kernels_reason}\"")
   return()
 endif()
@@ -55,14 +55,14 @@ if(COLLOPS_WERROR)
   list(APPEND nvcc_flags -Werror all-warnings)
 endif()
 
-file(GLOB kernel_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/kernels/cuda/bodies/*.h
-     ${PROJECT_SOURCE_DIR}/ops/kernels/cuda/peers/*.h)
+file(GLOB kernel_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/collops/kernels/cuda/bodies/*.h
+     ${PROJECT_SOURCE_DIR}/ops/collops/kernels/cuda/peers/*.h)
 add_custom_command(
     OUTPUT ${gpu_kernels}
     COMMAND ${COLLOPS_NVCC} ${nvcc_flags} --threads 2 -I${PROJECT_SOURCE_DIR}/ops
-            ${PROJECT_SOURCE_DIR}/ops/kernels/cuda/bodies/kernels.cu -o ${gpu_kernels}
-    DEPENDS ${PROJECT_SOURCE_DIR}/ops/kernels/cuda/bodies/kernels.cu ${kernel_headers}
-            ${PROJECT_SOURCE_DIR}/ops/core/dtype.h ${PROJECT_SOURCE_DIR}/ops/kernels/half.h
+            ${PROJECT_SOURCE_DIR}/ops/collops/kernels/cuda/bodies/kernels.cu -o ${gpu_kernels}
+    DEPENDS ${PROJECT_SOURCE_DIR}/ops/collops/kernels/cuda/bodies/kernels.cu ${kernel_headers}
+            ${PROJECT_SOURCE_DIR}/ops/collops/core/dtype.h ${PROJECT_SOURCE_DIR}/ops/collops/kernels/half.h
     COMMENT "Compiling the GPU kernels" VERBATIM)
 add_custom_target(collops_kernels ALL DEPENDS ${gpu_kernels})
 install(FILES ${gpu_kernels} DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)

@@ -5,6 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/collops)
 set(public_headers
+    atb.h collops.h
     comm/agreement.h comm/call.h comm/call_window.h comm/communicator.h comm/communicator_spec.h
     comm/fused_call.h comm/pairs/transfer.h comm/rank_set.h comm/registry.h comm/user_calls.h
     comm/window.h
@@ -13,20 +14,15 @@ set(public_headers
     operators/atb/acl.h operators/atb/operation.h operators/atb/params.h operators/atb/status.h
     operators/atb/types.h
     operators/create_operation.h operators/framework/param.h)
-file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops CONFIGURE_DEPENDS
-     ops/operators/*/param.h)
+file(GLOB param_headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/ops/collops CONFIGURE_DEPENDS
+     ops/collops/operators/*/param.h)
 list(APPEND public_headers ${param_headers})
 list(REMOVE_DUPLICATES public_headers)
 foreach(header ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ops/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops/${folder})
+  install(FILES ops/collops/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops/${folder})
 endforeach()
-install(FILES ops/operators/atb.h ops/operators/collops.h
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/collops)
-# <collops/collops.h> and <collops/atb.h> for users; the headers include each other from the inner folder.
-target_include_directories(collops INTERFACE
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/collops>)
+target_include_directories(collops INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(TARGETS collops EXPORT collopsTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT collopsTargets NAMESPACE collops:: DESTINATION ${package_dir})

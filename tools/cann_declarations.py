@@ -17,8 +17,8 @@ from environment import ROOT
 
 OPS = ROOT / "ops"
 FOLDER = ROOT / "tests" / "npu" / "declarations"
-BACKEND = "comm/backends/hccl"
-CORE = ("core/dtype.h", "core/status.h")
+BACKEND = "collops/comm/backends/hccl"
+CORE = ("collops/core/dtype.h", "collops/core/status.h")
 # What a wheel's version must be for a name to be expected in it, where no line says so.
 _OLDEST = "2.1.0.post8"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -76,7 +76,7 @@ class Backend:
 
     def core_names(self) -> frozenset[str]:
         """The core's element types and formats."""
-        text = without_comments(self.ops / "core" / "dtype.h")
+        text = without_comments(self.ops / "collops" / "core" / "dtype.h")
         kinds = {"DType", "Format"}
         return frozenset(name for name in enumerators(text) if name.split("::")[0] in kinds)
 

@@ -11,7 +11,7 @@ HEAD = """# Environment variables
 Variables are read when a communicator or an operation is created; invalid values raise an error.
 `collops doctor` shows those that are set, and what is wrong with a name or a value
 ([commands.md](commands.md)). This page is written by `python tools/document_variables.py` from
-`ops/core/env.cpp`. `collops tune` measures values of `COLLOPS_TUNING` on this machine
+`ops/collops/core/env.cpp`. `collops tune` measures values of `COLLOPS_TUNING` on this machine
 ([bench.md](bench.md)).
 
 Other programs' variables place the ranks: the launcher's ([first_contact.md](first_contact.md)),

@@ -1,4 +1,4 @@
-#include "comm/communicator.h"
+#include "collops/comm/communicator.h"
 
 #include <pybind11/stl.h>
 
@@ -26,7 +26,7 @@ void Refuse(Communicator& communicator, const std::string& operation, int code,
 std::shared_ptr<Communicator> Split(Communicator& communicator, int color, int key) {
   std::shared_ptr<Communicator> part;
   RunNumbered(communicator, [&] {
-    RETURN_IF_ERROR(communicator.Split(color, key, &part));
+    COLLOPS_RETURN_IF_ERROR(communicator.Split(color, key, &part));
     return part == nullptr ? Ok() : part->Connect();
   });
   return part;

@@ -36,9 +36,9 @@ Status FillIn(const Item& item, const char* name, const Device& device, CallStre
               Tensor* tensor, Transfer* transfer) {
   const auto& [sends, peer, tag, object, label, type, unit] = item;
   const TensorName tensor_name{name, label.c_str(), -1, nullptr};
-  RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor, stream));
-  RETURN_IF_ERROR(CheckWhole(*tensor, name, label.c_str(), tensor->numel, device));
-  if (!sends) RETURN_IF_ERROR(CheckWritable(*tensor, name, label.c_str()));
+  COLLOPS_RETURN_IF_ERROR(ToTensor(object, tensor_name, tensor, stream));
+  COLLOPS_RETURN_IF_ERROR(CheckWhole(*tensor, name, label.c_str(), tensor->numel, device));
+  if (!sends) COLLOPS_RETURN_IF_ERROR(CheckWritable(*tensor, name, label.c_str()));
   transfer->dtype = tensor->view.desc.dtype;
   transfer->elements = unit == 0 ? tensor->numel : tensor->numel / unit;
   type.copy(transfer->type, sizeof(transfer->type) - 1);
@@ -52,10 +52,10 @@ Status CheckApart(const std::vector<Item>& items, const char* name,
                   const std::vector<Transfer>& list) {
   for (size_t i = 0; i < list.size(); ++i) {
     for (size_t j = 0; j < list.size(); ++j) {
-      CHECK_ARG(list[i].way == Transfer::kSend || i == j ||
-                    !Overlap(list[i].data, list[i].bytes, list[j].data, list[j].bytes),
-                ERROR_INVALID_TENSOR_ADDR, name, ": ", std::get<4>(items[i]), " overlaps ",
-                std::get<4>(items[j]), " in memory: give it memory of its own");
+      COLLOPS_CHECK_ARG(list[i].way == Transfer::kSend || i == j ||
+                            !Overlap(list[i].data, list[i].bytes, list[j].data, list[j].bytes),
+                        ERROR_INVALID_TENSOR_ADDR, name, ": ", std::get<4>(items[i]), " overlaps ",
+                        std::get<4>(items[j]), " in memory: give it memory of its own");
     }
   }
   return Ok();
@@ -65,11 +65,11 @@ Status Prepare(const Communicator& communicator, const std::vector<Item>& items,
                std::vector<Tensor>* tensors, std::vector<Transfer>* list, void** stream) {
   CallStream call_stream;
   for (size_t i = 0; i < items.size(); ++i) {
-    RETURN_IF_ERROR(
+    COLLOPS_RETURN_IF_ERROR(
         FillIn(items[i], name, communicator.device(), &call_stream, &(*tensors)[i], &(*list)[i]));
   }
-  RETURN_IF_ERROR(call_stream.Find(name, stream));
-  RETURN_IF_ERROR(CheckApart(items, name, *list));
+  COLLOPS_RETURN_IF_ERROR(call_stream.Find(name, stream));
+  COLLOPS_RETURN_IF_ERROR(CheckApart(items, name, *list));
   return communicator.Supports(Primitive::kMessages, DType::kUndefined, ReduceOp::kSum);
 }
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "comm/communicator.h"
+#include "collops/comm/communicator.h"
 #include "status.h"
 
 namespace collops::bindings {

@@ -7,12 +7,12 @@
 #include <tuple>
 #include <utility>
 
-#include "operators/all_gather_v/plain.h"
-#include "operators/all_reduce/plain.h"
-#include "operators/all_to_all_v/plain.h"
-#include "operators/broadcast/plain.h"
-#include "operators/linear_parallel/plain.h"
-#include "operators/reduce_scatter_v/plain.h"
+#include "collops/operators/all_gather_v/plain.h"
+#include "collops/operators/all_reduce/plain.h"
+#include "collops/operators/all_to_all_v/plain.h"
+#include "collops/operators/broadcast/plain.h"
+#include "collops/operators/linear_parallel/plain.h"
+#include "collops/operators/reduce_scatter_v/plain.h"
 #include "plain/plain_call.h"
 #include "tensors/tensor.h"
 #include "workspace.h"
@@ -129,7 +129,7 @@ struct Converted {
 // What the call would refuse; local.
 Status CheckCall(const Communicator& communicator, const PlainPlan& plan,
                  const Converted& converted) {
-  RETURN_IF_ERROR(converted.status);
+  COLLOPS_RETURN_IF_ERROR(converted.status);
   return converted.Named(plan.Check(communicator, converted.tensors));
 }
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "comm/communicator.h"
+#include "collops/comm/communicator.h"
 #include "plain/started.h"
 
 namespace collops::bindings {

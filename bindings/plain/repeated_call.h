@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "operators/plain/plain_plan.h"
+#include "collops/comm/communicator.h"
+#include "collops/operators/plain/plain_plan.h"
 #include "tensors/call_stream.h"
 
 namespace collops::bindings {

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "operators/plain/row_blocks.h"
+#include "collops/operators/plain/row_blocks.h"
 #include "plain/plain_call.h"
 
 namespace collops::bindings {
@@ -45,7 +45,7 @@ class RowExchange {
     const auto bytes = static_cast<int64_t>(mine.size() * sizeof(int64_t));
     RunNumbered(communicator, [&]() -> Status {
       for (const Agreement& agreement : agreements_) {
-        RETURN_IF_ERROR(communicator.Share(agreement, mine.data(), bytes, all.data()));
+        COLLOPS_RETURN_IF_ERROR(communicator.Share(agreement, mine.data(), bytes, all.data()));
       }
       return Ok();
     });
@@ -87,10 +87,10 @@ std::string ShareFromRoot(Communicator& communicator, const std::string& operati
   constexpr size_t kMost = 1024;
   const auto size = static_cast<size_t>(communicator.size());
   const Status check = [&]() -> Status {
-    RETURN_IF_ERROR(CheckRoot(operation.c_str(), root, communicator.size()));
-    RETURN_IF_ERROR(CheckSizes(operation.c_str(), "sizes", sizes, communicator.size()));
-    CHECK_ARG(text.size() < kMost, ERROR_INVALID_PARAM, operation,
-              ": what the root says of its elements is longer than ", kMost, " bytes");
+    COLLOPS_RETURN_IF_ERROR(CheckRoot(operation.c_str(), root, communicator.size()));
+    COLLOPS_RETURN_IF_ERROR(CheckSizes(operation.c_str(), "sizes", sizes, communicator.size()));
+    COLLOPS_CHECK_ARG(text.size() < kMost, ERROR_INVALID_PARAM, operation,
+                      ": what the root says of its elements is longer than ", kMost, " bytes");
     return Ok();
   }();
   const char* name = LastingName(operation);

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "comm/communicator.h"
+#include "collops/comm/communicator.h"
 
 namespace collops::bindings {
 

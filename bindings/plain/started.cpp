@@ -59,10 +59,10 @@ void Starter::AddPython(const std::string& name, const py::object& method) {
   const py::handle borrowed = method;
   Keep(method);
   Add(LastingName(name), [borrowed](Communicator&) -> Status {
-    CHECK_ARG(Py_IsInitialized() != 0, ERROR_ABORTED, "the interpreter has ended");
+    COLLOPS_CHECK_ARG(Py_IsInitialized() != 0, ERROR_ABORTED, "the interpreter has ended");
     const HeldGil held;
     // This thread's own call ends with an interrupt, in which no Python may run.
-    CHECK_ARG(PyErr_Occurred() == nullptr, ERROR_ABORTED, "a started call was interrupted");
+    COLLOPS_CHECK_ARG(PyErr_Occurred() == nullptr, ERROR_ABORTED, "a started call was interrupted");
     try {
       NotUnwound([&] { borrowed(); });
     } catch (py::error_already_set& error) {
@@ -88,7 +88,7 @@ Communicator::Handle Starter::Commit() {
   Communicator::Handle handle;
   const auto run = [shared = DestroyedWithGil(std::move(body)),
                     communicator = communicator_.get()]() -> Status {
-    for (const auto& call : shared->calls) RETURN_IF_ERROR(call(*communicator));
+    for (const auto& call : shared->calls) COLLOPS_RETURN_IF_ERROR(call(*communicator));
     return Ok();
   };
   RunWithoutGil([&] { return communicator_->Start(name_, run, &handle); });

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "collops/comm/communicator.h"
 #include "gil.h"
 
 namespace collops::bindings {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/driver/api.h"
-#include "kernels/cuda/driver/device_scope.h"
-#include "kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
 #include "status.h"
 #include "streams/cuda_stream.h"
 
@@ -27,22 +27,22 @@ std::unique_ptr<Made> New(Arguments... arguments) {
 // The name, the bytes of L2, and the number of multiprocessors of each GPU.
 Status FindDevices(std::vector<std::tuple<std::string, int, int>>* found) {
   const cuda::DriverApi* api = nullptr;
-  RETURN_IF_ERROR(cuda::LoadDriver(&api));
+  COLLOPS_RETURN_IF_ERROR(cuda::LoadDriver(&api));
   int count = 0;
-  RETURN_IF_ERROR(cuda::ToStatus(*api, api->device_get_count(&count), "cuDeviceGetCount"));
+  COLLOPS_RETURN_IF_ERROR(cuda::ToStatus(*api, api->device_get_count(&count), "cuDeviceGetCount"));
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     cuda::Device device = 0;
-    RETURN_IF_ERROR(cuda::ToStatus(*api, api->device_get(&device, ordinal), "cuDeviceGet"));
+    COLLOPS_RETURN_IF_ERROR(cuda::ToStatus(*api, api->device_get(&device, ordinal), "cuDeviceGet"));
     char name[256] = "";
-    RETURN_IF_ERROR(
+    COLLOPS_RETURN_IF_ERROR(
         cuda::ToStatus(*api, api->device_get_name(name, sizeof(name), device), "cuDeviceGetName"));
     int numbers[2] = {};
     const cuda::DeviceAttribute attributes[] = {cuda::DeviceAttribute::kL2CacheBytes,
                                                 cuda::DeviceAttribute::kMultiprocessorCount};
     for (int i = 0; i < 2; ++i) {
-      RETURN_IF_ERROR(cuda::ToStatus(*api,
-                                     api->device_get_attribute(&numbers[i], attributes[i], device),
-                                     "cuDeviceGetAttribute"));
+      COLLOPS_RETURN_IF_ERROR(
+          cuda::ToStatus(*api, api->device_get_attribute(&numbers[i], attributes[i], device),
+                         "cuDeviceGetAttribute"));
     }
     found->emplace_back(name, numbers[0], numbers[1]);
   }
@@ -52,9 +52,9 @@ Status FindDevices(std::vector<std::tuple<std::string, int, int>>* found) {
 // Makes the device's primary context the thread's current one, as cudaSetDevice does.
 Status UseDevice(int device) {
   const cuda::DriverApi* api = nullptr;
-  RETURN_IF_ERROR(cuda::LoadDriver(&api));
+  COLLOPS_RETURN_IF_ERROR(cuda::LoadDriver(&api));
   cuda::Context context = nullptr;
-  RETURN_IF_ERROR(cuda::PrimaryContext(*api, device, &context));
+  COLLOPS_RETURN_IF_ERROR(cuda::PrimaryContext(*api, device, &context));
   return cuda::ToStatus(*api, api->ctx_push_current(context), "cuCtxPushCurrent");
 }
 

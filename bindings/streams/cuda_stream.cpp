@@ -1,8 +1,8 @@
 #include "streams/cuda_stream.h"
 
-#include "kernels/cuda/driver/device_memory.h"
-#include "kernels/cuda/driver/device_scope.h"
-#include "kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver/device_memory.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
 
 namespace collops::bindings {
 namespace {
@@ -14,9 +14,9 @@ using cuda::ToStatus;
 template <typename Call>
 Status OnDevice(int device, const Call& call) {
   const DriverApi* api = nullptr;
-  RETURN_IF_ERROR(cuda::LoadDriver(&api));
+  COLLOPS_RETURN_IF_ERROR(cuda::LoadDriver(&api));
   const cuda::DeviceScope scope(*api, device);
-  RETURN_IF_ERROR(scope.status());
+  COLLOPS_RETURN_IF_ERROR(scope.status());
   return call(*api);
 }
 
@@ -25,7 +25,7 @@ Status OnDevice(int device, const Call& call) {
 Status CudaStream::Create(int device, std::unique_ptr<CudaStream>* stream) {
   return OnDevice(device, [&](const DriverApi& api) {
     cuda::Stream made = nullptr;
-    RETURN_IF_ERROR(
+    COLLOPS_RETURN_IF_ERROR(
         ToStatus(api, api.stream_create(&made, cuda::kStreamNonBlocking), "cuStreamCreate"));
     stream->reset(new CudaStream(device, made));
     return Ok();
@@ -62,7 +62,7 @@ Status CudaStream::BeginCapture() const {
 Status CudaStream::EndCapture(std::unique_ptr<CudaGraph>* graph) const {
   return OnDevice(device_, [&](const DriverApi& api) {
     cuda::Graph captured = nullptr;
-    RETURN_IF_ERROR(
+    COLLOPS_RETURN_IF_ERROR(
         ToStatus(api, api.stream_end_capture(handle_, &captured), "cuStreamEndCapture"));
     return CudaGraph::Create(device_, captured, graph);
   });
@@ -71,7 +71,7 @@ Status CudaStream::EndCapture(std::unique_ptr<CudaGraph>* graph) const {
 Status CudaEvent::Create(int device, std::unique_ptr<CudaEvent>* event) {
   return OnDevice(device, [&](const DriverApi& api) {
     cuda::Event made = nullptr;
-    RETURN_IF_ERROR(ToStatus(api, api.event_create(&made, 0), "cuEventCreate"));
+    COLLOPS_RETURN_IF_ERROR(ToStatus(api, api.event_create(&made, 0), "cuEventCreate"));
     event->reset(new CudaEvent(device, made));
     return Ok();
   });

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/status.h"
-#include "kernels/cuda/driver/api.h"
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/driver/api.h"
 
 namespace collops::bindings {
 

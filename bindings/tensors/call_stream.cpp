@@ -38,9 +38,9 @@ Status ToStream(py::handle object, const char* operation, void** stream) {
     if (!error.matches(PyExc_Exception)) throw;
     return Error(ERROR_INVALID_STREAM, operation, ": stream tells no address: ", ToString(error));
   }
-  CHECK_ARG(py::isinstance<py::int_>(number), ERROR_INVALID_STREAM, operation,
-            ": stream must be None, a number or a torch stream, got ",
-            Py_TYPE(object.ptr())->tp_name);
+  COLLOPS_CHECK_ARG(py::isinstance<py::int_>(number), ERROR_INVALID_STREAM, operation,
+                    ": stream must be None, a number or a torch stream, got ",
+                    Py_TYPE(object.ptr())->tp_name);
   const unsigned long long address = PyLong_AsUnsignedLongLong(number.ptr());
   if (PyErr_Occurred() == nullptr) {
     *stream = reinterpret_cast<void*>(static_cast<uintptr_t>(address));
@@ -99,9 +99,9 @@ bool UsesTorchOnCuda() {
 
 Status CallStream::Find(const char* operation, void** stream) {
   if (!found_ && passed_ && !passed_.is_none()) {
-    RETURN_IF_ERROR(ToStream(passed_, operation, &stream_));
+    COLLOPS_RETURN_IF_ERROR(ToStream(passed_, operation, &stream_));
   } else if (!found_ && tensor_) {
-    RETURN_IF_ERROR(StreamOf(tensor_, device_, operation, &stream_));
+    COLLOPS_RETURN_IF_ERROR(StreamOf(tensor_, device_, operation, &stream_));
   }
   found_ = true;
   NameNullStream(device_, &stream_);
@@ -113,9 +113,9 @@ Status CurrentStream(const Device& device, const char* operation, void** stream)
   *stream = nullptr;
   const bool on_cuda = device.kind == DeviceKind::kCuda;
   if (device.kind == DeviceKind::kNpu || (on_cuda && UsesTorchOnCuda())) {
-    RETURN_IF_ERROR(Ask("torch", device, operation, StreamOfTorch, stream));
+    COLLOPS_RETURN_IF_ERROR(Ask("torch", device, operation, StreamOfTorch, stream));
   } else if (on_cuda && !Imported("cupy").is_none()) {
-    RETURN_IF_ERROR(Ask("cupy", device, operation, StreamOfCupy, stream));
+    COLLOPS_RETURN_IF_ERROR(Ask("cupy", device, operation, StreamOfCupy, stream));
   }
   NameNullStream(device, stream);
   return Ok();

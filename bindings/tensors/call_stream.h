@@ -2,8 +2,8 @@
 
 #include <pybind11/pybind11.h>
 
-#include "core/status.h"
-#include "core/tensor.h"
+#include "collops/core/status.h"
+#include "collops/core/tensor.h"
 
 namespace collops::bindings {
 

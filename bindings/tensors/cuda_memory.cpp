@@ -1,13 +1,13 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include "core/deadline.h"
-#include "kernels/cuda/driver/device_memory.h"
-#include "kernels/cuda/driver/device_scope.h"
-#include "kernels/cuda/driver/error.h"
-#include "kernels/cuda/driver/runtime.h"
-#include "kernels/cuda/memory/pool.h"
-#include "kernels/cuda/memory/running_calls.h"
+#include "collops/core/deadline.h"
+#include "collops/kernels/cuda/driver/device_memory.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver/runtime.h"
+#include "collops/kernels/cuda/memory/pool.h"
+#include "collops/kernels/cuda/memory/running_calls.h"
 #include "module.h"
 #include "status.h"
 #include "tensors/call_stream.h"
@@ -53,9 +53,10 @@ dlpack::Type ElementType(const std::string& dtype, const std::string& operation)
 Status CheckIndex(const cuda::DriverApi& driver, const std::string& operation, int* device) {
   if (*device == -1) return cuda::CurrentDevice(driver, device);
   int count = 0;
-  RETURN_IF_ERROR(cuda::ToStatus(driver, driver.device_get_count(&count), "cuDeviceGetCount"));
-  CHECK_ARG(*device >= 0 && *device < count, ERROR_INVALID_PARAM, operation,
-            ": device must be from 0 to ", count - 1, ", got ", *device);
+  COLLOPS_RETURN_IF_ERROR(
+      cuda::ToStatus(driver, driver.device_get_count(&count), "cuDeviceGetCount"));
+  COLLOPS_CHECK_ARG(*device >= 0 && *device < count, ERROR_INVALID_PARAM, operation,
+                    ": device must be from 0 to ", count - 1, ", got ", *device);
   return Ok();
 }
 
@@ -68,15 +69,15 @@ CudaMemory::CudaMemory(std::vector<int64_t> shape, const std::string& dtype, int
   bytes_ = type_.bits / 8;
   for (const int64_t size : shape_) bytes_ *= size;
   RunWithoutGil([&]() -> Status {
-    RETURN_IF_ERROR(CheckIndex(driver, operation, &device_));
+    COLLOPS_RETURN_IF_ERROR(CheckIndex(driver, operation, &device_));
     if (bytes_ == 0) return Ok();
     const Status taken =
         cuda::Pool::Take(driver, device_, bytes_, [&] { return AwaitCalls(driver); }, &block_);
-    CHECK_ARG(taken.ok(), taken.code(), operation, ": ", bytes_, " bytes of GPU ", device_, ": ",
-              taken.message(),
-              taken.code() == ERROR_OUT_OF_DEVICE_MEMORY
-                  ? "; collops.cuda_empty_cache() frees what no array uses"
-                  : "");
+    COLLOPS_CHECK_ARG(taken.ok(), taken.code(), operation, ": ", bytes_, " bytes of GPU ", device_,
+                      ": ", taken.message(),
+                      taken.code() == ERROR_OUT_OF_DEVICE_MEMORY
+                          ? "; collops.cuda_empty_cache() frees what no array uses"
+                          : "");
     return Ok();
   });
 }
@@ -110,13 +111,13 @@ void CudaMemory::Transfer(const char* operation, const py::object& stream, const
   if (block_ == nullptr) return;
   const cuda::DriverApi& driver = LoadedDriver(operation);
   const auto run = [&]() -> Status {
-    RETURN_IF_ERROR(block_->OrderBehindUses(on));
+    COLLOPS_RETURN_IF_ERROR(block_->OrderBehindUses(on));
     const cuda::DeviceScope scope(driver, device_);
-    RETURN_IF_ERROR(scope.status());
+    COLLOPS_RETURN_IF_ERROR(scope.status());
     cuda::Graph graph = nullptr;
-    RETURN_IF_ERROR(cuda::Runtime(driver).FindGraph(on, &graph));
-    CHECK_ARG(graph == nullptr, ERROR_INVALID_STREAM,
-              "the stream is captured, and this copy waits for it");
+    COLLOPS_RETURN_IF_ERROR(cuda::Runtime(driver).FindGraph(on, &graph));
+    COLLOPS_CHECK_ARG(graph == nullptr, ERROR_INVALID_STREAM,
+                      "the stream is captured, and this copy waits for it");
     Status status = put(driver, on);
     if (status.ok()) {
       status = cuda::ToStatus(driver, driver.stream_synchronize(on), "cuStreamSynchronize");
@@ -179,10 +180,10 @@ Status CudaMemoryToTensor(py::handle object, const TensorName& name, Tensor* ten
   if (stream == nullptr || stream->only_looks()) return Ok();
   void* on = nullptr;
   stream->See(object, tensor->view.device);
-  RETURN_IF_ERROR(stream->Find(name.operation, &on));
+  COLLOPS_RETURN_IF_ERROR(stream->Find(name.operation, &on));
   if (memory.block() == nullptr) return Ok();
   const Status ordered = memory.block()->OrderBehindUses(on);
-  CHECK_ARG(ordered.ok(), ordered.code(), ToString(name), ": ", ordered.message());
+  COLLOPS_CHECK_ARG(ordered.ok(), ordered.code(), ToString(name), ": ", ordered.message());
   tensor->owner = py::capsule(new CudaUse(memory.block(), on),
                               [](void* use) { delete static_cast<CudaUse*>(use); });
   return Ok();

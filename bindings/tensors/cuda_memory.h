@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/status.h"
-#include "core/tensor.h"
-#include "kernels/cuda/memory/block.h"
+#include "collops/core/status.h"
+#include "collops/core/tensor.h"
+#include "collops/kernels/cuda/memory/block.h"
 #include "tensors/dlpack.h"
 
 namespace collops::bindings {

@@ -27,8 +27,8 @@ py::handle FormattedClass() {
 
 Status ReadFormat(py::handle object, const TensorName& name, Format* format) {
   const std::string text = py::str(object.attr("format"));
-  CHECK_ARG(ParseFormat(text.c_str(), format), ERROR_INVALID_PARAM, ToString(name),
-            ": no format is called \"", text, "\"; the operators here take \"nd\"");
+  COLLOPS_CHECK_ARG(ParseFormat(text.c_str(), format), ERROR_INVALID_PARAM, ToString(name),
+                    ": no format is called \"", text, "\"; the operators here take \"nd\"");
   return Ok();
 }
 
@@ -37,8 +37,8 @@ Status ReadSizes(const py::tuple& shape, const TensorName& name, std::vector<int
   for (size_t i = 0; i < shape.size(); ++i) {
     int overflow = 0;
     const int64_t size = PyLong_AsLongLongAndOverflow(shape[i].ptr(), &overflow);
-    CHECK_ARG(overflow == 0, ERROR_INVALID_TENSOR_SIZE, ToString(name), " has size ",
-              std::string(py::str(shape[i])), " in dim ", i, ", which no int64 holds");
+    COLLOPS_CHECK_ARG(overflow == 0, ERROR_INVALID_TENSOR_SIZE, ToString(name), " has size ",
+                      std::string(py::str(shape[i])), " in dim ", i, ", which no int64 holds");
     sizes->push_back(size);
   }
   return Ok();
@@ -46,7 +46,7 @@ Status ReadSizes(const py::tuple& shape, const TensorName& name, std::vector<int
 
 Status ReadDesc(py::handle object, const TensorName& name, Tensor* tensor) {
   std::vector<int64_t> sizes;
-  RETURN_IF_ERROR(ReadSizes(object.attr("shape"), name, &sizes));
+  COLLOPS_RETURN_IF_ERROR(ReadSizes(object.attr("shape"), name, &sizes));
   const std::string dtype = py::str(object.attr("dtype"));
   tensor->view = TensorView();
   TensorDesc& desc = tensor->view.desc;
@@ -67,7 +67,7 @@ Status DescToTensor(py::handle object, const TensorName& name, Tensor* tensor, C
   if (py::isinstance(object, DescClass())) return ReadDesc(object, name, tensor);
   *recognised = py::isinstance(object, FormattedClass());
   if (!*recognised) return Ok();
-  RETURN_IF_ERROR(ToTensor(object.attr("tensor"), name, tensor, stream));
+  COLLOPS_RETURN_IF_ERROR(ToTensor(object.attr("tensor"), name, tensor, stream));
   return ReadFormat(object, name, &tensor->view.desc.format);
 }
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "core/dtype.h"
-#include "core/status.h"
-#include "core/tensor.h"
+#include "collops/core/dtype.h"
+#include "collops/core/status.h"
+#include "collops/core/tensor.h"
 
 // The part of DLPack's C interface (https://dmlc.github.io/dlpack) that is used here.
 namespace collops::bindings::dlpack {

@@ -30,7 +30,7 @@ struct Exported {
 };
 
 Status CheckDevice(const dlpack::Device& said, const TensorName& name, Device* device) {
-  CHECK_ARG(
+  COLLOPS_CHECK_ARG(
       dlpack::ToDevice(said, device), ERROR_INVALID_TENSOR_ADDR, ToString(name), " is on ",
       dlpack::ToString(said),
       "; through DLPack only memory of the CPU and of CUDA is read: copy it to the CPU first");
@@ -70,14 +70,14 @@ Status ReadCapsule(const TensorName& name, Exported* exported) {
   if (exported->is_versioned) {
     const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
         PyCapsule_GetPointer(capsule, kVersionedCapsule));
-    CHECK_ARG(managed->major == dlpack::kMajorVersion, ERROR_INVALID_PARAM, ToString(name),
-              ": DLPack ", managed->major, " is not known here, only 1");
+    COLLOPS_CHECK_ARG(managed->major == dlpack::kMajorVersion, ERROR_INVALID_PARAM, ToString(name),
+                      ": DLPack ", managed->major, " is not known here, only 1");
     exported->tensor = &managed->tensor;
     exported->is_read_only = (managed->flags & dlpack::kReadOnly) != 0;
     return Ok();
   }
-  CHECK_ARG(PyCapsule_IsValid(capsule, kCapsule) != 0, ERROR_INVALID_PARAM, ToString(name),
-            ": its __dlpack__ returned no DLPack capsule");
+  COLLOPS_CHECK_ARG(PyCapsule_IsValid(capsule, kCapsule) != 0, ERROR_INVALID_PARAM, ToString(name),
+                    ": its __dlpack__ returned no DLPack capsule");
   exported->tensor =
       &static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule, kCapsule))->tensor;
   return Ok();
@@ -87,12 +87,12 @@ Status ReadCapsule(const TensorName& name, Exported* exported) {
 Status Export(py::handle object, const TensorName& name, CallStream* stream, Exported* exported) {
   Device said;
   try {
-    RETURN_IF_ERROR(CheckSaidDevice(object, name, &said));
+    COLLOPS_RETURN_IF_ERROR(CheckSaidDevice(object, name, &said));
     py::dict arguments;
     if (said.kind == DeviceKind::kCuda) {
       void* number = nullptr;
       stream->See(object, said);
-      RETURN_IF_ERROR(stream->Find(name.operation, &number));
+      COLLOPS_RETURN_IF_ERROR(stream->Find(name.operation, &number));
       arguments["stream"] = reinterpret_cast<uintptr_t>(number);
     }
     exported->capsule = RequestCapsule(object, arguments);
@@ -103,14 +103,15 @@ Status Export(py::handle object, const TensorName& name, CallStream* stream, Exp
     return Error(ERROR_INVALID_PARAM, ToString(name),
                  ": its __dlpack_device__ did not return two numbers");
   }
-  RETURN_IF_ERROR(ReadCapsule(name, exported));
+  COLLOPS_RETURN_IF_ERROR(ReadCapsule(name, exported));
   const dlpack::Tensor& tensor = *exported->tensor;
-  RETURN_IF_ERROR(CheckDevice(tensor.device, name, &exported->device));
-  CHECK_ARG(exported->device == said, ERROR_INVALID_PARAM, ToString(name), ": its __dlpack__ gave ",
-            "memory on ", ToString(exported->device), ", but its __dlpack_device__ says ",
-            ToString(said));
-  CHECK_ARG(tensor.type.lanes == 1, ERROR_INVALID_TENSOR_INI_MATCH, ToString(name),
-            ": its elements are vectors of ", tensor.type.lanes, "; pass a tensor of numbers");
+  COLLOPS_RETURN_IF_ERROR(CheckDevice(tensor.device, name, &exported->device));
+  COLLOPS_CHECK_ARG(exported->device == said, ERROR_INVALID_PARAM, ToString(name),
+                    ": its __dlpack__ gave ", "memory on ", ToString(exported->device),
+                    ", but its __dlpack_device__ says ", ToString(said));
+  COLLOPS_CHECK_ARG(tensor.type.lanes == 1, ERROR_INVALID_TENSOR_INI_MATCH, ToString(name),
+                    ": its elements are vectors of ", tensor.type.lanes,
+                    "; pass a tensor of numbers");
   return Ok();
 }
 
@@ -186,7 +187,7 @@ Status DlpackToTensor(py::handle object, const TensorName& name, Tensor* tensor,
   *recognised = HasDlpack(object);
   if (!*recognised) return Ok();
   Exported exported;
-  RETURN_IF_ERROR(Export(object, name, stream, &exported));
+  COLLOPS_RETURN_IF_ERROR(Export(object, name, stream, &exported));
   const dlpack::Tensor& source = *exported.tensor;
   tensor->owner = std::move(exported.capsule);
   TensorView& view = tensor->view;

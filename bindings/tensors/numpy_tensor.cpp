@@ -54,8 +54,9 @@ Status NumpyToTensor(py::handle object, const TensorName& name, Tensor* tensor, 
   *recognised = py::isinstance<py::array>(object);
   if (!*recognised) return Ok();
   static PyTypeObject* const plain = py::detail::npy_api::get().PyArray_Type_;
-  CHECK_ARG(Py_TYPE(object.ptr()) == plain || !IsMasked(object), ERROR_INVALID_PARAM,
-            ToString(name), " is a masked array, and its mask would be lost: pass .filled(value)");
+  COLLOPS_CHECK_ARG(Py_TYPE(object.ptr()) == plain || !IsMasked(object), ERROR_INVALID_PARAM,
+                    ToString(name),
+                    " is a masked array, and its mask would be lost: pass .filled(value)");
   const py::array array = py::reinterpret_borrow<py::array>(object);
   const py::dtype dtype = array.dtype();
   const int num_dims = static_cast<int>(array.ndim());

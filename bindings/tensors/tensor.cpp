@@ -1,6 +1,6 @@
 #include "tensors/tensor.h"
 
-#include "core/dtype.h"
+#include "collops/core/dtype.h"
 #include "module.h"
 #include "status.h"
 
@@ -62,20 +62,20 @@ std::string ToString(const TensorName& name) {
 Status ToTensor(py::handle object, const TensorName& name, Tensor* tensor, CallStream* stream) {
   bool recognised = false;
   tensor->owner = py::object();
-  RETURN_IF_ERROR(NumpyToTensor(object, name, tensor, &recognised));
+  COLLOPS_RETURN_IF_ERROR(NumpyToTensor(object, name, tensor, &recognised));
   if (recognised) return Ok();
-  RETURN_IF_ERROR(TorchToTensor(object, name, tensor, &recognised));
+  COLLOPS_RETURN_IF_ERROR(TorchToTensor(object, name, tensor, &recognised));
   if (recognised) {
     if (stream != nullptr) stream->See(object, tensor->view.device);
     return Ok();
   }
-  RETURN_IF_ERROR(CudaMemoryToTensor(object, name, tensor, stream, &recognised));
+  COLLOPS_RETURN_IF_ERROR(CudaMemoryToTensor(object, name, tensor, stream, &recognised));
   if (recognised) return Ok();
-  RETURN_IF_ERROR(DescToTensor(object, name, tensor, stream, &recognised));
+  COLLOPS_RETURN_IF_ERROR(DescToTensor(object, name, tensor, stream, &recognised));
   if (recognised) return Ok();
   CallStream own;
   CallStream* const known = stream == nullptr ? &own : stream;
-  RETURN_IF_ERROR(DlpackToTensor(object, name, tensor, known, &recognised));
+  COLLOPS_RETURN_IF_ERROR(DlpackToTensor(object, name, tensor, known, &recognised));
   return recognised ? Ok() : NotATensor(object, name);
 }
 

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "core/status.h"
-#include "core/tensor.h"
-#include "operators/plain/plain_tensors.h"
+#include "collops/core/status.h"
+#include "collops/core/tensor.h"
+#include "collops/operators/plain/plain_tensors.h"
 #include "tensors/call_stream.h"
 
 namespace collops::bindings {

@@ -103,18 +103,19 @@ bool IsNegated(py::handle object, DType dtype) {
 // Refuses a tensor whose values are not in its memory: torch would have to compute them first.
 Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
   static PyObject* const requires_grad = Interned("requires_grad");
-  CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False || !RecordsGradients(),
-            ERROR_INVALID_PARAM, ToString(name),
-            " requires grad, but this call has no gradient: pass .detach(), or call under ",
-            "torch.no_grad()");
-  CHECK_ARG(dtype != DType::kUndefined || !py::cast<bool>(object.attr("is_quantized")),
-            ERROR_INVALID_PARAM, ToString(name),
-            " is quantised, and its scale would be lost: pass .dequantize(), or .int_repr()");
-  CHECK_ARG(!IsNegated(object, dtype), ERROR_INVALID_PARAM, ToString(name),
-            " is a lazily negated view: pass .resolve_neg()");
+  COLLOPS_CHECK_ARG(Attribute(object, requires_grad).ptr() == Py_False || !RecordsGradients(),
+                    ERROR_INVALID_PARAM, ToString(name),
+                    " requires grad, but this call has no gradient: pass .detach(), or call under ",
+                    "torch.no_grad()");
+  COLLOPS_CHECK_ARG(
+      dtype != DType::kUndefined || !py::cast<bool>(object.attr("is_quantized")),
+      ERROR_INVALID_PARAM, ToString(name),
+      " is quantised, and its scale would be lost: pass .dequantize(), or .int_repr()");
+  COLLOPS_CHECK_ARG(!IsNegated(object, dtype), ERROR_INVALID_PARAM, ToString(name),
+                    " is a lazily negated view: pass .resolve_neg()");
   if (dtype == DType::kComplex64 || dtype == DType::kComplex128) {
-    CHECK_ARG(!py::cast<bool>(object.attr("is_conj")()), ERROR_INVALID_PARAM, ToString(name),
-              " is a lazily conjugated view: pass .resolve_conj()");
+    COLLOPS_CHECK_ARG(!py::cast<bool>(object.attr("is_conj")()), ERROR_INVALID_PARAM,
+                      ToString(name), " is a lazily conjugated view: pass .resolve_conj()");
   }
   return Ok();
 }
@@ -199,7 +200,7 @@ Status ReadTensor(py::handle object, const TensorName& name, Tensor* tensor) {
   TensorView& view = tensor->view;
   view = TensorView();
   view.desc.dtype = TorchType(Attribute(object, dtype));
-  RETURN_IF_ERROR(CheckMaterial(object, name, view.desc.dtype));
+  COLLOPS_RETURN_IF_ERROR(CheckMaterial(object, name, view.desc.dtype));
   ReadShape(object, tensor);
   view.data = PyLong_AsVoidPtr(CallMethod(object, data_ptr).ptr());
   view.contiguous = CallMethod(object, is_contiguous).ptr() == Py_True;

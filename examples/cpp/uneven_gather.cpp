@@ -31,7 +31,7 @@ collops::Status Gather(int rank, std::vector<float>* everything) {
   param.commMode = collops::COMM_MULTI_THREAD;
   param.commDomain = "example";
   std::unique_ptr<collops::Operation> operation;
-  RETURN_IF_ERROR(collops::CreateOperation(param, &operation));
+  COLLOPS_RETURN_IF_ERROR(collops::CreateOperation(param, &operation));
 
   // Counts and displacements are elements, equal on every rank.
   int64_t counts[kRanks];
@@ -55,7 +55,7 @@ collops::Status Gather(int rank, std::vector<float>* everything) {
   pack.outputs = {View(everything->data(), DType::kFloat32, {rows, kColumns})};
 
   uint64_t bytes = 0;
-  RETURN_IF_ERROR(operation->GetWorkspaceSize(pack, &bytes));
+  COLLOPS_RETURN_IF_ERROR(operation->GetWorkspaceSize(pack, &bytes));
   std::vector<char> workspace(bytes);
   return operation->Execute(pack, workspace.data(), bytes, nullptr);
 }

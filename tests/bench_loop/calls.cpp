@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "board.h"
-#include "comm/registry.h"
-#include "operators/create_operation.h"
+#include "collops/comm/registry.h"
+#include "collops/operators/create_operation.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/operation.h"
+#include "collops/core/operation.h"
 
 enum class Kind { kAllGatherV, kReduceScatterV };
 enum class Memory { kPlain, kWindow };

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "board.h"
-#include "comm/registry.h"
-#include "operators/create_operation.h"
+#include "collops/comm/registry.h"
+#include "collops/operators/create_operation.h"
 #include "two_ranks.h"
 
 namespace {

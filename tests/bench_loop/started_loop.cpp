@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "board.h"
-#include "comm/registry.h"
+#include "collops/comm/registry.h"
 #include "two_ranks.h"
 
 namespace {

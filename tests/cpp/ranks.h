@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/shm/communicator.h"
+#include "collops/comm/backends/shm/communicator.h"
 
 namespace ranks {
 

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from cann_declarations import OPS, Backend, Wheel, compare, compared, compile_comparison, read_lines
+from cann_declarations import (
+    BACKEND,
+    OPS,
+    Backend,
+    Wheel,
+    compare,
+    compared,
+    compile_comparison,
+    read_lines,
+)
 
 
 def wheel() -> Wheel:
@@ -22,10 +31,10 @@ def wheel() -> Wheel:
 
 def changed_ops(folder: Path, right: str, wrong: str) -> Path:
     """The headers and sources that are compared, with another text in one of the backend's."""
-    (folder / "core").mkdir(parents=True)
+    (folder / "collops" / "core").mkdir(parents=True)
     for header in ("dtype.h", "status.h"):
-        shutil.copy(OPS / "core" / header, folder / "core")
-    shutil.copytree(OPS / "comm" / "backends" / "hccl", folder / "comm" / "backends" / "hccl")
+        shutil.copy(OPS / "collops" / "core" / header, folder / "collops" / "core")
+    shutil.copytree(OPS / BACKEND, folder / BACKEND)
     paths = [path for path in folder.rglob("api.*") if right in path.read_text()]
     assert len(paths) == 1, right
     text = paths[0].read_text()
@@ -75,7 +84,7 @@ def test_what_nothing_compares_is_found(tmp_path: Path, right: str, wrong: str, 
 def test_a_wrong_declaration_of_aclnn_is_found(tmp_path: Path, offset: str, problems: int) -> None:
     # The wheel has the types of some of its functions, in torch_npu's own words.
     ops = changed_ops(tmp_path / "ops", "kRemote = 21", "kRemote = 21")
-    room = ops / "comm" / "backends" / "hccl"
+    room = ops / BACKEND
     (room / "extra.h").write_text(
         "#pragma once\n#include <cstdint>\nnamespace collops::hccl {\nstruct Extra {\n"
         "  void* (*create)(const int64_t* dims, uint64_t num_dims, int32_t type,\n"

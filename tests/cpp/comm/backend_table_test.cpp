@@ -1,4 +1,4 @@
-#include "comm/backends/backend_table.h"
+#include "collops/comm/backends/backend_table.h"
 
 #include <memory>
 #include <string>

@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "comm/backends/shm/windows/window_table.h"
-#include "comm/control/segment.h"
-#include "comm/placement/job.h"
-#include "core/process/per_process.h"
+#include "collops/comm/backends/shm/windows/window_table.h"
+#include "collops/comm/control/segment.h"
+#include "collops/comm/placement/job.h"
+#include "collops/core/process/per_process.h"
 #include "ranks.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/streams/in_flight.h"
+#include "collops/comm/streams/in_flight.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "check.h"
-#include "comm/backends/backend_table.h"
-#include "comm/control/control.h"
-#include "comm/registry.h"
+#include "collops/comm/backends/backend_table.h"
+#include "collops/comm/control/control.h"
+#include "collops/comm/registry.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // The registry with a backend of this test: this program defines FindBackend, so the linker leaves
 // out the library's table.
-#include "comm/registry.h"
+#include "collops/comm/registry.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/backend_table.h"
-#include "comm/control/control.h"
+#include "collops/comm/backends/backend_table.h"
+#include "collops/comm/control/control.h"
 
 namespace {
 
@@ -86,7 +86,7 @@ Status Unavailable() {
 }
 
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
-  CHECK_ARG(spec.comm_domain != "refused", ERROR_INTERNAL_ERROR, "refused");
+  COLLOPS_CHECK_ARG(spec.comm_domain != "refused", ERROR_INTERNAL_ERROR, "refused");
   *communicator = std::make_shared<FakeCommunicator>(spec);
   return Ok();
 }

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "comm/registry.h"
+#include "collops/comm/registry.h"
 #include "proc.h"
 #include "ranks.h"
 

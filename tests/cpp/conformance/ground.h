@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/backends/backend_table.h"
+#include "collops/comm/backends/backend_table.h"
 #include "ranks.h"
 
 namespace conformance {
@@ -57,7 +57,7 @@ collops::Status Made(collops::Communicator& comm, const Body& body) {
   if (!CallsAreStarted()) return body();
   static std::atomic<int> number{0};
   collops::Communicator::Handle handle;
-  RETURN_IF_ERROR(comm.Start("a started call", body, &handle));
+  COLLOPS_RETURN_IF_ERROR(comm.Start("a started call", body, &handle));
   const bool leave_alone = number++ % 2 == 0;
   while (leave_alone && !comm.Test(handle)) std::this_thread::yield();
   return comm.Wait(handle);

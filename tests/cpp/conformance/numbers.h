@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/call.h"
+#include "collops/comm/call.h"
 
 namespace conformance {
 

@@ -1,5 +1,5 @@
 // Agreement as two words and as a text, without running ranks.
-#include "comm/agreement.h"
+#include "collops/comm/agreement.h"
 
 #include <random>
 #include <string>

@@ -67,9 +67,9 @@ inline void LeaveBeforeItsHost(Hosts& hosts, bool fails) {
     control::Step* step = nullptr;
     const Status status = comm.control().Run("a step", [&]() -> Status {
       step = &comm.control().step();
-      RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
+      COLLOPS_RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
       step->Publish();
-      RETURN_IF_ERROR(step->AwaitAll());
+      COLLOPS_RETURN_IF_ERROR(step->AwaitAll());
       const control::Member& speaker = step->endpoint().board().member(0);
       while (rank == 1 && speaker.left.load() == 0) std::this_thread::yield();
       // Longer than a watcher lives that does not wait for its host.
@@ -79,7 +79,7 @@ inline void LeaveBeforeItsHost(Hosts& hosts, bool fails) {
     EXPECT_EQ(status.message(), "");
     if (rank != 0 || !fails) return;
     const Status failure = comm.control().Run("the next step", [&]() -> Status {
-      RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
+      COLLOPS_RETURN_IF_ERROR(step->Begin(agreement, kTimeoutS));
       return Error(ERROR_OUT_OF_HOST_MEMORY, "no room");
     });
     EXPECT_EQ(failure.message(), "no room");

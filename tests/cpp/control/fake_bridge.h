@@ -13,9 +13,9 @@
 #include <random>
 #include <vector>
 
-#include "comm/control/bootstrap/unique_fd.h"
-#include "comm/control/endpoint.h"
-#include "comm/control/hosts/bridge.h"
+#include "collops/comm/control/bootstrap/unique_fd.h"
+#include "collops/comm/control/endpoint.h"
+#include "collops/comm/control/hosts/bridge.h"
 #include "control/wire.h"
 
 namespace fake {

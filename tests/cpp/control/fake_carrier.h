@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/control/head_carrier.h"
-#include "core/status.h"
+#include "collops/comm/control/head_carrier.h"
+#include "collops/core/status.h"
 
 namespace fake {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/control/control.h"
-#include "comm/control/hosts/watcher.h"
+#include "collops/comm/control/control.h"
+#include "collops/comm/control/hosts/watcher.h"
 #include "control/fake_carrier.h"
 #include "control/wire.h"
 #include "toy/communicator.h"

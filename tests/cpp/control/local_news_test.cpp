@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "check.h"
-#include "comm/control/endpoint.h"
-#include "comm/control/hosts/local_news.h"
-#include "core/deadline.h"
+#include "collops/comm/control/endpoint.h"
+#include "collops/comm/control/hosts/local_news.h"
+#include "collops/core/deadline.h"
 
 namespace {
 

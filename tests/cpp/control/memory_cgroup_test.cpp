@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/segment.h"
+#include "collops/comm/control/segment.h"
 #include "control/own_cgroup.h"
 #include "ranks.h"
 

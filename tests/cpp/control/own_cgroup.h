@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/control/available_memory.h"
+#include "collops/comm/control/available_memory.h"
 
 // If none can be made, it is not valid and says why.
 class OwnCgroup {

@@ -1,5 +1,5 @@
 // Shared memory from a peer: a file whose memory could be taken away again is not mapped.
-#include "comm/control/segment.h"
+#include "collops/comm/control/segment.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

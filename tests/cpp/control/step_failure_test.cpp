@@ -43,7 +43,7 @@ TEST(DataThatArrivedBeforeAFailureIsUsed) {
     const Agreement agreement("a step");
     const Status status = comm.control().Run("a step", [&]() -> Status {
       Step& step = comm.control().step();
-      RETURN_IF_ERROR(step.Begin(agreement, 20));
+      COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, 20));
       int asked = 0;
       const auto ready = [&] {
         // At the first check after the spins, during which failures are not looked for.
@@ -77,7 +77,7 @@ TEST(DataThatArrivedBeforeALossIsUsed) {
     const Agreement agreement("a step");
     const Status status = comm.control().Run("a step", [&]() -> Status {
       Step& step = comm.control().step();
-      RETURN_IF_ERROR(step.Begin(agreement, 20));
+      COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, 20));
       // Runs between the wait's check of `ready` and its check for losses.
       comm.control().set_drain([&] {
         looks = 1;

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "comm/control/hosts/bridge.h"
+#include "collops/comm/control/hosts/bridge.h"
 
 namespace hosts {
 

@@ -1,5 +1,5 @@
 // A deadline beyond the range of the clock is far away, not past.
-#include "core/deadline.h"
+#include "collops/core/deadline.h"
 
 #include <limits>
 

@@ -1,5 +1,5 @@
 // Variables that only several hosts need, and the table of sizes.
-#include "core/env.h"
+#include "collops/core/env.h"
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // Recordings of one process: their files, what ends them, and children of fork().
-#include "core/trace/recording.h"
+#include "collops/core/trace/recording.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "check.h"
-#include "core/trace/log.h"
-#include "core/trace/spans.h"
+#include "collops/core/trace/log.h"
+#include "collops/core/trace/spans.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Against the examples of FIPS 180-4 and RFC 4231.
-#include "core/sha256.h"
+#include "collops/core/sha256.h"
 
 #include "check.h"
 

@@ -3,8 +3,8 @@
 // pid and the call. COLLOPS_ALL_FAULTS=1 runs every size of every phase and fault.
 #include <cstdlib>
 
+#include "collops/core/process/interrupt.h"
 #include "control/own_cgroup.h"
-#include "core/process/interrupt.h"
 #include "faults/doom.h"
 #include "faults/ways.h"
 #include "sanitized.h"
@@ -76,7 +76,7 @@ Status SplitDoomed(Communicator& comm, bool doomed) {
 
 Status MeetInAPart(Communicator& comm, bool doomed) {
   std::shared_ptr<Communicator> part;
-  RETURN_IF_ERROR(comm.Split(0, 0, &part));
+  COLLOPS_RETURN_IF_ERROR(comm.Split(0, 0, &part));
   if (doomed) DieInTheNextWait();
   ComeLateUnless(doomed || comm.rank() > 1);
   return part->Barrier();

@@ -109,7 +109,7 @@ Status CallOnce(const ways::Way& way, bool window, Communicator& comm) {
   int32_t* x = plain.data();
   std::shared_ptr<collops::Window> made;
   if (window) {
-    RETURN_IF_ERROR(comm.AllocateWindow(x_bytes, &made));
+    COLLOPS_RETURN_IF_ERROR(comm.AllocateWindow(x_bytes, &made));
     x = static_cast<int32_t*>(made->data());
   }
   way.Fill(comm.rank(), kSize, x);
@@ -123,7 +123,7 @@ Status CallOnce(const ways::Way& way, bool window, Communicator& comm) {
 
 Status SplitOnce(Communicator& comm) {
   std::shared_ptr<Communicator> part;
-  RETURN_IF_ERROR(comm.Split(0, comm.rank(), &part));
+  COLLOPS_RETURN_IF_ERROR(comm.Split(0, comm.rank(), &part));
   return part->Barrier();
 }
 

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "core/process/interrupt.h"
+#include "collops/core/process/interrupt.h"
 #include "faults/doom.h"
 #include "ranks.h"
 #include "sanitized.h"

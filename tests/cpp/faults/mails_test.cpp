@@ -5,7 +5,7 @@
 
 #include <climits>
 
-#include "comm/control/bootstrap/socket.h"
+#include "collops/comm/control/bootstrap/socket.h"
 #include "faults/doom.h"
 #include "faults/ways.h"
 
@@ -41,7 +41,7 @@ int& PostAfterMs() {
 Status CallInWindow(const ways::Way& way, Communicator& comm,
                     const std::function<void()>& meanwhile) {
   std::shared_ptr<collops::Window> window;
-  RETURN_IF_ERROR(comm.AllocateWindow(way.x_elements(kSize) * 4, &window));
+  COLLOPS_RETURN_IF_ERROR(comm.AllocateWindow(way.x_elements(kSize) * 4, &window));
   auto* const x = static_cast<int32_t*>(window->data());
   way.Fill(comm.rank(), kSize, x);
   Memory output(way.output_elements(kSize) * 4);

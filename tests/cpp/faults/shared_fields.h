@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/communicator.h"
-#include "comm/backends/shm/pairs/pair_layout.h"
-#include "comm/backends/shm/segment_layout.h"
-#include "comm/control/board.h"
+#include "collops/comm/backends/shm/communicator.h"
+#include "collops/comm/backends/shm/pairs/pair_layout.h"
+#include "collops/comm/backends/shm/segment_layout.h"
+#include "collops/comm/control/board.h"
 
 namespace fields {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include "core/process/interrupt.h"
+#include "collops/core/process/interrupt.h"
 #include "faults/doom.h"
 #include "faults/ways.h"
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <iterator>
 
-#include "comm/control/bootstrap/socket.h"
+#include "collops/comm/control/bootstrap/socket.h"
 #include "control/bootstrap/guests.h"
 
 namespace {

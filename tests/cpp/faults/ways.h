@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "operators/framework/collective_terms.h"
+#include "collops/operators/framework/collective_terms.h"
 #include "pairs/pair_kit.h"
 #include "ranks.h"
 #include "shm/adding_call.h"

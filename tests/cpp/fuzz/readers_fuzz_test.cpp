@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/bootstrap/messages.h"
-#include "comm/control/hosts/news.h"
-#include "comm/control/tcp/first_contact/introduction.h"
-#include "comm/control/tcp/handshake.h"
-#include "comm/control/tcp/row.h"
-#include "comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/control/bootstrap/messages.h"
+#include "collops/comm/control/hosts/news.h"
+#include "collops/comm/control/tcp/first_contact/introduction.h"
+#include "collops/comm/control/tcp/handshake.h"
+#include "collops/comm/control/tcp/row.h"
+#include "collops/comm/placement/rank_table/read_rank_table.h"
+#include "collops/operators/create_operation.h"
 #include "control/tcp/loopback.h"
 #include "fuzz/mutation.h"
-#include "operators/create_operation.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "comm/backends/shm/segment_layout.h"
-#include "comm/control/board.h"
-#include "comm/control/bootstrap/socket.h"
+#include "collops/comm/backends/shm/segment_layout.h"
+#include "collops/comm/control/board.h"
+#include "collops/comm/control/bootstrap/socket.h"
 #include "fuzz/mutation.h"
 #include "ranks.h"
 
@@ -240,7 +240,7 @@ Status ForgedGather(Communicator& comm, int64_t count, fuzz::Random* own) {
   auto& control = comm.control();
   return control.Run("AllGatherV", [&]() -> Status {
     collops::control::Step& step = control.step();
-    RETURN_IF_ERROR(step.Begin(agreement, kTimeoutS));
+    COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, kTimeoutS));
     const SegmentLayout layout(control.backend_memory(), kRanks);
     CallRecord& mine = layout.call_record(kLiar, step.number());
     mine.mails = layout.call_record(kLiar, step.number() - 1).mails;
@@ -264,7 +264,7 @@ Status CallBesideForgery(Communicator& comm, int number, fuzz::Random* own) {
   constexpr int64_t kMany = 40'000;
   if (number > 0 && comm.rank() == kLiar) return ForgedGather(comm, kMany, own);
   std::shared_ptr<collops::Window> window;
-  RETURN_IF_ERROR(comm.AllocateWindow(kMany * 8, &window));
+  COLLOPS_RETURN_IF_ERROR(comm.AllocateWindow(kMany * 8, &window));
   return Gather(comm, kMany, static_cast<int64_t*>(window->data()));
 }
 

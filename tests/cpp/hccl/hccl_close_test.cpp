@@ -4,8 +4,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/backends/hccl/communicator.h"
-#include "core/deadline.h"
+#include "collops/comm/backends/hccl/communicator.h"
+#include "collops/core/deadline.h"
 #include "hccl/slow_cann.h"
 #include "operators/framework/operator_call.h"
 #include "ranks.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/communicator.h"
 #include "hccl/slow_cann.h"
 
 namespace {

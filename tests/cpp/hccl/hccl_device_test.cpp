@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/communicator.h"
 #include "ranks.h"
 
 namespace {

@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/backends/hccl/communicator.h"
+#include "collops/comm/backends/hccl/communicator.h"
 #include "hccl/slow_cann.h"
 #include "operators/framework/operator_call.h"
 

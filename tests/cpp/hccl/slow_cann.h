@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/hccl/library/api.h"
+#include "collops/comm/backends/hccl/library/api.h"
 
 namespace slow_cann {
 

@@ -1,11 +1,11 @@
 // The counts of the arithmetic peak, for every set of kernels that this machine has.
-#include "kernels/arithmetic_peak/arithmetic_peak.h"
+#include "collops/kernels/arithmetic_peak/arithmetic_peak.h"
 
 #include <cstdint>
 
 #include "check.h"
-#include "core/dtype.h"
-#include "kernels/isa.h"
+#include "collops/core/dtype.h"
+#include "collops/kernels/isa.h"
 
 namespace {
 

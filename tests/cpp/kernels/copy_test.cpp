@@ -1,4 +1,4 @@
-#include "kernels/copy/copy.h"
+#include "collops/kernels/copy/copy.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "check.h"
-#include "kernels/copy/streaming.h"
-#include "kernels/thread_pool.h"
+#include "collops/kernels/copy/streaming.h"
+#include "collops/kernels/thread_pool.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "check.h"
-#include "core/dtype.h"
-#include "core/status.h"
-#include "kernels/cuda/bodies/kernel_table.h"
+#include "collops/core/dtype.h"
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/bodies/kernel_table.h"
 #include "kernels/cuda_grid.h"
 #include "kernels/half_reference.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cuda/bodies/block.h"
+#include "collops/kernels/cuda/bodies/block.h"
 
 namespace cuda_grid {
 

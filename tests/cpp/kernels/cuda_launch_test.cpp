@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
-#include "kernels/cuda/driver/device_scope.h"
-#include "kernels/cuda/driver/error.h"
-#include "kernels/cuda/driver/runtime.h"
-#include "kernels/cuda/launch/kernels.h"
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/driver/runtime.h"
+#include "collops/kernels/cuda/launch/kernels.h"
 #include "kernels/cuda_noted_driver.h"
 
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
-#include "kernels/cuda/peers/move.h"
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/peers/move.h"
 #include "kernels/cuda_peers.h"
 
 namespace {

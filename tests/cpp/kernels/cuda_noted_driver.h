@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/bodies/reduce.h"
-#include "kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/bodies/reduce.h"
+#include "collops/kernels/cuda/driver/api.h"
 
 namespace noted_driver {
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cuda/peers/move.h"
-#include "kernels/cuda/peers/region.h"
+#include "collops/kernels/cuda/peers/move.h"
+#include "collops/kernels/cuda/peers/region.h"
 #include "kernels/cuda_grid.h"
 
 namespace cuda_peers {

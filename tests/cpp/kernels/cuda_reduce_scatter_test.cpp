@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
-#include "kernels/cuda/peers/reduce_scatter.h"
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/peers/reduce_scatter.h"
+#include "collops/kernels/reduce/reduce.h"
 #include "kernels/cuda_peers.h"
-#include "kernels/reduce/reduce.h"
 
 namespace {
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "check.h"
-#include "core/dtype.h"
-#include "core/status.h"
-#include "kernels/cuda/bodies/kernel_table.h"
+#include "collops/core/dtype.h"
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/bodies/kernel_table.h"
+#include "collops/kernels/half.h"
+#include "collops/kernels/reduce/reduce.h"
 #include "kernels/cuda_grid.h"
-#include "kernels/half.h"
-#include "kernels/reduce/reduce.h"
 
 namespace {
 

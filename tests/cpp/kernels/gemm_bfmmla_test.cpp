@@ -1,7 +1,7 @@
 // The product by blocks of 2 x 2 (gemm_bfmmla_loops.h), on every machine: with a model of the
 // instruction as the Arm Architecture Reference Manual describes it, which is compared with the
 // instruction where the CPU has it.
-#include "kernels/gemm/gemm_bfmmla_loops.h"
+#include "collops/kernels/gemm/gemm_bfmmla_loops.h"
 
 #include <cmath>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
-#include "kernels/isa.h"
+#include "collops/core/status.h"
+#include "collops/kernels/isa.h"
 #include "kernels/matrices.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // The product with every set of kernels that this machine has: exact for small integers, within a
 // bound for other numbers, and with the same bits for every cut.
-#include "kernels/gemm/gemm.h"
+#include "collops/kernels/gemm/gemm.h"
 
 #include <cmath>
 #include <cstdint>
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
-#include "kernels/isa.h"
+#include "collops/core/status.h"
+#include "collops/kernels/isa.h"
+#include "collops/kernels/thread_pool.h"
 #include "kernels/matrices.h"
-#include "kernels/thread_pool.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // The product by tile registers, with registers that are arrays: the same cut, packing and order as
 // on AMX, on any machine.
-#include "kernels/gemm/gemm_tiles.h"
+#include "collops/kernels/gemm/gemm_tiles.h"
 
 #include <cstdint>
 #include <cstring>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/half.h"
+#include "collops/core/status.h"
+#include "collops/kernels/gemm/gemm.h"
+#include "collops/kernels/half.h"
+#include "collops/kernels/vector.h"
 #include "kernels/matrices.h"
-#include "kernels/vector.h"
 
 namespace {
 

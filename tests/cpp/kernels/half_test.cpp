@@ -1,4 +1,4 @@
-#include "kernels/half.h"
+#include "collops/kernels/half.h"
 
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "kernels/isa.h"
+#include "collops/kernels/isa.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/registry.h"
+#include "collops/comm/registry.h"
 
 namespace {
 

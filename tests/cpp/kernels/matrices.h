@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "core/dtype.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/half.h"
+#include "collops/core/dtype.h"
+#include "collops/kernels/gemm/gemm.h"
+#include "collops/kernels/half.h"
 
 namespace matrices {
 

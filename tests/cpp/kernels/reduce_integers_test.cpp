@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "check.h"
-#include "kernels/isa.h"
-#include "kernels/reduce/reduce.h"
+#include "collops/kernels/isa.h"
+#include "collops/kernels/reduce/reduce.h"
 
 namespace {
 

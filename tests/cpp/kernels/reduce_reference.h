@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/dtype.h"
+#include "collops/core/dtype.h"
 #include "kernels/half_reference.h"
 
 namespace reduce_reference {

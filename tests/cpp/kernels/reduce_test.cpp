@@ -1,6 +1,6 @@
 // Every dtype and reduction, on every instruction set of this machine, against a slow reference
 // that works on one element at a time.
-#include "kernels/reduce/reduce.h"
+#include "collops/kernels/reduce/reduce.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
-#include "kernels/copy/streaming.h"
-#include "kernels/half.h"
+#include "collops/core/status.h"
+#include "collops/kernels/copy/streaming.h"
+#include "collops/kernels/half.h"
+#include "collops/kernels/isa.h"
+#include "collops/kernels/thread_pool.h"
 #include "kernels/half_reference.h"
-#include "kernels/isa.h"
 #include "kernels/reduce_reference.h"
-#include "kernels/thread_pool.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // StoreSum() on every instruction set, against sums that are added and rounded one by one.
-#include "kernels/store_sum/store_sum.h"
+#include "collops/kernels/store_sum/store_sum.h"
 
 #include <cmath>
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
+#include "collops/core/status.h"
+#include "collops/kernels/isa.h"
+#include "collops/kernels/thread_pool.h"
 #include "kernels/half_reference.h"
-#include "kernels/isa.h"
-#include "kernels/thread_pool.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "kernels/thread_pool.h"
+#include "collops/kernels/thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>

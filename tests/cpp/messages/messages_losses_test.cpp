@@ -1,6 +1,6 @@
 // Messages whose peer or group ends: losses, time-outs, interrupts, and their error texts.
+#include "collops/core/process/interrupt.h"
 #include "conformance/ground.h"
-#include "core/process/interrupt.h"
 #include "messages/messages_kit.h"
 
 using namespace messages;  // NOLINT: the kit of these tests

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <vector>
 
-#include "comm/pairs/transfer.h"
-#include "operators/framework/collective_terms.h"
+#include "collops/comm/pairs/transfer.h"
+#include "collops/operators/framework/collective_terms.h"
 #include "ranks.h"
 #include "sanitized.h"
 

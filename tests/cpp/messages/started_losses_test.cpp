@@ -1,5 +1,5 @@
 // Started calls that fail: refusals, failures, time-outs, interrupts, leaving, fork().
-#include "core/process/interrupt.h"
+#include "collops/core/process/interrupt.h"
 #include "messages/started_kit.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "operators/atb.h"
+#include "collops/atb.h"
 
 namespace {
 

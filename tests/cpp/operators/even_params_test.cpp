@@ -1,5 +1,5 @@
 // The structs of the even collectives: defaults, equality, JSON, and what creation refuses.
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <thread>
 
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 #include "operators/exchange_call.h"
 
 using namespace collops;
@@ -77,9 +77,9 @@ Param OfRank(int rank, const char* domain) {
 template <typename Param>
 Status BothPhases(const Param& param, const VariantPack& pack) {
   std::unique_ptr<Operation> operation;
-  RETURN_IF_ERROR(CreateOperation(param, &operation));
+  COLLOPS_RETURN_IF_ERROR(CreateOperation(param, &operation));
   uint64_t bytes = 1;
-  RETURN_IF_ERROR(operation->GetWorkspaceSize(pack, &bytes));
+  COLLOPS_RETURN_IF_ERROR(operation->GetWorkspaceSize(pack, &bytes));
   EXPECT_EQ(bytes, 0u);
   return operation->Execute(pack, nullptr, 0, nullptr);
 }

@@ -1,8 +1,8 @@
 // Send and Recv: their structs, refused values, and both phases between threads.
 #include <thread>
 
-#include "comm/registry.h"
-#include "operators/create_operation.h"
+#include "collops/comm/registry.h"
+#include "collops/operators/create_operation.h"
 #include "operators/framework/operator_call.h"
 
 using namespace collops;

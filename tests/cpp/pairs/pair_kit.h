@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/shm/pairs/pair_wire.h"
-#include "comm/pairs/pair_lane.h"
+#include "collops/comm/backends/shm/pairs/pair_wire.h"
+#include "collops/comm/pairs/pair_lane.h"
 
 namespace pairs {
 
@@ -228,7 +228,7 @@ class Windows : public collops::shm::PairWindows {
     return Ok();
   }
   Status Make(int64_t bytes, collops::shm::RingWindow* window) override {
-    CHECK_ARG(!out_of_memory, collops::ERROR_OUT_OF_HOST_MEMORY, "no memory for a ring");
+    COLLOPS_CHECK_ARG(!out_of_memory, collops::ERROR_OUT_OF_HOST_MEMORY, "no memory for a ring");
     const auto memory = std::make_shared<GuardedMemory>(bytes);
     window->data = memory->base();
     window->id = Add(memory->base(), bytes);

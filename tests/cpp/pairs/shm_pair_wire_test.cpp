@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/shm/pairs/pair_layout.h"
+#include "collops/comm/backends/shm/pairs/pair_layout.h"
 #include "pairs/pair_kit.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // Where the ranks of a job meet that is on several hosts, and what the launchers say of that.
-#include "comm/placement/job_place.h"
+#include "collops/comm/placement/job_place.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/placement/rank_table/read_rank_table.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "comm/placement/job.h"
+#include "collops/comm/placement/job.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,9 +1,9 @@
-#include "comm/placement/local_host.h"
+#include "collops/comm/placement/local_host.h"
 
 #include <string>
 
 #include "check.h"
-#include "comm/placement/host_address.h"
+#include "collops/comm/placement/host_address.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "comm/placement/placement.h"
+#include "collops/comm/placement/placement.h"
 
 #include <cstdlib>
 #include <string>

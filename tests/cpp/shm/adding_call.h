@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/fused_call.h"
+#include "collops/comm/fused_call.h"
 #include "ranks.h"
 
 namespace adding {
@@ -62,12 +62,12 @@ struct Adding {
   Status Body(Communicator* comm, FusedCall* call) {
     const int size = comm->size();
     collops::CallWindow* window = call->window();
-    RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
+    COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
     const int64_t mine = 1000 + comm->rank();
     std::memcpy(window->data(), &mine, sizeof(mine));
     window->Signal(0, 1);
-    if (meanwhile != nullptr) RETURN_IF_ERROR(meanwhile(comm->rank(), call));
-    RETURN_IF_ERROR(call->Wait([&] {
+    if (meanwhile != nullptr) COLLOPS_RETURN_IF_ERROR(meanwhile(comm->rank(), call));
+    COLLOPS_RETURN_IF_ERROR(call->Wait([&] {
       bool all_read = true;
       for (size_t i = 0; i < static_cast<size_t>(size); ++i) {
         MatrixPart part;
@@ -80,10 +80,10 @@ struct Adding {
       return all_read;
     }));
     for (int r = 0; r < size; ++r) {
-      RETURN_IF_ERROR(
+      COLLOPS_RETURN_IF_ERROR(
           call->Wait([&] { return call->HasAnnounced(r) && window->Signalled(r, 0) == 1; }));
       const std::byte* tiles = window->data();
-      if (r != comm->rank()) RETURN_IF_ERROR(window->PeerData(r, &tiles));
+      if (r != comm->rank()) COLLOPS_RETURN_IF_ERROR(window->PeerData(r, &tiles));
       int64_t theirs = 0;
       std::memcpy(&theirs, tiles, sizeof(theirs));
       tile_sum += theirs;

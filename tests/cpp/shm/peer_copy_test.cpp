@@ -1,6 +1,6 @@
 // Copies for peers: which way they go, and that every byte arrives.
 
-#include "comm/backends/shm/peer_copy.h"
+#include "collops/comm/backends/shm/peer_copy.h"
 
 #include <cstring>
 #include <vector>

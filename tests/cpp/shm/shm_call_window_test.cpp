@@ -2,8 +2,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "comm/backends/shm/communicator.h"
-#include "comm/fused_call.h"
+#include "collops/comm/backends/shm/communicator.h"
+#include "collops/comm/fused_call.h"
 #include "ranks.h"
 
 namespace {
@@ -64,7 +64,7 @@ void GoOnBesideAReader(int rank, Communicator& comm, bool reserves, std::atomic<
       if (rank == 0) {
         EXPECT_EQ(window->IsFree(), round == 0);
         *begun = round == 1;
-        RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
+        COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
         for (int64_t i = 0; i < count; ++i) {
           const int64_t number = Number(0, round, i);
           std::memcpy(window->data() + i * 8, &number, 8);
@@ -72,11 +72,11 @@ void GoOnBesideAReader(int rank, Communicator& comm, bool reserves, std::atomic<
         window->Signal(0, 1);
         return Ok();
       }
-      RETURN_IF_ERROR(
+      COLLOPS_RETURN_IF_ERROR(
           call->Wait([&] { return call->HasAnnounced(0) && window->Signalled(0, 0) == 1; }));
       const std::byte* data = nullptr;
-      RETURN_IF_ERROR(window->PeerData(0, &data));
-      if (round == 0) RETURN_IF_ERROR(call->Wait([&] { return begun->load(); }));
+      COLLOPS_RETURN_IF_ERROR(window->PeerData(0, &data));
+      if (round == 0) COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return begun->load(); }));
       for (int64_t i = 0; i < count; ++i) {
         int64_t number = 0;
         std::memcpy(&number, data + i * 8, 8);
@@ -106,15 +106,15 @@ TEST(CountsOfAnEarlierCallReadAsZero) {
       const Status status = RunFused(&comm, 0, [&](FusedCall* call) {
         CallWindow* window = call->window();
         const int silent = round % comm.size();
-        RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
+        COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->IsFree(); }));
         for (int64_t count = 1; count <= 5 && rank != silent; ++count) window->Signal(last, count);
-        RETURN_IF_ERROR(WaitForAll(comm, call));
+        COLLOPS_RETURN_IF_ERROR(WaitForAll(comm, call));
         for (int r = 0; r < comm.size(); ++r) {
           EXPECT_EQ(window->Signalled(r, 0), 0);
           if (r == silent) {
             EXPECT_EQ(window->Signalled(r, last), 0);
           } else {
-            RETURN_IF_ERROR(call->Wait([&] { return window->Signalled(r, last) == 5; }));
+            COLLOPS_RETURN_IF_ERROR(call->Wait([&] { return window->Signalled(r, last) == 5; }));
           }
         }
         return Ok();
@@ -147,7 +147,7 @@ TEST(TheOwnMemoryIsKeptFromCallToCall) {
 TEST(WithoutAWindowThereIsNoneOfAPeer) {
   ranks::Run(2, [](int rank, Communicator& comm) {
     const Status status = RunFused(&comm, 0, [&](FusedCall* call) {
-      RETURN_IF_ERROR(WaitForAll(comm, call));
+      COLLOPS_RETURN_IF_ERROR(WaitForAll(comm, call));
       const std::byte poison{};
       const std::byte* data = &poison;
       EXPECT_EQ(call->window()->PeerData(1 - rank, &data).message(), "");
@@ -164,7 +164,7 @@ TEST(APeersWindowIsCheckedAgainstWhatIsMapped) {
     ranks::Run(2, [shared](int rank, Communicator& comm) {
       constexpr int64_t kWanted = 1 << 20;
       const Status status = RunFused(&comm, rank == 0 ? shared : kWanted, [&](FusedCall* call) {
-        RETURN_IF_ERROR(WaitForAll(comm, call));
+        COLLOPS_RETURN_IF_ERROR(WaitForAll(comm, call));
         const std::byte* data = nullptr;
         const Status found = call->window()->PeerData(1 - rank, &data);
         EXPECT_EQ(found.code(), rank == 0 ? collops::NO_ERROR : collops::ERROR_PEER_LOST);

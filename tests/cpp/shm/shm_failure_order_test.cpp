@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "comm/fused_call.h"
+#include "collops/comm/fused_call.h"
 #include "ranks.h"
 
 namespace {
@@ -110,7 +110,7 @@ TEST(ARanksEndDoesNotChangeThePreviousCall) {
       EXPECT_EQ(comm->Barrier().message(), "");
       const Status right = RunFused(comm.get(), 10, [rank](FusedCall* call) -> Status {
         if (rank != 2) return collops::Ok();
-        RETURN_IF_ERROR(
+        COLLOPS_RETURN_IF_ERROR(
             call->Wait([call] { return call->HasAnnounced(0) && call->HasAnnounced(1); }));
         usleep(4 * kLate);
         return collops::Ok();

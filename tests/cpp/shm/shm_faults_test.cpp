@@ -1,8 +1,8 @@
 // The shm backend when ranks refuse, disagree, leave, die, or never come.
 #include <cstring>
 
-#include "core/process/interrupt.h"
-#include "operators/framework/collective_terms.h"
+#include "collops/core/process/interrupt.h"
+#include "collops/operators/framework/collective_terms.h"
 #include "ranks.h"
 
 namespace {

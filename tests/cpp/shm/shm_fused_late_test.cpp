@@ -18,7 +18,7 @@ using collops::Status;
 Status Compute(int /*rank*/, FusedCall* call) {
   const Clock::time_point start = Clock::now();
   while (SecondsSince(start) < 2) {
-    RETURN_IF_ERROR(call->Progress());
+    COLLOPS_RETURN_IF_ERROR(call->Progress());
     usleep(1000);
   }
   return collops::Ok();

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <random>
 
-#include "core/tuning.h"
+#include "collops/core/tuning.h"
 #include "ranks.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "comm/fused_call.h"
+#include "collops/comm/fused_call.h"
 #include "ranks.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <deque>
 #include <string>
 
-#include "comm/backends/shm/pairs/pair_order.h"
+#include "collops/comm/backends/shm/pairs/pair_order.h"
 #include "signals/model_words.h"
 
 namespace signals {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "comm/backends/shm/chunk_counts.h"
-#include "comm/control/signal_head.h"
+#include "collops/comm/backends/shm/chunk_counts.h"
+#include "collops/comm/control/signal_head.h"
 #include "signals/model_words.h"
 
 namespace signals {

@@ -1,7 +1,7 @@
 // The backends of a test program: its FindBackend makes the linker leave out the library's table.
-#include "comm/backends/backend_table.h"
+#include "collops/comm/backends/backend_table.h"
 
-#include "comm/backends/shm/backend.h"
+#include "collops/comm/backends/shm/backend.h"
 #include "toy/communicator.h"
 
 namespace collops {

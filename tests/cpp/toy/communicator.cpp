@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "comm/control/control.h"
-#include "kernels/compute.h"
-#include "kernels/copy/copy.h"
-#include "kernels/reduce/reduce.h"
+#include "collops/comm/control/control.h"
+#include "collops/kernels/compute.h"
+#include "collops/kernels/copy/copy.h"
+#include "collops/kernels/reduce/reduce.h"
 
 namespace toy {
 namespace {
@@ -43,7 +43,7 @@ class Loans {
     Offer offer;
     for (int r = 0; r < rank_size; ++r) {
       const auto lent = [&] { return carrier_->Borrow(r, step->number(), &offer); };
-      RETURN_IF_ERROR(step->Until(lent));
+      COLLOPS_RETURN_IF_ERROR(step->Until(lent));
       offers_.push_back(offer);
     }
     return Ok();
@@ -73,10 +73,10 @@ const kernels::Compute* ToyCommunicator::compute() const {
 }
 
 Status ToyCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
-  CHECK_ARG(primitive != Primitive::kReduce || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
-            "backend toy: there is no ", Name(op), " of ", Name(dtype));
-  CHECK_ARG(primitive != Primitive::kWindows && primitive != Primitive::kMessages,
-            ERROR_UNSUPPORTED, "backend toy: neither windows nor messages");
+  COLLOPS_CHECK_ARG(primitive != Primitive::kReduce || kernels::CanReduce(dtype, op),
+                    ERROR_UNSUPPORTED, "backend toy: there is no ", Name(op), " of ", Name(dtype));
+  COLLOPS_CHECK_ARG(primitive != Primitive::kWindows && primitive != Primitive::kMessages,
+                    ERROR_UNSUPPORTED, "backend toy: neither windows nor messages");
   return Ok();
 }
 
@@ -91,17 +91,17 @@ void ToyCommunicator::Connected() {
 template <typename Move>
 Status ToyCommunicator::Run(const Agreement& agreement, const Offer& offer, Move&& move) {
   control::Step& step = control().step();
-  RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
+  COLLOPS_RETURN_IF_ERROR(step.Begin(agreement, timeout_s()));
   const OpenOffer open(carrier_.get(), rank(), step.number(), offer);
   step.Publish();
-  RETURN_IF_ERROR(step.AwaitAll());
+  COLLOPS_RETURN_IF_ERROR(step.AwaitAll());
   {
     Loans loans(carrier_.get());
-    RETURN_IF_ERROR(loans.BorrowAll(&step, size()));
+    COLLOPS_RETURN_IF_ERROR(loans.BorrowAll(&step, size()));
     move(loans.offers());
   }
   step.endpoint().RingAll();
-  RETURN_IF_ERROR(step.Until([&] { return carrier_->ReadByAll(rank()); }));
+  COLLOPS_RETURN_IF_ERROR(step.Until([&] { return carrier_->ReadByAll(rank()); }));
   return step.End();
 }
 
@@ -148,10 +148,10 @@ Status Available() {
 }
 
 Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
-  CHECK_ARG(spec.comm_mode == COMM_MULTI_THREAD, ERROR_UNSUPPORTED,
-            "backend toy: its ranks are threads of one process (commMode 1)");
+  COLLOPS_CHECK_ARG(spec.comm_mode == COMM_MULTI_THREAD, ERROR_UNSUPPORTED,
+                    "backend toy: its ranks are threads of one process (commMode 1)");
   std::shared_ptr<control::Control> control;
-  RETURN_IF_ERROR(control::Control::Create(spec, 0, &control));
+  COLLOPS_RETURN_IF_ERROR(control::Control::Create(spec, 0, &control));
   *communicator = std::make_shared<ToyCommunicator>(std::move(control));
   return Ok();
 }

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "comm/communicator.h"
+#include "collops/comm/communicator.h"
 #include "toy/carrier.h"
 
 namespace toy {

@@ -1,12 +1,12 @@
-// Holds what ops/comm/backends/ucx/engine/api.h declares against UCX's own headers. Only compiled:
-// a difference is an error of the compiler.
+// Holds what ops/collops/comm/backends/ucx/engine/api.h declares against UCX's own headers. Only
+// compiled: a difference is an error of the compiler.
 #include <sys/socket.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
-#include "comm/backends/ucx/engine/api.h"
+#include "collops/comm/backends/ucx/engine/api.h"
 #include "ucp/api/ucp.h"
 
 namespace {

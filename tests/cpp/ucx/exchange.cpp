@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/ucx/engine/chunks.h"
-#include "comm/backends/ucx/engine/worker.h"
+#include "collops/comm/backends/ucx/engine/chunks.h"
+#include "collops/comm/backends/ucx/engine/worker.h"
 #include "ucx/installed.h"
 
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/backends/ucx/engine/library.h"
+#include "collops/comm/backends/ucx/engine/library.h"
 
 namespace ucx_tests {
 

@@ -1,13 +1,13 @@
 // Plans of ReduceScatterV between hosts: the bytes that cross, that every slice is used once, and
 // where the order matters in the order of the ranks.
-#include "comm/backends/ucx/reduction/reduction_plan.h"
+#include "collops/comm/backends/ucx/reduction/reduction_plan.h"
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "core/status.h"
+#include "collops/core/status.h"
 
 namespace {
 

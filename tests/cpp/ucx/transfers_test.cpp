@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/ucx/schedule/gather_schedule.h"
-#include "comm/backends/ucx/schedule/slice_schedule.h"
+#include "collops/comm/backends/ucx/schedule/gather_schedule.h"
+#include "collops/comm/backends/ucx/schedule/slice_schedule.h"
 
 namespace {
 

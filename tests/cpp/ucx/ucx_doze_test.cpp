@@ -1,5 +1,5 @@
 // Messages over a second worker move while a wait of the first one sleeps.
-#include "comm/control/waiter.h"
+#include "collops/comm/control/waiter.h"
 #include "ucx/pairs.h"
 
 namespace {

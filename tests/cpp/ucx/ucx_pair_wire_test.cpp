@@ -1,8 +1,8 @@
 // Messages between ranks of different hosts: the pair lane over UCX, between processes.
 #include <cstring>
 
-#include "comm/backends/ucx/pairs/remote_wire.h"
-#include "comm/backends/ucx/pairs/self_wire.h"
+#include "collops/comm/backends/ucx/pairs/remote_wire.h"
+#include "collops/comm/backends/ucx/pairs/self_wire.h"
 #include "pairs/pair_kit.h"
 #include "ucx/pairs.h"
 

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <thread>
 
-#include "comm/backends/ucx/communicator.h"
-#include "comm/control/meetings/hosts_meeting.h"
+#include "collops/comm/backends/ucx/communicator.h"
+#include "collops/comm/control/meetings/hosts_meeting.h"
 #include "control/tcp/loopback.h"
 #include "ranks.h"
 #include "ucx/installed.h"

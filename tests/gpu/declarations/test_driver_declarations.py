@@ -10,7 +10,7 @@ from comparison import OPS, Comparison
 DRIVER = Comparison(
     name="driver",
     headers=("cuda.h",),
-    folder="kernels/cuda/driver",
+    folder="collops/kernels/cuda/driver",
     types="types.h",
     api="api.h",
     table="DriverApi",

@@ -10,7 +10,7 @@ from comparison import OPS, Comparison, given_folders
 NCCL = Comparison(
     name="nccl",
     headers=("nccl.h", "cuda_runtime.h", "crt/host_config.h"),
-    folder="comm/backends/nccl/library",
+    folder="collops/comm/backends/nccl/library",
     types="api.h",
     api="api.h",
     table="Api",

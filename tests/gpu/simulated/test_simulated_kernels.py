@@ -35,7 +35,7 @@ def numbers() -> tuple[int, int]:
     import re
     from pathlib import Path
 
-    text = (Path(__file__).parents[3] / "ops" / "core" / "dtype.h").read_text()
+    text = (Path(__file__).parents[3] / "ops" / "collops" / "core" / "dtype.h").read_text()
     found = []
     for enum, name in (("DType", "kFloat32"), ("ReduceOp", "kSum")):
         body = re.search(rf"enum class {enum}[^{{]*{{(.*?)}}", text, re.S)

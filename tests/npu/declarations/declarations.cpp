@@ -11,7 +11,7 @@
 #if __has_include("hccl/hccl.h")
 #include "hccl/hccl.h"
 #endif
-#include "core/dtype.h"
+#include "collops/core/dtype.h"
 #include "declared.h"
 
 // aclnn's objects are pointers without a type in the backend.

@@ -79,7 +79,7 @@ def test_every_page_is_listed() -> None:
 
 def error_numbers() -> dict[str, int]:
     """Name and number of every code."""
-    text = (ROOT / "ops/core/status.h").read_text()
+    text = (ROOT / "ops/collops/core/status.h").read_text()
     return {name: int(number) for name, number in re.findall(r"\b(ERROR_\w+) = (\d+),", text)}
 
 

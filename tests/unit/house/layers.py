@@ -9,13 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # From the bottom; a file includes its own layer and the ones before it.
-LAYERS = ["ops/core", "ops/kernels", "ops/comm", "ops/operators", "bindings"]
-BACKENDS = "ops/comm/backends"
+LAYERS = [
+    "ops/collops/core",
+    "ops/collops/kernels",
+    "ops/collops/comm",
+    "ops/collops/operators",
+    "bindings",
+]
+BACKENDS = "ops/collops/comm/backends"
 # Backends that run another one inside a host.
 MADE_OF = {"shm": ("ucx",)}
 BACKEND_TABLE = f"{BACKENDS}/backend_table.cpp"
-CONTROL = "ops/comm/control/"
-NOT_FOR_CONTROL = r"ops/comm/(backends/|(communicator|call|registry)\.h|(call_)?window|fused_call)"
+CONTROL = "ops/collops/comm/control/"
+NOT_FOR_CONTROL = (
+    r"ops/collops/comm/(backends/|(communicator|call|registry)\.h|(call_)?window|fused_call)"
+)
 TORCH_FOLDER = "python/collops/torch/"
 # torch is also what the benchmarks compare with.
 TORCH_PEER = "python/collops/bench/peers/torch_calls.py"
@@ -79,7 +87,9 @@ def layer_of(path: str) -> int | None:
     for number, layer in enumerate(LAYERS):
         if path.startswith(layer + "/"):
             return number
-    return None
+    # The headers that include the public ones.
+    is_top = re.fullmatch(r"ops/collops/\w+\.h", path)
+    return LAYERS.index("ops/collops/operators") if is_top else None
 
 
 def backend_of(path: str) -> str | None:

@@ -39,8 +39,8 @@ BACKEND = Newest(
     # Not as the default of a struct's field, which is ATB's.
     r'backends/hccl\b|\bhccl::|(?<!backend = )(?<!backend: str = )"hccl"',
     # What ATB's hccl lacks, and what ATB runs on other kernels.
-    r"golden/case_files/differences\.py|ops/operators/framework/(backend_names|reduction_dtypes)\.cpp|"
-    r"ops/operators/(all_to_all/param|reduce_scatter/reduce_scatter)\.cpp",
+    r"golden/case_files/differences\.py|ops/collops/operators/framework/(backend_names|reduction_dtypes)\.cpp|"
+    r"ops/collops/operators/(all_to_all/param|reduce_scatter/reduce_scatter)\.cpp",
 )
 
 
@@ -81,23 +81,26 @@ def test_the_list_is_what_it_touches(newest: Newest) -> None:
 
 
 def test_the_layers_of_the_others_are_not_touched() -> None:
-    assert not any(name.startswith("ops/comm") for name in listed(OPERATOR))
-    assert all(name.startswith("ops/comm/backends/") for name in listed(BACKEND))
+    assert not any(name.startswith("ops/collops/comm") for name in listed(OPERATOR))
+    assert all(name.startswith("ops/collops/comm/backends/") for name in listed(BACKEND))
 
 
 def test_a_file_more_is_found(tmp_path: Path) -> None:
     for name, text in (
-        ("ops/operators/all_to_all/param.h", '  std::string backend = "hccl";\n'),
-        ("ops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
-        ("ops/comm/backends/hccl/library/api.h", ""),
+        ("ops/collops/operators/all_to_all/param.h", '  std::string backend = "hccl";\n'),
+        ("ops/collops/comm/communicator.h", "// AllToAll in words, hccl::Create\n"),
+        ("ops/collops/comm/backends/hccl/library/api.h", ""),
         ("bindings/params.cpp", '{"AllToAllParam"}'),
         ("python/collops/a.py", '"""AllToAll."""\nx = 1  # AllToAll\nbackend: str = "hccl"\n'),
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert touched(tmp_path, OPERATOR) == {"ops/operators/all_to_all/", "bindings/params.cpp"}
-    assert touched(tmp_path, BACKEND) == {"ops/comm/backends/hccl/"}
-    (tmp_path / "ops/comm/communicator.h").write_text("Status AllToAll();\n")
+    assert touched(tmp_path, OPERATOR) == {
+        "ops/collops/operators/all_to_all/",
+        "bindings/params.cpp",
+    }
+    assert touched(tmp_path, BACKEND) == {"ops/collops/comm/backends/hccl/"}
+    (tmp_path / "ops/collops/comm/communicator.h").write_text("Status AllToAll();\n")
     (tmp_path / "python/collops/a.py").write_text('if name == "hccl":\n')
-    assert "ops/comm/communicator.h" in touched(tmp_path, OPERATOR)
+    assert "ops/collops/comm/communicator.h" in touched(tmp_path, OPERATOR)
     assert "python/collops/a.py" in touched(tmp_path, BACKEND)

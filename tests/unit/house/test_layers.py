@@ -24,7 +24,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_no_file_stands_in_a_circle() -> None:
-    for folder in ("ops/core", "ops/kernels", "ops/comm", "ops/operators"):
+    for folder in (
+        "ops/collops/core",
+        "ops/collops/kernels",
+        "ops/collops/comm",
+        "ops/collops/operators",
+    ):
         assert include_circle(ROOT, folder) == []
     assert circle_in(golden_graph(ROOT)) == []
     assert len(package_graph(ROOT)) > 50
@@ -124,14 +129,14 @@ def test_a_planted_circle_of_the_package_is_found(tmp_path: Path) -> None:
 
 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:
-    folder = tmp_path / "ops" / "operators" / "some"
+    folder = tmp_path / "ops" / "collops" / "operators" / "some"
     folder.mkdir(parents=True)
-    (folder / "a.cpp").write_text('#include "operators/some/b.h"\n')
-    (folder / "b.cpp").write_text('#include "operators/some/a.h"\n')
-    stems = [f"ops/operators/some/{name}" for name in "aba"]
-    assert include_circle(tmp_path, "ops/operators") == stems
-    (folder / "b.cpp").write_text('#include "operators/some/b.h"\n')
-    assert include_circle(tmp_path, "ops/operators") == []
+    (folder / "a.cpp").write_text('#include "collops/operators/some/b.h"\n')
+    (folder / "b.cpp").write_text('#include "collops/operators/some/a.h"\n')
+    stems = [f"ops/collops/operators/some/{name}" for name in "aba"]
+    assert include_circle(tmp_path, "ops/collops/operators") == stems
+    (folder / "b.cpp").write_text('#include "collops/operators/some/b.h"\n')
+    assert include_circle(tmp_path, "ops/collops/operators") == []
 
 
 def test_the_tree_keeps_its_layers() -> None:
@@ -144,25 +149,29 @@ def test_the_tree_keeps_its_layers() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "reason"),
     [
-        ("ops/core/a.h", '#include "kernels/copy/copy.h"', "lies below"),
-        ("ops/kernels/a.cpp", '#include "comm/communicator.h"', "lies below"),
-        ("ops/comm/a.cpp", '#  include "operators/params.h"', "lies below"),
+        ("ops/collops/core/a.h", '#include "collops/kernels/copy/copy.h"', "lies below"),
+        ("ops/collops/kernels/a.cpp", '#include "collops/comm/communicator.h"', "lies below"),
+        ("ops/collops/comm/a.cpp", '#  include "collops/operators/params.h"', "lies below"),
         (
-            "ops/operators/a.cpp",
-            '#include "comm/backends/shm/segment.h"',
+            "ops/collops/operators/a.cpp",
+            '#include "collops/comm/backends/shm/segment.h"',
             "only the backend itself",
         ),
         (
-            "ops/comm/backends/shm/a.h",
-            '#include "comm/backends/ucx/x.h"',
+            "ops/collops/comm/backends/shm/a.h",
+            '#include "collops/comm/backends/ucx/x.h"',
             "only the backend itself",
         ),
-        ("ops/comm/a.cpp", '#include "communicator.h"', "relative to ops/"),
-        ("ops/comm/control/a.h", '#include "comm/call.h"', "knows no communicator"),
-        ("ops/comm/control/a.h", '#include "comm/call_window.h"', "knows no communicator"),
-        ("ops/comm/backends/shm/a.h", "#include <nccl.h>", "vendor"),
-        ("ops/kernels/a.cpp", "#include <cuda_runtime.h>", "vendor"),
-        ("ops/core/a.cpp", "#include <pybind11/pybind11.h>", "only bindings/ sees Python"),
+        ("ops/collops/comm/a.cpp", '#include "communicator.h"', "relative to ops/"),
+        ("ops/collops/comm/control/a.h", '#include "collops/comm/call.h"', "knows no communicator"),
+        (
+            "ops/collops/comm/control/a.h",
+            '#include "collops/comm/call_window.h"',
+            "knows no communicator",
+        ),
+        ("ops/collops/comm/backends/shm/a.h", "#include <nccl.h>", "vendor"),
+        ("ops/collops/kernels/a.cpp", "#include <cuda_runtime.h>", "vendor"),
+        ("ops/collops/core/a.cpp", "#include <pybind11/pybind11.h>", "only bindings/ sees Python"),
         ("bindings/a.cpp", "#include <torch/extension.h>", "framework"),
         ("bindings/a.cpp", '#include "torch/extension.h"', "framework"),
     ],
@@ -198,11 +207,14 @@ def test_a_forbidden_import_is_found(path: str, text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("ops/operators/a.cpp", '#include "comm/communicator.h"\n#include "core/status.h"'),
-        ("ops/comm/backends/shm/a.cpp", '#include "comm/backends/shm/a.h"'),
-        (BACKEND_TABLE, '#include "comm/backends/shm/create.h"'),
-        ("ops/comm/backends/nccl/a.cpp", "#include <nccl.h>"),
-        ("bindings/a.cpp", '#include "caster.h"\n#include "operators/params.h"'),
+        (
+            "ops/collops/operators/a.cpp",
+            '#include "collops/comm/communicator.h"\n#include "collops/core/status.h"',
+        ),
+        ("ops/collops/comm/backends/shm/a.cpp", '#include "collops/comm/backends/shm/a.h"'),
+        (BACKEND_TABLE, '#include "collops/comm/backends/shm/create.h"'),
+        ("ops/collops/comm/backends/nccl/a.cpp", "#include <nccl.h>"),
+        ("bindings/a.cpp", '#include "caster.h"\n#include "collops/operators/params.h"'),
     ],
 )
 def test_an_allowed_include_passes(path: str, text: str) -> None:
@@ -223,8 +235,10 @@ def test_an_allowed_import_passes(path: str, text: str) -> None:
 
 
 def test_a_planted_violation_is_found_in_a_tree(tmp_path: Path) -> None:
-    (tmp_path / "ops" / "core").mkdir(parents=True)
-    (tmp_path / "ops" / "core" / "bad.h").write_text('#include "operators/params.h"\n')
+    (tmp_path / "ops" / "collops" / "core").mkdir(parents=True)
+    (tmp_path / "ops" / "collops" / "core" / "bad.h").write_text(
+        '#include "collops/operators/params.h"\n'
+    )
     (tmp_path / "golden" / "data").mkdir(parents=True)
     (tmp_path / "golden" / "data" / "bad.py").write_text("import collops\nfrom ..cases import x\n")
     assert len(repository_problems(tmp_path)) == 3

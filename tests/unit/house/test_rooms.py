@@ -55,14 +55,14 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_a_large_folder_and_a_long_file_are_found(tmp_path: Path) -> None:
-    room = tmp_path / "ops" / "core"
+    room = tmp_path / "ops" / "collops" / "core"
     (room / "__pycache__").mkdir(parents=True)
     for number in range(MOST_ENTRIES):
         (room / f"{number}.h").write_text("\n" * MOST_LINES)
     assert (large_folders(tmp_path), long_files(tmp_path)) == ({}, {})
     (room / "one_more.cpp").write_text("\n" * (MOST_LINES + 1))
-    assert large_folders(tmp_path) == {"ops/core": MOST_ENTRIES + 1}
-    assert long_files(tmp_path) == {"ops/core/one_more.cpp": MOST_LINES + 1}
+    assert large_folders(tmp_path) == {"ops/collops/core": MOST_ENTRIES + 1}
+    assert long_files(tmp_path) == {"ops/collops/core/one_more.cpp": MOST_LINES + 1}
 
 
 def test_no_two_modules_of_the_tests_share_a_name() -> None:

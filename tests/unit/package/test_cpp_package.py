@@ -59,6 +59,22 @@ def test_pkg_config_finds_the_package_wherever_it_is(core_prefix: Path, tmp_path
     assert pkg_config(moved, "--modversion") == pkg_config(core_prefix, "--modversion")
 
 
+def test_a_program_may_have_the_same_names(core_prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "status.h").write_text(
+        "#pragma once\n#define CHECK_ARG 1\n#define RETURN_IF_ERROR 2\n"
+    )
+    (tmp_path / "own.cpp").write_text(
+        '#include "core/status.h"\n#include <collops/atb.h>\n#include <collops/collops.h>\n'
+        "static_assert(CHECK_ARG + RETURN_IF_ERROR == 3);\n"
+    )
+    flags = pkg_config(core_prefix, "--cflags")
+    run("g++", "-std=c++17", "-fsyntax-only", f"-I{tmp_path}", tmp_path / "own.cpp", *flags)
+    macros = run("g++", "-std=c++17", "-dM", "-E", tmp_path / "own.cpp", f"-I{tmp_path}", *flags)
+    own = re.findall(r"#define (\w+)[^\n]*__VA_ARGS__", macros)
+    assert [name for name in own if not name.startswith(("COLLOPS_", "_"))] == []
+
+
 @pytest.fixture(scope="module")
 def shared_prefix(core_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a shared collops, linked from the objects of the package's build."""

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "tests" / "cpp" / "ucx" / "declarations.cpp"
-API = "comm/backends/ucx/engine/api.h"
+API = "collops/comm/backends/ucx/engine/api.h"
 
 
 def wheel_headers() -> Path:

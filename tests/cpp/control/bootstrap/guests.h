@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/bootstrap/messages.h"
+#include "collops/comm/control/bootstrap/messages.h"
 #include "ranks.h"
 
 namespace guests {

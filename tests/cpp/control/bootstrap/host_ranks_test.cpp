@@ -1,5 +1,5 @@
 // Ranks of a group on two hosts: those of each host meet, and know of the others.
-#include "comm/control/bootstrap/host_ranks.h"
+#include "collops/comm/control/bootstrap/host_ranks.h"
 
 #include <poll.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/control/control.h"
-#include "comm/control/endpoint.h"
+#include "collops/comm/control/control.h"
+#include "collops/comm/control/endpoint.h"
 #include "ranks.h"
 
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "comm/control/bootstrap/messages.h"
-#include "core/dtype.h"
+#include "collops/comm/control/bootstrap/messages.h"
+#include "collops/core/dtype.h"
 #include "ranks.h"
 
 namespace {

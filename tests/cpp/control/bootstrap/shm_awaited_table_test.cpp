@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/backends/backend_table.h"
-#include "comm/placement/rank_table/read_rank_table.h"
+#include "collops/comm/backends/backend_table.h"
+#include "collops/comm/placement/rank_table/read_rank_table.h"
 #include "placement/tables.h"
 #include "ranks.h"
 

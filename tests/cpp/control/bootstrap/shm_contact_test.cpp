@@ -1,5 +1,5 @@
 // First contact when ranks leave, die, abort, or meet again.
-#include "core/process/interrupt.h"
+#include "collops/core/process/interrupt.h"
 #include "ranks.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/first_contact/rendezvous.h"
 #include "control/tcp/loopback.h"
 
 namespace loopback {

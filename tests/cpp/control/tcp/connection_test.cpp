@@ -1,5 +1,5 @@
 // Frames over one TCP connection: whole, in order, bounded; and why a connection ended.
-#include "comm/control/tcp/connection.h"
+#include "collops/comm/control/tcp/connection.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

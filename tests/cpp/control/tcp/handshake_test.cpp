@@ -1,8 +1,8 @@
 // Who is let in: ranks of this job with its key, and no one else. Strangers cost little.
-#include "comm/control/tcp/handshake.h"
+#include "collops/comm/control/tcp/handshake.h"
 
-#include "comm/control/tcp/door.h"
-#include "comm/control/tcp/fields.h"
+#include "collops/comm/control/tcp/door.h"
+#include "collops/comm/control/tcp/fields.h"
 #include "control/tcp/loopback.h"
 
 namespace {

@@ -1,12 +1,12 @@
 // The rank that speaks for its host at first contact, and the others there that it speaks for: each
 // may leave or end at any time, and all are told whose fault it was.
-#include "comm/control/tcp/first_contact/host_speaker.h"
+#include "collops/comm/control/tcp/first_contact/host_speaker.h"
 
 #include <sys/un.h>
 
 #include <csignal>
 
-#include "comm/control/bootstrap/socket.h"
+#include "collops/comm/control/bootstrap/socket.h"
 #include "control/tcp/by_hand.h"
 #include "ranks.h"
 

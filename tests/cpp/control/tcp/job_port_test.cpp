@@ -1,10 +1,10 @@
 // The job's port: it introduces domains in any order, also where a domain's rank 0 is elsewhere; it
 // passes on that a rank leaves; it is there as long as it is shared, and not in a child of fork().
-#include "comm/control/tcp/first_contact/job_port.h"
+#include "collops/comm/control/tcp/first_contact/job_port.h"
 
 #include <csignal>
 
-#include "comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/first_contact/rendezvous.h"
 #include "control/tcp/loopback.h"
 #include "proc.h"
 #include "ranks.h"

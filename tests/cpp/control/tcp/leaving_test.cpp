@@ -4,8 +4,8 @@
 #include <atomic>
 #include <thread>
 
-#include "comm/control/control.h"
-#include "comm/control/meetings/hosts_meeting.h"
+#include "collops/comm/control/control.h"
+#include "collops/comm/control/meetings/hosts_meeting.h"
 #include "control/tcp/loopback.h"
 #include "ranks.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "check.h"
-#include "comm/control/tcp/connection.h"
-#include "comm/control/tcp/listener.h"
+#include "collops/comm/control/tcp/connection.h"
+#include "collops/comm/control/tcp/listener.h"
 
 namespace loopback {
 

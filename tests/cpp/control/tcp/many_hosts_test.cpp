@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <thread>
 
-#include "comm/control/tcp/first_contact/rendezvous.h"
-#include "comm/control/tcp/mesh.h"
-#include "comm/rank_set.h"
+#include "collops/comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/mesh.h"
+#include "collops/comm/rank_set.h"
 #include "control/tcp/loopback.h"
 #include "proc.h"
 #include "ranks.h"

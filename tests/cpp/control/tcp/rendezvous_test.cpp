@@ -1,14 +1,14 @@
 // First contact of ranks on several hosts, here processes that name different hosts: who meets
 // whom, what each is told if they do not fit together, and what strangers can do: nothing.
-#include "comm/control/tcp/first_contact/rendezvous.h"
+#include "collops/comm/control/tcp/first_contact/rendezvous.h"
 
 #include <csignal>
 #include <cstdlib>
 
-#include "comm/control/tcp/mesh.h"
-#include "comm/control/tcp/tcp_bridge.h"
+#include "collops/comm/control/tcp/mesh.h"
+#include "collops/comm/control/tcp/tcp_bridge.h"
+#include "collops/core/process/interrupt.h"
 #include "control/tcp/by_hand.h"
-#include "core/process/interrupt.h"
 #include "ranks.h"
 
 namespace {

@@ -10,8 +10,8 @@
 #include <map>
 #include <mutex>
 
-#include "comm/control/endpoint.h"
-#include "comm/control/tcp/tcp_bridge.h"
+#include "collops/comm/control/endpoint.h"
+#include "collops/comm/control/tcp/tcp_bridge.h"
 #include "control/tcp/loopback.h"
 #include "control/wire.h"
 

@@ -1,12 +1,12 @@
 // The checks of CreateOperation, and how an operation finds its communicator.
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
 #include "check.h"
-#include "comm/registry.h"
+#include "collops/comm/registry.h"
 
 using namespace collops;
 

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "check.h"
-#include "core/tensor.h"
-#include "operators/all_gather_v/param.h"
-#include "operators/framework/make_operator.h"
+#include "collops/core/tensor.h"
+#include "collops/operators/all_gather_v/param.h"
+#include "collops/operators/framework/make_operator.h"
+#include "collops/operators/reduce_scatter_v/param.h"
 #include "operators/framework/recording_communicator.h"
-#include "operators/reduce_scatter_v/param.h"
 
 namespace collops {
 

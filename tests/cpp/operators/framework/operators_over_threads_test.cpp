@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 #include "operators/framework/operator_call.h"
 
 using namespace collops;
@@ -38,7 +38,7 @@ Param OfThreads(int rank, int rank_size, const char* domain) {
 template <typename Param>
 Status BothPhases(const Param& param, const VariantPack& pack) {
   std::unique_ptr<Operation> operation;
-  RETURN_IF_ERROR(CreateOperation(param, &operation));
+  COLLOPS_RETURN_IF_ERROR(CreateOperation(param, &operation));
   uint64_t bytes = 0;
   const Status planned = operation->GetWorkspaceSize(pack, &bytes);
   if (planned.ok()) return operation->Execute(pack, nullptr, 0, nullptr);

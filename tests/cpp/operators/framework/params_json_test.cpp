@@ -2,7 +2,7 @@
 #include <string>
 
 #include "check.h"
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 
 using namespace collops;
 

@@ -1,5 +1,5 @@
 // Defaults and equality of the param structs.
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 
 #include "check.h"
 

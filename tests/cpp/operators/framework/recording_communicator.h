@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "comm/control/control.h"
-#include "kernels/compute.h"
+#include "collops/comm/communicator.h"
+#include "collops/comm/control/control.h"
+#include "collops/kernels/compute.h"
 
 namespace collops {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "check.h"
+#include "collops/operators/linear_parallel/engine.h"
 #include "kernels/half_reference.h"
-#include "operators/linear_parallel/engine.h"
 #include "ranks.h"
 
 namespace linear_call {
@@ -237,7 +237,7 @@ inline collops::Status Run(const Case& c, const How& how, collops::Communicator*
   plan.dtype = c.dtype;
   plan.compute = comm->compute();
   plan.engine = how.engine;
-  RETURN_IF_ERROR(PlanLinear(&plan));
+  COLLOPS_RETURN_IF_ERROR(PlanLinear(&plan));
 
   const Input x(c, how, comm);
   const auto weight = Stored(c.dtype, Numbers(c, how.exact, rank, kWeight, c.n * c.k));

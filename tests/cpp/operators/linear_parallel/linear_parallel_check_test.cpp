@@ -1,7 +1,7 @@
 // Every line of the contract's table of checks as LinearParallel meets it: infer_shape,
 // get_workspace_size and execute. Rows and groups are in linear_parallel_layout_test.cpp.
+#include "collops/operators/linear_parallel/operator.h"
 #include "operators/framework/operator_call.h"
-#include "operators/linear_parallel/operator.h"
 
 using namespace collops;
 

@@ -2,10 +2,10 @@
 // communicator's device, on the stream of the call.
 #include <cstdlib>
 
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
+#include "collops/operators/linear_parallel/operator.h"
 #include "operators/framework/operator_call.h"
 #include "operators/linear_parallel/linear_call.h"
-#include "operators/linear_parallel/operator.h"
 
 using namespace collops;
 

@@ -1,5 +1,5 @@
 // Groups, rows and shapes of LinearParallel: every grid of up to 8 ranks against a plain search.
-#include "operators/linear_parallel/layout.h"
+#include "collops/operators/linear_parallel/layout.h"
 
 #include <limits>
 

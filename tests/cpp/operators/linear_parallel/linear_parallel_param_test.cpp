@@ -1,8 +1,8 @@
 // LinearParallelParam: defaults, equality, JSON, and what creation refuses.
-#include "operators/linear_parallel/param.h"
+#include "collops/operators/linear_parallel/param.h"
 
 #include "check.h"
-#include "operators/create_operation.h"
+#include "collops/operators/create_operation.h"
 
 using namespace collops;
 

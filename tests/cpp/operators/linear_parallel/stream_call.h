@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "collops/operators/linear_parallel/schedule.h"
 #include "operators/linear_parallel/linear_call.h"
-#include "operators/linear_parallel/schedule.h"
 #include "operators/linear_parallel/stream_communicator.h"
 
 namespace stream_call {
@@ -88,7 +88,8 @@ inline collops::Status MakePlan(const Case& c, collops::Communicator* comm,
   std::vector<collops::TensorDesc> inputs = {linear_call::Desc(c.dtype, {rows, c.k}),
                                              linear_call::Desc(c.dtype, weight)};
   if (c.residual) inputs.push_back(linear_call::Desc(c.dtype, {c.n}));
-  RETURN_IF_ERROR(MakeLinearLayout(param, comm->rank(), comm->size(), inputs, &plan->layout));
+  COLLOPS_RETURN_IF_ERROR(
+      MakeLinearLayout(param, comm->rank(), comm->size(), inputs, &plan->layout));
   plan->rank_size = comm->size();
   plan->dtype = c.dtype;
   plan->stream_compute = comm->stream_compute();

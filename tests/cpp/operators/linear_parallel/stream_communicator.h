@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/backends/backend_table.h"
-#include "comm/communicator.h"
-#include "comm/control/control.h"
+#include "collops/comm/backends/backend_table.h"
+#include "collops/comm/communicator.h"
+#include "collops/comm/control/control.h"
 #include "operators/linear_parallel/stream_device.h"
 
 namespace stream_communicator {
@@ -181,8 +181,8 @@ class StreamCommunicator : public Communicator {
   }
 
   Status Put(void* stream, Contribution contribution) {
-    CHECK_ARG((*place_.collectives)++ != place_.world->refused_collective, collops::ERROR_HCCL_FAIL,
-              "the collective failed");
+    COLLOPS_CHECK_ARG((*place_.collectives)++ != place_.world->refused_collective,
+                      collops::ERROR_HCCL_FAIL, "the collective failed");
     place_.group->Put(rank(), stream, std::move(contribution));
     return Ok();
   }

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "collops/kernels/stream_compute.h"
 #include "kernels/half_reference.h"
-#include "kernels/stream_compute.h"
 #include "operators/linear_parallel/linear_call.h"
 #include "operators/linear_parallel/stream_queues.h"
 
@@ -118,7 +118,7 @@ class Marks : public collops::kernels::StreamMarks {
 
   Status Order(void* first, void* then) override {
     int mark = 0;
-    RETURN_IF_ERROR(Put(first, &mark));
+    COLLOPS_RETURN_IF_ERROR(Put(first, &mark));
     return Wait(then, mark);
   }
   Status Put(void* stream, int* mark) override {
@@ -169,15 +169,17 @@ class Device : public collops::kernels::StreamCompute {
   int64_t alignment() const override { return 512; }
   Status ScratchBytes(const StreamStep& step, int64_t* bytes) override {
     const bool widens = step.kind == StreamStep::kMultiply && step.a.dtype != step.c.dtype;
-    CHECK_ARG(!widens || options_.has_float_sums, collops::ERROR_UNSUPPORTED, "no such product");
+    COLLOPS_CHECK_ARG(!widens || options_.has_float_sums, collops::ERROR_UNSUPPORTED,
+                      "no such product");
     *bytes = NeededBytes(step);
     return Ok();
   }
   Status Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) override {
     int64_t needed = 0;
-    RETURN_IF_ERROR(ScratchBytes(step, &needed));
-    CHECK_ARG(needed <= bytes, collops::ERROR_RT_FAIL, "kind ", step.kind, " of ", step.c.rows,
-              " x ", step.c.columns, " needs ", needed, " bytes of scratch memory, got ", bytes);
+    COLLOPS_RETURN_IF_ERROR(ScratchBytes(step, &needed));
+    COLLOPS_CHECK_ARG(needed <= bytes, collops::ERROR_RT_FAIL, "kind ", step.kind, " of ",
+                      step.c.rows, " x ", step.c.columns, " needs ", needed,
+                      " bytes of scratch memory, got ", bytes);
     ++num_steps_;
     Queues::Put(stream, {[step, scratch, needed] {
                   Poison(scratch, needed);

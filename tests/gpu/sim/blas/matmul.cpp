@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "collops/kernels/cuda/bodies/number.h"
 #include "driver/memory.h"
-#include "kernels/cuda/bodies/number.h"
 
 namespace collops_sim {
 namespace {

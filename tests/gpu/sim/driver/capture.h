@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/event.h"
 #include "driver/stream.h"
-#include "kernels/cuda/driver/types.h"
 
 // Streams that are captured into graphs, with CUDA's rules on what else may be called meanwhile.
 namespace collops_sim {

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "kernels/cuda/bodies/memory.h"
+#include "collops/kernels/cuda/bodies/memory.h"
 
 namespace collops_sim {
 namespace {

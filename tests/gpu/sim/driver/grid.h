@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "collops/kernels/cuda/bodies/block.h"
+#include "collops/kernels/cuda/bodies/kernel_table.h"
 #include "driver/context.h"
-#include "kernels/cuda/bodies/block.h"
-#include "kernels/cuda/bodies/kernel_table.h"
 
 namespace collops_sim {
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "kernels/cuda/bodies/memory.h"
+#include "collops/kernels/cuda/bodies/memory.h"
 
 namespace collops_sim {
 namespace {

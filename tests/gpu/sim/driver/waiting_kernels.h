@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/bodies/kernel_table.h"
-#include "kernels/cuda/bodies/memory.h"
+#include "collops/kernels/cuda/bodies/kernel_table.h"
+#include "collops/kernels/cuda/bodies/memory.h"
 
 // Kernels that wait for signals, for tests of the simulation itself.
 namespace collops_sim {

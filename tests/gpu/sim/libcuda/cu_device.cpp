@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/context.h"
-#include "kernels/cuda/driver/types.h"
 
 using namespace collops_sim;
 using collops::cuda::Device;

@@ -1,9 +1,9 @@
 // Events of a simulated libcuda, from its published signatures.
 #include <set>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/capture.h"
 #include "driver/event.h"
-#include "kernels/cuda/driver/types.h"
 
 namespace collops_sim {
 namespace {

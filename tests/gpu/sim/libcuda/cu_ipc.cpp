@@ -5,10 +5,10 @@
 #include <cstring>
 #include <string>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/context.h"
 #include "driver/memory.h"
 #include "driver/openers.h"
-#include "kernels/cuda/driver/types.h"
 
 using namespace collops_sim;
 using collops::cuda::DevicePointer;

@@ -3,12 +3,12 @@
 
 #include <cstring>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/capture.h"
 #include "driver/context.h"
 #include "driver/memory.h"
 #include "driver/openers.h"
 #include "driver/stream.h"
-#include "kernels/cuda/driver/types.h"
 
 using collops::cuda::DevicePointer;
 using collops::cuda::MemoryType;

@@ -4,11 +4,11 @@
 #include <memory>
 #include <set>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/grid.h"
 #include "driver/memory.h"
 #include "driver/stream.h"
 #include "driver/waiting_kernels.h"
-#include "kernels/cuda/driver/types.h"
 
 using namespace collops_sim;
 using collops::cuda::FunctionAttribute;

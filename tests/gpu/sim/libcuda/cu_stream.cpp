@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/capture.h"
 #include "driver/context.h"
 #include "driver/stream.h"
-#include "kernels/cuda/driver/types.h"
 
 using namespace collops_sim;
 using collops::cuda::CaptureMode;

@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/context.h"
 #include "driver/memory.h"
-#include "kernels/cuda/driver/types.h"
 
 using namespace collops_sim;
 using namespace collops::cuda;

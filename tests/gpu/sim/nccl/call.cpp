@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/bodies/number.h"
+#include "collops/kernels/cuda/bodies/number.h"
 
 namespace collops_sim {
 namespace {

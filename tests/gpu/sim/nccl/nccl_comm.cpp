@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "collops/kernels/cuda/driver/types.h"
 #include "driver/context.h"
-#include "kernels/cuda/driver/types.h"
 #include "nccl/group.h"
 
 using namespace collops_sim;

@@ -1,0 +1,44 @@
+#include "collops/comm/backends/backend_table.h"
+
+#include "collops/comm/backends/cuda/backend.h"
+#include "collops/comm/backends/hccl/backend.h"
+#include "collops/comm/backends/nccl/backend.h"
+#include "collops/comm/backends/nccl/library/api.h"
+#include "collops/comm/backends/shm/backend.h"
+#include "collops/comm/backends/ucx/backend.h"
+#include "collops/comm/backends/ucx/engine/library.h"
+#include "collops/comm/backends/ucx/schedule/simulation/predict.h"
+#include "collops/comm/placement/job.h"
+#include "collops/comm/placement/rank_table/rank_table.h"
+
+namespace collops {
+
+const std::vector<Backend>& BackendTable() {
+  // Never destroyed: destructors of static objects still read it.
+  static const std::vector<Backend>* const table = new std::vector<Backend>{
+      {"hccl", hccl::Available, hccl::Create, hccl::SharedBytes, hccl::Describe, hccl::Adopt, "npu",
+       hccl::kSums},
+      {"nccl", nccl::Available, nccl::Create, nccl::SharedBytes, nccl::Describe, nccl::Adopt,
+       "cuda", "", "nvidia.nccl", nccl::SetWheelFolder, nccl::ShownFacts},
+      {"cuda", cuda_peers::Available, cuda_peers::Create, cuda_peers::SharedBytes, nullptr, nullptr,
+       "cuda", "", "", nullptr, cuda_peers::ShownFacts},
+      {"shm", shm::Available, shm::Create, shm::SegmentBytes},
+      {"ucx", ucx::Available, ucx::Create, ucx::SharedBytes, nullptr, nullptr, "cpu", "", "libucx",
+       ucx::SetWheelFolder, ucx::ShownFacts, ucx::Predict},
+  };
+  return *table;
+}
+
+std::string CpuBackend(const RankTable* table) {
+  if (table == nullptr) return DetectLauncher().spread == Spread::kHosts ? "ucx" : "shm";
+  return !table->completed || table->servers.size() == 1 ? "shm" : "ucx";
+}
+
+const Backend* FindBackend(const std::string& name) {
+  for (const Backend& backend : BackendTable()) {
+    if (name == backend.name) return &backend;
+  }
+  return nullptr;
+}
+
+}  // namespace collops

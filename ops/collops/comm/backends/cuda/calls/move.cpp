@@ -1,0 +1,65 @@
+// AllGatherV, ExchangeV and the barrier: the kernel collops_move.
+#include <algorithm>
+
+#include "collops/comm/backends/cuda/calls/collectives.h"
+#include "collops/kernels/cuda/peers/move.h"
+
+namespace collops::cuda_peers {
+namespace {
+
+// The elements of the output that no block covers, which are at most one more than ranks. Returns
+// their bytes.
+template <typename Call>
+int64_t PutGaps(const Call& call, cuda::PeerCall* peer_call) {
+  const int64_t size = SizeOf(call.dtype);
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < call.num_gaps; ++i) {
+    const Range& gap = call.gaps[i];
+    peer_call->gaps[i] = {gap.begin * size, (gap.end - gap.begin) * size};
+    bytes += peer_call->gaps[i].bytes;
+  }
+  peer_call->num_gaps = static_cast<int32_t>(call.num_gaps);
+  return bytes;
+}
+
+template <typename Call>
+cuda::MoveArgs Begin(Engine* engine, const Call& call, int64_t* bytes) {
+  cuda::MoveArgs args = {engine->BeginCall(*call.agreement)};
+  args.call.x = static_cast<const char*>(call.x);
+  args.call.output = static_cast<char*>(call.output);
+  *bytes = PutGaps(call, &args.call);
+  return args;
+}
+
+}  // namespace
+
+Status AllGatherV(Engine* engine, const AllGatherVCall& call) {
+  const int64_t size = SizeOf(call.dtype);
+  int64_t bytes = 0;
+  cuda::MoveArgs args = Begin(engine, call, &bytes);
+  args.call.same_parts = 1;
+  for (int r = 0; r < engine->size(); ++r) {
+    args.call.parts[r] = {0, call.recv_counts[engine->rank()] * size, call.rdispls[r] * size,
+                          call.recv_counts[r] * size};
+    bytes += args.call.parts[r].recv_bytes;
+  }
+  return engine->Launch(args, bytes, call.stream);
+}
+
+Status ExchangeV(Engine* engine, const ExchangeVCall& call) {
+  const int64_t size = SizeOf(call.dtype);
+  int64_t bytes = 0;
+  cuda::MoveArgs args = Begin(engine, call, &bytes);
+  for (int r = 0; r < engine->size(); ++r) {
+    args.call.parts[r] = {call.sdispls[r] * size, call.send_counts[r] * size,
+                          call.rdispls[r] * size, call.recv_counts[r] * size};
+    bytes += std::max(args.call.parts[r].send_bytes, args.call.parts[r].recv_bytes);
+  }
+  return engine->Launch(args, bytes, call.stream);
+}
+
+Status Barrier(Engine* engine, const Agreement& agreement, cuda::Stream stream) {
+  return engine->Launch(cuda::MoveArgs{engine->BeginCall(agreement)}, 0, stream);
+}
+
+}  // namespace collops::cuda_peers

@@ -1,0 +1,167 @@
+#include "collops/comm/backends/cuda/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collops/comm/control/control.h"
+#include "collops/comm/user_calls.h"
+#include "collops/kernels/cuda/compute/cuda_compute.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
+#include "collops/kernels/cuda/memory/running_calls.h"
+#include "collops/kernels/cuda/peers/staging.h"
+
+namespace collops::cuda_peers {
+namespace {
+
+using cuda::ToStatus;
+
+// How long a communicator waits for its calls before it ends them.
+constexpr double kEndS = 2.0;
+// What a thread of a kernel moves before another block is worth its start.
+constexpr int64_t kBytesPerBlock = int64_t{32} << 10;
+// What a call beside products takes of the blocks that it might have. Through the regions, where
+// the ranks have a GPU each, a half is still as many as a link between GPUs keeps busy.
+constexpr int kDirectPart = 4;
+constexpr int kStagedPart = 2;
+
+}  // namespace
+
+Engine::Engine(const cuda::DriverApi& driver, const CommunicatorSpec& spec)
+    : StreamEngine(&runtime_),
+      driver_(driver),
+      rank_(spec.rank),
+      size_(spec.rank_size),
+      runtime_(driver),
+      kernels_(driver),
+      memory_(driver) {}
+
+cuda::PeerCall Engine::BeginCall(const Agreement& agreement) {
+  table_->Write(agreement, UserCall::Number());
+  cuda::PeerCall call = {};
+  call.group = group_;
+  call.digest = agreement.digest();
+  call.balance = agreement.balance();
+  return call;
+}
+
+// The most blocks of a kernel. Products run beside the streams that they make, and get most
+// multiprocessors; which stream a call is on is equal on all ranks, as they cut a product alike.
+int Engine::WorkersOn(cuda::Stream stream) const {
+  const bool beside_products = cuda::CudaCompute::IsSideStream(stream);
+  const int part = !beside_products ? 1 : group_.is_direct != 0 ? kDirectPart : kStagedPart;
+  const int blocks = group_.is_direct != 0 ? most_blocks_ : group_.num_workers;
+  return (blocks + part - 1) / part;
+}
+
+// Blocks wait for peers' blocks, so those of all ranks of a GPU must fit there at once. Pieces that
+// go through the regions belong to one worker each, so all ranks have the same number of workers.
+Status Engine::FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const {
+  int64_t longest = 0;
+  for (int r = 0; r < size_; ++r) {
+    longest = std::max({longest, call.parts[r].send_bytes, call.parts[r].recv_bytes});
+  }
+  *blocks = 1;
+  if (cuda::IsInline(longest)) return Ok();
+  if (group_.is_direct != 0) {
+    const int64_t enough = (bytes + kBytesPerBlock - 1) / kBytesPerBlock;
+    *blocks = static_cast<int>(std::clamp<int64_t>(enough, 1, call.group.num_workers));
+    return Ok();
+  }
+  *blocks = call.group.num_workers;
+  const int64_t pieces = longest / call.group.num_workers / cuda::PieceBytes(call);
+  COLLOPS_CHECK_ARG(pieces < cuda::kMostPieces - 1, ERROR_UNSUPPORTED, "backend cuda: a part of ",
+                    longest, " bytes for one rank is too long for ", size_, " ranks: use nccl");
+  return Ok();
+}
+
+// Kernels of two ranks must run at the same time, which they do not on one stream.
+Status Engine::CheckStream(void* stream) const {
+  COLLOPS_CHECK_ARG(
+      !shares_device_ || stream != cuda::LegacyStream(), ERROR_INVALID_STREAM,
+      "ranks of this process share GPU ", device_,
+      ", and on its default stream their kernels would wait for each other: pass each rank a "
+      "stream of its own");
+  return Ok();
+}
+
+// The kernels of a group count their steps, so they run one after another. Equal handles may be two
+// streams: one is made after the other is gone, or both are their threads' own.
+Status Engine::OrderBehindLast(cuda::Stream stream) {
+  uint64_t capture = 0;
+  cuda::Graph graph = nullptr;
+  COLLOPS_RETURN_IF_ERROR(runtime_.FindCapture(stream, &capture, &graph));
+  const Last& last = graph == nullptr ? last_ : last_captured_;
+  if (last.event == nullptr || last.capture != capture) return Ok();
+  return ToStatus(driver_, driver_.stream_wait_event(stream, last.event, 0), "cuStreamWaitEvent");
+}
+
+Status Engine::MarkLast(cuda::Stream stream) {
+  uint64_t capture = 0;
+  cuda::Graph graph = nullptr;
+  COLLOPS_RETURN_IF_ERROR(runtime_.FindCapture(stream, &capture, &graph));
+  Last& last = graph == nullptr ? last_ : last_captured_;
+  if (last.event == nullptr) COLLOPS_RETURN_IF_ERROR(runtime_.CreateEvent(&last.event));
+  COLLOPS_RETURN_IF_ERROR(runtime_.RecordEvent(last.event, stream));
+  if (graph == nullptr) cuda::RunningCalls::Note(this, last.event);
+  last.capture = capture;
+  return Ok();
+}
+
+Status Engine::FindDevice(int* device) const {
+  return cuda::CurrentDevice(driver_, device);
+}
+
+Status Engine::OnDevice(int device, const std::function<void()>& step) const {
+  const cuda::DeviceScope scope(driver_, device);
+  if (scope.status().ok()) step();
+  return scope.status();
+}
+
+// The ranks may have made other calls since, so the number is that of the call in which they
+// differ.
+Status Engine::AsyncError() {
+  const cuda::Verdict verdict = memory_.ReadVerdict();
+  if (verdict.step == 0) return Ok();
+  return table_->Describe(verdict, [this](int rank) { return control_->endpoint().Who(rank); });
+}
+
+Status Engine::DeviceError() {
+  if (last_.event == nullptr) return Ok();
+  const cuda::Result result = driver_.event_query(last_.event);
+  return result == cuda::Result::kNotReady ? Ok() : ToStatus(driver_, result, "a call on the GPU");
+}
+
+// Also of a replayed graph, of which this process knows nothing else.
+std::optional<double> Engine::WaitingS() {
+  const auto now = std::chrono::steady_clock::now();
+  const uint64_t word = memory_.ReadWait();
+  const uint64_t seen = std::exchange(wait_seen_, word);
+  if (word == seen) return std::nullopt;
+  if (word >> 32 != seen >> 32) wait_since_ = now;
+  return std::chrono::duration<double>(now - wait_since_).count();
+}
+
+// A thread's mode for what would be refused while any thread captures.
+void Engine::AllowCaptures() const {
+  cuda::CaptureMode mode = cuda::CaptureMode::kRelaxed;
+  // The caller cannot act on an error of this call.
+  static_cast<void>(driver_.exchange_capture_mode(&mode));
+}
+
+double Engine::Patience() const {
+  return kEndS;
+}
+
+void Engine::LetGo(bool past) {
+  cuda::RunningCalls::Forget(this);
+  for (Last* const last : {&last_, &last_captured_}) {
+    if (past && last->event != nullptr) runtime_.DestroyEvent(last->event);
+    *last = {};
+  }
+  // Kernels of peers may outlast the failure of their group, and write here.
+  memory_.LetGo(past, past && !(control_ != nullptr && control_->failed()));
+  is_connected_ = false;
+}
+
+}  // namespace collops::cuda_peers

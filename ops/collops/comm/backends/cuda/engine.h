@@ -1,0 +1,100 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "collops/comm/backends/cuda/disagreement.h"
+#include "collops/comm/backends/cuda/peer_memory.h"
+#include "collops/comm/streams/stream_engine.h"
+#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/driver/runtime.h"
+#include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/cuda/peers/step.h"
+
+namespace collops::cuda_peers {
+
+// One rank's GPU, its kernels, and the memory through which they meet those of the peers. Threads
+// as in StreamEngine; AbortCalls() from any.
+class Engine : public StreamEngine {
+ public:
+  Engine(const cuda::DriverApi& driver, const CommunicatorSpec& spec);
+
+  const cuda::DriverApi& driver() const { return driver_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // A call of this group: its terms, which the ranks' kernels compare. The rest is the caller's.
+  cuda::PeerCall BeginCall(const Agreement& agreement);
+  // Puts the kernel on the stream, behind this communicator's earlier calls on other streams, which
+  // a captured call comes behind in its own graph only.
+  // `bytes`: how many it reads or writes here.
+  template <class Args>
+  Status Launch(Args args, int64_t bytes, cuda::Stream stream) {
+    args.call.group.num_workers = WorkersOn(stream);
+    int blocks = 1;
+    COLLOPS_RETURN_IF_ERROR(FindBlocks(args.call, bytes, &blocks));
+    COLLOPS_RETURN_IF_ERROR(CheckStream(stream));
+    COLLOPS_RETURN_IF_ERROR(OrderBehindLast(stream));
+    COLLOPS_RETURN_IF_ERROR(kernels_.LaunchBlocks(args, blocks, stream));
+    return MarkLast(stream);
+  }
+
+  bool connected() const override { return is_connected_; }
+  Status FindDevice(int* device) const override;
+  Status OnDevice(int device, const std::function<void()>& step) const override;
+  Status Meet(control::Control* control, bool compares, int device) override;
+  // Ok, or why kernels of this rank cannot wait for others' on that stream.
+  Status CheckStream(void* stream) const;
+  Status AsyncError() override;
+  Status DeviceError() override;
+  std::optional<double> WaitingS() override;
+  bool ComparesReplays() const override { return true; }
+  bool EndsByAbort() const override { return true; }
+  bool EndsWhileUsed() const override { return true; }
+  void AbortCalls() override { memory_.Stop(); }
+  void AllowCaptures() const override;
+
+ protected:
+  double Patience() const override;
+  void LetGo(bool past) override;
+
+ private:
+  Status MakeRegion(const std::vector<Place>& places, int device);
+  Status MayAllocate();
+  void Arrange(const std::vector<Place>& places);
+  int WorkersOn(cuda::Stream stream) const;
+  Status FindBlocks(const cuda::PeerCall& call, int64_t bytes, int* blocks) const;
+  Status OrderBehindLast(cuda::Stream stream);
+  Status MarkLast(cuda::Stream stream);
+
+  const cuda::DriverApi& driver_;
+  const int rank_;
+  const int size_;
+  cuda::Runtime runtime_;
+  cuda::Kernels kernels_;
+  PeerMemory memory_;
+  control::Control* control_ = nullptr;  // owned by the communicator, as this is
+  std::optional<CallTable> table_;
+  cuda::Group group_ = {};
+  int most_blocks_ = 1;
+  int device_ = -1;
+  bool shares_device_ = false;  // with another rank of this process
+  std::atomic<bool> is_connected_{false};
+  // An event behind a call, and the number of its capture.
+  struct Last {
+    cuda::Event event = nullptr;
+    uint64_t capture = 0;
+  };
+  Last last_;           // the last call that was not captured
+  Last last_captured_;  // and the last one that was
+  // What a kernel that waits had written when it was last looked at, and when its step was first
+  // seen there.
+  uint64_t wait_seen_ = 0;
+  std::chrono::steady_clock::time_point wait_since_;
+};
+
+}  // namespace collops::cuda_peers

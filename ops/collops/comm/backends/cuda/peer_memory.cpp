@@ -1,0 +1,206 @@
+#include "collops/comm/backends/cuda/peer_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
+#include <random>
+#include <string>
+
+#include "collops/core/process/per_process.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
+
+namespace collops::cuda_peers {
+namespace {
+
+using cuda::DevicePointer;
+using cuda::DriverApi;
+using cuda::ToStatus;
+
+// Drawn once in a process, and again in a child of fork().
+struct ProcessMark {
+  uint64_t number = uint64_t{std::random_device()()} << 32 | std::random_device()();
+};
+PerProcess<ProcessMark> process_mark;
+
+// The most ranks that a group of this process had on one GPU, by device.
+struct Sharers {
+  std::mutex mutex;
+  std::map<int, int32_t> most;
+};
+PerProcess<Sharers> sharers_here;
+
+int32_t RanksOnDevice(const std::vector<Place>& places, const Place& of) {
+  return static_cast<int32_t>(std::count_if(
+      places.begin(), places.end(), [&](const Place& other) { return OnOneDevice(of, other); }));
+}
+
+}  // namespace
+
+Status FindPlace(const DriverApi& driver, int device, int most_blocks, Place* place) {
+  *place = {};
+  place->process = getpid();
+  place->process_mark = process_mark.Get().number;
+  place->draw = std::random_device()();
+  place->device = device;
+  place->most_blocks = most_blocks;
+  Sharers& sharers = sharers_here.Get();
+  const std::lock_guard<std::mutex> lock(sharers.mutex);
+  place->sharers = sharers.most[device];
+  return ToStatus(driver, driver.device_get_uuid(&place->uuid, device), "cuDeviceGetUuid");
+}
+
+bool InOneProcess(const Place& a, const Place& b) {
+  return a.process == b.process && a.process_mark == b.process_mark;
+}
+
+bool OnOneDevice(const Place& a, const Place& b) {
+  return std::memcmp(&a.uuid, &b.uuid, sizeof(a.uuid)) == 0;
+}
+
+int BlocksOf(const std::vector<Place>& places, const Place& of) {
+  int32_t ranks = RanksOnDevice(places, of);
+  for (const Place& place : places) {
+    if (OnOneDevice(of, place)) ranks = std::max(ranks, place.sharers);
+  }
+  return std::max(1, of.most_blocks / ranks);
+}
+
+void NoteSharers(const std::vector<Place>& places, const Place& own) {
+  Sharers& sharers = sharers_here.Get();
+  const std::lock_guard<std::mutex> lock(sharers.mutex);
+  int32_t& most = sharers.most[own.device];
+  most = std::max(most, RanksOnDevice(places, own));
+}
+
+const uint32_t* PeerMemory::device_stop() const {
+  return reinterpret_cast<const uint32_t*>(shared_.device + offsetof(HostSide, stop));
+}
+
+uint64_t* PeerMemory::device_wait() const {
+  return reinterpret_cast<uint64_t*>(shared_.device + offsetof(HostSide, wait));
+}
+
+cuda::Verdict* PeerMemory::device_verdict() const {
+  return reinterpret_cast<cuda::Verdict*>(shared_.device + offsetof(HostSide, verdict));
+}
+
+// On a stream of its own, so that no work of others is waited for.
+Status PeerMemory::Clear(uint32_t last_step) {
+  cuda::Stream stream = nullptr;
+  COLLOPS_RETURN_IF_ERROR(ToStatus(
+      driver_, driver_.stream_create(&stream, cuda::kStreamNonBlocking), "cuStreamCreate"));
+  const auto bytes = static_cast<size_t>(own_.bytes);
+  Status status =
+      ToStatus(driver_, driver_.memset_d8_async(own_.pointer, 0, bytes, stream), "cuMemsetD8Async");
+  // The lower half of OwnCounts::step.
+  if (status.ok()) {
+    status = ToStatus(driver_, driver_.memset_d32_async(own_.pointer, last_step, 1, stream),
+                      "cuMemsetD32Async");
+  }
+  if (status.ok()) {
+    status = ToStatus(driver_, driver_.stream_synchronize(stream), "cuStreamSynchronize");
+  }
+  static_cast<void>(driver_.stream_destroy(stream));  // the first error counts
+  return status;
+}
+
+Status PeerMemory::Allocate(int device, int64_t bytes, uint32_t last_step,
+                            const Slabs::Before& before) {
+  device_ = device;
+  if (shared_.host == nullptr) {
+    COLLOPS_RETURN_IF_ERROR(Slabs::TakeShared(driver_, sizeof(HostSide), before, &shared_));
+  }
+  host_ = new (shared_.host) HostSide();
+  if (own_.pointer == 0)
+    COLLOPS_RETURN_IF_ERROR(Slabs::Take(driver_, device, bytes, before, &own_));
+  return Clear(last_step);
+}
+
+Status PeerMemory::OpenPeer(const Place& own, const Place& peer, const SlabPart& part,
+                            const Slabs::Before& before, char** region) {
+  DevicePointer slab = part.slab;
+  if (!InOneProcess(own, peer)) {
+    // A process that has the same pid later has another mark.
+    const std::string key =
+        Concat(own.device, "/", peer.process, "/", peer.process_mark, "/", part.slab);
+    COLLOPS_RETURN_IF_ERROR(Slabs::Open(driver_, key, part.handle, before, &slab));
+  } else if (own.device != peer.device) {
+    int can = 0;
+    COLLOPS_RETURN_IF_ERROR(ToStatus(driver_,
+                                     driver_.device_can_access_peer(&can, own.device, peer.device),
+                                     "cuDeviceCanAccessPeer"));
+    COLLOPS_CHECK_ARG(can != 0, ERROR_UNSUPPORTED, "GPU ", own.device, " cannot address GPU ",
+                      peer.device);
+    cuda::Context context = nullptr;
+    COLLOPS_RETURN_IF_ERROR(cuda::PrimaryContext(driver_, peer.device, &context));
+    const cuda::Result enabled = driver_.ctx_enable_peer_access(context, 0);
+    if (enabled != cuda::Result::kPeerAccessAlreadyEnabled) {
+      COLLOPS_RETURN_IF_ERROR(ToStatus(driver_, enabled, "cuCtxEnablePeerAccess"));
+    }
+  }
+  *region = reinterpret_cast<char*>(slab + (part.pointer - part.slab));
+  return Ok();
+}
+
+Status PeerMemory::Open(int rank, const std::vector<Place>& places,
+                        const std::vector<SlabPart>& parts, const Slabs::Before& before) {
+  const auto own = static_cast<size_t>(rank);
+  for (size_t peer = 0; peer < places.size(); ++peer) {
+    if (peer == own) {
+      regions_[peer] = reinterpret_cast<char*>(own_.pointer);
+      continue;
+    }
+    const Status opened = OpenPeer(places[own], places[peer], parts[peer], before, &regions_[peer]);
+    COLLOPS_CHECK_ARG(opened.ok(), opened.code(), "backend cuda: the memory of rank ", peer,
+                      " (pid ", places[peer].process, ", GPU ", places[peer].device,
+                      ") cannot be addressed by rank ", rank, " (GPU ", places[own].device,
+                      "): ", opened.message(), "; use nccl");
+  }
+  return Ok();
+}
+
+void PeerMemory::Stop() {
+  const std::lock_guard<std::mutex> lock(letting_go_);
+  HostSide* const host = host_;
+  if (host != nullptr) __atomic_store_n(&host->stop, 1u, __ATOMIC_RELEASE);
+}
+
+uint64_t PeerMemory::ReadWait() {
+  const std::lock_guard<std::mutex> lock(letting_go_);
+  const HostSide* const host = host_;
+  return host == nullptr ? 0 : __atomic_load_n(&host->wait, __ATOMIC_RELAXED);
+}
+
+cuda::Verdict PeerMemory::ReadVerdict() const {
+  cuda::Verdict verdict = {};
+  const HostSide* const host = host_;
+  if (host == nullptr) return verdict;
+  const cuda::Verdict& written = host->verdict;
+  verdict.step = __atomic_load_n(&written.step, __ATOMIC_ACQUIRE);
+  if (verdict.step == 0) return verdict;
+  for (int rank = 0; rank < cuda::kMostRanks; ++rank) {
+    verdict.digests[rank] = __atomic_load_n(&written.digests[rank], __ATOMIC_RELAXED);
+    verdict.balances[rank] = __atomic_load_n(&written.balances[rank], __ATOMIC_RELAXED);
+  }
+  return verdict;
+}
+
+void PeerMemory::LetGo(bool past, bool all_past) {
+  Stop();
+  {
+    const std::lock_guard<std::mutex> lock(letting_go_);
+    host_ = nullptr;
+  }
+  if (all_past && own_.pointer != 0) Slabs::GiveBack(device_, own_);
+  if (past && shared_.host != nullptr) Slabs::GiveBackShared(sizeof(HostSide), shared_);
+  own_ = {};
+  shared_ = {};
+}
+
+}  // namespace collops::cuda_peers

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "collops/comm/backends/nccl/library/api.h"
+#include "collops/core/process/fork_generation.h"
+#include "collops/core/status.h"
+
+namespace collops::nccl {
+
+// Called while NCCL works in the background, with the name of the call: an error ends the wait.
+using MayWait = std::function<Status(const char* call)>;
+
+// An ncclComm_t. One that was created here does not block: a call that NCCL has not finished on the
+// host is waited for here, with a deadline. It is destroyed with its last user. The caller's is
+// never destroyed.
+class CommHandle {
+ public:
+  // Connects this rank by a unique id, together with all ranks of the group.
+  static Status FromUniqueId(const Api& api, int rank, int rank_size, const UniqueId& id,
+                             const MayWait& may_wait, std::shared_ptr<CommHandle>* handle);
+  static std::shared_ptr<CommHandle> OfCaller(const Api& api, Comm comm);
+
+  // The ncclComm_t of the ranks that pass the same color, in the order of their keys; null for a
+  // rank with kNoColor. All ranks call it.
+  Status Split(int color, int key, const MayWait& may_wait, std::shared_ptr<CommHandle>* part);
+
+  ~CommHandle();
+  CommHandle(const CommHandle&) = delete;
+  CommHandle& operator=(const CommHandle&) = delete;
+
+  Comm comm() const { return comm_; }
+  // Whether it was created here.
+  bool owned() const { return owned_; }
+
+  // Waits until NCCL has taken a call that returned `result`; `name` is the function's.
+  Status Settle(Result result, const char* name, const MayWait& may_wait);
+
+  // Ends the calls that are on streams, and lets go of the ncclComm_t, unless it is the caller's.
+  // From any thread; no other function of NCCL runs on it. Does nothing in a child of fork(). Waits
+  // for NCCL a little: as long as a graph exists that has captured a call, NCCL does not return.
+  void Abort();
+  bool aborted() const { return aborted_; }
+  // The calls that are on streams have ended: it is destroyed, not aborted, unless NCCL has yet to
+  // put one there.
+  void End() { ended_ = !unsettled_; }
+
+ private:
+  CommHandle(const Api& api, Comm comm, bool owned) : api_(api), comm_(comm), owned_(owned) {}
+  static Config OurConfig();
+
+  const Api& api_;
+  const Comm comm_;
+  const bool owned_;
+  const uint64_t fork_generation_ = ForkGeneration();
+  bool ended_ = false;
+  bool unsettled_ = false;  // a call was given up that NCCL had not finished on the host
+  std::atomic<bool> aborted_{false};
+};
+
+// What a Split leaves in the subgroup's spec, which outlives the subgroup's Close: the handle goes
+// to the subgroup's engine in first contact, or ends at Close.
+using PartInSpec = std::shared_ptr<CommHandle>;
+
+}  // namespace collops::nccl

@@ -1,0 +1,106 @@
+#include "collops/comm/backends/nccl/engine.h"
+
+#include <utility>
+
+#include "collops/comm/backends/nccl/library/error.h"
+#include "collops/core/process/interrupt.h"
+#include "collops/kernels/cuda/driver/device_scope.h"
+#include "collops/kernels/cuda/driver/error.h"
+
+namespace collops::nccl {
+namespace {
+
+// How long an ncclComm_t of ours waits for its calls before it is ended.
+constexpr double kEndS = 2.0;
+constexpr size_t kStandInBytes = 256;
+
+}  // namespace
+
+Engine::Engine(const Api& api, const cuda::DriverApi& driver, const CommunicatorSpec& spec,
+               Comm caller_comm)
+    : StreamEngine(&runtime_),
+      api_(api),
+      driver_(driver),
+      rank_(spec.rank),
+      size_(spec.rank_size),
+      timeout_s_(spec.timeout_s),
+      runtime_(driver),
+      kernels_(driver) {
+  if (caller_comm != nullptr) caller_comm_ = CommHandle::OfCaller(api, caller_comm);
+}
+
+MayWait Engine::UntilTimeout() const {
+  const double limit_s = control_ == nullptr ? timeout_s_ : control_->timeout_s();
+  return [this, limit_s, deadline = Deadline::After(limit_s)](const char* call) -> Status {
+    COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, call, ": rank ", rank_, " was interrupted");
+    if (control_ != nullptr) COLLOPS_RETURN_IF_ERROR(control_->Peek(call));
+    COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, call, ": NCCL was not done after ",
+                      limit_s, " s: a rank has not made this call");
+    return Ok();
+  };
+}
+
+Status Engine::Taken(Result result, const char* call) const {
+  if (result == Result::kSuccess) return Ok();
+  return handle_->Settle(result, call, UntilTimeout());
+}
+
+Status Engine::Connect(std::shared_ptr<CommHandle> handle) {
+  COLLOPS_RETURN_IF_ERROR(kernels_.Load());
+  if (stand_in_ == 0) {
+    COLLOPS_RETURN_IF_ERROR(
+        cuda::ToStatus(driver_, driver_.mem_alloc(&stand_in_, kStandInBytes), "cuMemAlloc"));
+  }
+  handle_ = std::move(handle);
+  return Ok();
+}
+
+// A caller's ncclComm_t has a GPU, whichever this thread has chosen. A thread that has chosen none
+// works on device 0 in CUDA's runtime, and so in torch.
+Status Engine::FindDevice(int* device) const {
+  if (caller_comm_ != nullptr) {
+    return ToStatus(api_, api_.comm_cu_device(caller_comm_->comm(), device), "ncclCommCuDevice");
+  }
+  return cuda::CurrentDevice(driver_, device);
+}
+
+Status Engine::OnDevice(int device, const std::function<void()>& step) const {
+  const cuda::DeviceScope scope(driver_, device);
+  if (scope.status().ok()) step();
+  return scope.status();
+}
+
+Status Engine::AsyncError() {
+  COLLOPS_CHECK_ARG(!handle_->aborted(), ERROR_ABORTED, "the ncclComm_t was aborted");
+  Result error = Result::kSuccess;
+  COLLOPS_RETURN_IF_ERROR(
+      ToStatus(api_, api_.comm_get_async_error(comm(), &error), "ncclCommGetAsyncError"));
+  return ToStatus(api_, error, "NCCL");
+}
+
+// A caller's ncclComm_t is the caller's to abort.
+void Engine::AbortCalls() {
+  if (handle_ != nullptr) handle_->Abort();
+}
+
+// A thread's mode for what would be refused while any thread captures.
+void Engine::AllowCaptures() const {
+  cuda::CaptureMode mode = cuda::CaptureMode::kRelaxed;
+  // The caller cannot act on an error of this call.
+  static_cast<void>(driver_.exchange_capture_mode(&mode));
+}
+
+double Engine::Patience() const {
+  return handle_ != nullptr && handle_->owned() ? kEndS : 0.0;
+}
+
+// What was not destroyed is aborted with its last user, which ends the calls that still run.
+void Engine::LetGo(bool past) {
+  if (past && handle_ != nullptr) handle_->End();
+  // The caller cannot act on an error of this call.
+  if (past && stand_in_ != 0) static_cast<void>(driver_.mem_free(stand_in_));
+  stand_in_ = 0;
+  handle_.reset();
+}
+
+}  // namespace collops::nccl

@@ -1,0 +1,100 @@
+#include "collops/comm/backends/nccl/library/api.h"
+
+#include <unistd.h>
+
+#include <mutex>
+#include <string>
+
+#include "collops/core/process/shared_library.h"
+#include "collops/kernels/cuda/compute/blaslt.h"
+
+namespace collops::nccl {
+namespace {
+
+constexpr const char* kName = "libnccl.so.2";
+
+struct Folder {
+  std::mutex mutex;
+  std::string path;
+};
+Folder& GetFolder() {
+  static Folder* const folder = new Folder;
+  return *folder;
+}
+
+// The library that a search finds, as torch has loaded it, goes first.
+std::string PathOf() {
+  void* const loaded = dlopen(kName, RTLD_NOW | RTLD_NOLOAD);
+  if (loaded != nullptr) return kName;
+  Folder& folder = GetFolder();
+  const std::lock_guard<std::mutex> lock(folder.mutex);
+  const std::string path = folder.path + "/" + kName;
+  return !folder.path.empty() && access(path.c_str(), R_OK) == 0 ? path : kName;
+}
+
+struct Loaded {
+  Api api = {};
+  Status status;
+  int version = 0;
+
+  Loaded() {
+    SharedLibrary library("backend nccl", PathOf().c_str());
+    library.Find("ncclGetVersion", &api.get_version);
+    library.Find("ncclGetUniqueId", &api.get_unique_id);
+    library.Find("ncclCommInitRankConfig", &api.comm_init_rank_config);
+    library.Find("ncclCommSplit", &api.comm_split);
+    library.Find("ncclCommFinalize", &api.comm_finalize);
+    library.Find("ncclCommDestroy", &api.comm_destroy);
+    library.Find("ncclCommAbort", &api.comm_abort);
+    library.Find("ncclCommCount", &api.comm_count);
+    library.Find("ncclCommUserRank", &api.comm_user_rank);
+    library.Find("ncclCommCuDevice", &api.comm_cu_device);
+    library.Find("ncclCommGetAsyncError", &api.comm_get_async_error);
+    library.Find("ncclGetErrorString", &api.get_error_string);
+    library.Find("ncclGetLastError", &api.get_last_error);
+    library.Find("ncclGroupStart", &api.group_start);
+    library.Find("ncclGroupEnd", &api.group_end);
+    library.Find("ncclAllGather", &api.all_gather);
+    library.Find("ncclReduceScatter", &api.reduce_scatter);
+    library.Find("ncclAllReduce", &api.all_reduce);
+    library.Find("ncclBroadcast", &api.broadcast);
+    library.Find("ncclSend", &api.send);
+    library.Find("ncclRecv", &api.recv);
+    status = library.status();
+    if (status.ok()) status = CheckVersion();
+  }
+
+  Status CheckVersion() {
+    COLLOPS_CHECK_ARG(api.get_version(&version) == Result::kSuccess && version >= kOldestVersion,
+                      ERROR_UNSUPPORTED, "backend nccl: NCCL ", version / 10000, ".",
+                      version / 100 % 100, ".", version % 100,
+                      " is too old, 2.27 is needed: install nvidia-nccl-cu13");
+    return Ok();
+  }
+};
+
+const Loaded& Library() {
+  static const Loaded* const loaded = new Loaded;
+  return *loaded;
+}
+
+}  // namespace
+
+Status Load(const Api** api) {
+  *api = &Library().api;
+  return Library().status;
+}
+
+void SetWheelFolder(const std::string& folder) {
+  Folder& known = GetFolder();
+  const std::lock_guard<std::mutex> lock(known.mutex);
+  known.path = folder;
+  // NVIDIA's packages lie beside each other: nvidia/nccl/lib, nvidia/cu13/lib.
+  if (!folder.empty()) cuda::SetBlasPackages(folder + "/../..");
+}
+
+int LoadedVersion() {
+  return Library().status.ok() ? Library().version : 0;
+}
+
+}  // namespace collops::nccl

@@ -1,0 +1,104 @@
+#include "collops/comm/backends/shm/communicator.h"
+
+#include "collops/comm/backends/shm/all_gather_v.h"
+#include "collops/comm/backends/shm/all_reduce.h"
+#include "collops/comm/backends/shm/backend.h"
+#include "collops/comm/backends/shm/exchange_v.h"
+#include "collops/comm/backends/shm/reduce_scatter_v.h"
+#include "collops/kernels/compute.h"
+#include "collops/kernels/reduce/reduce.h"
+#include "collops/kernels/thread_pool.h"
+
+namespace collops::shm {
+namespace {
+
+void RingPairLane(void* endpoint, int peer) {
+  static_cast<control::Endpoint*>(endpoint)->Ring(peer, control::kPairLane);
+}
+
+}  // namespace
+
+ShmCommunicator::~ShmCommunicator() {
+  Close("it closed its communicator");
+}
+
+const kernels::Compute* ShmCommunicator::compute() const {
+  return kernels::CpuCompute();
+}
+
+Status ShmCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) const {
+  const bool reduces = primitive == Primitive::kReduce || primitive == Primitive::kEvenReduce;
+  COLLOPS_CHECK_ARG(!reduces || kernels::CanReduce(dtype, op), ERROR_UNSUPPORTED,
+                    "backend shm: there is no ", Name(op), " of ", Name(dtype));
+  return Ok();
+}
+
+Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) {
+  COLLOPS_CHECK_ARG(bytes >= 0, ERROR_INVALID_PARAM, "a window must have 0 bytes or more, got ",
+                    bytes);
+  COLLOPS_RETURN_IF_ERROR(control().CheckUsable());
+  return windows_->Allocate(bytes, window, WindowTable::User::kCaller);
+}
+
+void ShmCommunicator::Connected() {
+  exchange_ = std::make_unique<Exchange>(&control(), windows_.get());
+  fused_ = std::make_unique<ShmFusedCall>(exchange_.get(), windows_.get());
+  control::Endpoint* endpoint = &control().endpoint();
+  shared_windows_ = std::make_unique<SharedWindows>(endpoint, windows_.get(), &exchange_->mail());
+  wire_ = MakePairWire({&RingPairLane, endpoint});
+}
+
+std::unique_ptr<PairWire> ShmCommunicator::MakePairWire(const PeerBell& bell) {
+  return std::make_unique<ShmPairWire>(exchange_->layout().pairs(), rank(), size(), bell,
+                                       shared_windows_.get());
+}
+
+Status ShmCommunicator::DoAllGatherV(const AllGatherVCall& call) {
+  return shm::AllGatherV(exchange_.get(), call);
+}
+
+Status ShmCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
+  return shm::ReduceScatterV(exchange_.get(), call);
+}
+
+Status ShmCommunicator::DoExchangeV(const ExchangeVCall& call) {
+  return shm::ExchangeV(exchange_.get(), call);
+}
+
+Status ShmCommunicator::DoAllReduce(const AllReduceCall& call) {
+  if (shm::ReducesInOneStep(call, size(), spec().tuning)) {
+    return shm::AllReduceInOneStep(exchange_.get(), call);
+  }
+  return Communicator::DoAllReduce(call);
+}
+
+Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& body) {
+  const Status ready = fused_->Prepare(spec);
+  if (!ready.ok()) {
+    // Only this rank has failed: no data has moved, and the next call may find memory.
+    COLLOPS_RETURN_IF_ERROR(control().Refuse(spec.agreement->op(), ready));
+    return ready;
+  }
+  COLLOPS_RETURN_IF_ERROR(fused_->Begin());
+  COLLOPS_RETURN_IF_ERROR(body(fused_.get()));
+  return fused_->End();
+}
+
+int64_t SegmentBytes(int rank_size) {
+  return control::Board::Bytes(rank_size) + SegmentLayout::Bytes(rank_size);
+}
+
+Status Available() {
+  return Ok();
+}
+
+Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator) {
+  std::shared_ptr<control::Control> control;
+  COLLOPS_RETURN_IF_ERROR(
+      control::Control::Create(spec, SegmentLayout::Bytes(spec.rank_size), &control));
+  COLLOPS_RETURN_IF_ERROR(kernels::SetDefaultShare(spec.rank_size));
+  *communicator = std::make_shared<ShmCommunicator>(std::move(control));
+  return Ok();
+}
+
+}  // namespace collops::shm

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collops/comm/communicator.h"
+
+namespace collops::ucx {
+
+// The row of the backend table: CPU tensors between ranks on several hosts. If a rank table places
+// all ranks on one host, or there is none, they are of that host alone, and use shared memory.
+Status Available();
+Status Create(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
+int64_t SharedBytes(int rank_size);
+// Which UCX it is and what it can use, or why it cannot be opened. Opens UCX.
+std::vector<std::pair<std::string, std::string>> ShownFacts();
+
+}  // namespace collops::ucx

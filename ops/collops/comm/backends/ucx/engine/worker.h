@@ -1,0 +1,204 @@
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collops/comm/backends/ucx/engine/context.h"
+#include "collops/comm/backends/ucx/engine/request.h"
+#include "collops/comm/control/waiter.h"
+#include "collops/core/deadline.h"
+#include "collops/core/status.h"
+#include "collops/core/trace/spans.h"
+
+namespace collops::ucx {
+
+// When a send is done: UCX has taken all of it, so that its memory may be written again, or all of
+// it has left the process, so that it arrives whether or not this rank makes progress.
+enum class SendDone { kTaken, kHandedOver };
+
+// The longest sleep of a wait, before it looks around again.
+constexpr double kNapS = 0.05;
+
+// What else a wait looks at, before it sleeps.
+struct Watch {
+  // Descriptors that end a sleep, e.g. of the host connections; only read.
+  std::vector<pollfd> descriptors;
+  // Ok, or what ends the wait. It is also called when a peer is lost, and then decides whether that
+  // matters; empty: every loss does.
+  std::function<Status()> look;
+  double nap_s = kNapS;
+  // Of the group: messages that move meanwhile. Null: there are none.
+  const control::WaitDuties* duties = nullptr;
+
+  control::Pumped Pump() const {
+    return duties == nullptr ? control::Pumped::kNothing : duties->Pump();
+  }
+};
+
+// This rank's end of the connections to ranks of other hosts: messages with tags, matched in the
+// order in which the peer sent them. Numbers its peers 0 to peers - 1, which the caller gives a
+// meaning. One thread at a time. Only Progress(), and what calls it, moves data and notices
+// losses. In a child of fork() it belongs to the parent: every call is an error, and the destructor
+// leaves UCX alone.
+//
+// UCX takes a message in before its receive is posted, and keeps it in memory of its own without
+// limit: a sender must know that the receive is posted (OutgoingChunks and IncomingChunks do), or
+// the message must be one of few.
+class Worker {
+ public:
+  static Status Create(int peers, std::unique_ptr<Worker>* worker);
+  ~Worker() { Close(); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // What a peer connects to, some 100 bytes; sent to it by other means.
+  const std::string& address() const { return address_; }
+  // UCX's release, which the peers may compare.
+  const std::string& version() const { return library_->version; }
+
+  // Where a peer is; the address is UCX's own: one from a stranger may end the process.
+  void Know(int peer, std::string address) {
+    peers_[static_cast<size_t>(peer)].address = std::move(address);
+  }
+  // Connects to a peer that is known, unless it is connected, without waiting for it. A loss is
+  // noticed once a message has crossed, so where that matters both sides say hello.
+  Status Connect(int peer);
+  int num_connected() const;
+
+  // Starts a message, the first of which connects; `data` stays as it is until the request is done.
+  Status Send(int peer, uint64_t tag, const void* data, size_t bytes, Request* request,
+              SendDone done = SendDone::kHandedOver);
+  // Posts a receive of at most `bytes`, for a message of any peer that has this tag: the tag names
+  // the sender. `peer` is who it is, for messages.
+  Status Receive(int peer, uint64_t tag, void* data, size_t bytes, Request* request);
+
+  // Moves what can be moved; whether anything did.
+  bool Progress();
+  // Whether the request is done.
+  bool Test(Request* request);
+  // Ok, or why the request, which is done, failed.
+  Status StatusOf(const Request& request) const;
+
+  // Calls `ready` until it returns true: spins, yields the core, and then sleeps until something
+  // arrives. ERROR_TIMEOUT names `what`. A loss that is seen together with the data is no error.
+  template <typename Ready>
+  Status Until(const char* what, Ready&& ready, const Watch& watch, const Deadline& deadline);
+  // As Until(), for requests.
+  Status Wait(const char* what, Request* requests, size_t count, const Watch& watch,
+              const Deadline& deadline);
+
+  // Sleeps until something arrives, or until `doze` ends.
+  void Nap(const control::Doze& doze);
+  // For a caller that sleeps itself: a descriptor that is readable once something arrives; -1 if
+  // something has arrived already.
+  int Arm();
+
+  // Ok, or ERROR_PEER_LOST for the first peer whose connection has ended. A peer that closes its
+  // worker looks the same: that it leaves is said elsewhere.
+  Status Loss() const;
+  Status LossOf(int peer) const;
+  bool IsLost(int peer) const { return peers_[static_cast<size_t>(peer)].lost; }
+
+  // Waits until what was sent has left for good; peers that are lost, or that nothing was sent to,
+  // are left out. It needs the peers' progress: ranks that close go on with Until() until all have
+  // flushed.
+  Status Flush(const Deadline& deadline);
+  // Ends a request that is pending: after this UCX does not touch its memory. A receive is
+  // cancelled; to end a send the connection to its peer is closed.
+  void End(Request* request);
+  // Ends everything at once: requests, connections, descriptors, UCX's thread. What was sent but
+  // not flushed may be lost.
+  void Close();
+
+ private:
+  struct Peer {
+    Worker* worker = nullptr;
+    std::string address;  // until it is connected
+    Endpoint endpoint = nullptr;
+    bool used = false;  // a message was sent
+    bool lost = false;
+    Result reason = Result::kOk;
+  };
+
+  Worker(const Library& library, int peers)
+      : library_(&library), generation_(ForkGeneration()), peers_(static_cast<size_t>(peers)) {}
+  Status Open();
+  Status ReadAddress();
+  bool IsMine() const { return handle_ != nullptr && generation_ == ForkGeneration(); }
+  Status CheckUsable() const;
+  Status Start(void* started, int peer, bool receives, size_t bytes, Request* request);
+  void SendEnd(Request* request);
+  void TakeEnds();
+  void Finish(Request* request, Result result);
+  void CloseEndpoint(Peer* peer);
+  // Progresses until `done` or a limit; what it returns.
+  template <typename Done>
+  bool ProgressUntil(Done&& done);
+  Status LookAround(const Watch& watch) const { return watch.look ? watch.look() : Loss(); }
+  // Sleeps until data, messages or one of the descriptors are ready, or for a while. `pumped`: what
+  // the watch has just found.
+  void Sleep(const Watch& watch, control::Pumped pumped, const Deadline& deadline);
+  static void OnError(void* peer, Endpoint endpoint, Result result);
+  static Status TimedOut(const char* what, const Deadline& deadline);
+
+  const Library* library_;
+  uint64_t generation_;
+  OwnContext context_;
+  WorkerObject* handle_ = nullptr;
+  int descriptor_ = -1;
+  std::string address_;
+  std::vector<Peer> peers_;  // never resized: UCX has pointers to them
+  int losses_ = 0;
+  control::Spins spins_;
+  Request* pending_ = nullptr;  // the first of the list
+  Request ends_;                // the next empty message that hands another one over
+};
+
+// Rounds without news before a wait yields the core: each is a system call.
+constexpr int kEmptyRounds = 32;
+// A wait that always has news looks at messages and the clock this often.
+constexpr int kBusyRounds = 256;
+
+template <typename Ready>
+Status Worker::Until(const char* what, Ready&& ready, const Watch& watch,
+                     const Deadline& deadline) {
+  const recording::WaitSpan wait("wait for data");
+  control::Patience patience(&spins_);
+  const int losses = losses_;
+  int empty = 0;
+  int busy = 0;
+  while (!ready()) {
+    COLLOPS_RETURN_IF_ERROR(CheckUsable());
+    const bool moved = Progress();
+    if (losses_ != losses) {
+      const Status looked = LookAround(watch);
+      if (!looked.ok()) return ready() ? Ok() : looked;
+    }
+    if (moved) {
+      empty = 0;
+      patience = control::Patience(&spins_);
+      if (++busy % kBusyRounds != 0) continue;
+      static_cast<void>(watch.Pump());
+      if (deadline.Passed()) return TimedOut(what, deadline);
+      continue;
+    }
+    if (++empty < kEmptyRounds) continue;
+    const control::Pumped pumped = watch.Pump();
+    if (patience.Yield()) continue;
+    const Status looked = LookAround(watch);
+    if (!looked.ok()) return ready() ? Ok() : looked;
+    if (deadline.Passed()) return ready() ? Ok() : TimedOut(what, deadline);
+    recording::WaitSpan::BeforeSleep();
+    if (pumped != control::Pumped::kMoved) Sleep(watch, pumped, deadline);
+  }
+  return Ok();
+}
+
+}  // namespace collops::ucx

@@ -1,0 +1,159 @@
+#include "collops/comm/backends/ucx/link.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "collops/comm/backends/shm/communicator.h"
+#include "collops/comm/backends/shm/segment_layout.h"
+#include "collops/comm/backends/ucx/engine/tag.h"
+
+namespace collops::ucx {
+namespace {
+
+constexpr char kFirstContact[] = "first contact of UCX";
+constexpr size_t kMostAddressBytes = 1016;
+// How long the group may take to say that a rank is lost which UCX cannot reach.
+constexpr double kExplainS = 2.0;
+
+// Where a worker is reached.
+struct WorkerAddress {
+  uint32_t bytes = 0;
+  char text[kMostAddressBytes] = {};
+
+  Status Set(const Worker& worker) {
+    const std::string& address = worker.address();
+    COLLOPS_CHECK_ARG(address.size() <= kMostAddressBytes, ERROR_UNSUPPORTED,
+                      "backend ucx: UCX's address has ", address.size(), " bytes, the limit is ",
+                      kMostAddressBytes,
+                      ": set UCX_NET_DEVICES to the network that the hosts share");
+    bytes = static_cast<uint32_t>(address.size());
+    std::memcpy(text, address.data(), address.size());
+    return Ok();
+  }
+  std::string Get() const { return std::string(text, std::min<size_t>(bytes, kMostAddressBytes)); }
+};
+
+// What a rank tells the others of itself.
+struct Card {
+  uint32_t token = 0;  // rank 0's names the communicators of the hosts
+  WorkerAddress worker;
+  WorkerAddress pair_worker;
+};
+
+// One byte each way between ranks that carry heads to each other: UCX notices the loss of a peer
+// only on a connection that was used. Other ranks connect with their first message; the watchers
+// notice their losses.
+Status SayHello(control::Control& control, const HostMap& hosts, Worker* worker) {
+  const int rank = control.spec().rank;
+  std::set<int> peers;
+  for (const int peer : hosts.Targets()) peers.insert(peer);
+  for (const int peer : hosts.Sources()) peers.insert(peer);
+  // Before the requests, whose destructors take this memory back from UCX.
+  char sent = 0;
+  std::vector<char> received(peers.size());
+  std::deque<Request> requests;
+  size_t index = 0;
+  for (const int peer : peers) {
+    requests.emplace_back();
+    COLLOPS_RETURN_IF_ERROR(worker->Receive(peer, Tag{0, peer, 0}.Of(TagKind::kData),
+                                            &received[index++], 1, &requests.back()));
+    requests.emplace_back();
+    COLLOPS_RETURN_IF_ERROR(
+        worker->Send(peer, Tag{0, rank, 0}.Of(TagKind::kData), &sent, 1, &requests.back()));
+  }
+  const auto done = [&] {
+    return std::all_of(requests.begin(), requests.end(),
+                       [&](Request& request) { return worker->Test(&request); });
+  };
+  const Watch watch = {{}, [&] { return control.Peek(kFirstContact); }};
+  COLLOPS_RETURN_IF_ERROR(
+      worker->Until(kFirstContact, done, watch, Deadline::After(control.timeout_s())));
+  for (const Request& request : requests) COLLOPS_RETURN_IF_ERROR(worker->StatusOf(request));
+  return Ok();
+}
+
+// A rank that has ended cannot be reached either: the group names it, within a moment.
+Status Explained(const control::Control& control, const Status& failed) {
+  const Deadline explained = Deadline::After(kExplainS);
+  while (!failed.ok() && !explained.Passed()) {
+    COLLOPS_RETURN_IF_ERROR(control.Peek(kFirstContact));
+    poll(nullptr, 0, 1);
+  }
+  return failed;
+}
+
+// Makes both workers, and exchanges where they are. *token: rank 0's.
+Status ConnectWorkers(control::Control* control, Link* link, uint32_t* token) {
+  const int ranks = control->spec().rank_size;
+  COLLOPS_RETURN_IF_ERROR(Worker::Create(ranks, &link->worker));
+  COLLOPS_RETURN_IF_ERROR(Worker::Create(ranks, &link->pair_worker));
+  Card own;
+  own.token = std::random_device()();
+  COLLOPS_RETURN_IF_ERROR(own.worker.Set(*link->worker));
+  COLLOPS_RETURN_IF_ERROR(own.pair_worker.Set(*link->pair_worker));
+  std::vector<Card> cards(static_cast<size_t>(ranks));
+  COLLOPS_RETURN_IF_ERROR(
+      control->Share(Agreement(kFirstContact), &own, sizeof(own), cards.data()));
+  *token = cards.front().token;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (link->hosts.IsLocal(rank)) continue;
+    const Card& card = cards[static_cast<size_t>(rank)];
+    link->worker->Know(rank, card.worker.Get());
+    link->pair_worker->Know(rank, card.pair_worker.Get());
+  }
+  return Explained(*control, SayHello(*control, link->hosts, link->worker.get()));
+}
+
+// A failure in one of the two groups ends the other.
+Status ConnectHost(const std::shared_ptr<control::Control>& parent, uint32_t token, Link* link) {
+  const CommunicatorSpec& group = parent->spec();
+  CommunicatorSpec spec;
+  spec.backend = "shm";
+  spec.comm_domain = group.comm_domain;
+  spec.rank = link->hosts.own_index();
+  spec.rank_size = static_cast<int>(link->hosts.own_ranks().size());
+  spec.timeout_s = parent->timeout_s();
+  spec.tuning = group.tuning;
+  spec.parent = parent;
+  const std::vector<int> members = link->hosts.own_ranks();
+  const std::weak_ptr<control::Control> weak = parent;
+  spec.watch = [weak, members]() -> Status {
+    const std::shared_ptr<control::Control> living = weak.lock();
+    return living == nullptr ? Ok() : living->FindLossAmong(members, true);
+  };
+  const JobIdentity job = {Concat("host ", link->hosts.own_host(), " of ", token),
+                           "the group on several hosts"};
+  auto control =
+      std::make_shared<control::Control>(spec, job, shm::SegmentLayout::Bytes(spec.rank_size));
+  link->host = std::make_shared<shm::ShmCommunicator>(std::move(control));
+  COLLOPS_RETURN_IF_ERROR(link->host->Connect());
+  // Messages name the group's ranks.
+  std::vector<control::Peer>& peers = link->host->control().endpoint().group().peers;
+  for (size_t i = 0; i < peers.size(); ++i) peers[i].number = members[i];
+  return Ok();
+}
+
+}  // namespace
+
+Status ConnectLink(const std::shared_ptr<control::Control>& control, std::unique_ptr<Link>* link) {
+  const CommunicatorSpec& spec = control->spec();
+  auto made = std::make_unique<Link>(
+      Link{control.get(), HostMap(control->endpoint().group(), spec.rank), {}, {}, {}, {}});
+  uint32_t token = 0;
+  COLLOPS_RETURN_IF_ERROR(ConnectWorkers(control.get(), made.get(), &token));
+  made->heads = std::make_unique<Heads>(made->worker.get(), made->hosts, spec.rank);
+  if (made->hosts.own_ranks().size() > 1) {
+    COLLOPS_RETURN_IF_ERROR(ConnectHost(control, token, made.get()));
+  }
+  *link = std::move(made);
+  control->step().set_carrier((*link)->heads.get());
+  return Ok();
+}
+
+}  // namespace collops::ucx

@@ -1,0 +1,318 @@
+#include "collops/comm/control/control.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "collops/comm/control/bootstrap/awaited_table.h"
+#include "collops/comm/control/meetings/hosts_meeting.h"
+#include "collops/comm/control/meetings/part_meeting.h"
+#include "collops/comm/placement/placement.h"
+#include "collops/core/trace/spans.h"
+
+namespace collops::control {
+namespace {
+
+// Why a rank leaves first contact. Rank 0, whom the others ask, says for every other rank who it
+// is.
+Status Left(int rank, const std::string& reason) {
+  return rank == 0 ? Error(ERROR_PEER_LOST, "rank 0 (pid ", getpid(), ") has left: ", reason)
+                   : Error(ERROR_PEER_LOST, reason);
+}
+
+Status CheckSize(const CommunicatorSpec& spec, Reach reach) {
+  const bool hosts = reach == Reach::kHosts && spec.comm_mode != COMM_MULTI_THREAD;
+  const int most = hosts ? kMaxGroupRanks : kMaxRanks;
+  COLLOPS_CHECK_ARG(spec.rank_size <= most, ERROR_UNSUPPORTED, "backend ", spec.backend,
+                    ": at most ", most, " ranks", hosts ? "" : " on a host", ", got rankSize ",
+                    spec.rank_size);
+  return Ok();
+}
+
+// `table`: complete, or null.
+Status MakeMeeting(const CommunicatorSpec& spec, const std::shared_ptr<const RankTable>& table,
+                   int64_t segment_bytes, Reach reach, std::unique_ptr<Meeting>* meeting) {
+  const bool threads = spec.comm_mode == COMM_MULTI_THREAD;
+  if (table != nullptr && (reach == Reach::kOneHost || threads)) {
+    COLLOPS_RETURN_IF_ERROR(CheckOneHost(spec.backend, *table));
+  }
+  JobPlace place;
+  const bool asks = reach == Reach::kHosts && !threads && spec.introduction == nullptr;
+  COLLOPS_CHECK_ARG(asks || spec.meet_at.empty(), ERROR_UNSUPPORTED, "backend ", spec.backend,
+                    " runs on one host, but meet_at says that the ranks are on several");
+  if (asks && !spec.job_id.empty()) {
+    COLLOPS_RETURN_IF_ERROR(ReadJobPlace(spec.meet_at, spec.rank, &place));
+  } else if (asks) {
+    COLLOPS_RETURN_IF_ERROR(FindJobPlace(table, spec.rank, &place));
+  }
+  std::string digest = table == nullptr ? spec.table_digest : table->digest;
+  if (!place.address.empty()) {
+    digest = place.table_digest;
+  } else if (digest.empty() && !threads) {
+    COLLOPS_RETURN_IF_ERROR(FindJobDigest(&digest));
+  }
+  JobIdentity job;
+  COLLOPS_RETURN_IF_ERROR(FindMeetingPlace(threads, spec.job_id, digest, &job));
+  if (spec.introduction != nullptr) {
+    *meeting = std::make_unique<PartMeeting>(spec, job, segment_bytes);
+    return Ok();
+  }
+  if (place.address.empty()) {
+    COLLOPS_RETURN_IF_ERROR(CheckSize(spec, Reach::kOneHost));
+    *meeting = Meeting::Create(spec, job, segment_bytes);
+    return Ok();
+  }
+  COLLOPS_RETURN_IF_ERROR(CheckAcrossHosts(job));
+  return HostsMeeting::Create(spec, job, place, segment_bytes, meeting);
+}
+
+}  // namespace
+
+Status Control::Create(const CommunicatorSpec& spec, int64_t backend_bytes,
+                       std::shared_ptr<Control>* control, Reach reach) {
+  COLLOPS_RETURN_IF_ERROR(CheckSize(spec, reach));
+  if (spec.comm_mode == COMM_MULTI_PROCESS && spec.job_id.empty()) {
+    COLLOPS_RETURN_IF_ERROR(CheckRankSize(spec.rank_size));
+  }
+  const int64_t bytes = Board::Bytes(spec.rank_size) + backend_bytes;
+  std::unique_ptr<Meeting> meeting;
+  if (spec.table != nullptr && !spec.table->completed) {
+    meeting = std::make_unique<AwaitedTable>(
+        spec, [bytes, reach](const CommunicatorSpec& group, const RankTable& table, auto* made) {
+          return MakeMeeting(group, std::make_shared<const RankTable>(table), bytes, reach, made);
+        });
+  } else {
+    COLLOPS_RETURN_IF_ERROR(MakeMeeting(spec, spec.table, bytes, reach, &meeting));
+  }
+  *control = std::make_shared<Control>(spec, std::move(meeting));
+  return Ok();
+}
+
+Control::Control(const CommunicatorSpec& spec, const JobIdentity& job, int64_t backend_bytes,
+                 uint64_t steps_before)
+    : Control(spec, Meeting::Create(spec, job, Board::Bytes(spec.rank_size) + backend_bytes),
+              steps_before) {}
+
+Control::Control(const CommunicatorSpec& spec, std::unique_ptr<Meeting> meeting,
+                 uint64_t steps_before)
+    : spec_(spec),
+      fork_generation_(ForkGeneration()),
+      steps_before_(steps_before),
+      meeting_(std::move(meeting)),
+      unmet_(std::make_unique<Unmet>(spec)) {
+  if (!spec.parent.expired()) duties_.parent = [this] { return ParentFailure(); };
+  meeting_->Begin();
+}
+
+Control::Control(const CommunicatorSpec& spec)
+    : spec_(spec), fork_generation_(ForkGeneration()), steps_before_(0) {}
+
+Control::Control(const CommunicatorSpec& spec, Group group) : Control(spec) {
+  ConnectTo(std::move(group));
+}
+
+Control::~Control() {
+  Close("it closed its communicator");
+  // In a child of fork() these belong to the parent: destroying them would act for the parent.
+  if (Inherited()) {
+    (void)meeting_.release();
+    (void)unmet_.release();
+    (void)connection_.release();
+  }
+}
+
+Status Control::SecondThread(const char* name) const {
+  return Error(ERROR_INVALID_PARAM, name, ": another thread is in a call of rank ", spec_.rank,
+               " of comm_domain \"", spec_.comm_domain, "\"; one thread at a time");
+}
+
+Status Control::CheckUsable() const {
+  COLLOPS_CHECK_ARG(
+      !Inherited(), ERROR_INVALID_PARAM, "comm_domain \"", spec_.comm_domain,
+      "\": this communicator belongs to the parent process; make a new one after fork()");
+  if (!failed()) return Ok();
+  const Status failure = Failure();
+  return Error(failure.code(), "comm_domain \"", spec_.comm_domain,
+               "\": the communicator has ended, make a new one: ", failure.message());
+}
+
+Status Control::Failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+Status Control::CheckBoard() const {
+  COLLOPS_CHECK_ARG(
+      has_board(), ERROR_UNSUPPORTED, "backend ", spec_.backend,
+      ": a communicator that was handed in has no host connection: set COLLOPS_CHECK=1, or ",
+      "leave hcclComm out");
+  return Ok();
+}
+
+Status Control::Thrown(const char* name, const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return Error(ERROR_OUT_OF_HOST_MEMORY, name, ": this process can get no more memory");
+  }
+  return Error(ERROR_RT_FAIL, name, ": ", error.what());
+}
+
+Status Control::Connect(const char* name, const Deadline& deadline) {
+  const recording::WaitSpan wait("wait for first contact");
+  Group group;
+  const Status met = Catch(name, [&] { return meeting_->Complete(deadline, &group); });
+  Status status = met;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (group.segment.data() != nullptr) ConnectTo(std::move(group));
+    // Another thread called Abort() or Close() meanwhile.
+    if (failed()) status = failure_;
+  }
+  if (status.ok()) return status;
+  return Fail(WithOthersUnmet(Error(status.code(), name, ": ", status.message())), kOutsideSteps);
+}
+
+Status Control::WithOthersUnmet(const Status& status) const {
+  if (status.code() != ERROR_TIMEOUT || unmet_ == nullptr) return status;
+  return Error(status.code(), status.message(), unmet_->Others());
+}
+
+void Control::ConnectTo(Group group) {
+  connection_ = std::make_unique<Connection>(std::move(group), spec_.rank, spec_.rank_size,
+                                             &duties_, steps_before_);
+}
+
+std::byte* Control::backend_memory() {
+  return static_cast<std::byte*>(endpoint().group().segment.data()) + Board::Bytes(spec_.rank_size);
+}
+
+// Ends a call that failed, after the last step of the previous call, which is complete.
+Status Control::Finish(const Status& status, uint64_t step_before) {
+  const bool refused = connection_ != nullptr && connection_->step.refused();
+  if (refused || excused_) return status;
+  return Fail(status, std::max(step_number(), step_before + 1));
+}
+
+Status Control::Agree(const Agreement& agreement) {
+  COLLOPS_RETURN_IF_ERROR(CheckBoard());
+  COLLOPS_RETURN_IF_ERROR(step().Begin(agreement, timeout_s()));
+  COLLOPS_RETURN_IF_ERROR(step().Agree());
+  return step().End();
+}
+
+Status Control::Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all) {
+  COLLOPS_RETURN_IF_ERROR(CheckBoard());
+  const Board& board = endpoint().board();
+  for (int64_t begin = 0; begin == 0 || begin < bytes; begin += kShareBytes) {
+    const auto piece = static_cast<size_t>(std::min(bytes - begin, kShareBytes));
+    COLLOPS_RETURN_IF_ERROR(step().Begin(agreement, timeout_s()));
+    const uint64_t number = step().number();
+    // memcpy takes no null address, also of 0 bytes.
+    if (piece > 0) {
+      std::memcpy(board.shared(spec_.rank, number), static_cast<const std::byte*>(mine) + begin,
+                  piece);
+    }
+    step().Publish();
+    COLLOPS_RETURN_IF_ERROR(step().AwaitAll());
+    for (int r = 0; r < spec_.rank_size && piece > 0; ++r) {
+      std::memcpy(static_cast<std::byte*>(all) + r * bytes + begin, board.shared(r, number), piece);
+    }
+    COLLOPS_RETURN_IF_ERROR(step().End());
+  }
+  return Ok();
+}
+
+Status Control::Refuse(const char* name, const Status& reason) {
+  return step().Refuse(name, reason, timeout_s());
+}
+
+Status Control::Peek(const char* name, uint64_t call, const RankSet& needed) const {
+  if (connection_ == nullptr) return Ok();
+  const Status loss = connection_->endpoint.FindLossOnStreams(calls_on_streams_, needed);
+  // A rank that ended the group and then left is reported with the group's failure.
+  COLLOPS_RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
+  if (loss.ok()) return Ok();
+  const std::string begin =
+      call == 0 ? Concat(name, ": ") : Concat(name, ": call ", call, " failed: ");
+  return Error(loss.code(), begin, loss.message());
+}
+
+Status Control::FindLossAmong(const std::vector<int>& ranks, bool also_left) const {
+  if (connection_ == nullptr) return Ok();
+  const Status loss = connection_->endpoint.FindLossAmong(ranks, also_left);
+  if (also_left) COLLOPS_RETURN_IF_ERROR(connection_->endpoint.GroupFailure());
+  return loss;
+}
+
+// The failure of the parent, while the call of the parent that this subgroup runs in is not over.
+Status Control::ParentFailure() const {
+  const std::shared_ptr<Control> parent = spec_.parent.lock();
+  if (parent == nullptr || parent->connection_ == nullptr) return Ok();
+  return parent->connection_->endpoint.GroupFailure(parent->step_number());
+}
+
+Status Control::Fail(const Status& status, uint64_t step) {
+  const std::shared_ptr<Control> parent = spec_.parent.lock();
+  // A subgroup runs inside a call of its parent, which fails with it. The parent first: a rank that
+  // sees this one hang up finds the reason there.
+  if (parent != nullptr) static_cast<void>(parent->Fail(status, parent->step_number()));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    FailLocked(status, step);
+  }
+  if (meeting_ != nullptr) meeting_->TellCancelled();
+  return status;
+}
+
+void Control::FailLocked(const Status& status, uint64_t step) {
+  if (!failed_.exchange(true)) failure_ = status;
+  if (meeting_ != nullptr) meeting_->Cancel(failure_);
+  if (connection_ != nullptr) {
+    connection_->endpoint.PublishFailure(failure_, step);
+    if (left_) PublishLeft(failure_.message());
+  }
+}
+
+void Control::PublishLeft(const std::string& reason) {
+  connection_->endpoint.PublishLeft(reason, streams_ended_ ? calls_on_streams_.load() : 0);
+}
+
+void Control::Abort(const std::string& reason) {
+  End(Error(ERROR_ABORTED, "rank ", spec_.rank, " aborted: ", reason), false, reason);
+}
+
+void Control::Close(const std::string& reason) {
+  End(Error(ERROR_ABORTED, "rank ", spec_.rank, " closed it: ", reason), true, reason);
+}
+
+// Ends this rank's use of the group, from any thread. A call that runs now ends on all ranks.
+// Without one, a rank that closes does not disturb the others until they wait for it.
+void Control::End(const Status& status, bool leave, const std::string& reason) {
+  if (Inherited()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    EndLocked(status, leave, reason);
+  }
+  if (meeting_ != nullptr) meeting_->TellCancelled();
+}
+
+void Control::EndLocked(const Status& status, bool leave, const std::string& reason) {
+  if (!failed_.exchange(true)) failure_ = status;
+  left_ = left_ || leave;
+  if (!has_board()) return;
+  if (meeting_ != nullptr) meeting_->Stop();
+  const bool in_call = busy_.load();
+  if (connection_ == nullptr) {
+    if (in_call) return;  // Connect() sees it and returns soon
+    unmet_.reset();
+    Group group;
+    if (!meeting_->Settle(&group))
+      return meeting_->Cancel(leave ? Left(spec_.rank, reason) : status);
+    ConnectTo(std::move(group));
+  }
+  if (in_call || !leave) connection_->endpoint.PublishFailure(failure_, kOutsideSteps);
+  if (leave) PublishLeft(reason);
+}
+
+}  // namespace collops::control

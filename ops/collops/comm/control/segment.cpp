@@ -1,0 +1,174 @@
+#include "collops/comm/control/segment.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "collops/comm/control/available_memory.h"
+#include "collops/core/process/per_process.h"
+
+namespace collops::control {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Status CheckForeign(int fd, int64_t bytes) {
+  struct stat info = {};
+  COLLOPS_CHECK_ARG(fstat(fd, &info) == 0 && info.st_size == bytes && bytes > 0, ERROR_PEER_LOST,
+                    "a peer handed over shared memory of ", info.st_size, " bytes, expected ",
+                    bytes);
+  // Without the seals the owner could shrink the file, and this process would get SIGBUS. fcntl()
+  // returns -1 for a file that cannot be sealed.
+  const int seals = fcntl(fd, F_GET_SEALS);
+  COLLOPS_CHECK_ARG(seals >= 0 && (seals & kSeals) == kSeals, ERROR_PEER_LOST,
+                    "a peer handed over shared memory that is not sealed in size");
+  return Ok();
+}
+
+// Shared memory has no limit of its own: if it exceeds the free memory, the kernel kills a process.
+// `left`: bytes of the segment that are not allocated yet.
+Status CheckAvailable(int64_t bytes, int64_t left) {
+  constexpr int64_t kAlwaysTried = 1 << 20;
+  if (left <= kAlwaysTried) return Ok();
+  const AvailableMemory available = FindAvailableMemory();
+  COLLOPS_CHECK_ARG(left < available.bytes, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
+                    " bytes of shared memory: ", available.bytes + (bytes - left),
+                    " bytes are available ", available.where);
+  return Ok();
+}
+
+// A request beyond this process's limit of files (ulimit -f), which holds for shared memory too, is
+// an error and also a SIGXFSZ to this thread, which would end the process. While this lives, such a
+// signal waits; what has come meanwhile is dropped.
+class WithoutSizeSignal {
+ public:
+  WithoutSizeSignal() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    sigemptyset(&size_signal_);
+    sigaddset(&size_signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &size_signal_, &before_);
+  }
+  WithoutSizeSignal(const WithoutSizeSignal&) = delete;
+  WithoutSizeSignal& operator=(const WithoutSizeSignal&) = delete;
+  ~WithoutSizeSignal() {
+    const timespec now{};
+    while (!was_pending_ && sigtimedwait(&size_signal_, nullptr, &now) < 0 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  bool was_pending_ = false;
+  sigset_t size_signal_;
+  sigset_t before_;
+};
+
+// In pieces: a signal makes some kernels undo the whole request that it interrupts, and other ranks
+// may allocate at the same time.
+Status Reserve(int fd, int64_t bytes) {
+  constexpr int64_t kPiece = 8 << 20;
+  const WithoutSizeSignal guard;
+  for (int64_t begin = 0; begin < bytes; begin += kPiece) {
+    COLLOPS_RETURN_IF_ERROR(CheckAvailable(bytes, bytes - begin));
+    int error = EINTR;
+    while (error == EINTR) error = posix_fallocate(fd, begin, std::min(kPiece, bytes - begin));
+    COLLOPS_CHECK_ARG(error == 0, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
+                      " bytes of shared memory: ", std::strerror(error));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+class Segment::Mapping {
+ public:
+  Mapping(UniqueFd fd, void* data, int64_t bytes)
+      : fd_(std::move(fd)), data_(data), bytes_(bytes) {}
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { munmap(data_, static_cast<size_t>(bytes_)); }
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+  void* data_;
+  int64_t bytes_;
+};
+
+// The segments that this process has mapped.
+struct Segment::Mappings {
+  static PerProcess<Mappings> here;
+  std::mutex mutex;
+  std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Mapping>> by_inode;
+};
+PerProcess<Segment::Mappings> Segment::Mappings::here;
+
+void* Segment::data() const {
+  return mapping_ == nullptr ? nullptr : mapping_->data();
+}
+int64_t Segment::bytes() const {
+  return mapping_ == nullptr ? 0 : mapping_->bytes();
+}
+int Segment::fd() const {
+  return mapping_ == nullptr ? -1 : mapping_->fd();
+}
+
+Status Segment::Create(int64_t bytes, Segment* segment) {
+  UniqueFd fd(memfd_create("collops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  COLLOPS_CHECK_ARG(fd.valid(), ERROR_OUT_OF_HOST_MEMORY,
+                    "cannot create shared memory (memfd_create): ", std::strerror(errno));
+  // Allocated now, so that lack of memory is an error here and not a SIGBUS in a call.
+  COLLOPS_RETURN_IF_ERROR(Reserve(fd.get(), bytes));
+  COLLOPS_CHECK_ARG(fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0, ERROR_RT_FAIL,
+                    "cannot seal shared memory: ", std::strerror(errno));
+  return Adopt(std::move(fd), bytes, true, segment);
+}
+
+Status Segment::Map(UniqueFd fd, int64_t bytes, Segment* segment) {
+  COLLOPS_RETURN_IF_ERROR(CheckForeign(fd.get(), bytes));
+  return Adopt(std::move(fd), bytes, false, segment);
+}
+
+// Finds this process's mapping of the file, or makes it. Only the creator keeps the file open.
+// Files are told apart by device and inode: huge pages have a device of their own.
+Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segment) {
+  Mappings& mappings = Mappings::here.Get();
+  struct stat info = {};
+  COLLOPS_CHECK_ARG(fstat(fd.get(), &info) == 0, ERROR_RT_FAIL,
+                    "cannot look at shared memory: ", std::strerror(errno));
+  const std::lock_guard<std::mutex> lock(mappings.mutex);
+  for (auto it = mappings.by_inode.begin(); it != mappings.by_inode.end();) {
+    it = it->second.expired() ? mappings.by_inode.erase(it) : std::next(it);
+  }
+  std::weak_ptr<Mapping>& known = mappings.by_inode[{info.st_dev, info.st_ino}];
+  segment->mapping_ = known.lock();
+  if (segment->mapping_ != nullptr) return Ok();
+  void* data =
+      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  COLLOPS_CHECK_ARG(data != MAP_FAILED, ERROR_OUT_OF_HOST_MEMORY, "cannot map ", bytes,
+                    " bytes of shared memory: ", std::strerror(errno),
+                    ": raise this process's limit of address space (ulimit -v) or of mappings "
+                    "(vm.max_map_count)");
+  if (!keep_open) fd.reset();
+  segment->mapping_ = std::make_shared<Mapping>(std::move(fd), data, bytes);
+  known = segment->mapping_;
+  return Ok();
+}
+
+}  // namespace collops::control

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "collops/comm/call.h"
+#include "collops/comm/call_window.h"
+#include "collops/core/dtype.h"
+#include "collops/core/status.h"
+
+namespace [[gnu::visibility("default")]] collops {
+
+// A part of a peer's input matrix that can be read now: bytes [begin, end) of each of the rows
+// [row, row + rows); `data` points at the first byte.
+struct MatrixPart {
+  const std::byte* data = nullptr;
+  int64_t ld_bytes = 0;
+  int64_t row = 0;
+  int64_t rows = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// One call in which an operator computes while inputs arrive from its peers and its own results
+// leave. What its pointers point to must not change during the call.
+struct FusedCallSpec {
+  // The first list of a group in the agreement is reader_rows.
+  const Agreement* agreement = nullptr;
+  DType dtype = DType::kUndefined;
+
+  // The ranks that read each other's inputs, including this one, and the rows of each; both are
+  // equal on these ranks. A single rank reads nothing.
+  const std::vector<int>* readers = nullptr;
+  const std::vector<int64_t>* reader_rows = nullptr;
+  int64_t row_bytes = 0;
+  // A part that is not read in place has a multiple of this many rows, except the last: at least 1,
+  // at most 2048, equal on every rank.
+  int64_t row_unit = 1;
+  const void* x = nullptr;
+
+  int64_t tile_bytes = 0;  // size of the call's window
+
+  int64_t x_count = 0;  // elements of x, for the trace
+  int64_t output_count = 0;
+};
+
+// What the body of a fused call can use: the peers' inputs part by part, and the call's window
+// (memory and signals that peers read). One per communicator, valid during the body. One thread.
+class FusedCall {
+ public:
+  virtual ~FusedCall() = default;
+
+  // Does not wait: reads the calls that have arrived, and stages more of the own input. An error
+  // ends the body: a rank refused or disagrees, or the group has failed.
+  virtual Status Progress() = 0;
+
+  // Whether `rank` has announced this call.
+  virtual bool HasAnnounced(int rank) const = 0;
+  // The reader_rows of a rank that has announced: as many as `readers`, none negative.
+  virtual const std::vector<int64_t>& ReaderRows(int rank) const = 0;
+
+  // The next unread part of the input of readers[index]; false if none can be read yet.
+  virtual bool NextPart(size_t index, MatrixPart* part) = 0;
+  // The part was read; its place may be written again.
+  virtual void ReleasePart(size_t index) = 0;
+  // Whether all parts of readers[index] have been released.
+  virtual bool AllRead(size_t index) const = 0;
+
+  // The same object in every call.
+  virtual CallWindow* window() = 0;
+
+  // Waits, making progress, until `ready` returns true.
+  virtual Status Wait(const std::function<bool()>& ready) = 0;
+};
+
+// An operator's part of a fused call.
+using FusedBody = std::function<Status(FusedCall*)>;
+
+}  // namespace collops

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collops/comm/control/control.h"
+#include "collops/comm/pairs/pair_lane.h"
+#include "collops/core/deadline.h"
+
+namespace collops {
+
+// Whether the peers and tags of a list are valid for a rank of `rank_size`.
+Status CheckTransfers(const char* name, const Transfer* list, int count, int rank_size);
+
+// The sends and receives of one call. Owned by the messenger, except `list` before the call and
+// after its end.
+struct Batch {
+  const char* name = "";
+  std::vector<Transfer> list;
+  std::shared_ptr<const void> keep;     // kept alive as long as the batch
+  std::vector<TransferHandle> handles;  // set once the transfers are in the lane
+  size_t first_open = 0;                // all transfers before this one are done
+  Status outcome;                       // set once the batch has ended
+  std::atomic<bool> ended{false};
+};
+
+// The messages of one rank of a communicator: calls over its pair lane, and what the lane needs of
+// the group. Owned by the communicator. A mutex, the baton, guards the lane. Of the threads that
+// wait for messages one leads: it moves messages and sleeps for all; while no thread leads, waits
+// of group calls move them. Thread-safe. Waits only for the peers that messages name: in Run() and
+// Wait() until the time-out, in Attend() until there is nothing to do.
+class Messenger : private PairGroup {
+ public:
+  // `wire` belongs to the backend, and must outlive the last call.
+  Messenger(control::Control* control, PairWire* wire);
+
+  // Posts all transfers, waits until all are over, and sets `source` of receives. Returns the first
+  // error of one of them; an error other than a refusal ends the group.
+  Status Run(const char* name, Transfer* list, int count);
+  // Takes part in the transfers with a refusal, without waiting.
+  Status Refuse(const Transfer* list, int count, const Status& why);
+
+  // Begins a batch without waiting for any rank, or for a thread that is in the lane.
+  void Start(const std::shared_ptr<Batch>& batch);
+  // Waits for the end of a batch as Run() does, until `deadline`; none: the group's time-out from
+  // here on. Any thread, more than once.
+  Status Wait(Batch* batch, const std::optional<Deadline>& deadline);
+  // Reads what has arrived, then says whether the batch has ended.
+  bool Test(Batch* batch);
+  // Ends all transfers: this rank leaves.
+  void End(const Status& why);
+
+  // For a thread that moves messages which nobody waits for. `wake` is called, without the baton,
+  // when there are such messages; Attend() returns once there are none, or `enough` holds.
+  void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
+  // Waits a moment until the peers have made room for the verdicts that this rank owes them.
+  // Returns at once if another thread leads the lane.
+  void Settle(double limit_s);
+  // The same, but waits also while another thread leads the lane, which then sends them.
+  void SettleAll(double limit_s);
+  bool OwesVerdicts() const { return lane_.OwesVerdicts(); }
+  bool NeedsAttention() const;
+  void Attend(const std::function<bool()>& enough);
+  // Wakes a thread that sleeps in the lane.
+  void Rouse() { endpoint_->Ring(endpoint_->rank(), control::kPairLane); }
+
+ private:
+  using Baton = std::unique_lock<std::mutex>;
+
+  // What a thread waits for: the end of a batch, or of all transfers; and until when.
+  struct Goal {
+    const char* name = "";
+    Batch* batch = nullptr;
+    const std::function<bool()>* enough = nullptr;
+    std::optional<Deadline> deadline;  // none: the group's time-out
+    bool noted = false;                // on the board, for the messages of other ranks
+  };
+
+  bool Failed() const override { return endpoint_->GroupFailed(control::kAnyStep); }
+  Status Failure() const override { return endpoint_->GroupFailure(); }
+  std::string NameRank(int rank) const override { return endpoint_->Who(rank); }
+
+  // Moves the transfers that the lane has begun directly. True once all are over; false if the lane
+  // has to go on with them, or another thread wants it.
+  bool RunDirect();
+  // Runs a call that is, or is not, `begun` directly.
+  Status RunInLane(const char* name, Transfer* list, int count, bool begun, Baton* baton);
+  // Takes the baton, which a leading thread gives up when asked.
+  Baton Claim();
+  void Yield(Baton* baton);
+
+  // The caller of the functions below, except Pump(), has the baton.
+  void Post(Batch* batch);
+  // Posts the started batches; true if there were any.
+  bool TakeStarted();
+  // The started batches that have ended, to be released without the baton.
+  std::vector<std::shared_ptr<Batch>> TakeEnded();
+  bool Poll();
+  bool HasEnded(Batch* batch);
+  bool Reached(const Goal& goal);
+  Status Await(Goal* goal, Baton* baton);
+  void Follow(Baton* baton);
+  Status Lead(Goal* goal, Baton* baton);
+  bool Nap(Goal* goal, Baton* baton);
+  Status Look(Goal* goal, Baton* baton);
+  Status DescribeTimeout(const Goal& goal);
+  void FindLosses();
+  // After the lane has failed: ends the group with its failure. Earlier group calls are complete.
+  void Publish();
+  // Passes the lane to another thread that can move it.
+  void HandOver(Baton* baton);
+
+  // Called by waits of group calls.
+  control::Pumped Pump();
+  control::Doze DozeInCall();
+
+  // Whether this rank waits for what rings its doorbell, and for what does not.
+  struct Awaited {
+    bool rung = false;
+    bool unrung = false;
+  };
+  Awaited FindAwaited() const;
+  // Prepares one sleep that a doorbell does not end.
+  control::Doze PrepareDoze(const Awaited& awaited);
+  // Such a sleep; the caller does not have the baton.
+  template <typename Ready>
+  void NapUnrung(const Awaited& awaited, Ready&& ready);
+
+  control::Control* control_;
+  control::Endpoint* endpoint_;
+  PairWire* wire_;
+  std::function<void()> wake_;
+  mutable std::mutex baton_;  // guards the lane
+  PairLane lane_;
+  Batch own_;  // the batch of Run(), reused for its memory
+  bool own_used_ = false;
+  control::Spins spins_;
+  std::atomic<bool> led_{false};   // a thread leads; changed with the baton
+  bool attends_ = false;           // the leading thread is the one in Attend()
+  std::atomic<int> claims_{0};     // threads that want the baton
+  std::condition_variable moved_;  // following threads wait here
+  int followers_ = 0;
+  std::vector<std::shared_ptr<Batch>> open_;  // started and posted
+  std::mutex started_mutex_;
+  std::vector<std::shared_ptr<Batch>> started_;  // not posted yet
+  std::atomic<bool> has_started_{false};
+};
+
+}  // namespace collops

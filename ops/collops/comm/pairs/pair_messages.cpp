@@ -1,0 +1,57 @@
+#include "collops/comm/pairs/pair_messages.h"
+
+#include <cstring>
+
+namespace collops {
+namespace {
+
+// A peer's text may lack an end.
+template <size_t kBytes>
+std::string TypeName(const char (&type)[kBytes], DType dtype) {
+  const std::string name(type, strnlen(type, kBytes));
+  return name.empty() ? Name(dtype) : name;
+}
+
+}  // namespace
+
+const char* NameOf(Transfer::Way way) {
+  return way == Transfer::kSend ? "Send" : "Recv";
+}
+
+std::string DescribeMismatch(const PairGroup& group, int sender, int receiver,
+                             const Envelope& envelope, const Transfer& receive) {
+  return Concat("Send and Recv: message ", envelope.number, " (tag ", envelope.tag,
+                "): ", group.NameRank(sender), " sends ", envelope.elements, " ",
+                TypeName(envelope.type, envelope.dtype), ", ", group.NameRank(receiver),
+                " receives ", receive.elements, " ", TypeName(receive.type, receive.dtype),
+                ": both must state the same dtype and number of elements");
+}
+
+Status RefusedBy(const PairGroup& group, Transfer::Way way, int refuser, uint64_t number,
+                 int32_t tag, const std::string& reason) {
+  return Error(ERROR_RANK_MISMATCH, NameOf(way), ": ", group.NameRank(refuser), " refused message ",
+               number, " (tag ", tag,
+               "): ", reason.empty() ? "its reason was overwritten by later ones" : reason);
+}
+
+std::string DescribeOpen(const PairGroup& group, const OpenTransfer& open) {
+  const Transfer& transfer = open.transfer;
+  const std::string what = Concat(NameOf(transfer.way), " of ", transfer.elements, " ",
+                                  TypeName(transfer.type, transfer.dtype));
+  const std::string tag = Concat(" (tag ", transfer.tag, ")");
+  if (open.moved > 0) {
+    return Concat(what, transfer.way == Transfer::kSend ? " to " : " from ",
+                  group.NameRank(transfer.way == Transfer::kSend ? transfer.peer : open.source),
+                  tag, " stopped after ", open.moved, " of ", transfer.bytes, " bytes");
+  }
+  if (transfer.way == Transfer::kSend) {
+    return Concat(what, " to ", group.NameRank(transfer.peer), tag,
+                  ": its receiver has not taken it");
+  }
+  if (transfer.peer == kAnySource) {
+    return Concat(what, " from any rank", tag, ": no rank has sent such a message");
+  }
+  return Concat(what, " from ", group.NameRank(transfer.peer), tag, ": no such message has come");
+}
+
+}  // namespace collops

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "collops/core/deadline.h"
+#include "collops/core/dtype.h"
+#include "collops/core/status.h"
+
+namespace collops {
+
+// Where a wire has put the body of a message; a lane only hands it back to the wire.
+struct BodyPlace {
+  int32_t form = 0;
+  uint32_t window = 0;
+  int64_t offset = 0;
+  uint64_t mails = 0;
+};
+
+// The head of a message, from its sender: its description, or the reason of a refusal.
+struct Envelope {
+  uint64_t number = 0;  // per ordered pair of ranks, from 1
+  uint64_t digest = 0;
+  int64_t elements = 0;
+  int32_t tag = 0;
+  DType dtype = DType::kUndefined;
+  char type[24] = {};
+  bool refusal = false;
+  std::string reason;  // of the refusal
+  BodyPlace place;
+};
+
+// The receiver's answer to a message.
+struct Verdict {
+  enum Kind : uint32_t {
+    kGo = 0,        // send the body now
+    kDone = 1,      // the body has been taken
+    kMismatch = 2,  // the two ranks disagree: `text` says in what
+    kRefused = 3,   // the receive failed its own check: `text` says why
+  };
+  uint64_t number = 0;
+  Kind kind = kGo;
+  std::string text;
+};
+
+enum class WireStep {
+  kNone,    // not now: nothing has arrived, or there is no room
+  kDone,    // something was moved
+  kBroken,  // the wire cannot be used any more: fault() says why
+};
+
+enum class BodyStep {
+  kTaken,   // all bytes have been taken
+  kPart,    // call again
+  kAsk,     // the body is at the sender: post kGo, then RecvBody()
+  kBroken,  // fault() says why
+};
+
+// How heads, verdicts and bodies reach another rank, or this rank itself. Nothing here waits.
+// Between two ranks, envelopes arrive in the order of posting, and so do verdicts. Used by one
+// lane: one thread at a time.
+class PairWire {
+ public:
+  PairWire() = default;
+  PairWire(const PairWire&) = delete;
+  PairWire& operator=(const PairWire&) = delete;
+  virtual ~PairWire() = default;
+
+  // For the sender. `data` must not change until a verdict other than kGo has arrived. `envelope`
+  // has the next number of the pair.
+  virtual WireStep PostEnvelope(int peer, const Envelope& envelope, const void* data,
+                                int64_t bytes) = 0;
+  virtual WireStep NextVerdict(int peer, Verdict* verdict) = 0;
+  // Sends the rest, from byte *sent on, of the one message for which `peer` has posted kGo.
+  virtual WireStep SendBody(int peer, const void* data, int64_t bytes, int64_t* sent) = 0;
+
+  // For the receiver.
+  virtual WireStep NextEnvelope(int peer, Envelope* envelope) = 0;
+  // After each envelope that is no refusal, call TakeBody() until it does not return kPart, or
+  // DropBody(). *taken starts at 0.
+  virtual BodyStep TakeBody(int peer, const Envelope& envelope, void* data, int64_t bytes,
+                            int64_t* taken) = 0;
+  virtual void DropBody(int peer, const Envelope& envelope) = 0;
+  virtual WireStep PostVerdict(int peer, const Verdict& verdict) = 0;
+  // Receives the rest, from byte *received on, of the one message that got kGo.
+  virtual WireStep RecvBody(int peer, void* data, int64_t bytes, int64_t* received) = 0;
+
+  // Why a step was kBroken; names the peer.
+  virtual Status fault() const = 0;
+
+  // Whether what is posted is there at once, so that a few looks will find the answer.
+  virtual bool IsDirect() const { return false; }
+
+  // The functions below are for a wire whose messages take a while and ring no doorbell.
+
+  // Called at the beginning of each round of the lane.
+  virtual void Progress() {}
+  // Whether all envelopes and verdicts that were posted will arrive although no more calls follow.
+  virtual bool HandedOver() { return true; }
+  // Waits, before this rank leaves, until they have left this host; at most until the deadline.
+  virtual void Flush(const Deadline& /*deadline*/) {}
+  // Whether something may still arrive that `peer`, which has left or ended, sent before.
+  virtual bool MayArrive(int /*peer*/) { return false; }
+  // Ok, or why nothing more can arrive from `peer`. It is said a moment late, because the group may
+  // know more.
+  virtual Status Loss(int /*peer*/) { return Ok(); }
+  // Whether what comes from `peer` rings this rank's doorbell.
+  virtual bool Rings(int /*peer*/) const { return true; }
+  // A descriptor that is readable once something arrives from peers that do not ring; -1 if
+  // something has arrived already. For one sleep.
+  virtual int Arm() { return -1; }
+  // The lane has ended: after this nothing reads or writes the memory of a transfer.
+  virtual void Abandon() {}
+};
+
+// What a lane asks of its communicator. Nothing here waits.
+class PairGroup {
+ public:
+  PairGroup() = default;
+  PairGroup(const PairGroup&) = delete;
+  PairGroup& operator=(const PairGroup&) = delete;
+  virtual ~PairGroup() = default;
+
+  // Whether the group has failed; costs one load.
+  virtual bool Failed() const = 0;
+  // The group's failure, if Failed().
+  virtual Status Failure() const = 0;
+  // For messages: "rank 3 (pid 4711)".
+  virtual std::string NameRank(int rank) const = 0;
+};
+
+}  // namespace collops

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+
+#include "collops/core/status.h"
+
+namespace collops {
+
+// Whether the launcher has started ranks on several hosts, as far as its variables say.
+enum class Spread { kUnknown, kOneHost, kHosts };
+
+// The launcher that started this process as a rank, read from the launcher's variables.
+struct Launcher {
+  std::string name;     // "run_ranks", "torchrun", "Open MPI", "MPICH or Intel MPI", "Slurm"; or ""
+  int rank = -1;        // -1: not set
+  int rank_size = -1;   // -1: not set
+  int local_size = -1;  // ranks on this host; -1: not set
+  Spread spread = Spread::kUnknown;
+};
+
+Launcher DetectLauncher();
+
+// Identifies this job on the host: equal in all its ranks, different in two jobs that run at the
+// same time. Never the process group, which two programs of one shell share.
+struct JobIdentity {
+  std::string id;
+  std::string source;        // where the id comes from, for messages
+  bool of_one_host = false;  // other hosts of the same job may have another id
+};
+
+// The first of COLLOPS_JOB_ID, a launcher's id that is the same on all hosts, the digest of the
+// rank table (empty: there is none), MPICH's process, the process family; else an error.
+Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest = "");
+
+// Where the ranks of a group meet: the job or, if the ranks are threads, this process, whatever the
+// launcher says. `job_id`: the job, if the ranks have agreed on it by other means; else empty.
+Status FindMeetingPlace(bool threads, const std::string& job_id, const std::string& table_digest,
+                        JobIdentity* identity);
+
+// "job family/2443, from multiprocessing; set COLLOPS_JOB_ID to meet other processes"
+std::string DescribeJob(const JobIdentity& job);
+
+// An error if a group of processes has more ranks than the launcher has started for its job.
+Status CheckRankSize(int rank_size);
+
+// Sets the id that a host language gives to the processes it has started (Python: the hash of
+// multiprocessing's authkey, equal under fork, spawn and forkserver).
+void SetProcessFamily(const std::string& id);
+
+}  // namespace collops

@@ -1,0 +1,254 @@
+#include "collops/comm/streams/stream_communicator.h"
+
+#include <chrono>
+#include <thread>
+
+#include "collops/core/deadline.h"
+#include "collops/core/process/interrupt.h"
+
+namespace collops {
+namespace {
+
+// How long the destructor waits for calls. A caller that needs longer calls Close() first.
+constexpr double kDestroyedS = 2.0;
+// How long a rank has been lost when the group's graphs end.
+constexpr std::chrono::seconds kReplayEnds(1);
+
+}  // namespace
+
+StreamCommunicator::StreamCommunicator(std::shared_ptr<control::Control> control, DeviceKind kind,
+                                       bool compares, std::unique_ptr<StreamEngine> engine)
+    : Communicator(std::move(control)),
+      kind_(kind),
+      compares_(compares),
+      engine_(std::move(engine)),
+      under_way_(size()) {
+  this->control().SetCallsOnStreams(0);
+  static_cast<void>(FindDevice());  // an error is reported in first contact
+}
+
+void StreamCommunicator::Finish() {
+  if (!control().Inherited() && is_watched_) Forget(this);
+  WaitForStreams(kDestroyedS);
+  control().Close("it closed its communicator");
+  Close("it closed its communicator");
+}
+
+// Control's errors in first contact begin with its name already.
+Status StreamCommunicator::InCall(const char* name, const Status& status) {
+  const std::string begin = Concat(name, ": ");
+  if (status.ok() || status.message().compare(0, begin.size(), begin) == 0) return status;
+  return Error(status.code(), begin, status.message());
+}
+
+Status StreamCommunicator::FindDevice() {
+  int device = -1;
+  COLLOPS_RETURN_IF_ERROR(engine_->FindDevice(&device));
+  device_index_ = device;
+  return Ok();
+}
+
+Status StreamCommunicator::DoConnect() {
+  return RunOnDevice(kFirstContact, [&] { return MeetOnce(kFirstContact); });
+}
+
+Status StreamCommunicator::KeepOnStream(void* stream, KeepAlive kept) {
+  return RunOnDevice("LinearParallel", [&] {
+    return engine_->calls().Keep(stream, std::move(kept), "LinearParallel", UserCall::Number());
+  });
+}
+
+// A call of several steps: compared as a whole, if calls are compared.
+Status StreamCommunicator::DoAgree(const Agreement& agreement) {
+  return RunOnDevice(agreement.op(), [&]() -> Status {
+    COLLOPS_RETURN_IF_ERROR(MeetOnce(agreement.op()));
+    COLLOPS_RETURN_IF_ERROR(CheckPeers(agreement.op(), compares_));
+    return compares_ ? control().Agree(agreement) : Ok();
+  });
+}
+
+Status StreamCommunicator::DoCheck() {
+  return RunOnDevice("check", [&] { return CheckPeers("check", false); });
+}
+
+Status StreamCommunicator::MeetOnce(const char* name) {
+  if (engine_->connected()) return Ok();
+  const uint64_t step = control().step_number();
+  const Status met =
+      control().WithOthersUnmet(InCall(name, engine_->Meet(&control(), compares_, device_index_)));
+  if (met.ok()) control().MarkMet();
+  if (met.ok() && engine_->EndsByAbort() && !std::exchange(is_watched_, true)) Watch(this);
+  // Rank 0 may fail before the others hear of this rank.
+  const bool told = !control().has_board() || control().step_number() != step;
+  return met.ok() || told ? met : Decline(name, met);
+}
+
+// Tells the other ranks why this rank refuses: in the exchange of first contact, later in the
+// comparison of the call. Without comparisons the others may have put their call on a stream, so
+// the group ends, and their next call has the reason. What the library cannot do is refused on all
+// ranks alike, and ends nothing.
+Status StreamCommunicator::DoRefuse(const char* name, const Status& reason) {
+  if (!control().has_board()) return Ok();
+  if (!engine_->connected()) return control().Refuse(kFirstContact, reason);
+  if (compares_) return control().Refuse(name, reason);
+  if (reason.code() == ERROR_UNSUPPORTED) return Ok();
+  control().EndAll(
+      Error(ERROR_RANK_MISMATCH, name, ": rank ", rank(), " refused its part: ", reason.message()));
+  return Ok();
+}
+
+Status StreamCommunicator::Decline(const char* name, const Status& reason) {
+  const Status told = DoRefuse(name, reason);
+  if (!told.ok()) static_cast<void>(control().Fail(told, control().step_number()));
+  return control().Excuse(reason);
+}
+
+Status StreamCommunicator::NoStream(const char* name) {
+  return Decline(name, Error(ERROR_INVALID_STREAM, name, ": there is no stream: pass ",
+                             kind_ == DeviceKind::kNpu ? "NPU" : "CUDA", " tensors, or stream="));
+}
+
+Status StreamCommunicator::CheckCapture(const char* name, const Agreement* agreement,
+                                        void* stream) {
+  const bool meets = !engine_->connected();
+  const bool compares = compares_ && agreement != nullptr && engine_->ComparesReplays();
+  if (!meets && !compares) return Ok();
+  bool is_captured = false;
+  const Status found = engine_->calls().FindCapture(stream, &is_captured);
+  if (!found.ok()) return Decline(name, InCall(name, found));
+  if (!is_captured) return Ok();
+  const char* const why =
+      meets ? ": the stream is captured, and the ranks connect in their first call: make one call "
+              "before the capture"
+            : ": the stream is captured, and COLLOPS_CHECK=1 cannot compare what a graph replays: "
+              "capture without it, as the GPUs compare each replay";
+  return Decline(name, Error(ERROR_INVALID_STREAM, name, why));
+}
+
+// Without waiting: whether all ranks are still there and all earlier calls have succeeded.
+Status StreamCommunicator::CheckPeers(const char* name, bool is_step, const RankSet& needed) {
+  const uint64_t step = control().step_number() + 1;
+  const uint64_t call = is_step ? CallNumber(step) : UserCall::Number();
+  COLLOPS_RETURN_IF_ERROR(control().Peek(name, call, needed));
+  return InCall(name, engine_->CheckHealth());
+}
+
+// A group call is counted before its peers are checked, so that a rank is missed that left without
+// it; one that was refused was made by no rank.
+Status StreamCommunicator::Prepare(const char* name, const Agreement* agreement,
+                                   const RankSet& needed) {
+  const uint64_t before = control().calls_on_streams();
+  if (agreement != nullptr) control().SetCallsOnStreams(before + 1);
+  const bool is_step = compares_ && agreement != nullptr;
+  Status status = CheckPeers(name, is_step, needed);
+  if (status.ok() && is_step) {
+    status = control().Agree(*agreement);
+    // A rank whose call compared equal may have failed since.
+    if (status.ok()) return CheckPeers(name, is_step, needed);
+  }
+  if (!status.ok()) control().SetCallsOnStreams(before);
+  return status;
+}
+
+// A rank that is lost, a failure, or a call that is on its stream, or waits there, for longer than
+// the time-out. `in_use`: a call of this rank uses the engine, so its calls cannot be asked.
+Status StreamCommunicator::FindTrouble(const std::optional<double>& waiting_s, bool in_use) {
+  if (control().failed()) return control().Failure();
+  const double timeout_s = control().timeout_s();
+  const std::string replayed = in_use ? "an earlier call" : "a call that a graph replays";
+  std::string ahead;  // empty: none, or not to be asked
+  double age_s = 0;
+  if (!in_use) {
+    COLLOPS_RETURN_IF_ERROR(engine_->OnDevice(device_index_, [&] {
+      ahead = engine_->calls().NamesAhead();
+      age_s = engine_->calls().OldestAge();
+    }));
+  }
+  const std::string& waiting = ahead.empty() ? replayed : ahead;
+  COLLOPS_RETURN_IF_ERROR(control().Peek(waiting.c_str(), 0, under_way_.Peers()));
+  const bool is_old = age_s > timeout_s;
+  COLLOPS_CHECK_ARG(!is_old && waiting_s.value_or(0) <= timeout_s, ERROR_TIMEOUT,
+                    is_old ? ahead : replayed, ": timed out on its stream after ", timeout_s,
+                    " s: a rank has not made this call, or the stream waits");
+  return Ok();
+}
+
+// A rank that has just left may have ended its part of a replay that is still at work here.
+bool StreamCommunicator::HasLasted() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!trouble_since_.has_value()) trouble_since_ = now;
+  return now - *trouble_since_ > kReplayEnds;
+}
+
+Status StreamCommunicator::FindDeviceError() {
+  Status broken;
+  COLLOPS_RETURN_IF_ERROR(engine_->OnDevice(
+      device_index_, [&] { broken = InCall("watcher", engine_->DeviceError()); }));
+  return broken;
+}
+
+// A call of this rank that uses the engine finds trouble itself, unless it waits for room on its
+// stream behind a call that waits for another rank.
+void StreamCommunicator::Look() {
+  const std::unique_lock<std::recursive_mutex> lock(engine_in_use_, std::try_to_lock);
+  const bool in_use = !lock.owns_lock();
+  if (in_use && !engine_->EndsWhileUsed()) return;
+  if (!engine_->connected()) return;
+  const std::optional<double> waiting_s = engine_->WaitingS();
+  if (in_use && !waiting_s.has_value()) return;
+  engine_->AllowCaptures();
+  if (!in_use && !control().failed()) {
+    const Status broken = FindDeviceError();
+    if (!broken.ok()) control().EndAll(broken);
+  }
+  const Status trouble = FindTrouble(waiting_s, in_use);
+  if (trouble.ok()) return;
+  bool idle = !waiting_s.has_value();
+  if (idle) {
+    const auto ask = [&] { idle = engine_->calls().IsIdle(); };
+    static_cast<void>(engine_->OnDevice(device_index_, ask));
+  }
+  // A rank that is lost when all was done takes nothing away from this one. But a captured call may
+  // be replayed, and would wait for that rank for ever.
+  if (idle && !(engine_->calls().has_graphs() && HasLasted())) return;
+  if (!control().failed()) control().EndAll(trouble);
+  engine_->AbortCalls();
+}
+
+void StreamCommunicator::OnLeave() {
+  WaitForStreams(control().timeout_s());
+}
+
+bool StreamCommunicator::IsIdle() {
+  const std::lock_guard<std::recursive_mutex> lock(engine_in_use_);
+  return engine_->IsIdle(device_index_);
+}
+
+// A rank that leaves before its calls have ended takes its part of them away from slower ranks, so
+// it stays until then, or until a rank is lost that they wait for, or the group has failed.
+void StreamCommunicator::WaitForStreams(double limit_s) {
+  if (control().Inherited() || !control().has_board()) return;
+  const std::lock_guard<std::recursive_mutex> lock(closing_);
+  const Deadline deadline = Deadline::After(limit_s);
+  static_cast<void>(control().Alone("Close", [&] {
+    bool idle = IsIdle();
+    while (!idle && !control().failed() && control().Peek("Close", 0, under_way_.Peers()).ok() &&
+           !deadline.Passed() && !Interrupted()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      idle = IsIdle();
+    }
+    if (idle && !control().failed()) control().MarkStreamsEnded();
+    return Ok();
+  }));
+}
+
+void StreamCommunicator::OnClose() {
+  if (control().Inherited()) return;
+  const std::lock_guard<std::recursive_mutex> lock(closing_);
+  // If a call runs in another thread, it still needs the engine; the destructor releases it.
+  if (control().in_call()) return;
+  const std::lock_guard<std::recursive_mutex> in_use(engine_in_use_);
+  OnReleased(engine_->Release(device_index_));
+}
+
+}  // namespace collops

@@ -1,0 +1,161 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "collops/comm/communicator.h"
+#include "collops/comm/control/control.h"
+#include "collops/comm/streams/messages_under_way.h"
+#include "collops/comm/streams/stream_engine.h"
+#include "collops/comm/streams/watch.h"
+#include "collops/comm/user_calls.h"
+
+namespace collops {
+
+// Devices connected by a vendor's library, on one host or many. A call is put on the caller's
+// stream and returns. First contact, splits and barriers use Control's board; with COLLOPS_CHECK=1
+// calls are compared there first. A backend derives from this class and from StreamEngine, and
+// adds the calls themselves. Thread-safety as in Communicator; waits in first contact, in
+// comparisons, and in Close() until the calls have ended.
+class StreamCommunicator : public Communicator, private Watched {
+ public:
+  Device device() const override { return {kind_, device_index_}; }
+  bool HasMessagesOnStreams() const override { return true; }
+  Status KeepOnStream(void* stream, KeepAlive kept) override;
+
+ protected:
+  // `engine` is owned from here on. `compares`: COLLOPS_CHECK=1.
+  StreamCommunicator(std::shared_ptr<control::Control> control, DeviceKind kind, bool compares,
+                     std::unique_ptr<StreamEngine> engine);
+  // For the destructor of a derived class, whose functions a call of Close() needs.
+  void Finish();
+
+  StreamEngine& engine() { return *engine_; }
+  const std::atomic<int>& device_index() const { return device_index_; }
+
+  // Runs `step` with this communicator's device as the thread's current one.
+  template <typename Step>
+  Status RunOnDevice(const char* name, Step&& step);
+  // Puts a call on its stream. `agreement`: what is compared first with COLLOPS_CHECK=1; null:
+  // nothing. `step` gets the call's `keep`, and leaves in it all that the stream still reads. A
+  // rank of `needed` must still be there, whatever calls it has made.
+  template <typename Step>
+  Status Enqueue(const char* name, const Agreement* agreement, void* stream, KeepAlive keep,
+                 Step&& step, const RankSet& needed = {});
+  template <typename Call, typename Step>
+  Status Enqueue(const Call& call, Step&& step) {
+    return Enqueue(call.agreement->op(), call.agreement, call.stream, call.keep, step);
+  }
+  // As Communicator::DoMessages(), whose list has been checked: `step` puts it on the stream.
+  template <typename Step>
+  Status EnqueueMessages(const char* name, Transfer* list, int count, void* stream, Step&& step);
+  // The host waits for all ranks, and then `step` makes the stream wait for all ranks' streams.
+  template <typename Step>
+  Status EnqueueBarrier(const Agreement& agreement, void* stream, Step&& step);
+
+  // A product asks for its sizes before first contact, and the device may have been chosen since
+  // this was made. An error is reported in first contact.
+  void KnowDevice() {
+    if (device_index_ < 0) static_cast<void>(FindDevice());
+  }
+
+  Status MeetOnce(const char* name);
+  // Refuses with an error of this rank alone.
+  Status Decline(const char* name, const Status& reason);
+  // The error with the call's name in front, unless it is there already.
+  static Status InCall(const char* name, const Status& status);
+
+  bool ConnectsInEngine() const override { return true; }
+  Status DoConnect() override;
+  Status DoAgree(const Agreement& agreement) override;
+  Status DoCheck() override;
+  Status DoRefuse(const char* name, const Status& reason) override;
+  void OnLeave() override;
+  void OnClose() override;
+  // Called when the engine has let go. `past`: all calls are known to have ended.
+  virtual void OnReleased(bool past) = 0;
+
+ private:
+  Status FindDevice();
+  Status CheckPeers(const char* name, bool is_step, const RankSet& needed = {});
+  // Checks that a call may be put on its stream: its peers, and what the ranks agree on.
+  Status Prepare(const char* name, const Agreement* agreement, const RankSet& needed);
+  Status NoStream(const char* name);
+  // Refuses what cannot be done for a captured call.
+  Status CheckCapture(const char* name, const Agreement* agreement, void* stream);
+  bool IsIdle();
+  void WaitForStreams(double limit_s);
+  void Look() override;
+  bool HasLasted();
+  Status FindDeviceError();
+  Status FindTrouble(const std::optional<double>& waiting_s, bool in_use);
+
+  const DeviceKind kind_;
+  const bool compares_;
+  const std::unique_ptr<StreamEngine> engine_;
+  std::atomic<int> device_index_{-1};  // -1: not known before first contact
+  std::recursive_mutex closing_;       // recursive: a signal handler of the thread may close, too
+  // Held while the engine is used, so that the watcher does not end it under a call.
+  std::recursive_mutex engine_in_use_;
+  bool is_watched_ = false;
+  std::optional<std::chrono::steady_clock::time_point> trouble_since_;  // of the watcher
+  MessagesUnderWay under_way_;
+};
+
+template <typename Step>
+Status StreamCommunicator::RunOnDevice(const char* name, Step&& step) {
+  Status found = device_index_ < 0 ? FindDevice() : Ok();
+  if (found.ok()) {
+    const std::lock_guard<std::recursive_mutex> lock(engine_in_use_);
+    Status result;
+    found = engine_->OnDevice(device_index_, [&result, &step] { result = step(); });
+    if (found.ok()) return result;
+  }
+  return Decline(name, InCall(name, found));
+}
+
+template <typename Step>
+Status StreamCommunicator::Enqueue(const char* name, const Agreement* agreement, void* stream,
+                                   KeepAlive keep, Step&& step, const RankSet& needed) {
+  if (stream == nullptr) return NoStream(name);
+  return RunOnDevice(name, [&]() -> Status {
+    COLLOPS_RETURN_IF_ERROR(CheckCapture(name, agreement, stream));
+    COLLOPS_RETURN_IF_ERROR(MeetOnce(name));
+    COLLOPS_RETURN_IF_ERROR(Prepare(name, agreement, needed));
+    const Status status = step(&keep);
+    // Also after a failed step: its first part may be on the stream.
+    const Status kept = engine_->calls().Keep(stream, std::move(keep), name, UserCall::Number());
+    return InCall(name, status.ok() ? kept : status);
+  });
+}
+
+// Nothing compares messages, not even with COLLOPS_CHECK=1: only two ranks take part.
+template <typename Step>
+Status StreamCommunicator::EnqueueMessages(const char* name, Transfer* list, int count,
+                                           void* stream, Step&& step) {
+  if (count == 0) return Ok();  // there is no tensor to find a stream by
+  RankSet peers = RankSet::None(size());
+  for (int i = 0; i < count; ++i) peers.Add(list[i].peer);
+  COLLOPS_RETURN_IF_ERROR(Enqueue(
+      name, nullptr, stream, under_way_.Begin(list, count), [&](KeepAlive*) { return step(); },
+      peers));
+  for (int i = 0; i < count; ++i) {
+    if (list[i].way == Transfer::kRecv) list[i].source = list[i].peer;
+  }
+  return Ok();
+}
+
+template <typename Step>
+Status StreamCommunicator::EnqueueBarrier(const Agreement& agreement, void* stream, Step&& step) {
+  const bool waits = control().has_board() || stream == nullptr;
+  if (waits) COLLOPS_RETURN_IF_ERROR(control().Agree(agreement));
+  if (stream == nullptr) return Ok();
+  return Enqueue(agreement.op(), nullptr, stream, nullptr, [&](KeepAlive*) { return step(); });
+}
+
+}  // namespace collops

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "collops/comm/control/control.h"
+#include "collops/comm/streams/calls_on_streams.h"
+#include "collops/core/status.h"
+
+namespace collops {
+
+// One rank's part of a vendor's library that connects devices, as StreamCommunicator uses it, and
+// the calls that it has put on streams. Owned by the communicator. One thread at a time; but
+// Release() from any. Only Meet() and Release() wait.
+class StreamEngine {
+ public:
+  explicit StreamEngine(kernels::DeviceRuntime* runtime) : calls_(runtime) {}
+  StreamEngine(const StreamEngine&) = delete;
+  StreamEngine& operator=(const StreamEngine&) = delete;
+  virtual ~StreamEngine() = default;
+
+  // Its first calls may be made.
+  virtual bool connected() const = 0;
+
+  // The device that this thread has chosen.
+  virtual Status FindDevice(int* device) const = 0;
+  // For the watcher thread, before it asks: its questions must not disturb a capture elsewhere.
+  virtual void AllowCaptures() const {}
+  // Runs `step` with that device as the thread's current one; after an error `step` was not run.
+  virtual Status OnDevice(int device, const std::function<void()>& step) const = 0;
+
+  // Connects the ranks, in the first call of every rank: waits for all ranks, at most the time-out.
+  // The ranks agree on COLLOPS_CHECK (`compares`) on the way, if `control` has a board.
+  virtual Status Meet(control::Control* control, bool compares, int device) = 0;
+
+  // Ok, or an error of an earlier call, as the library tells it. Does not wait.
+  virtual Status AsyncError() = 0;
+  // Ok, or that a call has failed on the device, which then makes no other one. Does not wait.
+  virtual Status DeviceError() { return Ok(); }
+  // AsyncError() with the calls that may be meant.
+  Status CheckHealth();
+
+  CallsOnStreams& calls() { return calls_; }
+  // Whether all calls have ended, or their state cannot be asked any more.
+  bool IsIdle(int device);
+
+  // Seconds that a call on a stream has waited for other ranks, also a replayed one; none if no
+  // call waits. For the watcher thread, which compares with what it saw the last time.
+  virtual std::optional<double> WaitingS() { return std::nullopt; }
+  // Whether the calls compare themselves when they run. The host then compares no captured one.
+  virtual bool ComparesReplays() const { return false; }
+
+  // Whether calls on streams can wait for ever, and end only by AbortCalls(). The watcher thread
+  // then looks for lost ranks and for calls that have exceeded the time-out.
+  virtual bool EndsByAbort() const { return false; }
+  // Whether connected(), WaitingS() and AbortCalls() may be called while another function runs: one
+  // that puts a call on a stream may wait for room there, behind a call that waits for a rank.
+  virtual bool EndsWhileUsed() const { return false; }
+  // Ends the calls that are on streams, whose results are then undefined. No other function of the
+  // library runs.
+  virtual void AbortCalls() {}
+
+  // Lets go of the library's handle and of memory on the device. Returns whether all calls are
+  // known to have ended; waits for that, at most Patience() seconds.
+  bool Release(int device);
+
+ protected:
+  // How long Release() waits: a call that its peers have left never ends.
+  virtual double Patience() const = 0;
+  // With the device as the current one if `past`, which says that all calls have ended; what calls
+  // may still use is never given back.
+  virtual void LetGo(bool past) = 0;
+
+ private:
+  CallsOnStreams calls_;
+};
+
+// The name of first contact in agreements and messages, and of the call in which a rank refuses it.
+inline constexpr char kFirstContact[] = "first contact";
+
+}  // namespace collops

@@ -1,0 +1,211 @@
+#include "collops/core/env.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+namespace collops {
+namespace {
+
+// Reads the whole text as a number; leaves `value` unchanged if the variable is not set.
+template <typename Number>
+Status ReadNumber(const char* name, const char* what, Number least, Number* value) {
+  const std::string text = GetVariable(name);
+  if (text.empty()) return Ok();
+  Number number{};
+  const char* end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, number);
+  const bool whole = result.ec == std::errc() && result.ptr == end;
+  COLLOPS_CHECK_ARG(whole && std::isfinite(static_cast<double>(number)) && number >= least,
+                    ERROR_INVALID_PARAM, name, " must be ", what, ", got \"", text, "\"");
+  *value = number;
+  return Ok();
+}
+
+Status ReadSwitch(const char* name, bool* value) {
+  const std::string text = GetVariable(name);
+  COLLOPS_CHECK_ARG(text.empty() || text == "0" || text == "1", ERROR_INVALID_PARAM, name,
+                    " must be 0 or 1, got \"", text, "\"");
+  if (!text.empty()) *value = text == "1";
+  return Ok();
+}
+
+Status ReadPort(const char* name, Env* env) {
+  constexpr int kMost = 65535;
+  constexpr const char* kWhat = "a port from 1 to 65535";
+  int number = env->port;
+  COLLOPS_RETURN_IF_ERROR(ReadNumber(name, kWhat, 1, &number));
+  COLLOPS_CHECK_ARG(number <= kMost, ERROR_INVALID_PARAM, name, " must be ", kWhat, ", got \"",
+                    number, "\"");
+  env->port = number;
+  return Ok();
+}
+
+Status ReadTrace(const char* name, Env* env) {
+  const std::string text = GetVariable(name);
+  if (IsTracePath(text)) {
+    env->trace_path = text;
+    return Ok();
+  }
+  COLLOPS_CHECK_ARG(text.empty() || text == "0" || text == "1" || text == "2", ERROR_INVALID_PARAM,
+                    name, " must be 0, 1 or 2, or the name of a file that ends in .json, got \"",
+                    text, "\"");
+  if (!text.empty()) env->trace = text[0] - '0';
+  return Ok();
+}
+
+// One backend name, or pairs such as hccl=shm. The names are not checked here.
+Status ReadBackend(const char* name, Env* env) {
+  const std::string text = env->backend = GetVariable(name);
+  if (text.find('=') == std::string::npos) {
+    if (!text.empty()) env->replacements.push_back({"", text});
+    return Ok();
+  }
+  std::istringstream pairs(text);
+  for (std::string pair; std::getline(pairs, pair, ',');) {
+    const size_t equals = pair.find('=');
+    const bool is_pair = equals != std::string::npos && equals > 0 && equals + 1 < pair.size();
+    COLLOPS_CHECK_ARG(is_pair, ERROR_INVALID_PARAM, name, "=", text, ": \"", pair,
+                      "\" is not a pair such as hccl=shm");
+    env->replacements.push_back({pair.substr(0, equals), pair.substr(equals + 1)});
+  }
+  return Ok();
+}
+
+constexpr double kLeastTimeoutS = 1e-3;
+
+// How a variable is read into its members of Env.
+struct Reader {
+  const char* name;
+  Status (*read)(const char* name, Env* env);
+};
+
+template <std::string Env::* member>
+Status ReadText(const char* name, Env* env) {
+  env->*member = GetVariable(name);
+  return Ok();
+}
+
+const Reader kReaders[] = {
+    {"COLLOPS_BACKEND", ReadBackend},
+    {"COLLOPS_JOB_ID", ReadText<&Env::job_id>},
+    {"COLLOPS_JOB_KEY", ReadText<&Env::job_key>},
+    {"COLLOPS_TIMEOUT_S",
+     [](const char* name, Env* env) {
+       return ReadNumber(name, "a number of seconds of 0.001 or more", kLeastTimeoutS,
+                         &env->timeout_s);
+     }},
+    {"COLLOPS_NUM_THREADS",
+     [](const char* name, Env* env) {
+       return ReadNumber(name, "a whole number of 1 or more", 1, &env->num_threads);
+     }},
+    {"COLLOPS_PORT", ReadPort},
+    {"COLLOPS_CHECK", [](const char* name, Env* env) { return ReadSwitch(name, &env->check); }},
+    {"COLLOPS_FUSED", [](const char* name, Env* env) { return ReadSwitch(name, &env->fused); }},
+    {"COLLOPS_TRACE", ReadTrace},
+    {"COLLOPS_TUNING",
+     [](const char* name, Env* env) { return ParseTuning(name, GetVariable(name), &env->tuning); }},
+};
+
+}  // namespace
+
+std::string GetVariable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+bool IsTracePath(const std::string& text) {
+  const std::string ending = kTraceEnding;
+  return text.size() > ending.size() &&
+         text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+Status Env::Read(Env* env) {
+  Env read;
+  for (const Reader& row : kReaders) COLLOPS_RETURN_IF_ERROR(row.read(row.name, &read));
+  *env = read;
+  return Ok();
+}
+
+std::vector<EnvProblem> EnvProblems() {
+  std::vector<EnvProblem> problems;
+  Env unused;
+  for (const Reader& row : kReaders) {
+    const Status status = row.read(row.name, &unused);
+    if (!status.ok()) problems.push_back({row.name, status.message()});
+  }
+  return problems;
+}
+
+std::string Env::ReplaceBackend(const std::string& name) const {
+  for (const BackendReplacement& replacement : replacements) {
+    if (replacement.from.empty() || replacement.from == name) return replacement.to;
+  }
+  return name;
+}
+
+const std::vector<EnvVariable>& EnvVariables() {
+  static const std::vector<EnvVariable>* const variables = new std::vector<EnvVariable>{
+      {"COLLOPS_BACKEND", "not set",
+       "Replaces a struct's backend once the struct was validated: one name (`shm`), or a map "
+       "(`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU with no edit."},
+      {"COLLOPS_CHECK", "0",
+       "1: on backends whose engine compares nothing (hccl), every call is compared between the "
+       "ranks first, over the host connection, and so waits for all of them. Equal on every rank."},
+      {"COLLOPS_FUSED", "1",
+       "0: LinearParallel runs as a pipeline of collectives and products, as it does on backends "
+       "without windows, where the operation's `engine` names no other way. The result is the "
+       "same, "
+       "bit for bit."},
+      {"COLLOPS_ISA", "the best here",
+       "Forces the instruction set of the kernels: `amx`, `avx512`, `avx2`, `neon` (arm64) or "
+       "`portable`. Results do not depend on it, but for the last bits of LinearParallel's "
+       "products."},
+      {"COLLOPS_JOB_ID", "what the launcher says",
+       "Names the job this process belongs to: the same text in all its ranks, another one in "
+       "every other job on the host."},
+      {"COLLOPS_JOB_KEY", "a random one under `collops run -n`",
+       "A secret of the job, the same in all its ranks."},
+      {"COLLOPS_KERNELS", "the file beside the library",
+       "The compiled GPU kernels, `collops_kernels.fatbin`."},
+      {"COLLOPS_LOCAL_RANK", "not set",
+       "This process's number among the ranks of its host; `collops run` sets it."},
+      {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",
+       "Threads that a rank uses for kernels. Results do not depend on it."},
+      {"COLLOPS_PORT", "29577",
+       "The TCP port at which rank 0 awaits the ranks of other hosts; the same in all ranks, and "
+       "another one in every job on its host."},
+      {"COLLOPS_RANK", "what the launcher says",
+       "This process's rank, set by `run_ranks` and `collops run`; with COLLOPS_RANK_SIZE it goes "
+       "before any "
+       "launcher's."},
+      {"COLLOPS_RANK_SIZE", "what the launcher says",
+       "The number of ranks, set by `run_ranks` and `collops run`."},
+      {"COLLOPS_SERVER_ID", "found by addresses and host name",
+       "This host's server_id in a rank table, where addresses and names do not say it."},
+      {"COLLOPS_TIMEOUT_S", "300",
+       "Seconds that a call waits for other ranks before ERROR_TIMEOUT names who is missing."},
+      {"COLLOPS_TRACE", "0",
+       "1: every call writes one line to standard error: rank, domain, backend, operator, "
+       "elements, time; LinearParallel one more for every plan, with the engine that runs and why "
+       "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
+       "has "
+       "multiplied, with the rows' rank and the time since the call began. In a program that has "
+       "configured Python's `logging`, the lines go to the logger `collops`. `FILE.json`: every "
+       "rank "
+       "writes its calls, and in each the waits and the rest, to `FILE.rankN.json`, for Perfetto "
+       "([tracing.md](tracing.md))."},
+      {"COLLOPS_TUNING", "`all_reduce_one_step_2=256k,all_reduce_one_step=32k,streamed_output=16m`",
+       "Sizes at which a call takes another way, `name=size,...` with k, m or g for a power of "
+       "1024: "
+       "the longest vectors that AllReduce adds up in one step, of 2 ranks and of more, and the "
+       "least output that is stored past the caches, which a process reads once. A communicator "
+       "keeps the sizes with which it was created; they are the same in all ranks of a host. "
+       "Results do not depend on them."},
+      {"COLLOPS_UCX_LIBRARY", "what is loaded, installed, or the system's",
+       "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; then no other is tried."},
+  };
+  return *variables;
+}
+
+}  // namespace collops

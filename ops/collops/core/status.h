@@ -1,0 +1,105 @@
+#pragma once
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+
+namespace [[gnu::visibility("default")]] collops {
+
+// ATB's names and numbers (atb/types.h); this library's own start at 100.
+enum ErrorCode : int {
+  NO_ERROR = 0,
+  ERROR_INVALID_PARAM = 1,
+  ERROR_INVALID_GRAPH = 2,
+  ERROR_INTERNAL_ERROR = 3,
+  ERROR_RT_FAIL = 4,
+  ERROR_INVALID_IN_TENSOR_NUM = 5,
+  ERROR_INVALID_TENSOR_DTYPE = 6,
+  ERROR_INVALID_TENSOR_FORMAT = 7,
+  ERROR_INVALID_TENSOR_DIM = 8,
+  ERROR_INVALID_TENSOR_SIZE = 9,
+  ERROR_OPERATION_NULL_RUNNER = 10,
+  ERROR_GRAPH_INFERSHAPE_FUNC_FAIL = 11,
+  ERROR_CANN_ERROR = 12,
+  ERROR_INVALID_TENSOR_INI_MATCH = 13,
+  ERROR_INVALID_TENSOR_ADDR = 14,
+  ERROR_INVALID_TENSOR_NUM = 15,
+  ERROR_INVALID_TENSOR_DIM_NUM = 16,
+  ERROR_INVALID_SINGLE_OPERATION_PARAM = 17,
+  ERROR_GRAPH_NODE_RESHAPE_FUNC_FAIL = 18,
+  ERROR_INVALID_GRAPH_NODE_CHUNK = 19,
+  ERROR_INVALID_CONTEXT_ADDR = 20,
+  ERROR_INVALID_STREAM = 21,
+  ERROR_INVALID_WORKSPACE_SIZE = 22,
+  ERROR_INVALID_WORKSPACE_ADDR = 23,
+  ERROR_INVALID_OPERATION_ADDR = 24,
+  ERROR_HCCL_FAIL = 25,
+  ERROR_OUT_OF_DEVICE_MEMORY = 26,
+  ERROR_OUT_OF_HOST_MEMORY = 27,
+  ERROR_COMM_EMPTY = 28,
+  ERROR_COPY_HOST_MEMORY_FAIL = 29,
+  ERROR_TIMEOUT = 100,
+  ERROR_PEER_LOST = 101,
+  ERROR_RANK_MISMATCH = 102,
+  ERROR_UNSUPPORTED = 103,
+  ERROR_ABORTED = 104,
+};
+
+// The code's name, e.g. "ERROR_INVALID_PARAM"; "ERROR_UNKNOWN" for any other number.
+const char* ErrorName(int code);
+
+// The outcome of a step: a code and, unless it is NO_ERROR, a message for the user. Nothing else
+// travels upward through the layers. One pointer, because a call returns tens of them.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(ErrorCode code, std::string message);
+  Status(Status&& other) = default;
+  Status& operator=(Status&& other) = default;
+  Status(const Status& other);
+  Status& operator=(const Status& other);
+  ~Status() = default;
+
+  bool ok() const { return failure_ == nullptr; }
+  ErrorCode code() const { return failure_ == nullptr ? NO_ERROR : failure_->code; }
+  const std::string& message() const;
+
+ private:
+  struct Failure {
+    ErrorCode code;
+    std::string message;
+  };
+  std::unique_ptr<const Failure> failure_;  // null: NO_ERROR
+};
+
+inline Status Ok() {
+  return {};
+}
+
+// Builds a message from anything that can be streamed.
+template <typename... Parts>
+std::string Concat(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+template <typename... Parts>
+Status Error(ErrorCode code, const Parts&... parts) {
+  return Status(code, Concat(parts...));
+}
+
+}  // namespace collops
+
+#define COLLOPS_RETURN_IF_ERROR(expression)         \
+  do {                                              \
+    ::collops::Status status_macro_ = (expression); \
+    if (!status_macro_.ok()) return status_macro_;  \
+  } while (0)
+
+// Returns `code` with the message built from the remaining arguments unless `condition` holds.
+#define COLLOPS_CHECK_ARG(condition, code, ...)                     \
+  do {                                                              \
+    if (!(condition)) return ::collops::Error((code), __VA_ARGS__); \
+  } while (0)

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+
+#include "collops/core/dtype.h"
+#include "collops/kernels/cuda/bodies/block.h"
+#include "collops/kernels/cuda/bodies/memory.h"
+#include "collops/kernels/cuda/bodies/number.h"
+
+// The steps of a computation that are no products: kernels/stream_compute.h. Numbers of float32,
+// float16 or bfloat16; reckoned in float32, and rounded once.
+namespace collops::cuda {
+
+// A matrix, of which element (i, j) lies i * row_step + j * column_step elements behind the first.
+// Addresses are multiples of the element's size.
+struct MatrixArgs {
+  void* data;
+  int64_t row_step;
+  int64_t column_step;
+  DType dtype;
+};
+
+// c = a, of `rows` rows and `columns` columns.
+struct ConvertArgs {
+  static constexpr const char* kName = "collops_convert";
+  MatrixArgs a;
+  MatrixArgs c;
+  int64_t rows;
+  int64_t columns;
+};
+
+// c[i, j] = a[i, j] + b[0, j]. `c` may be `a`.
+struct AddRowArgs {
+  static constexpr const char* kName = "collops_add_row";
+  MatrixArgs a;
+  MatrixArgs b;
+  MatrixArgs c;
+  int64_t rows;
+  int64_t columns;
+};
+
+// A thread takes so many numbers of a row: 16 bytes of a 16-bit type.
+constexpr int kGroup = 8;
+
+// `count` numbers of a row, from column `column` on.
+template <class N>
+COLLOPS_DEVICE void LoadNumbers(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
+                                float (&values)[kGroup]) {
+  using Bits = typename N::Bits;
+  constexpr int kBytes = sizeof(Bits);
+  constexpr int kLanes = 16 / kBytes;
+  const int64_t begin = row * matrix.row_step + column * matrix.column_step;
+  const char* const address = static_cast<const char*>(matrix.data) + begin * kBytes;
+  if (count == kGroup && matrix.column_step == 1 &&
+      reinterpret_cast<uintptr_t>(address) % 16 == 0) {
+    for (int wide = 0; wide < kGroup / kLanes; ++wide) {
+      const Wide loaded = Load<Wide>(address + wide * 16);
+      for (int i = 0; i < kLanes; ++i) {
+        values[wide * kLanes + i] = N::Widen(Lane<Bits>(loaded, static_cast<uint32_t>(i)));
+      }
+    }
+    return;
+  }
+  for (int i = 0; i < kGroup; ++i) {
+    if (i < count) values[i] = N::Widen(Load<Bits>(address + i * matrix.column_step * kBytes));
+  }
+}
+
+template <class N>
+COLLOPS_DEVICE void StoreNumbers(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
+                                 const float (&values)[kGroup]) {
+  using Bits = typename N::Bits;
+  constexpr int kBytes = sizeof(Bits);
+  constexpr int kLanes = 16 / kBytes;
+  const int64_t begin = row * matrix.row_step + column * matrix.column_step;
+  char* const address = static_cast<char*>(matrix.data) + begin * kBytes;
+  if (count == kGroup && matrix.column_step == 1 &&
+      reinterpret_cast<uintptr_t>(address) % 16 == 0) {
+    for (int wide = 0; wide < kGroup / kLanes; ++wide) {
+      Wide stored = {};
+      for (int i = 0; i < kLanes; ++i) {
+        PutLane<Bits>(&stored, static_cast<uint32_t>(i), N::Narrow(values[wide * kLanes + i]));
+      }
+      Store(address + wide * 16, stored);
+    }
+    return;
+  }
+  for (int i = 0; i < kGroup; ++i) {
+    if (i < count) Store(address + i * matrix.column_step * kBytes, N::Narrow(values[i]));
+  }
+}
+
+// Nothing is loaded and nothing stored of any other type.
+COLLOPS_DEVICE inline void LoadAny(const MatrixArgs& matrix, int64_t row, int64_t column, int count,
+                                   float (&values)[kGroup]) {
+  if (matrix.dtype == DType::kFloat32) {
+    LoadNumbers<Real<float>>(matrix, row, column, count, values);
+  } else if (matrix.dtype == DType::kFloat16) {
+    LoadNumbers<Float16>(matrix, row, column, count, values);
+  } else if (matrix.dtype == DType::kBFloat16) {
+    LoadNumbers<BFloat16>(matrix, row, column, count, values);
+  }
+}
+
+COLLOPS_DEVICE inline void StoreAny(const MatrixArgs& matrix, int64_t row, int64_t column,
+                                    int count, const float (&values)[kGroup]) {
+  if (matrix.dtype == DType::kFloat32) {
+    StoreNumbers<Real<float>>(matrix, row, column, count, values);
+  } else if (matrix.dtype == DType::kFloat16) {
+    StoreNumbers<Float16>(matrix, row, column, count, values);
+  } else if (matrix.dtype == DType::kBFloat16) {
+    StoreNumbers<BFloat16>(matrix, row, column, count, values);
+  }
+}
+
+// step(row, column, count) for every group of the matrix, shared among the threads of a grid.
+template <class Block, class Step>
+COLLOPS_DEVICE void ForEachGroup(int64_t rows, int64_t columns, Block& block, Step step) {
+  const int64_t per_row = (columns + kGroup - 1) / kGroup;
+  block.Each([&](uint32_t thread) {
+    COLLOPS_ROLLED
+    for (int64_t i = FirstOf(block, thread); i < rows * per_row; i += StepOf(block)) {
+      const int64_t row = i / per_row;
+      const int64_t column = (i - row * per_row) * kGroup;
+      const int64_t left = columns - column;
+      step(row, column, left < kGroup ? static_cast<int>(left) : kGroup);
+    }
+  });
+}
+
+template <class Block>
+COLLOPS_DEVICE void Convert(const ConvertArgs& args, Block& block) {
+  ForEachGroup(args.rows, args.columns, block, [&](int64_t row, int64_t column, int count) {
+    float values[kGroup] = {};
+    LoadAny(args.a, row, column, count, values);
+    StoreAny(args.c, row, column, count, values);
+  });
+}
+
+template <class Block>
+COLLOPS_DEVICE void AddRow(const AddRowArgs& args, Block& block) {
+  ForEachGroup(args.rows, args.columns, block, [&](int64_t row, int64_t column, int count) {
+    float values[kGroup] = {};
+    float added[kGroup] = {};
+    LoadAny(args.a, row, column, count, values);
+    LoadAny(args.b, 0, column, count, added);
+    for (int i = 0; i < kGroup; ++i) values[i] = values[i] + added[i];
+    StoreAny(args.c, row, column, count, values);
+  });
+}
+
+}  // namespace collops::cuda

@@ -1,0 +1,40 @@
+// The kernels: one for each body, by the name that its arguments have. Compiled by nvcc into
+// collops_kernels.fatbin.
+#include "collops/kernels/cuda/bodies/elementwise.h"
+#include "collops/kernels/cuda/bodies/reduce.h"
+#include "collops/kernels/cuda/peers/move.h"
+#include "collops/kernels/cuda/peers/reduce_scatter.h"
+
+namespace collops::cuda {
+
+extern "C" __global__ void __launch_bounds__(512)
+    collops_reduce_slices(const __grid_constant__ ReduceSlicesArgs args) {
+  DeviceBlock block;
+  ReduceSlices(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    collops_convert(const __grid_constant__ ConvertArgs args) {
+  DeviceBlock block;
+  Convert(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    collops_add_row(const __grid_constant__ AddRowArgs args) {
+  DeviceBlock block;
+  AddRow(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    collops_move(const __grid_constant__ MoveArgs args) {
+  DeviceBlock block;
+  Move(args, block);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+    collops_reduce_scatter(const __grid_constant__ ReduceScatterArgs args) {
+  DeviceBlock block;
+  ReduceScatter(args, block);
+}
+
+}  // namespace collops::cuda

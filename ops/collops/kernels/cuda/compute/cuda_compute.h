@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/compute/matmul.h"
+#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/launch/kernels.h"
+#include "collops/kernels/stream_compute.h"
+
+namespace collops::cuda {
+
+// Products of a GPU by cuBLASLt, and the other steps by kernels of ours. Owned by the communicator
+// of that GPU.
+class CudaCompute : public kernels::StreamCompute {
+ public:
+  using StreamCheck = std::function<Status(void* stream)>;
+
+  // `device` changes once, from -1 to the GPU's number. `check` is CheckStream().
+  CudaCompute(const DriverApi& api, const std::atomic<int>& device, StreamCheck check = nullptr)
+      : api_(api), device_(device), check_(std::move(check)), kernels_(api), matmul_(device) {}
+  CudaCompute(const CudaCompute&) = delete;
+  CudaCompute& operator=(const CudaCompute&) = delete;
+
+  Status Available() override;
+  int64_t alignment() const override { return kAlignment; }
+  Status ScratchBytes(const kernels::StreamStep& step, int64_t* bytes) override;
+  Status Run(const kernels::StreamStep& step, void* scratch, int64_t bytes, void* stream) override;
+  Status SetZero(void* data, int64_t bytes, void* stream) override;
+  Status Copy(void* to, const void* from, int64_t bytes, void* stream) override;
+  Status SideStream(void** stream) override;
+  // Whether the stream is one of those of this process: what runs there runs beside products.
+  // Thread-safe.
+  static bool IsSideStream(Stream stream);
+  Status CheckStream(void* stream) const override { return check_ ? check_(stream) : Ok(); }
+  std::shared_ptr<kernels::StreamMarks> NewMarks() override;
+
+  // Destroys the side stream and lets go of cuBLASLt's handle. The calls are past.
+  void Release();
+
+ private:
+  // What cuBLASLt wants of its workspace, and whole lines of the L2.
+  static constexpr int64_t kAlignment = 256;
+
+  const DriverApi& api_;
+  const std::atomic<int>& device_;
+  const StreamCheck check_;
+  Kernels kernels_;
+  bool kernels_loaded_ = false;
+  Matmul matmul_;
+  Stream side_ = nullptr;  // never destroyed if its work may not be past
+};
+
+}  // namespace collops::cuda

@@ -1,0 +1,152 @@
+#include "collops/kernels/cuda/driver/api.h"
+
+#include "collops/core/process/per_process.h"
+#include "collops/core/process/shared_library.h"
+#include "collops/kernels/cuda/driver/error.h"
+
+namespace collops::cuda {
+namespace {
+
+// The number that cuDriverGetVersion returns for a driver of CUDA 12.0.
+constexpr int kOldestDriver = 12000;
+
+void FindDevices(SharedLibrary* library, DriverApi* api) {
+  library->Find("cuInit", &api->init);
+  library->Find("cuDriverGetVersion", &api->driver_get_version);
+  library->Find("cuGetErrorName", &api->get_error_name);
+  library->Find("cuGetErrorString", &api->get_error_string);
+  library->Find("cuDeviceGetCount", &api->device_get_count);
+  library->Find("cuDeviceGet", &api->device_get);
+  library->Find("cuDeviceGetName", &api->device_get_name);
+  library->Find("cuDeviceGetUuid_v2", &api->device_get_uuid);
+  library->Find("cuDeviceGetAttribute", &api->device_get_attribute);
+  library->Find("cuDeviceGetPCIBusId", &api->device_get_pci_bus_id);
+  library->Find("cuDeviceCanAccessPeer", &api->device_can_access_peer);
+  library->Find("cuDevicePrimaryCtxRetain", &api->primary_ctx_retain);
+  library->Find("cuDevicePrimaryCtxRelease_v2", &api->primary_ctx_release);
+  library->Find("cuCtxPushCurrent_v2", &api->ctx_push_current);
+  library->Find("cuCtxPopCurrent_v2", &api->ctx_pop_current);
+  library->Find("cuCtxGetCurrent", &api->ctx_get_current);
+  library->Find("cuCtxGetDevice", &api->ctx_get_device);
+  library->Find("cuCtxSynchronize", &api->ctx_synchronize);
+  library->Find("cuCtxEnablePeerAccess", &api->ctx_enable_peer_access);
+  library->Find("cuCtxGetStreamPriorityRange", &api->ctx_get_stream_priority_range);
+}
+
+void FindMemory(SharedLibrary* library, DriverApi* api) {
+  library->Find("cuMemGetInfo_v2", &api->mem_get_info);
+  library->Find("cuMemAlloc_v2", &api->mem_alloc);
+  library->Find("cuMemFree_v2", &api->mem_free);
+  library->Find("cuMemHostAlloc", &api->mem_host_alloc);
+  library->Find("cuMemFreeHost", &api->mem_free_host);
+  library->Find("cuMemHostGetDevicePointer_v2", &api->mem_host_get_device_pointer);
+  library->Find("cuMemGetAddressRange_v2", &api->mem_get_address_range);
+  library->Find("cuPointerGetAttribute", &api->pointer_get_attribute);
+  library->Find("cuPointerGetAttributes", &api->pointer_get_attributes);
+  library->Find("cuMemcpyAsync", &api->memcpy_async);
+  library->Find("cuMemcpyHtoDAsync_v2", &api->memcpy_htod_async);
+  library->Find("cuMemcpyDtoHAsync_v2", &api->memcpy_dtoh_async);
+  library->Find("cuMemsetD8Async", &api->memset_d8_async);
+  library->Find("cuMemsetD32Async", &api->memset_d32_async);
+}
+
+void FindSharedMemory(SharedLibrary* library, DriverApi* api) {
+  library->Find("cuIpcGetMemHandle", &api->ipc_get_mem_handle);
+  library->Find("cuIpcOpenMemHandle_v2", &api->ipc_open_mem_handle);
+  library->Find("cuIpcCloseMemHandle", &api->ipc_close_mem_handle);
+  library->Find("cuMemGetAllocationGranularity", &api->mem_get_allocation_granularity);
+  library->Find("cuMemCreate", &api->mem_create);
+  library->Find("cuMemRelease", &api->mem_release);
+  library->Find("cuMemRetainAllocationHandle", &api->mem_retain_allocation_handle);
+  library->Find("cuMemExportToShareableHandle", &api->mem_export);
+  library->Find("cuMemImportFromShareableHandle", &api->mem_import);
+  library->Find("cuMemAddressReserve", &api->mem_address_reserve);
+  library->Find("cuMemAddressFree", &api->mem_address_free);
+  library->Find("cuMemMap", &api->mem_map);
+  library->Find("cuMemUnmap", &api->mem_unmap);
+  library->Find("cuMemSetAccess", &api->mem_set_access);
+}
+
+void FindStreams(SharedLibrary* library, DriverApi* api) {
+  library->Find("cuStreamCreate", &api->stream_create);
+  library->Find("cuStreamCreateWithPriority", &api->stream_create_with_priority);
+  library->Find("cuStreamDestroy_v2", &api->stream_destroy);
+  library->Find("cuStreamSynchronize", &api->stream_synchronize);
+  library->Find("cuStreamQuery", &api->stream_query);
+  library->Find("cuStreamWaitEvent", &api->stream_wait_event);
+  library->Find("cuStreamGetCtx", &api->stream_get_ctx);
+  library->Find("cuStreamIsCapturing", &api->stream_is_capturing);
+  library->Find("cuStreamGetCaptureInfo_v2", &api->stream_get_capture_info);
+  library->Find("cuStreamBeginCapture_v2", &api->stream_begin_capture);
+  library->Find("cuStreamEndCapture", &api->stream_end_capture);
+  library->Find("cuThreadExchangeStreamCaptureMode", &api->exchange_capture_mode);
+  library->Find("cuLaunchHostFunc", &api->launch_host_func);
+  library->Find("cuEventCreate", &api->event_create);
+  library->Find("cuEventRecord", &api->event_record);
+  library->Find("cuEventQuery", &api->event_query);
+  library->Find("cuEventSynchronize", &api->event_synchronize);
+  library->Find("cuEventElapsedTime", &api->event_elapsed_time);
+  library->Find("cuEventDestroy_v2", &api->event_destroy);
+  library->Find("cuUserObjectCreate", &api->user_object_create);
+  library->Find("cuUserObjectRelease", &api->user_object_release);
+  library->Find("cuGraphRetainUserObject", &api->graph_retain_user_object);
+  library->Find("cuGraphInstantiateWithFlags", &api->graph_instantiate);
+  library->Find("cuGraphLaunch", &api->graph_launch);
+  library->Find("cuGraphExecDestroy", &api->graph_exec_destroy);
+  library->Find("cuGraphDestroy", &api->graph_destroy);
+}
+
+void FindKernels(SharedLibrary* library, DriverApi* api) {
+  library->Find("cuModuleLoadData", &api->module_load_data);
+  library->Find("cuModuleUnload", &api->module_unload);
+  library->Find("cuModuleGetFunction", &api->module_get_function);
+  library->Find("cuFuncGetAttribute", &api->func_get_attribute);
+  library->Find("cuFuncSetAttribute", &api->func_set_attribute);
+  library->Find("cuOccupancyMaxActiveBlocksPerMultiprocessor", &api->occupancy_max_active_blocks);
+  library->Find("cuLaunchKernel", &api->launch_kernel);
+  library->Find("cuLaunchKernelEx", &api->launch_kernel_ex);
+  library->FindIfThere("cuFuncLoad", &api->func_load);
+}
+
+struct Loaded {
+  DriverApi api = {};
+  Status status;
+
+  Loaded() {
+    SharedLibrary library("CUDA's driver", "libcuda.so.1");
+    FindDevices(&library, &api);
+    FindMemory(&library, &api);
+    FindSharedMemory(&library, &api);
+    FindStreams(&library, &api);
+    FindKernels(&library, &api);
+    status = library.status().ok() ? Begin() : library.status();
+  }
+
+  // What the driver itself says; ERROR_UNSUPPORTED, as all reasons why there is no GPU.
+  Status Begin() const {
+    Status begun = ToStatus(api, api.init(0), "cuInit");
+    int version = 0;
+    if (begun.ok()) begun = ToStatus(api, api.driver_get_version(&version), "cuDriverGetVersion");
+    COLLOPS_CHECK_ARG(begun.ok(), ERROR_UNSUPPORTED, "CUDA's driver: ", begun.message());
+    COLLOPS_CHECK_ARG(version >= kOldestDriver, ERROR_UNSUPPORTED, "CUDA's driver is one of CUDA ",
+                      version / 1000, ".", version % 1000 / 10, ": 12.0 (R525) or newer is needed");
+    int count = 0;
+    begun = ToStatus(api, api.device_get_count(&count), "cuDeviceGetCount");
+    COLLOPS_CHECK_ARG(begun.ok() && count > 0, ERROR_UNSUPPORTED, "CUDA's driver has no GPU",
+                      begun.ok() ? "" : ": ", begun.message());
+    return Ok();
+  }
+};
+
+// A child of fork() cannot use what its parent has initialised, and asks the driver itself.
+PerProcess<Loaded> loaded_here;
+
+}  // namespace
+
+Status LoadDriver(const DriverApi** api) {
+  const Loaded& loaded = loaded_here.Get();
+  *api = &loaded.api;
+  return loaded.status;
+}
+
+}  // namespace collops::cuda

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "collops/core/status.h"
+#include "collops/kernels/cuda/bodies/elementwise.h"
+#include "collops/kernels/cuda/bodies/reduce.h"
+#include "collops/kernels/cuda/driver/api.h"
+#include "collops/kernels/cuda/peers/move.h"
+#include "collops/kernels/cuda/peers/reduce_scatter.h"
+
+namespace collops::cuda {
+
+// Every kernel, by the name that its arguments have.
+inline constexpr std::array kKernelNames = {ReduceSlicesArgs::kName, ConvertArgs::kName,
+                                            AddRowArgs::kName, MoveArgs::kName,
+                                            ReduceScatterArgs::kName};
+
+// The kernels of one device, to be launched on its streams. Its context is the thread's current one
+// in every call. A module is loaded once in a context, and stays there until the process ends.
+// Load() may wait for the device; nothing else here waits. Thread-safe after Load().
+class Kernels {
+ public:
+  explicit Kernels(const DriverApi& api) : api_(api) {}
+
+  // Ok, or ERROR_UNSUPPORTED with the reason: the fatbin is missing.
+  static Status Available();
+
+  // Loads all kernels, and not one of them at its first launch: that could wait for kernels that
+  // run, and these for the one to be launched.
+  Status Load();
+
+  // Puts the kernel of these arguments on the stream, with blocks enough for `bytes` bytes of
+  // output, and not more than the device runs at once.
+  template <class Args>
+  Status Launch(const Args& args, int64_t bytes, Stream stream) const {
+    Args copy = args;  // the driver wants an address that it may write to, and copies from it
+    return LaunchNamed(Args::kName, &copy, EnoughBlocks(Args::kName, bytes), stream);
+  }
+  // The same with so many blocks.
+  template <class Args>
+  Status LaunchBlocks(const Args& args, int blocks, Stream stream) const {
+    Args copy = args;  // as above
+    return LaunchNamed(Args::kName, &copy, blocks, stream);
+  }
+  // Blocks of that kernel that the device runs at once.
+  int MostBlocks(const char* name) const;
+  // Blocks that the kernels of a call may have on the device, together, if they wait for each other
+  // and for other work there. See the function.
+  int MostWaitingBlocks() const;
+
+  struct Loaded {
+    struct Kernel {
+      Function function = nullptr;
+      int most_blocks = 1;
+    };
+    std::array<Kernel, kKernelNames.size()> kernels;
+    int multiprocessors = 1;
+  };
+
+ private:
+  const Loaded::Kernel& Find(const char* name) const;
+  int EnoughBlocks(const char* name, int64_t bytes) const;
+  Status LaunchNamed(const char* name, void* args, int blocks, Stream stream) const;
+
+  const DriverApi& api_;
+  std::shared_ptr<const Loaded> loaded_;
+};
+
+}  // namespace collops::cuda

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+
+#include "collops/core/dtype.h"
+#include "collops/kernels/gemm/gemm_plan.h"
+
+namespace collops::kernels {
+
+// The product C[rows, n] = A[rows, k] * W for float32, bfloat16 and float16, accumulated in
+// float32, cut so that rows, columns and k may arrive and leave in pieces. W is weight[n, k]
+// transposed (trans_weight) or weight[k, n].
+//
+// An element is summed in the order of k, from zero. Its bits depend only on its row of A, its
+// column of W, the dtype and the kernels in use (isa.h): not on the grouping of rows, the pieces,
+// the threads, or whether the weight was packed before. For bfloat16, AVX512_BF16 adds two products
+// at a time, AMX adds the sums of the 16 even and of the 16 odd ones of every 32 in k, and bfmmla
+// (FEAT_BF16 of arm64) adds two products at a time and rounds each sum to odd: one that is inexact
+// gets 1 as its last bit, so it may be off by one last place instead of half of one. All three
+// treat subnormals as zero. The Arm Architecture Reference Manual says so of BFMMLA while FPCR.EBF
+// is 0, and nothing here sets it; gemm_bfmmla_test.cpp has a model.
+//
+// Pointers to A and to the weight may have any alignment; panels and scratch begin at multiples of
+// kGemmAlignment bytes. Large pieces are shared among NumThreads() threads.
+
+// The plan for a dtype that CanMultiply().
+GemmPlan PlanGemm(DType dtype, int64_t k, int64_t n, bool trans_weight);
+
+// float32, bfloat16 and float16.
+bool CanMultiply(DType dtype);
+
+// Bytes of the panels of a group of `rows` rows, all of k.
+int64_t PackedRowsBytes(const GemmPlan& plan, int64_t rows);
+
+// Puts rows [row, row + rows) and columns [k_begin, k_end) of a group of `group_rows` rows into the
+// group's panels; `x` points at the element (row, k_begin), and `ldx` is in elements. `row` is a
+// multiple of row_tile, and so is `rows` except at the group's end; `k_begin` is a multiple of
+// kGemmStepK, and so is `k_end` except at k. Pieces may come in any order, from several threads.
+void PackRows(const GemmPlan& plan, const void* x, int64_t ldx, int64_t row, int64_t rows,
+              int64_t k_begin, int64_t k_end, int64_t group_rows, void* panels);
+
+// One block of the weight as MultiplyBlock() takes it.
+struct WeightBlock {
+  const void* panels;
+  bool in_halves;  // panels of 16-bit numbers instead of units (gemm_kernels.h)
+  // The rows in memory from which the next block (in k, else of the next strip) is made: they are
+  // fetched while this block is multiplied. None after the last block.
+  const void* next;
+  int64_t next_rows;
+  int64_t next_row_bytes;
+  int64_t next_ld_bytes;
+};
+
+// The block for rows [begin, end) of `all_rows`, when several groups are multiplied by it in turn:
+// each group fetches its share of the next block.
+WeightBlock ShareOfBlock(const WeightBlock& block, int64_t begin, int64_t end, int64_t all_rows);
+
+// Bytes of scratch memory for one block of the weight.
+int64_t WeightBlockBytes(const GemmPlan& plan);
+
+// The block (strip, k_block) of the weight, which is packed into `scratch`; `ldw` is in elements.
+WeightBlock PackWeightBlock(const GemmPlan& plan, const void* weight, int64_t ldw, int64_t strip,
+                            int64_t k_block, void* scratch);
+
+// A constant weight, packed whole and once. The same bytes serve every product of this weight.
+// PackWeight() takes PackWeightScratchBytes() of scratch memory.
+int64_t PackedWeightBytes(const GemmPlan& plan);
+int64_t PackWeightScratchBytes(const GemmPlan& plan);
+void PackWeight(const GemmPlan& plan, const void* weight, int64_t ldw, void* scratch, void* packed);
+
+// The block for `rows` rows in all; for many rows, 16-bit numbers are widened into `scratch`.
+WeightBlock PackedWeightBlock(const GemmPlan& plan, const void* packed, int64_t strip,
+                              int64_t k_block, int64_t rows, void* scratch);
+
+// c[group_rows, columns of the strip] = (k_block == 0 ? 0 : c) + the group's panels of this k block
+// times the block of the weight; `ldc` is in floats. Blocks of one strip come in the order of k.
+void MultiplyBlock(const GemmPlan& plan, const void* panels, int64_t group_rows,
+                   const WeightBlock& block, int64_t strip, int64_t k_block, float* c, int64_t ldc);
+
+// Whether MultiplyFewRows() is faster for that many rows.
+bool AreFewRows(const GemmPlan& plan, int64_t rows);
+
+// PackWeightBlock() and MultiplyBlock() in one, for at most the rows of one panel: each part of the
+// block is packed and used in the first-level cache.
+void MultiplyFewRows(const GemmPlan& plan, const void* panels, int64_t group_rows,
+                     const void* weight, int64_t ldw, int64_t strip, int64_t k_block, void* scratch,
+                     float* c, int64_t ldc);
+
+}  // namespace collops::kernels

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+
+#include "collops/core/dtype.h"
+
+namespace collops::kernels {
+
+// Memory to prefetch: rows of row_bytes bytes, ld_bytes apart.
+struct NextWeight {
+  const void* first = nullptr;
+  int64_t rows = 0;
+  int64_t row_bytes = 0;
+  int64_t ld_bytes = 0;
+};
+
+// A weight that is kept packed as 16-bit numbers, which products widen to float32: half the memory
+// to read.
+struct HalfWeight {
+  // Panels of units, each made from a 16-bit number, to these numbers in the same order, and back.
+  void (*narrow)(const uint32_t* units, int64_t count, uint16_t* halves);
+  void (*widen)(const uint16_t* halves, int64_t count, uint32_t* units);
+
+  // As GemmKernels::multiply, and widens in passing.
+  void (*multiply)(const uint32_t* a, int64_t rows, const uint16_t* b, int64_t columns,
+                   int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next);
+};
+
+// The kernels of a product for one dtype on one instruction set. Panels hold 32-bit units: one
+// float32, or two neighbours in k of bfloat16. A panel is made from row_tile rows of A or from
+// column_tile columns of the weight, and is [units of k][tile]. Only `multiply` knows the order
+// inside panels of rows.
+struct GemmKernels {
+  int64_t row_tile;
+  int64_t column_tile;
+  int64_t k_per_unit;
+  int64_t unit_step;  // blocks of k are padded with zeros to a multiple of this many units
+  // Units of k in a block, a multiple of unit_step. 256 of them, with a strip's columns, are about
+  // 400 KiB of the weight, which stay in a core's second-level cache while the rows of A pass by.
+  int64_t block_units;
+
+  // source[rows, k], whose row is a panel's column, into a panel of row_tile or of column_tile
+  // columns; missing rows and what is missing of the last unit_step become zero.
+  void (*pack_rows)(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel);
+  void (*pack_columns)(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel);
+
+  // source[k, columns] into panels of column_tile columns, `panel_units` units apart, padded in the
+  // same way.
+  void (*pack_straight)(const void* source, int64_t ld, int64_t k, int64_t columns,
+                        int64_t panel_units, uint32_t* panels);
+
+  // c[rows, columns] = (first ? 0 : c) + a * b: panels of row_tile rows and of column_tile columns,
+  // each of `units` units. Meanwhile `next` is fetched.
+  void (*multiply)(const uint32_t* a, int64_t rows, const uint32_t* b, int64_t columns,
+                   int64_t units, bool first, float* c, int64_t ldc, const NextWeight& next);
+
+  const HalfWeight* half_weight;  // null if a packed weight is kept in units
+};
+
+// The kernels of one instruction set for float32, bfloat16 and float16; null for other dtypes. Avx2
+// and Avx512 exist on x86-64 only, Neon on arm64, and run where CanRun() of isa.h says so.
+const GemmKernels* PortableGemmKernels(DType dtype);
+const GemmKernels* NeonGemmKernels(DType dtype);
+const GemmKernels* Avx2GemmKernels(DType dtype);
+const GemmKernels* Avx512GemmKernels(DType dtype);
+
+// For bfloat16, if HasAvx512BFloat16() (isa.h).
+const GemmKernels* Avx512BFloat16GemmKernels();
+
+// For bfloat16, where Isa::kAmx can run.
+const GemmKernels* AmxBFloat16GemmKernels();
+
+// For bfloat16, if HasBfmmla() (isa.h).
+const GemmKernels* BfmmlaGemmKernels();
+
+}  // namespace collops::kernels

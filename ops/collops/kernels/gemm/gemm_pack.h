@@ -1,0 +1,197 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "collops/kernels/copy/streaming.h"
+#include "collops/kernels/half.h"
+#include "collops/kernels/vector.h"
+
+// Packing for a product. In an unnamed namespace for the reason given in vector.h. A Machine has
+// vectors of kVectorBytes, transposes a square of units and extends 16-bit numbers with zeros; if a
+// panel of rows is narrower than a square, it stores that many transposed rows.
+namespace collops::kernels {
+namespace {
+
+template <typename Machine>
+using Units = Vector<uint32_t, Machine::kVectorBytes>;
+template <typename Machine>
+using Halves = Vector<uint16_t, Machine::kVectorBytes / 2>;
+template <typename Machine>
+constexpr int64_t kLanes = Machine::kVectorBytes / 4;
+
+// For short rows the hardware prefetches too little. Measured: 512 bytes when 8 or 16 rows are read
+// side by side, 8 KiB when one row is read after the other.
+constexpr int64_t kRowAhead = 512;
+constexpr int64_t kBytesAhead = 8 << 10;
+
+// For data that is read once. An address without memory does nothing.
+inline void Prefetch(const char* address) {
+  __builtin_prefetch(address, 0, 0);
+}
+
+inline void PrefetchRow(const char* row, int64_t bytes) {
+  for (int64_t byte = 0; byte < bytes; byte += kLineBytes) Prefetch(row + byte);
+}
+
+template <typename V>
+V LoadVector(const void* source) {
+  return Whole::Load<V>(static_cast<const char*>(source));
+}
+
+// A vector of units is made from `kBytes` of memory and `kElements` of k. FromRow takes neighbours
+// in k; FromColumns takes neighbours in n, from one row or from two adjacent ones.
+template <typename Machine>
+struct Float32Units {
+  static constexpr int64_t kBytes = 4;
+  static constexpr int64_t kElementBytes = 4;
+  static constexpr int64_t kElements = 1;
+  static Units<Machine> FromRow(const char* row) { return LoadVector<Units<Machine>>(row); }
+  static Units<Machine> FromColumns(const char* row, const char*) { return FromRow(row); }
+};
+
+// 16-bit numbers that are widened to float32.
+template <typename Machine, Units<Machine> (*kWiden)(Halves<Machine>)>
+struct WidenedUnits {
+  static constexpr int64_t kBytes = 2;
+  static constexpr int64_t kElementBytes = 2;
+  static constexpr int64_t kElements = 1;
+  static Units<Machine> FromRow(const char* row) {
+    return kWiden(LoadVector<Halves<Machine>>(row));
+  }
+  static Units<Machine> FromColumns(const char* row, const char*) { return FromRow(row); }
+};
+
+// Pairs of bfloat16, the first in the lower half: as they lie in a row.
+template <typename Machine>
+struct PairUnits {
+  static constexpr int64_t kBytes = 4;
+  static constexpr int64_t kElementBytes = 2;
+  static constexpr int64_t kElements = 2;
+  static Units<Machine> FromRow(const char* row) { return LoadVector<Units<Machine>>(row); }
+  static Units<Machine> FromColumns(const char* first, const char* second) {
+    return Machine::ZeroExtend(LoadVector<Halves<Machine>>(first)) |
+           Machine::ZeroExtend(LoadVector<Halves<Machine>>(second)) << 16;
+  }
+};
+
+template <typename Machine>
+Units<Machine> WidenBFloat16(Halves<Machine> halves) {
+  return Machine::ZeroExtend(halves) << 16;
+}
+template <typename Machine>
+Halves<Machine> NarrowBFloat16(Units<Machine> units) {
+  return __builtin_convertvector(units >> 16, Halves<Machine>);
+}
+
+// kLanes units of each of kRows rows, transposed into a panel of kTile columns, of which these are
+// the first kRows.
+template <typename Machine, typename Element, int64_t kTile>
+void PackSquare(const char* source, int64_t ld_bytes, uint32_t* out) {
+  constexpr size_t kSide = static_cast<size_t>(kLanes<Machine>);
+  constexpr size_t kRows = std::min(kSide, static_cast<size_t>(kTile));
+  Units<Machine> rows[kRows];
+  for (size_t i = 0; i < kRows; ++i, source += ld_bytes) rows[i] = Element::FromRow(source);
+  if constexpr (kRows < kSide) {
+    Machine::StoreTransposed(rows, out);
+  } else {
+    Machine::Transpose(rows);
+    for (size_t i = 0; i < kSide; ++i) std::memcpy(out + i * kTile, &rows[i], sizeof(rows[i]));
+  }
+}
+
+// As PackSquare(), for fewer rows or bytes in a row; the rest becomes zero.
+template <typename Machine, typename Element, int64_t kTile>
+void PackPart(const char* source, int64_t ld_bytes, int64_t rows, int64_t row_bytes,
+              uint32_t* out) {
+  constexpr int64_t kSide = kLanes<Machine>;
+  constexpr int64_t kRows = std::min(kSide, kTile);
+  constexpr int64_t kBytes = kSide * Element::kBytes;
+  char whole[static_cast<size_t>(kRows * kBytes)] = {};
+  const int64_t bytes = std::min(row_bytes, kBytes);
+  for (int64_t i = 0; i < std::min(rows, kRows); ++i) {
+    std::memcpy(whole + i * kBytes, source + i * ld_bytes, static_cast<size_t>(bytes));
+  }
+  uint32_t square[static_cast<size_t>(kSide * kTile)];
+  PackSquare<Machine, Element, kTile>(whole, kBytes, square);
+  const int64_t units = (bytes + Element::kBytes - 1) / Element::kBytes;
+  for (int64_t j = 0; j < units; ++j) {
+    std::memcpy(out + j * kTile, square + j * kTile, kRows * sizeof(uint32_t));
+  }
+}
+
+// GemmKernels::pack_rows and pack_columns.
+template <typename Machine, typename Element, int64_t kTile>
+void PackTransposed(const void* source, int64_t ld, int64_t rows, int64_t k, uint32_t* panel) {
+  constexpr int64_t kSide = kLanes<Machine>;
+  constexpr int64_t kRows = std::min(kSide, kTile);
+  constexpr int64_t kBytes = kSide * Element::kBytes;
+  const int64_t ld_bytes = ld * Element::kElementBytes;
+  const int64_t row_bytes = k * Element::kElementBytes;
+  for (int64_t i = 0; i < kTile; i += kSide) {
+    const char* const row = static_cast<const char*>(source) + i * ld_bytes;
+    uint32_t* out = panel + i;
+    int64_t done = 0;
+    if (rows - i >= kRows) {
+      for (; row_bytes - done >= kBytes; done += kBytes, out += kSide * kTile) {
+        for (int64_t j = 0; j < kRows; ++j) Prefetch(row + j * ld_bytes + done + kRowAhead);
+        PackSquare<Machine, Element, kTile>(row + done, ld_bytes, out);
+      }
+    }
+    for (; done < row_bytes; done += kBytes, out += kSide * kTile) {
+      PackPart<Machine, Element, kTile>(row + done, ld_bytes, rows - i, row_bytes - done, out);
+    }
+  }
+}
+
+// One unit of k of one panel.
+template <typename Machine, typename Element>
+void PackUnit(const char* first, const char* second, uint32_t* out) {
+  constexpr int64_t kSide = kLanes<Machine>;
+  for (int64_t j = 0; j < Machine::kColumnTile; j += kSide) {
+    const int64_t offset = j * Element::kElementBytes;
+    const Units<Machine> units = Element::FromColumns(first + offset, second + offset);
+    std::memcpy(out + j, &units, sizeof(units));
+  }
+}
+
+// As PackUnit(), for a panel with fewer columns; the rest becomes zero.
+template <typename Machine, typename Element>
+void PackPartOfUnit(const char* first, const char* second, int64_t columns, uint32_t* out) {
+  char whole[2][static_cast<size_t>(Machine::kColumnTile * Element::kElementBytes)] = {};
+  const auto bytes = static_cast<size_t>(columns * Element::kElementBytes);
+  std::memcpy(whole[0], first, bytes);
+  std::memcpy(whole[1], second, bytes);
+  PackUnit<Machine, Element>(whole[0], whole[1], out);
+}
+
+// GemmKernels::pack_straight: row by row, as the weight lies in memory, into all panels.
+template <typename Machine, typename Element>
+void PackStraight(const void* source, int64_t ld, int64_t k, int64_t columns, int64_t panel_units,
+                  uint32_t* panels) {
+  static constexpr char kZeros[Machine::kColumnTile * Element::kElementBytes] = {};
+  const int64_t ld_bytes = ld * Element::kElementBytes;
+  const int64_t row_bytes = columns * Element::kElementBytes;
+  const int64_t rows_ahead = kBytesAhead / row_bytes;
+  for (int64_t at = 0; at < k; at += Element::kElements) {
+    const char* const first = static_cast<const char*>(source) + at * ld_bytes;
+    const bool has_second = Element::kElements == 2 && at + 1 < k;
+    for (int64_t row = 0; row < Element::kElements; ++row) {
+      PrefetchRow(first + (rows_ahead + row) * ld_bytes, row_bytes);
+    }
+    uint32_t* out = panels + at / Element::kElements * Machine::kColumnTile;
+    for (int64_t j = 0; j < columns; j += Machine::kColumnTile, out += panel_units) {
+      const char* const here = first + j * Element::kElementBytes;
+      const char* const below = has_second ? here + ld_bytes : kZeros;
+      if (columns - j >= Machine::kColumnTile) {
+        PackUnit<Machine, Element>(here, below, out);
+      } else {
+        PackPartOfUnit<Machine, Element>(here, below, columns - j, out);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace collops::kernels

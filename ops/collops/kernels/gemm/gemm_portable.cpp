@@ -1,0 +1,63 @@
+// The product in plain C++: vectors of 16 bytes, which every 64-bit machine has. Products and sums
+// are rounded separately, because no instruction is named.
+
+#include "collops/kernels/gemm/gemm_loops.h"
+#include "collops/kernels/reduce/reduce_elements.h"
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace collops::kernels {
+namespace {
+
+struct Portable {
+  static constexpr int kVectorBytes = 16;
+  static constexpr int64_t kRowTile = 4;
+  static constexpr int64_t kColumnTile = 8;
+  static constexpr int64_t kBlockUnits = 256;
+  using Bits = Vector<uint32_t, kVectorBytes>;
+  using Sum = Vector<float, kVectorBytes>;
+
+  static Sum Broadcast(const uint32_t* unit) {
+    const Bits bits = {unit[0], unit[0], unit[0], unit[0]};
+    return reinterpret_cast<Sum>(bits);
+  }
+  static Sum MultiplyAdd(Sum a, Sum b, Sum sum) { return a * b + sum; }
+
+  static void Transpose(Bits (&rows)[4]) {
+    const Bits a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+    const Bits b = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+    const Bits c = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+    const Bits d = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+    rows[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+    rows[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    rows[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+    rows[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  }
+
+  static Bits ZeroExtend(Vector<uint16_t, 8> halves) {
+    return __builtin_convertvector(halves, Bits);
+  }
+  static Bits WidenFloat16(Vector<uint16_t, 8> halves) {
+#if defined(__aarch64__)
+    return reinterpret_cast<Bits>(vcvt_f32_f16(reinterpret_cast<float16x4_t>(halves)));
+#else
+    return reinterpret_cast<Bits>(
+        FloatFromFloat16<VectorLane<kVectorBytes> >(__builtin_convertvector(halves, Bits)));
+#endif
+  }
+  static Vector<uint16_t, 8> NarrowFloat16(Bits units) {
+    using Lane = VectorLane<kVectorBytes>;
+    const Bits halves = Float16FromFloat<Lane>(Lane::ToFloat(units));
+    return __builtin_convertvector(halves, Vector<uint16_t, 8>);
+  }
+};
+
+}  // namespace
+
+const GemmKernels* PortableGemmKernels(DType dtype) {
+  return Float32KernelsFor<Portable>(dtype);
+}
+
+}  // namespace collops::kernels

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "collops/core/dtype.h"
+
+namespace collops::kernels {
+
+// Whether Reduce() takes the pair: every type of real numbers has sum, prod, max, min and avg,
+// and integers have band, bor and bxor.
+bool CanReduce(DType dtype, ReduceOp op);
+
+// destination[i] = sources[0][i] op sources[1][i] op ... in that order, `count` elements of
+// `dtype`. float16 and bfloat16 are reduced in float32 and rounded once, to nearest even,
+// preserving subnormals; float32 and float64 in their own type; integers wrap modulo 2^bits. max
+// and min are IEEE 754-2019 maximum and minimum (NaN wins, -0 < +0); avg is the sum divided in the
+// accumulator's type, of integers truncated towards zero. The result depends only on the values.
+// Any alignment; the destination may be one of the sources (same address), but must not overlap
+// them otherwise. `whole_bytes`: the size of the vector of which these elements are a part, if
+// larger: the result of a large vector (streaming.h) is stored past the caches. It is visible to
+// other threads and processes on return. `divisor`: of avg, if it is not num_sources, because a
+// source is itself a sum.
+void Reduce(void* destination, const void* const* sources, int num_sources, int64_t count,
+            DType dtype, ReduceOp op, int64_t whole_bytes = 0, int divisor = 0);
+
+}  // namespace collops::kernels

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "collops/core/dtype.h"
+#include "collops/core/status.h"
+
+namespace collops::kernels {
+
+// A matrix in a device's memory, of float32, float16 or bfloat16. Element (i, j) is ld * i + j
+// elements behind the first, or ld * j + i if the matrix is a transposed view.
+struct DeviceMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::kUndefined;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t ld = 0;
+  bool transposed = false;
+};
+
+// One step of a computation: c from a and b. What it needs of scratch memory depends on the
+// matrices' shapes and types, not on their addresses.
+struct StreamStep {
+  enum Kind {
+    kMultiply,  // c = a * b, summed in float32 and rounded once; c has consecutive rows
+    kConvert,   // c = a
+    kAddRow,    // c[i, j] = a[i, j] + b[0, j], rounded once
+  };
+  Kind kind = kMultiply;
+  DeviceMatrix a;
+  DeviceMatrix b;
+  DeviceMatrix c;
+};
+
+// Marks in streams, which other streams can wait for. Destroyed when all work that waits for them
+// is past.
+class StreamMarks {
+ public:
+  virtual ~StreamMarks() = default;
+  // What is put on `then` from now on waits for what is on `first` now.
+  virtual Status Order(void* first, void* then) = 0;
+  // The same in two steps: a mark behind what is on `stream` now, by its number, and the wait.
+  virtual Status Put(void* stream, int* mark) = 0;
+  virtual Status Wait(void* stream, int mark) = 0;
+};
+
+// Products and sums on the streams of one device, for operators that compute while collectives run
+// on another stream. Knows no ranks; a communicator returns its device's. One thread at a time,
+// with that device as the thread's current one; nothing here waits.
+class StreamCompute {
+ public:
+  virtual ~StreamCompute() = default;
+
+  // Ok, or ERROR_UNSUPPORTED with the reason: the library is missing.
+  virtual Status Available() = 0;
+
+  // Elements of a product that a device works on at the same time, so that a shorter one takes as
+  // long: 128 processors with 128 x 128 each. The ranks cut their calls by it, so it is the same on
+  // all devices of a backend.
+  virtual int64_t elements_at_once() const { return int64_t{128} * 128 * 128; }
+
+  // Scratch memory begins at multiples of this many bytes.
+  virtual int64_t alignment() const = 0;
+  // Bytes of scratch memory of a step; ERROR_UNSUPPORTED if the device has no such step.
+  virtual Status ScratchBytes(const StreamStep& step, int64_t* bytes) = 0;
+  // Puts a step on the stream; the stream uses `scratch` of `bytes` bytes.
+  virtual Status Run(const StreamStep& step, void* scratch, int64_t bytes, void* stream) = 0;
+  virtual Status SetZero(void* data, int64_t bytes, void* stream) = 0;
+  virtual Status Copy(void* to, const void* from, int64_t bytes, void* stream) = 0;
+
+  // A stream of this device beside the caller's; the same one each time.
+  virtual Status SideStream(void** stream) = 0;
+  // Ok, or why other streams cannot wait for work of other ranks while `stream` waits for them. The
+  // ranks have met.
+  virtual Status CheckStream(void* /*stream*/) const { return Ok(); }
+  virtual std::shared_ptr<StreamMarks> NewMarks() = 0;
+};
+
+}  // namespace collops::kernels

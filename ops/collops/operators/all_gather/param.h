@@ -1,0 +1,21 @@
+#pragma once
+
+#include "collops/operators/framework/param.h"
+
+namespace [[gnu::visibility("default")]] collops {
+
+struct AllGatherParam {
+  int rank = 0;
+  int rankSize = 0;
+  int rankRoot = 0;
+  std::string backend = "hccl";
+  void* hcclComm = nullptr;
+  CommMode commMode = COMM_MULTI_PROCESS;
+  std::string rankTableFile;
+  std::string commDomain;
+  uint8_t rsv[64] = {};
+};
+
+Status CheckParam(const AllGatherParam& param);
+
+}  // namespace collops

@@ -1,0 +1,144 @@
+#include "collops/operators/atb/operation.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "collops/core/tensor.h"
+
+namespace collops {
+namespace atb {
+namespace {
+
+std::string& Message() {
+  thread_local std::string message;
+  return message;
+}
+
+collops::TensorDesc ToOwn(const TensorDesc& desc) {
+  // A shape of too many dimensions keeps their number, which the checks refuse.
+  const int num_dims = static_cast<int>(std::min<uint64_t>(desc.shape.dimNum, MAX_DIM + 1));
+  return {static_cast<DType>(desc.dtype), static_cast<Format>(desc.format),
+          Shape::From(desc.shape.dims, num_dims)};
+}
+
+collops::Status ToViews(const char* operation, const char* label, const SVector<Tensor>& tensors,
+                        std::vector<TensorView>* views) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& tensor = tensors[i];
+    TensorView view;
+    view.desc = ToOwn(tensor.desc);
+    view.data = tensor.deviceData != nullptr ? tensor.deviceData : tensor.hostData;
+    views->push_back(view);
+    if (tensor.desc.shape.dimNum > MAX_DIM) continue;  // refused by the operation's checks
+    const uint64_t bytes = Utils::GetTensorSize(tensor);
+    COLLOPS_CHECK_ARG(tensor.dataSize == bytes, ERROR_INVALID_PARAM, operation, ": ", label, "[", i,
+                      "].dataSize must be ", bytes, ", the bytes of ", Name(view.desc.dtype), " ",
+                      ToString(view.desc.shape), ", got ", tensor.dataSize);
+  }
+  return Ok();
+}
+
+collops::Status ToPack(const char* operation, const VariantPack& tensors, const Context* context,
+                       collops::VariantPack* pack) {
+  COLLOPS_CHECK_ARG(context != nullptr, ERROR_INVALID_PARAM, operation, ": context is null");
+  COLLOPS_RETURN_IF_ERROR(ToViews(operation, "inTensors", tensors.inTensors, &pack->inputs));
+  return ToViews(operation, "outTensors", tensors.outTensors, &pack->outputs);
+}
+
+}  // namespace
+
+const char* LastMessage() {
+  return Message().c_str();
+}
+
+Status Report(const collops::Status& status) {
+  if (!status.ok()) {
+    Message() = Concat(ErrorName(status.code()), ": ", status.message());
+    std::fprintf(stderr, "collops: %s\n", Message().c_str());
+  }
+  return status.code();
+}
+
+Status Context::SetExecuteStream(aclrtStream stream) {
+  stream_ = stream;
+  return NO_ERROR;
+}
+
+Status Context::SetAsyncTilingCopyStatus(bool enable) {
+  copies_tiling_ = enable;
+  return NO_ERROR;
+}
+
+Status CreateContext(Context** context) {
+  if (context == nullptr) {
+    return Report(Error(ERROR_INVALID_PARAM, "CreateContext: context is null"));
+  }
+  *context = new Context;
+  return NO_ERROR;
+}
+
+Status DestroyContext(Context* context) {
+  delete context;
+  return NO_ERROR;
+}
+
+Status DestroyOperation(Operation* operation) {
+  delete operation;
+  return NO_ERROR;
+}
+
+Status Operation::InferShape(const SVector<TensorDesc>& inTensorDescs,
+                             SVector<TensorDesc>& outTensorDescs) const {
+  std::vector<collops::TensorDesc> inputs;
+  for (const TensorDesc& desc : inTensorDescs) inputs.push_back(ToOwn(desc));
+  std::vector<collops::TensorDesc> outputs;
+  const Status status = Report(operation_->InferShape(inputs, &outputs));
+  outTensorDescs.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const collops::TensorDesc& own = outputs[i];
+    TensorDesc& desc = outTensorDescs[i];
+    desc.dtype = static_cast<aclDataType>(own.dtype);
+    desc.format = static_cast<aclFormat>(own.format);
+    desc.shape.dimNum = static_cast<uint64_t>(own.shape.num_dims);
+    std::copy_n(own.shape.dims, own.shape.num_dims, desc.shape.dims);
+  }
+  return status;
+}
+
+Status Operation::Setup(const VariantPack& variantPack, uint64_t& workspaceSize, Context* context) {
+  collops::VariantPack pack;
+  collops::Status status = ToPack(operation_->Name(), variantPack, context, &pack);
+  if (status.ok()) status = operation_->GetWorkspaceSize(pack, &workspaceSize);
+  return Report(status);
+}
+
+Status Operation::Execute(const VariantPack& variantPack, uint8_t* workspace,
+                          uint64_t workspaceSize, Context* context) {
+  const char* const name = operation_->Name();
+  collops::VariantPack pack;
+  collops::Status status = ToPack(name, variantPack, context, &pack);
+  if (status.ok() && context->GetExecuteStream() == nullptr) {
+    status = Error(ERROR_INVALID_PARAM, name, ": the context has no stream: call SetExecuteStream");
+  }
+  if (status.ok()) return Report(operation_->Execute(pack, workspace, workspaceSize, nullptr));
+  // The other ranks hear at once why this one does not take part; the error here matters more.
+  static_cast<void>(operation_->Refuse(status));
+  return Report(status);
+}
+
+// Without signs, so that numbers which no tensor has do not overflow.
+uint64_t Utils::GetTensorNumel(const TensorDesc& desc) {
+  uint64_t count = 1;
+  for (uint64_t i = 0; i < std::min<uint64_t>(desc.shape.dimNum, MAX_DIM); ++i) {
+    count *= static_cast<uint64_t>(desc.shape.dims[i]);
+  }
+  return count;
+}
+
+uint64_t Utils::GetTensorSize(const TensorDesc& desc) {
+  return GetTensorNumel(desc) * static_cast<uint64_t>(SizeOf(static_cast<DType>(desc.dtype)));
+}
+
+}  // namespace atb
+}  // namespace collops

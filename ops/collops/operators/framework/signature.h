@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collops/core/dtype.h"
+#include "collops/core/status.h"
+
+namespace collops {
+
+// A set of element types, one bit per aclDataType number.
+using DTypeSet = uint32_t;
+
+template <typename... DTypes>
+constexpr DTypeSet SetOf(DTypes... dtypes) {
+  return ((DTypeSet{1} << static_cast<int>(dtypes)) | ...);
+}
+
+// The element types of operators that move elements without reducing them.
+constexpr DTypeSet kMovable =
+    SetOf(DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kInt8,
+          DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kBool);
+
+// What an input is for: data that moves, data that the call changes, counts on the host whose
+// values are read, or a tensor of which only the length is read.
+enum class Role { kData, kInPlace, kCounts, kLength };
+
+// The required length of a tensor of one dimension.
+enum class Extent { kAny, kOne, kRankSize };
+
+constexpr int kAnyNumDims = 0;
+
+// What an operator requires of one input.
+struct InputRule {
+  const char* name;
+  Role role;
+  DTypeSet dtypes;
+  int num_dims;  // required, or kAnyNumDims: 1 to kMaxDims
+  Extent extent;
+  int most_dims = 0;  // if not 0: num_dims is the least, this the most
+};
+
+// What the checks know about an operator. The outputs have the dtype of the first input.
+struct OpSignature {
+  const char* name;  // in messages and for the other ranks; lives as long as the process
+  std::vector<InputRule> inputs;
+  std::vector<const char*> outputs = {"the output"};  // names for messages
+  bool one_dtype = false;                             // all inputs must have the first one's dtype
+  ErrorCode num_dims_code = ERROR_INVALID_TENSOR_DIM_NUM;
+  bool may_be_in_place = false;  // the first output may be the first input itself
+};
+
+// This rank, and the number of ranks.
+struct RankPlace {
+  int rank;
+  int rank_size;
+};
+
+// Bytes of each tensor of a call.
+struct TensorBytes {
+  std::vector<int64_t> inputs;
+  std::vector<int64_t> outputs;
+};
+
+// The values of the count tensors by index of the input; empty for one that cannot be read.
+using Counts = std::vector<std::vector<int64_t>>;
+
+}  // namespace collops

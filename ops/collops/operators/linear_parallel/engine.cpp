@@ -1,0 +1,111 @@
+#include "collops/operators/linear_parallel/engine.h"
+
+#include <utility>
+
+#include "collops/core/env.h"
+
+namespace collops {
+namespace {
+
+const Engine* const kEngines[] = {&kLocal, &kWindows, &kPipeline, &kStreams};
+
+std::string EngineNames() {
+  std::string names;
+  for (const Engine* engine : kEngines) names += Concat(names.empty() ? "" : ", ", engine->name);
+  return names;
+}
+
+std::byte* Aligned(void* workspace, int64_t alignment) {
+  const auto past = reinterpret_cast<uintptr_t>(workspace) % static_cast<uintptr_t>(alignment);
+  const uintptr_t missing = past == 0 ? 0 : static_cast<uintptr_t>(alignment) - past;
+  return static_cast<std::byte*>(workspace) + missing;
+}
+
+}  // namespace
+
+std::vector<std::pair<const char*, Status>> AskEngines(const EnginePlace& place) {
+  std::vector<std::pair<const char*, Status>> answers;
+  for (const Engine* engine : kEngines) answers.emplace_back(engine->name, engine->accepts(place));
+  return answers;
+}
+
+Status CheckEngineName(const std::string& name) {
+  for (const Engine* engine : kEngines) {
+    if (name == engine->name) return Ok();
+  }
+  return Error(ERROR_INVALID_PARAM, "LinearParallel: there is no engine \"", name,
+               "\": use one of ", EngineNames(), ", or none for the first that can run");
+}
+
+Status ChooseEngine(const std::string& name, const EnginePlace& place, const Engine** engine) {
+  if (!name.empty()) COLLOPS_RETURN_IF_ERROR(CheckEngineName(name));
+  Status why;
+  for (const Engine* candidate : kEngines) {
+    if (!name.empty() && name != candidate->name) continue;
+    *engine = candidate;
+    why = candidate->accepts(place);
+    if (why.ok()) return Ok();
+  }
+  return Error(why.code(), "LinearParallel: engine \"", (*engine)->name,
+               "\" cannot run this call: ", why.message());
+}
+
+EnginePlace PlaceOf(const LinearLayout& layout, const Communicator& communicator, bool by_default) {
+  EnginePlace place;
+  place.backend = communicator.spec().backend;
+  place.rank_size = communicator.size();
+  place.gather_ranks = layout.gather.ranks.size();
+  place.scatter_ranks = layout.scatter.ranks.size();
+  // A fused call is one of all ranks, also of those that are in other groups.
+  place.has_windows = communicator.WindowPeers().all();
+  place.on_device = communicator.device().kind != DeviceKind::kCpu;
+  Env env;
+  place.windows_wanted = !by_default || (Env::Read(&env).ok() && env.fused);
+  return place;
+}
+
+void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
+                    Agreement* agreement) {
+  const bool on_grid = param.type == LinearParallelParam::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+  LinearParallelParam::TwoDimTPInfo grid;  // of other types it is not read
+  if (on_grid) grid = param.twoDimTPInfo;
+  const LinearLayout& layout = plan.layout;
+  agreement->EqualText("dtype", Name(plan.dtype))
+      .Equal("rankRoot", param.rankRoot)
+      .Equal("type", param.type)
+      .EqualText("op", plan.divisor == 1.0F ? "sum" : "avg")
+      .Equal("agDim", grid.agDim)
+      .Equal("rsDim", grid.rsDim)
+      .Equal("innerDimIsAg", grid.innerDimIsAg)
+      .Equal("k", layout.k)
+      .Equal("n", layout.n)
+      .Equal("the sum of the rows", layout.total_rows)
+      .EqualText("the engine (COLLOPS_FUSED)", plan.engine->name)
+      .EqualInGroup("gatherRows", layout.gather.ranks, layout.gather.index, layout.gather.rows)
+      .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
+}
+
+Status CheckOnCpu(const EnginePlace& place) {
+  COLLOPS_CHECK_ARG(!place.on_device, ERROR_UNSUPPORTED,
+                    "it computes on the CPU, and the tensors of backend ", place.backend,
+                    " are on a device");
+  return Ok();
+}
+
+Status PlanLinear(LinearPlan* plan) {
+  const LinearLayout& layout = plan->layout;
+  if (plan->compute != nullptr) {
+    plan->product = plan->compute->Plan(plan->dtype, layout.k, layout.n, layout.trans_weight);
+  }
+  return plan->engine->plan(plan);
+}
+
+Status RunLinear(const LinearPlan& plan, const LinearTensors& tensors, const Agreement& agreement,
+                 void* workspace, Communicator* communicator, void* stream, KeepAlive keep) {
+  const int64_t alignment =
+      plan.compute != nullptr ? plan.compute->alignment() : plan.stream_compute->alignment();
+  return plan.engine->run({plan, tensors, agreement, Aligned(workspace, alignment), communicator,
+                           stream, std::move(keep)});
+}
+
+}  // namespace collops

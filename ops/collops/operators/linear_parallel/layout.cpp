@@ -1,0 +1,256 @@
+#include "collops/operators/linear_parallel/layout.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "collops/operators/plain/row_blocks.h"
+
+namespace collops {
+namespace {
+
+constexpr const char* kOp = "LinearParallel";
+
+using P = LinearParallelParam;
+
+// What is gathered and scattered are slices of x along one dim. A row of that dim is `inner` rows
+// of the matrices.
+struct Slices {
+  int dim = 0;
+  int64_t count = 0;  // of this rank's x
+  int64_t inner = 1;
+};
+
+// Types 0 and 3 move no rows, so that theirs are one after the other. As in ATB, type 1 scatters
+// dim 1 of an x with one matrix.
+Slices SlicesOf(P::ParallelType type, const Shape& x) {
+  const bool has_batch = x.num_dims == 3;
+  if (has_batch && type == P::LINEAR_REDUCE_SCATTER && x[0] == 1) return {1, x[1], 1};
+  return {0, x[0], has_batch ? x[1] : 1};
+}
+
+RowGroup Alone(int rank) {
+  RowGroup group;
+  group.ranks = {rank};
+  return group;
+}
+
+// `size` ranks from `first` on, `stride` apart, of which this one is number `index`.
+RowGroup EveryNth(int first, int stride, int size, int index) {
+  RowGroup group;
+  for (int j = 0; j < size; ++j) group.ranks.push_back(first + j * stride);
+  group.index = index;
+  return group;
+}
+
+Status FindGrid(const P::TwoDimTPInfo& info, int rank, int rank_size, LinearLayout* layout) {
+  const int ag = info.agDim;
+  const int rs = info.rsDim;
+  COLLOPS_CHECK_ARG(int64_t{ag} * rs == rank_size, ERROR_INVALID_PARAM, kOp,
+                    ": twoDimTPInfo.agDim ", ag, " * rsDim ", rs, " must be rankSize ", rank_size);
+  if (info.innerDimIsAg != 0) {
+    layout->gather = EveryNth(rank / ag * ag, 1, ag, rank % ag);
+    layout->scatter = EveryNth(rank % ag, ag, rs, rank / ag);
+  } else {
+    layout->gather = EveryNth(rank % rs, rs, ag, rank / rs);
+    layout->scatter = EveryNth(rank / rs * rs, 1, rs, rank % rs);
+  }
+  return Ok();
+}
+
+Status FindGroups(const P& param, int rank, int rank_size, LinearLayout* layout) {
+  layout->gather = layout->scatter = Alone(rank);
+  const RowGroup all = EveryNth(0, 1, rank_size, rank);
+  switch (param.type) {
+    case P::LINEAR_ALL_REDUCE:
+    case P::LINEAR_REDUCE_SCATTER:
+      layout->scatter = all;
+      return Ok();
+    case P::ALL_GATHER_LINEAR:
+      layout->gather = all;
+      return Ok();
+    case P::ALL_GATHER_LINEAR_REDUCE_SCATTER:
+      return FindGrid(param.twoDimTPInfo, rank, rank_size, layout);
+    case P::PURE_LINEAR:
+    case P::UNDEFINED:
+    case P::ALLTOALLVC_ALL_GATHER_GMM:
+    case P::GMM_REDUCE_SCATTER_ALLTOALLVC:
+    case P::MAX:
+      return Ok();
+  }
+  return Ok();
+}
+
+bool Gathers(P::ParallelType type) {
+  return type == P::ALL_GATHER_LINEAR || type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+}
+
+bool Scatters(P::ParallelType type) {
+  return type == P::LINEAR_REDUCE_SCATTER || type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
+}
+
+Status CheckUnused(const char* name, const std::vector<int64_t>& rows, P::ParallelType type) {
+  COLLOPS_CHECK_ARG(rows.empty(), ERROR_INVALID_PARAM, kOp, ": ", name, " must be empty for type ",
+                    static_cast<int>(type), " (", Name(type), "), got length ", rows.size());
+  return Ok();
+}
+
+// A list with an entry for every member, none below 0, whose sum an int64 holds.
+Status CheckList(const char* name, const std::vector<int64_t>& rows, size_t members, int64_t* sum) {
+  COLLOPS_CHECK_ARG(rows.size() == members, ERROR_INVALID_PARAM, kOp, ": ", name,
+                    " must have length ", members, ", one per member of the group, got ",
+                    rows.size());
+  *sum = 0;
+  for (size_t j = 0; j < rows.size(); ++j) {
+    COLLOPS_CHECK_ARG(rows[j] >= 0, ERROR_INVALID_PARAM, kOp, ": ", name, "[", j,
+                      "] must be >= 0, got ", rows[j]);
+    COLLOPS_CHECK_ARG(rows[j] <= std::numeric_limits<int64_t>::max() - *sum, ERROR_INVALID_PARAM,
+                      kOp, ": the sum of ", name, " up to [", j, "] is more than an int64 holds");
+    *sum += rows[j];
+  }
+  return Ok();
+}
+
+// The slices of every member of the gather group, and their number.
+Status FindGathered(const P& param, const Slices& slices, RowGroup* group, int64_t* total) {
+  if (!Gathers(param.type)) {
+    COLLOPS_RETURN_IF_ERROR(CheckUnused("gatherRows", param.gatherRows, param.type));
+  }
+  const auto members = static_cast<int64_t>(group->ranks.size());
+  if (param.gatherRows.empty()) {
+    COLLOPS_CHECK_ARG(slices.count <= std::numeric_limits<int64_t>::max() / members,
+                      ERROR_INVALID_TENSOR_SIZE, kOp, ": ", members, " times ", slices.count,
+                      " rows are more than an int64 holds");
+    group->rows.assign(group->ranks.size(), slices.count);
+    *total = slices.count * members;
+    return Ok();
+  }
+  COLLOPS_RETURN_IF_ERROR(CheckList("gatherRows", param.gatherRows, group->ranks.size(), total));
+  const int64_t own = param.gatherRows[static_cast<size_t>(group->index)];
+  COLLOPS_CHECK_ARG(own == slices.count, ERROR_INVALID_PARAM, kOp, ": gatherRows[", group->index,
+                    "] is ", own, " but x of this rank ",
+                    group->ranks[static_cast<size_t>(group->index)], " has ", slices.count,
+                    " rows: they must be equal");
+  group->rows = param.gatherRows;
+  return Ok();
+}
+
+// The slices of every member of the scatter group, as far as a list says them.
+Status FindScattered(const P& param, int64_t total, RowGroup* group) {
+  if (!Scatters(param.type)) {
+    group->rows.assign(group->ranks.size(), total);
+    return CheckUnused("scatterRows", param.scatterRows, param.type);
+  }
+  if (param.scatterRows.empty()) return Ok();
+  int64_t sum = 0;
+  COLLOPS_RETURN_IF_ERROR(CheckList("scatterRows", param.scatterRows, group->ranks.size(), &sum));
+  COLLOPS_CHECK_ARG(sum == total, ERROR_INVALID_PARAM, kOp, ": scatterRows have a sum of ", sum,
+                    " but ", Gathers(param.type) ? "the gathered x has " : "x has ", total,
+                    " rows: they must be equal");
+  group->rows = param.scatterRows;
+  return Ok();
+}
+
+Status ScatterEvenly(const Slices& slices, int64_t total, bool unevenly, RowGroup* group) {
+  if (!group->rows.empty()) return Ok();
+  const auto members = static_cast<int>(group->ranks.size());
+  COLLOPS_CHECK_ARG(unevenly || total % members == 0, ERROR_INVALID_TENSOR_DIM, kOp, ": ", total,
+                    " rows in dim ", slices.dim, " do not divide by ", members,
+                    " ranks: give scatterRows");
+  group->rows = SplitEvenly(total, members);
+  return Ok();
+}
+
+// Where the rows of each member begin, when they are stacked.
+std::vector<int64_t> Stacked(const std::vector<int64_t>& rows) {
+  std::vector<int64_t> begin(1, 0);
+  for (size_t j = 1; j < rows.size(); ++j) begin.push_back(begin[j - 1] + rows[j - 1]);
+  return begin;
+}
+
+// The shapes of the outputs, in slices.
+void Describe(const Shape& x, const Slices& slices, int64_t total, LinearLayout* layout) {
+  const RowGroup& scatter = layout->scatter;
+  layout->gathered = layout->output = x;
+  layout->gathered.dims[0] = total;
+  layout->output.dims[slices.dim] = scatter.rows[static_cast<size_t>(scatter.index)];
+  layout->output.dims[x.num_dims - 1] = layout->n;
+}
+
+// Turns slices into rows of the matrices, whose number times the longest row an int64 must hold.
+Status CountRows(const Slices& slices, int64_t total, LinearLayout* layout) {
+  constexpr int64_t kMaxElements = std::numeric_limits<int64_t>::max() / 8;
+  const int64_t columns = std::max({layout->k, layout->n, int64_t{1}});
+  COLLOPS_CHECK_ARG(total == 0 || slices.inner <= kMaxElements / columns / total,
+                    ERROR_INVALID_TENSOR_SIZE, kOp, ": a product of ", total, " times ",
+                    slices.inner, " rows and ", layout->n,
+                    " columns is more than an int64 counts: split the call");
+  layout->total_rows = total * slices.inner;
+  for (int64_t& rows : layout->gather.rows) rows *= slices.inner;
+  for (int64_t& rows : layout->scatter.rows) rows *= slices.inner;
+  return Ok();
+}
+
+Status CheckWeightShape(bool trans_weight, int64_t k, const Shape& weight) {
+  const int num_dims = weight.num_dims;
+  COLLOPS_CHECK_ARG(num_dims == 2 || weight[0] == 1, ERROR_INVALID_TENSOR_DIM, kOp,
+                    ": a weight of 3 dims must have 1 matrix in dim 0, got ", weight[0]);
+  const int64_t got = weight[trans_weight ? num_dims - 1 : num_dims - 2];
+  COLLOPS_CHECK_ARG(got == k, ERROR_INVALID_TENSOR_DIM, kOp, ": x has k = ", k,
+                    " columns but weight ", ToString(weight), " has ", got,
+                    trans_weight ? " columns" : " rows", "; with transWeight ",
+                    trans_weight ? "true it is [n, k]" : "false it is [k, n]");
+  return Ok();
+}
+
+Status CheckResidualShape(int64_t n, const Shape& residual) {
+  const bool is_row = residual.num_dims == 1 || residual[0] == 1;
+  COLLOPS_CHECK_ARG(is_row && residual[residual.num_dims - 1] == n, ERROR_INVALID_TENSOR_DIM, kOp,
+                    ": residual must be [", n, "] or [1, ", n, "], got ", ToString(residual));
+  return Ok();
+}
+
+// The shapes of x, weight and residual against each other. They have the right numbers of dims.
+Status CheckShapes(const P& param, const std::vector<TensorDesc>& inputs) {
+  constexpr int64_t kLeastMc2K = 256;
+  constexpr int64_t kMc2K = 65535;
+  const Shape& x = inputs[0].shape;
+  const Shape& weight = inputs[1].shape;
+  const int64_t k = x[x.num_dims - 1];
+  COLLOPS_RETURN_IF_ERROR(CheckWeightShape(param.transWeight, k, weight));
+  COLLOPS_CHECK_ARG(param.backend != "mc2" || (k >= kLeastMc2K && k < kMc2K),
+                    ERROR_INVALID_TENSOR_DIM, kOp, ": backend \"mc2\" takes k in [", kLeastMc2K,
+                    ", ", kMc2K, "), got ", k);
+  if (!param.hasResidual) return Ok();
+  const int64_t n = weight[param.transWeight ? weight.num_dims - 2 : weight.num_dims - 1];
+  return CheckResidualShape(n, inputs[2].shape);
+}
+
+}  // namespace
+
+Status MakeLinearLayout(const P& param, int rank, int rank_size,
+                        const std::vector<TensorDesc>& inputs, LinearLayout* layout,
+                        bool splits_unevenly) {
+  const Shape& x = inputs[0].shape;
+  const Shape& weight = inputs[1].shape;
+  const Slices slices = SlicesOf(param.type, x);
+  int64_t total = 0;
+  COLLOPS_RETURN_IF_ERROR(FindGroups(param, rank, rank_size, layout));
+  RowGroup& gather = layout->gather;
+  RowGroup& scatter = layout->scatter;
+  COLLOPS_RETURN_IF_ERROR(FindGathered(param, slices, &gather, &total));
+  COLLOPS_RETURN_IF_ERROR(FindScattered(param, total, &scatter));
+  COLLOPS_RETURN_IF_ERROR(CheckShapes(param, inputs));
+  COLLOPS_RETURN_IF_ERROR(ScatterEvenly(slices, total, splits_unevenly, &scatter));
+  layout->k = x[x.num_dims - 1];
+  layout->n = weight[weight.num_dims - (param.transWeight ? 2 : 1)];
+  layout->trans_weight = param.transWeight;
+  Describe(x, slices, total, layout);
+  COLLOPS_RETURN_IF_ERROR(CountRows(slices, total, layout));
+  gather.begin = Stacked(gather.rows);
+  scatter.begin = param.type == P::LINEAR_ALL_REDUCE ? std::vector<int64_t>(scatter.ranks.size(), 0)
+                                                     : Stacked(scatter.rows);
+  return Ok();
+}
+
+}  // namespace collops

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collops/core/prepackable.h"
+#include "collops/operators/framework/collective_operation.h"
+#include "collops/operators/linear_parallel/param.h"
+
+namespace collops {
+
+// x of the ranks that gather, stacked, times this rank's weight, summed over the ranks that reduce
+// and cut into their rows, plus the residual; which ranks these are says the struct's type. Inputs:
+// x, weight [, residual]; outputs: y [, the gathered x].
+class LinearParallel : public CollectiveOperation, public Prepackable {
+ public:
+  // `engine` names how it runs (engine.h), equal on every rank; empty: the first engine that can.
+  // `averages`: sums are divided by the number of ranks that add up, before the residual.
+  // `splits_unevenly`: without scatterRows the first ranks get one row more, where ATB refuses.
+  explicit LinearParallel(const LinearParallelParam& param, const std::string& engine = "",
+                          bool averages = false, bool splits_unevenly = false);
+  ~LinearParallel() override;
+
+  Status Prepack(const TensorView& weight) override;
+
+  // PURE_LINEAR is each rank's own affair: nobody waits for it, so nobody is told.
+  Status Refuse(const Status& reason) override;
+
+  const std::string& engine() const { return engine_; }
+  // The engine of the last plan; empty before the first.
+  const std::string& planned_engine() const { return planned_engine_; }
+  bool averages() const { return averages_; }
+
+  // Takes over the weight that another operation has packed, if it serves this struct, too.
+  void TakeWeight(const LinearParallel& from);
+
+ protected:
+  Status DescribeOutputs(const RankPlace& place, const std::vector<TensorDesc>& inputs,
+                         std::vector<TensorDesc>* outputs) const override;
+  Status CheckSupport(DType dtype) const override;
+  Status Complete(Plan* plan) const override;
+  void AgreeOn(const Plan& plan, Agreement* agreement) const override;
+  Status Run(const Plan& plan, const VariantPack& pack, void* workspace, void* stream) override;
+
+ private:
+  struct PackedWeight;
+
+  const LinearParallelParam param_;
+  const std::string engine_;
+  const bool averages_;
+  const bool splits_unevenly_;
+  mutable std::string planned_engine_;
+  std::shared_ptr<const PackedWeight> packed_;
+};
+
+}  // namespace collops

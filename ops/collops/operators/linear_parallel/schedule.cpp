@@ -1,0 +1,302 @@
+#include "collops/operators/linear_parallel/schedule.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "collops/comm/even_split.h"
+#include "collops/operators/linear_parallel/product.h"
+
+namespace collops {
+namespace {
+
+using kernels::DeviceMatrix;
+using kernels::StreamStep;
+
+// Bytes that one AllGatherV brings of each rank, and of one tile. Long enough that a call's start
+// does not count, short enough that most of a matrix is left to overlap with.
+constexpr int64_t kGatherBytes = 8 << 20;
+constexpr int64_t kTileBytes = 16 << 20;
+// Strips begin at whole cache lines and blocks of the matrix unit.
+constexpr int64_t kColumnUnit = 256;
+
+bool Gathers(const LinearPlan& plan) {
+  return plan.layout.gather.ranks.size() > 1;
+}
+
+int64_t OwnRows(const LinearPlan& plan) {
+  return plan.layout.scatter.rows[static_cast<size_t>(plan.layout.scatter.index)];
+}
+
+int64_t StripColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
+  if (!schedule.has_tiles) return plan.layout.n;
+  const int64_t row_bytes = std::max<int64_t>(plan.layout.total_rows, 1) * int64_t{sizeof(float)};
+  const int64_t columns = kTileBytes / row_bytes / kColumnUnit * kColumnUnit;
+  // Not clamp(): n may be less than the unit.
+  return std::min(std::max(columns, kColumnUnit), std::max<int64_t>(plan.layout.n, 1));
+}
+
+// The first strip is multiplied while rows arrive, by a product for each rank's: it is so wide that
+// one of them is as long as that of all rows and another strip. Half of the columns is left, so
+// that sums overlap with products.
+int64_t FirstColumns(const LinearPlan& plan, const StreamSchedule& schedule, int64_t columns) {
+  if (!schedule.sums || !Gathers(plan)) return columns;
+  const int64_t half = (plan.layout.n / 2 + kColumnUnit - 1) / kColumnUnit * kColumnUnit;
+  const auto ranks = static_cast<int64_t>(plan.layout.gather.ranks.size());
+  return std::max(columns, std::min(columns * ranks, half));
+}
+
+void CutStrips(const LinearPlan& plan, StreamSchedule* schedule) {
+  const RowGroup& group = plan.layout.scatter;
+  const int64_t most = std::max<int64_t>(StripColumns(plan, *schedule), 1);
+  int64_t columns = FirstColumns(plan, *schedule, most);
+  for (int64_t begin = 0; begin < plan.layout.n; begin += columns) {
+    if (begin > 0) columns = most;
+    ColumnStrip strip;
+    strip.begin = begin;
+    strip.columns = std::min(columns, plan.layout.n - begin);
+    for (size_t m = 0; m < group.rows.size(); ++m) {
+      strip.counts.push_back(group.rows[m] * strip.columns);
+      strip.displs.push_back(group.begin[m] * strip.columns);
+    }
+    schedule->strips.push_back(std::move(strip));
+  }
+}
+
+// Whether a product of so many rows and columns is worth a launch of its own.
+bool FillsDevice(const LinearPlan& plan, int64_t rows, int64_t columns) {
+  return rows * columns >= plan.stream_compute->elements_at_once();
+}
+
+// Columns by which the ranks cut their rows. Without a sum a residual, which not every rank need
+// have, makes the strips.
+int64_t CutColumns(const LinearPlan& plan, const StreamSchedule& schedule) {
+  return schedule.sums && !schedule.strips.empty() ? schedule.strips.front().columns
+                                                   : plan.layout.n;
+}
+
+// Whether products of the rows of one rank are worth their launches, on average, so that they may
+// begin before all rows are there. Equal on all ranks, also of other groups.
+bool OverlapsGather(const LinearPlan& plan, const StreamSchedule& schedule) {
+  if (!Gathers(plan) || plan.layout.k == 0) return false;
+  const auto ranks = static_cast<int64_t>(plan.layout.gather.ranks.size());
+  return FillsDevice(plan, plan.layout.total_rows / ranks, CutColumns(plan, schedule));
+}
+
+// Rows of each rank that one call gathers. The chunks are equal, as the products of a short rest
+// would take as long as a chunk's.
+int64_t ChunkRows(const LinearPlan& plan, const StreamSchedule& schedule, int64_t most_rows) {
+  const int64_t row_bytes = std::max<int64_t>(RowBytes(plan), 1);
+  int64_t count = most_rows / std::max<int64_t>(kGatherBytes / row_bytes, 1);
+  if (!OverlapsGather(plan, schedule)) count = 1;
+  for (; count > 1; --count) {
+    const int64_t rows = (most_rows + count - 1) / count;
+    if (FillsDevice(plan, rows, CutColumns(plan, schedule))) return rows;
+  }
+  return std::max<int64_t>(most_rows, 1);
+}
+
+void CutGathers(const LinearPlan& plan, StreamSchedule* schedule) {
+  const RowGroup& group = plan.layout.gather;
+  const int64_t k = plan.layout.k;
+  const int64_t most = k == 0 ? 0 : *std::max_element(group.rows.begin(), group.rows.end());
+  const int64_t at_once = ChunkRows(plan, *schedule, most);
+  int64_t row = 0;
+  do {
+    GatherChunk chunk;
+    chunk.row = row;
+    for (size_t m = 0; m < group.rows.size(); ++m) {
+      const int64_t rows = std::clamp<int64_t>(group.rows[m] - row, 0, at_once);
+      chunk.counts.push_back(rows * k);
+      chunk.displs.push_back((group.begin[m] + (rows == 0 ? 0 : row)) * k);
+    }
+    schedule->gathers.push_back(std::move(chunk));
+    row += at_once;
+  } while (row < most);
+}
+
+// The products of the first strip: of this rank's own rows, which are there before any other's, if
+// that keeps the device busy until others arrive; then of what each chunk brings, neighbours in
+// one.
+void CutPieces(const LinearPlan& plan, StreamSchedule* schedule) {
+  const RowGroup& group = plan.layout.gather;
+  std::vector<RowPiece>& pieces = schedule->pieces;
+  if (!Gathers(plan) || plan.layout.k == 0) {
+    pieces = {{RowPiece::kInX, 0, plan.layout.total_rows}};
+    return;
+  }
+  const auto own = static_cast<size_t>(group.index);
+  const bool own_first = OverlapsGather(plan, *schedule) &&
+                         FillsDevice(plan, group.rows[own], schedule->strips.front().columns);
+  if (own_first) pieces.push_back({RowPiece::kInX, group.begin[own], group.rows[own]});
+  for (size_t c = 0; c < schedule->gathers.size(); ++c) {
+    const GatherChunk& chunk = schedule->gathers[c];
+    for (size_t m = 0; m < group.rows.size(); ++m) {
+      if ((own_first && m == own) || chunk.counts[m] == 0) continue;
+      const RowPiece piece = {static_cast<int>(c), chunk.displs[m] / plan.layout.k,
+                              chunk.counts[m] / plan.layout.k};
+      RowPiece* const last = pieces.empty() ? nullptr : &pieces.back();
+      if (last != nullptr && last->chunk == piece.chunk &&
+          last->begin + last->rows == piece.begin) {
+        last->rows += piece.rows;
+      } else {
+        pieces.push_back(piece);
+      }
+    }
+  }
+}
+
+DeviceMatrix Matrix(DType dtype, int64_t rows, int64_t columns, int64_t ld) {
+  return {nullptr, dtype, rows, columns, ld, false};
+}
+
+StreamStep Product(const LinearPlan& plan, DType operands, DType result, int64_t rows,
+                   int64_t columns) {
+  const LinearLayout& layout = plan.layout;
+  StreamStep step;
+  step.a = Matrix(operands, rows, layout.k, layout.k);
+  step.b = {nullptr,
+            operands,
+            layout.k,
+            columns,
+            layout.trans_weight ? layout.k : layout.n,
+            layout.trans_weight};
+  step.c = Matrix(result, rows, columns, columns);
+  return step;
+}
+
+Status AddScratch(const LinearPlan& plan, const StreamStep& step, StreamSchedule* schedule) {
+  if (step.c.rows == 0 || step.c.columns == 0) return Ok();
+  int64_t bytes = 0;
+  COLLOPS_RETURN_IF_ERROR(plan.stream_compute->ScratchBytes(step, &bytes));
+  schedule->scratch_bytes = std::max(schedule->scratch_bytes, bytes);
+  return Ok();
+}
+
+void SortOut(std::vector<int64_t>* numbers) {
+  std::sort(numbers->begin(), numbers->end());
+  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+}
+
+// The numbers of rows that products have: of all rows, and of the pieces.
+std::vector<int64_t> RowCounts(const LinearPlan& plan, const StreamSchedule& schedule) {
+  std::vector<int64_t> counts = {plan.layout.total_rows};
+  for (const RowPiece& piece : schedule.pieces) counts.push_back(piece.rows);
+  SortOut(&counts);
+  return counts;
+}
+
+std::vector<int64_t> StripWidths(const StreamSchedule& schedule) {
+  std::vector<int64_t> widths;
+  for (const ColumnStrip& strip : schedule.strips) widths.push_back(strip.columns);
+  SortOut(&widths);
+  return widths;
+}
+
+Status AddSteps(const LinearPlan& plan, StreamSchedule* schedule) {
+  const LinearLayout& layout = plan.layout;
+  if (layout.total_rows == 0 || layout.n == 0) return Ok();
+  const DType result = schedule->has_tiles ? DType::kFloat32 : plan.dtype;
+  const int64_t widest = schedule->strips.front().columns;
+  if (schedule->has_tiles && plan.dtype != DType::kFloat32 && layout.k > 0) {
+    int64_t bytes = 0;
+    const StreamStep step = Product(plan, plan.dtype, result, layout.total_rows, widest);
+    const Status direct = plan.stream_compute->ScratchBytes(step, &bytes);
+    schedule->converts = direct.code() == ERROR_UNSUPPORTED;
+    if (!schedule->converts) COLLOPS_RETURN_IF_ERROR(direct);
+  }
+  const DType operands = schedule->converts ? DType::kFloat32 : plan.dtype;
+  const int64_t own = OwnRows(plan);
+  for (const int64_t width : StripWidths(*schedule)) {
+    for (const int64_t rows : RowCounts(plan, *schedule)) {
+      if (rows == 0 || layout.k == 0) continue;
+      COLLOPS_RETURN_IF_ERROR(
+          AddScratch(plan, Product(plan, operands, result, rows, width), schedule));
+      if (!schedule->converts) continue;
+      StreamStep convert{StreamStep::kConvert,
+                         Matrix(plan.dtype, rows, layout.k, layout.k),
+                         {},
+                         Matrix(DType::kFloat32, rows, layout.k, layout.k)};
+      COLLOPS_RETURN_IF_ERROR(AddScratch(plan, convert, schedule));
+    }
+    if (!schedule->has_tiles) continue;
+    StreamStep store{StreamStep::kConvert,
+                     Matrix(DType::kFloat32, own, width, width),
+                     {},
+                     Matrix(plan.dtype, own, width, layout.n)};
+    if (plan.has_residual) {
+      store.kind = StreamStep::kAddRow;
+      store.b = Matrix(plan.dtype, 1, width, layout.n);
+    }
+    COLLOPS_RETURN_IF_ERROR(AddScratch(plan, store, schedule));
+  }
+  if (!schedule->converts) return Ok();
+  const int64_t weight_rows = layout.trans_weight ? layout.n : layout.k;
+  const int64_t weight_columns = layout.trans_weight ? layout.k : layout.n;
+  StreamStep weight{StreamStep::kConvert,
+                    Matrix(plan.dtype, weight_rows, weight_columns, weight_columns),
+                    {},
+                    Matrix(DType::kFloat32, weight_rows, weight_columns, weight_columns)};
+  return AddScratch(plan, weight, schedule);
+}
+
+// Scratch memory of the reduction of the widest strip, which is the first.
+int64_t SumScratchBytes(const LinearPlan& plan, const StreamSchedule& schedule) {
+  if (!schedule.sums || schedule.strips.empty()) return 0;
+  const auto ranks = static_cast<int>(plan.layout.scatter.ranks.size());
+  const int64_t columns = schedule.strips.front().columns;
+  const DType dtype = DType::kFloat32;
+  if (schedule.all_reduces) {
+    return AllReduceScratch(*plan.communicator, dtype, ReduceOp::kSum,
+                            plan.layout.total_rows * columns, ranks);
+  }
+  return plan.communicator->ScratchBytes(dtype, ReduceOp::kSum, OwnRows(plan) * columns, ranks);
+}
+
+void PlaceMemory(LinearPlan* plan, StreamSchedule* schedule) {
+  const LinearLayout& layout = plan->layout;
+  const int64_t float_bytes = sizeof(float);
+  Places places(plan->stream_compute->alignment());
+  const bool gathers_here = Gathers(*plan) && !plan->returns_gathered;
+  schedule->gathered = places.Take(gathers_here ? layout.total_rows * RowBytes(*plan) : 0);
+  if (schedule->converts) {
+    schedule->float_rows = places.Take(layout.total_rows * layout.k * float_bytes);
+    schedule->float_weight = places.Take(layout.n * layout.k * float_bytes);
+  }
+  for (size_t slot = 0; slot < StreamSchedule::kSlots && schedule->has_tiles; ++slot) {
+    if (slot >= schedule->strips.size()) break;
+    const int64_t columns = schedule->strips[slot].columns;  // no later strip is wider
+    schedule->tiles[slot] = places.Take(layout.total_rows * columns * float_bytes);
+    const bool scatters = schedule->sums && !schedule->all_reduces;
+    schedule->slots[slot] = places.Take(scatters ? OwnRows(*plan) * columns * float_bytes : 0);
+  }
+  schedule->sum_scratch = places.Take(SumScratchBytes(*plan, *schedule));
+  schedule->scratch = places.Take(schedule->scratch_bytes);
+  plan->memory.bytes = places.bytes();
+}
+
+}  // namespace
+
+Status PlanStreams(LinearPlan* plan) {
+  COLLOPS_CHECK_ARG(plan->divisor == 1.0F, ERROR_UNSUPPORTED,
+                    "LinearParallel: there is no average on a device: sum, and divide");
+  auto schedule = std::make_shared<StreamSchedule>();
+  const std::vector<int64_t>& rows = plan->layout.scatter.rows;
+  const int64_t total = plan->layout.total_rows;
+  schedule->sums = SumsPartials(*plan);
+  schedule->all_reduces = schedule->sums && std::all_of(rows.begin(), rows.end(),
+                                                        [&](int64_t n) { return n == total; });
+  schedule->has_tiles = schedule->sums || plan->has_residual;
+  CutStrips(*plan, schedule.get());
+  if (Gathers(*plan)) CutGathers(*plan, schedule.get());
+  CutPieces(*plan, schedule.get());
+  // Else nothing would run at the same time: marks and a second stream would only take time.
+  schedule->overlaps =
+      OverlapsGather(*plan, *schedule) || (schedule->sums && schedule->strips.size() > 1);
+  COLLOPS_RETURN_IF_ERROR(AddSteps(*plan, schedule.get()));
+  PlaceMemory(plan, schedule.get());
+  plan->schedule = std::move(schedule);
+  return Ok();
+}
+
+}  // namespace collops

@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "collops/core/deadline.h"
+#include "collops/core/trace/lines.h"
+#include "collops/core/trace/log.h"
+#include "collops/operators/linear_parallel/engine.h"
+#include "collops/operators/linear_parallel/partials.h"
+#include "collops/operators/linear_parallel/product.h"
+
+namespace collops {
+namespace {
+
+// How long the first strip waits for rows that are not there yet: multiplied by themselves later
+// they need every block of the weight a second time.
+constexpr double kPatienceS = 200e-6;
+
+// Few rows take as long as the weight takes to pass by: to begin without the others gains nothing.
+constexpr double kJoinPatienceS = 5e-3;
+
+Status Accepts(const EnginePlace& place) {
+  COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
+  COLLOPS_CHECK_ARG(!place.alone(), ERROR_UNSUPPORTED, "no rank needs another one");
+  COLLOPS_CHECK_ARG(place.has_windows, ERROR_UNSUPPORTED, "backend ", place.backend,
+                    " has no windows");
+  COLLOPS_CHECK_ARG(place.windows_wanted, ERROR_UNSUPPORTED,
+                    "COLLOPS_FUSED=0 asks for the pipeline");
+  return Ok();
+}
+
+// Two, so that adding up one strip and multiplying the next overlap. Small ones are kept longer:
+// ranks that share a core then take turns less often. Never all strips, but for
+// the narrowest products.
+int64_t TileSlots(int64_t num_strips, int64_t tile_bytes) {
+  constexpr int64_t kRingBytes = 1 << 20;
+  const int64_t fitting = kRingBytes / std::max<int64_t>(tile_bytes, 1);
+  const int64_t most = std::max<int64_t>(std::min({fitting, num_strips / 2, int64_t{8}}), 2);
+  return std::min(most, num_strips);
+}
+
+Status PlanMemory(LinearPlan* plan) {
+  Places places = PlaceRows(plan);
+  LinearMemory& memory = plan->memory;
+  const int64_t tile_bytes = TileBytes(*plan);
+  if (SumsPartials(*plan)) {
+    memory.tile_slots = TileSlots(plan->product->num_strips(), tile_bytes);
+    memory.tile_bytes = memory.tile_slots * tile_bytes;
+  } else {
+    memory.tile = places.Take(tile_bytes);
+  }
+  memory.bytes = places.bytes();
+  return Ok();
+}
+
+// Multiplies the rows that are there while others arrive, and sums partial products as they come.
+// No barrier inside.
+class WindowsLinear {
+ public:
+  WindowsLinear(const LinearRun& run, FusedCall* call)
+      : plan_(run.plan),
+        call_(call),
+        window_(call->window()),
+        rows_(run),
+        strip_(run),
+        next_strip_(rows_.groups().size(), 0),
+        tile_(reinterpret_cast<float*>(run.workspace + plan_.memory.tile)) {
+    if (SumsPartials(plan_)) sums_.emplace(run, call);
+    for (size_t g = 0; g < next_strip_.size(); ++g) {
+      if (rows_.groups()[g].rows == 0) next_strip_[g] = plan_.product->num_strips();
+    }
+  }
+
+  Status Run() {
+    while (!Done()) {
+      bool moved = false;
+      COLLOPS_RETURN_IF_ERROR(TakeArrived(&moved));
+      if (moved) continue;
+      Choose(&chosen_);
+      if (chosen_.empty()) {
+        COLLOPS_RETURN_IF_ERROR(call_->Wait([&] { return CanMove(); }));
+        continue;
+      }
+      bool worth_waiting = false;
+      COLLOPS_RETURN_IF_ERROR(Begin(&worth_waiting));
+      if (worth_waiting) {
+        std::this_thread::yield();
+      } else {
+        COLLOPS_RETURN_IF_ERROR(Multiply(chosen_));
+      }
+    }
+    return Ok();
+  }
+
+ private:
+  bool Done() const {
+    const int64_t num_strips = plan_.product->num_strips();
+    for (size_t g = 0; g < next_strip_.size(); ++g) {
+      if (next_strip_[g] != num_strips || !call_->AllRead(g)) return false;
+    }
+    return !sums_ || sums_->Done();
+  }
+
+  // Takes the rows and adds up the partial sums that have come; own rows first.
+  Status TakeArrived(bool* moved) {
+    COLLOPS_RETURN_IF_ERROR(call_->Progress());
+    const size_t num_groups = next_strip_.size();
+    for (size_t i = 0; i < num_groups; ++i) {
+      const size_t g = (static_cast<size_t>(plan_.layout.gather.index) + i) % num_groups;
+      MatrixPart part;
+      while (call_->NextPart(g, &part)) {
+        COLLOPS_RETURN_IF_ERROR(rows_.Take(g, part));
+        call_->ReleasePart(g);
+        *moved = true;
+      }
+    }
+    return sums_ ? sums_->Take(moved) : Ok();
+  }
+
+  // The groups whose rows are there and whose next strip, the same for all of them, is the first.
+  // Rows that were joined stay together.
+  void Choose(std::vector<size_t>* groups) const {
+    groups->clear();
+    for (size_t g = 0; g < next_strip_.size(); ++g) {
+      if (!CanMultiply(g)) {
+        if (rows_.joined() && IsLeft(g)) return groups->clear();
+        continue;
+      }
+      if (!groups->empty() && next_strip_[g] < next_strip_[groups->front()]) groups->clear();
+      if (groups->empty() || next_strip_[g] == next_strip_[groups->front()]) groups->push_back(g);
+    }
+  }
+
+  bool IsLeft(size_t g) const { return next_strip_[g] < plan_.product->num_strips(); }
+
+  bool CanMultiply(size_t g) const {
+    return IsLeft(g) && call_->AllRead(g) && (!sums_ || sums_->IsFree(g, next_strip_[g]));
+  }
+
+  bool CanMove() {
+    for (size_t g = 0; g < next_strip_.size(); ++g) {
+      MatrixPart part;
+      if (call_->NextPart(g, &part)) return true;
+    }
+    Choose(&chosen_);
+    if (!chosen_.empty()) return true;
+    return Done() || (sums_ && sums_->CanTake());
+  }
+
+  // Before the first strip: waits a while for rows that are missing, and joins few rows once all of
+  // them are there.
+  Status Begin(bool* worth_waiting) {
+    bool missing = false;
+    for (size_t g = 0; g < next_strip_.size(); ++g) {
+      if (rows_.groups()[g].rows == 0) continue;
+      if (next_strip_[g] > 0) return Ok();
+      missing = missing || !call_->AllRead(g);
+    }
+    if (!missing) return rows_.joins() && !rows_.joined() ? rows_.Join() : Ok();
+    if (!patience_) patience_ = Deadline::After(rows_.joins() ? kJoinPatienceS : kPatienceS);
+    *worth_waiting = !patience_->Passed();
+    return Ok();
+  }
+
+  // One strip of columns of the groups' rows; what arrives meanwhile is taken between two blocks.
+  Status Multiply(const std::vector<size_t>& groups) {
+    const int64_t strip = next_strip_[groups.front()];
+    std::vector<kernels::ProductTask> tasks;
+    if (rows_.joined()) {
+      tasks.push_back(LinearStrip::Task(rows_.all(), Tile(0, strip)));
+    } else {
+      for (const size_t g : groups) {
+        COLLOPS_RETURN_IF_ERROR(rows_.Pack(g));
+        const GatheredRows::Group& group = rows_.groups()[g];
+        tasks.push_back(LinearStrip::Task(group, Tile(group.first_row, strip)));
+      }
+    }
+    for (int64_t k_block = 0; k_block < plan_.product->num_k_blocks(); ++k_block) {
+      COLLOPS_RETURN_IF_ERROR(strip_.Multiply(tasks, strip, k_block, ld_));
+      bool moved = false;
+      COLLOPS_RETURN_IF_ERROR(TakeArrived(&moved));
+    }
+    for (const size_t g : groups) COLLOPS_RETURN_IF_ERROR(Finish(g, strip));
+    return Ok();
+  }
+
+  // Hands on the product of a group's rows and one strip.
+  Status Finish(size_t g, int64_t strip) {
+    const GatheredRows::Group& group = rows_.groups()[g];
+    const int64_t row = group.first_row;
+    const float* tile = Tile(row, strip);
+    if (!sums_) COLLOPS_RETURN_IF_ERROR(strip_.Store(&tile, 1, ld_, strip, row, group.rows));
+    next_strip_[g] = strip + 1;
+    if (sums_) window_->Signal(static_cast<int>(g), next_strip_[g]);
+    if (traced_) TraceStrip(g, strip);
+    return Ok();
+  }
+
+  float* Tile(int64_t row, int64_t strip) const {
+    if (!sums_) return tile_ + row * ld_;
+    return reinterpret_cast<float*>(window_->data()) + TileOffset(plan_, row, strip);
+  }
+
+  void TraceStrip(size_t g, int64_t strip) const {
+    const std::chrono::duration<double, std::milli> at = std::chrono::steady_clock::now() - start_;
+    Log(LogLevel::kDebug,
+        Concat("  rows of rank ", plan_.layout.gather.ranks[g], " strip ", strip + 1, "/",
+               plan_.product->num_strips(), " on rank ",
+               plan_.layout.gather.ranks[static_cast<size_t>(plan_.layout.gather.index)], " at ",
+               at.count(), " ms"));
+  }
+
+  const LinearPlan& plan_;
+  FusedCall* call_;
+  CallWindow* window_;
+  GatheredRows rows_;
+  LinearStrip strip_;
+  std::vector<int64_t> next_strip_;
+  std::vector<size_t> chosen_;
+  float* tile_;
+  const int64_t ld_ = plan_.product->StripColumns(0);
+  std::optional<PartialSums> sums_;
+  std::optional<Deadline> patience_;
+  const bool traced_ = TraceStrips();
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// All that the communicator is told of the call. It points into the run.
+FusedCallSpec MakeSpec(const LinearRun& run) {
+  const LinearPlan& plan = run.plan;
+  const LinearLayout& layout = plan.layout;
+  FusedCallSpec spec;
+  spec.agreement = &run.agreement;
+  spec.dtype = plan.dtype;
+  spec.readers = &layout.gather.ranks;
+  spec.reader_rows = &layout.gather.rows;
+  spec.row_bytes = RowBytes(plan);
+  spec.row_unit = plan.compute->row_unit();
+  spec.x = run.tensors.x;
+  spec.tile_bytes = plan.memory.tile_bytes;
+  spec.x_count = layout.gather.rows[static_cast<size_t>(layout.gather.index)] * layout.k;
+  spec.output_count = layout.scatter.rows[static_cast<size_t>(layout.scatter.index)] * layout.n;
+  return spec;
+}
+
+Status Run(const LinearRun& run) {
+  return run.communicator->RunFused(
+      MakeSpec(run), [&](FusedCall* call) { return WindowsLinear(run, call).Run(); });
+}
+
+}  // namespace
+
+const Engine kWindows = {"windows", &Accepts, &PlanMemory, &Run};
+
+}  // namespace collops

@@ -1,0 +1,92 @@
+#include "collops/operators/plain/plain_tensors.h"
+
+#include "collops/kernels/reduce/reduce.h"
+
+namespace collops {
+namespace {
+
+int64_t Bytes(const PlainTensor& tensor) {
+  return tensor.numel * SizeOf(tensor.view.desc.dtype);
+}
+
+// Where a tensor must be.
+std::string WhereTo(Device device) {
+  if (device.kind == DeviceKind::kCpu) return "this backend moves CPU tensors: .cpu()";
+  if (device.index < 0) device.index = 0;
+  return Concat("the communicator's tensors are on ", ToString(device), ": .to(\"",
+                ToString(device), "\")");
+}
+
+}  // namespace
+
+Status CheckWhole(const PlainTensor& tensor, const char* method, const char* label, int64_t count,
+                  const Device& device) {
+  const TensorView& view = tensor.view;
+  COLLOPS_CHECK_ARG(view.device.kind != DeviceKind::kMeta, ERROR_INVALID_TENSOR_ADDR, method, ": ",
+                    label, " is a meta tensor, which has no values: make a real one, as by ",
+                    "torch.empty_like(tensor, device=\"", ToString(Device{device.kind, 0}),
+                    "\"), and fill it");
+  COLLOPS_CHECK_ARG(IsOn(device, view.device), ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+                    " is on ", ToString(view.device), "; ", WhereTo(device));
+  COLLOPS_CHECK_ARG(view.contiguous, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+                    " is not contiguous: pass .contiguous() (numpy: np.ascontiguousarray)");
+  COLLOPS_CHECK_ARG(!view.foreign_endian, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+                    " is not in this machine's byte order: .astype(dtype.newbyteorder(\"=\"))");
+  COLLOPS_CHECK_ARG(tensor.numel == count, ERROR_INVALID_TENSOR_DIM, method, ": ", label, " has ",
+                    tensor.numel, " elements, the sizes of the call sum to ", count);
+  COLLOPS_CHECK_ARG(view.data != nullptr || count == 0, ERROR_INVALID_TENSOR_ADDR, method, ": ",
+                    label, " has no address: pass an array, not a description");
+  return Ok();
+}
+
+Status CheckWritable(const PlainTensor& tensor, const char* method, const char* label) {
+  COLLOPS_CHECK_ARG(!tensor.view.read_only, ERROR_INVALID_TENSOR_ADDR, method, ": ", label,
+                    " is read-only: pass a writable one");
+  return Ok();
+}
+
+Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_count,
+                 int64_t out_count, const Device& device) {
+  COLLOPS_RETURN_IF_ERROR(CheckWhole(tensors.x, method, "x", x_count, device));
+  COLLOPS_RETURN_IF_ERROR(CheckWhole(tensors.out, method, "out", out_count, device));
+  const DType want = tensors.x.view.desc.dtype;
+  const DType got = tensors.out.view.desc.dtype;
+  COLLOPS_CHECK_ARG(got == want, ERROR_INVALID_TENSOR_INI_MATCH, method, ": out must be ",
+                    Name(want), " as x, got ", Name(got));
+  return CheckWritable(tensors.out, method, "out");
+}
+
+Status CheckApart(const PlainTensors& tensors, const char* method, std::optional<int64_t> offset,
+                  const char* exception) {
+  // As numbers, because the address of an empty tensor may be null.
+  const auto x = reinterpret_cast<uintptr_t>(tensors.x.view.data);
+  const auto out = reinterpret_cast<uintptr_t>(tensors.out.view.data);
+  const int64_t element = SizeOf(tensors.x.view.desc.dtype);
+  if (offset && out == x + static_cast<uintptr_t>(*offset * element)) return Ok();
+  COLLOPS_CHECK_ARG(
+      !Overlap(tensors.x.view.data, Bytes(tensors.x), tensors.out.view.data, Bytes(tensors.out)),
+      ERROR_INVALID_TENSOR_ADDR, method, ": out overlaps x in memory: give it memory of its own",
+      exception);
+  return Ok();
+}
+
+Shape ComparedShape(const PlainTensor& x) {
+  Shape shape = x.view.desc.shape;
+  if (shape.num_dims <= kMaxDims) return shape;
+  shape.num_dims = kMaxDims;
+  int64_t others = 1;
+  for (int i = 0; i < kMaxDims - 1; ++i) others *= shape.dims[i];
+  shape.dims[kMaxDims - 1] = others == 0 ? 0 : x.numel / others;
+  return shape;
+}
+
+Status CheckReducible(DType dtype, ReduceOp op, const char* method) {
+  COLLOPS_CHECK_ARG(dtype != DType::kUndefined, ERROR_INVALID_TENSOR_INI_MATCH, method,
+                    ": elements of type ", Name(dtype), " cannot be reduced");
+  COLLOPS_CHECK_ARG(kernels::CanReduce(dtype, op), ERROR_INVALID_TENSOR_INI_MATCH, method,
+                    ": there is no ", Name(op), " of ", Name(dtype), ": convert x to ",
+                    IsBitwise(op) ? "an integer type" : "a type of real numbers");
+  return Ok();
+}
+
+}  // namespace collops
