@@ -15,6 +15,7 @@ namespace {
 using namespace collops;
 using collops::control::UniqueFd;
 using collops::control::tcp::HostSpeaker;
+using collops::control::tcp::Listener;
 using collops::control::tcp::Rendezvous;
 using collops::control::tcp::RendezvousSpec;
 using collops::control::tcp::Row;
@@ -25,7 +26,8 @@ constexpr double kTimeoutS = 20;
 // A group of `rank_size` ranks at a port that no other test has.
 class Group {
  public:
-  explicit Group(int rank_size) : rank_size_(rank_size) {
+  explicit Group(int rank_size, std::string host = "127.0.0.1")
+      : rank_size_(rank_size), host_(std::move(host)) {
     port_ = loopback::ListenAt("127.0.0.1").address().port();
   }
 
@@ -34,7 +36,7 @@ class Group {
     spec.domain = "dp";
     spec.rank = rank;
     spec.rank_size = rank_size_;
-    spec.host = "127.0.0.1";
+    spec.host = host_;
     spec.port = port_;
     spec.has_port = rank == 0;
     spec.secret = {"a job", "a key"};
@@ -70,6 +72,7 @@ class Group {
 
  private:
   int rank_size_;
+  std::string host_;
   int port_ = 0;
 };
 
@@ -83,6 +86,35 @@ void Kill(pid_t pid) {
 }
 
 }  // namespace
+
+// It opens the port later than another rank speaks for its host: a name is looked up first, and a
+// communicator that ends may still have the port.
+TEST(TheRankThatIsToOpenThePortDoesSoBesideASpeaker) {
+  for (const std::string host : {"127.0.0.1", "localhost"}) {
+    const Group group(3, host);
+    const auto spec_of = [&](int rank) {
+      RendezvousSpec spec = group.SpecOf(rank);
+      spec.has_port = rank == 2;
+      return spec;
+    };
+    const auto start = [&](int rank) {
+      return ranks::Start([&] { EXPECT_EQ(Group::Meet(spec_of(rank)).message(), ""); });
+    };
+    const pid_t speaker = start(1);
+    group.AwaitSpeaker();
+    const pid_t opener = ranks::Start([&] {
+      Listener before = loopback::ListenAt("127.0.0.1", spec_of(2).port);
+      std::vector<Row> rows;
+      const auto rendezvous = Rendezvous::Create(spec_of(2));
+      rendezvous->Begin();
+      before.Close();
+      const Deadline deadline = Deadline::After(kTimeoutS);
+      EXPECT_EQ(rendezvous->Complete(deadline, &rows).message(), "");
+      EXPECT_EQ(rendezvous->Finish(Ok(), deadline).message(), "");
+    });
+    ExpectWell({speaker, opener, start(0)});
+  }
+}
 
 TEST(AFollowerThatEndsIsReported) {
   const Group group(5);

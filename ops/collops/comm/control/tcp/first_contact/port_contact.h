@@ -36,6 +36,8 @@ class PortContact {
 
   void AddPolled(std::vector<pollfd>* polled) const { approach_.AddPolled(polled); }
   bool proven() const { return approach_.proven(); }
+  // The port is to be open in this process, and is not.
+  bool LacksPort() const { return spec_->has_port && port_ == nullptr; }
   // Of the port, once it is known.
   const SocketAddress& address() const { return address_; }
   // Why this rank has not reached the port.

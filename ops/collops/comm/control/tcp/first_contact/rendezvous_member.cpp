@@ -79,8 +79,14 @@ Status RendezvousMember::Wait() {
   return Ok();
 }
 
+// A rank that still has to open the job's port goes there itself: one that follows does not.
 void RendezvousMember::ChooseRole() {
   const std::string name = HostSpeaker::NameOf(spec_);
+  if (contact_.LacksPort()) {
+    static_cast<void>(followers_.Open(name));
+    role_ = Role::kSpeaks;
+    return;
+  }
   pid_t pid = 0;
   UniqueFd socket = HostSpeaker::Reach(name, &pid);
   if (!decided_by_) decided_by_ = Deadline::After(kDecideS);
