@@ -19,6 +19,7 @@ using collops::ucx::HostMap;
 using collops::ucx::PlanReduction;
 using collops::ucx::ReductionElements;
 using collops::ucx::ReductionPlan;
+using collops::ucx::ReductionScratchBytes;
 using collops::ucx::ReductionStage;
 using collops::ucx::StageResult;
 using collops::ucx::StageSource;
@@ -164,4 +165,27 @@ TEST(NumbersTellResultsApart) {
       }
     }
   }
+}
+
+// A ring is as long as the stream that it is for, up to its limit.
+TEST(ScratchMemoryGrowsWithTheSlices) {
+  const HostMap hosts = Hosts(Blocks(2, 4));
+  const ReductionElements elements = ElementsOf(DType::kBFloat16, ReduceOp::kSum);
+  std::vector<ReductionPlan> plans;
+  for (int owner = 0; owner < hosts.ranks(); ++owner) {
+    plans.push_back(PlanReduction(hosts, owner, elements));
+  }
+  constexpr int64_t kSums = 256 << 10;  // of a chunk, which every rank has
+  const auto rings = [&](const std::vector<int64_t>& counts) {
+    return ReductionScratchBytes(plans, counts.data(), elements, 0) - kSums;
+  };
+  const int64_t all_long = rings(std::vector<int64_t>(8, 1 << 22));
+  EXPECT_TRUE(all_long > 0);
+  EXPECT_EQ(all_long % (1 << 20), 0);
+  const int64_t number = all_long >> 20;
+  EXPECT_EQ(rings(std::vector<int64_t>(8, 100)), number * 448);  // 400 bytes, in lines of 64
+  EXPECT_EQ(rings(std::vector<int64_t>(8, 0)), 0);
+  std::vector<int64_t> uneven(8, 0);
+  uneven[0] = 1 << 22;
+  EXPECT_TRUE(rings(uneven) < all_long);
 }

@@ -39,7 +39,7 @@ class PlannedReduction : public SliceReduction {
       auto& host = static_cast<shm::ShmCommunicator&>(*link_->host);  // ConnectLink() made it
       COLLOPS_RETURN_IF_ERROR(host.ReserveTiles(slices_.window_bytes()));
     }
-    return scratch_->Reserve(RingBytes() * CountAllRings());
+    return scratch_->Reserve(ReductionScratchBytes(plans_, call_.send_counts, Elements(), rank_));
   }
 
   Status Run() override {
@@ -81,19 +81,18 @@ class PlannedReduction : public SliceReduction {
     return static_cast<const std::byte*>(call_.x) + call_.sdispls[owner] * chunks_.item;
   }
 
-  // Rings of chunks lie one after the other in the scratch memory.
-  int64_t RingBytes() const { return Streams::kSlots * chunks_.chunk * chunks_.sum_item; }
-  std::byte* NextRing() { return scratch_->data() + RingBytes() * used_rings_++; }
+  ReductionElements Elements() const { return ElementsOf(call_.dtype, call_.op); }
 
-  // The first one is for the sums of a chunk.
-  int64_t CountAllRings() const {
-    int64_t rings = 1;
-    for (const ReductionPlan& plan : plans_) rings += CountRings(plan, rank_);
-    return rings;
+  // Rings of chunks lie one after the other in the scratch memory, behind the sums of a chunk.
+  std::byte* NextRing(int64_t count) {
+    std::byte* const ring = scratch_->data() + used_bytes_;
+    used_bytes_ += RingBytes(count, Elements());
+    return ring;
   }
 
   void MakeTasks() {
-    float* const sums = reinterpret_cast<float*>(NextRing());
+    float* const sums = reinterpret_cast<float*>(scratch_->data());
+    used_bytes_ = Streams::kChunkBytes;
     for (size_t i = 0; i < plans_.size(); ++i) {
       const int owner = static_cast<int>(i);
       if (call_.send_counts[owner] == 0) continue;
@@ -126,7 +125,7 @@ class PlannedReduction : public SliceReduction {
       task.AddInput(MakeInput(owner, source));
     }
     if (last) return task.SetOutput(output, nullptr);
-    std::byte* const ring = NextRing();
+    std::byte* const ring = NextRing(count);
     task.SetOutput(ring,
                    streams_.SendRing(to, StreamNumber(owner, stage), ring, bytes, chunk_bytes));
   }
@@ -141,7 +140,7 @@ class PlannedReduction : public SliceReduction {
     const ReductionStage& before =
         plans_[static_cast<size_t>(owner)].stages[static_cast<size_t>(source.index)];
     const int64_t item = ItemOf(before.result);
-    std::byte* const ring = NextRing();
+    std::byte* const ring = NextRing(call_.send_counts[owner]);
     input.ring = ring;
     input.sums = before.result == StageResult::kSums && chunks_.sum_item != chunks_.item;
     input.incoming =
@@ -195,7 +194,7 @@ class PlannedReduction : public SliceReduction {
   const ReductionChunks chunks_;
   HostSlices slices_;
   Scratch* scratch_;
-  int64_t used_rings_ = 0;
+  int64_t used_bytes_ = 0;  // of the scratch memory
   std::deque<ReductionTask> tasks_;
   Streams streams_;
 };

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "collops/comm/backends/ucx/schedule/transfer.h"
+
 namespace collops::ucx {
 namespace {
 
@@ -128,6 +130,16 @@ class Planner {
   const ReductionElements& elements_;
 };
 
+int64_t CountRings(const ReductionPlan& plan, int rank) {
+  int64_t rings = 0;
+  for (const ReductionStage& stage : plan.stages) {
+    if (stage.worker != rank || stage.result == StageResult::kSlice) continue;
+    rings += 1 + std::count_if(stage.sources.begin(), stage.sources.end(),
+                               [](const StageSource& source) { return !source.is_slice; });
+  }
+  return rings;
+}
+
 }  // namespace
 
 ReductionElements ElementsOf(DType dtype, ReduceOp op) {
@@ -178,14 +190,19 @@ bool IsShared(const ReductionPlan& plan, int rank) {
   });
 }
 
-int64_t CountRings(const ReductionPlan& plan, int rank) {
-  int64_t rings = 0;
-  for (const ReductionStage& stage : plan.stages) {
-    if (stage.worker != rank || stage.result == StageResult::kSlice) continue;
-    rings += 1 + std::count_if(stage.sources.begin(), stage.sources.end(),
-                               [](const StageSource& source) { return !source.is_slice; });
+int64_t RingBytes(int64_t count, const ReductionElements& elements) {
+  constexpr int64_t kCacheLineBytes = 64;
+  const int64_t bytes = (count * elements.sum_bytes + kCacheLineBytes - 1) & -kCacheLineBytes;
+  return std::min(bytes, kStreamSlots * kStreamChunkBytes);
+}
+
+int64_t ReductionScratchBytes(const std::vector<ReductionPlan>& plans, const int64_t* counts,
+                              const ReductionElements& elements, int rank) {
+  int64_t bytes = kStreamChunkBytes;
+  for (size_t owner = 0; owner < plans.size(); ++owner) {
+    bytes += CountRings(plans[owner], rank) * RingBytes(counts[owner], elements);
   }
-  return rings;
+  return bytes;
 }
 
 }  // namespace collops::ucx

@@ -82,14 +82,13 @@ class Memory {
       memory->scratch_bytes = std::max(memory->scratch_bytes, schedule.ScratchBytes(rank));
       return;
     }
-    int64_t rings = 1;
     int64_t shared = 0;
     for (size_t owner = 0; owner < plans_.size(); ++owner) {
-      rings += CountRings(plans_[owner], rank);
       if (IsShared(plans_[owner], rank)) shared += call_.counts[owner] * item_;
     }
-    memory->scratch_bytes =
-        std::max(memory->scratch_bytes, rings * kStreamSlots * kStreamChunkBytes);
+    memory->scratch_bytes = std::max(
+        memory->scratch_bytes, ReductionScratchBytes(plans_, call_.counts.data(),
+                                                     ElementsOf(call_.dtype, call_.op), rank));
     memory->shared_bytes = std::max(memory->shared_bytes, shared);
   }
 
