@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import sys
@@ -15,6 +14,7 @@ from collops.errors import Error
 from collops.launch.rank_table import read_rank_table
 from collops.terminal import colored
 from collops.terminal.installation import PACKAGES, cores, installation_line, system, version
+from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,9 +36,9 @@ _GIB = 1 << 30
 _MIB = 1 << 20
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command, which has no options."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog="collops doctor",
         description="Lists what works on this machine, what not, and why; checks the COLLOPS_ "
         "variables. The last part is for the text of an issue.",
