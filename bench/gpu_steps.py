@@ -176,14 +176,14 @@ def said(*words: str) -> str | None:
 def bench(python: str, backend: str, ranks: str, name: str, words: tuple[str, ...]) -> list[str]:
     """The words of a benchmark."""
     operator = name.split()[0]
-    command = [python, "-m", "collops.cli", "bench", operator, "--backend", backend]
+    command = [python, "-m", "collops", "bench", operator, "--backend", backend]
     return [*command, "--ranks", ranks, *words]
 
 
 def steps(python: str, folder: Path, *, short: bool) -> list[Step]:
     """All steps behind the environment's."""
     ranks, quick = (SHORT_RANKS, ("--quick",)) if short else (RANKS, ())
-    made = [Step("doctor", [python, "-m", "collops.cli", "doctor"], 30)]
+    made = [Step("doctor", [python, "-m", "collops", "doctor"], 30)]
     for name, words in (SHORT_BENCHES if short else BENCHES).items():
         file = folder / f"{name.replace(' ', '-')}.jsonl"
         command = bench(python, "cuda", ranks, name, (*words, *quick, "--json", str(file)))

@@ -49,7 +49,7 @@ CHECKED = (Shape(2, 2), Shape(3, 1))
 
 def words_of(op: str, sizes: str, iterations: int, shape: Shape) -> list[str]:
     """The bench's command line."""
-    words = [sys.executable, "-m", "collops.cli", "bench", op, "--sizes", sizes, "--skew", "even"]
+    words = [sys.executable, "-m", "collops", "bench", op, "--sizes", sizes, "--skew", "even"]
     words += ["--iterations", str(iterations), "--buffers", "plain", "--peers", "none"]
     cores = sorted(os.sched_getaffinity(0))[: shape.cores]
     return ["taskset", "-c", ",".join(map(str, cores)), *words] if cores else words

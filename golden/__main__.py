@@ -31,16 +31,21 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def main(arguments: Sequence[str] | None = None, shows: Shows | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    shows: Shows | None = None,
+    kind: type[argparse.ArgumentParser] = _Parser,
+) -> int:
     """Run the command line and return its exit status.
 
     0: success; 1: the tensors differ, or a file cannot be written; 2: wrong arguments. `shows` is
-    called with the number of written cases and that of all, after each of them.
+    called with the number of written cases and that of all, after each of them. `kind` is the class
+    of the parser.
     """
     # `collops golden` passes arguments; `python -m golden` in a checkout passes none.
     module = arguments is None or not __package__.startswith("collops.")
     program = f"python -m {__package__}" if module else "collops golden"
-    options = parser_of(program).parse_args(arguments)
+    options = parser_of(program, kind).parse_args(arguments)
     options.shows = shows
     try:
         status = options.run(options)
@@ -107,14 +112,16 @@ def _operator(row: CsvRow | RowError) -> str:
     return row.operator if row.operator in OPERATIONS else meant_operation(row.operator) or ""
 
 
-def parser_of(program: str) -> argparse.ArgumentParser:
+def parser_of(
+    program: str, kind: type[argparse.ArgumentParser] = _Parser
+) -> argparse.ArgumentParser:
     """Return the parser of the command line that is called by these words.
 
     Example:
         >>> parser_of("golden").parse_args(["list", "--op", "send"]).op
         'send'
     """
-    parser = _Parser(
+    parser = kind(
         prog=program,
         description="Golden cases of the operators: inputs and expected outputs.",
         epilog=f"example: {program} generate cases --op all_gather_v --filter p2.",

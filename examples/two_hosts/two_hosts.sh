@@ -63,7 +63,7 @@ on() {
   exec ip netns exec "$host" "$@"
 }
 for host in "$first" "$second"; do
-  (on "$host" "$python" -m collops.cli run --rank-table "$folder/ranks.json" \
+  (on "$host" "$python" -m collops run --rank-table "$folder/ranks.json" \
     "$folder/gather_and_reduce.py") &
   pids="$pids $!"
 done

@@ -43,7 +43,7 @@ _WORDS = {
     "int32": ("i32",),
     "int64": ("i64",),
 }
-_NAME_OF_WORD = {word: name for name, words in _WORDS.items() for word in words}
+NAME_OF_WORD = {word: name for name, words in _WORDS.items() for word in words}
 
 
 def dtype_named(word: str) -> str:
@@ -57,7 +57,7 @@ def dtype_named(word: str) -> str:
         ('float32', 'float32', 'float32', 'bfloat16')
     """
     lower = word.lower()
-    name = _NAME_OF_WORD.get(lower, lower)
+    name = NAME_OF_WORD.get(lower, lower)
     if name not in _STORAGE:
         known = ", ".join("/".join((one, *_WORDS.get(one, ()))) for one in DTYPES)
         raise ValueError(f"dtype {word!r} is unknown; use one of {known}")

@@ -6,6 +6,7 @@ import operator
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -95,12 +96,43 @@ def numpy_type(name: str) -> np.dtype[Any]:
     return found
 
 
+def named_type(operation: str, word: str) -> np.dtype[Any]:
+    """The element type that a word names: numpy's words, those of the commands, "bfloat16".
+
+    Args:
+        operation: the operation's name, for messages.
+        word: such as ``"float32"``, ``"f32"``, ``"bf16"`` or ``">i4"``.
+
+    Raises:
+        ArgumentError: no type has that name, or numpy and the commands mean different ones by it.
+    """
+    from collops.golden.data.dtypes import NAME_OF_WORD
+
+    names = {**NAME_OF_WORD, **{name: name for name in core().DTYPES}}
+    meant = names.get(word.lower())
+    try:
+        own = np.dtype(word)
+    except TypeError:
+        own = None
+    if own is None and meant is not None:
+        return numpy_type(meant)
+    if own is None or meant not in (None, own.name):
+        near = get_close_matches(word.lower(), names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(core().DTYPES)}"
+        wrong = "is unknown"
+        if own is not None:
+            wrong = "has two meanings"
+            hint = f"pass {meant!r} as the commands mean it, or {own.name!r} as numpy does"
+        raise_status(ErrorCode.ERROR_INVALID_PARAM, f"{operation}: dtype {word!r} {wrong}; {hint}")
+    return own
+
+
 def dtype_name(dtype: Any) -> str:
     """numpy's name of an element type given as a name, a numpy, ml_dtypes or torch type."""
     if is_torch_type(dtype):
         return str(dtype).removeprefix("torch.")
-    if isinstance(dtype, str) and dtype == "bfloat16":  # numpy has no such name
-        return "bfloat16"
+    if isinstance(dtype, str):
+        return "bfloat16" if dtype == "bfloat16" else str(named_type("TensorDesc", dtype).name)
     try:
         return str(np.dtype(dtype).name)
     except TypeError:
@@ -127,7 +159,8 @@ class TensorDesc:
 
     Args:
         shape: sizes of the dimensions.
-        dtype: element type, as a name or as numpy's, ml_dtypes' or torch's object.
+        dtype: element type, as a name (``"float16"``, ``"f16"``, ``"bf16"``) or as numpy's,
+            ml_dtypes' or torch's object.
         format: memory layout in lower case, such as ``"nd"`` or ``"nhwc"``.
 
     Raises:

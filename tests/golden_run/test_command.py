@@ -60,7 +60,7 @@ def test_sample_case_files_pass(operator: str) -> None:
 def test_every_sample_runs() -> None:
     """As a user runs them: by another process, whose status is the command's."""
     words = ["run", *sorted(map(str, SAMPLES.glob("*.csv"))), "--max-skipped", "0"]
-    command = [sys.executable, "-m", "collops.cli", "golden", *words]
+    command = [sys.executable, "-m", "collops", "golden", *words]
     done = own_output.run(command, capture_output=True, timeout=110)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 

@@ -16,11 +16,11 @@ from collops.golden_run.rank import Report
 from collops.launch.rank_table import make_rank_table
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
-CLI = [sys.executable, "-m", "collops.cli"]
+CLI = [sys.executable, "-m", "collops"]
 
 
 def launched(ranks: int, *words: object) -> subprocess.CompletedProcess[str]:
-    golden = ["-m", "collops.cli", "golden", "run", *map(str, words)]
+    golden = ["-m", "collops", "golden", "run", *map(str, words)]
     return own_output.run(
         [*CLI, "run", "-n", str(ranks), *golden], capture_output=True, timeout=110
     )

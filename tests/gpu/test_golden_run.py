@@ -87,7 +87,7 @@ def test_more_ranks_than_gpus_share_them(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_ranks_that_a_launcher_has_started() -> None:
-    golden = ["-m", "collops.cli", "golden", "run", str(SAMPLES / "broadcast.csv")]
+    golden = ["-m", "collops", "golden", "run", str(SAMPLES / "broadcast.csv")]
     words = ["run", "-n", "2", *golden, "--filter", "1", "--backend", "nccl"]
     done = forked_main.run(main, words, env=ON_GPUS, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 from hosts import Host
 
 RANKS = Path(__file__).parent / "ranks"
-RUN = [sys.executable, "-m", "collops.cli", "run", "--rank-table"]
+RUN = [sys.executable, "-m", "collops", "run", "--rank-table"]
 
 
 def table_of(hosts: Sequence[Host], placement: Sequence[int]) -> str:

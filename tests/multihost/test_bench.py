@@ -11,7 +11,7 @@ from hosts import Host
 from jobs import Job, table_of
 
 LIMIT_S = 300.0
-CLI = [sys.executable, "-m", "collops.cli"]
+CLI = [sys.executable, "-m", "collops"]
 QUICK = ["--quick", "--iterations", "1", "--sizes", "64k"]
 
 
@@ -37,7 +37,7 @@ def test_each_host_starts_the_ranks_of_a_table(two_hosts: list[Host], tmp_path: 
 
 
 def test_the_ranks_of_collops_run_measure_together(two_hosts: list[Host]) -> None:
-    words = ["-m", "collops.cli", "bench", "reduce_scatter_v", *QUICK, "--peers", "none"]
+    words = ["-m", "collops", "bench", "reduce_scatter_v", *QUICK, "--peers", "none"]
     with Job(two_hosts, [0, 1, 0], *words) as job:
         (status, out, err), (other, nothing, _) = job.results(LIMIT_S)
     assert (status, other) == (0, 0), out + err
@@ -48,7 +48,7 @@ def test_the_ranks_of_collops_run_measure_together(two_hosts: list[Host]) -> Non
 
 
 def test_all_reduce_has_one_algorithm_between_hosts(two_hosts: list[Host]) -> None:
-    words = ["-m", "collops.cli", "bench", "all_reduce", *QUICK, "--algorithms"]
+    words = ["-m", "collops", "bench", "all_reduce", *QUICK, "--algorithms"]
     with Job(two_hosts, [0, 1], *words) as job:
         (status, out, err), _ = job.results(LIMIT_S)
     assert status == 0, out + err
@@ -62,7 +62,7 @@ def test_all_reduce_has_one_algorithm_between_hosts(two_hosts: list[Host]) -> No
 
 def test_gloo_meets_across_hosts(two_hosts: list[Host]) -> None:
     pytest.importorskip("torch")
-    words = ["-m", "collops.cli", "bench", "all_gather_v", *QUICK, "--peers", "gloo"]
+    words = ["-m", "collops", "bench", "all_gather_v", *QUICK, "--peers", "gloo"]
     with Job(two_hosts, [0, 1], *words) as job:
         (status, out, err), _ = job.results(LIMIT_S)
     assert status == 0, out + err

@@ -22,7 +22,7 @@ LIMIT_S = 300.0
 def test_sample_case_files_pass_across_hosts(
     two_hosts: list[Host], placement: list[int], backend: list[str]
 ) -> None:
-    words = ["-m", "collops.cli", "golden", "run", *FILES, *backend]
+    words = ["-m", "collops", "golden", "run", *FILES, *backend]
     with Job(two_hosts, placement, *words) as job:
         (status, out, err), (other, nothing, _) = job.results(LIMIT_S)
     assert (status, other, nothing) == (0, 0, ""), out + err

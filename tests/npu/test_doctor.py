@@ -10,7 +10,7 @@ import pytest
 
 
 def doctor(env: dict[str, str]) -> str:
-    command = [sys.executable, "-m", "collops.cli", "doctor"]
+    command = [sys.executable, "-m", "collops", "doctor"]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
 
 

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples" / "npu"
 
 def run_script(script: Path, ranks: int) -> subprocess.CompletedProcess[str]:
     """Runs a script on ranks that `collops run` starts."""
-    command = [sys.executable, "-m", "collops.cli", "run", "-n", str(ranks)]
+    command = [sys.executable, "-m", "collops", "run", "-n", str(ranks)]
     return subprocess.run(
         [*command, str(script)], capture_output=True, text=True, timeout=100, env=dict(os.environ)
     )

@@ -21,7 +21,7 @@ from collops.npu_check.child import run_part
 def npu_check(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Runs the command in a folder, with the report in it."""
     return subprocess.run(
-        [sys.executable, "-m", "collops.cli", "npu-check", *arguments],
+        [sys.executable, "-m", "collops", "npu-check", *arguments],
         capture_output=True,
         text=True,
         timeout=110,

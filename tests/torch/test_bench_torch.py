@@ -12,14 +12,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+from collops.bench.torch_arguments import CALLS, WAYS
 from collops.torch.bench.gpt import Gpt, gpt_bytes
 from collops.torch.bench.report import cells, row_of, tenth
-from collops.torch.bench.request import CALLS, FUNCTIONAL, SEQUENCES, TRAINING, WAYS, points_of
+from collops.torch.bench.request import FUNCTIONAL, SEQUENCES, TRAINING, points_of
 
 
 def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "collops.cli", "bench", "torch", *arguments],
+        [sys.executable, "-m", "collops", "bench", "torch", *arguments],
         cwd=folder,
         capture_output=True,
         stdin=subprocess.DEVNULL,

@@ -6,13 +6,13 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from collops.bench.elements import NAMES
 from collops.bench.gpu.options import add_options as add_gpu_options
 from collops.bench.operator import Operator
 from collops.bench.peers import GPU_PEERS
 from collops.golden.data.dtypes import dtype_named
+from collops.terminal.parser import Parser
 
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _PLOT = ("draw the time as stacked parts", "draw time and bandwidth by size, and the limit")
@@ -20,14 +20,6 @@ _STATUS = """
 Every way runs in turn on the same ranks in one run; docs/bench.md says how a number is made.
 Exit status: 0 success, 1 ranks failed or a result was wrong, 2 wrong arguments.
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Ends the program with status 2."""
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
@@ -55,7 +47,6 @@ def parser_of(operator: Operator) -> Parser:
         description=operator.description,
         epilog=operator.epilog + _STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.set_defaults(sweep=False, rank_table=None, own=None, algorithms=False)
     operator.add_options(parser)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from collops.bench.operators import OPERATORS
 from collops.cli.choice import Choice
+from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
 _OTHERS = {"torch": "calls of torch.distributed on collops beside gloo"}
@@ -35,12 +35,14 @@ def run(arguments: Sequence[str]) -> int:
     return main(name, arguments[1:])
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all benchmarks, for completion; that of torch's needs torch."""
+def parser() -> Parser:
+    """The parser of all benchmarks, for completion."""
     from collops.bench.arguments import parser_of
     from collops.bench.operators import load
+    from collops.bench.torch_arguments import parser as torch_parser
 
-    return _choice().complete({name: parser_of(load(name)) for name in OPERATORS})
+    own = {name: parser_of(load(name)) for name in OPERATORS}
+    return _choice().complete({**own, "torch": torch_parser()})
 
 
 def _choice() -> Choice:

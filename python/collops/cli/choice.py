@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from collops.terminal.parser import Parser
+
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
 
 
@@ -24,9 +26,7 @@ class Choice:
         self, program: str, description: str, metavar: str, words: Mapping[str, str]
     ) -> None:
         epilog = f"{program} {metavar} --help says more."
-        self.parser = argparse.ArgumentParser(
-            prog=program, description=description, epilog=epilog, allow_abbrev=False
-        )
+        self.parser = Parser(prog=program, description=description, epilog=epilog)
         self._choices = self.parser.add_subparsers(dest="word", metavar=metavar)
         for word, summary in words.items():
             self._choices.add_parser(word, help=summary, add_help=False)
@@ -38,14 +38,8 @@ class Choice:
             self.parser.print_help(sys.stderr)
         return word
 
-    def complete(self, parsers: Mapping[str, argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    def complete(self, parsers: Mapping[str, argparse.ArgumentParser]) -> Parser:
         """The parser with those of its words, which else parse their own arguments later."""
         for word, parser in parsers.items():
-            self._choices.choices[word] = parser
+            self._choices.choices[word] = parser  # type: ignore[assignment]
         return self.parser
-
-
-def subparsers(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """The parsers of a parser's words."""
-    groups = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
-    return {word: one for group in groups for word, one in group.choices.items()}

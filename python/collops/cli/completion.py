@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collops.cli.choice import subparsers
+from collops.terminal.parser import Parser, subparsers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,14 +20,13 @@ _LINES = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="collops completion",
         description="Prints a script that completes commands, options and files. It needs shtab "
         "(pip install 'collops[completion]').",
         epilog="In the shell's start-up file: " + "; ".join(_LINES.values()) + ".",
-        allow_abbrev=False,
     )
     parser.add_argument("shell", choices=tuple(_LINES), help="the shell that reads the script")
     return parser

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import sys
@@ -12,9 +11,11 @@ from typing import TYPE_CHECKING
 from collops.cli.variables import shown_value, variable_problems
 from collops.core import core
 from collops.errors import Error
+from collops.launch.init import variable_fault
 from collops.launch.rank_table import read_rank_table
 from collops.terminal import colored
 from collops.terminal.installation import PACKAGES, cores, installation_line, system, version
+from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,9 +37,9 @@ _GIB = 1 << 30
 _MIB = 1 << 20
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command, which has no options."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog="collops doctor",
         description="Lists what works on this machine, what not, and why; checks the COLLOPS_ "
         "variables. The last part is for the text of an issue.",
@@ -163,7 +164,7 @@ def job(module: ModuleType) -> list[Row]:
     """The launcher of this process, and the job of its ranks."""
     try:
         name, rank, size = module.launcher()
-        place = f"rank {rank} of {size}" if rank >= 0 else "no rank"
+        place = _place(name, rank, size)
         rows = [("launcher", f"{name}, {place}" if name else "none: pass rank and rank_size")]
     except Error as error:
         rows = [("launcher", str(error))]
@@ -173,6 +174,17 @@ def job(module: ModuleType) -> list[Row]:
     except Error as error:
         rows.append(("identity", str(error)))
     return rows
+
+
+def _place(launcher: str, rank: int, size: int) -> str:
+    """This process's rank and their number; -1: the launcher does not say it."""
+    if rank >= 0 and size >= 0:
+        return f"rank {rank} of {size}"
+    known = f"rank {rank}" if rank >= 0 else f"one of {size} ranks" if size >= 0 else "no rank"
+    if launcher != "run_ranks":  # which sets variables that a user may set, too
+        return f"{known}; it does not say the {'rank' if rank < 0 else 'number of ranks'}"
+    names = [name for name, said in (("rank", rank), ("rank_size", size)) if said < 0]
+    return f"{known}; {'; '.join(map(variable_fault, names))}"
 
 
 def hosts() -> list[Row]:

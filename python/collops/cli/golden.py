@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collops.cli.choice import Choice, subparsers
+from collops.cli.choice import Choice
 from collops.terminal import Progress
+from collops.terminal.parser import Parser, subparsers
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
 
 COMMANDS = {
@@ -30,10 +30,10 @@ def run(arguments: Sequence[str]) -> int:
         return main(arguments[1:])
     from collops.golden.__main__ import main as golden_main
 
-    return golden_main(arguments, _shown())
+    return golden_main(arguments, _shown(), Parser)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of all of golden's commands, for completion."""
     from collops.golden.__main__ import parser_of
     from collops.golden_run.command import parser as run_parser

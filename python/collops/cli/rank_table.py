@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collops.launch.rank_table import VERSIONS, make_rank_table, read_rank_table
+from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from collops.launch.rank_table import RankTable
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="collops rank-table",
         description="Rank tables say which rank runs on which host and device (HCCL's JSON).",
-        allow_abbrev=False,
     )
     words = parser.add_subparsers(dest="word", metavar="check|make", required=True)
     check = words.add_parser("check", help="read a table, and print where each rank runs")

@@ -16,6 +16,7 @@ from collops.launch.job import Job
 from collops.launch.own_job import own_environment, place_names
 from collops.launch.processes import new_job_id
 from collops.launch.table_ranks import await_table, shown, this_host
+from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,14 +37,13 @@ def run(arguments: Sequence[str]) -> int:
         _bad(f"{options.command[0]}: {error.strerror or error}")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="collops run",
         usage="collops run (-n N | --rank-table FILE) [options] [-m] SCRIPT [ARGUMENT ...]",
         description="Starts the ranks of a job on this host, passes on what they write with the "
         "rank before each line, and ends all when one fails. Its status is the first failed one's.",
-        allow_abbrev=False,
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("-n", type=int, metavar="N", help="ranks, all on this host")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from collops.bench.plot import require_matplotlib
 from collops.errors import ErrorCode, raise_status
+from collops.terminal.parser import Parser
 from collops.trace.merge import MergedTrace, merge, read_merged
 from collops.trace.summary import summary
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="collops trace",
         description="Traces that ranks have written with COLLOPS_TRACE=FILE.json.",
-        allow_abbrev=False,
     )
     words = parser.add_subparsers(dest="word", metavar="merge|summary", required=True)
     join = words.add_parser("merge", help="join the files of a run for Perfetto or Chrome")

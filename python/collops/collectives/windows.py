@@ -10,7 +10,7 @@ import numpy as np
 
 from collops.collectives.plans import bad_argument
 from collops.errors import ErrorCode, raise_status
-from collops.tensors import numpy_type, torch_module
+from collops.tensors import named_type, torch_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,13 +30,7 @@ def shape_and_type(
         sizes = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
     except (TypeError, ValueError):
         bad_argument(f"{name}: shape must be a list of whole numbers, got {shape!r}")
-    try:
-        element = dtype if wants_torch else _numpy_dtype(dtype)
-    except (TypeError, ValueError):
-        bad_argument(
-            f"{name}: dtype must be an element type of numpy, ml_dtypes or torch, or its name such "
-            f'as "float32", got {dtype!r}'
-        )
+    element = dtype if wants_torch else _numpy_dtype(name, dtype)
     if any(size < 0 for size in sizes):
         bad_argument(f"{name}: sizes must be >= 0, got {list(sizes)}")
     if wants_torch and str(dtype).startswith("torch.q"):
@@ -52,12 +46,17 @@ def shape_and_type(
     return sizes, element
 
 
-def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    return (
-        numpy_type("bfloat16")
-        if isinstance(dtype, str) and dtype == "bfloat16"
-        else np.dtype(dtype)
-    )
+def _numpy_dtype(name: str, dtype: Any) -> np.dtype[Any]:
+    if isinstance(dtype, str):
+        return named_type(name, dtype)
+    try:
+        element: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError):
+        bad_argument(
+            f"{name}: dtype must be an element type of numpy, ml_dtypes or torch, or its name such "
+            f'as "float32", got {dtype!r}'
+        )
+    return element
 
 
 def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
@@ -70,7 +69,8 @@ def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dty
 
     Args:
         shape: sizes of the dimensions.
-        dtype: element type; a torch dtype makes a torch tensor, any other a numpy array.
+        dtype: element type, or its name (``"float32"``, ``"f32"``, ``"bf16"``); a torch dtype
+            makes a torch tensor, any other a numpy array.
         device: ``"cuda"`` makes a CudaArray (of a torch dtype a CUDA tensor) on the communicator's
             GPU instead, before its first call on the thread's current one; None: the CPU.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from collops.demo.outcome import Outcome, table
 from collops.demo.runs import (
@@ -16,19 +15,13 @@ from collops.demo.runs import (
 )
 from collops.errors import Error
 from collops.terminal import Progress
+from collops.terminal.parser import Parser
 from collops.testing import RankErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PROGRAM = "python -m collops.demo"
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {PROGRAM} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,16 +63,15 @@ def _outcomes() -> list[Outcome]:
     return outcomes
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command."""
-    parser = _Parser(
+    parser = Parser(
         prog=PROGRAM,
         description="Runs a transformer layer over a batch that does not divide by its 4 ranks, "
         "an MLP on a grid of 2 x 2 ranks, two collectives, and the operators of the ATB level with "
         "2 ranks. Compares every rank's result with golden or with one process. Times are the "
         "median of some calls, on the slowest rank.",
         epilog="Exit status: 0 all equal, 1 a result differs, 2 the demo cannot run here.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--break",

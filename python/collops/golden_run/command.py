@@ -9,7 +9,7 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from collops.errors import Error
 from collops.golden.compare.plot import require_matplotlib
@@ -24,18 +24,12 @@ from collops.golden_run.outcome import FAILED, Summary
 from collops.golden_run.runner import Runner
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
+from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAM = "collops golden run"
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {PROGRAM} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,14 +155,13 @@ def _check_writable(option: str, path: Path) -> None:
         raise ValueError(f"{option} {path}: cannot be written")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command."""
-    parser = _Parser(
+    parser = Parser(
         prog=PROGRAM,
         description="Runs cases on several ranks, which are processes on this host or those of "
         "collops run, and compares what they make with golden.",
         epilog="Exit status: 0 success, 1 a case failed or none passed, 2 wrong arguments.",
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add(

@@ -160,7 +160,7 @@ def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> Non
     """Refuses a rank or size that neither caller nor launcher sets; `places`: both, by name."""
     missing = [name for name, (passed, said) in places.items() if passed is None and said == -1]
     if missing and launcher == "run_ranks":  # which sets variables that a user may set, too
-        _bad("; ".join(map(_variable_fault, missing)))
+        _bad("; ".join(map(variable_fault, missing)))
     if missing:
         started = f"{launcher} does not say" if launcher else "nothing says"
         _bad(
@@ -170,7 +170,7 @@ def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> Non
         )
 
 
-def _variable_fault(name: str) -> str:
+def variable_fault(name: str) -> str:
     """What is wrong with the variable of a rank or size that was not passed."""
     variable = f"COLLOPS_{name.upper()}"
     text = os.environ.get(variable)

@@ -13,6 +13,7 @@ from collops.npu_check.case_check import check_names
 from collops.npu_check.child import run_part
 from collops.npu_check.report import STATES, Report
 from collops.npu_check.timing import CALLS, OPERATORS, SIZES
+from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,9 +143,9 @@ def summarize(report: Report, output: Path) -> int:
     return 0 if good else 1
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROGRAM,
         description="Checks the backend hccl on this machine's NPUs and writes a report: what is "
         "installed, every operator's smallest case against golden, and times. A check that crashes "
@@ -152,7 +153,6 @@ def parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 something passed and nothing failed, 1 too few NPUs or a "
         "check failed, 2 wrong arguments. What the backend does not support counts neither as "
         "passed nor as failed. Lines from the simulated CANN of the tests begin with 'simulated'.",
-        allow_abbrev=False,
     )
     add = parser.add_argument
     default = Path("collops-npu-report.txt")

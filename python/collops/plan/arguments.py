@@ -7,13 +7,14 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from collops.bench.arguments import Parser, count, counts
+from collops.bench.arguments import count, counts
 from collops.bench.collectives.points import size_of
 from collops.bench.collectives.skew import EVEN, WORDS, share, skew
 from collops.bench.elements import NAMES
 from collops.core import core
 from collops.launch.rank_table import read_rank_table
 from collops.plan.prediction import GATHER, REDUCE, Call, blocks, item_bytes
+from collops.terminal.parser import Parser
 
 OPS = (GATHER, REDUCE)
 REDUCTIONS = ("sum", "prod", "max", "min", "avg")
@@ -35,7 +36,6 @@ def parser() -> Parser:
         description=_DESCRIPTION,
         epilog=_STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     where = parser.add_mutually_exclusive_group(required=True)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from collops.bench.arguments import Parser, counts, threads
+from collops.bench.arguments import counts, threads
 from collops.bench.collectives.points import PLAIN, CollectivePoint, size_text
 from collops.bench.collectives.skew import EVEN, share
 from collops.bench.launch import RanksFailedError, launch
@@ -18,6 +18,7 @@ from collops.bench.operators.all_reduce import ONE_STEP, TWO_STEPS, size_of
 from collops.bench.request import Request
 from collops.core import core
 from collops.terminal import Progress
+from collops.terminal.parser import Parser
 from collops.tune.threshold import Timed, choose
 
 VARIABLE = "COLLOPS_TUNING"
@@ -172,7 +173,6 @@ def parser() -> Parser:
         description=_DESCRIPTION,
         epilog=_STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add(

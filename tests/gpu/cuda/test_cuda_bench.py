@@ -31,7 +31,7 @@ FIELDS = {
 def rows_of(tmp_path: Path, name: str, *words: str) -> tuple[list[Row], str]:
     """The rows of a short benchmark, and what it prints."""
     file = tmp_path / "rows.jsonl"
-    command = [sys.executable, "-m", "collops.cli", "bench", name, "--quick", "--iterations", "1"]
+    command = [sys.executable, "-m", "collops", "bench", name, "--quick", "--iterations", "1"]
     command += ["--json", str(file), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr

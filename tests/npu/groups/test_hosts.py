@@ -12,7 +12,7 @@ from hosts import Host, Unavailable, network
 
 PROGRAM = str(Path(__file__).parent / "ranks" / "on_hosts.py")
 LIMIT_S = 100.0
-RUN = [sys.executable, "-m", "collops.cli", "run", "--rank-table"]
+RUN = [sys.executable, "-m", "collops", "run", "--rank-table"]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ OTHERS = [name for name in OPERATORS if name not in ("all_reduce", "linear_paral
 
 
 def bench(*arguments: str, tuning: str = "") -> str:
-    words = [sys.executable, "-m", "collops.cli", "bench", *arguments, "--quick"]
+    words = [sys.executable, "-m", "collops", "bench", *arguments, "--quick"]
     env = {**os.environ, "COLLOPS_TUNING": tuning}
     done = own_output.run([*words, "--iterations", "1"], capture_output=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

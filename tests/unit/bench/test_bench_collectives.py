@@ -35,7 +35,7 @@ SUMS = ("all_reduce", "reduce_scatter", "reduce_scatter_v")
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return own_output.run(
-        [sys.executable, "-m", "collops.cli", "bench", *arguments], capture_output=True
+        [sys.executable, "-m", "collops", "bench", *arguments], capture_output=True
     )
 
 

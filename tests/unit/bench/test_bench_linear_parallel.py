@@ -45,7 +45,7 @@ raise SystemExit(max(rank.wait() for rank in ranks))
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return own_output.run(
-        [sys.executable, "-m", "collops.cli", "bench", *arguments], capture_output=True
+        [sys.executable, "-m", "collops", "bench", *arguments], capture_output=True
     )
 
 

@@ -33,7 +33,7 @@ ON_GPU = {"all_gather_v", "all_reduce", "all_to_all", "linear_parallel", "reduce
 @pytest.mark.parametrize("backend", ["cuda", "nccl"])
 @pytest.mark.parametrize("name", ["all_gather_v", "linear_parallel"])
 def test_without_a_driver_one_line_says_so(name: str, backend: str) -> None:
-    words = [sys.executable, "-m", "collops.cli", "bench", name, "--quick", "--backend", backend]
+    words = [sys.executable, "-m", "collops", "bench", name, "--quick", "--backend", backend]
     done = own_output.run(words, capture_output=True, env=NO_GPU)
     if "backend" not in done.stderr:
         pytest.skip("this machine has a driver of CUDA")
@@ -227,7 +227,7 @@ def test_matrices_of_a_gpu_hold_what_those_of_the_host_do(
 
 
 def test_the_help_names_the_options() -> None:
-    words = [sys.executable, "-m", "collops.cli", "bench", "all_gather_v", "--help"]
+    words = [sys.executable, "-m", "collops", "bench", "all_gather_v", "--help"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     assert "--backend {cuda,nccl}" in done.stdout
     assert "--devices 0,1" in done.stdout

@@ -25,7 +25,7 @@ from collops.testing import RankErrors, run_ranks
 
 
 def test_ranks_of_collops_run_measure_together() -> None:
-    words = ["-m", "collops.cli", "run", "-n", "3", "-m", "collops.cli", "bench", "all_gather_v"]
+    words = ["-m", "collops", "run", "-n", "3", "-m", "collops", "bench", "all_gather_v"]
     done = own_output.run(
         [sys.executable, *words, "--quick", "--sizes", "1k"],
         capture_output=True,

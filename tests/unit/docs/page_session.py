@@ -23,7 +23,7 @@ BLOCK = re.compile(
     r"(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-PROGRAMS = {"python": "", "collops": " -m collops.cli"}
+PROGRAMS = {"python": "", "collops": " -m collops"}
 LIMIT_S = 60
 
 

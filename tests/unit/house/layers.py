@@ -55,7 +55,8 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "tensor_types": set(),
     "cuda_memory": set(),
     "cuda_array": {"errors", "core"},
-    "tensors": {"errors", "core", "cuda_memory", "cuda_array"},
+    # golden has the words for element types, which it needs without the package.
+    "tensors": {"errors", "core", "cuda_memory", "cuda_array", "golden"},
     "atb": TOP,
     "collectives": TOP | {"atb"},
     "launch": TOP | {"atb", "collectives"},

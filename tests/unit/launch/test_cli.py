@@ -17,7 +17,7 @@ from collops.launch.rank_table import make_rank_table
 def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs ``collops`` with these arguments and variables."""
     return own_output.run(
-        [sys.executable, "-m", "collops.cli", *arguments],
+        [sys.executable, "-m", "collops", *arguments],
         capture_output=True,
         env={**os.environ, **environment},
     )
@@ -138,7 +138,7 @@ def test_doctor_says_where_a_rank_table_places_this_host(tmp_path: Path) -> None
 
 def test_output_that_nobody_reads_ends_the_program_without_a_word() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "collops.cli", "doctor"],
+        [sys.executable, "-m", "collops", "doctor"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

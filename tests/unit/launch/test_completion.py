@@ -11,9 +11,9 @@ import forked_main
 import pytest
 
 from collops.cli import main
-from collops.cli.choice import subparsers
 from collops.cli.completion import every_parser
 from collops.cli.main import COMMANDS
+from collops.terminal.parser import subparsers
 
 
 def test_every_command_has_its_options() -> None:
@@ -22,6 +22,7 @@ def test_every_command_has_its_options() -> None:
     assert "--html" in words["golden"].format_help() or "run" in subparsers(words["golden"])
     assert "--html" in subparsers(words["golden"])["run"].format_help()
     assert "--quick" in subparsers(words["bench"])["all_gather_v"].format_help()
+    assert "--ways" in subparsers(words["bench"])["torch"].format_help()
     assert "--rank-table" in words["run"].format_help()
 
 
@@ -45,6 +46,7 @@ def test_the_script_is_one_of_the_shell(shell: str, tmp_path: Path) -> None:
         ("collops golden run --tolerance a", "atb"),
         ("collops golden run ca", "cases.csv"),
         ("collops bench all_to_all_", "all_to_all_v"),
+        ("collops bench torch --wa", "--ways"),
     ],
 )
 def test_bash_completes(words: str, completed: str, tmp_path: Path) -> None:

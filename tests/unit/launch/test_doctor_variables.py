@@ -13,8 +13,8 @@ from collops.core import core
 from collops.launch.rank_table import make_rank_table
 
 
-def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
-    """The status, and the rows of the parts on the environment and of the summary."""
+def report(**environment: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The status, and the rows of every part by its title."""
     done = forked_main.run(main, ["doctor"], env=environment)
     assert done.stderr == ""
     parts: dict[str, dict[str, str]] = {}
@@ -25,7 +25,13 @@ def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
             rows[name] = said.strip()
         else:
             rows = parts[line] = {}
-    return done.returncode, parts["Environment"], parts["Summary, for the text of an issue"]
+    return done.returncode, parts
+
+
+def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
+    """The status, and the rows of the parts on the environment and of the summary."""
+    status, parts = report(**environment)
+    return status, parts["Environment"], parts["Summary, for the text of an issue"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +107,30 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
     assert "key" not in summary["variables"].replace("COLLOPS_JOB_KEY", "")
     _, environment, _ = doctor(COLLOPS_SERVER_ID="node-c", RANK_TABLE_FILE=str(table))
     assert "WRONG" in environment["COLLOPS_SERVER_ID"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"COLLOPS_RANK": "1", "COLLOPS_RANK_SIZE": "2"}, "run_ranks, rank 1 of 2"),
+        (
+            {"COLLOPS_RANK": "3"},
+            "run_ranks, rank 3; COLLOPS_RANK_SIZE is not set: set it, or pass rank_size",
+        ),
+        (
+            {"COLLOPS_RANK": "first", "COLLOPS_RANK_SIZE": "2"},
+            "run_ranks, one of 2 ranks; COLLOPS_RANK must be a whole number, got 'first': set it, "
+            "or pass rank",
+        ),
+        (
+            {"OMPI_COMM_WORLD_RANK": "3"},
+            "Open MPI, rank 3; it does not say the number of ranks",
+        ),
+    ],
+)
+def test_a_place_that_is_half_known_says_what_is_missing(given: dict[str, str], said: str) -> None:
+    _, parts = report(**given)
+    assert parts["Job"]["launcher"] == said
 
 
 def test_the_summary_has_what_a_helper_asks_for() -> None:

@@ -16,7 +16,7 @@ from collops.cli.run import one_host, parse, this_host
 from collops.launch.output import Prefixed
 from collops.launch.rank_table import make_rank_table, read_rank_table
 
-RUN = [sys.executable, "-m", "collops.cli", "run"]
+RUN = [sys.executable, "-m", "collops", "run"]
 LIMIT_S = 60.0
 
 

@@ -104,9 +104,39 @@ def test_dtype_names(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("f32", "float32"),
+        ("BF16", "bfloat16"),
+        ("fp64", "float64"),
+        ("i16", "int16"),
+        ("half", "float16"),
+        ("f8", "float64"),
+        ("uint32", "uint32"),
+    ],
+)
+def test_words_of_the_commands_and_of_numpy_are_taken(word: str, name: str) -> None:
+    assert collops.TensorDesc((1,), word).dtype == name
+    with collops.init(0, 1, comm_domain=f"words {word}") as comm:
+        assert comm.empty(3, word).dtype.name == name
+
+
+@pytest.mark.parametrize(
+    ("word", "ours", "of_numpy"),
+    [("i8", "int8", "int64"), ("float", "float32", "float64"), ("u8", "uint8", "uint64")],
+)
+def test_a_word_with_two_meanings_is_refused(word: str, ours: str, of_numpy: str) -> None:
+    said = f"'{word}' has two meanings; pass '{ours}' as the commands mean it, or '{of_numpy}'"
+    with pytest.raises(collops.ArgumentError, match=said):
+        collops.TensorDesc((1,), word)
+
+
+@pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
-        ((1,), "flaot16", "TensorDesc: dtype must be .* bfloat16; got 'flaot16'"),
+        ((1,), "flaot16", "TensorDesc: dtype 'flaot16' is unknown; did you mean 'float16'?"),
+        ((1,), "quad", "TensorDesc: dtype 'quad' is unknown; pass one of float32, .* bfloat16"),
+        ((1,), 3, "TensorDesc: dtype must be .* bfloat16; got 3"),
         (5, "int8", "TensorDesc: shape must be a list of whole numbers, one per dim, got 5"),
         ((2, 2.5), "int8", "TensorDesc: shape must be a list of whole numbers"),
     ],

@@ -29,7 +29,7 @@ SIZES = "import collops.core, json; print(json.dumps(collops.core.core().tuned_s
 
 def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> None:
     path = tmp_path / "tuning.sh"
-    words = [sys.executable, "-m", "collops.cli", "tune", "--quick", "--output", str(path)]
+    words = [sys.executable, "-m", "collops", "tune", "--quick", "--output", str(path)]
     done = own_output.run(words, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()

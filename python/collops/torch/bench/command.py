@@ -1,4 +1,4 @@
-"""``collops bench torch``: its options, and what it prints and writes."""
+"""``collops bench torch``: what it measures, prints and writes."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
-from collops.bench.arguments import Parser, count, counts, threads, words
+from collops.bench.arguments import threads
 from collops.bench.launch import RanksFailedError, launch
 from collops.bench.plot import require_matplotlib
 from collops.bench.tables import table
+from collops.bench.torch_arguments import (
+    ITERATIONS,
+    QUICK_ITERATIONS,
+    QUICK_SIZES,
+    SIZES,
+    parser,
+)
 from collops.core import core
 from collops.terminal import Progress
 from collops.terminal.installation import command_line, installation_line
 from collops.torch.bench.plot import save_plot
 from collops.torch.bench.report import HEAD, cells, row_of
-from collops.torch.bench.request import CALLS, WAYS, TorchRequest, points_of
+from collops.torch.bench.request import TorchRequest, points_of
 
 _PROGRAM = [sys.executable, "-m", "collops.torch.bench.rank_program"]
-_SIZES = (64, 4 << 10, 64 << 10, 1 << 20, 64 << 20)
-_QUICK_SIZES = (64, 64 << 10)
-_ITERATIONS, _QUICK_ITERATIONS = 11, 3
-_DESCRIPTION = """
-Calls of torch.distributed on a collops group and on gloo's, in turn on the same ranks in one run.
-Both groups are in one process. collops's calls run on pinned ranks, gloo's on all cores behind a
-barrier that sleeps. collops's time is the median of the rounds, gloo's the 10th percentile.
-Steps of training (ddp, fsdp2, fsdp2_windows) are measured on each rank alone as well: what they
-take longer with the others is the share that is communication ("comm" in the table).
-"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         OSError: a file cannot be written.
         ValueError: the options do not fit together.
     """
-    sizes = options.sizes or (_QUICK_SIZES if options.quick else _SIZES)
+    sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
     points = points_of(options.calls, options.ways, sizes)
     if not points:
         raise ValueError(f"torch has no functional form of {', '.join(options.calls)}")
@@ -64,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         options.json.write_text("")
     core()  # raises at once if the core cannot be loaded
-    iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)
+    iterations = options.iterations or (QUICK_ITERATIONS if options.quick else ITERATIONS)
     request = TorchRequest(points, iterations, threads())
     rows: list[dict[str, Any]] = []
     failed = False
@@ -96,41 +92,3 @@ def _mpi() -> str:
     if dist.is_mpi_available():
         return "this torch has it, but it is not measured here: collops bench all_gatherv does"
     return "not measured, as this torch is built without it (torch.distributed.is_mpi_available())"
-
-
-def parser() -> Parser:
-    """The parser of the command."""
-    parser = Parser(
-        prog="collops bench torch",
-        description=_DESCRIPTION,
-        epilog="calls:\n" + "\n".join(f"  {name:22} {what}" for name, what in CALLS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--ranks", type=count, default=2, metavar="N", help="ranks of this host (2)")
-    add(
-        "--calls",
-        type=lambda text: words(text, tuple(CALLS)),
-        default=tuple(CALLS),
-        metavar="LIST",
-        help="of those below (all)",
-    )
-    add(
-        "--ways",
-        type=lambda text: words(text, WAYS),
-        default=WAYS,
-        metavar="LIST",
-        help=f"of {', '.join(WAYS)} (all); dp_attention and steps of training have their own",
-    )
-    add(
-        "--sizes",
-        type=lambda text: counts(text, ","),
-        metavar="LIST",
-        help=f"bytes of each rank's input ({','.join(map(str, _SIZES))})",
-    )
-    add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
-    add("--quick", action="store_true", help="two sizes, few rounds: shows that all works here")
-    add("--json", type=Path, metavar="FILE", help="write one JSON object per row")
-    add("--plot", type=Path, metavar="FILE.png", help="draw the times by size")
-    return parser

@@ -6,30 +6,12 @@ from dataclasses import dataclass
 
 from collops.torch.bench.gpt import gpt_bytes
 
-CALLS = {
-    "all_reduce": "all_reduce of a tensor",
-    "broadcast": "broadcast from rank 0",
-    "reduce": "reduce to rank 0",
-    "all_gather": "all_gather into a list",
-    "all_gather_single": "all_gather_into_tensor",
-    "reduce_scatter": "reduce_scatter of a list",
-    "reduce_scatter_single": "reduce_scatter_tensor",
-    "all_to_all_single": "all_to_all_single, equal parts",
-    "gather": "gather to rank 0",
-    "scatter": "scatter from rank 0",
-    "barrier": "barrier, which has no size",
-    "dp_attention": "a shared MLP after data-parallel attention; rank 0 has 4 times the tokens",
-    "ddp": "a step of training a GPT of 6 MB under DistributedDataParallel",
-    "fsdp2": "the same under fully_shard()",
-    "fsdp2_windows": "the same with collops.torch.fsdp.use(); gloo's without",
-}
 # Both ways of dp_attention. gloo has no uneven calls: it pads in both.
 ATTENTION_WAYS = ("padded", "uneven")
 # Calls that train, and their ways: sequences of 64 letters in a rank's batch. The more it has, the
 # smaller is the share of a step that is communication.
 TRAINING = ("ddp", "fsdp2", "fsdp2_windows")
 SEQUENCES = {"batch-1": 1, "batch-8": 8}
-WAYS = ("sync", "async", "functional")
 FUNCTIONAL = (
     "all_reduce",
     "broadcast",
@@ -46,8 +28,8 @@ class Point:
     """One call in one way with tensors of one size.
 
     Attributes:
-        call: one of CALLS.
-        way: one of WAYS, of ATTENTION_WAYS or of SEQUENCES.
+        call: one of bench.torch_arguments.CALLS.
+        way: one of its WAYS, of ATTENTION_WAYS or of SEQUENCES.
         size: bytes of each rank's input, of float32, and at most 4 MiB of dp_attention's; 0 for a
             barrier; those of all parameters for a call that trains.
     """

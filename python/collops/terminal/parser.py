@@ -1,0 +1,90 @@
+"""The parser of every command's arguments, whose errors are one line and name what is meant."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, with the word or option that a misspelt one is like.
+
+    Options are not abbreviated. Parsers of its words are of this class, too.
+
+    Example:
+        >>> parser = Parser(prog="cook")
+        >>> _ = parser.add_argument("meal", choices=("breakfast", "dinner"))
+        >>> try:
+        ...     parser.parse_args(["diner"])
+        ... except SystemExit as ended:
+        ...     ended.code
+        2
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+        self._given: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the program with status 2."""
+        # A required option that is misspelt is reported as missing.
+        if message.startswith("the following") and (misspelt := self._misspelt(self._given)):
+            message += f"; there is no {misspelt}"
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """The options; ends the program if there are arguments that no option takes."""
+        options, rest = self.parse_known_args(args, namespace)
+        if rest:
+            hint = self._misspelt(rest).partition(", ")[2]
+            self.error(f"unrecognized arguments: {' '.join(rest)}{hint and ', '}{hint}")
+        return options
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """The options, and the arguments that no option takes."""
+        self._given = sys.argv[1:] if args is None else args
+        return super().parse_known_args(args, namespace)
+
+    def _misspelt(self, words: Sequence[str]) -> str:
+        """The first of the words that is like an option and is none, and which one it is like."""
+        known = list(_options(self))
+        options = (word.partition("=")[0] for word in words if word.startswith("--"))
+        hints = ((one, _hint(one, known)) for one in options if one not in known)
+        return next((option + hint for option, hint in hints if hint), "")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(one) for one in action.choices]
+        hint = _hint(str(value), known)
+        raise argparse.ArgumentError(
+            action, f"invalid choice: {str(value)!r}{hint} (choose from {', '.join(known)})"
+        )
+
+
+def subparsers(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """The parsers of a parser's words."""
+    groups = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    return {word: one for group in groups for word, one in group.choices.items()}
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Every option of a parser and of those of its words."""
+    yield from parser._option_string_actions
+    for each in subparsers(parser).values():
+        yield from _options(each)
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    """ ", did you mean ..." with the known word that is most like this one; "" if none is."""
+    near = difflib.get_close_matches(word.lower(), list(known), 1)
+    return f", did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,53 @@
+"""A misspelt command, word or option gets one line that says which one is meant."""
+
+from __future__ import annotations
+
+import forked_main
+import pytest
+
+from collops.cli import main
+from collops.cli.main import COMMANDS
+from collops.terminal.parser import Parser
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("pln", "collops: argument COMMAND: invalid choice: 'pln', did you mean 'plan'?"),
+        (
+            "golden rn",
+            "collops golden: argument COMMAND: invalid choice: 'rn', did you mean 'run'?",
+        ),
+        ("bench all_gatherv", "invalid choice: 'all_gatherv', did you mean 'all_gather_v'?"),
+        ("trace sumary x", "invalid choice: 'sumary', did you mean 'summary'?"),
+        ("completion bsh", "invalid choice: 'bsh', did you mean 'bash'? (choose from bash,"),
+        ("golden run --tolerance loose x.csv", "'loose' (choose from golden, atb); see collops"),
+        ("golden list --oop send", "unrecognized arguments: --oop, did you mean '--op'?"),
+        ("run -n 2 --timeout=3 a.py", "arguments: --timeout=3, did you mean '--timeout-s'?"),
+        ("tune --quik", "collops tune: unrecognized arguments: --quik, did you mean '--quick'?"),
+        ("bench torch --way sync", "unrecognized arguments: --way sync, did you mean '--ways'?"),
+        ("doctor --verbose", "collops doctor: unrecognized arguments: --verbose; see collops"),
+        ("rank-table make --host a,b", "there is no --host, did you mean '--hosts'?"),
+        ("golden compare a.npy b.npy --opp x --dtype f32", "no --opp, did you mean '--op'?"),
+    ],
+)
+def test_what_is_misspelt_is_told_in_one_line(words: str, said: str) -> None:
+    done = forked_main.run(main, words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_this_parser(name: str) -> None:
+    done = forked_main.run(main, [name, "--no-such-option"])
+    assert done.returncode == 2
+    assert done.stderr.endswith("--help\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_words_of_a_program_are_its_own() -> None:
+    parser = Parser(prog="start")
+    parser.add_argument("--ranks")
+    parser.add_argument("program", nargs="...")
+    assert parser.parse_args(["a.py", "--rank"]).program == ["a.py", "--rank"]
