@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 def points(page: str) -> list[Point]:
     """The lines of the table, by size."""
-    table = page.split("| padded us | uneven us | padding costs |\n")[1].split("\n\n")[0]
+    table = page.split("| padded us | uneven us | padded / uneven |\n")[1].split("\n\n")[0]
     lines = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$", table, re.MULTILINE)
     return [Point(int(size), int(padded), int(uneven), r) for size, padded, uneven, r in lines]
 

@@ -8,17 +8,18 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "environment.md"
 
 HEAD = """# Environment variables
 
-Variables are read when a communicator or an operation is created; invalid values raise an error.
-`collops doctor` shows those that are set, and what is wrong with a name or a value
-([commands.md](commands.md)). This page is written by `python tools/document_variables.py` from
-`ops/collops/core/env.cpp`. `collops tune` measures values of `COLLOPS_TUNING` on this machine
-([bench.md](bench.md)).
+collops reads its variables when it creates a communicator or an operation; invalid values raise an
+error. `collops doctor` shows the variables that are set, and reports unknown names and invalid values
+([commands.md](commands.md)). `collops tune` measures values of `COLLOPS_TUNING` on this machine
+([bench.md](bench.md)). `python tools/document_variables.py` writes this page from
+`ops/collops/core/env.cpp`.
 
-Other programs' variables place the ranks: the launcher's ([first_contact.md](first_contact.md)),
-`RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID` ([rank_tables.md](rank_tables.md)), and
-`MASTER_ADDR`, the address at which ranks of several hosts connect ([multihost.md](multihost.md)).
+These variables belong to other programs, and determine the ranks: the launcher's variables
+([first_contact.md](first_contact.md)), `RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`
+([rank_tables.md](rank_tables.md)), and `MASTER_ADDR`, the address at which ranks of several hosts
+connect ([multihost.md](multihost.md)).
 
-| variable | when it is not set | meaning |
+| variable | default | meaning |
 |---|---|---|
 """
 

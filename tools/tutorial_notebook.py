@@ -27,7 +27,7 @@ def lines(text: str) -> list[str]:
 
 def prose(text: str) -> dict[str, Any]:
     """A cell of Markdown; the sentence that names the notebook is the page's alone."""
-    text = re.sub(r"^The same text as a notebook: .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^The same text is available as a notebook: .*\n", "", text, flags=re.MULTILINE)
     return {"cell_type": "markdown", "source": lines(text)}
 
 

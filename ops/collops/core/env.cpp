@@ -147,63 +147,58 @@ std::string Env::ReplaceBackend(const std::string& name) const {
 const std::vector<EnvVariable>& EnvVariables() {
   static const std::vector<EnvVariable>* const variables = new std::vector<EnvVariable>{
       {"COLLOPS_BACKEND", "not set",
-       "Replaces a struct's backend once the struct was validated: one name (`shm`), or a map "
-       "(`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU with no edit."},
+       "Replaces the backend of a struct after the struct was validated: one name (`shm`), or a "
+       "map (`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU unchanged."},
       {"COLLOPS_CHECK", "0",
-       "1: on backends whose engine compares nothing (hccl), every call is compared between the "
-       "ranks first, over the host connection, and so waits for all of them. Equal on every rank."},
+       "1: on backends whose engine compares nothing (hccl), the ranks first compare every call "
+       "over the host connection, and so wait for each other. Must be equal on all ranks."},
       {"COLLOPS_FUSED", "1",
-       "0: LinearParallel runs as a pipeline of collectives and products, as it does on backends "
-       "without windows, where the operation's `engine` names no other way. The result is the "
-       "same, "
-       "bit for bit."},
-      {"COLLOPS_ISA", "the best here",
+       "0: LinearParallel runs as a pipeline of collectives and products, as on backends without "
+       "windows, unless the operation's `engine` names another way. The result is bit-identical."},
+      {"COLLOPS_ISA", "the best of this CPU",
        "Forces the instruction set of the kernels: `amx`, `avx512`, `avx2`, `neon` (arm64) or "
-       "`portable`. Results do not depend on it, but for the last bits of LinearParallel's "
+       "`portable`. Results do not depend on it, except for the last bits of LinearParallel's "
        "products."},
-      {"COLLOPS_JOB_ID", "what the launcher says",
-       "Names the job this process belongs to: the same text in all its ranks, another one in "
-       "every other job on the host."},
+      {"COLLOPS_JOB_ID", "set by the launcher",
+       "The name of the job of this process: the same text in all ranks of a job, a different "
+       "text in every other job on the host."},
       {"COLLOPS_JOB_KEY", "a random one under `collops run -n`",
-       "A secret of the job, the same in all its ranks."},
-      {"COLLOPS_KERNELS", "the file beside the library",
-       "The compiled GPU kernels, `collops_kernels.fatbin`."},
+       "The secret key of the job, the same in all ranks."},
+      {"COLLOPS_KERNELS", "the file in the library's folder",
+       "The file of the compiled GPU kernels, `collops_kernels.fatbin`."},
       {"COLLOPS_LOCAL_RANK", "not set",
-       "This process's number among the ranks of its host; `collops run` sets it."},
+       "The number of this process among the ranks of its host; `collops run` sets it."},
       {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",
        "Threads that a rank uses for kernels. Results do not depend on it."},
       {"COLLOPS_PORT", "29577",
-       "The TCP port at which rank 0 awaits the ranks of other hosts; the same in all ranks, and "
-       "another one in every job on its host."},
-      {"COLLOPS_RANK", "what the launcher says",
-       "This process's rank, set by `run_ranks` and `collops run`; with COLLOPS_RANK_SIZE it goes "
-       "before any "
-       "launcher's."},
-      {"COLLOPS_RANK_SIZE", "what the launcher says",
+       "The TCP port at which rank 0 waits for the ranks of other hosts; the same in all ranks of "
+       "a job, a different one for every other job on rank 0's host."},
+      {"COLLOPS_RANK", "set by the launcher",
+       "The rank of this process, set by `run_ranks` and `collops run`. Together with "
+       "COLLOPS_RANK_SIZE it takes precedence over the variables of any launcher."},
+      {"COLLOPS_RANK_SIZE", "set by the launcher",
        "The number of ranks, set by `run_ranks` and `collops run`."},
       {"COLLOPS_SERVER_ID", "found by addresses and host name",
-       "This host's server_id in a rank table, where addresses and names do not say it."},
+       "The server_id of this host in a rank table, if it cannot be found by address or name."},
       {"COLLOPS_TIMEOUT_S", "300",
-       "Seconds that a call waits for other ranks before ERROR_TIMEOUT names who is missing."},
+       "Seconds that a call waits for other ranks before it fails with ERROR_TIMEOUT, which names "
+       "the missing ranks."},
       {"COLLOPS_TRACE", "0",
        "1: every call writes one line to standard error: rank, domain, backend, operator, "
-       "elements, time; LinearParallel one more for every plan, with the engine that runs and why "
-       "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
-       "has "
-       "multiplied, with the rows' rank and the time since the call began. In a program that has "
-       "configured Python's `logging`, the lines go to the logger `collops`. `FILE.json`: every "
-       "rank "
-       "writes its calls, and in each the waits and the rest, to `FILE.rankN.json`, for Perfetto "
-       "([tracing.md](tracing.md))."},
+       "elements, time. LinearParallel also writes a line for every plan: the engine that runs, "
+       "and why no preferred engine runs. 2: LinearParallel also writes a line for every strip of "
+       "columns that it has multiplied, with the rank of the rows and the time since the call "
+       "began. If the program has configured Python's `logging`, the lines go to the logger "
+       "`collops`. `FILE.json`: every rank records its calls, with waits and other work inside "
+       "each call, in `FILE.rankN.json`, for Perfetto ([tracing.md](tracing.md))."},
       {"COLLOPS_TUNING", "`all_reduce_one_step_2=256k,all_reduce_one_step=32k,streamed_output=16m`",
-       "Sizes at which a call takes another way, `name=size,...` with k, m or g for a power of "
-       "1024: "
-       "the longest vectors that AllReduce adds up in one step, of 2 ranks and of more, and the "
-       "least output that is stored past the caches, which a process reads once. A communicator "
-       "keeps the sizes with which it was created; they are the same in all ranks of a host. "
-       "Results do not depend on them."},
+       "Sizes at which a call changes its algorithm, `name=size,...`, with k, m or g for a power "
+       "of 1024: the longest vectors that AllReduce adds up in one step, with 2 ranks and with "
+       "more, and the smallest output that is stored past the caches (a process reads this size "
+       "only once). A communicator keeps the sizes with which it was created. All ranks of a host "
+       "must have the same sizes. Results do not depend on them."},
       {"COLLOPS_UCX_LIBRARY", "what is loaded, installed, or the system's",
-       "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; then no other is tried."},
+       "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; no other file is tried."},
   };
   return *variables;
 }

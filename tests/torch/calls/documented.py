@@ -20,10 +20,10 @@ OTHERS = {
     "new_group": "works, also with use_local_synchronization, and in a gloo world",
     "new_subgroups": "works",
     "new_subgroups_by_enumeration": "works: it calls new_group",
-    "split_group": "torch asks for a group on an accelerator: call `group.split_group(ranks)`",
-    "monitored_barrier": "torch asks for the name gloo: call `group.monitored_barrier()`",
-    "shrink_group": "torch asks for NCCL: make a new group of the ranks that are left",
-    "record_comm": "of torchcomms",
+    "split_group": "torch requires a group on an accelerator: call `group.split_group(ranks)`",
+    "monitored_barrier": "torch requires the backend name gloo: call `group.monitored_barrier()`",
+    "shrink_group": "torch requires NCCL: make a new group of the remaining ranks",
+    "record_comm": "belongs to torchcomms",
 }
 ALSO = {
     "all_gather_into_tensor": "all_gather_single, all_gather_into_tensor",
@@ -51,7 +51,7 @@ def call_rows() -> list[str]:
 
 
 def _kinds(forms: list[str]) -> str:
-    """What many forms have in common: the words that are no types or numbers."""
+    """The common words of many forms, without types and numbers."""
     words = []
     for form in forms:
         word = form.split(",")[0].split(" ")[0] if form[:1].isupper() else form.split(",")[0]
@@ -62,7 +62,7 @@ def _kinds(forms: list[str]) -> str:
 
 def table() -> str:
     """The lines between the two marks."""
-    lines = ["| call | ways | what is tested, with 1, 2 and 3 ranks |", "|---|---|---|"]
+    lines = ["| call | modes | tested cases, with 1, 2 and 3 ranks |", "|---|---|---|"]
     lines += call_rows()
     lines += ["", "| other calls | state |", "|---|---|"]
     lines += [f"| {name} | {state} |" for name, state in sorted(OTHERS.items())]
