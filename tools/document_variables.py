@@ -9,9 +9,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "environment.md"
 HEAD = """# Environment variables
 
 collops reads its variables when it creates a communicator or an operation; invalid values raise an
-error. `collops doctor` shows the variables that are set, and reports unknown names and invalid values
-([commands.md](commands.md)). `collops tune` measures values of `COLLOPS_TUNING` on this machine
-([bench.md](bench.md)). `python tools/document_variables.py` writes this page from
+error. `collops doctor` shows the variables that are set, and reports unknown names and invalid
+values ([commands.md](commands.md)). `collops tune` measures values of `COLLOPS_TUNING` on this
+machine ([bench.md](bench.md)). `python tools/document_variables.py` writes this page from
 `ops/collops/core/env.cpp`.
 
 These variables belong to other programs, and determine the ranks: the launcher's variables
