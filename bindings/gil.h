@@ -1,9 +1,10 @@
 #pragma once
 
-#include <cxxabi.h>
 #include <pybind11/pybind11.h>
 
+#include <exception>
 #include <optional>
+#include <type_traits>
 
 namespace collops::bindings {
 
@@ -13,12 +14,23 @@ namespace collops::bindings {
 // Runs work that may take the GIL. When the interpreter ends, Python up to 3.13 ends any other
 // thread that takes the GIL with pthread_exit(). Its unwinding would destroy Python objects without
 // the GIL and abort the process; so the thread sleeps, as it does from Python 3.14 on.
+// Known by an unwinding without an exception: libc++ has no abi::__forced_unwind to catch.
 template <typename Work>
 auto NotUnwound(const Work& work) {
-  try {
-    return work();
-  } catch (abi::__forced_unwind&) {
-    SleepForGood();
+  struct Watch {
+    int exceptions = std::uncaught_exceptions();
+    bool has_returned = false;
+    ~Watch() {
+      if (!has_returned && std::uncaught_exceptions() == exceptions) SleepForGood();
+    }
+  } watch;
+  if constexpr (std::is_void_v<decltype(work())>) {
+    work();
+    watch.has_returned = true;
+  } else {
+    auto result = work();
+    watch.has_returned = true;
+    return result;
   }
 }
 

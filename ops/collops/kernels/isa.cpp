@@ -4,6 +4,7 @@
 #include <string>
 
 #include "collops/core/env.h"
+#include "collops/kernels/x86_features.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -20,39 +21,52 @@ constexpr Isa kIsas[] = {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, I
 
 #if defined(__x86_64__)
 
-// The built-in also asks the system, which must save the registers.
+X86Words AskCpu() {
+  X86Words words = {};
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0) return words;
+  words.leaf1_ecx = ecx;
+  if ((ecx & bit_OSXSAVE) != 0) {
+    unsigned low = 0;
+    unsigned high = 0;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));  // the intrinsic needs -mxsave
+    words.xcr0 = uint64_t{high} << 32 | low;
+  }
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return words;
+  words.leaf7_ebx = ebx;
+  words.leaf7_edx = edx;
+  const bool has_subleaf_1 = eax >= 1;
+  if (has_subleaf_1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) {
+    words.leaf7_1_eax = eax;
+  }
+  return words;
+}
+
+const X86Features& Features() {
+  static const X86Features features = FeaturesOf(AskCpu());
+  return features;
+}
+
 bool HasAvx2() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  const bool has_f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-  return has_f16c && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  return Features().avx2;
 }
-
 bool HasAvx512() {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-         __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  return Features().avx512;
 }
-
 bool HasBFloat16() {
-  return HasAvx512() && __builtin_cpu_supports("avx512bf16") != 0;
+  return Features().avx512_bf16;
 }
 
-// AMX_TILE and AMX_BF16, and Linux's permission to use the tile registers, which a process asks for
-// once: without it the first tile instruction ends the process. Linux 5.16 and newer give it where
-// they save these registers.
+// With Linux's permission to use the tile registers, which a process asks for once: without it the
+// first tile instruction ends the process. Linux 5.16 and newer give it where they save these
+// registers.
 bool HasAmx() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  constexpr unsigned kBFloat16AndTiles = 1u << 22 | 1u << 24;
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  if ((edx & kBFloat16AndTiles) != kBFloat16AndTiles) return false;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return Features().amx && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 #else

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "collops/comm/registry.h"
+#include "collops/kernels/x86_features.h"
 
 namespace {
 
@@ -15,12 +16,26 @@ using collops::kernels::ActiveIsa;
 using collops::kernels::AllowBfmmla;
 using collops::kernels::CanRun;
 using collops::kernels::CheckIsa;
+using collops::kernels::FeaturesOf;
 using collops::kernels::ForceIsa;
+using collops::kernels::HasAvx512BFloat16;
 using collops::kernels::HasBfmmla;
 using collops::kernels::Isa;
 using collops::kernels::RunnableIsas;
+using collops::kernels::X86Features;
+using collops::kernels::X86Words;
 
 constexpr Isa kAll[] = {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+
+// A CPU with all that kernels use, whose system saves all registers.
+constexpr X86Words kEverything = {1u << 12 | 1u << 29,
+                                  1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31,
+                                  1u << 22 | 1u << 24, 1u << 5, 0x602e7};
+
+std::vector<bool> Found(const X86Words& words) {
+  const X86Features found = FeaturesOf(words);
+  return {found.avx2, found.avx512, found.avx512_bf16, found.amx};
+}
 
 // Sets COLLOPS_ISA for the duration of a test.
 class IsaVariable {
@@ -41,6 +56,56 @@ TEST(PortableRunsEverywhere) {
     EXPECT_EQ(listed, CanRun(isa));
   }
 }
+
+TEST(EachFeatureOfX86NeedsAllOfItsBits) {
+  EXPECT_EQ(Found(kEverything), (std::vector<bool>{true, true, true, true}));
+  EXPECT_EQ(Found({}), (std::vector<bool>{false, false, false, false}));
+  X86Words words = kEverything;
+  words.leaf7_1_eax = 0;
+  EXPECT_EQ(Found(words), (std::vector<bool>{true, true, false, true}));
+  for (const unsigned bit : {12u, 29u}) {
+    words = kEverything;
+    words.leaf1_ecx &= ~(1u << bit);
+    EXPECT_EQ(Found(words), (std::vector<bool>{false, true, true, true}));
+  }
+  for (const unsigned bit : {16u, 17u, 30u, 31u}) {
+    words = kEverything;
+    words.leaf7_ebx &= ~(1u << bit);
+    EXPECT_EQ(Found(words), (std::vector<bool>{true, false, false, true}));
+  }
+  for (const unsigned bit : {22u, 24u}) {
+    words = kEverything;
+    words.leaf7_edx &= ~(1u << bit);
+    EXPECT_EQ(Found(words), (std::vector<bool>{true, true, true, false}));
+  }
+}
+
+TEST(RegistersThatTheSystemDoesNotSaveAreNotUsed) {
+  X86Words words = kEverything;
+  words.xcr0 = 0x2e7;
+  EXPECT_EQ(Found(words), (std::vector<bool>{true, true, true, false}));
+  words.xcr0 = 0x7;
+  EXPECT_EQ(Found(words), (std::vector<bool>{true, false, false, false}));
+  words.xcr0 = 0x3;
+  EXPECT_EQ(Found(words), (std::vector<bool>{false, false, false, false}));
+}
+
+#if defined(__x86_64__)
+
+// SSE2 is in every x86-64 CPU: a built-in that lacks it asks no CPU.
+TEST(WhatTheCpuHasIsWhatTheCompilersRuntimeFinds) {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("sse2") == 0) return;
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  const bool avx512 =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  EXPECT_EQ(CanRun(Isa::kAvx2), avx2);
+  EXPECT_EQ(CanRun(Isa::kAvx512), avx2 && avx512);
+  EXPECT_EQ(HasAvx512BFloat16(), avx2 && avx512 && __builtin_cpu_supports("avx512bf16") != 0);
+}
+
+#endif
 
 TEST(TheBestInstructionSetIsUsedByDefault) {
   unsetenv("COLLOPS_ISA");
