@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr int64_t kColumns = 8;
-constexpr int64_t kRows[kRanks] = {3, 1, 2, 2};  // of each rank's x
+constexpr int64_t kRows[kRanks] = {3, 0, 2, 2};  // of each rank's x
 
 struct Rank {
   int rank = 0;
@@ -33,13 +33,15 @@ struct Rank {
   atb::Context* context = nullptr;
 };
 
-// A tensor in device memory; its contents are not set.
+// A tensor in device memory; its contents are not set. An empty one has no address, because
+// aclrtMalloc refuses 0 bytes.
 int MakeTensor(aclDataType dtype, const std::vector<int64_t>& shape, atb::Tensor* tensor) {
   tensor->desc.dtype = dtype;
   tensor->desc.format = ACL_FORMAT_ND;
   tensor->desc.shape.dimNum = shape.size();
   for (size_t i = 0; i < shape.size(); ++i) tensor->desc.shape.dims[i] = shape[i];
   tensor->dataSize = atb::Utils::GetTensorSize(*tensor);
+  if (tensor->dataSize == 0) return ACL_SUCCESS;
   return aclrtMalloc(&tensor->deviceData, tensor->dataSize, ACL_MEM_MALLOC_HUGE_FIRST);
 }
 
@@ -87,6 +89,7 @@ int Cast(const atb::Tensor& from, const atb::Tensor& to, const Rank& rank) {
 // A float16 tensor with these values.
 int MakeFloat16(const std::vector<float>& values, const std::vector<int64_t>& shape,
                 const Rank& rank, atb::Tensor* tensor) {
+  if (values.empty()) return MakeTensor(ACL_FLOAT16, shape, tensor);
   atb::Tensor wide;
   CHECK_STATUS(MakeTensor(ACL_FLOAT, shape, &wide));
   CHECK_STATUS(aclrtMemcpy(wide.deviceData, wide.dataSize, values.data(),

@@ -11,6 +11,7 @@
 #include "collops/comm/placement/placement.h"
 #include "collops/core/trace/call_trace.h"
 #include "collops/core/trace/lines.h"
+#include "collops/core/trace/log.h"
 
 namespace collops {
 namespace {
@@ -238,6 +239,7 @@ void Communicator::PayVerdicts(const char* name) {
 Status Communicator::RefuseMessages(const char* name, const Transfer* list, int count,
                                     const Status& reason) {
   if (HasMessagesOnStreams()) return Ok();
+  WarnOfWait(reason);
   return Traced(name, 0, Nothing, [&] {
     return EnterPairs(name, [&]() -> Status {
       COLLOPS_RETURN_IF_ERROR(CheckMessages(name));
@@ -323,7 +325,15 @@ Status Communicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& /*bo
 
 Status Communicator::Refuse(const char* name, const Status& reason) {
   static_cast<void>(NextGroupCall());  // the other ranks make it
+  WarnOfWait(reason);
   return Enter(name, [&] { return DoRefuse(name, reason); });
+}
+
+// First contact may take until the time-out: the user reads now why the call fails.
+void Communicator::WarnOfWait(const Status& reason) const {
+  if (connected_.load(std::memory_order_acquire) || !control_->CheckUsable().ok()) return;
+  Log(LogLevel::kWarning, Concat("collops: warning: a call fails, and waits until all ranks have ",
+                                 "arrived, to tell them: ", reason.message()));
 }
 
 Status Communicator::DoRefuse(const char* name, const Status& reason) {

@@ -224,6 +224,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // As Enter(), for messages, which do not wait for the queue.
   template <typename Body>
   Status EnterPairs(const char* name, Body&& body);
+  void WarnOfWait(const Status& reason) const;
   // Posts messages that were started before first contact was complete.
   Status ConnectAndPost(StartedCall* call);
   Status StartOnStream(const char* name, const Transfer* list, int count, void* stream,

@@ -118,6 +118,31 @@ def test_the_shared_library_hides_what_is_not_public(shared_prefix: Path) -> Non
     assert [symbol for symbol in symbols if symbol.startswith(hidden)] == []
 
 
+def test_the_shared_library_has_the_functions_of_every_struct(
+    shared_prefix: Path, tmp_path: Path
+) -> None:
+    headers = (shared_prefix / "include" / "collops" / "operators").glob("*/param.h")
+    texts = [header.read_text() for header in headers]
+    names = [name for text in texts for name in re.findall(r"^struct (\w+Param) {$", text, re.M)]
+    assert len(names) == 12
+    uses = "".join(f"  Use<collops::{name}>();\n" for name in names)
+    (tmp_path / "structs.cpp").write_text(
+        "#include <collops/collops.h>\n"
+        "template <typename Param>\n"
+        "void Use() {\n"
+        "  Param param;\n"
+        "  std::unique_ptr<collops::Operation> operation;\n"
+        "  std::vector<collops::TensorDesc> outputs;\n"
+        "  collops::Status status = collops::FromJson(collops::ToJson(param), &param);\n"
+        "  if (param == Param()) status = collops::InferShape(param, 2, {}, &outputs);\n"
+        "  if (status.ok()) status = collops::CreateOperation(param, &operation);\n"
+        "}\n"
+        f"int main() {{\n{uses}}}\n"
+    )
+    flags = pkg_config(shared_prefix, "--cflags", "--libs")
+    run("g++", "-std=c++17", tmp_path / "structs.cpp", "-o", tmp_path / "structs", *flags)
+
+
 def test_every_public_header_is_visible_in_the_shared_library(core_prefix: Path) -> None:
     headers = (core_prefix / "include" / "collops").rglob("*.h")
     texts = {header.name: header.read_text() for header in headers}

@@ -37,6 +37,13 @@ void Store(float value, DType dtype, int64_t index, char* data) {
   std::memcpy(data + index * 2, &half, sizeof(half));
 }
 
+collops::Status CheckAddress(const char* name, const TensorView& tensor) {
+  COLLOPS_CHECK_ARG(tensor.data != nullptr || Numel(tensor.desc.shape) == 0,
+                    ERROR_INVALID_TENSOR_ADDR, kOp, ": ", name, " of shape ",
+                    ToString(tensor.desc.shape), " has no address");
+  return Ok();
+}
+
 // ATB's ELEWISE_CAST between float32, float16 and bfloat16: one tensor, no other ranks.
 class Cast : public collops::Operation {
  public:
@@ -94,9 +101,8 @@ class Cast : public collops::Operation {
                       kOp, ": the output must be ", collops::Name(to_), " ",
                       ToString(outputs[0].shape), ", got ", collops::Name(got.dtype), " ",
                       ToString(got.shape));
-    COLLOPS_CHECK_ARG(pack.inputs[0].data != nullptr && pack.outputs[0].data != nullptr,
-                      ERROR_INVALID_PARAM, kOp, ": a tensor has no address");
-    return Ok();
+    COLLOPS_RETURN_IF_ERROR(CheckAddress("x", pack.inputs[0]));
+    return CheckAddress("y", pack.outputs[0]);
   }
 
   const DType to_;

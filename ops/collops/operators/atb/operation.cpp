@@ -122,9 +122,11 @@ Status Operation::Execute(const VariantPack& variantPack, uint8_t* workspace,
     status = Error(ERROR_INVALID_PARAM, name, ": the context has no stream: call SetExecuteStream");
   }
   if (status.ok()) return Report(operation_->Execute(pack, workspace, workspaceSize, nullptr));
+  // First, because the refusal may wait until the other ranks have arrived.
+  const Status code = Report(status);
   // The other ranks hear at once why this one does not take part; the error here matters more.
   static_cast<void>(operation_->Refuse(status));
-  return Report(status);
+  return code;
 }
 
 // Without signs, so that numbers which no tensor has do not overflow.

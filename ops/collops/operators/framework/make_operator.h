@@ -6,6 +6,7 @@
 
 #include "collops/operators/framework/collective_operation.h"
 #include "collops/operators/framework/find_communicator.h"
+// Makes CreateOperation and InferShape visible; the definitions below alone would hide them.
 #include "collops/operators/framework/param.h"
 
 namespace collops {

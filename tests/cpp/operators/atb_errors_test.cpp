@@ -1,0 +1,98 @@
+// collops/atb.h: what a program reads when a call fails, and when.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "operators/atb_rank.h"
+
+namespace {
+
+// Standard error of the process, in memory.
+class ErrorOutput {
+ public:
+  ErrorOutput() { EXPECT_TRUE(file_ >= 0 && dup2(file_, STDERR_FILENO) >= 0); }
+  ErrorOutput(const ErrorOutput&) = delete;
+  ErrorOutput& operator=(const ErrorOutput&) = delete;
+  ~ErrorOutput() {
+    EXPECT_TRUE(dup2(saved_, STDERR_FILENO) >= 0);
+    close(saved_);
+    close(file_);
+  }
+
+  // Whether the text is written before a deadline.
+  bool Gets(const std::string& text) const {
+    constexpr auto kLimit = std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    while (Text().find(text) == std::string::npos) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+
+  std::string Text() const {
+    std::string text(1 << 16, '\0');
+    const ssize_t bytes = pread(file_, text.data(), text.size(), 0);
+    text.resize(bytes < 0 ? 0 : static_cast<size_t>(bytes));
+    return text;
+  }
+
+ private:
+  const int saved_ = dup(STDERR_FILENO);
+  const int file_ = memfd_create("stderr", 0);
+};
+
+atb::Operation* MakeCast(aclDataType to) {
+  atb::infer::ElewiseParam param;
+  param.elewiseType = atb::infer::ElewiseParam::ELEWISE_CAST;
+  param.outTensorType = to;
+  atb::Operation* operation = nullptr;
+  EXPECT_EQ(atb::CreateOperation(param, &operation), atb::NO_ERROR);
+  return operation;
+}
+
+}  // namespace
+
+TEST(AnEmptyTensorNeedsNoAddress) {
+  Rank rank(0, "empty");
+  atb::Operation* const cast = MakeCast(ACL_FLOAT16);
+  rank.pack.inTensors = {MakeTensor(ACL_FLOAT, {0, 4}, nullptr)};
+  rank.pack.outTensors = {MakeTensor(ACL_FLOAT16, {0, 4}, nullptr)};
+  EXPECT_EQ(cast->Setup(rank.pack, rank.bytes, rank.context), atb::NO_ERROR);
+  EXPECT_EQ(cast->Execute(rank.pack, nullptr, 0, rank.context), atb::NO_ERROR);
+
+  uint16_t y[2] = {};
+  rank.pack.inTensors = {MakeTensor(ACL_FLOAT, {2}, nullptr)};
+  rank.pack.outTensors = {MakeTensor(ACL_FLOAT16, {2}, y)};
+  EXPECT_EQ(cast->Setup(rank.pack, rank.bytes, rank.context), atb::ERROR_INVALID_TENSOR_ADDR);
+  EXPECT_TRUE(Says("Elewise: x of shape [2] has no address"));
+  rank.pack.inTensors = {MakeTensor(ACL_FLOAT, {2}, rank.x)};
+  rank.pack.outTensors = {MakeTensor(ACL_FLOAT16, {2}, nullptr)};
+  EXPECT_EQ(cast->Setup(rank.pack, rank.bytes, rank.context), atb::ERROR_INVALID_TENSOR_ADDR);
+  EXPECT_TRUE(Says("Elewise: y of shape [2] has no address"));
+  EXPECT_EQ(atb::DestroyOperation(cast), atb::NO_ERROR);
+}
+
+// The other rank takes part only when the reason was written.
+TEST(TheReasonIsWrittenBeforeTheOtherRanksAreThere) {
+  const ErrorOutput output;
+  OnTwoRanks("unplanned", [&](int index, Rank& rank) {
+    if (index == 1) EXPECT_TRUE(output.Gets("AllReduce: no plan yet"));
+    if (index == 1) EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
+    EXPECT_EQ(rank.Execute(), index == 0 ? atb::ERROR_INVALID_PARAM : collops::ERROR_RANK_MISMATCH);
+  });
+  EXPECT_CONTAINS(output.Text(), "until all ranks have arrived");
+}
+
+TEST(AnErrorOfAtbsArgumentsIsWrittenBeforeTheOtherRanksAreThere) {
+  const ErrorOutput output;
+  OnTwoRanks("streamless", [&](int index, Rank& rank) {
+    EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
+    if (index == 0) EXPECT_EQ(rank.context->SetExecuteStream(nullptr), atb::NO_ERROR);
+    if (index == 1) EXPECT_TRUE(output.Gets("ERROR_INVALID_PARAM: AllReduce: the context"));
+    EXPECT_EQ(rank.Execute(), index == 0 ? atb::ERROR_INVALID_PARAM : collops::ERROR_RANK_MISMATCH);
+  });
+}
