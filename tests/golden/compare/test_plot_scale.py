@@ -50,7 +50,7 @@ def test_a_small_outlier_does_not_either() -> None:
 
 
 def test_an_error_below_the_scale_has_a_colour_of_its_own() -> None:
-    norm, labels, title = scale_of([2046.0, 2050.0, 2053.0, 2046.0, 2051.0, 1.0])
+    _, labels, title = scale_of([2046.0, 2050.0, 2053.0, 2046.0, 2051.0, 1.0])
     assert labels == ["2046", "2053"]
     assert title == "absolute error (grey: none, cyan: below, from 1)"
     colours = colours_of([2046.0, 2050.0, 2053.0, 2046.0, 2051.0, 1.0])
