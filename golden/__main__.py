@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from .case_files.csv_cases import scan_rows, selector
+from .case_files.csv_cases import check_filter, scan_rows, selector
 from .case_files.csv_cells import meant_operation
+from .case_files.csv_plan import plan_row
 from .case_files.csv_row import CsvRow, RowError
 from .case_files.manifest import Shows, write_cases
+from .case_files.row_inputs import missing_file
 from .case_files.tables import case_table, row_table
 from .cases import OPERATORS, Case, all_cases
 from .compare import command as compare_command
@@ -45,7 +47,11 @@ def main(
     # `collops golden` passes arguments; `python -m golden` in a checkout passes none.
     module = arguments is None or not __package__.startswith("collops.")
     program = f"python -m {__package__}" if module else "collops golden"
-    options = parser_of(program, kind).parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    if module and given[:1] == ["run"]:
+        print(f"{program}: run needs an installed collops: collops golden run", file=sys.stderr)
+        return 2
+    options = parser_of(program, kind).parse_args(given)
     options.shows = shows
     try:
         status = options.run(options)
@@ -54,7 +60,10 @@ def main(
         # The reader (head, less) has closed the pipe; the interpreter's last flush must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, FileNotFoundError) as error:
+    except FileNotFoundError as error:
+        print(f"{program}: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except ValueError as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -92,10 +101,10 @@ def _rows(options: argparse.Namespace) -> list[CsvRow | RowError]:
     """Return the rows of case files that the filter and the operator choose."""
     chosen = selector(options.filter)
     operation = operator_of(options.op).operation if options.op is not None else ""
+    every = [row for file in options.files for row in scan_rows(Path(file))]
     rows = [
-        row
-        for file in options.files
-        for row in scan_rows(Path(file))
+        _checked(row)
+        for row in every
         if chosen(row.number, row.name) and (not operation or _operator(row) == operation)
     ]
     if not rows:
@@ -104,7 +113,15 @@ def _rows(options: argparse.Namespace) -> list[CsvRow | RowError]:
             f"has {options.filter!r} in its name or as its number" if options.filter else "is there"
         )
         raise ValueError(f"no row {of}{has}")
+    check_filter(options.filter, [row.number for row in every])
     return rows
+
+
+def _checked(row: CsvRow | RowError) -> CsvRow | RowError:
+    """Return the row, or the problem of one that names a file which is not there."""
+    if isinstance(row, RowError) or plan_row(row).action == "skip":
+        return row
+    return missing_file(row) or row
 
 
 def _operator(row: CsvRow | RowError) -> str:

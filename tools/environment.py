@@ -173,7 +173,16 @@ class Progress:
         if step and (tenths := 10 * int(step[1]) // int(step[2])) > self._tenths:
             self._tenths = tenths
             seconds = time.monotonic() - self._begin
-            say(f"{step[1]} of {step[2]} steps after {seconds:.0f} s")
+            left = seconds * (int(step[2]) / int(step[1]) - 1)
+            rest = f", about {_rounded(left)} left" if step[1] != step[2] else ""
+            say(f"{step[1]} of {step[2]} steps after {seconds:.0f} s{rest}")
+
+
+def _rounded(seconds: float) -> str:
+    """A time that is an estimate: in tens of seconds, or in minutes."""
+    if seconds < 100:
+        return f"{max(10, 10 * round(seconds / 10))} s"
+    return f"{round(seconds / 60)} minutes"
 
 
 def last_error(text: str) -> str:

@@ -16,6 +16,7 @@ same bits.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
@@ -133,6 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = parser.parse_args(arguments).tokens
     if tokens < 1:
         parser.error(f"argument --tokens: must be 1 or more, got {tokens}")
+    if "RANK" not in os.environ:
+        parser.error("run it by torchrun --nproc-per-node 2; see --help")
     torch.set_num_threads(1)
     dist.init_process_group("collops")
     try:

@@ -11,6 +11,7 @@ and compares.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -103,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count = parser.parse_args(arguments).requests
     if count < 0:
         parser.error(f"argument --requests: must be 0 or more, got {count}")
+    if "RANK" not in os.environ:
+        parser.error("run it by torchrun --nproc-per-node 2; see --help")
     torch.set_num_threads(1)
     dist.init_process_group("collops")
     try:

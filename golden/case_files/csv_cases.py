@@ -8,7 +8,7 @@ TestLevel and FromModel are not used.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .csv_cells import NUMBER, nearest, read_row
@@ -110,16 +110,41 @@ def selector(text: str) -> Callable[[int | None, str], bool]:
         >>> selector("1, 3 - 4")(4, "any"), selector("1 2")(12, "any")
         (True, False)
     """
+    ranges = _ranges(text)
+    if not ranges:
+        return lambda _, name: text in name
+    return lambda number, _: number is not None and any(number in each for each in ranges)
+
+
+def check_filter(text: str, numbers: Iterable[int | None]) -> None:
+    """Raise ValueError if a number, or a whole range, of a filter is that of no case.
+
+    Example:
+        >>> check_filter("1,9", [1, 2, 3])
+        Traceback (most recent call last):
+        ...
+        ValueError: filter '1,9': no case has the number 9
+    """
+    known = {number for number in numbers if number is not None}
+    for each in _ranges(text):
+        if known.isdisjoint(each):
+            one = f"the number {each.start}" if len(each) == 1 else "a number from {} to {}"
+            words = one.format(each.start, each.stop - 1)
+            raise ValueError(f"filter {text!r}: no case has {words}")
+
+
+def _ranges(text: str) -> list[range]:
+    """Return the numbers of a filter; none if it is part of a name."""
     numbers = re.sub(r"\s*([,-])\s*", r"\1", text.strip())
     if not re.fullmatch(rf"{_NUMBERS}(,{_NUMBERS})*", numbers):
-        return lambda _, name: text in name
+        return []
     ranges = []
     for part in numbers.split(","):
         first, _, last = part.partition("-")
-        ranges.append((int(first), int(last or first)))
-        if ranges[-1][0] > ranges[-1][1]:
+        ranges.append(range(int(first), int(last or first) + 1))
+        if not ranges[-1]:
             raise ValueError(f"filter {text!r}: the range {part} ends before it begins")
-    return lambda number, _: number is not None and any(a <= number <= b for a, b in ranges)
+    return ranges
 
 
 def _column_names(cells: list[str], place: str) -> list[str]:

@@ -18,6 +18,8 @@ GENERATORS = ("one", "zero", "random", "customize")
 # The most digits of a number that always fits into 64 bits.
 _MOST_DIGITS = 18
 _TOO_LARGE = 2**63
+# Rows whose counts are not those of the even split.
+_UNEVEN = "examples/golden/uneven"
 NUMBER = rf"\d{{1,{_MOST_DIGITS}}}"
 # The least similarity (difflib's ratio) of a misspelt operator and the right one. ATB has other
 # operators with similar names: ReduceOperation and AllReduceOperation have 0.91.
@@ -188,7 +190,7 @@ def _dtype(word: str, column: str, place: str) -> str:
     try:
         return dtype_from_word(word)
     except ValueError as error:
-        raise RowError(place, column, f"is wrong: {error}", word) from None
+        raise RowError(place, column, "", word, f"column {column}: {error}") from None
 
 
 def _shape(text: str, column: str, place: str) -> tuple[int, ...]:
@@ -211,6 +213,8 @@ def _range(text: str, place: str) -> tuple[float, float]:
     except ValueError:
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise RowError(place, "DataGenRange", "is not a range LOW,HIGH", text)
+        counts = all(part.strip().isdecimal() for part in parts)
+        hint = f"; other counts: a .npy in InTensorFile, as in {_UNEVEN}" if counts else ""
+        raise RowError(place, "DataGenRange", f"is not a range LOW,HIGH{hint}", text)
     # Some of ATB's rows have ranges with the higher end first.
     return min(low, high), max(low, high)

@@ -10,8 +10,10 @@ from ..data.dtypes import Array, storage
 from ..data.generators import generate
 from ..operators.operator import Operator
 from ..operators.table import OPERATIONS
-from .csv_row import CsvRow, RowTensor
+from .csv_row import MOST_RANKS, CsvRow, RowError, RowTensor
 from .tensor_files import read_tensor
+
+_MESSAGES = ("SendOperation", "RecvOperation")
 
 
 def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = False) -> list[Array]:
@@ -65,6 +67,33 @@ def rank_input(
 def _path(row: CsvRow, file: str, rank: int) -> Path:
     folder = Path(row.place.rpartition(":")[0]).parent
     return folder / file.replace("{rank}", str(rank))
+
+
+def missing_file(row: CsvRow) -> RowError | None:
+    """Return the problem of a row that names a tensor file which is not there, else None.
+
+    Example:
+        >>> tensor = RowTensor("int8", (2,), file="nope.npy")
+        >>> row = CsvRow("a.csv:7", 1, "x", "AllReduceOperation", {"rankSize": 2}, (tensor,))
+        >>> print(missing_file(row))
+        a.csv:7: column InTensorFile: nope.npy is not beside the case file
+    """
+    # A message's row is that of one rank: its peer's files are not read.
+    ranks = 0 if row.operator in _MESSAGES else min(row.rank_size, MOST_RANKS)
+    named = [("InTensorFile", tensor.file) for tensor in row.inputs]
+    named += [("OutTensorFile", tensor.file) for tensor in row.outputs]
+    named.append(("OutTensorFile", row.result_file))
+    for column, file in named:
+        of_ranks = "{rank}" in file
+        paths = [_path(row, file, rank) for rank in range(ranks if of_ranks else 1)]
+        missing = next((path for path in paths if not path.exists()), None) if file else None
+        if missing is not None:
+            name = file.replace("{rank}", str(paths.index(missing)))
+            text = f"column {column}: {name} is not beside the case file"
+            problem = RowError(row.place, column, "", file, text)
+            problem.number, problem.name, problem.operator = row.number, row.name, row.operator
+            return problem
+    return None
 
 
 def from_file(row: CsvRow, tensor: RowTensor, rank: int) -> Array:

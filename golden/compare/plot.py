@@ -25,7 +25,7 @@ _FOLDED = 64
 _LETTERS_PER_PANEL = 42
 # How far a scale reaches beyond the errors if they are all equal.
 _ONE_VALUE = 1.01
-_ABOVE, _INFINITE = "darkorange", "red"
+_ABOVE, _BELOW, _INFINITE = "darkorange", "cyan", "red"
 # Labels of blocks that are closer than this part of a panel's height share a line.
 _CLOSE = 0.05
 
@@ -86,7 +86,7 @@ def error_figure(
 ) -> Any:
     """Return a figure of matplotlib with the errors of outputs: one panel per output.
 
-    The scale of the colours fits most errors; larger ones have a colour of their own.
+    The scale of the colours fits most errors; larger and smaller ones have colours of their own.
 
     Args:
         got, expected: the outputs.
@@ -207,7 +207,7 @@ def _draw(axis: Any, grid: npt.NDArray[np.float64], shape: tuple[int, ...], norm
     shown = np.where(grid == 0, norm.vmin, grid)
     image = axis.imshow(
         np.ma.masked_invalid(np.where(np.isinf(shown), np.nan, shown)),
-        cmap=colormaps["viridis"].with_extremes(bad="0.92", over=_ABOVE),
+        cmap=colormaps["viridis"].with_extremes(bad="0.92", under=_BELOW, over=_ABOVE),
         norm=norm,
         extent=(0, width, rows, 0),
         aspect="auto",
@@ -234,14 +234,15 @@ def _bar(
     every = np.concatenate([grid[~np.isnan(grid)] for grid in grids])
     finite = every[np.isfinite(every)]
     above, infinite = bool((finite > high).any()), bool(np.isinf(every).any())
-    below = bool(((finite > 0) & (finite < low)).any())
+    below = finite[(finite > 0) & (finite < low)]
     if infinite and not above:
         image.set_cmap(image.get_cmap().with_extremes(over=_INFINITE))
     extend = {(True, True): "both", (True, False): "min", (False, True): "max"}
-    ends = extend.get((below, above or infinite), "neither")
+    ends = extend.get((below.size > 0, above or infinite), "neither")
     bar = figure.colorbar(image, ax=list(axes), extend=ends, shrink=0.8)
     notes = ["grey: none"]
     notes += [f"orange: above, up to {finite.max():.6g}"] if above else []
+    notes += [f"{_BELOW}: below, from {below.min():.6g}"] if below.size else []
     notes += ["red: infinite or NaN"] if infinite else []
     bar.set_label(f"absolute error ({', '.join(notes)})", fontsize=8)
     bar.ax.tick_params(which="both", labelsize=7)
@@ -249,17 +250,22 @@ def _bar(
     if ticks is not None:
         # With powers of ten several ticks would have the same label, or none.
         bar.minorticks_off()
-        values = ticks if len(ticks) != 1 else [finite[finite <= high].max()]
-        bar.set_ticks(ticks, labels=[f"{value:.6g}" for value in values])
+        bar.set_ticks(list(ticks), labels=list(ticks.values()))
 
 
-def _ticks(low: float, high: float, finite: npt.NDArray[np.float64]) -> list[float] | None:
-    """Return the ticks of a scale that is too short for powers of ten; None for a longer one."""
-    if not finite.size:
-        return []
-    if high <= low * _ONE_VALUE**2 * (1 + 1e-9):
-        return [math.sqrt(low) * math.sqrt(high)]
-    return [low, high] if high <= 10 * low else None
+def _ticks(low: float, high: float, finite: npt.NDArray[np.float64]) -> dict[float, str] | None:
+    """Return ticks and labels of a scale too short for powers of ten; None for a longer one."""
+    upto = finite[finite <= high]
+    if not upto.size:
+        return {}
+    inside = upto[upto >= low]
+    if not inside.size or inside.min() == inside.max():
+        # The scale reaches beyond its only value, which may be a zero of the other sign.
+        return {math.sqrt(low) * math.sqrt(high): f"{upto.max():.6g}"}
+    if high > 10 * low:
+        return None
+    form = ".6g" if f"{low:.6g}" != f"{high:.6g}" else ".17g"
+    return {value: f"{value:{form}}" for value in (low, high)}
 
 
 def _ring(axis: Any, mask: npt.NDArray[np.bool_]) -> None:

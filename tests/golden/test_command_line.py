@@ -80,6 +80,7 @@ def test_list_the_rows_of_case_files(tmp_path: Path) -> None:
     other = sample[1].replace("AllGatherVOperation", "ElewiseOperation   ").replace("1 ", "77", 1)
     bad = sample[2].replace("NO_ERROR", "S:OOPS").replace("2 ", "88", 1)
     (tmp_path / "mixed.csv").write_text("\n".join([*sample, other, bad]))
+    (tmp_path / "uneven").symlink_to(ROOT / "examples" / "golden" / "uneven")
     lines = run("list", str(tmp_path / "mixed.csv"), "--filter", "7-8,77,88").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == ["7", "8", "77", "88"]
     assert lines[1].split()[2:] == ["AllGatherVOperation", "2", "NO_ERROR", "run"]
@@ -149,7 +150,7 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path) -> None:
         (("write",), "the following arguments are required: DIR"),
         (("write", "{dir}", "--seed", "many"), "invalid int value: 'many'"),
         ((), "the following arguments are required: list|generate|compare"),
-        (("list", "gone.csv"), "No such file or directory: 'gone.csv'"),
+        (("list", "gone.csv"), "gone.csv: No such file or directory"),
         (("list", "examples/golden/all_gather_v.csv", "--op", "x"), "operator 'x' is unknown"),
         (("list", "examples/golden/all_gather_v.csv", "--filter", "zz"), "no row has 'zz' in its"),
         (("list", "examples/golden/all_gather_v.csv", "--filter", "9-1"), "ends before it begins"),
@@ -238,3 +239,34 @@ def test_cases_are_equal_by_value() -> None:
     one = Case("all_gather_v", "a", 2, "int8", (1, 1), (0, 1), ((1,), (1,)), (2, 2))
     assert one == Case(**fields_of(one))
     assert hash(one) == hash(Case(**fields_of(one)))
+
+
+CASES = ROOT / "examples" / "golden" / "all_gather_v.csv"
+
+
+def test_a_number_that_no_row_has_is_an_error() -> None:
+    done = run("list", str(CASES), "--filter", "1,999", code=2)
+    assert done.stderr.endswith(": filter '1,999': no case has the number 999\n")
+    done = run("list", str(CASES), "--filter", "1,900-999", code=2)
+    assert done.stderr.endswith(": filter '1,900-999': no case has a number from 900 to 999\n")
+    assert "1 rows" in run("list", str(CASES), "--filter", "1").stdout
+
+
+def test_the_list_says_which_tensor_file_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "uneven.csv"
+    text = CASES.read_text()
+    assert "uneven/send_count_{rank}.npy" in text
+    file.write_text(text)
+    said = run("list", str(file), "--filter", "uneven").stdout
+    assert "column InTensorFile: uneven/send_count_0.npy is not beside the case file" in said
+
+
+def test_a_file_that_is_not_there_is_one_clear_line() -> None:
+    done = run("list", "nofile.csv", code=2)
+    assert done.stderr.endswith(": nofile.csv: No such file or directory\n")
+    assert "Errno" not in done.stderr
+
+
+def test_run_needs_the_package() -> None:
+    done = run("run", "cases.csv", code=2)
+    assert done.stderr == "python -m golden: run needs an installed collops: collops golden run\n"

@@ -108,7 +108,6 @@ SAYS = "cases.csv:2: "
 @pytest.mark.parametrize(
     ("saved", "cells", "said"),
     [
-        (None, {}, ["got FileNotFoundError on all ranks: ", "x.npy"]),
         (np.zeros((5, 4), np.float16), {}, [SAYS, "x.npy has shape [5, 4], the row says [4, 5]"]),
         (np.zeros((4, 5), np.int8), {}, [SAYS, "x.npy holds int8, the row says float16"]),
         (np.array([None] * 20).reshape(4, 5), {}, ["x.npy: ", "Object arrays cannot be loaded"]),
@@ -117,7 +116,7 @@ SAYS = "cases.csv:2: "
         (None, {"InTensorFile": "", "dtype": "int8", "DataGenRange": "0.2,0.7"}, ["0.2"]),
         (None, {"InTensorFile": "", "InShape": "4000000000000,5;1;2;2;8"}, ["got MemoryError on "]),
     ],
-    ids=["missing", "shape", "dtype", "pickle", "npy", "bin", "range", "memory"],
+    ids=["shape", "dtype", "pickle", "npy", "bin", "range", "memory"],
 )
 def test_a_fault_of_the_data_is_said_in_one_line(
     case_file: CaseFile, tmp_path: Path, saved: Any, cells: dict[str, Any], said: list[str]
@@ -142,3 +141,18 @@ def test_files_of_a_row_are_honoured(case_file: CaseFile, tmp_path: Path, word: 
     cells = {"InTensorFile": "x{rank}.npy;;;;"} if word == "inputs" else {}
     done = golden("run", case_file({**cells, "OutTensorFile": "y.npy"}))
     assert done.returncode == (0 if word == "inputs" else 1), done.stdout
+
+
+def test_a_tensor_file_that_is_not_there_is_found_before_the_run(case_file: CaseFile) -> None:
+    path = case_file({"InTensorFile": "nope.npy"}, {})
+    done = golden("run", path)
+    assert f"{path}:2: column InTensorFile: nope.npy is not beside the case file" in done.stdout
+    assert closing_line(done) == f"1 passed, 1 failed, {NONE_SKIPPED}", done.stdout
+
+
+def test_numbers_that_no_case_has_and_files_that_are_not_there(case_file: CaseFile) -> None:
+    done = golden("run", case_file({}), "--filter", "1,9")
+    assert done.returncode == 2
+    assert done.stderr == "collops golden run: filter '1,9': no case has the number 9\n"
+    done = golden("run", "nofile.csv")
+    assert done.stderr == "collops golden run: nofile.csv: No such file or directory\n"

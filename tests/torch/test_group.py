@@ -271,6 +271,25 @@ def test_the_last_calls() -> None:
         assert lines[-2:] == ["20 all_reduce [19, 2] float32", "21 barrier"]
 
 
+def test_the_last_calls_have_the_operators_in_order() -> None:
+    def work(rank: int) -> list[str]:
+        dist.all_reduce(torch.ones(2))
+        x = torch.ones(rank + 1, 3, requires_grad=True)
+        collops.torch.all_gatherv(x, [1, 2]).sum().backward()
+        collops.torch.all_reduce(torch.ones(4))
+        dist.barrier()
+        return collops.torch.last_calls()
+
+    _, lines = run_group(work, 2)
+    assert lines == [
+        "1 all_reduce [2] float32",
+        "2 collops.torch.all_gatherv [2, 3] float32",
+        "3 collops.torch.reduce_scatterv [3, 3] float32",
+        "4 collops.torch.all_reduce [4] float32",
+        "5 barrier",
+    ]
+
+
 @pytest.mark.parametrize("name", ["collops.torch", "collops.torch.group"])
 def test_examples_run(name: str) -> None:
     def work(_: int) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from collops.bench.operator import Operator, Row
 from collops.bench.operators import load
 from collops.bench.peers.mpi_launcher import Mpi, find_mpis
 from collops.bench.request import Request
+from collops.bench.shared_cores import load_average, shared_cores
 from collops.bench.start import Start, start_of
 from collops.bench.tables import compared, point_table, table
 from collops.core import core
@@ -72,6 +73,7 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
         peers=options.peers,
         gpu=gpu,
     )
+    load = load_average()
     measured, failed = _measure(operator, request, mpis or [None], start, options)
     if measured:
         if operator.listing is None:
@@ -83,11 +85,24 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
             save = operator.listing.save_plot if operator.listing else partial(save_plot, operator)
             save(options.plot, measured)
             print(f"\nplot: {options.plot}")
+        if gpu is None and (warning := shared_cores(load, _spreads(measured))):
+            print(f"\nWarning: {warning}.")
         print(f"\nFor an issue: {command_line()}; {installation_line()}")
     elif not failed and start.environments and not start.shows:
         print("The results are printed where rank 0 runs.")
     wrong = any(row["wrong_ranks"] for rows in measured for row in rows)
     return 1 if failed or wrong or (start.shows and not measured) else 0
+
+
+def _spreads(measured: Sequence[Sequence[Row]]) -> list[float]:
+    """How far the times of each row are apart, of ranks with a core each."""
+    cores = len(os.sched_getaffinity(0))
+    return [
+        row["ms_p95"] / row["ms_min"]
+        for rows in measured
+        for row in rows
+        if row["ranks"] <= cores and row["ms_min"] > 0
+    ]
 
 
 def _measure(

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collops.bench.plot import require_matplotlib
-from collops.errors import ErrorCode, raise_status
+from collops.errors import ArgumentError, ErrorCode, raise_status
 from collops.terminal.parser import Parser
+from collops.trace.calls import missing_ranks
 from collops.trace.merge import MergedTrace, merge, read_merged
+from collops.trace.rank_file import read_rank_file
 from collops.trace.summary import summary
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def run(arguments: Sequence[str]) -> int:
             require_matplotlib(options.plot)
         except ValueError as problem:
             parser().error(str(problem))
+    _check_output(options.output, options.files)
     _write(merge(options.files), options.output, options.plot)
     return 0
 
@@ -54,6 +57,23 @@ def run(arguments: Sequence[str]) -> int:
 def _read(files: Sequence[str]) -> MergedTrace:
     merged = read_merged(files[0]) if len(files) == 1 else None
     return merged or merge(files)
+
+
+def _check_output(output: Path, files: Sequence[str]) -> None:
+    """Refuses an output that would replace a trace of a rank."""
+    if not output.is_file():
+        return
+    given = any(Path(file).exists() and output.samefile(file) for file in files)
+    if not given:
+        try:
+            read_rank_file(output)
+        except ArgumentError:
+            return
+    what = "one of the files to merge" if given else "the trace of a rank"
+    raise_status(
+        ErrorCode.ERROR_INVALID_PARAM,
+        f"--output {output}: is {what}, which would be lost: name another file",
+    )
 
 
 def _write(trace: MergedTrace, output: Path, plot: Path | None) -> None:
@@ -65,5 +85,8 @@ def _write(trace: MergedTrace, output: Path, plot: Path | None) -> None:
         from collops.trace.plot import save_timeline
 
         save_timeline(trace, plot)
+        print(f"plot: {plot}")
+    if missing := missing_ranks(trace.ranks, trace.events):
+        print(missing, file=sys.stderr)
     for clock in trace.clocks[1:]:
         print(clock.describe(), file=sys.stderr)

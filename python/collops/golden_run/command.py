@@ -38,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except (ValueError, OSError, Error) as problem:
-        print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        said: object = problem
+        if isinstance(problem, OSError) and problem.filename is not None:
+            said = f"{problem.filename}: {problem.strerror}"
+        print(f"{PROGRAM}: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)

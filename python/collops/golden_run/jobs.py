@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import collops
-from collops.golden.case_files.csv_cases import scan_rows, selector
+from collops.golden.case_files.csv_cases import check_filter, scan_rows, selector
 from collops.golden.case_files.csv_plan import plan_row
 from collops.golden.case_files.csv_row import CsvRow, RowError
 from collops.golden.case_files.manifest import MANIFEST
+from collops.golden.case_files.row_inputs import missing_file
 from collops.golden_run.case_call import case_calls
 from collops.golden_run.row_call import RowCall
 
@@ -60,7 +61,7 @@ def read_jobs(
         ValueError: a file is none of these, a folder has none, or no case was chosen.
     """
     chosen = selector(text)
-    jobs = [
+    every = [
         job
         for path in paths
         for file in case_files(path)
@@ -69,10 +70,11 @@ def read_jobs(
             if file.suffix in (".json", ".npz")
             else _row_jobs(file, seed, same_data)
         )
-        if chosen(job.number, job.name)
     ]
+    jobs = [job for job in every if chosen(job.number, job.name)]
     if not jobs:
         raise ValueError(f"no case has {text!r} in its name or as its number")
+    check_filter(text, [job.number for job in every])
     return jobs
 
 
@@ -109,6 +111,9 @@ def _row_job(file: Path, row: CsvRow, seed: int, same_data: bool) -> Job:
         return Job(file, row.number, row.name, "skip", plan.reason)
     if plan.action == "differs" and plan.instead is None:
         return Job(file, row.number, row.name, "differs", plan.reason)
+    missing = missing_file(row)
+    if missing is not None:
+        return Job(file, row.number, row.name, "malformed", str(missing))
     call = RowCall(row, seed, same_data, plan.instead)
     return _runnable(Job(file, row.number, row.name, plan.action, plan.reason, call, plan.excuse))
 

@@ -215,7 +215,9 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
 
 
 def last_calls(group: Group | None = None) -> list[str]:
-    """The last calls of torch.distributed by this rank, as a time-out's message lists them.
+    """The last calls of this rank in a group, as a time-out's message lists them.
+
+    These are the calls of torch.distributed, and of the operators of collops.torch on the group.
 
     Args:
         group: a collops group; None: the default group.
@@ -235,8 +237,9 @@ def last_calls(group: Group | None = None) -> list[str]:
         >>> dist.init_process_group("collops", store=store, rank=0, world_size=1)
         >>> dist.all_reduce(torch.ones(4, 3))
         >>> dist.barrier()
+        >>> _ = collops.torch.all_gatherv(torch.ones(2))
         >>> collops.torch.last_calls()
-        ['1 all_reduce [4, 3] float32', '2 barrier']
+        ['1 all_reduce [4, 3] float32', '2 barrier', '3 collops.torch.all_gatherv [2] float32']
         >>> dist.destroy_process_group()
     """
     found = dist.group.WORLD if group is None else group

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from collops.trace.rank_file import Event
 
@@ -58,6 +58,19 @@ def is_group_call(event: Event) -> bool:
 def rank_of(event: Event) -> int:
     """The rank of the job whose event it is."""
     return int(event["pid"]) - 1
+
+
+def missing_ranks(ranks: Sequence[int], events: Iterable[Event]) -> str:
+    """Which ranks have no file, by the number of ranks of the calls; empty if none is known."""
+    size = max((event["args"].get("ranks", 0) for event in events), default=0)
+    if len(ranks) >= size:
+        return ""
+    if max(ranks) >= size:  # ranks of a group that is not the job's first
+        return f"calls of {size} ranks lack {size - len(ranks)}: pass the files of all ranks"
+    missing = [rank for rank in range(size) if rank not in ranks]
+    are = "rank {} of {} is missing" if len(missing) == 1 else "ranks {} of {} are missing"
+    said = are.format(", ".join(map(str, missing)), size)
+    return f"{said}: pass the files of all ranks"
 
 
 def group_calls(events: Iterable[Event]) -> list[GroupCall]:

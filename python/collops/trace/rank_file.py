@@ -66,6 +66,8 @@ def read_rank_file(path: str | os.PathLike[str]) -> RankFile:
 
 
 def _take(found: RankFile, event: Any) -> None:
+    if isinstance(event, dict) and "traceEvents" in event:
+        _refuse(f"{found.path}: is a merged trace: pass it alone, or the files of the ranks")
     if not isinstance(event, dict) or not {"name", "ph", "pid"} <= event.keys():
         _refuse(f"{found.path}: no trace of a rank of collops")
     if event["name"] == "collops_clocks":

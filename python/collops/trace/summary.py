@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from collops.trace.calls import group_calls, rank_of
+from collops.trace.calls import group_calls, missing_ranks, rank_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,12 @@ def summary(trace: MergedTrace, most: int = 10) -> str:
     hosts = ", ".join(clock.host for clock in trace.clocks)
     ranks = f"{len(trace.ranks)} ranks on {hosts}"
     head = f"{ranks}: {len(calls)} calls of several ranks in {length / 1e6:.3f} s"
-    parts = [head, *(clock.describe() for clock in trace.clocks[1:])]
+    missing = missing_ranks(trace.ranks, trace.events)
+    parts = [
+        head,
+        *([missing] if missing else []),
+        *(clock.describe() for clock in trace.clocks[1:]),
+    ]
     if calls:
         parts += ["", "Calls whose last rank came latest:", *_latest(latest(trace, most))]
     parts += ["", "Ranks:", *_shares(shares(trace))]

@@ -16,6 +16,7 @@ from collops.bench.launch import RanksFailedError, launch
 from collops.bench.operator import Row
 from collops.bench.operators.all_reduce import ONE_STEP, TWO_STEPS, size_of
 from collops.bench.request import Request
+from collops.bench.shared_cores import load_average, shared_cores
 from collops.core import core
 from collops.terminal import Progress
 from collops.terminal.parser import Parser
@@ -71,17 +72,23 @@ def run(options: argparse.Namespace) -> int:
         options.output.open("a").close()  # raises before anything is measured
     table = {name: now for name, _, now, _ in core().tuned_sizes()}
     timed: dict[str, list[Timed]] = {}
+    spreads: list[float] = []
+    cores, load = len(os.sched_getaffinity(0)), load_average()
     print(_line([name for name, _ in _COLUMNS]))
     print(_line(["-" * (width - 1) + ":" for _, width in _COLUMNS]), flush=True)
     for row in _measured(options):
         found = Timed(row["bytes"], *(row["us"][key] for key in _KEYS))
         timed.setdefault(size_of(row["ranks"]), []).append(found)
+        spreads += row["spreads"] if row["ranks"] <= cores else []
         print(_line(_cells(row["ranks"], found)), flush=True)
     chosen = {name: choose(every, table[name]) for name, every in timed.items()}
     line = f"{VARIABLE}={tuning_text(chosen)}"
-    print(f"{_shared_cores(options.ranks)}\n{line}")
+    warning = shared_cores(load, spreads)
+    notes = [_crowded_ranks(options.ranks, cores), f"Warning: {warning}." if warning else ""]
+    print("".join(f"\n{note}\n" for note in notes if note) + f"\n{line}")
     if options.output:
-        options.output.write_text(f"export {line}\n")
+        comment = f"# Measure again on an idle machine: {warning}.\n" if warning else ""
+        options.output.write_text(f"{comment}export {line}\n")
     return 0
 
 
@@ -152,17 +159,16 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(padded)} |"
 
 
-def _shared_cores(ranks: Sequence[int]) -> str:
+def _crowded_ranks(ranks: Sequence[int], cores: int) -> str:
     """A note for numbers of ranks that have no core each; empty if all have."""
-    cores = len(os.sched_getaffinity(0))
     crowded = [number for number in dict.fromkeys(ranks) if number > cores]
     if not crowded:
         return ""
     sizes = " and ".join(dict.fromkeys(map(size_of, crowded)))
     numbers = ", ".join(map(str, crowded))
     return (
-        f"\nNote: {numbers} ranks share {cores} core(s): their times are mostly the scheduler's, "
-        f"and this choice of {sizes} is for programs that run so.\n"
+        f"Note: {numbers} ranks share {cores} core(s): their times are mostly the scheduler's, "
+        f"and this choice of {sizes} is for programs that run so."
     )
 
 

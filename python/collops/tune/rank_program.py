@@ -75,11 +75,12 @@ def measure_size(variants: Variants, request: Request, meet: Any) -> Row:
     differ = any(variants.element.num_different(first, other) for other in others)
     times = np.concatenate(parts, axis=1)
     every = variants.work.all_gatherv(times[None], [1] * variants.work.size)
-    medians = [float(np.median(together(every[:, i]))) * 1e6 for i in range(len(ways))]
+    wholes = [together(every[:, i]) * 1e6 for i in range(len(ways))]
     return {
         "ranks": point.ranks,
         "bytes": point.size,
-        "us": dict(zip(request.own, medians, strict=True)),
+        "us": {key: float(np.median(us)) for key, us in zip(request.own, wholes, strict=True)},
+        "spreads": [float(np.percentile(us, 95) / us.min()) for us in wholes],
         "differ": bool(variants.most(float(differ))),
     }
 

@@ -54,9 +54,11 @@ def test_dp_attention(tmp_path: Path) -> None:
     [
         ("uneven_inference.py", "--requests=-1", "must be 0 or more, got -1"),
         ("dp_attention.py", "--tokens=0", "must be 1 or more, got 0"),
+        ("uneven_inference.py", "--requests=1", "error: run it by torchrun --nproc-per-node 2; "),
+        ("dp_attention.py", "--tokens=1", "error: run it by torchrun --nproc-per-node 2; "),
     ],
 )
-def test_a_wrong_number_is_refused(tmp_path: Path, name: str, option: str, words: str) -> None:
+def test_a_wrong_start_is_refused(tmp_path: Path, name: str, option: str, words: str) -> None:
     done = subprocess.run(
         [sys.executable, str(FOLDER / name), option],
         cwd=tmp_path,

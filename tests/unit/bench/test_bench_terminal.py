@@ -52,6 +52,20 @@ def test_the_plot_s_path_and_a_line_for_an_issue_end_the_output(tmp_path: Path) 
     assert "numpy" in lines[-1]
 
 
+@pytest.mark.parametrize("load", [0.0, 1e4])
+def test_times_of_a_busy_machine_are_marked(
+    load: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    ranks = str(len(os.sched_getaffinity(0)) + 1)  # of which no time shows other programs
+    words = ["bench", "barrier", "--quick", "--iterations", "1", "--ranks", ranks]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    warning = "Warning: the cores were shared with other programs (load 10000.0 on "
+    assert (warning in said) == bool(load)
+    assert said.splitlines()[-1].startswith("For an issue: ")
+
+
 @pytest.mark.parametrize("words", ["f32,bf16", "float32,bfloat16", "fp32,BF16", "float,bf16,f32"])
 def test_a_dtype_may_have_any_of_its_names(words: str) -> None:
     assert parse(load("all_gather_v"), ["--dtype", words]).dtype == ("f32", "bf16")

@@ -13,6 +13,7 @@ import pytest
 
 import collops
 from collops.atb.param import Param
+from collops.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
@@ -170,6 +171,12 @@ def sections_of(page: Path) -> dict[str, str]:
     """The text below each heading of the second level."""
     parts = re.split(r"^## (.+)$", page.read_text(), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_table_of_commands_names_every_command() -> None:
+    text = (DOCS / "commands.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
+    assert sorted(rows) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("what", ["an operator", "a backend"])

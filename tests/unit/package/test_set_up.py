@@ -91,6 +91,27 @@ def test_a_build_shows_how_far_it_is(
     ]
 
 
+@pytest.mark.parametrize(
+    ("at", "seconds", "said"),
+    [
+        ("29/288", 69.0, "29 of 288 steps after 69 s, about 10 minutes left"),
+        ("270/288", 600.0, "270 of 288 steps after 600 s, about 40 s left"),
+        ("288/288", 70.0, "288 of 288 steps after 70 s"),
+    ],
+)
+def test_a_build_estimates_what_remains(
+    at: str,
+    seconds: float,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = iter([0.0, seconds])
+    monkeypatch.setattr(environment.time, "monotonic", lambda: next(clock))
+    environment.Progress().show(f"[{at}] Building CXX object a.o")
+    assert capsys.readouterr().out == f"collops: {said}\n"
+
+
 def test_a_build_that_fails_prints_all_of_its_output(
     venv: environment.Venv, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import collops
 from collops.cli import main
-from collops.trace.calls import group_calls
+from collops.trace.calls import group_calls, missing_ranks
 from collops.trace.merge import merge
 from collops.trace.summary import latest, shares, summary
 
@@ -127,13 +127,73 @@ def test_a_file_without_its_end_is_read_up_to_there(tmp_path: Path) -> None:
     assert [event["args"]["seq"] for event in merge([path]).events] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("t.rank0.json", "is one of the files to merge, which would be lost: name another file"),
+        ("t.rank2.json", "is the trace of a rank, which would be lost: name another file"),
+    ],
+)
+def test_a_merge_does_not_replace_the_trace_of_a_rank(
+    output: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [write(tmp_path, r, CALLS[r % 2], 0, 0) for r in range(3)]
+    before = (tmp_path / output).read_text()
+    assert main(["trace", "merge", "-o", str(tmp_path / output), *files[:2]]) == 2
+    assert why in capsys.readouterr().err
+    assert (tmp_path / output).read_text() == before
+    merged = str(tmp_path / "t.merged.json")
+    for _ in range(2):  # a merged trace may be replaced
+        assert main(["trace", "merge", "-o", merged, *files]) == 0
+
+
+def test_missing_ranks_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [call(1, 100, 603, ranks=3)]
+    files = [write(tmp_path, rank, calls, 0, 0) for rank in (0, 2)]
+    merged = str(tmp_path / "m.json")
+    assert main(["trace", "merge", *files, "-o", merged]) == 0
+    said = "rank 1 of 3 is missing: pass the files of all ranks"
+    assert said in capsys.readouterr().err.splitlines()
+    for given in ([merged], files):
+        assert main(["trace", "summary", *given]) == 0
+        assert said in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "said"),
+    [
+        ([0, 1], 2, ""),
+        ([2, 3], 2, ""),
+        ([1], 4, "ranks 0, 2, 3 of 4 are missing: pass the files of all ranks"),
+        ([5], 2, "calls of 2 ranks lack 1: pass the files of all ranks"),
+        ([0], 0, ""),
+    ],
+)
+def test_ranks_are_missing_where_calls_have_more(ranks: list[int], size: int, said: str) -> None:
+    events = [{"args": {"ranks": size} if size else {}}]
+    assert missing_ranks(ranks, events) == said
+
+
+def test_a_merged_trace_beside_others_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [write(tmp_path, r, CALLS[r], 0, 0) for r in range(2)]
+    merged = str(tmp_path / "t.merged.json")
+    assert main(["trace", "merge", *files, "-o", merged]) == 0
+    assert main(["trace", "summary", merged, *files]) == 2
+    why = f"{merged}: is a merged trace: pass it alone, or the files of the ranks"
+    assert why in capsys.readouterr().err
+
+
 def test_a_picture_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     files = [write(tmp_path, r, CALLS[r], 0, 0) for r in range(2)]
     out = [str(tmp_path / name) for name in ("m.json", "m.png")]
     assert main(["trace", "merge", *files, "-o", out[0], "--plot", out[1]]) == 0
     assert Path(out[1]).read_bytes().startswith(b"\x89PNG")
-    assert "host1: joined by its calls" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "host1: joined by its calls" in shown.err
+    assert shown.out == f"plot: {out[1]}\n"
     merged = json.loads(Path(out[0]).read_text())
     first = next(event for event in merged["traceEvents"] if event["ph"] == "X")
     assert first["ts"] == 0

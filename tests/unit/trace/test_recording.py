@@ -280,4 +280,4 @@ def warnings_of(rank: int) -> list[str]:
 def test_a_trace_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
     [lines] = run_ranks(warnings_of, 1, env=traced(tmp_path / "no"))
     where = f"{tmp_path}/no/t.rank0.json: No such file or directory"
-    assert lines == [f"WARNING collops: warning: the trace ends here: {where}"]
+    assert lines == [f"WARNING collops: warning: no trace is written: cannot open {where}"]

@@ -43,7 +43,7 @@ def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> No
         assert float(ratio) == pytest.approx(times[1] / times[0], rel=0.02)
     line = r"COLLOPS_TUNING=all_reduce_one_step_2=(\d+[km]?),all_reduce_one_step=(\d+[km]?)"
     assert re.fullmatch(line, lines[-1])
-    assert path.read_text() == f"export {lines[-1]}\n"
+    assert path.read_text().splitlines()[-1] == f"export {lines[-1]}"
     shell = own_output.run(
         ["sh", "-c", f". '{path}' && exec '{sys.executable}' -c '{SIZES}'"], capture_output=True
     )
@@ -54,7 +54,12 @@ def test_a_quick_run_prints_a_line_that_a_shell_can_export(tmp_path: Path) -> No
         assert found[name] == int(size.rstrip("km")) * units.get(size[-1], 1)
 
 
-def planted(crossings: dict[int, int], differ: bool = False) -> Any:
+@pytest.fixture(autouse=True)
+def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+
+
+def planted(crossings: dict[int, int], differ: bool = False, spread: float = 1.5) -> Any:
     """In place of launch(): one step is faster up to these sizes."""
 
     def launch(request: Any, ranks: int, *_: Any, **__: Any) -> Iterator[dict[str, Any]]:
@@ -62,7 +67,8 @@ def planted(crossings: dict[int, int], differ: bool = False) -> Any:
             assert point.ranks == ranks
             both = (2.0, 3.0) if point.size <= crossings[ranks] else (3.0, 2.0)
             us = dict(zip(request.own, both, strict=True))
-            yield {"ranks": ranks, "bytes": point.size, "us": us, "differ": differ}
+            row = {"ranks": ranks, "bytes": point.size, "us": us, "differ": differ}
+            yield {**row, "spreads": [spread, spread]}
 
     return launch
 
@@ -104,6 +110,37 @@ def test_the_line_has_the_crossings(
     assert {name: command.size_text(now[name]) for name in sizes} == sizes
     cores = len(os.sched_getaffinity(0))
     assert ("share" in shown.out) == (max(map(int, ranks.split(","))) > cores)
+
+
+@pytest.mark.parametrize(
+    ("load", "spread", "warning"),
+    [
+        (0.0, 1.5, ""),
+        (12.0, 1.5, "the cores were shared with other programs (load 12.0 on 2 cores)"),
+        (1.0, 9.0, "the slowest calls took more than 5 times as long as the fastest (load 1.0 "),
+    ],
+)
+def test_times_of_a_busy_machine_are_marked(
+    load: float,
+    spread: float,
+    warning: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(command, "launch", planted({2: 0}, spread=spread))
+    path = tmp_path / "tuning.sh"
+    assert command.main(["--ranks", "2", "--output", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert ("Warning: " in said) == bool(warning)
+    assert warning in said
+    *comments, line = path.read_text().splitlines()
+    assert line == f"export {said.splitlines()[-1]}"
+    assert len(comments) == bool(warning)
+    assert all(text.startswith("# ") and warning in text for text in comments)
 
 
 class Terminal(io.StringIO):
@@ -195,6 +232,7 @@ def test_rank_0_has_the_times_of_both_ways(spoils: bool) -> None:
         (2, 64 << 10, spoils),
     ]
     for row in rows:
+        assert len(row["spreads"]) == 2 and min(row["spreads"]) >= 1
         assert list(row["us"]) == ["1 step plain", "2 steps plain"]
         assert all(0 < us < 1e6 for us in row["us"].values())
 

@@ -99,7 +99,8 @@ Status Recorder::End() {
 
 void Recorder::EndIfFailed(const Status& status) {
   if (status.ok()) return;
-  failure_ = status;
+  const char* what = files_.empty() ? "no trace is written: " : "the trace ends here: ";
+  failure_ = Status(status.code(), Concat(what, status.message()));
   static_cast<void>(End());
 }
 
@@ -155,7 +156,7 @@ void Flush() {
 void WarnOfEnd() {
   const Status failure = recorder.Get().TakeFailure();
   if (failure.ok()) return;
-  Log(LogLevel::kWarning, Concat("collops: warning: the trace ends here: ", failure.message()));
+  Log(LogLevel::kWarning, Concat("collops: warning: ", failure.message()));
 }
 
 void StartFromEnvironment() {

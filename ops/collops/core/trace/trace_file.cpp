@@ -88,7 +88,7 @@ Status TraceFile::Open(const std::string& path, int rank, std::unique_ptr<TraceF
     name = Concat(stem, ".pid", getpid(), kTraceEnding);
     fd = OpenAlone(name);
   }
-  COLLOPS_CHECK_ARG(fd >= 0, ERROR_RT_FAIL, name, ": ", std::strerror(errno));
+  COLLOPS_CHECK_ARG(fd >= 0, ERROR_RT_FAIL, "cannot open ", name, ": ", std::strerror(errno));
   file->reset(new TraceFile(fd, name, rank));
   (*file)->flushed_ns_ = Now();
   (*file)->text_ = "[";

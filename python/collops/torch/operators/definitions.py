@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import library as torch_library
 
-from collops.torch.operators.names import communicator_of
+from collops.torch.operators.names import communicator_for_call
 from collops.torch.reductions import averages_apart
 
 if TYPE_CHECKING:
@@ -56,22 +56,27 @@ def _values(x: torch.Tensor) -> torch.Tensor:
 
 
 def _all_gatherv(x: Any, sizes: Any, dim: int, name: str, out: Any = None) -> Any:
-    return communicator_of(name, x.device).all_gatherv(_values(x), sizes, dim, out)
+    return communicator_for_call("all_gatherv", x, name).all_gatherv(_values(x), sizes, dim, out)
 
 
 def _reduce_scatterv(x: Any, sizes: Any, dim: int, op: str, name: str, out: Any = None) -> Any:
-    communicator, averages = communicator_of(name, x.device), averages_apart(x, op)
+    communicator, averages = (
+        communicator_for_call("reduce_scatterv", x, name),
+        averages_apart(x, op),
+    )
     given = "sum" if averages else op
     total = communicator.reduce_scatterv(_values(x), sizes, dim, given, out)
     return total.div_(communicator.size) if averages else total
 
 
 def _all_to_allv(x: Any, sends: Any, receives: Any, name: str, out: Any = None) -> Any:
-    return communicator_of(name, x.device).all_to_allv(_values(x), sends, receives, out)
+    return communicator_for_call("all_to_allv", x, name).all_to_allv(
+        _values(x), sends, receives, out
+    )
 
 
 def _all_reduce(x: Any, op: str, name: str, out: Any = None) -> Any:
-    communicator, averages = communicator_of(name, x.device), averages_apart(x, op)
+    communicator, averages = communicator_for_call("all_reduce", x, name), averages_apart(x, op)
     total = communicator.all_reduce(_values(x), "sum" if averages else op, out)
     return total.div_(communicator.size) if averages else total
 
@@ -79,7 +84,7 @@ def _all_reduce(x: Any, op: str, name: str, out: Any = None) -> Any:
 def _all_gather_matmul(
     x: Any, weight: Any, residual: Any, gather_rows: Any, trans: bool, name: str, out: Any = None
 ) -> Any:
-    return communicator_of(name, x.device).all_gather_matmul(
+    return communicator_for_call("all_gather_matmul", x, name).all_gather_matmul(
         _values(x),
         _values(weight),
         gather_rows=gather_rows,
@@ -100,7 +105,7 @@ def _matmul_reduce_scatter(
     out: Any = None,
 ) -> Any:
     communicator, averages = (
-        communicator_of(name, x.device),
+        communicator_for_call("matmul_reduce_scatter", x, name),
         averages_apart(x, op, of_products=True),
     )
     total = communicator.matmul_reduce_scatter(
@@ -132,7 +137,9 @@ def _all_gather_matmul_reduce_scatter(
     name: str,
     out: Any = None,
 ) -> Any:
-    return communicator_of(name, x.device).all_gather_matmul_reduce_scatter(
+    return communicator_for_call(
+        "all_gather_matmul_reduce_scatter", x, name
+    ).all_gather_matmul_reduce_scatter(
         _values(x),
         _values(weight),
         ag_dim=ag_dim,
@@ -149,7 +156,7 @@ def _all_gather_matmul_reduce_scatter(
 def _matmul_all_reduce(
     x: Any, weight: Any, residual: Any, trans: bool, name: str, out: Any = None
 ) -> Any:
-    return communicator_of(name, x.device).matmul_all_reduce(
+    return communicator_for_call("matmul_all_reduce", x, name).matmul_all_reduce(
         _values(x), _values(weight), trans_weight=trans, residual=_optional(residual), out=out
     )
 
@@ -159,14 +166,14 @@ def _optional(residual: Any) -> Any:
 
 
 def _all_gatherv_backward(gradient: Any, rows: int, dim: int, name: str) -> Any:
-    communicator = communicator_of(name, gradient.device)
+    communicator = communicator_for_call("_all_gatherv_backward", gradient, name)
     own = torch.tensor([rows], device=gradient.device)
     sizes = communicator.all_gatherv(own, _ones(communicator)).tolist()
     return communicator.reduce_scatterv(_values(gradient), sizes, dim)
 
 
 def _all_to_allv_backward(gradient: Any, send_sizes: Sequence[int], name: str) -> Any:
-    communicator = communicator_of(name, gradient.device)
+    communicator = communicator_for_call("_all_to_allv_backward", gradient, name)
     ones, own = _ones(communicator), torch.tensor(send_sizes, device=gradient.device)
     receives = communicator.all_to_allv(own, ones, ones).tolist()
     return communicator.all_to_allv(_values(gradient), receives, send_sizes)

@@ -68,13 +68,7 @@ def communicator_of(name: str, device: torch.device = _CPU) -> Communicator:
                 f"there is no communicator named {name!r}: nothing in this process holds it",
             )
         return found
-    try:
-        group: Any = _resolve_process_group(name)
-    except (RuntimeError, ValueError):
-        raise_status(
-            ErrorCode.ERROR_INVALID_PARAM,
-            f"there is no group named {name!r}: it was not made in this process, or is destroyed",
-        )
+    group = _group_named(name)
     try:
         communicator: Communicator = group.communicator_for(device)
     except AttributeError:
@@ -84,3 +78,21 @@ def communicator_of(name: str, device: torch.device = _CPU) -> Communicator:
             'new_group(ranks, backend="collops")',
         )
     return communicator
+
+
+def communicator_for_call(call: str, x: torch.Tensor, name: str) -> Communicator:
+    """The communicator of a call that begins now, which last_calls() of the group then lists."""
+    communicator = communicator_of(name, x.device)
+    if not name.startswith(_OWN):
+        _group_named(name).log.add(f"collops.torch.{call}", [x])
+    return communicator
+
+
+def _group_named(name: str) -> Any:
+    try:
+        return _resolve_process_group(name)
+    except (RuntimeError, ValueError):
+        raise_status(
+            ErrorCode.ERROR_INVALID_PARAM,
+            f"there is no group named {name!r}: it was not made in this process, or is destroyed",
+        )
