@@ -12,6 +12,7 @@ help:
 demo: ## set up, build, and run the main job with 4 ranks (ARGS=--break to see a fault found)
 	@$(SETUP) package
 	@$(RUN) -m collops.demo $(ARGS)
+	@echo "collops is installed in $(VENV): . $(VENV)/bin/activate"
 
 test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 	@$(SETUP) package test torch ucx

@@ -209,6 +209,14 @@ def test_names_with_spaces_stay_whole(target: str) -> None:
     assert named == expected
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+def test_demo_ends_with_where_collops_is_installed() -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    printed = subprocess.check_output(["make", "-n", "demo"], cwd=ROOT, env=kept, text=True)
+    said = 'echo "collops is installed in .venv: . .venv/bin/activate"'
+    assert printed.splitlines()[-1] == said
+
+
 def test_the_preflight_check_takes_a_python_with_spaces_that_says_more(tmp_path: Path) -> None:
     script = f'{NOISE}exec {shlex.quote(sys.executable)} "$@"\n'
     python = tool(tmp_path / "a b's", "python3", script)
