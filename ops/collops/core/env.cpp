@@ -148,24 +148,23 @@ const std::vector<EnvVariable>& EnvVariables() {
   static const std::vector<EnvVariable>* const variables = new std::vector<EnvVariable>{
       {"COLLOPS_BACKEND", "not set",
        "Replaces a struct's backend once the struct was validated: one name (`shm`), or a map "
-       "(`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU with no edit."},
+       "(`hccl=shm,nccl=shm`). A program written for an NPU then runs on a CPU without changes."},
       {"COLLOPS_CHECK", "0",
-       "1: on backends whose engine compares nothing (hccl), every call is compared between the "
-       "ranks first, over the host connection, and so waits for all of them. Equal on every rank."},
+       "1: on backends whose engine compares nothing (hccl), the ranks first compare every call "
+       "over the host connection, so that it waits for all of them. Equal on every rank."},
       {"COLLOPS_FUSED", "1",
        "0: LinearParallel runs as a pipeline of collectives and products, as it does on backends "
-       "without windows, where the operation's `engine` names no other way. The result is the "
-       "same, "
-       "bit for bit."},
-      {"COLLOPS_ISA", "the best here",
+       "without windows, unless the operation's `engine` selects another one. The result is the "
+       "same, bit for bit."},
+      {"COLLOPS_ISA", "the best that this CPU runs",
        "Forces the instruction set of the kernels: `amx`, `avx512`, `avx2`, `neon` (arm64) or "
-       "`portable`. Results do not depend on it, but for the last bits of LinearParallel's "
+       "`portable`. Results do not depend on it, except for the last bits of LinearParallel's "
        "products."},
-      {"COLLOPS_JOB_ID", "what the launcher says",
-       "Names the job this process belongs to: the same text in all its ranks, another one in "
+      {"COLLOPS_JOB_ID", "from the launcher",
+       "Names the job of this process: the same text in all ranks of the job, another one in "
        "every other job on the host."},
       {"COLLOPS_JOB_KEY", "a random one under `collops run -n`",
-       "A secret of the job, the same in all its ranks."},
+       "The secret key of the job, the same in all its ranks."},
       {"COLLOPS_KERNELS", "the file beside the library",
        "The compiled GPU kernels, `collops_kernels.fatbin`."},
       {"COLLOPS_LOCAL_RANK", "not set",
@@ -175,35 +174,33 @@ const std::vector<EnvVariable>& EnvVariables() {
       {"COLLOPS_PORT", "29577",
        "The TCP port at which rank 0 awaits the ranks of other hosts; the same in all ranks, and "
        "another one in every job on its host."},
-      {"COLLOPS_RANK", "what the launcher says",
-       "This process's rank, set by `run_ranks` and `collops run`; with COLLOPS_RANK_SIZE it goes "
-       "before any "
-       "launcher's."},
-      {"COLLOPS_RANK_SIZE", "what the launcher says",
+      {"COLLOPS_RANK", "from the launcher",
+       "This process's rank, set by `run_ranks` and `collops run`; with COLLOPS_RANK_SIZE it takes "
+       "precedence over every launcher's."},
+      {"COLLOPS_RANK_SIZE", "from the launcher",
        "The number of ranks, set by `run_ranks` and `collops run`."},
       {"COLLOPS_SERVER_ID", "found by addresses and host name",
-       "This host's server_id in a rank table, where addresses and names do not say it."},
+       "This host's server_id in a rank table, if addresses and names do not identify it."},
       {"COLLOPS_TIMEOUT_S", "300",
-       "Seconds that a call waits for other ranks before ERROR_TIMEOUT names who is missing."},
+       "Seconds that a call waits for other ranks before ERROR_TIMEOUT names the missing ones."},
       {"COLLOPS_TRACE", "0",
        "1: every call writes one line to standard error: rank, domain, backend, operator, "
-       "elements, time; LinearParallel one more for every plan, with the engine that runs and why "
-       "none before it does. 2: LinearParallel also writes a line for every strip of columns it "
-       "has "
-       "multiplied, with the rows' rank and the time since the call began. In a program that has "
-       "configured Python's `logging`, the lines go to the logger `collops`. `FILE.json`: every "
-       "rank "
-       "writes its calls, and in each the waits and the rest, to `FILE.rankN.json`, for Perfetto "
-       "([tracing.md](tracing.md))."},
+       "elements, time; LinearParallel also writes a line for every plan, with the engine that "
+       "runs and why the engines before it do not. 2: LinearParallel also writes a line for every "
+       "strip of columns that it has multiplied, with the rows' rank and the time since the call "
+       "began. In a program that has configured Python's `logging`, the lines go to the logger "
+       "`collops`. `FILE.json`: every rank writes its calls, and in each the waits and the rest, "
+       "to "
+       "`FILE.rankN.json`, for Perfetto ([tracing.md](tracing.md))."},
       {"COLLOPS_TUNING", "`all_reduce_one_step_2=256k,all_reduce_one_step=32k,streamed_output=16m`",
-       "Sizes at which a call takes another way, `name=size,...` with k, m or g for a power of "
-       "1024: "
-       "the longest vectors that AllReduce adds up in one step, of 2 ranks and of more, and the "
-       "least output that is stored past the caches, which a process reads once. A communicator "
-       "keeps the sizes with which it was created; they are the same in all ranks of a host. "
-       "Results do not depend on them."},
-      {"COLLOPS_UCX_LIBRARY", "what is loaded, installed, or the system's",
-       "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; then no other is tried."},
+       "Sizes at which a call switches its algorithm, `name=size,...` with k, m or g for a power "
+       "of "
+       "1024: the longest vectors that AllReduce adds up in one step, with 2 ranks and with more, "
+       "and the smallest output that is stored past the caches, which a process reads once. A "
+       "communicator keeps the sizes with which it was created; they are the same in all ranks of "
+       "a host. Results do not depend on them."},
+      {"COLLOPS_UCX_LIBRARY", "the loaded, the installed, or the system's",
+       "The file of UCX's libucp, `libucp.so.0`, for the backend `ucx`; no other is then tried."},
   };
   return *variables;
 }

@@ -23,7 +23,7 @@ class Choice:
     def __init__(
         self, program: str, description: str, metavar: str, words: Mapping[str, str]
     ) -> None:
-        epilog = f"{program} {metavar} --help says more."
+        epilog = f"Run '{program} {metavar} --help' for details."
         self.parser = argparse.ArgumentParser(
             prog=program, description=description, epilog=epilog, allow_abbrev=False
         )

@@ -30,8 +30,8 @@ _DESCRIPTION = """
 Calls of torch.distributed on a collops group and on gloo's, in turn on the same ranks in one run.
 Both groups are in one process. collops's calls run on pinned ranks, gloo's on all cores behind a
 barrier that sleeps. collops's time is the median of the rounds, gloo's the 10th percentile.
-Steps of training (ddp, fsdp2, fsdp2_windows) are measured on each rank alone as well: what they
-take longer with the others is the share that is communication ("comm" in the table).
+Training steps (ddp, fsdp2, fsdp2_windows) are also measured on each rank alone: the time by which
+they take longer with all ranks is the share of communication ("comm" in the table).
 """
 
 
@@ -94,8 +94,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _mpi() -> str:
     if dist.is_mpi_available():
-        return "this torch has it, but it is not measured here: collops bench all_gatherv does"
-    return "not measured, as this torch is built without it (torch.distributed.is_mpi_available())"
+        return "not measured, although this torch has it: use collops bench all_gather_v"
+    return "not measured: this torch is built without it (torch.distributed.is_mpi_available())"
 
 
 def parser() -> Parser:
@@ -108,20 +108,20 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--ranks", type=count, default=2, metavar="N", help="ranks of this host (2)")
+    add("--ranks", type=count, default=2, metavar="N", help="number of ranks on this host (2)")
     add(
         "--calls",
         type=lambda text: words(text, tuple(CALLS)),
         default=tuple(CALLS),
         metavar="LIST",
-        help="of those below (all)",
+        help="some of the calls below (all)",
     )
     add(
         "--ways",
         type=lambda text: words(text, WAYS),
         default=WAYS,
         metavar="LIST",
-        help=f"of {', '.join(WAYS)} (all); dp_attention and steps of training have their own",
+        help=f"some of {', '.join(WAYS)} (all); dp_attention and training steps do not use them",
     )
     add(
         "--sizes",
@@ -129,8 +129,8 @@ def parser() -> Parser:
         metavar="LIST",
         help=f"bytes of each rank's input ({','.join(map(str, _SIZES))})",
     )
-    add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
-    add("--quick", action="store_true", help="two sizes, few rounds: shows that all works here")
+    add("--iterations", type=count, metavar="N", help=f"measured rounds ({_ITERATIONS})")
+    add("--quick", action="store_true", help="two sizes, few rounds, to check that all works")
     add("--json", type=Path, metavar="FILE", help="write one JSON object per row")
     add("--plot", type=Path, metavar="FILE.png", help="draw the times by size")
     return parser
