@@ -120,7 +120,7 @@ def outcome(step: Step, status: int | None, limit_s: float) -> dict[str, str]:
     if status == 0:
         return {"state": "passed"}
     if status is None:
-        return {"state": "failed", "reason": f"no end within {limit_s:.0f} s"}
+        return {"state": "failed", "reason": f"did not end within {limit_s:.0f} s"}
     if step.tests and status == NONE_SELECTED:
         return {"state": "not run", "reason": "no test was selected"}
     return {"state": "failed", "reason": f"status {status}"}
@@ -205,9 +205,17 @@ def steps(python: str, folder: Path, *, short: bool) -> list[Step]:
 def main() -> int:
     """Runs everything; 1 if a step failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=ROOT / "build" / "gpu_all.json")
-    parser.add_argument("--short", action="store_true", help="two ranks and small sizes")
-    parser.add_argument("--here", action="store_true", help="with this Python's collops")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        default=ROOT / "build" / "gpu_all.json",
+        help="the JSON file to write (build/gpu_all.json)",
+    )
+    parser.add_argument("--short", action="store_true", help="only two ranks and small sizes")
+    parser.add_argument(
+        "--here", action="store_true", help="use this Python's collops instead of building one"
+    )
     options = parser.parse_args()
     folder = options.output.resolve().parent
     folder.mkdir(parents=True, exist_ok=True)

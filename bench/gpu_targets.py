@@ -1,4 +1,4 @@
-"""What collops must reach on one GPU with 8 ranks, and what rows of `collops bench` have of it."""
+"""The goals of collops on one GPU with 8 ranks, compared with rows of `collops bench`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FUSED = {1024: 1.15, 4096: 1.05}
 
 
 def judged(rows: list[Row]) -> list[Row]:
-    """Each goal, the figure that was measured for it, or None, and whether that reaches it.
+    """Each goal, the measured figure or None, and whether that reaches the goal.
 
     A row of a simulated GPU is no measurement.
     """

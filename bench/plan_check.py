@@ -123,12 +123,19 @@ def size_text(size: int) -> str:
 def main() -> int:
     """Measures and prints; 0 if all predictions are within the limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--iterations", type=int, default=20)
-    parser.add_argument("--sizes", default=SIZES)
-    parser.add_argument("--links", type=Path, help="write the rows of the calibration here")
-    parser.add_argument("--rows", type=Path, help="keep all rows here, or read them if it exists")
-    parser.add_argument("--limit", type=float, default=0.25, help="of |predicted / measured - 1|")
+    add = parser.add_argument
+    add("--rounds", metavar="N", type=int, default=3, help="rounds of all measurements (3)")
+    add("--iterations", metavar="N", type=int, default=20, help="rounds of each benchmark (20)")
+    add("--sizes", metavar="LIST", default=SIZES, help=f"bytes of the whole vector ({SIZES})")
+    add("--links", metavar="FILE", type=Path, help="write the rows of the calibration to FILE")
+    add("--rows", metavar="FILE", type=Path, help="write all rows to FILE; read them if it exists")
+    add(
+        "--limit",
+        metavar="X",
+        type=float,
+        default=0.25,
+        help="largest |predicted / measured - 1| that passes (0.25)",
+    )
     options = parser.parse_args()
     if options.rows and options.rows.exists():
         kept = json.loads(options.rows.read_text())

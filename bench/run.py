@@ -1,4 +1,4 @@
-"""Measures collops beside MPIs, from C++, in one interleaved run; docs/bench.md has the commands.
+"""Compares collops with MPIs, from C++, in one interleaved run; docs/bench.md has the commands.
 
 Builds a program for collops and one for each MPI, runs all of them in turn in each round, writes
 one file with the machine, the peers' settings and all points, and prints the table of ratios.
@@ -32,17 +32,31 @@ QUICK = {"operators": "all_gather_v:f32,reduce_scatter_v:bf16", "sizes": "1k", "
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--mpi", action="append", type=Path, default=[], metavar="PREFIX")
-    made.add_argument("--settings", default="", help="such as heap,tuned; all if not given")
-    made.add_argument("--collops", type=Path, metavar="PREFIX", help="where it is installed")
-    made.add_argument("--operators", default=OPERATORS, help=OPERATORS)
-    made.add_argument("--sizes", default=SIZES, help=f"bytes of the whole vector: {SIZES}")
-    made.add_argument("--shares", default=SHARES, help=f"of the ranks: {SHARES}")
-    made.add_argument("--iterations", type=int, default=0, help="of a point; 0: by its size")
-    made.add_argument("--rounds", type=int, default=ROUNDS)
-    made.add_argument("--quick", action="store_true", help="one round of two calls of 1 KiB")
-    made.add_argument("--folder", type=Path, default=ROOT / "build" / "bench", help="of the builds")
-    made.add_argument("--output", type=Path, help="the run's file; FOLDER/run.json")
+    add = made.add_argument
+    add(
+        "--mpi",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PREFIX",
+        help="an MPI installed with bin/mpiexec in PREFIX; repeatable (those on PATH)",
+    )
+    add("--settings", metavar="LIST", default="", help="settings of MPIs, as heap,tuned (all)")
+    add("--collops", type=Path, metavar="PREFIX", help="use the collops installed in PREFIX")
+    add("--operators", metavar="LIST", default=OPERATORS, help=f"OPERATOR:TYPE ({OPERATORS})")
+    add("--sizes", metavar="LIST", default=SIZES, help=f"bytes of the whole vector ({SIZES})")
+    add("--shares", metavar="LIST", default=SHARES, help=f"shares of the ranks ({SHARES})")
+    add("--iterations", metavar="N", type=int, default=0, help="of a point (0: chosen by its size)")
+    add("--rounds", metavar="N", type=int, default=ROUNDS, help=f"rounds of the run ({ROUNDS})")
+    add("--quick", action="store_true", help="one round of two calls of 1 KiB")
+    add(
+        "--folder",
+        metavar="DIR",
+        type=Path,
+        default=ROOT / "build" / "bench",
+        help="folder of the builds (build/bench)",
+    )
+    add("--output", metavar="FILE", type=Path, help="the file of the results (DIR/run.json)")
     return made
 
 
@@ -51,7 +65,7 @@ def build(options: argparse.Namespace) -> list[Peer]:
     peers = [programs.build_collops(options.folder, options.collops)]
     mpis = find_mpis(options.mpi)
     if not mpis:
-        say("missing: an MPI: none on PATH; name the folder that has bin/mpiexec with --mpi")
+        say("missing: an MPI: none on PATH; pass --mpi with the folder that contains bin/mpiexec")
     for mpi in mpis:
         try:
             folder = options.folder / f"mpi-{len(peers)}"

@@ -23,6 +23,7 @@ from .case_files.row_inputs import missing_file
 from .case_files.tables import case_table, row_table
 from .cases import OPERATORS, Case, all_cases
 from .compare import command as compare_command
+from .explain.evidence import counted
 from .operators.table import OPERATIONS, operator_of
 
 
@@ -80,7 +81,7 @@ def _list(options: argparse.Namespace) -> int:
 def _generate(options: argparse.Namespace) -> int:
     cases = _cases(options)
     manifest = write_cases(cases, Path(options.directory), options.shows)
-    print(f"{len(cases)} cases in {manifest}")
+    print(f"{counted(len(cases), 'case')} in {manifest}")
     return 0
 
 
@@ -145,23 +146,26 @@ def parser_of(
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="list|generate|compare")
     listing = commands.add_parser("list", help="print a table of golden's cases, or of case files")
-    listing.add_argument("files", metavar="FILE.csv", nargs="*", help="a case file, as ATB's")
+    listing.add_argument("files", metavar="FILE.csv", nargs="*", help="case file in ATB's format")
     generating = commands.add_parser(
         "generate",
         aliases=["write"],
         help="write one .npz per case and manifest.json",
         description="Write one .npz per case (inputs and expected output of every rank, bfloat16 "
-        "as uint16 bits) and manifest.json, which states every case. Same seed, same bytes.",
+        "as uint16 bits) and manifest.json, which describes every case. The same seed gives the "
+        "same bytes.",
     )
-    generating.add_argument("directory", metavar="DIR", help="folder to write to; made if needed")
+    generating.add_argument("directory", metavar="DIR", help="output folder, created if needed")
     for command, run in ((listing, _list), (generating, _generate)):
         command.add_argument("--op", metavar="NAME", help=f"one of {', '.join(OPERATORS)}")
-        command.add_argument("--filter", metavar="TEXT", default="", help="part of the case's id")
+        command.add_argument(
+            "--filter", metavar="TEXT", default="", help="only cases whose id contains TEXT"
+        )
         command.set_defaults(seed=0, run=run, failure="cannot write")
     generating.add_argument("--seed", metavar="N", type=int, help="seed of the data (default 0)")
     comparing = commands.add_parser(
         "compare",
-        help="compare tensors from files, and say where and how they differ",
+        help="compare tensors from files, and show where and how they differ",
         description="Compare outputs A with expected outputs B. Exit status 0: equal, "
         "1: different, 2: wrong arguments.",
     )

@@ -36,7 +36,7 @@ Status ToStream(py::handle object, const char* operation, void** stream) {
     number = NumberOf(object);
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
-    return Error(ERROR_INVALID_STREAM, operation, ": stream tells no address: ", ToString(error));
+    return Error(ERROR_INVALID_STREAM, operation, ": stream has no address: ", ToString(error));
   }
   COLLOPS_CHECK_ARG(py::isinstance<py::int_>(number), ERROR_INVALID_STREAM, operation,
                     ": stream must be None, a number or a torch stream, got ",
@@ -76,7 +76,7 @@ Status Ask(const char* library, const Device& device, const char* operation, con
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
     return Error(ERROR_INVALID_STREAM, operation, ": ", library,
-                 " does not tell its current stream of ", ToString(device), ": ", ToString(error));
+                 "does not return its current stream of ", ToString(device), ": ", ToString(error));
   }
 }
 

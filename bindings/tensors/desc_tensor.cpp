@@ -28,7 +28,7 @@ py::handle FormattedClass() {
 Status ReadFormat(py::handle object, const TensorName& name, Format* format) {
   const std::string text = py::str(object.attr("format"));
   COLLOPS_CHECK_ARG(ParseFormat(text.c_str(), format), ERROR_INVALID_PARAM, ToString(name),
-                    ": no format is called \"", text, "\"; the operators here take \"nd\"");
+                    ": unknown format \"", text, "\"; the operators take \"nd\"");
   return Ok();
 }
 
@@ -38,7 +38,7 @@ Status ReadSizes(const py::tuple& shape, const TensorName& name, std::vector<int
     int overflow = 0;
     const int64_t size = PyLong_AsLongLongAndOverflow(shape[i].ptr(), &overflow);
     COLLOPS_CHECK_ARG(overflow == 0, ERROR_INVALID_TENSOR_SIZE, ToString(name), " has size ",
-                      std::string(py::str(shape[i])), " in dim ", i, ", which no int64 holds");
+                      std::string(py::str(shape[i])), " in dim ", i, ", which exceeds an int64");
     sizes->push_back(size);
   }
   return Ok();

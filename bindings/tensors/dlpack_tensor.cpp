@@ -33,7 +33,7 @@ Status CheckDevice(const dlpack::Device& said, const TensorName& name, Device* d
   COLLOPS_CHECK_ARG(
       dlpack::ToDevice(said, device), ERROR_INVALID_TENSOR_ADDR, ToString(name), " is on ",
       dlpack::ToString(said),
-      "; through DLPack only memory of the CPU and of CUDA is read: copy it to the CPU first");
+      "; DLPack is read from memory of the CPU and of CUDA only: copy it to the CPU first");
   return Ok();
 }
 
@@ -71,7 +71,7 @@ Status ReadCapsule(const TensorName& name, Exported* exported) {
     const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
         PyCapsule_GetPointer(capsule, kVersionedCapsule));
     COLLOPS_CHECK_ARG(managed->major == dlpack::kMajorVersion, ERROR_INVALID_PARAM, ToString(name),
-                      ": DLPack ", managed->major, " is not known here, only 1");
+                      ": DLPack version ", managed->major, " is not supported, only 1");
     exported->tensor = &managed->tensor;
     exported->is_read_only = (managed->flags & dlpack::kReadOnly) != 0;
     return Ok();
@@ -148,13 +148,13 @@ py::tuple FromDlpack(const py::object& object, const std::string& operation,
   const dlpack::Tensor* const source = exported.tensor;
   if (exported.device.kind != DeviceKind::kCpu) {
     ThrowIfError(Error(ERROR_INVALID_TENSOR_ADDR, ToString(name), " is on ",
-                       ToString(exported.device), ", and numpy reads memory of the CPU alone"));
+                       ToString(exported.device), ", and numpy reads memory of the CPU only"));
   }
   const dlpack::NamedType* type = dlpack::Find(source->type);
   if (type == nullptr) {
     ThrowIfError(Error(ERROR_INVALID_TENSOR_INI_MATCH, ToString(name), ": DLPack's type ",
                        int{source->type.code}, " of ", int{source->type.bits},
-                       " bits is not known here"));
+                       " bits is not supported"));
   }
   const auto item = static_cast<py::ssize_t>(type->bits / 8);
   std::vector<py::ssize_t> shape(source->shape, source->shape + source->num_dims);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..explain.evidence import counted
 from ..operators.case import Case
 from .csv_plan import plan_row
 from .csv_row import CsvRow, RowError
@@ -17,7 +18,7 @@ def case_table(cases: Sequence[Case]) -> str:
         >>> print(case_table([case]))
         case                  ranks  dtype  reduce  data   counts  rows of output
         all_gather_v.p2.tiny  2      int8   -       index  2 1     3 3
-        1 cases
+        1 case
     """
     head = ("case", "ranks", "dtype", "reduce", "data", "counts", "rows of output")
     rows = [
@@ -32,7 +33,7 @@ def case_table(cases: Sequence[Case]) -> str:
         )
         for case in cases
     ]
-    return "\n".join([*_aligned([head, *rows]), f"{len(cases)} cases"])
+    return "\n".join([*_aligned([head, *rows]), counted(len(cases), "case")])
 
 
 def row_table(rows: Sequence[CsvRow | RowError]) -> str:
@@ -43,7 +44,7 @@ def row_table(rows: Sequence[CsvRow | RowError]) -> str:
         >>> print(row_table([row]))
         case  name       operator             ranks  expects   plan
         1     two ranks  AllGatherVOperation  2      NO_ERROR  run
-        1 rows: 1 run
+        1 row: 1 run
     """
     lines: list[Sequence[str]] = [("case", "name", "operator", "ranks", "expects", "plan")]
     plans: list[str] = []
@@ -61,7 +62,7 @@ def row_table(rows: Sequence[CsvRow | RowError]) -> str:
         ranks = str(row.rank_size or "-")
         lines.append((str(row.number), row.name, row.operator, ranks, str(row.expected), words))
     counts = [f"{plans.count(word)} {word}" for word in dict.fromkeys(plans)]
-    return "\n".join([*_aligned(lines), f"{len(rows)} rows: {', '.join(counts)}"])
+    return "\n".join([*_aligned(lines), f"{counted(len(rows), 'row')}: {', '.join(counts)}"])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

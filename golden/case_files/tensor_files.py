@@ -143,7 +143,7 @@ def _damaged(path: Path, error: Exception) -> ValueError:
     """Return a one-line error for a file; numpy and zipfile raise many kinds of exceptions."""
     text = str(error).partition("\n")[0] or type(error).__name__
     if isinstance(error, SyntaxError) or " object at 0x" in text:
-        text = "its header is none that numpy writes"
+        text = "its header is not one that numpy writes"
     if "password required" in text:
         text = "it is encrypted"
     return ValueError(f"{path}: {text}")

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         metavar="T",
         required=True,
-        help=f"one of {', '.join(DTYPES)}, or as f16, fp16, half",
+        help=f"one of {', '.join(DTYPES)}, or an alias such as f16, fp16 or half",
     )
     parser.add_argument(
         "--tolerance",
@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reduce", metavar="R", default="sum", help=f"one of {', '.join(REDUCE_OPS)} (default sum)"
     )
     parser.add_argument(
-        "--terms", metavar="K", type=_terms, default=1, help="products per element, for atb"
+        "--terms", metavar="K", type=_terms, default=1, help="products per element, for atb (1)"
     )
     parser.add_argument(
-        "--counts", metavar="N,N,...", help="elements of each rank's block, one after the other"
+        "--counts", metavar="N,N,...", help="elements of each rank's block, in rank order"
     )
     parser.add_argument("--plot", metavar="FILE.png", type=Path, help="draw the error")
 

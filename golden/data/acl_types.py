@@ -74,7 +74,7 @@ ERRORS = {
 
 
 def dtype_from_word(word: str) -> str:
-    """Return the dtype that one of ATB's words, or of ours, means.
+    """Return the dtype that one of ATB's or golden's words means.
 
     Raises:
         ValueError: the word is unknown.
@@ -103,7 +103,7 @@ def dtype_number(dtype: str) -> int:
 
 
 def dtype_from_number(number: int) -> str:
-    """Return the dtype of an aclDataType that an array of ours can hold.
+    """Return the dtype of an aclDataType that golden's arrays can hold.
 
     Raises:
         ValueError: the number is unknown, or numpy has no such type.

@@ -47,10 +47,10 @@ NAME_OF_WORD = {word: name for name, words in _WORDS.items() for word in words}
 
 
 def dtype_named(word: str) -> str:
-    """Return the dtype that a word of a command line means, in any case of letters.
+    """Return the dtype that a word of a command line means; upper and lower case are equal.
 
     Raises:
-        ValueError: no dtype of ours is called so.
+        ValueError: no dtype has this name.
 
     Example:
         >>> dtype_named("f32"), dtype_named("FP32"), dtype_named("float32"), dtype_named("bf16")

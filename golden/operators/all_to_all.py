@@ -30,7 +30,7 @@ def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
 
     `output_r[q * d0 : (q + 1) * d0, :] = x_q[:, r * w : (r + 1) * w]`, for all ranks q
 
-    So a matrix whose rows are shared out (P * d0 rows) becomes one whose columns are shared out.
+    So a matrix whose P * d0 rows are distributed becomes one whose columns are distributed.
     In both forms the flat output has P parts of b elements, and part q is that of rank q.
 
     Errors of the operator, in the order of its checks:
@@ -40,7 +40,7 @@ def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
       sizes: 9; dtype, format: 13): with `transpose` x is not 2-D: 16; P does not divide d1: 8.
       Without it P does not divide numel(x): 8. Then an output over 256 GB: 9
     - get_workspace_size: as all operators; x and the output must not share memory: 14
-    - together: other transpose, dtype, x's shape, rankRoot: 102
+    - together: the ranks disagree on transpose, dtype, x's shape or rankRoot: 102
 
     dtypes: all of DTYPES, with and without `transpose`. d0 may be 0.
 
@@ -52,7 +52,7 @@ def all_to_all(xs: Sequence[Array], *, transpose: bool = False) -> list[Array]:
         One new array per rank, of x's dtype.
 
     Raises:
-        ValueError: shapes or dtypes differ, or x cannot be shared out evenly.
+        ValueError: shapes or dtypes differ, or x cannot be divided evenly.
 
     Example:
         >>> xs = [np.array([[0, 1, 2, 3], [4, 5, 6, 7]]) + 10 * rank for rank in (0, 1)]

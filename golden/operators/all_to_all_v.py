@@ -42,8 +42,8 @@ def all_to_all_v(xs: Sequence[Array], call: Exchange) -> list[Array]:
       is 0: 1; a block ends past that sum: 1; two blocks overlap: 1; the output is over 256 GB: 9
 
     AllToAllVV2 has the inputs x, sendCounts, sdispls, recvCounts, rdispls [P] int64 on the host,
-    and y [n] int8, of which only the length is read (without it nobody who has only descriptions
-    could know the output's shape):
+    and y [n] int8, of which only the length is read (without it the output's shape could not be
+    found from descriptions alone):
 
     - infer_shape: a list or y is not 1-D: 16; a list has not P numbers: 8; the output [1, n] is
       over 256 GB, or n is 0: 9
@@ -52,7 +52,7 @@ def all_to_all_v(xs: Sequence[Array], call: Exchange) -> list[Array]:
       count or displacement below 0: 1; two blocks overlap: 1; a list has no host data: 1
 
     Both, together: a rank's sendCounts[r] is not recvCounts[q] of the rank r that it goes to, or
-    other dtypes or rankRoot: 102, which names both ranks, both fields and both values.
+    the ranks disagree on dtype or rankRoot: 102, with both ranks, both fields and both values.
 
     Args:
         xs: x of every rank, of one dtype; bfloat16 as uint16 bits.

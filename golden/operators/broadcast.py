@@ -27,7 +27,7 @@ def broadcast(xs: Sequence[Array], root: int = 0) -> Array:
         A new array of x's shape and dtype.
 
     Raises:
-        ValueError: shapes or dtypes differ, or no rank is called `root`.
+        ValueError: shapes or dtypes differ, or `root` is not a rank.
 
     Example:
         >>> broadcast([np.array([1, 2]), np.array([3, 4])], root=1).tolist()

@@ -27,13 +27,13 @@ _PEER_BY_DEFAULT = 1
 def send_recv(xs: Sequence[Array], source: int, destination: int) -> list[Array]:
     """Return what each rank's tensor holds after a Send of `source` and a Recv of `destination`.
 
-    `output_destination.flat = x_source.flat`; every other tensor is as it was
+    `output_destination.flat = x_source.flat`; every other tensor is unchanged
 
     Send has one input, x, any shape of 1 to 8 dims, and no output. Recv has one input, x, of which
     only shape and dtype are read, and one output of that shape and dtype, which may be x itself.
     Both sides must have the same dtype and the same number of elements; their shapes may differ.
     The other ranks take no part. dtypes: all of DTYPES. d0 may be 0: an empty message is matched
-    as any other.
+    like any other.
 
     Errors of the operators, in the order of their checks:
 
@@ -45,7 +45,7 @@ def send_recv(xs: Sequence[Array], source: int, destination: int) -> list[Array]
       format 13; device, layout, read-only output, an output over a part of x: 14
     - execute, at the match: the two sides have different dtypes or lengths: 102 on both, and the
       communicator ends for all; the peer has refused its side: 102 on this rank only, and the
-      communicator stays usable; the peer never comes: 100; the peer has ended: 101
+      communicator stays usable; the peer makes no call: 100; the peer has ended: 101
 
     Args:
         xs: the tensor of every rank; of the receiver only the shape matters.

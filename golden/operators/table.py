@@ -37,7 +37,7 @@ def operator_of(name: str) -> Operator:
     """Return an operator by golden's name.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is no operator of this name.
 
     Example:
         >>> operator_of("broadcast").in_place

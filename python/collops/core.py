@@ -28,7 +28,7 @@ def core() -> ModuleType:
         from collops import _core
     except ImportError as error:
         reason = "Linux only" if sys.platform != "linux" else str(error)
-        raise_status(ErrorCode.ERROR_UNSUPPORTED, f"collops has no core here: {reason}")
+        raise_status(ErrorCode.ERROR_UNSUPPORTED, f"collops cannot load its C++ core: {reason}")
     global _announced_pid
     if _announced_pid != os.getpid():
         _announced_pid = os.getpid()
@@ -56,8 +56,8 @@ def _announce(module: ModuleType) -> None:
 def _log(level: int, line: bytes) -> bool:
     """Passes a line of the core to the logger collops; False: nobody has configured logging.
 
-    What is traced was asked for by COLLOPS_TRACE, so it is logged unless the logger itself has a
-    level above it.
+    Traced lines were requested by COLLOPS_TRACE, so they are logged unless the logger itself has a
+    level above theirs.
     """
     logging = sys.modules.get("logging")
     if logging is None:

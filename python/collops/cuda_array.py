@@ -22,12 +22,13 @@ _CUDA = 2  # DLPack's number of the kind of device
 class CudaArray(CudaMemory):
     """A contiguous array in the memory of a GPU; made by cuda_empty() and Communicator.empty().
 
-    Every call takes it as it takes CUDA tensors of torch and CuPy, and other libraries by
-    ``__dlpack__`` and ``__cuda_array_interface__``. A call or a consumer on one stream follows what
-    earlier ones have put on others. The memory goes to later arrays when the array and its
-    consumers are gone and the streams that they named have come so far; a stream that is destroyed
-    before them is an error. What is done through `ptr` or ``__cuda_array_interface__`` must be done
-    before the array is dropped, or be on a stream that the legacy default stream waits for.
+    Every call accepts it like a CUDA tensor of torch or CuPy; other libraries read it through
+    ``__dlpack__`` and ``__cuda_array_interface__``. A call or a consumer on one stream waits for
+    the work that earlier ones have queued on other streams. The memory is reused for later arrays
+    when the array and its consumers are deleted and their work on the streams that they named is
+    done; destroying such a stream earlier is an error. Work through `ptr` or
+    ``__cuda_array_interface__`` must be done before the array is deleted, or be on a stream that
+    the legacy default stream waits for.
 
     Attributes:
         shape: sizes of the dimensions.
@@ -85,7 +86,7 @@ class CudaArray(CudaMemory):
             stream: as of Operation.execute(); None: the legacy default stream.
 
         Raises:
-            ArgumentError: another shape or dtype, or a captured stream.
+            ArgumentError: the shape or dtype differs, or the stream is being captured.
         """
         given = np.asarray(array)
         if given.shape != self.shape:
@@ -108,7 +109,7 @@ class CudaArray(CudaMemory):
             stream: as of Operation.execute(); None: the legacy default stream.
 
         Raises:
-            ArgumentError: a captured stream.
+            ArgumentError: the stream is being captured.
             Error: the GPU reports an error of earlier work.
         """
         found = np.empty(self.shape, self.dtype)
@@ -127,7 +128,7 @@ class CudaArray(CudaMemory):
         copy: bool | None = None,
     ) -> Any:
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
-            raise BufferError("a CudaArray exports its own memory alone: read() it, or use write()")
+            raise BufferError("a CudaArray exports its own memory only: use read() for a copy")
         return self.export(stream, max_version is not None and tuple(max_version) >= (1, 0))
 
     @property

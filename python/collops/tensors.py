@@ -164,7 +164,7 @@ class TensorDesc:
         format: memory layout in lower case, such as ``"nd"`` or ``"nhwc"``.
 
     Raises:
-        ArgumentError: shape is not a list of whole numbers, or dtype is no element type.
+        ArgumentError: shape is not a list of whole numbers, or dtype is not an element type.
 
     Source of the semantics: ``atb::TensorDesc``.
 

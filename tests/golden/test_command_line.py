@@ -44,7 +44,7 @@ def test_list_one_operator_filtered() -> None:
         *("reduce_scatter_v.p3.max-int8", "3", "int8", "max", "special"),
         *("97", "194", "291", "25", "49", "73"),
     ]
-    assert lines[2] == "1 cases"
+    assert lines[2] == "1 case"
 
 
 def test_write_and_read_back(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_case_without_expected_outputs_fails_and_others_run(tmp_path: Path) ->
         np.savez(path, **few)
     done = golden("run", manifest, "--junit", tmp_path / "out.xml")
     assert closing_line(done) == f"1 passed, 2 failed, {NONE_SKIPPED}", done.stdout + done.stderr
-    assert "the case has no expected outputs" in done.stdout
+    assert "golden cannot compute the expected outputs: the case has none" in done.stdout
     assert f"{cases[2].id}.npz: has no rank0/x" in done.stdout
     assert "Traceback" not in done.stdout
     assert (tmp_path / "out.xml").exists()

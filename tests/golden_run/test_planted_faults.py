@@ -349,7 +349,7 @@ def test_an_expected_error_that_does_not_come(case_file: CaseFile) -> None:
 def test_a_shape_that_infer_shape_does_not_say(case_file: CaseFile) -> None:
     rows: list[dict[str, Any]] = [{}, {"OutShape": "9,5"}, {}]
     text = failure(outcomes(case_file(*rows), lambda call, own, report: report))
-    said = "infer_shape says float16 [8, 5], the case float16 [9, 5]"
+    said = "infer_shape returns float16 [8, 5], the case states float16 [9, 5]"
     assert text == f"expected NO_ERROR\ngot other outputs on all ranks: {said}"
 
 

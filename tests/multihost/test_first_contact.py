@@ -100,8 +100,8 @@ def test_a_port_that_a_stranger_has(tmp_path: Path, two_hosts: list[Host]) -> No
     assert first[0] != 0
     assert (
         "cannot listen at 10.77.0.1:29577: another process has port 29577: end it, or set "
-        "COLLOPS_PORT to a free port, the same in all ranks. Who has it: 10.77.0.1:29577 was "
-        "reached, but has said nothing" in first[2]
+        "COLLOPS_PORT to a free port, the same in all ranks. Its owner: 10.77.0.1:29577 accepted "
+        "the connection, but has sent nothing" in first[2]
     )
     assert second[0] != 0
     assert "rank 0 did not connect within 4 s" in second[2]
@@ -116,7 +116,7 @@ def test_a_port_that_another_job_has(tmp_path: Path, two_hosts: list[Host]) -> N
     first, second = ranks.run(SUM, {"COLLOPS_TIMEOUT_S": "4"})
     assert first[0] != 0
     assert (
-        "the same in all ranks. Who has it: 10.77.0.1:29577 refused this rank: it belongs to "
+        "the same in all ranks. Its owner: 10.77.0.1:29577 refused this rank: it belongs to "
         "another job than the one that listens here" in first[2]
     )
     assert second[0] != 0

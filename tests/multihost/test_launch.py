@@ -119,7 +119,7 @@ def test_a_store_that_says_no_address(two_hosts: list[Host], tmp_path: Path) -> 
     began = time.monotonic()
     for status, out, err in results(two_hosts, words, [{}, {}]):
         assert status == 1, out
-        assert "its ranks are on 2 hosts, and nothing says how these reach each other: " in err
+        assert "its ranks are on 2 hosts, and no address of rank 0's host is known: " in err
         assert "set MASTER_ADDR to an address of rank 0's host, the same in all ranks" in err
     assert time.monotonic() - began < TORCH_LIMIT_S
     words = [[*word[:3], place + "2", *word[4:]] for word in words]

@@ -39,7 +39,7 @@ def test_a_missing_library_is_named() -> None:
         ("true", "true: HCCL documents the same bits on every run"),
         ("TRUE", "TRUE: HCCL documents the same bits on every run"),
         ("strict", "strict: as true, and with the same order"),
-        ("yes", "yes: no value of it, which are false, true, strict"),
+        ("yes", "yes: not a valid value, which are false, true, strict"),
     ],
 )
 def test_it_says_what_the_order_of_sums_depends_on(value: str | None, words: str) -> None:

@@ -50,7 +50,7 @@ HCCL_ANSWERS = [
     (9, "HCCL_E_TIMEOUT", 100, collops.errors.RankTimeoutError),
     (21, "HCCL_E_REMOTE", 101, collops.errors.PeerLostError),
     (24, "HCCL_E_OOM", 26, collops.errors.OutOfMemoryError),
-    (1041, "an HcclResult without a name here", 25, collops.errors.SystemFailureError),
+    (1041, "an unknown HcclResult", 25, collops.errors.SystemFailureError),
 ]
 
 

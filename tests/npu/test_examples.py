@@ -46,7 +46,7 @@ def test_uneven_batch_would_notice_an_error(tmp_path: Path) -> None:
 def test_the_rank_table_is_one_that_hccl_takes() -> None:
     table = read_rank_table(str(FOLDER / "rank_table_two_nodes.json"))
     assert [len(table.servers), len(table.ranks)] == [2, 16]
-    assert "backend hccl: takes it" in describe(table)
+    assert "backend hccl: accepts it" in describe(table)
     # Addresses that RFC 5737 keeps for documents.
     assert all(place.device_ip.startswith("198.51.100.") for place in table.ranks)
     assert all(server.name.startswith("192.0.2.") for server in table.servers)

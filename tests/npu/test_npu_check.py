@@ -99,7 +99,7 @@ def test_a_library_that_crashes_is_reported(tmp_path: Path) -> None:
 
 def test_a_check_that_hangs_is_ended() -> None:
     arguments = ["all_gather_v", "--ranks", "2", "--seconds", "100"]
-    assert run_part("case_check", arguments, 0.2)["problem"].startswith("no end within 0.2 s")
+    assert run_part("case_check", arguments, 0.2)["problem"].startswith("did not end within 0.2 s")
 
 
 def test_a_process_that_cannot_be_ended_is_not_waited_for(
@@ -118,7 +118,7 @@ def test_a_process_that_cannot_be_ended_is_not_waited_for(
         found = run_part("facts", [], 1.0)
     finally:
         os.kill(int(pid.read_text()), signal.SIGKILL)
-    assert found == {"problem": "no end within 1 s; it was ended\nlast words"}
+    assert found == {"problem": "did not end within 1 s; it was ended\nlast words"}
     assert time.monotonic() - begin < 30
 
 

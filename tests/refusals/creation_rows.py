@@ -87,7 +87,7 @@ CREATION: list[Row] = [
     ),
     (LINEAR, {"quant_type": 3}, "quantType 3 (QUANT_TYPE_PER_TOKEN)"),
     (LINEAR, {"keep_intermediate": True}, "keepIntermediate needs type 2 (ALL_GATHER_LINEAR)"),
-    (LINEAR, {"backend": "mc2"}, 'backend "mc2" takes no hasResidual'),
-    (LINEAR, MC2, "takes no commMode but 1"),
-    (LINEAR, {**MC2, "comm_mode": 1}, "takes no type but 1"),
+    (LINEAR, {"backend": "mc2"}, 'backend "mc2" does not support hasResidual'),
+    (LINEAR, MC2, "supports only commMode 1"),
+    (LINEAR, {**MC2, "comm_mode": 1}, "supports only type 1"),
 ]

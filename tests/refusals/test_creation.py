@@ -72,7 +72,7 @@ def test_a_rank_that_nothing_sets_is_refused(name: str, monkeypatch: pytest.Monk
         monkeypatch.delenv(variable, raising=False)
     error = refusal(create, name, rank=-1)
     assert error.code == 1
-    assert "rank is -1 and no launcher says it" in error.message
+    assert "rank is -1 and no launcher sets it" in error.message
     monkeypatch.setenv("COLLOPS_RANK", "1")
     create(name, rank=-1)
 

@@ -77,9 +77,12 @@ def test_a_plot_is_drawn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--calls", "all_reduce,all_scatter"], "'all_scatter' is none of all_reduce, broadcast"),
-        (["--calls", "fsdp"], "'fsdp' is none of"),
-        (["--ways", "later"], "'later' is none of sync, async, functional"),
+        (
+            ["--calls", "all_reduce,all_scatter"],
+            "'all_scatter' is not one of all_reduce, broadcast",
+        ),
+        (["--calls", "fsdp"], "'fsdp' is not one of"),
+        (["--ways", "later"], "'later' is not one of sync, async, functional"),
         (["--sizes", "64,big"], "a whole number of 1 or more is needed, got 'big'"),
         (["--calls", "barrier", "--ways", "functional"], "torch has no functional form of barrier"),
     ],

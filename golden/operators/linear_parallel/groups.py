@@ -57,7 +57,7 @@ def place(call: LinearParallel, rank: int) -> Place:
     reduce. The other types gather or reduce over all ranks, or over none.
 
     Raises:
-        ValueError: the type is none of 0 to 4, or agDim * rsDim is not the number of ranks.
+        ValueError: the type is not from 0 to 4, or agDim * rsDim is not the number of ranks.
 
     Example:
         >>> call = LinearParallel(ALL_GATHER_REDUCE_SCATTER, 8, 4, 2, inner_dim_is_ag=False)

@@ -73,8 +73,8 @@ Status CallQueue::HaveThread(const char* name) {
   try {
     thread_ = std::thread([this] { Work(); });
   } catch (const std::system_error& error) {
-    return Error(ERROR_OUT_OF_HOST_MEMORY, name, ": no thread can be made for calls that are ",
-                 "started (", error.what(), "): make the call without start");
+    return Error(ERROR_OUT_OF_HOST_MEMORY, name, ": cannot create a thread for the calls ",
+                 "that are started (", error.what(), "): make the call without start");
   }
   return Ok();
 }
@@ -83,7 +83,7 @@ Status CallQueue::Wait(StartedCall* call, double timeout_s) {
   Lock lock(mutex_);
   if (timeout_s > 0 && !call->done) call->limit_s = timeout_s;
   COLLOPS_CHECK_ARG(call->done || !RunsHere(), ERROR_INVALID_PARAM, call->name,
-                    ": a call that was started cannot wait for one that comes after it");
+                    ": a started call cannot wait for a call that comes after it");
   {
     const recording::WaitSpan wait("wait for a started call");
     while (!call->done) Advance(&lock, call->name);

@@ -51,7 +51,7 @@ Communicator::Communicator(std::shared_ptr<control::Control> control)
 
 Communicator::~Communicator() {
   for (const auto& [name, subgroup] : kept_subgroups_) {
-    if (subgroup != nullptr) subgroup->Close("the communicator that it is a part of is gone");
+    if (subgroup != nullptr) subgroup->Close("the communicator that it was split from has ended");
   }
   if (!control_->Inherited()) return;
   // In a child of fork() their threads do not exist, and their locks may be held for ever.

@@ -50,7 +50,7 @@ Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& want
   }
   const auto disagree = [&](const char* field, int is, int asked) {
     return Error(ERROR_INVALID_PARAM, "commDomain \"", live.comm_domain, "\" of backend ",
-                 live.backend, " is live in this process with ", field, " ", is, ", got ", asked,
+                 live.backend, "is open in this process with ", field, " ", is, ", got ", asked,
                  ": pass the same value, or another commDomain");
   };
   if (live.comm_mode != wanted.comm_mode) {

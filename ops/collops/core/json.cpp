@@ -26,7 +26,7 @@ Status ParseJson(const std::string& text, const std::string& name, Json* json,
     return Error(ERROR_INVALID_PARAM, name, ": malformed JSON at ", LineAndColumn(text, position),
                  " (byte ", position, " of ", text.size(), ")");
   } catch (const Json::exception&) {
-    return Error(ERROR_INVALID_PARAM, name, ": the JSON text has a number that no type holds");
+    return Error(ERROR_INVALID_PARAM, name, ": the JSON text has a number that is out of range");
   }
   return Ok();
 }

@@ -43,10 +43,10 @@ const std::vector<TunedSize>& TunedSizes() {
       {"all_reduce_one_step_2", &Tuning::all_reduce_one_step_2,
        "The longest vectors that an AllReduce of 2 ranks adds up in one step; longer ones take two "
        "steps, a ReduceScatterV and an AllGatherV."},
-      {"all_reduce_one_step", &Tuning::all_reduce_one_step, "The same of more ranks."},
+      {"all_reduce_one_step", &Tuning::all_reduce_one_step, "The same for more than 2 ranks."},
       {"streamed_output", &Tuning::streamed_output,
-       "Outputs of at least this size are stored past the caches. A process reads this one when it "
-       "first needs it; all its communicators share it."},
+       "Outputs of at least this size are stored past the caches. A process reads this size when "
+       "it first needs it; all its communicators share it."},
   };
   return *sizes;
 }
@@ -61,7 +61,7 @@ Status ParseTuning(const char* variable, const std::string& text, Tuning* tuning
     const std::string name = pair.substr(0, equals);
     const TunedSize* const row = FindSize(name);
     COLLOPS_CHECK_ARG(row != nullptr, ERROR_INVALID_PARAM, variable, "=", text, ": \"", name,
-                      "\" is not a size of the table, which has ", KnownNames());
+                      "\" is unknown; the sizes are ", KnownNames());
     COLLOPS_CHECK_ARG(
         ParseBytes(pair.substr(equals + 1), &(parsed.*row->size)), ERROR_INVALID_PARAM, variable,
         "=", text, ": ", name,

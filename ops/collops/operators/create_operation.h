@@ -36,7 +36,8 @@ template <typename Param>
 Status CreateOperation(const Param& param, const OperationOptions& options,
                        std::unique_ptr<Operation>* operation) {
   COLLOPS_CHECK_ARG(options.engine.empty(), ERROR_INVALID_PARAM, "Operation: engine \"",
-                    options.engine, "\" cannot be chosen: LinearParallel alone has engines");
+                    options.engine,
+                    "\" cannot be chosen: LinearParallel is the only operator with engines");
   COLLOPS_CHECK_ARG(!options.averages, ERROR_INVALID_PARAM,
                     "Operation: averages is for LinearParallel alone; set the struct's reduceType");
   return CreateOperation(param, operation);

@@ -1,1 +1,1 @@
-"""The structs of ATB and the operation that they configure."""
+"""ATB's parameter structs, and the operation that they configure."""

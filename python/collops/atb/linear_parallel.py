@@ -16,7 +16,7 @@ _RSV = bytes(52)
 @known_names(two_dim_TP_info="two_dim_tp_info")
 @dataclass(kw_only=True)
 class LinearParallelParam(Param):
-    """Configures LinearParallel: which ranks gather x, which add up, and how rows are shared out.
+    """Configures LinearParallel: which ranks gather x, which add up, and how many rows each has.
 
     Args:
         trans_weight: whether the weight is [n, k]; otherwise it is [k, n].
@@ -34,7 +34,7 @@ class LinearParallelParam(Param):
         quant_group_size: not read without quantisation.
         out_data_type: the element type of the output, as an aclDataType; -1 or x's.
         comm_domain: the group's name, at most 128 characters.
-        two_dim_tp_info: the grid of type 4; `two_dim_TP_info` is the same.
+        two_dim_tp_info: the grid of type 4; also named `two_dim_TP_info`.
         moe_info: not read without experts.
         rsv: reserved bytes, all zero.
         gather_rows: rows of x on each member of this rank's gather group; empty: even.
@@ -86,9 +86,9 @@ class LinearParallelParam(Param):
         """The grid of type 4: `ag_dim * rs_dim` ranks.
 
         Args:
-            ag_dim: ranks that gather from each other.
-            rs_dim: ranks that add up with each other.
-            inner_dim_is_ag: 1: the ranks of a gather group are neighbours; 0: those that add up.
+            ag_dim: number of ranks in a gather group.
+            rs_dim: number of ranks in a scatter group, which add up their products.
+            inner_dim_is_ag: 1: the ranks of a gather group are neighbours; 0: of a scatter group.
 
         Example:
             >>> import collops
@@ -106,9 +106,9 @@ class LinearParallelParam(Param):
         """The parameters of ATB's two types with experts.
 
         Args:
-            local_expert_nums: experts of a rank; `localExpertNums` is the same.
-            ep_size: ranks that share the experts out; `epSize` is the same.
-            tp_size: ranks that share an expert; `tpSize` is the same.
+            local_expert_nums: experts of a rank; also named `localExpertNums`.
+            ep_size: ranks among which the experts are distributed; also named `epSize`.
+            tp_size: ranks that share an expert; also named `tpSize`.
 
         Example:
             >>> import collops

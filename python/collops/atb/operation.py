@@ -23,17 +23,17 @@ class Operation:
     Args:
         param: the operator's struct, such as AllGatherVParam.
         engine: how LinearParallel runs, the same on every rank: "windows" computes while rows and
-            sums move, "pipeline" does one after the other, "local" is for one rank; on a device
-            "streams" runs, and none of them. None: the first that can, in the order local, windows
-            (unless COLLOPS_FUSED=0), pipeline, streams. Results do not depend on it.
+            sums move, "pipeline" runs the steps in sequence, "local" is for one rank, and "streams"
+            is the only engine for tensors on a device. None: the first that can run, in the order
+            local, windows (unless COLLOPS_FUSED=0), pipeline, streams. Results do not depend on it.
             get_workspace_size() refuses an engine that cannot run the call.
         averages: LinearParallel divides its sums, in float32, by the number of ranks that add up,
             before it adds the residual; the same on every rank.
 
     Raises:
-        ArgumentError: the struct is wrong, or there is no such engine. Creation is local: other
-            ranks are not informed.
-        UnsupportedError: its backend cannot run here.
+        ArgumentError: the struct is wrong, or the engine is unknown. Creation is local: the other
+            ranks do not learn of the error.
+        UnsupportedError: the struct's backend cannot run here.
 
     Source of the semantics: ``atb::Operation``; AllGatherV as MPI_Allgatherv, ReduceScatterV as
     MPI_Reduce_scatter with displacements.
@@ -63,7 +63,7 @@ class Operation:
 
     @property
     def engine(self) -> str:
-        """How the call that was planned last runs, such as ``"streams"``; of LinearParallel alone.
+        """The engine of the call that was planned last, such as ``"streams"``, of LinearParallel.
 
         Empty before the first plan, and for other operators.
         """
@@ -84,7 +84,7 @@ class Operation:
         return f"<collops.Operation {self.name}: {tensors}>"
 
     def update(self, param: Param) -> None:
-        """Gives the operation another struct of its own kind; local.
+        """Replaces the operation's struct by another one of the same class; local.
 
         An equal struct changes nothing and keeps the plans. Another struct drops the plans; if its
         `comm_domain` is in use, the communicator is kept, without a new first contact.
@@ -129,7 +129,7 @@ class Operation:
             outs: the output tensors.
 
         Returns:
-            Bytes of scratch memory that execute() needs; 0 is fine.
+            Bytes of scratch memory that execute() needs; may be 0.
 
         Raises:
             ArgumentError: a tensor or a count is wrong, with ATB's code.
@@ -139,18 +139,18 @@ class Operation:
     def execute(
         self, ins: Sequence[Any], outs: Sequence[Any], workspace: Any = None, stream: Any = None
     ) -> None:
-        """Runs a planned call together with the other ranks; complete on return on the CPU.
+        """Runs a planned call together with the other ranks.
 
-        On a device the call is put on a stream, and runs when the stream comes to it.
+        On the CPU the call is complete on return. On a device it is queued on a stream.
 
         Args:
-            ins: the input tensors; shapes, dtypes and counts of a planned call.
+            ins: the input tensors, with the shapes, dtypes and counts of a planned call.
             outs: the output tensors.
             workspace: scratch memory of at least get_workspace_size() bytes, None if that was 0.
-            stream: of a device: a stream of torch or CuPy, an object with ``__cuda_stream__``, or a
-                number (on CUDA 0 is the legacy default stream). None: the current one of the
-                library that made the first tensor on a device, torch or CuPy; for others on CUDA
-                the legacy default stream; on the CPU none.
+            stream: for a device: a stream of torch or CuPy, an object with ``__cuda_stream__``, or
+                a number (on CUDA 0 is the legacy default stream). None: the current stream of the
+                library that made the first tensor on a device, torch or CuPy; for other tensors
+                on CUDA the legacy default stream. The CPU has no streams.
 
         Raises:
             ArgumentError: the call fails its own checks; the other ranks get its message.
@@ -202,17 +202,17 @@ class Operation:
         return outs
 
     def prepack(self, weight: Any) -> None:
-        """Packs a constant weight once, so that no call has to; local, and for LinearParallel.
+        """Packs a constant weight once for all calls of LinearParallel; local.
 
         Calls that pass this tensor (the same memory, shape and dtype) use the packed copy, which
         is kept until another weight is packed; update() keeps it unless `trans_weight` changes.
-        Results do not depend on it. After a change of the weight's values, pack it again.
+        Results do not depend on it. If the weight's values change, pack it again.
 
         Args:
             weight: the weight as execute() takes it; it is kept alive.
 
         Raises:
-            ArgumentError: the weight is wrong, with ATB's code, or the operator has none.
+            ArgumentError: the weight is wrong, with ATB's code, or the operator has no weight.
 
         Example:
             >>> import collops, numpy as np

@@ -62,7 +62,7 @@ class Param:
 
         Raises:
             ArgumentError: ERROR_INVALID_PARAM for a key that is unknown, a value of a wrong type,
-                `rsv` bytes that are not zero, a text that is not JSON, or no text.
+                `rsv` bytes that are not zero, a text that is not JSON, or a value that is no text.
         """
         if not isinstance(text, (str, bytes)):
             raise_status(
@@ -89,7 +89,7 @@ class Param:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.hccl_comm:
             raise TypeError(
-                f"{type(self).__name__} with hccl_comm does not pickle: "
+                f"{type(self).__name__} with hccl_comm cannot be pickled: "
                 "the communicator belongs to this process"
             )
         names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]

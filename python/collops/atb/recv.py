@@ -18,7 +18,7 @@ class RecvParam(Param):
         rank: this rank; -1: from hccl_comm or the launcher.
         rank_size: number of ranks, at least 2.
         rank_root: a rank; a message does not depend on it.
-        src_rank: the rank that sends, another one than this.
+        src_rank: the rank that sends; not this rank itself.
         backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
         hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
         comm_mode: whether ranks are processes or threads.

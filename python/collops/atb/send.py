@@ -18,7 +18,7 @@ class SendParam(Param):
         rank: this rank; -1: from hccl_comm or the launcher.
         rank_size: number of ranks, at least 2.
         rank_root: a rank; a message does not depend on it.
-        dest_rank: the rank that receives, another one than this.
+        dest_rank: the rank that receives; not this rank itself.
         backend: the backend that runs the call; COLLOPS_BACKEND may replace it.
         hccl_comm: a communicator to use: a Communicator, a handle (a number), or None.
         comm_mode: whether ranks are processes or threads.

@@ -12,18 +12,18 @@ _C = TypeVar("_C")
 
 
 def known_names(**others: str) -> Callable[[type[_C]], type[_C]]:
-    """Lets a dataclass refuse names that are no fields, which Python would accept in assignments.
+    """Lets a dataclass refuse names that are not fields, which Python would accept in assignments.
 
     Args:
-        **others: further names of fields, as torch_atb spells some.
+        **others: further names of fields, such as torch_atb's spellings.
 
     Returns:
         A decorator of a dataclass whose constructor takes keywords.
 
     Raises:
-        TypeError: by the constructor, for a keyword that is no field, or a field given by both of
-            its names.
-        AttributeError: by an assignment to what is no field.
+        TypeError: by the constructor, for a keyword that is not a field, or a field given by both
+            of its names.
+        AttributeError: by an assignment to a name that is not a field.
 
     Example:
         >>> from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What torch_atb has besides the structs and Operation: Prof and set_buffer_size."""
+"""The other names of torch_atb, besides the structs and Operation: Prof and set_buffer_size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _noted: list[str] = []
 class Prof:
     """The run times of this thread's ``Operation.forward()`` calls.
 
-    Each is the time from the beginning of a call that succeeded to its return. On a device the
-    work itself may end later.
+    Each is the time from the beginning of a successful call to its return. On a device the work
+    itself may end later.
 
     Source of the semantics: ``torch_atb.Prof``.
 
@@ -51,16 +51,16 @@ class Prof:
 
 
 def set_buffer_size(bytes: Any) -> None:
-    """Takes the size of torch_atb's workspace, which collops does not need; the first call warns.
+    """Accepts the size of torch_atb's workspace and ignores it; the first call warns.
 
-    torch_atb keeps one workspace per thread, of 50 MB unless this function says otherwise. Here
+    torch_atb keeps one workspace per thread, of 50 MB unless this function changes it. In collops
     ``forward()`` allocates what a call needs.
 
     Args:
         bytes: a whole number, at least 0; it has no effect.
 
     Raises:
-        ArgumentError: it is no such number.
+        ArgumentError: `bytes` is not such a number.
 
     Example:
         >>> import collops, warnings

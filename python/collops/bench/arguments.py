@@ -17,7 +17,7 @@ from collops.terminal.parser import Parser
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _PLOT = ("draw the time as stacked parts", "draw time and bandwidth by size, and the limit")
 _STATUS = """
-Every way runs in turn on the same ranks in one run; docs/bench.md says how a number is made.
+All variants run in turn on the same ranks in one run; docs/bench.md explains how they are measured.
 Exit status: 0 success, 1 ranks failed or a result was wrong, 2 wrong arguments.
 """
 
@@ -55,16 +55,16 @@ def parser_of(operator: Operator) -> Parser:
         "--dtype",
         type=dtypes,
         metavar=",".join(NAMES),
-        help="element types; other words for them, such as float32 and fp32, are taken as well",
+        help="element types; aliases such as float32 and fp32 are accepted",
     )
-    add("--iterations", type=count, metavar="N", help=f"rounds that count ({_ITERATIONS})")
+    add("--iterations", type=count, metavar="N", help=f"measured rounds ({_ITERATIONS})")
     known = operator.peers + (GPU_PEERS if operator.on_gpu else ())
     add(
         "--peers",
         "--compare",
         type=lambda text: () if text == "none" else words(text, known),
         metavar="LIST",
-        help=f"of {','.join(operator.peers)}, or none "
+        help=f"libraries to compare with: some of {','.join(operator.peers)}, or none "
         f"({'all that are installed' if _usual(operator) else 'none'})",
     )
     add(
@@ -73,18 +73,19 @@ def parser_of(operator: Operator) -> Parser:
         action="append",
         default=[],
         metavar="PREFIX",
-        help="where bin/mpiexec is; repeatable, one launch each (the mpirun on PATH)",
+        help="folder that contains an MPI's bin/mpiexec; repeatable, one launch for each (the "
+        "mpirun on PATH)",
     )
     if operator.several_hosts:
         add(
             "--rank-table",
             metavar="FILE",
-            help="start the ranks that this table places on this host; on its other hosts the same "
-            "command does (or start it on every rank by collops run)",
+            help="start the ranks that this table places on this host; run the same command on its "
+            "other hosts (or run it on every rank with collops run)",
         )
     if operator.sweep:
         add("--sweep", action="store_true", help=operator.sweep.help)
-    add("--quick", action="store_true", help=f"{operator.quick}: shows that all parts work here")
+    add("--quick", action="store_true", help=f"{operator.quick}, to check that everything works")
     add("--json", type=Path, metavar="FILE", help="write one JSON object per row")
     add("--plot", type=Path, metavar="FILE.png", help=_PLOT[operator.listing is not None])
     add_gpu_options(parser, count)
@@ -95,7 +96,7 @@ def threads() -> int:
     """Threads of a rank: COLLOPS_NUM_THREADS, or 1.
 
     Raises:
-        ValueError: the variable is no whole number of 1 or more.
+        ValueError: the variable is not a whole number of 1 or more.
     """
     text = os.environ.get("COLLOPS_NUM_THREADS") or "1"
     try:
@@ -122,7 +123,7 @@ def counts(text: str, separator: str, least: int = 1) -> tuple[int, ...]:
 
 
 def dtypes(text: str) -> tuple[str, ...]:
-    """The element types of a list, by the bench's names; any word that golden knows is taken."""
+    """The element types of a list, by the bench's names; accepts every name that golden knows."""
     short = {name: word for word, name in NAMES.items()}
     found = []
     for word in text.split(","):
@@ -130,7 +131,7 @@ def dtypes(text: str) -> tuple[str, ...]:
             found.append(short[dtype_named(word)])
         except (KeyError, ValueError):
             known = ", ".join(f"{one}/{name}" for one, name in NAMES.items())
-            raise argparse.ArgumentTypeError(f"{word!r} is none of {known}") from None
+            raise argparse.ArgumentTypeError(f"{word!r} is not one of {known}") from None
     return tuple(dict.fromkeys(found))
 
 
@@ -139,5 +140,5 @@ def words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     given = tuple(dict.fromkeys(text.split(",")))
     for word in given:
         if word not in known:
-            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(known)}")
     return given

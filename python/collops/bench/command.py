@@ -1,4 +1,4 @@
-"""``collops bench NAME``: measures an operator beside other libraries."""
+"""``collops bench NAME``: measures an operator next to other libraries."""
 
 from __future__ import annotations
 

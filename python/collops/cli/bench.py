@@ -1,4 +1,4 @@
-"""``collops bench``: measures operators on one host or several, beside other libraries."""
+"""``collops bench``: measures operators on one or more hosts, next to other libraries."""
 
 from __future__ import annotations
 

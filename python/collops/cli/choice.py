@@ -25,7 +25,7 @@ class Choice:
     def __init__(
         self, program: str, description: str, metavar: str, words: Mapping[str, str]
     ) -> None:
-        epilog = f"{program} {metavar} --help says more."
+        epilog = f"Run '{program} {metavar} --help' for details."
         self.parser = Parser(prog=program, description=description, epilog=epilog)
         self._choices = self.parser.add_subparsers(dest="word", metavar=metavar)
         for word, summary in words.items():

@@ -1,4 +1,4 @@
-"""``collops completion``: a script that completes the command's words in a shell."""
+"""``collops completion``: a script with which a shell completes the command line of collops."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Row = tuple[str, str]
 
 # By the value of HCCL_DETERMINISTIC; HCCL's documents say in which products each has an effect.
 SUMS_OF_HCCL = {
-    "false": "the order in which HCCL adds may change from run to run: so may the last bits",
+    "false": "HCCL's order of additions, and so the last bits, may change from run to run",
     "true": "HCCL documents the same bits on every run with the same hardware and data",
     "strict": "as true, and with the same order of additions for every element",
 }
@@ -41,9 +41,10 @@ def parser() -> Parser:
     """The parser of the command, which has no options."""
     return Parser(
         prog="collops doctor",
-        description="Lists what works on this machine, what not, and why; checks the COLLOPS_ "
-        "variables. The last part is for the text of an issue.",
-        epilog="Exit status: 0 a backend can run here and every COLLOPS_ variable is valid, 1 not.",
+        description="Lists what works on this machine, what does not, and why; checks the COLLOPS_ "
+        "variables. Copy the last part into the text of an issue.",
+        epilog="Exit status: 0 a backend can run here and every COLLOPS_ variable is valid, "
+        "1 otherwise.",
     )
 
 
@@ -89,7 +90,7 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
 
 
 def _colored_state(text: str) -> str:
-    """The text, in a colour if it begins with a word that says what works, or what is wrong."""
+    """The text, in a colour if its first word says that something works or is wrong."""
     if "  WRONG: " in text:
         return colored(text, "red")
     for words, color in _COLORS.items():
@@ -109,7 +110,7 @@ def versions() -> list[Row]:
 
 
 def engines(module: ModuleType, backends: Sequence[str]) -> list[Row]:
-    """The engine with which LinearParallel runs, why each other one does not, and where it does."""
+    """For each engine of LinearParallel: whether it runs here, why not, and where it runs."""
     if module.env_problems():
         return [("not known", "a COLLOPS_ variable is wrong: see below")]
     answers = module.linear_engines()
@@ -129,7 +130,7 @@ def hccl() -> list[Row]:
     value = os.environ.get(name)
     said = SUMS_OF_HCCL.get((value or "false").lower())
     if said is None:
-        return [(name, f"{value}: no value of it, which are {', '.join(SUMS_OF_HCCL)}")]
+        return [(name, f"{value}: not a valid value, which are {', '.join(SUMS_OF_HCCL)}")]
     return [(name, f"{'not set' if value is None else value or 'empty'}: {said}")]
 
 
@@ -147,7 +148,7 @@ def machine(module: ModuleType) -> list[Row]:
         ("kernels", kernels),
         ("memory", shown),
         ("segment", ", ".join(f"{n} ranks {need(n) / _MIB:.1f} MiB" for n in (2, 8, 64))),
-        ("fits", "yes" if free is None or need(8) < free else "no: a segment of 8 ranks does not"),
+        ("fits", "yes" if free is None or need(8) < free else "no: 8 ranks need more"),
     ]
 
 
@@ -191,13 +192,13 @@ def hosts() -> list[Row]:
     """Where RANK_TABLE_FILE places the ranks, or why it does not."""
     path = os.environ.get("RANK_TABLE_FILE", "")
     if not path:
-        return [("none", "RANK_TABLE_FILE is not set: the launcher says which hosts there are")]
+        return [("none", "RANK_TABLE_FILE is not set: the launcher names the hosts")]
     try:
         table = read_rank_table(path)
     except Error as error:
         return [("no", str(error))]
     if not table.completed:
-        return [("no", f'{path}: status "initializing", first contact waits for it')]
+        return [("no", f'{path}: status "initializing"; first contact waits until it is complete')]
     backend = "shm" if len(table.servers) == 1 else "ucx"
     size = f"{len(table.servers)} host(s), {len(table.ranks)} ranks"
     rows = [("table", f"{path}: {size}, backend {backend} for CPU tensors")]
@@ -219,7 +220,7 @@ def environment(problems: Mapping[str, str]) -> list[Row]:
 def summary(
     backends: Sequence[tuple[str, str, str, str]], problems: Mapping[str, str]
 ) -> list[Row]:
-    """What somebody who helps has to know first."""
+    """The facts that an issue needs first."""
     ready = [name for name, reason, _, _ in backends if not reason]
     others = [name for name, reason, _, _ in backends if reason]
     told = f"{', '.join(ready) or 'none'}; not ready: {', '.join(others) or 'none'}"

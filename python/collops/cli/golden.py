@@ -43,12 +43,12 @@ def parser() -> Parser:
 
 
 def _choice() -> Choice:
-    summary = "What the operators must compute, and whether they do."
+    summary = "Lists, writes and runs the operators' reference cases, and compares tensors."
     return Choice("collops golden", summary, "COMMAND", COMMANDS)
 
 
 def _shown() -> Callable[[int, int], None]:
-    """A function that shows on a terminal how many cases of how many are written."""
+    """A function that shows on a terminal how many of the cases are written."""
     made: list[Progress] = []
 
     def show(done: int, total: int) -> None:

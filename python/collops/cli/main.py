@@ -23,12 +23,12 @@ COMMANDS = {
     "rank-table": "check an HCCL rank table, or make one",
     "doctor": "list what works on this machine, what does not, and why",
     "npu-check": "check the backend hccl on this machine's NPUs, and write a report",
-    "bench": "measure operators on one host or several, beside torch with MPI and gloo",
-    "trace": "join the traces of the ranks of a run, and list who came late",
-    "tune": "measure the sizes at which AllReduce should take another way on this machine",
-    "plan": "predict what a call would cost on many hosts, and what would break first",
-    "completion": "print a script that completes the words of collops in bash, zsh or fish",
-    "demo": "run a transformer layer over an uneven batch, and compare with one process",
+    "bench": "measure operators on one or more hosts, next to MPI, gloo and torch",
+    "trace": "merge the traces of a run's ranks, and list the calls with late ranks",
+    "tune": "measure the sizes at which AllReduce should switch its algorithm on this machine",
+    "plan": "predict the cost of a call on many hosts, and which limit it reaches first",
+    "completion": "print the completion script for bash, zsh or fish",
+    "demo": "run a transformer layer over an uneven batch, and compare it with one process",
 }
 
 

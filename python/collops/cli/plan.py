@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Predicts a call on hosts that need not be there."""
+    """Predicts the cost of a call on hosts that need not exist."""
     from collops.plan.command import main
 
     return main(arguments)

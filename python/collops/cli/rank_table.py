@@ -19,17 +19,20 @@ def parser() -> Parser:
     """The parser of the command."""
     parser = Parser(
         prog="collops rank-table",
-        description="Rank tables say which rank runs on which host and device (HCCL's JSON).",
+        description="Checks or makes rank tables: JSON files in HCCL's format that say which rank "
+        "runs on which host and device.",
     )
     words = parser.add_subparsers(dest="word", metavar="check|make", required=True)
     check = words.add_parser("check", help="read a table, and print where each rank runs")
     check.add_argument("file", help="the JSON file")
-    make = words.add_parser("make", help="write a table for hosts with as many devices on each")
+    make = words.add_parser("make", help="write a table for hosts with equally many devices")
     make.add_argument(
-        "--hosts", required=True, help="names or addresses of the hosts, with commas: a,b"
+        "--hosts", required=True, help="names or addresses of the hosts, separated by commas: a,b"
     )
     make.add_argument("--devices-per-host", type=int, required=True, help="ranks on each host")
-    make.add_argument("--version", choices=VERSIONS, default="1.0", help="(default: 1.0)")
+    make.add_argument(
+        "--version", choices=VERSIONS, default="1.0", help="format of the table (default: 1.0)"
+    )
     make.add_argument("--output", help="the file to write (default: standard output)")
     return parser
 
@@ -54,7 +57,7 @@ def describe(table: RankTable) -> list[str]:
     """The lines that ``check`` prints."""
     form = f"version {table.version}" if table.version else "without a version (group_list)"
     if not table.completed:
-        return ['status "initializing": whoever writes it is not done, first contact waits for it']
+        return ['status "initializing": not complete yet; first contact waits until it is']
     lines = [f"{form}, {len(table.servers)} hosts, {len(table.ranks)} ranks"]
     rows = [("rank", "host", "device", "device_ip")]
     for rank, place in enumerate(table.ranks):
@@ -67,5 +70,5 @@ def describe(table: RankTable) -> list[str]:
         lines.append(("  " + "  ".join(cells)).rstrip())
     here = table.servers[table.here].name if table.here >= 0 else ""
     lines.append(f"this host: {here}" if here else f"this host: not found: {table.not_here}")
-    lines.append(f"backend hccl: {table.device_fault or 'takes it'}")
+    lines.append(f"backend hccl: {table.device_fault or 'accepts it'}")
     return lines

@@ -42,11 +42,12 @@ def parser() -> Parser:
     parser = Parser(
         prog="collops run",
         usage="collops run (-n N | --rank-table FILE) [options] [-m] SCRIPT [ARGUMENT ...]",
-        description="Starts the ranks of a job on this host, passes on what they write with the "
-        "rank before each line, and ends all when one fails. Its status is the first failed one's.",
+        description="Starts the ranks of a job on this host, prints their output with the rank "
+        "before each line, and ends all ranks when one fails. The exit status is that of the first "
+        "rank that failed.",
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("-n", type=int, metavar="N", help="ranks, all on this host")
+    where.add_argument("-n", type=int, metavar="N", help="number of ranks, all on this host")
     where.add_argument(
         "--rank-table", metavar="FILE", help="start the ranks that this table places on this host"
     )
@@ -54,7 +55,8 @@ def parser() -> Parser:
         "--timeout-s",
         type=float,
         default=300.0,
-        help="seconds to wait for a table that is not complete (default: 300)",
+        metavar="S",
+        help='seconds to wait while the table\'s status is "initializing" (default: 300)',
     )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("-m", action="store_true", dest="module", help="SCRIPT is a Python module")
@@ -66,7 +68,7 @@ def parser() -> Parser:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line; what follows the script is the script's."""
+    """Reads the command line; arguments after the script belong to the script."""
     own = parser()
     options = own.parse_args(arguments)
     if options.command[:1] == ["--"]:
@@ -79,7 +81,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def command_of(options: argparse.Namespace) -> list[str]:
-    """The program that every rank runs; what cannot be started is an error here."""
+    """The program that every rank runs; raises an error if it cannot be started."""
     name, *rest = options.command
     if options.no_python:
         if shutil.which(name) is None:
@@ -88,12 +90,12 @@ def command_of(options: argparse.Namespace) -> list[str]:
     if options.module:
         return [sys.executable, "-m", name, *rest]
     if not Path(name).is_file():
-        _bad(f"{name}: no such script; a module takes -m, another program --no-python")
+        _bad(f"{name}: no such script; pass -m for a module, --no-python for another program")
     return [sys.executable, name, *rest]
 
 
 def one_host(rank_size: int) -> list[dict[str, str]]:
-    """The variables of the ranks of a job that is here alone, and meets no other one."""
+    """The variables of the ranks of a job on this host alone; it never connects to another job."""
     job = {
         "COLLOPS_JOB_ID": new_job_id("run"),
         "COLLOPS_JOB_KEY": os.environ.get("COLLOPS_JOB_KEY") or secrets.token_hex(32),

@@ -1,4 +1,4 @@
-"""``collops trace``: joins the traces of the ranks of a run, and says who came late."""
+"""``collops trace``: merges the traces of the ranks of a run, and lists calls with late ranks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ def parser() -> Parser:
     """The parser of the command."""
     parser = Parser(
         prog="collops trace",
-        description="Traces that ranks have written with COLLOPS_TRACE=FILE.json.",
+        description="Merges or summarises the traces that ranks write with "
+        "COLLOPS_TRACE=FILE.json.",
     )
     words = parser.add_subparsers(dest="word", metavar="merge|summary", required=True)
-    join = words.add_parser("merge", help="join the files of a run for Perfetto or Chrome")
+    join = words.add_parser("merge", help="merge the files of a run for Perfetto or Chrome")
     join.add_argument("files", nargs="+", help="FILE.rank0.json FILE.rank1.json ...")
     join.add_argument("-o", "--output", required=True, type=Path, help="the file to write")
-    join.add_argument("--plot", type=Path, help="a picture to draw (.png, .svg, .pdf), too")
-    late = words.add_parser("summary", help="list the calls whose last rank came latest")
-    late.add_argument("files", nargs="+", help="the files of a run, or a merged one")
-    late.add_argument("--top", type=int, default=10, help="how many calls (default: 10)")
+    join.add_argument("--plot", type=Path, help="also draw a picture (.png, .svg or .pdf)")
+    late = words.add_parser(
+        "summary", help="list the calls whose last rank entered longest after the first"
+    )
+    late.add_argument("files", nargs="+", help="the files of a run, or a merged file")
+    late.add_argument("--top", type=int, default=10, help="number of calls (default: 10)")
     return parser
 
 

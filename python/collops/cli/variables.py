@@ -1,4 +1,4 @@
-"""Checks the COLLOPS_ variables of this environment: is each known, and can its value be meant."""
+"""Checks the COLLOPS_ variables of this environment: is each known, and is its value valid."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 PREFIX = "COLLOPS_"
 # What follows the prefix in variables of the tests: their programs, and simulated GPUs and NPUs.
 _OF_TESTS = ("TEST_", "SIM_")
-# The least similarity (difflib's ratio) of a misspelt name and the one that is meant.
+# The least similarity (difflib's ratio) of a misspelt name and the suggested one.
 _ALIKE = 0.7
 _RANK, _SIZE, _LOCAL = "COLLOPS_RANK", "COLLOPS_RANK_SIZE", "COLLOPS_LOCAL_RANK"
 
 
 def variable_problems(module: ModuleType) -> dict[str, str]:
-    """By the name of each variable that is set: what is wrong with it; "" if nothing is.
+    """Maps the name of each variable that is set to what is wrong with it, "" if nothing is.
 
     Args:
         module: the core.
@@ -47,7 +47,7 @@ def variable_problems(module: ModuleType) -> dict[str, str]:
 
 
 def shown_value(name: str) -> str:
-    """A variable's value; not that of a key, as what is printed here is shown to others."""
+    """A variable's value; a key's value is hidden, as users share this output."""
     # A misspelt name may hold the key, too.
     return "set, not shown" if "KEY" in name else os.environ[name]
 
@@ -55,12 +55,11 @@ def shown_value(name: str) -> str:
 def _unknown(name: str, known: Sequence[str]) -> str:
     endings = [one.removeprefix(PREFIX) for one in known]
     near = difflib.get_close_matches(name.removeprefix(PREFIX), endings, 1, _ALIKE)
-    meant = f"{PREFIX}{near[0]} is meant?" if near else "a typing error?"
-    return f"not a variable of collops: {meant}"
+    return "unknown variable" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")
 
 
 def _backend(module: ModuleType, text: str) -> str:
-    """What is run in place of a struct's backend is known, and can run here."""
+    """Checks that the backend that replaces a struct's is known and can run here."""
     try:
         check_replacement(text)
     except ValueError as problem:
@@ -86,7 +85,7 @@ def _number(name: str, least: int) -> Callable[[ModuleType, str], str]:
 
 
 def _of_each_other(name: str) -> str:
-    """What is wrong with a rank beside the number of ranks; "" if one of them is no number."""
+    """What is wrong with a rank and the number of ranks together; "" if one is not a number."""
     rank, size = os.environ.get(_RANK, ""), os.environ.get(_SIZE, "")
     if name == _LOCAL or (rank and not rank.isdecimal()) or (size and not size.isdecimal()):
         return ""
@@ -102,7 +101,7 @@ def _file(module: ModuleType, text: str) -> str:
 
 
 def _library(module: ModuleType, text: str) -> str:
-    """A name without a folder is looked for by the loader of libraries."""
+    """Checks a path; a name without a folder is left to the dynamic loader, which searches it."""
     return _file(module, text) if "/" in text else ""
 
 

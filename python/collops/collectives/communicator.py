@@ -30,16 +30,16 @@ _by_name: WeakValueDictionary[str, Communicator] = WeakValueDictionary()
 
 
 def communicator_named(name: str) -> Communicator | None:
-    """The communicator of this process that has a name, while somebody holds it."""
+    """The communicator of this process with a name, while something refers to it."""
     return _by_name.get(name)
 
 
 class Communicator(CollectiveMethods):
     """A group of ranks, as collops.init() returns it.
 
-    Only one thread at a time may make a call. Every call waits for all ranks, at most the
+    Only one thread at a time may make a call. Every call waits for all ranks, for at most the
     communicator's time-out. After an error other than a refusal the communicator refuses calls, and
-    collops.init() makes a new one. Use it with ``with`` to close it at the end.
+    collops.init() makes a new one. A ``with`` statement closes it at the end of its block.
 
     Example:
         >>> import collops
@@ -75,7 +75,7 @@ class Communicator(CollectiveMethods):
 
     @property
     def backend(self) -> str:
-        """What moves the data, such as ``"shm"``."""
+        """The backend that moves the data, such as ``"shm"``."""
         return str(self._core.backend)
 
     @property
@@ -85,7 +85,7 @@ class Communicator(CollectiveMethods):
 
     @property
     def timeout_s(self) -> float:
-        """Seconds that a call waits for other ranks; a new value holds from the next call on."""
+        """Seconds that a call waits for other ranks; a new value applies from the next call on."""
         return float(self._core.timeout_s)
 
     @timeout_s.setter
@@ -173,7 +173,7 @@ class Communicator(CollectiveMethods):
         return window_array(lambda num_bytes: window(self._core, num_bytes), shape, dtype)
 
     def refuse(self, operation: str, error: Exception) -> None:
-        """Sends an error of this rank to the others, in the place of its part of a call.
+        """Sends an error of this rank to the others, in place of its part of a call.
 
         Args:
             operation: the call that the others wait in, such as ``"AllGatherV"``.
@@ -184,10 +184,10 @@ class Communicator(CollectiveMethods):
     def check(self) -> None:
         """Raises the error of an earlier call, such as one on a stream that failed when it ran.
 
-        Waits for no other rank and for no device: what has not failed yet is not found.
+        Waits for no other rank and for no device, so an error that happens later is not found.
 
         Raises:
-            Error: what the next call would raise; it ends the group.
+            Error: the error that the next call would raise; it ends the group.
 
         Example:
             >>> import collops

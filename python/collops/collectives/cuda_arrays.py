@@ -1,4 +1,4 @@
-"""Functions that make and free memory of GPUs for programs without torch and CuPy."""
+"""Functions that allocate and free GPU memory for programs without torch and CuPy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _MOST_DIMS = 8
 
 
 def cuda_empty(shape: int | Sequence[int], dtype: Any, device: int | None = None) -> CudaArray:
-    """A new array in the memory of a GPU, with nothing in it; needs no torch and no CuPy.
+    """Allocates an uninitialised array in the memory of a GPU, without torch and CuPy.
 
-    The memory is taken from slabs of at least 64 MiB, which this process keeps. A first array of a
-    size may call the driver for one; that waits until no call of collops runs, at most 2 s.
+    The memory is part of slabs of at least 64 MiB, which this process keeps. The first array of a
+    size may request a new slab from the driver, which waits until no call of collops runs, at most
+    2 s.
 
     Args:
         shape: sizes of the dimensions; at most 8.
@@ -36,7 +37,8 @@ def cuda_empty(shape: int | Sequence[int], dtype: Any, device: int | None = None
         A CudaArray.
 
     Raises:
-        ArgumentError: a wrong shape, dtype or device, or no memory (ERROR_OUT_OF_DEVICE_MEMORY).
+        ArgumentError: the shape, dtype or device is wrong.
+        OutOfMemoryError: the GPU has not enough memory (ERROR_OUT_OF_DEVICE_MEMORY).
         UnsupportedError: there is no driver, or no GPU.
 
     Example:
@@ -56,13 +58,13 @@ def empty_on_gpu(
     sizes, element = shape_and_type(name, shape, dtype)
     if is_torch_type(element):
         bad_argument(
-            f"{name}: dtype must be one of numpy or ml_dtypes, got {dtype}: torch.empty() makes "
-            "CUDA tensors of torch's types"
+            f"{name}: dtype must be a type of numpy or ml_dtypes, got {dtype}: for torch's types "
+            "use torch.empty()"
         )
     if len(sizes) > _MOST_DIMS:
-        bad_argument(f"{name}: at most {_MOST_DIMS} dims are taken, got {len(sizes)}")
+        bad_argument(f"{name}: shape must have at most {_MOST_DIMS} dims, got {len(sizes)}")
     if not element.isnative:
-        bad_argument(f"{name}: elements of type {element} have another byte order than a GPU")
+        bad_argument(f"{name}: dtype {element} must have the byte order of a GPU, little-endian")
     index = -1 if device is None else whole_number(name, "device", device)
     if device is not None and not 0 <= index < 2**31:
         bad_argument(f"{name}: device must be the index of a GPU, got {device}")
@@ -94,7 +96,7 @@ def empty_of_communicator(
 
 
 def cuda_empty_cache() -> int:
-    """Frees the memory of GPUs that no CudaArray of this process has and no stream will use.
+    """Frees the GPU memory that no CudaArray of this process holds and no stream will use.
 
     The driver waits for the work of the GPUs; call it when none of this process's calls waits for
     another rank.

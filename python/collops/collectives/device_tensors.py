@@ -43,7 +43,7 @@ def device_tensor(name: str, label: str, value: Any) -> DeviceTensor | None:
         value: any object.
 
     Raises:
-        ArgumentError: it is one, and cannot be read.
+        ArgumentError: it is such a tensor, and cannot be read.
     """
     if isinstance(value, DeviceTensor):
         return value
@@ -54,8 +54,8 @@ def device_tensor(name: str, label: str, value: Any) -> DeviceTensor | None:
     if dtype == "undefined":
         raise_status(
             ErrorCode.ERROR_INVALID_TENSOR_INI_MATCH,
-            f"{name}: {label} on {device} has elements of a type that has no name here; such "
-            "elements travel from torch tensors",
+            f"{name}: {label} on {device} has elements of a type that is not supported: pass a "
+            "torch tensor",
         )
     return DeviceTensor(value, tuple(shape), numpy_type(dtype), device)
 
@@ -65,6 +65,6 @@ def refuse_copy(name: str, label: str, value: DeviceTensor) -> NoReturn:
     raise_status(
         ErrorCode.ERROR_INVALID_TENSOR_ADDR,
         f"{name}: {label}, a {type(value.tensor).__name__} on {value.device}, would have to be "
-        "copied into another order, which is done for torch and CuPy: pass it as one of their "
-        "tensors",
+        "copied into another order, which works for tensors of torch and CuPy only: pass one of "
+        "those",
     )

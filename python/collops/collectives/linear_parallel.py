@@ -1,13 +1,13 @@
-"""The plain level's products whose rows are gathered and whose sums are scattered.
+"""The plain level's matrix products with gathered rows and scattered sums.
 
 All four accumulate in float32, add up the ranks' partial products in rank order, add the
 residual, and round once. x and weight are float16, bfloat16 or float32, one type for all
-tensors, contiguous, and each rank's own. Rows may be 0; k and n are at least 1, while numpy
-takes 0 for them, too. Where x lies in memory of empty(), the others read it in place.
+tensors, contiguous, and each rank's own. Rows may be 0; k and n are at least 1, although numpy
+accepts 0 for them. If x lies in memory of empty(), the other ranks read it in place.
 
-An x of three dims, [matrices, rows, k], gives a result of three: where a list says rows, it
-counts matrices then, as ATB does. matmul_reduce_scatter alone shares out the rows where there
-is one matrix. Other ranks' matrices have as many rows.
+An x of three dims, [matrices, rows, k], gives a result of three dims. The lists then count
+matrices in place of rows, as in ATB; only matmul_reduce_scatter, if there is one matrix,
+distributes its rows. The matrices of all ranks have equally many rows.
 """
 
 from __future__ import annotations
@@ -35,25 +35,27 @@ class LinearParallel(Method):
     """The products of one communicator."""
 
     def all_gather_matmul_reduce_scatter(self, *tensors: Any, **options: Any) -> Any:
-        """Multiplies the rows of a gather group and shares out the sum over a scatter group.
+        """Multiplies the rows of a gather group and scatters the sum over a scatter group.
 
         ``S_r = sum over my scatter group of concatenate(x of its gather group) @ weight``, and
         ``out_r = (S_r + residual)[my rows]``
 
         The ``ag_dim * rs_dim`` ranks form a grid. With `inner_dim_is_ag` the ranks of a gather
-        group are neighbours: r stands at place ``r % ag_dim`` of its gather group and at place
-        ``r // ag_dim`` of its scatter group. Without, those of a scatter group are: ``r // rs_dim``
-        and ``r % rs_dim``.
+        group are neighbours: rank r is member ``r % ag_dim`` of its gather group and member
+        ``r // ag_dim`` of its scatter group. Without it the ranks of a scatter group are
+        neighbours: r is member ``r // rs_dim`` of its gather group and member ``r % rs_dim`` of its
+        scatter group.
 
         Args:
             x: [rows, k] this rank's rows; a numpy array or a torch tensor; rows may be 0.
             weight: [k, n], with `trans_weight` [n, k]; k and n are at least 1.
-            ag_dim: ranks that gather from each other.
-            rs_dim: ranks that add up with each other.
-            inner_dim_is_ag: which groups are made of neighbouring ranks.
+            ag_dim: number of ranks in a gather group.
+            rs_dim: number of ranks in a scatter group.
+            inner_dim_is_ag: whether the gather groups consist of neighbouring ranks; if not, the
+                scatter groups do.
             gather_rows: rows of each member of my gather group; None: all have as many as x.
-            scatter_rows: rows that each member of my scatter group receives; None: shared out as
-                numpy.array_split does. Both lists have the same sum, in every group.
+            scatter_rows: rows that each member of my scatter group receives; None: as
+                numpy.array_split divides them. Both lists have the same sum, in every group.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
             out: [my scatter_rows, n] the result's memory; None: new memory of x's kind.
@@ -62,9 +64,9 @@ class LinearParallel(Method):
             `out`.
 
         Raises:
-            ArgumentError: this rank's arguments are wrong; the other ranks are told.
+            ArgumentError: this rank's arguments are wrong; the other ranks get its message.
             RankMismatchError: the ranks disagree on the grid, rows, k, n or dtype, or one refused.
-            RankTimeoutError, PeerLostError, AbortedError: a rank did not come, died or gave up.
+            RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
         Source of the semantics: ATB's LinearParallel, ALL_GATHER_LINEAR_REDUCE_SCATTER.
 
@@ -124,8 +126,8 @@ class LinearParallel(Method):
         Args:
             x: [rows, k] of the same shape on every rank.
             weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
-            op: ``"sum"`` or ``"avg"``, which divides in float32, before the one rounding.
-            scatter_rows: rows that each rank receives; None: as numpy.array_split shares them out.
+            op: ``"sum"`` or ``"avg"``, which divides in float32, before the result is rounded.
+            scatter_rows: rows that each rank receives; None: as numpy.array_split divides them.
             trans_weight: whether the weight is stored as [n, k].
             residual: [n] or [1, n] added once to every row; None: nothing.
             out: [scatter_rows[rank], n] the result's memory; None: new memory of x's kind.

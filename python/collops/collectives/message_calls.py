@@ -45,14 +45,14 @@ class MessageCalls:
         Args:
             x: [...] contiguous; any number of dims, also none. A numpy array, a torch tensor, or an
                 object with ``__dlpack__`` in the CPU's memory.
-            to: the rank that receives, another one than this.
+            to: the rank that receives; not this rank itself.
             tag: from 0 to 2**31 - 1, the same as the receiver's.
 
         Raises:
             ArgumentError: this rank's arguments are wrong; the receiver gets the message, unless
                 `to` or `tag` is wrong.
             RankMismatchError: the receiver asks for another dtype or number of elements, and the
-                communicator ends; or it refused, and the communicator stays good.
+                communicator ends; or it refused, and the communicator stays usable.
             RankTimeoutError, PeerLostError, AbortedError: the receiver timed out, died or left.
 
         Source of the semantics: ncclSend; MPI_Ssend; torch.distributed.send.
@@ -84,8 +84,8 @@ class MessageCalls:
         Args:
             out: [...] contiguous and writable; any number of dims, also none. A numpy array or a
                 torch tensor in the CPU's memory.
-            from_: the rank that sends, another one than this; None: the oldest message that has
-                come from any rank.
+            from_: the rank that sends, not this rank itself; None: the oldest message that has
+                arrived from any rank.
             tag: from 0 to 2**31 - 1, the same as the sender's.
             return_source: whether to return the sender's rank, too.
 
@@ -96,7 +96,7 @@ class MessageCalls:
             ArgumentError: this rank's arguments are wrong; the sender gets the message, unless
                 `from_` or `tag` is wrong, or `from_` is None.
             RankMismatchError: the sender has another dtype or number of elements, and the
-                communicator ends; or it refused, and the communicator stays good.
+                communicator ends; or it refused, and the communicator stays usable.
             RankTimeoutError, PeerLostError, AbortedError: the sender timed out, died or left.
 
         Source of the semantics: ncclRecv; MPI_Recv; torch.distributed.recv.
@@ -236,7 +236,7 @@ class MessageCalls:
     def _other(self, name: str, label: str, value: Any) -> None:
         if self._rank(name, label, value) == self._level.rank:
             bad_argument(
-                f"{name}: {label} is this rank itself, {value}: name another one, or use exchange"
+                f"{name}: {label} is this rank itself, {value}: pass another rank, or use exchange"
             )
 
     def _refuse(self, name: str, addresses: list[_Address], error: Exception) -> None:

@@ -60,7 +60,7 @@ class ReduceScatterV(Method):
                 array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory. Or a
                 list of one block per destination rank; the blocks may differ in `dim` only.
             sizes: rows that each rank receives, the same list on every rank; None: as
-                numpy.array_split shares the rows out, or the rows of the blocks of a list.
+                numpy.array_split divides the rows, or the rows of the blocks of a list.
             dim: the dimension that is scattered; negative ones count from the end.
             op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
                 ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.

@@ -29,7 +29,7 @@ def split(level: PlainLevel, color: int | None, key: int) -> Any:
 
     Raises:
         ArgumentError: color or key is not a whole number; the other ranks get its message.
-        RankMismatchError: another rank refused, or called something else.
+        RankMismatchError: another rank refused, or made another call.
         RankTimeoutError, PeerLostError, AbortedError: a rank timed out, died or aborted.
 
     Source of the semantics: MPI_Comm_split.

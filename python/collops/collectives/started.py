@@ -85,8 +85,8 @@ class StartedCall:
 
         Args:
             timeout_s: after this time the communicator ends with RankTimeoutError, if that is less
-                than its own time-out. The time of a collective call counts from its begin, when
-                the calls before it have ended; that of a message from this wait().
+                than its own time-out. The time of a collective call counts from its beginning,
+                when the calls before it have ended; that of a message counts from this wait().
 
         Raises:
             ArgumentError: timeout_s is not a positive number.
@@ -176,7 +176,7 @@ class Starts:
             [([0, 1, 1], [2.0]), ([0, 1, 1], [2.0])]
         """
         if not self._lock.acquire(blocking=False):
-            bad_argument(f"{name}: another thread starts a call; one thread at a time")
+            bad_argument(f"{name}: another thread is starting a call; one thread at a time")
         try:
             return self._start(name, args, kwargs)
         finally:
@@ -218,7 +218,7 @@ def _refuse_name(name: str) -> NoReturn:
 
 
 class _AsksOthersError(Exception):
-    """The call needs numbers of the other ranks before it can make its plan."""
+    """The call needs numbers of the other ranks before it can be planned."""
 
 
 class _StartingCore:

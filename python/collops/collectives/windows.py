@@ -60,25 +60,25 @@ def _numpy_dtype(name: str, dtype: Any) -> np.dtype[Any]:
 
 
 def window_array(allocate: Callable[[int], Any], shape: int | Sequence[int], dtype: Any) -> Any:
-    """Memory that the other ranks read in place, so a call on it copies each byte once.
+    """Allocates memory that the other ranks read in place, so a call copies each byte once.
 
-    In a child of fork() the array is the same memory: this rank and its peers read what the
-    child writes. The child must copy the array before it changes elements.
+    A forked child process shares this memory: this rank and its peers see what the child writes,
+    so the child must copy the array before it changes elements.
 
-    On ranks of several hosts (backend ucx) it is memory of this rank alone, as any other array is.
+    With ranks on several hosts (backend ucx) it is memory of this rank alone, like any array.
 
     Args:
         shape: sizes of the dimensions.
         dtype: element type, or its name (``"float32"``, ``"f32"``, ``"bf16"``); a torch dtype
             makes a torch tensor, any other a numpy array.
-        device: ``"cuda"`` makes a CudaArray (of a torch dtype a CUDA tensor) on the communicator's
-            GPU instead, before its first call on the thread's current one; None: the CPU.
+        device: ``"cuda"`` makes a CudaArray (for a torch dtype a CUDA tensor) on the GPU of the
+            communicator, or, before its first call, on the thread's current GPU; None: the CPU.
 
     Returns:
-        An uninitialised array, which stays valid after close(), while something refers to it.
+        An uninitialised array, valid while something refers to it, also after close().
 
     Raises:
-        Error: there is no memory left, or the backend has no windows.
+        Error: there is not enough memory, or the backend has no windows.
 
     Example:
         >>> import collops, numpy as np

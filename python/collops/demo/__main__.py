@@ -77,7 +77,7 @@ def parser() -> Parser:
         "--break",
         dest="plant",
         action="store_true",
-        help="change one element of one rank's result after the run: the table must find it",
+        help="change one element of one rank's result after the run: the table must report it",
     )
     return parser
 

@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _notes(drawings: Drawings, can_draw: bool) -> tuple[str, ...]:
-    """What the page says of plots that it lacks."""
+    """What the page says about plots that are missing."""
     if not can_draw:
         return ("There are no plots: they need matplotlib.",)
     return (f"There are plots of the first {MOST_KEPT} wrong outputs.",) if drawings.is_full else ()
@@ -126,7 +126,7 @@ def run_jobs(runner: Runner, jobs: Sequence[Job]) -> Summary:
 
 
 def _backend(given: str | None) -> str:
-    """The backend: that of the option, else of COLLOPS_BACKEND, else by where the ranks are."""
+    """The backend of the option, else of COLLOPS_BACKEND, else shm on one host and ucx on more."""
     variable = os.environ.get("COLLOPS_BACKEND", "")
     backend = given or variable or default_backend()
     try:
@@ -162,8 +162,8 @@ def parser() -> Parser:
     """The parser of the command."""
     parser = Parser(
         prog=PROGRAM,
-        description="Runs cases on several ranks, which are processes on this host or those of "
-        "collops run, and compares what they make with golden.",
+        description="Runs cases on several ranks (processes on this host, or the ranks of "
+        "collops run), and compares their outputs with golden's.",
         epilog="Exit status: 0 success, 1 a case failed or none passed, 2 wrong arguments.",
     )
     add = parser.add_argument
@@ -177,25 +177,31 @@ def parser() -> Parser:
     add(
         "--backend",
         metavar="NAME",
-        help="as COLLOPS_BACKEND, which is the default; else shm or ucx",
+        help="a backend, or replacements as in COLLOPS_BACKEND (default: COLLOPS_BACKEND; if that "
+        "is not set, shm on one host and ucx on several)",
     )
-    add("--filter", metavar="TEXT", default="", help="part of a name, or CaseNums: 3,5-9")
+    add(
+        "--filter",
+        metavar="TEXT",
+        default="",
+        help="run only cases whose name contains TEXT, or these CaseNums: 3,5-9",
+    )
     add("--seed", metavar="N", type=int, default=0, help="seed of generated data (default 0)")
     add("--timeout", metavar="S", type=seconds, default=60.0, help="seconds per case (60)")
-    add("--max-skipped", metavar="N", type=whole_number(0), help="fail if more cases are skipped")
+    add("--max-skipped", metavar="N", type=whole_number(0), help="fail if more than N are skipped")
     add("--junit", metavar="FILE", type=Path, help="write the outcomes as JUnit XML")
     add(
         "--html",
         metavar="FILE.html",
         type=Path,
-        help="write one page: a summary, a row per case, why a case failed and the plot",
+        help="write an HTML page: a summary, a row per case, the reason and plot of each failure",
     )
     add("--same-data", action="store_true", help="give every rank the data of rank 0, as ATB does")
     add(
         "--tolerance",
         choices=("golden", "atb"),
         default="golden",
-        help="golden (bit for bit where the result is exact, the default), or ATB's tables",
+        help="golden (the default): bit for bit where the result is exact; atb: ATB's tables",
     )
-    add("--plot", metavar="FILE.png", type=Path, help="draw the first output that is wrong")
+    add("--plot", metavar="FILE.png", type=Path, help="draw the first wrong output")
     return parser

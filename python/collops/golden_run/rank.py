@@ -189,7 +189,7 @@ class _Steps:
         if not self.call.expected.stage and inferred != [(s.shape, s.dtype) for s in stated]:
             raise FaultError(
                 "other outputs",
-                f"infer_shape says {_words(inferred)}, the case "
+                f"infer_shape returns {_words(inferred)}, the case states "
                 f"{_words([(s.shape, s.dtype) for s in stated])}",
             )
         return stated

@@ -70,7 +70,7 @@ def judge(
     except Exception as error:  # a fault in a case's files must not stop the other cases
         named = isinstance(error, (OSError, ValueError))
         said = str(error) if named else f"{type(error).__name__}: {error}"
-        return Verdict(False, f"golden cannot say what must come out: {said}")
+        return Verdict(False, f"golden cannot compute the expected outputs: {said}")
 
 
 def lacking_backend(call: Call, reports: Sequence[Report]) -> str:
@@ -90,7 +90,7 @@ def _number_problem(truth: Truth, reports: Sequence[Report]) -> str:
     """What is wrong with the number of outputs; empty if it is right."""
     wanted = len(truth.outputs)
     if wanted == 0:
-        return "golden cannot say what must come out: the case has no expected outputs"
+        return "golden cannot compute the expected outputs: the case has none"
     for rank, report in enumerate(reports):
         if len(report.outputs) != wanted:
             return f"rank {rank} has {len(report.outputs)} outputs, expected {wanted}"

@@ -49,9 +49,9 @@ def init(
     """Returns the communicator of a domain after first contact with every rank.
 
     Args:
-        rank: this process's number; None: set by the launcher (run_ranks, torchrun, mpirun, srun,
-            or COLLOPS_RANK).
-        rank_size: number of ranks, at least 1; None: set by the launcher.
+        rank: this process's number; None: from the launcher (run_ranks, torchrun, mpirun or srun)
+            or COLLOPS_RANK.
+        rank_size: number of ranks, at least 1; None: likewise, or from COLLOPS_RANK_SIZE.
         backend: the backend that moves the data; COLLOPS_BACKEND may replace it. None: shm, or
             ucx if the rank table (RANK_TABLE_FILE), or without one the launcher, says that the
             ranks are on several hosts.
@@ -60,16 +60,17 @@ def init(
         comm_mode: COMM_MULTI_THREAD if all ranks are threads of this process; each thread passes
             its rank. None: set by run_ranks, or COMM_MULTI_PROCESS.
         job_id: the job's name, if the ranks have agreed on one by other means, such as a store of
-            torch's; it replaces what a launcher says. ``""``: the launcher's job.
+            torch; it replaces the launcher's. ``""``: the launcher's job.
         meet_at: with `job_id`: an address of rank 0's host and a port that is free there, as
             ``"10.0.0.1:29577"``, where ranks on several hosts meet; `backend` None is then ucx.
             ``""``: the ranks of the job are on one host; `backend` None is then shm.
-        tuning: sizes at which a call takes another way, in place of those of COLLOPS_TUNING and in
-            its form, as ``"all_reduce_one_step=64k"``; the same in all ranks of a host. An open
-            communicator keeps those with which it was made.
+        tuning: sizes at which a call switches its algorithm, such as
+            ``"all_reduce_one_step=64k"``, in place of those of COLLOPS_TUNING and in its format;
+            the same in all ranks of a host. An open communicator keeps the sizes with which it was
+            made.
 
     Returns:
-        The communicator that structs with this `comm_domain` use, too.
+        The communicator, which structs with this `comm_domain` also use.
 
     Raises:
         ArgumentError: rank, rank_size, backend or the job's identity is missing or wrong, or
@@ -162,9 +163,9 @@ def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> Non
     if missing and launcher == "run_ranks":  # which sets variables that a user may set, too
         _bad("; ".join(map(variable_fault, missing)))
     if missing:
-        started = f"{launcher} does not say" if launcher else "nothing says"
+        who = f"{launcher} does not set" if launcher else "no launcher sets"
         _bad(
-            f"{started} this process's {' and '.join(missing)}: pass rank and rank_size, start it "
+            f"{who} this process's {' and '.join(missing)}: pass rank and rank_size, start it "
             "with collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_RANK and "
             "COLLOPS_RANK_SIZE"
         )

@@ -1,4 +1,4 @@
-"""Rank tables: which rank runs on which host and device, as HCCL's JSON files say it."""
+"""Rank tables: which rank runs on which host and device, in the format of HCCL's JSON files."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class RankTable:
 
     Attributes:
         version: the table's, empty for the form with a group_list.
-        completed: False while whoever writes the table is not done; the rest is empty then.
+        completed: False while the table's status is "initializing"; the rest is then empty.
         servers: the hosts.
         ranks: where each rank runs, by its number.
         here: index of the server that this host is; -1: none, and `not_here` says why.
-        device_fault: what backend hccl would refuse, empty if nothing.
+        device_fault: why backend hccl would refuse the table; empty if it would not.
     """
 
     version: str
@@ -85,7 +85,7 @@ def make_rank_table(hosts: Sequence[str], devices_per_host: int, version: str = 
         The JSON text. It has no device_ip, which backend hccl needs on several hosts.
 
     Raises:
-        ArgumentError: a host is given twice or is no name, or there are no ranks.
+        ArgumentError: a host is given twice or is not a name, or there are no ranks.
 
     Example:
         >>> from collops.launch.rank_table import make_rank_table

@@ -1,4 +1,4 @@
-"""Runs a part of the check as a program of its own: a crash or a hang ends that part alone."""
+"""Runs a part of the check as a separate program: a crash or a hang ends that part alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tell(found: dict[str, Any]) -> None:
 
 
 def run_part(module: str, arguments: list[str], timeout: float) -> dict[str, Any]:
-    """Runs a module of this package; what it told, or its end as {"problem": ...}.
+    """Runs a module of this package; returns what it told, or how it failed as {"problem": ...}.
 
     Args:
         module: the module's name in this package.
@@ -47,7 +47,7 @@ def run_part(module: str, arguments: list[str], timeout: float) -> dict[str, Any
         out, err = process.communicate(timeout=timeout)
         how = _how(process.returncode)
     except subprocess.TimeoutExpired:
-        how = f"no end within {timeout:g} s; it was ended"
+        how = f"did not end within {timeout:g} s; it was ended"
         _end(process)
         out, err = _rest(process)
     except BaseException:

@@ -22,9 +22,9 @@ PROGRAM = "collops npu-check"
 # A part ends its ranks itself; only if it hangs is it ended from outside, so much later.
 _GRACE_S = 30.0
 _INSTALL = """\
-what to install: Ascend's driver and firmware; the CANN toolkit with its kernels, whose set_env.sh
-puts libascendcl.so, libhccl.so and libopapi.so on LD_LIBRARY_PATH; torch, and the torch_npu of the
-same version
+what to install: Ascend's driver and firmware; the CANN toolkit and its kernels, whose set_env.sh
+adds the folder of libascendcl.so, libhccl.so and libopapi.so to LD_LIBRARY_PATH; torch, and
+torch_npu of the same version
 """
 
 
@@ -92,7 +92,7 @@ def write_facts(report: Report, facts: dict[str, Any]) -> None:
 def why_not(facts: dict[str, Any]) -> str:
     """Why nothing can be checked; empty if it can."""
     if "problem" in facts:
-        return f"loading CANN and torch_npu ended the program: {facts['problem']}"
+        return f"the program that loads CANN and torch_npu failed: {facts['problem']}"
     for name in ("libhccl.so", "libascendcl.so"):
         if name in facts["missing"]:
             return str(facts["libraries"][name])
@@ -148,16 +148,22 @@ def parser() -> Parser:
     parser = Parser(
         prog=PROGRAM,
         description="Checks the backend hccl on this machine's NPUs and writes a report: what is "
-        "installed, every operator's smallest case against golden, and times. A check that crashes "
-        "or hangs does not end the others.",
-        epilog="Exit status: 0 something passed and nothing failed, 1 too few NPUs or a "
-        "check failed, 2 wrong arguments. What the backend does not support counts neither as "
-        "passed nor as failed. Lines from the simulated CANN of the tests begin with 'simulated'.",
+        "installed, every operator's smallest case compared with golden, and times. A check that "
+        "crashes or hangs does not stop the others.",
+        epilog="Exit status: 0 a check passed and none failed, 1 too few NPUs or a check failed, "
+        "2 wrong arguments. A check that the backend does not support counts neither as passed nor "
+        "as failed. Lines from the simulated CANN of the tests begin with 'simulated'.",
     )
     add = parser.add_argument
     default = Path("collops-npu-report.txt")
     add("--output", metavar="FILE", type=Path, default=default, help=f"the report ({default})")
-    add("--ranks", metavar="N", type=whole_number(2, 64), default=2, help="ranks, an NPU each (2)")
+    add(
+        "--ranks",
+        metavar="N",
+        type=whole_number(2, 64),
+        default=2,
+        help="number of ranks, each with an NPU of its own (2)",
+    )
     add("--seconds", metavar="S", type=seconds, default=120.0, help="time-out of each check (120)")
-    add("--only", metavar="TEXT", default="", help="part of the names of the checks to run")
+    add("--only", metavar="TEXT", default="", help="run only checks whose name contains TEXT")
     return parser

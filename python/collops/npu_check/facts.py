@@ -29,7 +29,7 @@ def main() -> None:
             "libraries": {name: text for name, (_, text) in loaded.items()},
             "missing": [name for name, (library, _) in loaded.items() if library is None],
             "simulated": hasattr(loaded["libascendcl.so"][0], _SIMULATION),
-            "driver": version_text(DRIVER) or f"{DRIVER}: not there",
+            "driver": version_text(DRIVER) or f"{DRIVER}: not found",
             "cann": cann_version(),
             "packages": {name: package_version(name) for name in PACKAGES},
             "variables": variables(),

@@ -1,4 +1,4 @@
-"""The options of ``collops plan``, and the call that they mean."""
+"""The options of ``collops plan``, and the call that they describe."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from collops.terminal.parser import Parser
 OPS = (GATHER, REDUCE)
 REDUCTIONS = ("sum", "prod", "max", "min", "avg")
 _DESCRIPTION = """
-Predicts what a call would cost on hosts that need not be there: bytes, messages, connections,
-memory and time of each host and link, what grows with what, and what breaks first. The schedule is
-the code that the backend ucx runs; the time is a simulation of it with the costs of --links.
+Predicts the cost of a call on hosts that need not exist: bytes, messages, connections, memory and
+time of each host and link, how each grows, and which limit is reached first. The schedule comes
+from the code that the backend ucx runs; the times come from a simulation with the costs of --links.
 """
 _STATUS = """
-docs/multihost.md explains the figures, and how near the times are to measured ones.
+docs/multihost.md explains the figures, and how close the times are to measured times.
 Exit status: 0 success, 2 wrong arguments.
 """
 
@@ -44,36 +44,38 @@ def parser() -> Parser:
         "--hosts",
         type=lambda text: counts(text, ","),
         metavar="H",
-        help="number of hosts; of several, such as 2,16,125, one table compares them",
+        help="number of hosts; several numbers, such as 2,16,125, are compared in one table",
     )
-    add("--ranks-per-host", type=count, metavar="N", default=8, help="with --hosts (8)")
+    add("--ranks-per-host", type=count, metavar="N", default=8, help="for --hosts (8)")
     add("--op", type=_op, required=True, metavar="|".join(OPS), help="the call")
     add(
         "--bytes",
         type=_sizes,
         required=True,
         metavar="16m",
-        help="the whole vector, with k, m or g for a power of 1024; or of each rank, with commas",
+        help="bytes of the whole vector, with k, m or g for a power of 1024; or a list with the "
+        "bytes of each rank, separated by commas",
     )
-    add("--per-rank", action="store_true", help="--bytes is each rank's block or slice")
+    add("--per-rank", action="store_true", help="--bytes is the size of each rank's block or slice")
     add("--skew", type=skew, default=EVEN, metavar=EVEN, help=f"how the ranks share it: {WORDS}")
     add("--dtype", type=_dtype, default="float32", metavar="f32", help="element type (f32)")
-    add("--reduce", choices=REDUCTIONS, default="sum", help="of reduce_scatterv (sum)")
+    add("--reduce", choices=REDUCTIONS, default="sum", help="reduction of reduce_scatterv (sum)")
     add(
         "--links",
         type=Path,
         metavar="FILE",
-        help="rows of collops bench --json, from which the costs are found; without it they are "
-        "assumed: 25 GB/s and 2 us between hosts",
+        help="rows of collops bench --json, from which the costs are calibrated; without it they "
+        "are assumed: 25 GB/s and 2 us between hosts",
     )
     add(
         "--shared-cores",
         type=count,
         default=0,
         metavar="C",
-        help="the ranks of all hosts share C cores, as network namespaces do (a core each)",
+        help="the ranks of all hosts share C cores, as network namespaces do (default: a core for "
+        "each rank)",
     )
-    add("--json", metavar="FILE", help="write one JSON object; - for standard output alone")
+    add("--json", metavar="FILE", help="write one JSON object; - prints it, and nothing else")
     return parser
 
 
@@ -128,7 +130,7 @@ def _op(text: str) -> str:
     if text in OPS:
         return text
     near = difflib.get_close_matches(text, OPS, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else f"it is none of {', '.join(OPS)}"
+    hint = f"did you mean {near[0]}?" if near else f"must be one of {', '.join(OPS)}"
     raise argparse.ArgumentTypeError(f"{text!r}: {hint}")
 
 

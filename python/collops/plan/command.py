@@ -66,7 +66,7 @@ def _costs(path: Path | None) -> tuple[Costs, str]:
     if path is None:
         return ASSUMED, (
             f"ASSUMED, not measured: {ASSUMED.network_rate / 1000:g} GB/s and "
-            f"{ASSUMED.latency_us:g} us between hosts (--links FILE takes measured ones)"
+            f"{ASSUMED.latency_us:g} us between hosts (--links FILE reads measured ones)"
         )
     measured = timed(read_rows(path))
     try:
@@ -74,4 +74,4 @@ def _costs(path: Path | None) -> tuple[Costs, str]:
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None
     off = misfit(costs, [each for each in measured if each.call.host_of == (0, 1)])
-    return costs, f"measured, {path}; the calls in it are met within {off:.0%}"
+    return costs, f"measured, {path}; which predicts its calls within {off:.0%}"

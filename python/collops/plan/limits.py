@@ -1,4 +1,4 @@
-"""What a call would need, beside what there is: what breaks first."""
+"""What a call needs, compared with what is available: which limit is reached first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Limit:
     """One thing that a call needs.
 
     Attributes:
-        name: what it is.
-        need: how much of it.
-        most: how much there is.
-        source: who says so.
-        grows: whether hosts that are added need more of it.
+        name: what is limited.
+        need: how much the call needs.
+        most: how much is available.
+        source: where the limit comes from.
+        grows: whether the need grows with the number of hosts.
     """
 
     name: str
@@ -41,16 +41,16 @@ class Limit:
 
     @property
     def part(self) -> float:
-        """The part of it that is needed; above 1: it breaks."""
+        """The part of the limit that is needed; above 1: the limit is exceeded."""
         return self.need / self.most
 
     def reached_at(self, ranks: int) -> int | None:
-        """About how many ranks need all of it, if hosts are added to `ranks` ranks."""
+        """About how many ranks reach the limit, if hosts are added to `ranks` ranks."""
         return int(ranks / self.part) if self.grows else None
 
 
 def limits(call: Call, found: Prediction) -> list[Limit]:
-    """All limits, the one of which most is needed first; what this host says stands for all."""
+    """All limits, the nearest first; this host's limits stand for those of all hosts."""
     ranks = len(call.host_of)
     per_host = [call.host_of.count(host) for host in range(len(found.hosts))]
     low, high = map(int, _PORTS.read_text().split())
@@ -67,7 +67,7 @@ def limits(call: Call, found: Prediction) -> list[Limit]:
             "ports of a host",
             max(each["all_peers"] for each in found.hosts) / 2,
             high - low + 1,
-            "ip_local_port_range, if no port serves two connections",
+            "ip_local_port_range, with one connection per port",
         ),
         Limit("memory of a host", memory, total, "this host's"),
     ]
@@ -82,19 +82,19 @@ def descriptors(found: Prediction) -> int:
 
 
 def host_bytes(found: Prediction, host: int, ranks: int) -> int:
-    """Memory of a host beside the tensors, at most."""
+    """Memory of a host without the tensors, at most."""
     figures = found.hosts[host]
     each = ("heads_bytes", "scratch_bytes", "shared_bytes", "plan_bytes")
     return int(figures["segment_bytes"] + ranks * sum(figures[name] for name in each))
 
 
 def growth(call: Call) -> Sequence[tuple[str, str]]:
-    """What grows with what: P ranks on H hosts, n on each, blocks or slices of b bytes."""
+    """How each need grows: P ranks on H hosts, n on each, blocks or slices of b bytes."""
     board = ("board, on each host", "P: at most 30 KiB for each rank")
     heads = ("heads of a rank", "12.6 KiB * (H - 1), and H - 1 messages in every call")
     if call.op == REDUCE:
         return (
-            ("bytes that a host sends", "n * (P - n) * b, where every slice crosses as it is"),
+            ("bytes that a host sends", "n * (P - n) * b, if every slice crosses unreduced"),
             ("messages, connections of a rank", "P - n"),
             ("memory of a rank", "(P - n) * b, at most 1 MiB for each of the other ranks"),
             ("sums of a rank", "P * b are read"),

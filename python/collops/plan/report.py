@@ -30,7 +30,7 @@ _FIGURES = (
     ("slices of a rank, bytes", "shared_bytes"),
     ("plans of a rank, bytes", "plan_bytes"),
     ("time us", "time_us"),
-    ("of it network us", "network_us"),
+    ("of that, network us", "network_us"),
     ("CPU for messages us", "messages_us"),
     ("copies and sums us", "copies_us"),
     ("meetings us", "meetings_us"),
@@ -39,7 +39,7 @@ _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def headline(call: Call, names: Sequence[str], source: str) -> str:
-    """What is predicted, and by which costs."""
+    """What is predicted, and with which costs."""
     hosts = f"{len(call.host_of)} ranks on {len(names)} host{'s' if len(names) > 1 else ''}"
     what = f"{call.op} of {size(total_bytes(call))} {call.dtype}"
     return f"{what}, {hosts}\ncosts: {source}\n"
@@ -55,39 +55,39 @@ def host_tables(call: Call, names: Sequence[str], found: Prediction) -> str:
         if not any(values):
             continue
         rows.append([label, *spread(values), names[found.most(name)]])
-    figures = table(("of a host", "least", "median", "most", "which"), rows)
-    lines = [f"predicted: {found.time_us:,.1f} us; what takes most of it: {by}", "", figures]
+    figures = table(("per host", "least", "median", "most", "host with most"), rows)
+    lines = [f"predicted: {found.time_us:,.1f} us; bottleneck: {by}", "", figures]
     links = _links(found)
     if links.size:
         _, row, column = _worst_link(found)
-        cells = [["bytes of a link", *spread(links.tolist()), f"{names[row]} to {names[column]}"]]
-        lines += ["", table(("from a host to another", "least", "median", "most", "which"), cells)]
+        cells = [["bytes", *spread(links.tolist()), f"{names[row]} to {names[column]}"]]
+        lines += ["", table(("per link", "least", "median", "most", "link with most"), cells)]
     return "\n".join(lines)
 
 
 def growth_lines(call: Call) -> str:
-    """What grows with what."""
+    """How each need grows."""
     lines = [f"  {what}: {how}" for what, how in growth(call)]
-    heading = "What grows with what, of P ranks on H hosts with n each, b bytes for each rank:"
+    heading = "Growth, for P ranks on H hosts with n each and b bytes for each rank:"
     return "\n".join([heading, *lines])
 
 
 def limit_table(call: Call, every: Sequence[Limit]) -> str:
-    """What breaks first, and whether this call is refused today."""
+    """The limits, nearest first, and whether this version refuses the call."""
     rows = [_limit_row(limit, len(call.host_of)) for limit in every]
-    head = ("what breaks first", "needed", "there is", "part", "reached at ranks", "said by")
+    head = ("limit, nearest first", "needed", "available", "part", "reached at ranks", "source")
     over = [limit.name for limit in every if limit.part > 1]
-    said = f"More than there is: {', '.join(over)}." if over else "All of it is there."
+    said = f"Limits exceeded: {', '.join(over)}." if over else "No limit is exceeded."
     if any(limit.part > 1 and limit.source == THIS_VERSION for limit in every):
         said += " This version refuses such a group."
     return f"{table(head, rows)}\n{said}"
 
 
 def scale_table(every: Sequence[tuple[Call, Prediction]]) -> str:
-    """One line for each number of hosts; the figures are those of the host with most."""
+    """One line for each number of hosts, with the figures of the most loaded host."""
     head = (
         *("ranks", "hosts", "sent by a host", "messages", "connections of a rank"),
-        *("descriptors", "meetings", "memory of a host", "time us", "what takes most"),
+        *("descriptors", "meetings", "memory of a host", "time us", "bottleneck"),
     )
     rows = []
     for call, found in every:
@@ -143,7 +143,7 @@ def as_object(
 
 
 def size(number: float) -> str:
-    """Bytes in the largest unit of which there is one, such as "1.5 MiB"."""
+    """Bytes in the largest unit that is not above the number, such as "1.5 MiB"."""
     for unit, factor in _UNITS:
         if number >= factor:
             return f"{number / factor:.1f} {unit}"

@@ -66,7 +66,7 @@ def _packed(result: Any) -> bytes:
     try:
         return mail.packed((result, None, ""))
     except Exception as problem:
-        error = TypeError(f"the result of a rank must pickle: {problem}")
+        error = TypeError(f"the result of a rank cannot be pickled: {problem}")
         return mail.packed((None, error, ""))
 
 
@@ -110,7 +110,7 @@ def run_threads(
         range(n), work, timeout, grace_s, failed=lambda report: report[1] is not None
     )
     for rank, thread in running.items():
-        error = RankEndedError(f"rank {rank} was still running when its time was up")
+        error = RankEndedError(f"rank {rank} was still running after its time-out")
         reports[rank] = None, error, _stack(thread)
     return results_of(reports)
 

@@ -46,7 +46,7 @@ class RankDiedError(RuntimeError):
 
 
 class RankEndedError(RuntimeError):
-    """run_ranks ended a rank, because the time was up or another rank had failed."""
+    """run_ranks ended a rank, because of the time-out or because another rank had failed."""
 
 
 def results_of(reports: Mapping[int, Report]) -> list[Any]:

@@ -32,8 +32,8 @@ def run_ranks(
     """Calls ``fn(rank, *args)`` in `n` processes and returns their results in rank order.
 
     In each process collops.init() needs no arguments. The ranks are a job of their own, so ranks of
-    two runs never connect. They have RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE of it, too,
-    and not the rank table of a job that this process belongs to.
+    two runs never connect. They also have this job's RANK, WORLD_SIZE, LOCAL_RANK and
+    LOCAL_WORLD_SIZE, and do not use the rank table of a job that this process belongs to.
 
     With `threads`, the ranks are threads of one new process. collops.init() returns a communicator
     of COMM_MULTI_THREAD in each thread; structs need that `comm_mode`, and the `rank`.
@@ -48,7 +48,7 @@ def run_ranks(
         threads: whether the ranks are threads of one process.
 
     Returns:
-        The results in rank order; they must pickle.
+        The results in rank order; they must be picklable.
 
     Raises:
         ValueError: `n` is less than 1.

@@ -1,7 +1,7 @@
 """Accelerate on collops: the group that Accelerator(cpu=True) takes over.
 
-Accelerate knows gloo and MPI alone for CPUs, and refuses the name "collops". A group that exists
-already is taken over whatever its backend; state() makes it.
+Accelerate knows only gloo and MPI for CPUs, and refuses the name "collops". It takes over a group
+that exists already, whatever its backend; state() makes such a group.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def state(timeout: timedelta | None = None, **kwargs: Any) -> Any:
 
     Returns:
         accelerate.PartialState, whose backend is "collops". Accelerator's gather() then moves one
-        tensor, as with NCCL, where it makes a list for gloo.
+        tensor, as with NCCL, and not a list of tensors, as with gloo.
 
     Raises:
         ArgumentError: there is a default group of another backend, Accelerate has a state already,
-            or its variables tell of another number of ranks than the group has.
+            or WORLD_SIZE differs from the group's number of ranks.
         ImportError: Accelerate is not installed.
 
     Source of the semantics: accelerate.PartialState.

@@ -1,9 +1,9 @@
 """FSDP2 on windows: fully_shard() whose gathers and reductions copy each byte once.
 
-fully_shard() packs the shards of a module's parameters into a buffer, gathers them there, and packs
-gradients into another one, which it reduces and scatters. use() puts these buffers on windows of
-the group, so that each rank reads the others' parts in place, and uses the windows again from step
-to step.
+fully_shard() packs the shards of a module's parameters into a buffer and gathers them there; it
+packs gradients into another buffer, which it reduces and scatters. use() puts these buffers on
+windows of the group, so that each rank reads the others' parts in place, and reuses the windows
+from step to step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 
 
 def use(module: torch.nn.Module) -> None:
-    """Puts the communication of a module under fully_shard() on windows, its sub-modules' too.
+    """Puts the communication of a module under fully_shard() and its sub-modules on windows.
 
     ``parameters, gradients = those without use(), bit for bit``
 
@@ -47,8 +47,7 @@ def use(module: torch.nn.Module) -> None:
 
     Raises:
         ArgumentError: no module is under fully_shard(), one is on a group of another backend or
-            not on a CPU, or shards its parameters on several meshes; no module has been changed
-            then.
+            not on a CPU, or shards its parameters on several meshes. No module is then changed.
 
     Source of the semantics: torch.distributed.fsdp.FSDPModule.set_custom_all_gather and
     set_custom_reduce_scatter.

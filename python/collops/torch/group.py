@@ -32,8 +32,9 @@ _CPU = torch.device("cpu")
 class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
     """The ranks of one group. torch.distributed makes it: ``init_process_group("collops")``.
 
-    A call without ``async_op`` runs on the calling thread. One with it is started, and a thread of
-    the communicator or the one that waits runs it; calls run in the order of their starts.
+    A call without ``async_op`` runs on the calling thread. A call with ``async_op`` is started, and
+    runs in a thread of the communicator or in the thread that waits for it. Calls run in the order
+    of their starts.
 
     Example:
         >>> import torch.distributed as dist
@@ -136,10 +137,10 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        """A barrier that names a rank that has not come; every call of a group does.
+        """A barrier whose error names a missing rank, like the errors of every call of a group.
 
-        torch.distributed.monitored_barrier() refuses all backends but the one named gloo, so call
-        it on the group. `wait_all_ranks` is taken and changes nothing.
+        torch.distributed.monitored_barrier() refuses all backends except gloo, so call this method
+        of the group. `wait_all_ranks` is accepted and has no effect.
         """
         self.log.add("monitored_barrier", [])
         with self.lock:
@@ -154,10 +155,10 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
         group_name: str | None = None,
         group_desc: str | None = None,
     ) -> Group | None:
-        """A group of some ranks of this one, which those ranks call; None in the others.
+        """Makes a group of some ranks of this group, which call it; None on other ranks.
 
-        torch.distributed.split_group() asks for a group on an accelerator, so call it on the group.
-        The new group is known to those who hold it, not to torch by its name.
+        torch.distributed.split_group() needs a group on an accelerator, so call this method of the
+        group. torch does not know the new group by its name.
 
         Args:
             ranks: their numbers in this group, in the new group's order.

@@ -69,7 +69,7 @@ def _place(ranks: list[dict[str, str]]) -> tuple[dict[str, Any], Any]:
     if not address:
         place["code"] = int(ErrorCode.ERROR_INVALID_PARAM)
         place["fault"] = (
-            f"its ranks are on {len(hosts)} hosts, and nothing says how these reach each other: "
+            f"its ranks are on {len(hosts)} hosts, and no address of rank 0's host is known: "
             "set MASTER_ADDR to an address of rank 0's host, the same in all ranks, or use a "
             "tcp:// address"
         )

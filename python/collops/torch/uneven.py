@@ -1,7 +1,7 @@
-"""The uneven collectives of others, under their names: torchcomms' and torch_npu's.
+"""The uneven collectives of torchcomms and torch_npu, under their names.
 
 Each is one call of torch.distributed on lists of tensors of different sizes, which a collops group
-takes. On a group of another backend they run on a collops group of the same ranks.
+accepts. On a group of another backend they run on a collops group of the same ranks.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class UnevenComm:
         Args:
             output: this rank's result, as large as ``input_list[rank]``.
             input_list: a block for each rank, of any number of elements.
-            op: a ReduceOp of torch.distributed; AVG of integers is cut towards zero.
+            op: a ReduceOp of torch.distributed; AVG of integers is rounded towards zero.
             async_op: whether to return before the end.
             hints: ignored.
             timeout: of this call; None: the group's.
@@ -129,7 +129,7 @@ def all_gather_into_tensor_uneven(
     Args:
         output: [sum(output_split_sizes), ...].
         input: [output_split_sizes[rank], ...].
-        output_split_sizes: the rows of each rank; None: all have as many.
+        output_split_sizes: the rows of each rank; None: all ranks have equally many.
         group: the group; None: the default group.
         async_op: whether to return a Work before the end.
 
@@ -154,7 +154,7 @@ def reduce_scatter_tensor_uneven(
     group: Any = None,
     async_op: bool = False,
 ) -> Any:
-    """Reduces and shares out rows: ``output = split(reduce_r input_r, input_split_sizes)[rank]``.
+    """Reduces and scatters rows: ``output = split(reduce_r input_r, input_split_sizes)[rank]``.
 
     Args:
         output: [input_split_sizes[rank], ...].

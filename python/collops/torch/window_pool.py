@@ -1,4 +1,4 @@
-"""Windows of a group, each used again once no tensor refers to it."""
+"""Windows of a group, each reused once no tensor refers to it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class WindowPool:
             A flat tensor, on a window of the pool if one of this size is spare, else on a new one.
 
         Raises:
-            Error: there is no memory left.
+            Error: there is not enough memory.
 
         Source of the semantics: torch.empty.
         """

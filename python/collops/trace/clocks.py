@@ -1,7 +1,7 @@
-"""What the monotonic clocks of several hosts differ by.
+"""How much the monotonic clocks of several hosts differ.
 
-Ranks of one host share a clock. Across hosts, the real time of each host says the difference, as
-exactly as the hosts keep it. Calls over several hosts say more: no rank leaves such a call before
+Ranks of one host share a clock. Across hosts, the real time of each host gives the difference, as
+exactly as the hosts keep it. Calls over several hosts give more: no rank leaves such a call before
 every rank has entered it, which bounds the difference from both sides.
 """
 
@@ -25,13 +25,13 @@ _ACROSS_HOSTS = ("ucx",)
 
 @dataclass(frozen=True)
 class HostClock:
-    """How the times of one host become those of the first.
+    """How times of one host are converted to the clock of the first.
 
     Attributes:
         host: the host's name.
         boot: names its clock.
-        shift_us: what is added to its times.
-        within_us: the shift is right within so much; None: as right as the hosts' real time.
+        shift_us: the offset that is added to its times.
+        within_us: largest error of the shift; None: as exact as the hosts' real time.
     """
 
     host: str

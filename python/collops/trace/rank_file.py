@@ -58,10 +58,10 @@ def read_rank_file(path: str | os.PathLike[str]) -> RankFile:
         except ValueError:
             if number == len(lines):
                 break
-            _refuse(f"{path}:{number}: no event of a trace of collops")
+            _refuse(f"{path}:{number}: not an event of a collops trace")
         _take(found, event)
     if found.rank < 0:
-        _refuse(f"{path}: no trace of a rank of collops")
+        _refuse(f"{path}: not a collops trace of a rank")
     return found
 
 
@@ -69,7 +69,7 @@ def _take(found: RankFile, event: Any) -> None:
     if isinstance(event, dict) and "traceEvents" in event:
         _refuse(f"{found.path}: is a merged trace: pass it alone, or the files of the ranks")
     if not isinstance(event, dict) or not {"name", "ph", "pid"} <= event.keys():
-        _refuse(f"{found.path}: no trace of a rank of collops")
+        _refuse(f"{found.path}: not a collops trace of a rank")
     if event["name"] == "collops_clocks":
         clocks = event["args"]["clocks"]
         found.rank, found.host, found.boot = clocks["rank"], clocks["host"], clocks["boot"]

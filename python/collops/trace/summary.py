@@ -1,4 +1,4 @@
-"""Who came late: the calls that waited longest for their last rank, and every rank's share."""
+"""Late ranks: the calls that waited longest for their last rank, and every rank's share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RankShare:
 
 
 def latest(trace: MergedTrace, most: int) -> list[GroupCall]:
-    """The calls whose last rank came latest after the first, the latest first."""
+    """The calls whose last rank entered latest after the first rank, the latest first."""
     calls = group_calls(trace.events)
     return sorted(calls, key=lambda call: call.late_us, reverse=True)[:most]
 
@@ -86,11 +86,11 @@ def summary(trace: MergedTrace, most: int = 10) -> str:
         *(clock.describe() for clock in trace.clocks[1:]),
     ]
     if calls:
-        parts += ["", "Calls whose last rank came latest:", *_latest(latest(trace, most))]
+        parts += ["", "Calls with the latest last rank:", *_latest(latest(trace, most))]
     parts += ["", "Ranks:", *_shares(shares(trace))]
     unfinished = [event for event in trace.events if event["args"].get("unfinished")]
     if unfinished:
-        parts += ["", "Calls that had not ended when the trace did:"]
+        parts += ["", "Calls that had not ended at the end of the trace:"]
         parts += _columns(
             ["operator", "domain", "call", "rank", "since s"],
             [
@@ -110,7 +110,7 @@ def _number(args: dict[str, object]) -> str:
 
 
 def _latest(calls: Sequence[GroupCall]) -> list[str]:
-    head = ["operator", "domain", "call", "last rank", "later than the first", "all waited"]
+    head = ["operator", "domain", "call", "last rank", "later than the first", "total wait"]
     rows = [
         [
             *(call.name, call.comm, str(call.number or call.seq), str(call.last)),
@@ -122,7 +122,7 @@ def _latest(calls: Sequence[GroupCall]) -> list[str]:
 
 
 def _shares(found: Sequence[RankShare]) -> list[str]:
-    head = ["rank", "calls", "time in calls", "of that waits", "was last", "others waited for it"]
+    head = ["rank", "calls", "time in calls", "of that waits", "times last", "others waited for it"]
     rows = [
         [
             *(str(share.rank), str(share.calls), _ms(share.in_calls_us), _ms(share.in_waits_us)),

@@ -32,10 +32,11 @@ _ITEM_BYTES = 4  # of float32
 _KEYS = ONE_STEP.key(PLAIN), TWO_STEPS.key(PLAIN)
 _COLUMNS = (("ranks", 5), ("size", 5), ("1 step us", 10), ("2 steps us", 10), ("faster", 15))
 _DESCRIPTION = """
-Measures AllReduce of plain memory in one step and in two, in turn on the same ranks of this host,
-and chooses the sizes up to which one step is taken: of 2 ranks, and of more. The last line that it
-prints sets COLLOPS_TUNING. Nothing reads it by itself: export it before a program begins, in all
-ranks of a host, or pass what follows the first = as init(tuning=...).
+Measures AllReduce on plain memory with the one-step and the two-step algorithm, in turn on the same
+ranks of this host, and chooses the sizes up to which one step is used: one size for 2 ranks, one
+for more ranks. The last line of its output sets COLLOPS_TUNING. It has no effect by itself: export
+it before a program starts, in all ranks of a host, or pass the text after the first = as
+init(tuning=...).
 """
 _STATUS = """
 Run it on an idle machine. Exit status: 0 success, 1 ranks failed, 2 wrong arguments.
@@ -186,9 +187,11 @@ def parser() -> Parser:
         type=lambda text: counts(text, ","),
         default=_RANKS,
         metavar="2,4",
-        help="numbers of ranks on this host, each measured by itself; all above 2 together choose "
-        "one size (2,4)",
+        help="numbers of ranks on this host, each measured separately; all numbers above 2 share "
+        "one chosen size (2,4)",
     )
-    add("--output", type=Path, metavar="FILE", help="write the line for a shell: `. FILE` sets it")
-    add("--quick", action="store_true", help="few sizes and rounds: shows that all parts work here")
+    add(
+        "--output", type=Path, metavar="FILE", help="write the line to FILE, for a shell's `. FILE`"
+    )
+    add("--quick", action="store_true", help="few sizes and rounds, to check that all parts work")
     return parser

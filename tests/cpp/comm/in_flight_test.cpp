@@ -167,7 +167,7 @@ TEST(UnfinishedWorkAtTheDeadlineIsKeptUntilExit) {
     stream.done = 1;
     const Status status = in_flight.Drain(Soon());
     EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
-    EXPECT_CONTAINS(status.message(), "work on 1 streams was not done after 0.02 s");
+    EXPECT_CONTAINS(status.message(), "work on 1 streams did not end within 0.02 s");
     EXPECT_FALSE(in_flight.Drain(Soon()).ok());
   }
   EXPECT_TRUE(!past.lives() && running.lives());

@@ -163,14 +163,14 @@ TEST(RanksThatAreThreadsHaveACommunicatorEach) {
   EXPECT_TRUE(Get(ThreadSpec("t", 0)) == first);
   EXPECT_TRUE(Get(ThreadSpec("t", 1)) == second);
   ExpectRefused(ThreadSpec("t", 2, 3), ERROR_INVALID_PARAM,
-                "commDomain \"t\" of backend fake is live in this process with rankSize 2, got 3: "
+                "commDomain \"t\" of backend fakeis open in this process with rankSize 2, got 3: "
                 "pass the same value, or another commDomain");
   Registry::Instance().CloseAll("end of test");
 }
 
 TEST(ALiveDomainRefusesAnotherGroup) {
   const auto live = Get(Spec("dp", 1, 4));
-  const std::string begin = "commDomain \"dp\" of backend fake is live in this process with ";
+  const std::string begin = "commDomain \"dp\" of backend fakeis open in this process with ";
   const std::string end = ": pass the same value, or another commDomain";
   ExpectRefused(Spec("dp", 2, 4), ERROR_INVALID_PARAM, begin + "rank 1, got 2" + end);
   ExpectRefused(Spec("dp", 1, 3), ERROR_INVALID_PARAM, begin + "rankSize 4, got 3" + end);
@@ -193,7 +193,7 @@ TEST(AnUnusedCommunicatorIsClosedForAnotherGroup) {
   EXPECT_CONTAINS(CloseLog()[0], "free: nothing in its process uses it any more");
   // An operation uses the communicator now.
   ExpectRefused(Spec("free", 1, 5), ERROR_INVALID_PARAM,
-                "commDomain \"free\" of backend fake is live in this process with rankSize 3, got "
+                "commDomain \"free\" of backend fakeis open in this process with rankSize 3, got "
                 "5: pass the same value, or another commDomain");
   Registry::Instance().CloseAll("end of test");
 }
@@ -201,7 +201,7 @@ TEST(AnUnusedCommunicatorIsClosedForAnotherGroup) {
 TEST(ACommunicatorWithAWindowInUseStays) {
   static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = true;
   ExpectRefused(Spec("window", 0, 3), ERROR_INVALID_PARAM,
-                "commDomain \"window\" of backend fake is live in this process with rankSize 2, "
+                "commDomain \"window\" of backend fakeis open in this process with rankSize 2, "
                 "got 3: pass the same value, or another commDomain");
   static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = false;
   EXPECT_EQ(Get(Spec("window", 0, 3))->size(), 3);
@@ -214,7 +214,7 @@ TEST(AGroupOfThreadsIsReplacedAsAWhole) {
   Get(ThreadSpec("pair", 1));
   CloseLog().clear();
   ExpectRefused(ThreadSpec("pair", 1, 3), ERROR_INVALID_PARAM,
-                "commDomain \"pair\" of backend fake is live in this process with rankSize 2, got "
+                "commDomain \"pair\" of backend fakeis open in this process with rankSize 2, got "
                 "3: pass the same value, or another commDomain");
   EXPECT_TRUE(CloseLog().empty());
   first.reset();

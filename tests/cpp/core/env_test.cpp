@@ -61,9 +61,8 @@ TEST(AWrongTableOfSizesIsRefused) {
   const std::pair<const char*, const char*> rows[] = {
       {"16k", "COLLOPS_TUNING=16k: \"16k\" is not a pair such as all_reduce_one_step=32k"},
       {"all_reduce_one_step=1,chunk=2",
-       "COLLOPS_TUNING=all_reduce_one_step=1,chunk=2: \"chunk\" is not a size of the table, which "
-       "has "
-       "all_reduce_one_step_2, all_reduce_one_step, streamed_output"},
+       "COLLOPS_TUNING=all_reduce_one_step=1,chunk=2: \"chunk\" is unknown; the sizes "
+       "are all_reduce_one_step_2, all_reduce_one_step, streamed_output"},
       {"streamed_output=-1", "streamed_output must be a whole number of bytes up to 1024g"},
       {"streamed_output=1.5m", "got \"1.5m\""},
       {"streamed_output=", "got \"\""},

@@ -247,7 +247,7 @@ TEST(MessagesThatNoStreamCanCarryAreRefused) {
   const auto communicator = Make();
   Transfer message = Message(Transfer::kRecv, kAnySource, 1);
   EXPECT_CONTAINS(communicator->Messages("Recv", &message, 1, &stream).message(),
-                  "rank that is named");
+                  "receive from any rank");
   message = Message(Transfer::kSend, 0, 1);
   message.tag = 4;
   EXPECT_CONTAINS(communicator->Messages("Send", &message, 1, &stream).message(), "no tags");

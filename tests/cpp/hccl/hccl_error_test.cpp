@@ -37,7 +37,7 @@ TEST(AnswersBecomeCodesWithNumberNameAndText) {
   ExpectAnswer(Result::kParameter, collops::ERROR_INVALID_PARAM,
                "HcclAllGatherV returned 1 (HCCL_E_PARA): EI9999: an inner error");
   ExpectAnswer(static_cast<Result>(1041), collops::ERROR_HCCL_FAIL,
-               "HcclAllGatherV returned 1041 (an HcclResult without a name here): EI9999: an inner "
+               "HcclAllGatherV returned 1041 (an unknown HcclResult): EI9999: an inner "
                "error");
 }
 
@@ -48,8 +48,7 @@ TEST(EveryResultNumberHasItsName) {
   EXPECT_EQ(std::string(Name(Result::kSuccess)), std::string("HCCL_SUCCESS"));
   EXPECT_EQ(std::string(Name(Result::kTcpTransfer)), std::string("HCCL_E_TCP_TRANSFER"));
   EXPECT_EQ(std::string(Name(Result::kRemote)), std::string("HCCL_E_REMOTE"));
-  EXPECT_EQ(std::string(Name(static_cast<Result>(-1))),
-            std::string("an HcclResult without a name here"));
+  EXPECT_EQ(std::string(Name(static_cast<Result>(-1))), std::string("an unknown HcclResult"));
 }
 
 TEST(WithoutATextTheNumberStandsAlone) {

@@ -172,7 +172,7 @@ TEST(ATimeoutNamesBothRanksCalls) {
     if (rank == 1) return over.Wait();
     ExpectError(Recv(communicator, 1, 3, &out, nullptr, DType::kFloat32), collops::ERROR_TIMEOUT,
                 {"Recv: timed out after 0.5 s: Recv of 2 float32 from " + Name(1),
-                 "(tag 3): no such message has come", ", is in no call"});
+                 "(tag 3): no such message has arrived", ", is in no call"});
     over.Set();
   });
   // Both ranks send first.
@@ -180,7 +180,7 @@ TEST(ATimeoutNamesBothRanksCalls) {
     Buffer x(8);
     if (rank == 0) AwaitMessageCall(1, communicator);
     ExpectError(Send(communicator, 1 - rank, 3, &x), collops::ERROR_TIMEOUT,
-                {"Send of 8 uint8 to rank ", "its receiver has not taken it",
+                {"Send of 8 uint8 to rank ", "its receiver has not received it",
                  "two ranks that both send first wait for each other, exchange does not"});
   });
   // The ranks use different tags.

@@ -174,7 +174,7 @@ TEST(ListsAgainstX) {
   });
   FaultyLists(code,
               "AllToAllV: all recvCounts are 0: this rank must receive something; "
-              "comm.all_to_allv takes ranks that do not",
+              "comm.all_to_allv allows ranks that do not",
               [](P& p) {
                 p.recvCounts = {0, 0};
                 p.rdispls = {1, 0};

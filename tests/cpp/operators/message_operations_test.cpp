@@ -48,7 +48,7 @@ void PeersAreChecked(const std::string& op, const std::string& field) {
   ExpectStatus(CheckParam(Struct<Param>(0, 3, 4294967295U, "")), ERROR_INVALID_PARAM,
                "got 4294967295");
   ExpectStatus(CheckParam(Struct<Param>(1, 3, 1, "")), ERROR_INVALID_PARAM,
-               op + ": " + field + " 1 is this rank itself: name another one");
+               op + ": " + field + " 1 is this rank itself: pass another rank");
   Param param = Struct<Param>(0, 3, 3, "");
   param.rankRoot = 3;  // the peer is checked last
   ExpectStatus(CheckParam(param), ERROR_INVALID_PARAM, "rankRoot");

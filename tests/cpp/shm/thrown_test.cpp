@@ -34,7 +34,7 @@ void ExpectTold(collops::ErrorCode code, const std::string& text,
 }  // namespace
 
 TEST(LackOfMemoryIsReportedAsSuch) {
-  ExpectTold(collops::ERROR_OUT_OF_HOST_MEMORY, "this process can get no more memory",
+  ExpectTold(collops::ERROR_OUT_OF_HOST_MEMORY, "this process cannot allocate more memory",
              []() -> Status { throw std::bad_alloc(); });
 }
 
@@ -65,6 +65,6 @@ TEST(AFusedCallThatThrowsEndsForAll) {
       return call->Wait([] { return false; });
     });
     EXPECT_EQ(status.code(), collops::ERROR_OUT_OF_HOST_MEMORY);
-    EXPECT_CONTAINS(status.message(), "Toy: this process can get no more memory");
+    EXPECT_CONTAINS(status.message(), "Toy: this process cannot allocate more memory");
   });
 }

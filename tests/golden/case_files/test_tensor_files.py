@@ -116,7 +116,11 @@ def archive(path: Path, content: bytes, *, at: int = 0, byte: int = 0, way: int 
             {"content": header("(99999999999, 4)") + b"1"},
             "is 399999999996 bytes, 1 are ther",
         ),
-        ("npy", {"content": header("(__import__('os'),)")}, "its header is none that numpy writes"),
+        (
+            "npy",
+            {"content": header("(__import__('os'),)")},
+            "its header is not one that numpy writes",
+        ),
         ("npz", {"content": header("(8,)") + b"12345678", "way": 255}, "x.npz: "),
         ("npz", {"content": header("(1,)") + b"1", "at": 6, "byte": 1}, "it is encrypted"),
         (

@@ -45,7 +45,7 @@ def _batch_with_a_tag(rank: int) -> None:
 REFUSED: dict[str, tuple[Callable[[int], None], str]] = {
     "a tag": (_tag, "NCCL has no tags: use tag 0, got 3"),
     "a tag in a batch": (_batch_with_a_tag, "NCCL has no tags: use tag 0, got 5"),
-    "a message of any rank": (_any_rank, "a rank that is named"),
+    "a message of any rank": (_any_rank, "cannot receive from any rank"),
 }
 
 

@@ -79,16 +79,18 @@ def test_an_unknown_engine_lists_those_there_are(engine: Any, words: list[str]) 
 
 def test_other_operators_have_no_engines() -> None:
     param = collops.AllGatherVParam(rank=0, rank_size=2, backend="shm")
-    with pytest.raises(collops.ArgumentError, match="LinearParallel alone has engines"):
+    with pytest.raises(
+        collops.ArgumentError, match="LinearParallel is the only operator with engines"
+    ):
         collops.Operation(param, engine="windows")
 
 
 @pytest.mark.parametrize(
     ("kind", "engine", "reason"),
     [
-        (ParallelType.LINEAR_ALL_REDUCE, "local", "a product of 2 ranks needs the others"),
-        (ParallelType.PURE_LINEAR, "windows", "no rank needs another one"),
-        (ParallelType.PURE_LINEAR, "pipeline", "no rank needs another one"),
+        (ParallelType.LINEAR_ALL_REDUCE, "local", "a product of 2 ranks needs communication"),
+        (ParallelType.PURE_LINEAR, "windows", "this product needs no communication"),
+        (ParallelType.PURE_LINEAR, "pipeline", "this product needs no communication"),
     ],
 )
 def test_an_engine_that_cannot_run_says_why(kind: Any, engine: str, reason: str) -> None:
@@ -126,19 +128,19 @@ def program(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("fused", "named", "engine", "why"),
     [
-        ("1", None, "windows", ", not local: a product of 2 ranks needs the others"),
+        ("1", None, "windows", ", not local: a product of 2 ranks needs communication"),
         (
             "1",
             "pipeline",
             "pipeline",
-            " as named, not local: a product of 2 ranks needs the others",
+            " as named, not local: a product of 2 ranks needs communication",
         ),
         (
             "0",
             None,
             "pipeline",
-            ", not local: a product of 2 ranks needs the others"
-            ", not windows: COLLOPS_FUSED=0 asks for the pipeline",
+            ", not local: a product of 2 ranks needs communication"
+            ", not windows: COLLOPS_FUSED=0 selects the pipeline",
         ),
     ],
 )
@@ -166,12 +168,12 @@ def test_doctor_lists_the_engines(fused: str) -> None:
     done = program(code, COLLOPS_FUSED=fused)
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line.split(maxsplit=1) for line in done.stdout.splitlines() if line}
-    assert lines["local"][1] == "not: a product of 2 ranks needs the others"
+    assert lines["local"][1] == "not: a product of 2 ranks needs communication"
     if fused == "1":
         assert lines["windows"][1] == "runs"
         assert lines["pipeline"][1].startswith("can run")
     else:
-        assert lines["windows"][1] == "not: COLLOPS_FUSED=0 asks for the pipeline"
+        assert lines["windows"][1] == "not: COLLOPS_FUSED=0 selects the pipeline"
         assert lines["pipeline"][1] == "runs"
     assert lines["streams"][1].startswith("not: the tensors of backend shm are not on a device")
     assert lines["streams"][1].endswith("; runs on hccl, nccl, cuda")

@@ -97,5 +97,5 @@ def test_pickle(struct: type[Any]) -> None:
 
 @structs
 def test_a_communicator_does_not_pickle(struct: type[Any]) -> None:
-    with pytest.raises(TypeError, match="hccl_comm does not pickle: the communicator belongs"):
+    with pytest.raises(TypeError, match="hccl_comm cannot be pickled: the communicator belongs"):
         pickle.dumps(struct(hccl_comm=1234))

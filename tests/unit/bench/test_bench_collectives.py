@@ -169,11 +169,14 @@ def test_a_wrong_result_is_printed_and_is_the_exit_status(
     [
         ("all_gather_v --ranks 1", "--ranks 1: at least 2 are needed"),
         ("all_gather_v --sizes 1t", "--sizes: a whole number of 1 or more is needed, got '1t'"),
-        ("all_gather_v --skew odd", "--skew: 'odd' is none of even, one-owner, zeros or shares"),
+        ("all_gather_v --skew odd", "--skew: 'odd' is not one of even, one-owner, zeros or shares"),
         ("all_gather_v --skew 3:x", "--skew: a whole number of 1 or more is needed, got 'x'"),
-        ("all_gather_v --dtype f64", "'f64' is none of f32/float32, bf16/bfloat16"),
-        ("all_gather_v --buffers pinned", "--buffers: 'pinned' is none of plain, window"),
-        ("all_gather_v --peers numpy", "'numpy' is none of mpi, gloo, ucx, ucx_perftest, iperf3"),
+        ("all_gather_v --dtype f64", "'f64' is not one of f32/float32, bf16/bfloat16"),
+        ("all_gather_v --buffers pinned", "--buffers: 'pinned' is not one of plain, window"),
+        (
+            "all_gather_v --peers numpy",
+            "'numpy' is not one of mpi, gloo, ucx, ucx_perftest, iperf3",
+        ),
         ("all_gather_v --rank-table /nowhere/ranks.json", "/nowhere/ranks.json"),
         ("all_gather --skew even", "unrecognized arguments: --skew even"),
         ("all_reduce --sweep", "unrecognized arguments: --sweep"),

@@ -61,16 +61,19 @@ def refused(name: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--devices", "1"), "--devices: needs --backend cuda or nccl"),
-        (("--calls", "3"), "--calls: needs --backend"),
-        (("--graph",), "--graph: needs --backend"),
-        (("--peers", "nccl"), "--peers nccl: needs --backend"),
+        (("--devices", "1"), "--devices needs --backend cuda or nccl"),
+        (("--calls", "3"), "--calls needs --backend"),
+        (("--graph",), "--graph needs --backend"),
+        (("--peers", "nccl"), "--peers nccl needs --backend"),
         (("--backend", "shm"), "invalid choice: 'shm'"),
         (("--backend", "cuda", "--devices", "a"), "numbers of GPUs such as 0,1 are needed"),
         (("--backend", "cuda", "--calls", "0"), "a whole number of 1 or more"),
-        (("--backend", "cuda", "--peers", "gloo"), "--peers gloo: not beside --backend cuda"),
-        (("--backend", "cuda", "--mpi", "/opt"), "threads of one process: not --mpi"),
-        (("--backend", "cuda", "--algorithms"), "threads of one process: not --algorithms"),
+        (
+            ("--backend", "cuda", "--peers", "gloo"),
+            "--peers gloo cannot be combined with --backend cuda",
+        ),
+        (("--backend", "cuda", "--mpi", "/opt"), "cannot be combined with --mpi"),
+        (("--backend", "cuda", "--algorithms"), "cannot be combined with --algorithms"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -55,7 +55,7 @@ def test_a_step_ends_with_its_children_when_its_time_is_up(tmp_path: Path) -> No
     begin = time.monotonic()
     assert not run.step(Step("long", [PYTHON, "-c", program], 5))
     assert time.monotonic() - begin < 60
-    assert steps_of(tmp_path / "all.json")["long"]["reason"] == "no end within 5 s"
+    assert steps_of(tmp_path / "all.json")["long"]["reason"] == "did not end within 5 s"
     if child.exists():  # a slow machine may not have come to it
         status = Path(f"/proc/{child.read_text()}/status")
         until = time.monotonic() + 20

@@ -180,7 +180,7 @@ def test_a_domain_stays_while_something_uses_it() -> None:
             assert alone.size == 1
         return said
 
-    live = 'commDomain "d" of backend shm is live in this process with rankSize 2, got 1: pass the '
+    live = 'commDomain "d" of backend shmis open in this process with rankSize 2, got 1: pass the '
     wanted = [live + "same value, or another commDomain"] * 3
     assert run_ranks(work, 2, timeout=30) == [wanted] * 2
 

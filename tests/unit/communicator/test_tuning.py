@@ -37,7 +37,7 @@ def test_ranks_with_different_sizes_do_not_meet() -> None:
 
 def test_a_wrong_size_names_the_argument() -> None:
     with pytest.raises(
-        collops.Error, match='init: tuning=chunk=1: "chunk" is not a size of the table'
+        collops.Error, match='init: tuning=chunk=1: "chunk" is unknown; the sizes are'
     ):
         collops.init(0, 1, tuning="chunk=1")
 

@@ -97,7 +97,7 @@ def test_without_a_core_the_error_is_one_line(tmp_path: Path) -> None:
     done = run_demo(tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
-    assert line.startswith("python -m collops.demo: collops has no core here: ")
+    assert line.startswith("python -m collops.demo: collops cannot load its C++ core: ")
     assert line.endswith("[ERROR_UNSUPPORTED]")
 
 

@@ -37,15 +37,15 @@ def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("COLLOPS_TYPO", "1", "not a variable of collops: a typing error?"),
-        ("COLLOPS_TIMEOUT", "3", "not a variable of collops: COLLOPS_TIMEOUT_S is meant?"),
+        ("COLLOPS_TYPO", "1", "unknown variable"),
+        ("COLLOPS_TIMEOUT", "3", "unknown variable; did you mean COLLOPS_TIMEOUT_S?"),
         ("COLLOPS_TIMEOUT_S", "soon", 'must be a number of seconds of 0.001 or more, got "soon"'),
         ("COLLOPS_NUM_THREADS", "0", 'must be a whole number of 1 or more, got "0"'),
         ("COLLOPS_PORT", "http", 'must be a port from 1 to 65535, got "http"'),
         ("COLLOPS_CHECK", "yes", 'must be 0 or 1, got "yes"'),
         ("COLLOPS_FUSED", "no", 'must be 0 or 1, got "no"'),
         ("COLLOPS_TRACE", "9", "must be 0, 1 or 2"),
-        ("COLLOPS_TUNING", "x=1", '"x" is not a size of the table'),
+        ("COLLOPS_TUNING", "x=1", '"x" is unknown; the sizes are'),
         ("COLLOPS_BACKEND", "smh", "backend 'smh' is unknown; use one of hccl, nccl"),
         ("COLLOPS_BACKEND", "hccl=smh", "backend 'smh' is unknown"),
         ("COLLOPS_BACKEND", "hccl=", '"hccl=" is not a pair such as hccl=shm'),

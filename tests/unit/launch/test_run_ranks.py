@@ -93,7 +93,7 @@ def test_an_exception_that_does_not_pickle_keeps_its_words() -> None:
 
 
 def test_a_result_that_does_not_pickle() -> None:
-    with pytest.raises(RankErrors, match="result of a rank must pickle"):
+    with pytest.raises(RankErrors, match="result of a rank cannot be pickled"):
         run_ranks(lambda rank: threading.Lock(), 1)
 
 

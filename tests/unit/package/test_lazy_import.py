@@ -77,7 +77,7 @@ def test_run_without_the_core_names_what_is_missing(code: str) -> None:
         f"{NO_CORE}import collops\ntry: {code}\nexcept NotImplementedError as error: print(error)"
     )
     printed = run(program)
-    assert printed.startswith("collops has no core here: ")
+    assert printed.startswith("collops cannot load its C++ core: ")
     assert printed.endswith("[ERROR_UNSUPPORTED]")
 
 

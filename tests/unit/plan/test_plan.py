@@ -83,21 +83,21 @@ def test_several_numbers_of_hosts_are_compared(capsys: pytest.CaptureFixture[str
     out = plan(capsys, *words)
     lines = [line.split("|")[1].strip() for line in out.splitlines() if line.startswith("| ")]
     assert {"16", "128", "1,000"} <= set(lines)
-    assert "All of it is there." in out
+    assert "No limit is exceeded." in out
 
 
 def test_a_group_that_is_refused_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--hosts", "2", "--ranks-per-host", "129", "--op", "all_gatherv", "--bytes", "1k"]
     out = plan(capsys, *words)
-    assert "More than there is: ranks of a host" in out
+    assert "Limits exceeded: ranks of a host" in out
     assert "This version refuses such a group." in out
 
 
 def test_what_grows_and_what_breaks_first_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     out = plan(capsys, "--hosts", "2", "--op", "reduce_scatterv", "--bytes", "1m")
     assert "bytes that a host sends: n * (P - n) * b" in out
-    assert "what breaks first" in out
-    assert "All of it is there." in out
+    assert "limit, nearest first" in out
+    assert "No limit is exceeded." in out
 
 
 def test_json_into_a_file_leaves_the_tables(
@@ -115,7 +115,7 @@ def test_json_into_a_file_leaves_the_tables(
         (["--hosts", "0"], "a whole number of 1 or more is needed, got '0'"),
         (["--hosts", "2", "--bytes", "1x"], "got '1x'"),
         (["--hosts", "2", "--op", "allgatherv"], "'allgatherv': did you mean all_gatherv?"),
-        (["--hosts", "2", "--op", "x"], "it is none of all_gatherv, reduce_scatterv"),
+        (["--hosts", "2", "--op", "x"], "must be one of all_gatherv, reduce_scatterv"),
         (["--hosts", "2", "--dtype", "flot32"], "did you mean float32?"),
         (["--hosts", "2", "--bytes", "1k,2k"], "--bytes has 2 numbers, there are 16 ranks"),
         (["--hosts", "2", "--bytes", "1k,2k", "--skew", "3:5"], "takes no --per-rank and no"),

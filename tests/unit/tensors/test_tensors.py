@@ -93,7 +93,7 @@ def test_descriptions_and_formats() -> None:
     x = np.zeros((2, 3), np.int8)
     seen = core().describe(collops.with_format(x, "fractal_nz"))
     assert (seen["address"], seen["format"]) == (x.ctypes.data, "fractal_nz")
-    with pytest.raises(collops.Error, match='no format is called "nhcw"'):
+    with pytest.raises(collops.Error, match='unknown format "nhcw"'):
         core().describe(collops.with_format(x, "nhcw"))
 
 
@@ -158,7 +158,7 @@ def first_phase(x: Any) -> collops.Error:
 @pytest.mark.parametrize("size", [2**63, 2**70, -(2**63) - 1])
 def test_a_size_that_no_int64_holds(size: int) -> None:
     error = first_phase(collops.TensorDesc((2, size), "float16"))
-    said = f"LinearParallel: input 0 (x) has size {size} in dim 1, which no int64 holds"
+    said = f"LinearParallel: input 0 (x) has size {size} in dim 1, which exceeds an int64"
     assert (error.code, error.message) == (9, said)
 
 

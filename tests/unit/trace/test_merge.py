@@ -97,10 +97,10 @@ def test_files_of_two_runs_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no trace of a rank of collops"),
-        ("[\n]\n", "no trace of a rank of collops"),
-        ("[\n{}\n]\n", "no trace of a rank of collops"),
-        ("[\nno json\n]\n", ":2: no event of a trace of collops"),
+        ("", "not a collops trace of a rank"),
+        ("[\n]\n", "not a collops trace of a rank"),
+        ("[\n{}\n]\n", "not a collops trace of a rank"),
+        ("[\nno json\n]\n", ":2: not an event of a collops trace"),
     ],
 )
 def test_what_is_no_trace_is_refused(

@@ -191,7 +191,7 @@ def test_results_that_differ_and_ranks_that_fail_are_status_1(
         ("--ranks 2,x", {}, "--ranks: a whole number of 1 or more is needed, got 'x'"),
         ("--sizes 1k", {}, "unrecognized arguments: --sizes 1k"),
         ("--output /nowhere/tuning.sh", {}, "/nowhere/tuning.sh"),
-        ("--quick", {"COLLOPS_TUNING": "chunk=1"}, '"chunk" is not a size of the table'),
+        ("--quick", {"COLLOPS_TUNING": "chunk=1"}, '"chunk" is unknown; the sizes are'),
         (
             "--quick",
             {"COLLOPS_NUM_THREADS": "0"},

@@ -153,7 +153,7 @@ Status Control::CheckBoard() const {
 
 Status Control::Thrown(const char* name, const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return Error(ERROR_OUT_OF_HOST_MEMORY, name, ": this process can get no more memory");
+    return Error(ERROR_OUT_OF_HOST_MEMORY, name, ": this process cannot allocate more memory");
   }
   return Error(ERROR_RT_FAIL, name, ": ", error.what());
 }

@@ -151,7 +151,7 @@ Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segme
   Mappings& mappings = Mappings::here.Get();
   struct stat info = {};
   COLLOPS_CHECK_ARG(fstat(fd.get(), &info) == 0, ERROR_RT_FAIL,
-                    "cannot look at shared memory: ", std::strerror(errno));
+                    "cannot inspect shared memory: ", std::strerror(errno));
   const std::lock_guard<std::mutex> lock(mappings.mutex);
   for (auto it = mappings.by_inode.begin(); it != mappings.by_inode.end();) {
     it = it->second.expired() ? mappings.by_inode.erase(it) : std::next(it);

@@ -46,12 +46,13 @@ std::string DescribeOpen(const PairGroup& group, const OpenTransfer& open) {
   }
   if (transfer.way == Transfer::kSend) {
     return Concat(what, " to ", group.NameRank(transfer.peer), tag,
-                  ": its receiver has not taken it");
+                  ": its receiver has not received it");
   }
   if (transfer.peer == kAnySource) {
     return Concat(what, " from any rank", tag, ": no rank has sent such a message");
   }
-  return Concat(what, " from ", group.NameRank(transfer.peer), tag, ": no such message has come");
+  return Concat(what, " from ", group.NameRank(transfer.peer), tag,
+                ": no such message has arrived");
 }
 
 }  // namespace collops

@@ -144,7 +144,7 @@ Status FromAncestor(JobIdentity* identity) {
   COLLOPS_CHECK_ARG(
       NearestAncestor(RankStarters(), "PMI_RANK", &ancestor), ERROR_INVALID_PARAM,
       "MPICH and Intel MPI do not name the job, and the process that started this rank is "
-      "gone or lies outside this container: set COLLOPS_JOB_ID",
+      "gone or is outside this container: set COLLOPS_JOB_ID",
       kJobIdRule);
   *identity = {Concat("ancestor/", ancestor.pid, "/", ancestor.start_ticks),
                Concat("MPICH or Intel MPI (ancestor process ", ancestor.pid, ")"), true};
@@ -206,7 +206,7 @@ Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest) {
   if (IsSet("PMI_RANK")) return FromAncestor(identity);
   if (FromFamily(identity)) return Ok();
   return Error(ERROR_INVALID_PARAM,
-               "no launcher says which job this process belongs to: start the ranks with "
+               "no launcher names the job of this process: start the ranks with "
                "collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_JOB_ID",
                kJobIdRule);
 }

@@ -123,9 +123,9 @@ std::vector<std::shared_ptr<const void>> InFlight::OldestAhead() const {
 Status InFlight::WaitForAll(const Deadline& deadline) {
   for (Progress rest = Reap(); rest != Progress::kReached; rest = Reap()) {
     COLLOPS_CHECK_ARG(rest != Progress::kUnknown, ERROR_RT_FAIL,
-                      "the runtime does not tell whether a stream has come to its event");
+                      "the runtime does not report whether a stream has reached its event");
     COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "work on ", lines_.size(),
-                      " streams was not done after ", deadline.timeout_s(), " s");
+                      " streams did not end within ", deadline.timeout_s(), " s");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   COLLOPS_CHECK_ARG(!unmarked_, ERROR_RT_FAIL, "a call has no event, so its end is not known");

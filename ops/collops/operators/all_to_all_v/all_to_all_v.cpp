@@ -57,7 +57,7 @@ class AllToAllV : public ExchangeOperation {
                       "AllToAllV: the sum of recvCounts does not fit into 64 bits");
     COLLOPS_CHECK_ARG(count > 0, ERROR_INVALID_PARAM,
                       "AllToAllV: all recvCounts are 0: this rank must receive something; ",
-                      "comm.all_to_allv takes ranks that do not");
+                      "comm.all_to_allv allows ranks that do not");
     COLLOPS_RETURN_IF_ERROR(CheckEnds(kBlocks, blocks, count, ERROR_INVALID_PARAM));
     COLLOPS_RETURN_IF_ERROR(CheckDisjoint(kBlocks, blocks));
     outputs->assign(1, OneRow(inputs[kX], count));

@@ -34,7 +34,8 @@ Status DeviceFault(const OpSignature& op, const char* name, const Device& got, c
   if (got.kind == DeviceKind::kMeta) {
     const std::string device = ToString(Device{want.kind, std::max(want.index, 0)});
     const std::string make = Concat("torch.empty_like(tensor, device=\"", device, "\")");
-    return MetaFault(op, name, Concat("make a real one, as by ", make, ", and fill it").c_str());
+    return MetaFault(op, name,
+                     Concat("create a real one, e.g. by ", make, ", and fill it").c_str());
   }
   COLLOPS_CHECK_ARG(got.kind == want.kind, ERROR_INVALID_TENSOR_ADDR, op.name, ": ", name,
                     " is on ", ToString(got), "; this backend moves ", DeviceName(want.kind),

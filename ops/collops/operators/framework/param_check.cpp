@@ -64,7 +64,7 @@ Status CheckPeer(const char* op, const char* field, int64_t peer, int rank, int 
   COLLOPS_CHECK_ARG(peer < rank_size, ERROR_INVALID_PARAM, op, ": ", field, " must be in [0, ",
                     rank_size, "), got ", peer);
   COLLOPS_CHECK_ARG(peer != rank, ERROR_INVALID_PARAM, op, ": ", field, " ", peer,
-                    " is this rank itself: name another one");
+                    " is this rank itself: pass another rank");
   return Ok();
 }
 

@@ -33,8 +33,8 @@ Status CheckEngineName(const std::string& name) {
   for (const Engine* engine : kEngines) {
     if (name == engine->name) return Ok();
   }
-  return Error(ERROR_INVALID_PARAM, "LinearParallel: there is no engine \"", name,
-               "\": use one of ", EngineNames(), ", or none for the first that can run");
+  return Error(ERROR_INVALID_PARAM, "LinearParallel: unknown engine \"", name, "\": use one of ",
+               EngineNames(), ", or none for the first that can run");
 }
 
 Status ChooseEngine(const std::string& name, const EnginePlace& place, const Engine** engine) {

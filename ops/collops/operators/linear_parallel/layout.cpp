@@ -105,7 +105,7 @@ Status CheckList(const char* name, const std::vector<int64_t>& rows, size_t memb
     COLLOPS_CHECK_ARG(rows[j] >= 0, ERROR_INVALID_PARAM, kOp, ": ", name, "[", j,
                       "] must be >= 0, got ", rows[j]);
     COLLOPS_CHECK_ARG(rows[j] <= std::numeric_limits<int64_t>::max() - *sum, ERROR_INVALID_PARAM,
-                      kOp, ": the sum of ", name, " up to [", j, "] is more than an int64 holds");
+                      kOp, ": the sum of ", name, " up to [", j, "]exceeds an int64");
     *sum += rows[j];
   }
   return Ok();
@@ -120,7 +120,7 @@ Status FindGathered(const P& param, const Slices& slices, RowGroup* group, int64
   if (param.gatherRows.empty()) {
     COLLOPS_CHECK_ARG(slices.count <= std::numeric_limits<int64_t>::max() / members,
                       ERROR_INVALID_TENSOR_SIZE, kOp, ": ", members, " times ", slices.count,
-                      " rows are more than an int64 holds");
+                      " rowsexceed an int64");
     group->rows.assign(group->ranks.size(), slices.count);
     *total = slices.count * members;
     return Ok();
@@ -184,7 +184,7 @@ Status CountRows(const Slices& slices, int64_t total, LinearLayout* layout) {
   COLLOPS_CHECK_ARG(total == 0 || slices.inner <= kMaxElements / columns / total,
                     ERROR_INVALID_TENSOR_SIZE, kOp, ": a product of ", total, " times ",
                     slices.inner, " rows and ", layout->n,
-                    " columns is more than an int64 counts: split the call");
+                    " columns exceeds an int64: split the call");
   layout->total_rows = total * slices.inner;
   for (int64_t& rows : layout->gather.rows) rows *= slices.inner;
   for (int64_t& rows : layout->scatter.rows) rows *= slices.inner;

@@ -7,7 +7,7 @@ namespace {
 Status Accepts(const EnginePlace& place) {
   COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
   COLLOPS_CHECK_ARG(place.alone(), ERROR_UNSUPPORTED, "a product of ", place.rank_size,
-                    " ranks needs the others");
+                    " ranks needs communication");
   return Ok();
 }
 

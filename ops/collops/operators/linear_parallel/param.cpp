@@ -49,17 +49,17 @@ Status CheckGridReserved(const P::TwoDimTPInfo& info) {
 // What ATB's mc2 takes is less than what runs it here.
 Status CheckMc2(const P& param) {
   if (param.backend != "mc2") return Ok();
-  constexpr const char* kElse = "; another backend, such as \"hccl\", does";
+  constexpr const char* kElse = "; use another backend, such as \"hccl\"";
   COLLOPS_CHECK_ARG(!param.hasResidual, ERROR_INVALID_PARAM, kOp,
-                    ": backend \"mc2\" takes no hasResidual", kElse);
+                    ": backend \"mc2\" does not support hasResidual", kElse);
   COLLOPS_CHECK_ARG(param.commMode == COMM_MULTI_THREAD, ERROR_INVALID_PARAM, kOp,
-                    ": backend \"mc2\" takes no commMode but 1 (COMM_MULTI_THREAD), got ",
+                    ": backend \"mc2\" supports only commMode 1 (COMM_MULTI_THREAD), got ",
                     static_cast<int>(param.commMode), kElse);
   COLLOPS_CHECK_ARG(param.quantType == P::QUANT_TYPE_UNQUANT, ERROR_INVALID_PARAM, kOp,
-                    ": backend \"mc2\" takes no quantType, got ",
+                    ": backend \"mc2\" does not support quantType, got ",
                     static_cast<int>(param.quantType));
   COLLOPS_CHECK_ARG(param.type == P::LINEAR_REDUCE_SCATTER, ERROR_INVALID_PARAM, kOp,
-                    ": backend \"mc2\" takes no type but 1 (LINEAR_REDUCE_SCATTER), got ",
+                    ": backend \"mc2\" supports only type 1 (LINEAR_REDUCE_SCATTER), got ",
                     static_cast<int>(param.type), kElse);
   return Ok();
 }

@@ -12,7 +12,7 @@ namespace {
 Status Accepts(const EnginePlace& place) {
   COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
   COLLOPS_CHECK_ARG(!place.alone() || place.rank_size == 1, ERROR_UNSUPPORTED,
-                    "no rank needs another one");
+                    "this product needs no communication");
   return Ok();
 }
 

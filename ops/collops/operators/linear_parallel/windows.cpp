@@ -22,11 +22,11 @@ constexpr double kJoinPatienceS = 5e-3;
 
 Status Accepts(const EnginePlace& place) {
   COLLOPS_RETURN_IF_ERROR(CheckOnCpu(place));
-  COLLOPS_CHECK_ARG(!place.alone(), ERROR_UNSUPPORTED, "no rank needs another one");
+  COLLOPS_CHECK_ARG(!place.alone(), ERROR_UNSUPPORTED, "this product needs no communication");
   COLLOPS_CHECK_ARG(place.has_windows, ERROR_UNSUPPORTED, "backend ", place.backend,
                     " has no windows");
   COLLOPS_CHECK_ARG(place.windows_wanted, ERROR_UNSUPPORTED,
-                    "COLLOPS_FUSED=0 asks for the pipeline");
+                    "COLLOPS_FUSED=0 selects the pipeline");
   return Ok();
 }
 

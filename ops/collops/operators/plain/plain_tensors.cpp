@@ -23,7 +23,7 @@ Status CheckWhole(const PlainTensor& tensor, const char* method, const char* lab
                   const Device& device) {
   const TensorView& view = tensor.view;
   COLLOPS_CHECK_ARG(view.device.kind != DeviceKind::kMeta, ERROR_INVALID_TENSOR_ADDR, method, ": ",
-                    label, " is a meta tensor, which has no values: make a real one, as by ",
+                    label, " is a meta tensor, which has no values: create a real one, e.g. by ",
                     "torch.empty_like(tensor, device=\"", ToString(Device{device.kind, 0}),
                     "\"), and fill it");
   COLLOPS_CHECK_ARG(IsOn(device, view.device), ERROR_INVALID_TENSOR_ADDR, method, ": ", label,

@@ -12,9 +12,9 @@ from collops.bench.operator import Listing, Operator
 from collops.bench.peers import LINK_PEERS
 
 _HELP = """
-A line is a point: a size, an element type, a way to share the vector out, and where x lies. algbw
-is bytes / time, busbw the bytes through the busiest rank / time; "limit" is what the same copies
-take with nothing else, on all ranks at once.
+Each line of the table is a point: a size, an element type, a distribution over the ranks, and the
+memory of x. algbw is bytes / time, busbw the bytes through the busiest rank / time; "limit" is the
+time of the same copies alone, on all ranks at once.
 """
 
 

@@ -80,12 +80,12 @@ def add_options(kind: Kind, parser: argparse.ArgumentParser) -> None:
         "--ranks",
         type=lambda text: counts(text, ","),
         metavar="2,4",
-        help="ranks on this host, one launch for each number (2)",
+        help="numbers of ranks on this host, one launch for each (2)",
     )
     add(
         "--algorithms",
         action="store_true",
-        help="measure each algorithm beside the one that the library takes, or say that it has one",
+        help="also measure each algorithm that the library can choose, if there are several",
     )
     if not kind.bytes_are:
         return
@@ -101,14 +101,14 @@ def add_options(kind: Kind, parser: argparse.ArgumentParser) -> None:
             type=skews,
             default=_SKEWS,
             metavar="even,3:5",
-            help=f"how the ranks share it: {WORDS} ({','.join(_SKEWS)})",
+            help=f"distribution over the ranks: {WORDS} ({','.join(_SKEWS)})",
         )
     add(
         "--buffers",
         dest="own",
         type=lambda text: words(text, (PLAIN, WINDOW)),
         metavar=f"{PLAIN},{WINDOW}",
-        help="where x lies: in plain memory, or in comm.empty's, which peers read in place (both)",
+        help="memory of x: plain, or a window of comm.empty(), which peers read in place (both)",
     )
 
 

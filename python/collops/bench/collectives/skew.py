@@ -16,7 +16,7 @@ def skew(text: str) -> str:
     if text in (EVEN, ONE_OWNER, ZEROS):
         return text
     if ":" not in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {WORDS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {WORDS}")
     return ":".join(map(str, counts(text, ":", least=2)))
 
 
@@ -28,10 +28,10 @@ def skews(text: str) -> tuple[str, ...]:
 def share(elements: int, ranks: int, word: str) -> tuple[int, ...]:
     """The elements of each rank.
 
-    - even: all ranks have as many; the last one has the rest.
+    - even: all ranks have equally many; the last rank also has the rest.
     - 3:5: by these shares, repeated as needed; the last rank has the rest.
     - one-owner: rank 0 has all of them.
-    - zeros: ranks 0, 2, 4 ... have none, the others as many as each other.
+    - zeros: ranks 0, 2, 4 ... have none, the others have equally many.
 
     Example:
         >>> share(10, 3, "zeros")

@@ -21,24 +21,24 @@ def add_options(parser: argparse.ArgumentParser, count: Callable[[str], int]) ->
     part = parser.add_argument_group(
         "on GPUs",
         "Ranks are threads of one process, each with a stream; a time is the mean of --calls calls "
-        "between two events of the slowest rank's stream. Beside collops' calls run copies of as "
-        "many bytes (limit) or the product alone, and --peers nccl (the backend nccl), torch_nccl "
-        "and torch_symm.",
+        "between two events on the slowest rank's stream. For comparison, copies of as many bytes "
+        "(limit) or the product alone are measured, and --peers nccl (the backend nccl), "
+        "torch_nccl and torch_symm.",
     )
     add = part.add_argument
-    add("--backend", choices=BACKENDS, help="measure this backend's calls, on GPUs")
+    add("--backend", choices=BACKENDS, help="measure the calls of this backend, on GPUs")
     add(
         "--devices",
         type=_devices,
         metavar="0,1",
-        help="the GPUs; rank r has that of r modulo their number (0, for all ranks)",
+        help="indices of the GPUs; rank r uses entry r modulo their number (0, for all ranks)",
     )
     add("--calls", type=count, metavar="N", help=f"calls between two events ({_CALLS})")
-    add("--graph", action="store_true", help="capture these calls once, and time their replay")
+    add("--graph", action="store_true", help="capture the calls in a graph once, time its replay")
 
 
 def on_gpu(operator: Operator, options: argparse.Namespace, start: Start) -> OnGpu | None:
-    """What the options want of GPUs; None: the benchmark is one of the host.
+    """The part of the request for GPUs; None: the benchmark runs on the host.
 
     Raises:
         ValueError: the options do not fit together, or the backend cannot run here.
@@ -57,10 +57,13 @@ def on_gpu(operator: Operator, options: argparse.Namespace, start: Start) -> OnG
     }
     for name, given in refused.items():
         if given:
-            raise ValueError(f"--backend {backend}: ranks are threads of one process: not {name}")
+            raise ValueError(
+                f"--backend {backend} cannot be combined with {name}: "
+                "its ranks are threads of one process"
+            )
     foreign = [peer for peer in options.peers if peer not in GPU_PEERS]
     if foreign:
-        raise ValueError(f"--peers {foreign[0]}: not beside --backend {backend}")
+        raise ValueError(f"--peers {foreign[0]} cannot be combined with --backend {backend}")
     devices = options.devices or (0,)
     machine.check(backend, devices)
     calls = options.calls or (_QUICK_CALLS if options.quick else _CALLS)
@@ -72,7 +75,7 @@ def _refuse_without_backend(options: argparse.Namespace) -> None:
     named = {f"--peers {peer}": peer in GPU_PEERS for peer in options.peers}
     for name, is_given in {**given, **named}.items():
         if is_given:
-            raise ValueError(f"{name}: needs --backend {' or '.join(BACKENDS)}")
+            raise ValueError(f"{name} needs --backend {' or '.join(BACKENDS)}")
 
 
 def _devices(text: str) -> tuple[int, ...]:

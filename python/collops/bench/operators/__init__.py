@@ -20,7 +20,7 @@ OPERATORS = {
     "reduce_scatter": "ReduceScatter",
     "reduce_scatter_v": "ReduceScatterV, also of uneven slices",
     "send_recv": "Send and Recv, every rank to the next one",
-    "linear_parallel": "LinearParallel against its parts, its pipeline, and torch with MPI or gloo",
+    "linear_parallel": "LinearParallel, its parts, its pipeline, and torch with MPI or gloo",
 }
 
 

@@ -1,4 +1,4 @@
-"""Async tensor parallelism by one call: on and off for a group."""
+"""Switches async tensor parallelism on and off for a group."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _INDUCTOR = "torch._inductor.config"
 
 
 def enable_async_tp(group: Any = None) -> None:
-    """Lets torch.compile fuse products with the collective calls of a group around them.
+    """Lets torch.compile fuse matrix products with a group's collective calls around them.
 
     ``all_gather(x) @ w -> fused_all_gather_matmul(x, [w])`` and
     ``reduce_scatter(x @ w) -> fused_matmul_reduce_scatter(x, w)``
 
-    It is a pass behind those that the user has set in inductor's ``post_grad_custom_post_pass``,
-    and holds for what is compiled afterwards. Every rank of the group calls it.
+    The pass runs after those that the user has set in inductor's ``post_grad_custom_post_pass``,
+    on graphs that are compiled afterwards. Every rank of the group calls this function.
 
     Args:
         group: a collops group, its name, a mesh of one dim; None: the group of all ranks.
@@ -28,7 +28,7 @@ def enable_async_tp(group: Any = None) -> None:
         None.
 
     Raises:
-        UnsupportedError: the group is none of the backend collops.
+        UnsupportedError: the group's backend is not collops.
 
     Source of the semantics: torch's ``_micro_pipeline_tp`` with
     ``enable_symm_mem_for_group``, which needs NCCL.
@@ -59,7 +59,7 @@ def enable_async_tp(group: Any = None) -> None:
 
 
 def disable_async_tp(group: Any = None) -> None:
-    """Ends what enable_async_tp() began; graphs that are compiled already stay as they are.
+    """Undoes enable_async_tp(); graphs that are compiled already stay as they are.
 
     ``enabled groups = enabled groups - {group}``
 
@@ -70,7 +70,7 @@ def disable_async_tp(group: Any = None) -> None:
         None.
 
     Raises:
-        UnsupportedError: the group is none of the backend collops.
+        UnsupportedError: the group's backend is not collops.
 
     Source of the semantics: enable_async_tp().
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class FusedPatterns(NamedTuple):
-    """The patterns of the graphs that were compiled since the counts were 0.
+    """The fused patterns of the graphs that were compiled since the last reset.
 
     Attributes:
         all_gather_matmul: all_gather with one or several products.
@@ -26,11 +26,11 @@ def count(found: FusedPatterns) -> None:
 
 
 def fused_patterns(*, reset: bool = False) -> FusedPatterns:
-    """How many patterns were fused in this process since the last reset.
+    """Returns how many patterns were fused in this process since the last reset.
 
-    ``counts = sum over the graphs that were compiled``; what inductor takes from its cache is
-    fused, but not counted. The logger ``collops.torch.async_tp.graph_pass`` says the same of each
-    graph at level INFO.
+    ``counts = sum over the graphs that were compiled``; graphs that inductor takes from its cache
+    are fused, but not counted. The logger ``collops.torch.async_tp.graph_pass`` logs the counts of
+    each graph at level INFO.
 
     Args:
         reset: whether to count from 0 afterwards.

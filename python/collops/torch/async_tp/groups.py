@@ -11,7 +11,7 @@ from collops.torch.group import Group
 
 
 def group_of(call: str, group: Any = None) -> Group:
-    """The collops group that is meant by a group, its name, a mesh of one dim or None (all ranks).
+    """The collops group of a group, its name, a mesh of one dim or None (all ranks).
 
     `call` is for the error.
     """

@@ -90,5 +90,5 @@ def run(options: argparse.Namespace) -> int:
 
 def _mpi() -> str:
     if dist.is_mpi_available():
-        return "this torch has it, but it is not measured here: collops bench all_gatherv does"
-    return "not measured, as this torch is built without it (torch.distributed.is_mpi_available())"
+        return "not measured, although this torch has it: use collops bench all_gatherv"
+    return "not measured: this torch is built without it (torch.distributed.is_mpi_available())"

@@ -1,4 +1,4 @@
-"""The operators that multiply and move rows at once, for any group.
+"""The operators that multiply and move rows in one call, for any group.
 
 The gradients of their inputs are those of the sum of all ranks' losses. A rank's residual gets the
 gradient of this rank's rows.
@@ -45,7 +45,7 @@ def all_gather_matmul(
         residual: [n] or [1, n] added once to every row; None: nothing.
         group: a group of torch.distributed, a communicator, a mesh of one dim, or a group's name;
             None: the default group.
-        out: [sum of gather_rows, n] the result's memory; no gradient passes then.
+        out: [sum of gather_rows, n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -94,11 +94,11 @@ def matmul_reduce_scatter(
         x: [rows, k] or [matrices, rows, k] of the same shape on every rank.
         weight: [k, n], with `trans_weight` [n, k]; this rank's rows of a larger one, say.
         op: ``"sum"`` or ``"avg"``, which divides the sum by P; or torch.distributed.ReduceOp's.
-        scatter_rows: rows that each rank receives; None: as numpy.array_split shares them out.
+        scatter_rows: rows that each rank receives; None: as numpy.array_split divides them.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
         group: as for all_gather_matmul().
-        out: [scatter_rows[rank], n] the result's memory; no gradient passes then.
+        out: [scatter_rows[rank], n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -142,7 +142,7 @@ def all_gather_matmul_reduce_scatter(
     group: AnyGroup = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Multiplies the rows of a gather group and shares out the sum over a scatter group.
+    """Multiplies the rows of a gather group and scatters the sum over a scatter group.
 
     ``S_r = sum over my scatter group of cat(x of its gather group) @ weight``, and
     ``out_r = (S_r + residual)[my rows]``; the gradient of x is the same call with the two groups
@@ -151,16 +151,17 @@ def all_gather_matmul_reduce_scatter(
     Args:
         x: [rows, k] or [matrices, rows, k] this rank's; rows may be 0.
         weight: [k, n], with `trans_weight` [n, k].
-        ag_dim: ranks that gather from each other.
-        rs_dim: ranks that add up with each other.
-        inner_dim_is_ag: whether the gather groups, or the scatter groups, are neighbouring ranks.
+        ag_dim: number of ranks in a gather group.
+        rs_dim: number of ranks in a scatter group.
+        inner_dim_is_ag: whether the gather groups consist of neighbouring ranks; if not, the
+            scatter groups do.
         gather_rows: rows of each member of my gather group; None: all have as many as x.
-        scatter_rows: rows that each member of my scatter group receives; None: shared out as
-            numpy.array_split does.
+        scatter_rows: rows that each member of my scatter group receives; None: as
+            numpy.array_split divides them.
         trans_weight: whether the weight is stored as [n, k].
         residual: [n] or [1, n] added once to every row; None: nothing.
         group: as for all_gather_matmul().
-        out: [my scatter_rows, n] the result's memory; no gradient passes then.
+        out: [my scatter_rows, n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -206,8 +207,8 @@ def matmul_all_reduce(
     ``out = x_0 @ weight_0 + ... + x_{P-1} @ weight_{P-1} + residual``
 
     Every rank's loss depends on every rank's product. So the gradient of the sum is the sum of the
-    ranks' gradients of out, and goes to all x and weights. Where all ranks compute the same loss
-    from out, as in tensor parallelism, divide it by P, or use one rank's alone.
+    ranks' gradients of out, and goes to all x and weights. If all ranks compute the same loss from
+    out, as in tensor parallelism, divide the loss by P, or use that of one rank only.
 
     Args:
         x: [rows, k] or [matrices, rows, k] of the same shape on every rank.
@@ -216,7 +217,7 @@ def matmul_all_reduce(
         residual: [n] or [1, n], the same on every rank, added once to every row; None: nothing.
             Its gradient is that of this rank's out.
         group: as for all_gather_matmul().
-        out: [rows, n] the result's memory; no gradient passes then.
+        out: [rows, n] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.

@@ -37,7 +37,7 @@ def all_gatherv(
         dim: the dimension that is gathered; negative ones count from the end.
         group: a group of torch.distributed, a communicator, a mesh of one dim, or a group's name;
             None: the default group.
-        out: [..., sum of sizes, ...] the result's memory; no gradient passes then.
+        out: [..., sum of sizes, ...] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -83,12 +83,12 @@ def reduce_scatterv(
     Args:
         x: [..., rows, ...] of the same shape on every rank.
         sizes: rows that each rank receives, the same list on every rank; None: as
-            numpy.array_split shares the rows out.
+            numpy.array_split divides the rows.
         dim: the dimension that is scattered; negative ones count from the end.
         op: ``"sum"``, ``"avg"``, or without a gradient ``"max"``, ``"min"``, ``"prod"``; or
             such a member of torch.distributed.ReduceOp.
         group: as for all_gatherv().
-        out: [..., sizes[rank], ...] the result's memory; no gradient passes then.
+        out: [..., sizes[rank], ...] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -129,7 +129,7 @@ def all_to_allv(
     """Sends different rows of x to every rank.
 
     ``out_r = cat([rows of x_0 for r, rows of x_1 for r, ..., rows of x_{P-1} for r])``; the
-    gradients go back the same ways.
+    gradients go back to the ranks that sent the rows.
 
     Args:
         x: [rows, ...] `send_sizes[0]` rows for rank 0, then `send_sizes[1]` for rank 1, and so on.
@@ -137,7 +137,7 @@ def all_to_allv(
         recv_sizes: rows from each rank; None: the ranks exchange their send_sizes first, and again
             for the gradient.
         group: as for all_gatherv().
-        out: [sum of recv_sizes, ...] the result's memory; no gradient passes then.
+        out: [sum of recv_sizes, ...] the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.
@@ -181,7 +181,7 @@ def all_reduce(
         op: ``"sum"``, ``"avg"``, or without a gradient ``"max"``, ``"min"``, ``"prod"``; or
             such a member of torch.distributed.ReduceOp.
         group: as for all_gatherv().
-        out: the result's memory; no gradient passes then.
+        out: the result's memory; the call then has no gradient.
 
     Returns:
         `out`, or a new tensor.

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class SglangCollectives:
     """Gives a ``GroupCoordinator`` of SGLang all_gatherv and reduce_scatterv.
 
-    Name it before the coordinator's class. The calls run on ``device_group`` or ``cpu_group`` if
-    one of them is collops's own; else all ranks of the group make a collops group at their first
-    call.
+    Put it before the coordinator's class in the list of base classes. The calls run on
+    ``device_group`` or ``cpu_group`` if one of them is a collops group; otherwise all ranks of the
+    group make a collops group at their first call.
 
     Source: ``sglang.srt.distributed.parallel_state``, where the calls need a GPU.
 
@@ -57,9 +57,9 @@ class SglangCollectives:
         """The rows of all ranks: ``y = concat(x_0, ..., x_{P-1})``.
 
         Args:
-            input_: [rows, ...], or a list of such tensors with these rows, which travels in one
-                call.
-            sizes: the rows of each rank, 0 included; None: all have as many.
+            input_: [rows, ...], or a list of such tensors with the same number of rows, which are
+                gathered in one call.
+            sizes: the rows of each rank, 0 included; None: all ranks have equally many.
 
         Returns:
             A list of tensors [sum(sizes), ...], for one tensor too.
@@ -93,14 +93,14 @@ class SglangCollectives:
 
 
 class SglangCommunicator:
-    """What SGLang's coordinator calls in place of ``PyNcclCommunicator``, on tensors of any device.
+    """Replaces ``PyNcclCommunicator`` of SGLang's coordinator, for tensors of any device.
 
     Args:
         group: a group of torch.distributed, whose ranks all make a communicator.
         device: the device of the tensors, a CPU, a GPU or an NPU.
 
     Raises:
-        collops.Error: the device is none of these.
+        collops.Error: the device is of another kind.
 
     Example:
         >>> from collops.torch.serving import SglangCommunicator
@@ -122,7 +122,7 @@ class SglangCommunicator:
 
     @contextmanager
     def change_state(self, enable: bool | None = None, stream: Any = None) -> Iterator[None]:
-        """Enables or disables the communicator for a while; without a word, enables it."""
+        """Enables or disables the communicator for a while; without `enable`, enables it."""
         before, self.disabled = self.disabled, enable is False
         try:
             yield
@@ -145,7 +145,7 @@ class SglangCommunicator:
             x: [sizes[rank], ...].
             stream: of torch.cuda or torch.npu, for tensors there; None: the current one. CPU
                 tensors are complete when the call returns.
-            sizes: the rows of each rank, 0 included; None: all have as many.
+            sizes: the rows of each rank, 0 included; None: all ranks have equally many.
 
         Raises:
             collops.Error: the shapes and sizes do not fit.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class VllmCollectives:
     """Gives a ``DeviceCommunicatorBase`` of vLLM all_gatherv and reduce_scatterv.
 
-    Name it before the communicator's class. The calls run on ``device_group`` or ``cpu_group`` if
-    one of them is collops's own; else all ranks of the group make a collops group at their first
-    call.
+    Put it before the communicator's class in the list of base classes. The calls run on
+    ``device_group`` or ``cpu_group`` if one of them is a collops group; otherwise all ranks of the
+    group make a collops group at their first call.
 
     Source: ``vllm.distributed.device_communicators``, as its managers of experts call it.
 
@@ -55,10 +55,10 @@ class VllmCollectives:
         """The rows of all ranks: ``y = concat(x_0, ..., x_{P-1})``.
 
         Args:
-            input_: [rows, ...], or a list of such tensors, of any types but all with these rows.
-                A list travels in one call.
+            input_: [rows, ...], or a list of such tensors, of any types, with the same number of
+                rows. A list is gathered in one call.
             dim: 0.
-            sizes: the rows of each rank; None: all have as many.
+            sizes: the rows of each rank; None: all ranks have equally many.
 
         Returns:
             [sum(sizes), ...], or a list of such tensors; with one rank, the input.
@@ -82,7 +82,7 @@ class VllmCollectives:
 
         Args:
             input_: a tensor of the same shape on all ranks.
-            dim: the dimension that is shared out; negative ones count from the end.
+            dim: the dimension that is scattered; negative ones count from the end.
             sizes: each rank's part of it; None: equal parts.
 
         Returns:

@@ -307,7 +307,7 @@ TEST(ATakenPortIsReportedWithItsOwner) {
     EXPECT_CONTAINS(status.message(),
                     Concat("cannot listen at 127.0.0.1:", port, ": another process has port ", port,
                            ": end it, or set COLLOPS_PORT to a free port, the same in all ranks. ",
-                           "Who has it: 127.0.0.1:", port));
+                           "Its owner: 127.0.0.1:", port));
     return status.message();
   };
   const auto taken_by_job = [&](const JobSecret& secret) {
@@ -320,7 +320,7 @@ TEST(ATakenPortIsReportedWithItsOwner) {
   EXPECT_CONTAINS(taken_by_job({"a job", "another key"}),
                   "it has another key: set COLLOPS_JOB_KEY");
   const auto stranger = ListenAt("127.0.0.1", port);
-  EXPECT_CONTAINS(taken_by(), " was reached, but has said nothing");
+  EXPECT_CONTAINS(taken_by(), "accepted the connection, but has sent nothing");
 }
 
 // Another process of the same job has the port, for a while.

@@ -58,7 +58,7 @@ TEST(AddressesThatCannotBe) {
   SocketAddress none;
   // Longer than a name can be, so no name server is asked.
   EXPECT_CONTAINS(collops::control::tcp::Resolve(std::string(300, 'x'), 1, &none).message(),
-                  "xx\" is not an address, and the name is not known");
+                  "xx\" is not an address, and the name cannot be resolved");
 }
 
 TEST(AnAbortedClientDoesNoHarm) {

@@ -54,7 +54,7 @@ TEST(ANameThatIsNotKnownIsAnError) {
   Status status;
   loopback::Await([&] { return lookup.Done(&status, &address); });
   EXPECT_CONTAINS(status.message(),
-                  "\"no such name\" is not an address, and the name is not known");
+                  "\"no such name\" is not an address, and the name cannot be resolved");
 }
 
 TEST(ASilentResolverEndsWithTheDeadline) {
@@ -74,7 +74,7 @@ TEST(ASilentResolverEndsWithTheDeadline) {
     const Status status = rendezvous->Complete(Deadline::After(0.3), &rows);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_EQ(status.code(), ERROR_TIMEOUT);
-    EXPECT_CONTAINS(status.message(), "the name \"slow.test\" is still looked up");
+    EXPECT_CONTAINS(status.message(), "the name \"slow.test\" is still being resolved");
     EXPECT_TRUE(took.count() < 5);
   }
   EXPECT_EQ(asked.load(), 2);

@@ -248,7 +248,7 @@ TEST(RankFromTheLauncher) {
     unsetenv(name);
   }
   ExpectRefused(Create(param), kInvalid,
-                "AllGatherV: rank is -1 and no launcher says it: set rank in [0, 2)");
+                "AllGatherV: rank is -1 and no launcher sets it: set rank in [0, 2)");
   const Variable size("COLLOPS_RANK_SIZE", "2");
   {
     const Variable rank("COLLOPS_RANK", "1");

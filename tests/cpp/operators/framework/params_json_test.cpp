@@ -113,7 +113,7 @@ TEST(NumbersOutOfRange) {
                                "recvCount must be an integer from -9223372036854775808 to "
                                "9223372036854775807, got 9223372036854775808");
   Refused<ReduceScatterVParam>("{\"sendCounts\": [1, 99999999999999999999]}", "sendCounts[1]");
-  Refused<AllGatherVParam>("{\"rank\": 1e999}", "a number that no type holds");
+  Refused<AllGatherVParam>("{\"rank\": 1e999}", "a number that is out of range");
 }
 
 TEST(ReservedBytesMustBeZero) {

@@ -58,7 +58,7 @@ TEST(EveryRefusalHasAReason) {
   place.backend = "hccl";
   const auto answers = AskEngines(place);
   EXPECT_EQ(answers.size(), size_t{4});
-  EXPECT_EQ(answers[0].second.message(), "a product of 2 ranks needs the others");
+  EXPECT_EQ(answers[0].second.message(), "a product of 2 ranks needs communication");
   EXPECT_EQ(answers[1].second.message(), "backend hccl has no windows");
   EXPECT_EQ(answers[2].second.message(), "");
   EXPECT_EQ(answers[3].second.message(), "the tensors of backend hccl are not on a device");
@@ -75,7 +75,7 @@ TEST(ANamedEngineRunsOrSaysWhyNot) {
   place.has_windows = false;
   EXPECT_CONTAINS(Chosen(place, "windows"), "backend shm has no windows");
   place.gather_ranks = 1;  // PURE_LINEAR: the other rank may be in no call
-  EXPECT_CONTAINS(Chosen(place, "pipeline"), "no rank needs another one");
+  EXPECT_CONTAINS(Chosen(place, "pipeline"), "this product needs no communication");
   place.rank_size = 1;
   EXPECT_EQ(Chosen(place, "pipeline"), "pipeline");
   const Engine* engine = nullptr;
@@ -100,7 +100,7 @@ TEST(AnUnknownEngineIsRefusedAtCreation) {
   std::unique_ptr<Operation> operation;
   Status status = CreateOperation(Gathering(), {"fused"}, &operation);
   EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
-  EXPECT_CONTAINS(status.message(), "there is no engine \"fused\"");
+  EXPECT_CONTAINS(status.message(), "unknown engine \"fused\"");
   EXPECT_CONTAINS(status.message(), "local, windows, pipeline");
   AllGatherVParam other;
   other.rank = 1;

@@ -274,7 +274,7 @@ TEST(InvalidLists) {
   c.param.gatherRows = {6, 5};
   Refused(c, ERROR_INVALID_PARAM, "gatherRows[1] is 5 but x of this rank 1 has 6 rows");
   c.param.gatherRows = {kMax, 6};
-  Refused(c, ERROR_INVALID_PARAM, "the sum of gatherRows up to [1] is more than an int64 holds");
+  Refused(c, ERROR_INVALID_PARAM, "the sum of gatherRows up to [1]exceeds an int64");
   c.param.gatherRows = {1, 6};
   Refused(c, ERROR_INVALID_TENSOR_DIM,
           "7 rows in dim 0 do not divide by 2 ranks: give scatterRows");
@@ -296,7 +296,7 @@ TEST(SizesThatNoInt64Counts) {
   c.x = {0, int64_t{1} << 61, 5};
   EXPECT_EQ(Made(c).total_rows, 0);
   c.param.gatherRows = {0, 8};
-  Refused(c, ERROR_INVALID_TENSOR_SIZE, "is more than an int64 counts: split the call");
+  Refused(c, ERROR_INVALID_TENSOR_SIZE, "exceeds an int64: split the call");
   c = TypeCase(P::ALL_GATHER_LINEAR, 0, 2);
   c.param.gatherRows = {6, kMax - 6};
   Refused(c, ERROR_INVALID_TENSOR_SIZE, "split the call");

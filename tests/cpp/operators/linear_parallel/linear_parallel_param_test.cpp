@@ -203,19 +203,19 @@ TEST(Mc2TakesWhatATBsTakes) {
     p.backend = "mc2";
     p.type = P::LINEAR_REDUCE_SCATTER;
   };
-  NotCreated("backend \"mc2\" takes no hasResidual", [&](P& p) {
+  NotCreated("backend \"mc2\" does not support hasResidual", [&](P& p) {
     mc2(p);
     p.hasResidual = true;
   });
-  NotCreated("backend \"mc2\" takes no commMode but 1 (COMM_MULTI_THREAD), got 0", [&](P& p) {
+  NotCreated("backend \"mc2\" supports only commMode 1 (COMM_MULTI_THREAD), got 0", [&](P& p) {
     mc2(p);
     p.commMode = COMM_MULTI_PROCESS;
   });
-  NotCreated("backend \"mc2\" takes no quantType, got 3", [&](P& p) {
+  NotCreated("backend \"mc2\" does not support quantType, got 3", [&](P& p) {
     mc2(p);
     p.quantType = P::QUANT_TYPE_PER_TOKEN;
   });
-  NotCreated("backend \"mc2\" takes no type but 1 (LINEAR_REDUCE_SCATTER), got 4", [&](P& p) {
+  NotCreated("backend \"mc2\" supports only type 1 (LINEAR_REDUCE_SCATTER), got 4", [&](P& p) {
     mc2(p);
     p.type = P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
   });

@@ -79,11 +79,11 @@ Status CallTable::Describe(const cuda::Verdict& verdict,
   for (int rank = 0; rank < size_; ++rank) {
     COLLOPS_CHECK_ARG(verdict.digests[rank] == verdict.digests[rank_], ERROR_RANK_MISMATCH,
                       own == written_.end() ? "a call" : own->agreement.called(),
-                      ": the ranks disagree: the terms of ", who(rank), " are not those of ",
+                      ": the ranks disagree: the terms of ", who(rank), " differ from those of ",
                       who(rank_));
   }
   return Error(ERROR_RANK_MISMATCH, own == written_.end() ? "a call" : own->agreement.called(),
-               ": the ranks disagree in what they send to each other");
+               ": the ranks disagree on what they send to each other");
 }
 
 }  // namespace collops::cuda_peers

@@ -63,8 +63,8 @@ Status Engine::MayAllocate() {
                       " was interrupted");
     COLLOPS_RETURN_IF_ERROR(control_->Peek(kFirstContact));
     COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, kFirstContact,
-                      ": a call of another communicator of this process was not done after ",
-                      deadline.timeout_s(), " s, and no memory can be taken while it may wait");
+                      ": a call of another communicator of this process did not end within ",
+                      deadline.timeout_s(), " s, and no memory can be allocated while it runs");
     return Ok();
   });
 }

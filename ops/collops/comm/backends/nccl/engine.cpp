@@ -34,7 +34,7 @@ MayWait Engine::UntilTimeout() const {
   return [this, limit_s, deadline = Deadline::After(limit_s)](const char* call) -> Status {
     COLLOPS_CHECK_ARG(!Interrupted(), ERROR_ABORTED, call, ": rank ", rank_, " was interrupted");
     if (control_ != nullptr) COLLOPS_RETURN_IF_ERROR(control_->Peek(call));
-    COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, call, ": NCCL was not done after ",
+    COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, call, ": NCCL did not finish within ",
                       limit_s, " s: a rank has not made this call");
     return Ok();
   };

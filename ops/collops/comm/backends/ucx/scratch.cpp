@@ -13,8 +13,8 @@ Status Scratch::Reserve(int64_t bytes) {
   if (bytes <= bytes_) return Ok();
   Free();
   void* const data = ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow);
-  COLLOPS_CHECK_ARG(data != nullptr, ERROR_OUT_OF_HOST_MEMORY, "this process cannot get ", bytes,
-                    " bytes of memory for the slices of other ranks");
+  COLLOPS_CHECK_ARG(data != nullptr, ERROR_OUT_OF_HOST_MEMORY, "this process cannot allocate ",
+                    bytes, " bytes of memory for the slices of other ranks");
   data_ = static_cast<std::byte*>(data);
   bytes_ = bytes;
   return Ok();

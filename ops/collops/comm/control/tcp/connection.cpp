@@ -130,7 +130,7 @@ void Connection::EndBy(int error) {
     case Link::kRefused:
       return End(link, Concat("nobody listens at ", peer_));
     case Link::kUnreachable:
-      return End(link, Concat("no way leads to ", peer_, ": ", std::strerror(error)));
+      return End(link, Concat("there is no route to ", peer_, ": ", std::strerror(error)));
     case Link::kTimedOut:
       return End(link, Concat(peer_, " has not answered for ", kUserTimeoutMs / 1000, " s"));
     case Link::kReset:

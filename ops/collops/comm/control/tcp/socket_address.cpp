@@ -79,7 +79,7 @@ Status Resolve(const std::string& host, int port, SocketAddress* address) {
   addrinfo* found = nullptr;
   const int error = Find(host, 0, &found);
   COLLOPS_CHECK_ARG(error == 0, ERROR_RT_FAIL, "\"", host,
-                    "\" is not an address, and the name is not known: ",
+                    "\" is not an address, and the name cannot be resolved: ",
                     error == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(error));
   const addrinfo* best = found;
   while (best != nullptr && IsLoopback(*best)) best = best->ai_next;

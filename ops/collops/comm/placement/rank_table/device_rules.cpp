@@ -23,9 +23,10 @@ Status CheckDeviceAddresses(const RankTable& table) {
     const auto [first, added] = seen.emplace(address, r);
     COLLOPS_CHECK_ARG(added, ERROR_INVALID_PARAM, table.file, ": device_ip \"", text,
                       "\" is given to ranks ", first->second, " and ", r);
-    COLLOPS_CHECK_ARG(address.size() == seen.begin()->first.size(), ERROR_INVALID_PARAM, table.file,
-                      ": device_ip of rank ", r, ", \"", text,
-                      "\", is of another family than the others: HCCL wants IPv4 or IPv6 alone");
+    COLLOPS_CHECK_ARG(
+        address.size() == seen.begin()->first.size(), ERROR_INVALID_PARAM, table.file,
+        ": device_ip of rank ", r, ", \"", text,
+        "\", is of another family than the others: HCCL needs IPv4 only or IPv6 only");
   }
   const bool needed = table.servers.size() > 1 || given > 0;
   for (size_t r = 0; needed && r < table.ranks.size(); ++r) {
@@ -50,14 +51,14 @@ Status CheckDevices(const RankTable& table) {
     const bool follows = r == 0 || table.ranks[r - 1].server == rank.server ||
                          per_server[static_cast<size_t>(rank.server)] == 0;
     COLLOPS_CHECK_ARG(follows, ERROR_INVALID_PARAM, table.file, ": rank ", r, " of server \"",
-                      server, "\" does not follow the server's other ranks, as HCCL wants");
+                      server, "\" does not follow the server's other ranks, as HCCL requires");
     ++per_server[static_cast<size_t>(rank.server)];
   }
   for (size_t s = 1; s < per_server.size(); ++s) {
     COLLOPS_CHECK_ARG(per_server[s] == per_server[0], ERROR_INVALID_PARAM, table.file,
                       ": server \"", table.servers[s].id, "\" has ", per_server[s],
                       " devices and \"", table.servers[0].id, "\" ", per_server[0],
-                      ": HCCL wants as many on each");
+                      ": HCCL requires equally many on each");
   }
   return Ok();
 }

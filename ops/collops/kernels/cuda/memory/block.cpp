@@ -93,7 +93,7 @@ Status Block::OrderBehindUses(Stream stream) {
   Graph graph = nullptr;
   COLLOPS_RETURN_IF_ERROR(Runtime(driver_).FindGraph(stream, &graph));
   COLLOPS_CHECK_ARG(graph == nullptr, ERROR_INVALID_STREAM,
-                    "another stream has yet to use this memory, and a graph cannot wait for that: "
+                    "another stream still has work on this memory, and a graph cannot wait for it: "
                     "synchronise before the capture");
   for (const Use& use : uses_) {
     if (!is_other(use)) continue;

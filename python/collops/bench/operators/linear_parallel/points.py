@@ -73,16 +73,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this benchmark."""
     add = parser.add_argument
     add("--type", type=lambda text: words(text, _TYPES), metavar="1,2,4", help="ATB's types")
-    add("--ranks", type=count, metavar="N", help="ranks of types 1 and 2 (2); of the grid (4)")
+    add("--ranks", type=count, metavar="N", help="number of ranks (2; for type 4 that of the grid)")
     add("--grid", type=_grid, metavar="AGxRS", help="the grid of type 4 (2x2)")
     add(
         "--rows-share",
         type=lambda text: counts(text, ":"),
         default=(3, 5),
         metavar="3:5",
-        help="rows of the members of a group (3:5)",
+        help="shares of the rows on the members of a group (3:5)",
     )
-    add("--shapes", type=_shapes, metavar="M,K,N;...", help="one rank's product after gathering")
+    add("--shapes", type=_shapes, metavar="M,K,N;...", help="one rank's product, after gathering")
 
 
 def make_points(options: argparse.Namespace) -> list[Point]:
@@ -120,8 +120,8 @@ def _grid_of(kind: int, options: argparse.Namespace) -> tuple[int, int]:
         grid: tuple[int, int] = options.grid or (2, 2)
         if options.ranks not in (None, grid[0] * grid[1]):
             raise ValueError(
-                f"--ranks {options.ranks} are not the {grid[0] * grid[1]} of type 4's grid "
-                f"{grid[0]}x{grid[1]}: give --grid, or --type 1,2"
+                f"--ranks {options.ranks}: type 4's grid {grid[0]}x{grid[1]} has "
+                f"{grid[0] * grid[1]} ranks: pass --grid, or --type 1,2"
             )
         return grid
     ranks: int = options.ranks or 2

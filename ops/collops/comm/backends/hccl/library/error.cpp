@@ -56,7 +56,7 @@ const char* Name(Result result) {
   };
   const auto number = static_cast<int32_t>(result);
   const bool known = number >= 0 && number <= static_cast<int32_t>(Result::kOutOfMemory);
-  return known ? kNames[number] : "an HcclResult without a name here";
+  return known ? kNames[number] : "an unknown HcclResult";
 }
 
 Status ToStatus(const Api& api, Result result, const char* call) {

@@ -142,7 +142,8 @@ void JobPort::Hear(Client* client, const Said& said) {
     return Answer(client, RefusalFrame(leaver.reason));
   }
   if (claim.purpose == kRegister && claim.rank == 0) return Lead(client);
-  if (claim.purpose != kFind) return client->connection.Break("wants what this port does not do");
+  if (claim.purpose != kFind)
+    return client->connection.Break("sent a request that this port does not support");
   const Client* const leader = LeaderOf(claim.domain);
   if (leader != nullptr) Answer(client, MeetAtFrame(leader->said.address, leader->said.port));
 }

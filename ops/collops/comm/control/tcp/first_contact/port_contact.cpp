@@ -50,7 +50,7 @@ Status PortContact::KeepPort() {
 
 Status PortContact::Taken() const {
   const std::string who = approach_.Failure();
-  return Error(taken_.code(), taken_.message(), who.empty() ? "" : ". Who has it: ", who);
+  return Error(taken_.code(), taken_.message(), who.empty() ? "" : ". Its owner: ", who);
 }
 
 Status PortContact::Step() {
@@ -64,7 +64,7 @@ Status PortContact::Step() {
 
 std::string PortContact::Failure() const {
   if (address_.length == 0 && !not_found_.empty()) return not_found_;
-  if (address_.length == 0) return Concat("the name \"", spec_->host, "\" is still looked up");
+  if (address_.length == 0) return Concat("the name \"", spec_->host, "\" is still being resolved");
   return approach_.Failure();
 }
 
