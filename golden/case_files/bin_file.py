@@ -121,7 +121,10 @@ def _head(content: bytes, path: Path) -> tuple[list[bytes], int]:
         if line.replace(b" ", b"") == _END:
             return lines, start
         lines.append(line)
-    raise ValueError(f"{path}: has no line $End=1, so it is no .bin file of ATB's")
+    raise ValueError(
+        f"{path}: has no line $End=1, so it is no .bin file of ATB's; raw bytes: "
+        'np.save("x.npy", np.fromfile("raw.bin", dtype).reshape(...))'
+    )
 
 
 def _attribute(line: bytes, path: Path) -> tuple[str, str]:

@@ -8,6 +8,10 @@
 //   operation->Setup(pack, size, context);     operators/atb/types.h
 //   aclrtMalloc(&data, bytes, policy);         operators/atb/acl.h
 
+#if __cplusplus < 201703L
+#error "collops needs C++17: -std=c++17"
+#endif
+
 #include "collops/operators/atb/acl.h"
 #include "collops/operators/atb/operation.h"
 #include "collops/operators/atb/params.h"

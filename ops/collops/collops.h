@@ -11,6 +11,10 @@
 // Every function returns a Status (core/status.h). Communicators can also be used without a struct:
 // Registry::Instance().Get(spec, &communicator) (comm/registry.h, comm/communicator.h).
 
+#if __cplusplus < 201703L
+#error "collops needs C++17: -std=c++17"
+#endif
+
 #include "collops/comm/call.h"
 #include "collops/comm/communicator.h"
 #include "collops/comm/registry.h"

@@ -131,7 +131,7 @@ LINEAR_ONLY = ("LinearParallel",)
 # Operators, what rank 1 does, its code, and a part of its message.
 Row = tuple[tuple[str, ...], str, Callable[[Call], Any], int, str]
 ROWS: list[Row] = [
-    (V, "no plan", planless, 1, "no plan yet: call get_workspace_size first"),
+    (V, "no plan", planless, 1, "no plan yet: run the first phase"),
     (V, "other shape", use(0, lambda x: x.reshape(4, 2)), 1, "shapes and dtypes of these tensors"),
     (V, "other dtype", use(0, lambda x: x.astype("i4")), 1, "shapes and dtypes of these tensors"),
     (V, "other output", use(-1, lambda x: x.reshape(-1)), 1, "shapes and dtypes of these tensors"),
@@ -166,7 +166,7 @@ ROWS: list[Row] = [
     (V, "forward: counts", use(2, changed(1, -4), "forward"), 1, "[1]"),
     (V, "forward: no tensor", use(3, lambda x: 3, "forward"), 1, "input 3 ("),
     (V, "forward: order", use(0, lambda x: x.astype(">f4"), "forward"), 14, "byte order"),
-    (EXCHANGES, "no plan", planless, 1, "no plan yet: call get_workspace_size first"),
+    (EXCHANGES, "no plan", planless, 1, "no plan yet: run the first phase"),
     (LINEAR_ONLY, "other shape", use(0, lambda x: x[:2]), 1, "no plan has the shapes"),
     (
         LINEAR_ONLY,

@@ -51,8 +51,7 @@ Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation
   std::unique_ptr<Operation> updated;
   COLLOPS_RETURN_IF_ERROR(CreateOperation(param, &updated));
   COLLOPS_CHECK_ARG(std::string((*operation)->Name()) == updated->Name(), ERROR_INVALID_PARAM,
-                    updated->Name(), ": cannot update an operation that is a ",
-                    (*operation)->Name());
+                    updated->Name(), ": cannot update an operation named ", (*operation)->Name());
   *operation = std::move(updated);
   return Ok();
 }

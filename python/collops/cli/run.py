@@ -61,7 +61,7 @@ def parser() -> Parser:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("-m", action="store_true", dest="module", help="SCRIPT is a Python module")
     kind.add_argument(
-        "--no-python", action="store_true", help="SCRIPT is a program, not a Python script"
+        "--no-python", action="store_true", help="SCRIPT is a program found on PATH, not a Python script"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -91,6 +91,8 @@ def command_of(options: argparse.Namespace) -> list[str]:
         return [sys.executable, "-m", name, *rest]
     if not Path(name).is_file():
         _bad(f"{name}: no such script; pass -m for a module, --no-python for another program")
+    if _is_compiled(name):
+        return [os.path.abspath(name), *rest]
     return [sys.executable, name, *rest]
 
 
@@ -106,6 +108,11 @@ def one_host(rank_size: int) -> list[dict[str, str]]:
         own_environment(shown() | place_names(r, rank_size, r, rank_size) | job)
         for r in range(rank_size)
     ]
+
+
+def _is_compiled(file: str) -> bool:
+    with open(file, "rb") as content:
+        return content.read(4) == b"\x7fELF"
 
 
 def _free_port() -> int:

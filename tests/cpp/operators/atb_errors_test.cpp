@@ -82,7 +82,7 @@ TEST(TheReasonIsWrittenBeforeTheOtherRanksAreThere) {
   OnTwoRanks("unplanned", [&](int index, Rank& rank) {
     if (index == 1) EXPECT_TRUE(output.Gets("AllReduce: no plan yet"));
     if (index == 1) EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
-    EXPECT_EQ(rank.Execute(), index == 0 ? atb::ERROR_INVALID_PARAM : collops::ERROR_RANK_MISMATCH);
+    EXPECT_EQ(rank.Execute(), index == 0 ? atb::ERROR_INVALID_PARAM : atb::ERROR_RANK_MISMATCH);
   });
   EXPECT_CONTAINS(output.Text(), "until all ranks have arrived");
 }
@@ -93,6 +93,32 @@ TEST(AnErrorOfAtbsArgumentsIsWrittenBeforeTheOtherRanksAreThere) {
     EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
     if (index == 0) EXPECT_EQ(rank.context->SetExecuteStream(nullptr), atb::NO_ERROR);
     if (index == 1) EXPECT_TRUE(output.Gets("ERROR_INVALID_PARAM: AllReduce: the context"));
-    EXPECT_EQ(rank.Execute(), index == 0 ? atb::ERROR_INVALID_PARAM : collops::ERROR_RANK_MISMATCH);
+    EXPECT_EQ(rank.Execute(), index == 0 ? atb::ERROR_INVALID_PARAM : atb::ERROR_RANK_MISMATCH);
   });
+}
+
+TEST(ExecuteAfterAFailedSetupSaysWhySetupFailed) {
+  OnTwoRanks("failed setup", [](int, Rank& rank) {
+    rank.pack.inTensors[0].desc.dtype = ACL_DT_UNDEFINED;
+    rank.pack.inTensors[0].dataSize = 0;
+    EXPECT_EQ(rank.Setup(), atb::ERROR_INVALID_TENSOR_INI_MATCH);
+    EXPECT_TRUE(Says("AllReduce: x has no dtype (ACL_DT_UNDEFINED, -1): set one of"));
+    EXPECT_EQ(rank.Execute(), atb::ERROR_INVALID_PARAM);
+    EXPECT_TRUE(Says("AllReduce: no plan: the first phase failed: AllReduce: x has no dtype"));
+  });
+}
+
+TEST(FailuresOfAclHaveMessages) {
+  char bytes[16] = {};
+  EXPECT_EQ(aclrtMemcpy(bytes, 8, bytes + 8, 16, ACL_MEMCPY_DEFAULT), ACL_ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("aclrtMemcpy: 16 bytes do not fit into 8"));
+  EXPECT_EQ(aclrtMemset(nullptr, 8, 0, 8), ACL_ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("aclrtMemset: the target is null"));
+  void* data = nullptr;
+  EXPECT_EQ(aclrtMalloc(&data, 0, ACL_MEM_MALLOC_HUGE_FIRST), ACL_ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("aclrtMalloc: 0 bytes"));
+  EXPECT_EQ(aclrtSetDevice(-1), ACL_ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("aclrtSetDevice: device must be >= 0, got -1"));
+  EXPECT_EQ(aclrtDestroyStream(nullptr), ACL_ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("aclrtDestroyStream: the handle is null"));
 }

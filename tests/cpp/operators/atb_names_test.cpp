@@ -33,7 +33,7 @@ TEST(ARankThatFailsItsOwnChecksIsHeardByTheOthers) {
   OnTwoRanks("refuse", [](int index, Rank& rank) {
     EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
     if (index == 1) EXPECT_EQ(rank.context->SetExecuteStream(nullptr), atb::NO_ERROR);
-    EXPECT_EQ(rank.Execute(), index == 1 ? atb::ERROR_INVALID_PARAM : collops::ERROR_RANK_MISMATCH);
+    EXPECT_EQ(rank.Execute(), index == 1 ? atb::ERROR_INVALID_PARAM : atb::ERROR_RANK_MISMATCH);
     EXPECT_TRUE(Says("the context has no stream"));
   });
 }
@@ -52,6 +52,7 @@ TEST(ParamsAreClonedAndUpdated) {
   EXPECT_EQ(atb::UpdateOperationParam(operation, param), atb::ERROR_INVALID_PARAM);
   atb::infer::AllGatherParam another;
   EXPECT_EQ(atb::CloneOperationParam(operation, another), atb::ERROR_INVALID_PARAM);
+  EXPECT_TRUE(Says("CloneOperationParam: opParam is not the struct of AllReduce"));
   EXPECT_EQ(atb::DestroyOperation(operation), atb::NO_ERROR);
   EXPECT_EQ(atb::CreateOperation(param, nullptr), atb::ERROR_INVALID_PARAM);
 }
@@ -63,6 +64,28 @@ TEST(OutDataTypeHasAclsNumbers) {
   atb::infer::AllReduceParam sum;
   sum.outDataType = ACL_FLOAT16;
   EXPECT_EQ(atb::infer::Own(sum).outDataType, collops::DType::kFloat16);
+}
+
+TEST(StructsWithAclsNumbersHaveTheFunctionsOfCollops) {
+  atb::infer::AllReduceParam param = TwoThreads(0, "functions");
+  param.outDataType = ACL_FLOAT16;
+  atb::infer::AllReduceParam read;
+  EXPECT_FALSE(read == param);
+  EXPECT_TRUE(collops::FromJson(collops::ToJson(param), &read).ok());
+  EXPECT_TRUE(read == param);
+  EXPECT_EQ(read.outDataType, ACL_FLOAT16);
+  read.outDataType = ACL_BF16;
+  EXPECT_FALSE(read == param);
+
+  param.outDataType = ACL_DT_UNDEFINED;
+  std::unique_ptr<collops::Operation> operation;
+  EXPECT_TRUE(collops::CreateOperation(param, &operation).ok());
+  EXPECT_TRUE(collops::UpdateOperation(param, &operation).ok());
+  std::vector<collops::TensorDesc> outputs;
+  EXPECT_TRUE(collops::InferShape(param, 2, {{collops::DType::kFloat32, collops::Format::kND, {2}}},
+                                  &outputs)
+                  .ok());
+  EXPECT_EQ(outputs.size(), 1u);
 }
 
 TEST(InferShapeGivesAtbsDescs) {

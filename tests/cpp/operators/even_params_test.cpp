@@ -97,6 +97,6 @@ TEST(AnOperationOfEachIsMadeAndUpdated) {
   broadcast.commMode = COMM_MULTI_THREAD;
   broadcast.commDomain = "even_params_test";
   ExpectStatus(UpdateOperation(broadcast, &operation), ERROR_INVALID_PARAM,
-               "cannot update an operation that is a AllGather");
+               "cannot update an operation named AllGather");
   ExpectStatus(CreateOperation(broadcast, nullptr), ERROR_INVALID_PARAM, "is null");
 }

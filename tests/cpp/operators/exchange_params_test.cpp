@@ -109,7 +109,7 @@ TEST(AnOperationOfEachIsMadeAndUpdated) {
   tensors.commMode = COMM_MULTI_THREAD;
   tensors.commDomain = "exchange_params_test";
   ExpectStatus(UpdateOperation(tensors, &operation), ERROR_INVALID_PARAM,
-               "cannot update an operation that is a AllToAllV");
+               "cannot update an operation named AllToAllV");
   ExpectStatus(CreateOperation(tensors, &operation), NO_ERROR, "");
   EXPECT_EQ(operation->NumInputs(), 6);
   ExpectStatus(CreateOperation(tensors, nullptr), ERROR_INVALID_PARAM, "is null");

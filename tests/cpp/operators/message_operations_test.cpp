@@ -173,7 +173,7 @@ TEST(ARefusalOfEitherPhaseReachesThePeer) {
     message.pack.inputs[0].desc.shape = {7};
     // No plan has that shape: Execute refuses.
     ExpectStatus(operation->Execute(message.pack, nullptr, 0, nullptr), ERROR_INVALID_PARAM,
-                 "call get_workspace_size");
+                 "get_workspace_size)");
     message.pack.inputs[0].desc.shape = {6};
     EXPECT_EQ(BothPhases(operation.get(), message.pack).message(), "");
   });
@@ -187,7 +187,7 @@ TEST(ARefusalOfEitherPhaseReachesThePeer) {
   ExpectStatus(BothPhases(operation.get(), message.pack), ERROR_RANK_MISMATCH,
                "Send: x is not contiguous");
   ExpectStatus(BothPhases(operation.get(), message.pack), ERROR_RANK_MISMATCH,
-               "call get_workspace_size");
+               "get_workspace_size)");
   EXPECT_EQ(BothPhases(operation.get(), message.pack).message(), "");
   EXPECT_EQ(message.output, SendOf(6).x);
   sender.join();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,14 @@ def test_ranks_meet_and_their_lines_are_prefixed(script):
     assert ended.returncode == 0, ended.stderr.decode()
     lines = [f"[{r}] {r} [0, 1, 1, 2, 2, 2] --x -n" for r in range(3)]
     assert sorted(ended.stdout.decode().splitlines()) == lines
+
+
+def test_a_compiled_program_is_started_as_it_is(tmp_path):
+    echo = tmp_path / "echo"
+    shutil.copy(shutil.which("echo"), echo)
+    ended = collops_run("-n", "2", os.path.relpath(echo), "here", "-n")
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert sorted(ended.stdout.decode().splitlines()) == ["[0] here -n", "[1] here -n"]
 
 
 def test_two_jobs_at_once_never_meet(script):

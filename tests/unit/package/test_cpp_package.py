@@ -75,6 +75,31 @@ def test_a_program_may_have_the_same_names(core_prefix: Path, tmp_path: Path) ->
     assert [name for name in own if not name.startswith(("COLLOPS_", "_"))] == []
 
 
+@pytest.mark.parametrize("header", ["atb.h", "collops.h"])
+def test_an_older_standard_is_refused(header: str, core_prefix: Path) -> None:
+    source = core_prefix / "include" / "collops" / header
+    done = attempt("g++", "-std=c++14", "-fsyntax-only", "-x", "c++", source)
+    assert done.returncode != 0
+    assert "collops needs C++17: -std=c++17" in done.stdout
+
+
+def test_the_target_asks_for_the_standard(core_prefix: Path) -> None:
+    [targets] = core_prefix.glob("lib*/**/collopsTargets.cmake")
+    assert 'INTERFACE_COMPILE_FEATURES "cxx_std_17"' in targets.read_text()
+
+
+def test_another_struct_is_refused_in_one_line(core_prefix: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.cpp").write_text(
+        "#include <collops/atb.h>\n"
+        "struct Other {};\n"
+        "int Use(atb::Operation** made) { return atb::CreateOperation(Other(), made); }\n"
+    )
+    flags = pkg_config(core_prefix, "--cflags")
+    done = attempt("g++", "-std=c++17", "-fsyntax-only", tmp_path / "other.cpp", *flags)
+    assert "atb::CreateOperation needs a struct of atb::infer" in done.stdout
+    assert done.stdout.count("error:") == 1
+
+
 @pytest.fixture(scope="module")
 def shared_prefix(core_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a shared collops, linked from the objects of the package's build."""

@@ -7,15 +7,19 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "collops/core/dtype.h"
+#include "collops/core/status.h"
 
 namespace collops {
 namespace [[gnu::visibility("default")]] atb {
 
 // The message of this thread's last error; empty before the first.
 const char* LastMessage();
+// Writes the message to standard error, and keeps it for LastMessage().
+void WriteError(const std::string& message);
 
 }  // namespace atb
 }  // namespace collops
@@ -82,25 +86,37 @@ namespace atb {
 // The device that this thread has chosen; all of them are the CPU.
 inline thread_local int32_t current_device = 0;
 
+template <typename... Parts>
+aclError Refused(const char* function, const Parts&... parts) {
+  WriteError(Concat(function, ": ", parts...));
+  return ACL_ERROR_INVALID_PARAM;
+}
+
+inline aclError Allocated(const char* function, const void* address, size_t bytes) {
+  if (address != nullptr) return ACL_SUCCESS;
+  WriteError(Concat(function, ": cannot allocate ", bytes, " bytes"));
+  return ACL_ERROR_BAD_ALLOC;
+}
+
 // Streams and contexts hold nothing, but ATB's programs test that they are not null.
-inline aclError MakeHandle(void** handle) {
-  if (handle == nullptr) return ACL_ERROR_INVALID_PARAM;
+inline aclError MakeHandle(const char* function, void** handle) {
+  if (handle == nullptr) return Refused(function, "the place for the handle is null");
   *handle = std::malloc(1);
-  return *handle == nullptr ? ACL_ERROR_BAD_ALLOC : ACL_SUCCESS;
+  return Allocated(function, *handle, 1);
 }
 
-inline aclError DropHandle(void* handle) {
+inline aclError DropHandle(const char* function, void* handle) {
   std::free(handle);
-  return handle == nullptr ? ACL_ERROR_INVALID_PARAM : ACL_SUCCESS;
+  return handle == nullptr ? Refused(function, "the handle is null") : ACL_SUCCESS;
 }
 
-inline aclError Allocate(void** address, size_t bytes) {
+inline aclError Allocate(const char* function, void** address, size_t bytes) {
   constexpr size_t kAlignment = 64;
-  if (address == nullptr || bytes == 0 || bytes > SIZE_MAX - kAlignment) {
-    return ACL_ERROR_INVALID_PARAM;
-  }
+  if (address == nullptr) return Refused(function, "the place for the address is null");
+  if (bytes == 0) return Refused(function, "0 bytes: the address of an empty tensor is nullptr");
+  if (bytes > SIZE_MAX - kAlignment) return Refused(function, bytes, " bytes are too many");
   *address = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  return *address == nullptr ? ACL_ERROR_BAD_ALLOC : ACL_SUCCESS;
+  return Allocated(function, *address, bytes);
 }
 
 }  // namespace atb
@@ -124,17 +140,19 @@ inline const char* aclrtGetSocName() {
 }
 
 inline aclError aclrtGetDeviceCount(uint32_t* count) {
-  if (count == nullptr) return ACL_ERROR_INVALID_PARAM;
+  if (count == nullptr) return collops::atb::Refused("aclrtGetDeviceCount", "count is null");
   *count = std::thread::hardware_concurrency();
   return ACL_SUCCESS;
 }
 inline aclError aclrtSetDevice(int32_t device) {
-  if (device < 0) return ACL_ERROR_INVALID_PARAM;
+  if (device < 0) {
+    return collops::atb::Refused("aclrtSetDevice", "device must be >= 0, got ", device);
+  }
   collops::atb::current_device = device;
   return ACL_SUCCESS;
 }
 inline aclError aclrtGetDevice(int32_t* device) {
-  if (device == nullptr) return ACL_ERROR_INVALID_PARAM;
+  if (device == nullptr) return collops::atb::Refused("aclrtGetDevice", "device is null");
   *device = collops::atb::current_device;
   return ACL_SUCCESS;
 }
@@ -146,33 +164,33 @@ inline aclError aclrtSynchronizeDevice() {
 }
 
 inline aclError aclrtCreateContext(aclrtContext* context, int32_t /*device*/) {
-  return collops::atb::MakeHandle(context);
+  return collops::atb::MakeHandle("aclrtCreateContext", context);
 }
 inline aclError aclrtDestroyContext(aclrtContext context) {
-  return collops::atb::DropHandle(context);
+  return collops::atb::DropHandle("aclrtDestroyContext", context);
 }
 inline aclError aclrtSetCurrentContext(aclrtContext /*context*/) {
   return ACL_SUCCESS;
 }
 inline aclError aclrtCreateStream(aclrtStream* stream) {
-  return collops::atb::MakeHandle(stream);
+  return collops::atb::MakeHandle("aclrtCreateStream", stream);
 }
 inline aclError aclrtDestroyStream(aclrtStream stream) {
-  return collops::atb::DropHandle(stream);
+  return collops::atb::DropHandle("aclrtDestroyStream", stream);
 }
 inline aclError aclrtSynchronizeStream(aclrtStream /*stream*/) {
   return ACL_SUCCESS;
 }
 
 inline aclError aclrtMalloc(void** address, size_t bytes, aclrtMemMallocPolicy /*policy*/) {
-  return collops::atb::Allocate(address, bytes);
+  return collops::atb::Allocate("aclrtMalloc", address, bytes);
 }
 inline aclError aclrtFree(void* address) {
   std::free(address);
   return ACL_SUCCESS;
 }
 inline aclError aclrtMallocHost(void** address, size_t bytes) {
-  return collops::atb::Allocate(address, bytes);
+  return collops::atb::Allocate("aclrtMallocHost", address, bytes);
 }
 inline aclError aclrtFreeHost(void* address) {
   std::free(address);
@@ -180,7 +198,11 @@ inline aclError aclrtFreeHost(void* address) {
 }
 inline aclError aclrtMemcpy(void* to, size_t room, const void* from, size_t bytes,
                             aclrtMemcpyKind /*kind*/) {
-  if (to == nullptr || from == nullptr || bytes > room) return ACL_ERROR_INVALID_PARAM;
+  if (to == nullptr) return collops::atb::Refused("aclrtMemcpy", "the target is null");
+  if (bytes > room) {
+    return collops::atb::Refused("aclrtMemcpy", bytes, " bytes do not fit into ", room);
+  }
+  if (from == nullptr) return collops::atb::Refused("aclrtMemcpy", "the source is null");
   std::memcpy(to, from, bytes);
   return ACL_SUCCESS;
 }
@@ -189,7 +211,10 @@ inline aclError aclrtMemcpyAsync(void* to, size_t room, const void* from, size_t
   return aclrtMemcpy(to, room, from, bytes, kind);
 }
 inline aclError aclrtMemset(void* to, size_t room, int32_t value, size_t bytes) {
-  if (to == nullptr || bytes > room) return ACL_ERROR_INVALID_PARAM;
+  if (to == nullptr) return collops::atb::Refused("aclrtMemset", "the target is null");
+  if (bytes > room) {
+    return collops::atb::Refused("aclrtMemset", bytes, " bytes do not fit into ", room);
+  }
   std::memset(to, value, bytes);
   return ACL_SUCCESS;
 }

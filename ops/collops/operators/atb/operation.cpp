@@ -30,7 +30,8 @@ collops::Status ToViews(const char* operation, const char* label, const SVector<
     view.desc = ToOwn(tensor.desc);
     view.data = tensor.deviceData != nullptr ? tensor.deviceData : tensor.hostData;
     views->push_back(view);
-    if (tensor.desc.shape.dimNum > MAX_DIM) continue;  // refused by the operation's checks
+    // These are refused by the operation's checks.
+    if (tensor.desc.shape.dimNum > MAX_DIM || tensor.desc.dtype == ACL_DT_UNDEFINED) continue;
     const uint64_t bytes = Utils::GetTensorSize(tensor);
     COLLOPS_CHECK_ARG(tensor.dataSize == bytes, ERROR_INVALID_PARAM, operation, ": ", label, "[", i,
                       "].dataSize must be ", bytes, ", the bytes of ", Name(view.desc.dtype), " ",
@@ -52,11 +53,13 @@ const char* LastMessage() {
   return Message().c_str();
 }
 
+void WriteError(const std::string& message) {
+  Message() = message;
+  std::fprintf(stderr, "collops: %s\n", Message().c_str());
+}
+
 Status Report(const collops::Status& status) {
-  if (!status.ok()) {
-    Message() = Concat(ErrorName(status.code()), ": ", status.message());
-    std::fprintf(stderr, "collops: %s\n", Message().c_str());
-  }
+  if (!status.ok()) WriteError(Concat(ErrorName(status.code()), ": ", status.message()));
   return status.code();
 }
 

@@ -78,10 +78,13 @@ Status DestroyOperation(Operation* operation);
 
 template <typename Param>
 Status CloneOperationParam(const Operation* operation, Param& opParam) {
-  const Param* const param = operation ? std::any_cast<Param>(&operation->param()) : nullptr;
+  if (operation == nullptr) {
+    return Report(Error(ERROR_INVALID_PARAM, "CloneOperationParam: operation is null"));
+  }
+  const Param* const param = std::any_cast<Param>(&operation->param());
   if (param == nullptr) {
-    return Report(Error(ERROR_INVALID_PARAM,
-                        "CloneOperationParam: operation is null or of another ", "struct"));
+    return Report(Error(ERROR_INVALID_PARAM, "CloneOperationParam: opParam is not the struct of ",
+                        operation->GetName()));
   }
   opParam = *param;
   return NO_ERROR;

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
 
 #include "collops/operators/atb/types.h"
 #include "collops/operators/create_operation.h"
@@ -18,13 +21,13 @@ using collops::AllGatherParam, collops::AllGatherVParam, collops::AllToAllParam,
     collops::AllToAllVParam, collops::AllToAllVV2Param, collops::BroadcastParam, collops::RecvParam,
     collops::ReduceScatterParam, collops::ReduceScatterVParam, collops::SendParam;
 
-struct AllReduceParam : collops::AllReduceParam {
+// A struct of collops with `outDataType` as ACL's number.
+template <typename Base>
+struct WithAclDataType : Base {
   aclDataType outDataType = ACL_DT_UNDEFINED;
 };
-
-struct LinearParallelParam : collops::LinearParallelParam {
-  aclDataType outDataType = ACL_DT_UNDEFINED;
-};
+using AllReduceParam = WithAclDataType<collops::AllReduceParam>;
+using LinearParallelParam = WithAclDataType<collops::LinearParallelParam>;
 
 // Conversions of numbers alone, with which ATB's programs make tensors of float16 and bfloat16.
 struct ElewiseParam {
@@ -44,24 +47,71 @@ template <typename Param>
 const Param& Own(const Param& param) {
   return param;
 }
-inline collops::AllReduceParam Own(const AllReduceParam& param) {
-  collops::AllReduceParam own = param;
-  own.outDataType = static_cast<DType>(param.outDataType);
-  return own;
-}
-inline collops::LinearParallelParam Own(const LinearParallelParam& param) {
-  collops::LinearParallelParam own = param;
+template <typename Base>
+Base Own(const WithAclDataType<Base>& param) {
+  Base own = param;
   own.outDataType = static_cast<DType>(param.outDataType);
   return own;
 }
 
+template <typename Param, typename = void>
+constexpr bool kIsCollective = false;
+template <typename Param>
+constexpr bool kIsCollective<Param, std::void_t<IfParam<Param>>> = true;
+
 template <typename Param>
 collops::Status Make(const Param& param, std::unique_ptr<collops::Operation>* operation) {
-  return collops::CreateOperation(Own(param), operation);
+  if constexpr (kIsCollective<Param>) {
+    return collops::CreateOperation(Own(param), operation);
+  } else {
+    static_assert(kIsCollective<Param>, "atb::CreateOperation needs a struct of atb::infer");
+    return Ok();
+  }
 }
 collops::Status Make(const ElewiseParam& param, std::unique_ptr<collops::Operation>* operation);
 collops::Status Make(const TransdataParam& param, std::unique_ptr<collops::Operation>* operation);
 
 }  // namespace infer
 }  // namespace atb
+
+// The functions of framework/param.h and create_operation.h.
+
+template <typename Base>
+Status CreateOperation(const atb::infer::WithAclDataType<Base>& param,
+                       std::unique_ptr<Operation>* operation) {
+  return CreateOperation(Own(param), operation);
+}
+template <typename Base>
+Status CreateOperation(const atb::infer::WithAclDataType<Base>& param,
+                       const OperationOptions& options, std::unique_ptr<Operation>* operation) {
+  return CreateOperation(Own(param), options, operation);
+}
+template <typename Base>
+Status UpdateOperation(const atb::infer::WithAclDataType<Base>& param,
+                       std::unique_ptr<Operation>* operation) {
+  return UpdateOperation(Own(param), operation);
+}
+template <typename Base>
+Status InferShape(const atb::infer::WithAclDataType<Base>& param, int rank_size,
+                  const std::vector<TensorDesc>& inputs, std::vector<TensorDesc>* outputs) {
+  return InferShape(Own(param), rank_size, inputs, outputs);
+}
+template <typename Base>
+bool operator==(const atb::infer::WithAclDataType<Base>& a,
+                const atb::infer::WithAclDataType<Base>& b) {
+  return Own(a) == Own(b);
+}
+template <typename Base>
+std::string ToJson(const atb::infer::WithAclDataType<Base>& param) {
+  return ToJson(Own(param));
+}
+template <typename Base>
+Status FromJson(const std::string& text, atb::infer::WithAclDataType<Base>* param) {
+  Base own;
+  COLLOPS_RETURN_IF_ERROR(FromJson(text, &own));
+  static_cast<Base&>(*param) = own;
+  param->outDataType = static_cast<aclDataType>(own.outDataType);
+  return Ok();
+}
+
 }  // namespace collops

@@ -22,7 +22,9 @@ using collops::NO_ERROR, collops::ERROR_INVALID_PARAM, collops::ERROR_INVALID_GR
     collops::ERROR_INVALID_WORKSPACE_SIZE, collops::ERROR_INVALID_WORKSPACE_ADDR,
     collops::ERROR_INVALID_OPERATION_ADDR, collops::ERROR_HCCL_FAIL,
     collops::ERROR_OUT_OF_DEVICE_MEMORY, collops::ERROR_OUT_OF_HOST_MEMORY,
-    collops::ERROR_COMM_EMPTY, collops::ERROR_COPY_HOST_MEMORY_FAIL;
+    collops::ERROR_COMM_EMPTY, collops::ERROR_COPY_HOST_MEMORY_FAIL, collops::ERROR_TIMEOUT,
+    collops::ERROR_PEER_LOST, collops::ERROR_RANK_MISMATCH, collops::ERROR_UNSUPPORTED,
+    collops::ERROR_ABORTED;
 
 }  // namespace atb
 }  // namespace collops

@@ -12,6 +12,10 @@
 namespace collops {
 namespace {
 
+// By its names in ATB's style, in C++ and in Python.
+constexpr const char* kRunFirstPhase =
+    "run the first phase (Setup, GetWorkspaceSize or get_workspace_size)";
+
 bool SameDescs(const std::vector<TensorDesc>& descs, const std::vector<TensorView>& tensors) {
   if (tensors.size() != descs.size()) return false;
   for (size_t i = 0; i < descs.size(); ++i) {
@@ -99,6 +103,14 @@ Status CollectiveOperation::InferShapeAt(const RankPlace& place,
 }
 
 Status CollectiveOperation::GetWorkspaceSize(const VariantPack& pack, uint64_t* bytes) {
+  first_phase_ = PlanCall(pack);
+  COLLOPS_RETURN_IF_ERROR(first_phase_);
+  *bytes = plans_.front()->workspace_bytes;
+  return Ok();
+}
+
+// Leaves the plan of the tensors at the front.
+Status CollectiveOperation::PlanCall(const VariantPack& pack) {
   if (const Plan* known = FindPlan(pack)) {
     COLLOPS_RETURN_IF_ERROR(CheckMemory(signature_, pack, known->bytes, communicator_->device()));
   } else {
@@ -107,7 +119,6 @@ Status CollectiveOperation::GetWorkspaceSize(const VariantPack& pack, uint64_t* 
     COLLOPS_RETURN_IF_ERROR(Complete(&plan));
     Keep(std::move(plan));
   }
-  *bytes = plans_.front()->workspace_bytes;
   return Ok();
 }
 
@@ -153,13 +164,13 @@ const Plan* CollectiveOperation::FindPlan(const VariantPack& pack) {
 Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
   const auto same_descs = [&pack](const auto& plan) { return SameDescs(*plan, pack); };
   const auto plan = std::find_if(plans_.begin(), plans_.end(), same_descs);
+  COLLOPS_CHECK_ARG(!plans_.empty() || first_phase_.ok(), ERROR_INVALID_PARAM, signature_.name,
+                    ": no plan: the first phase failed: ", first_phase_.message());
   COLLOPS_CHECK_ARG(!plans_.empty(), ERROR_INVALID_PARAM, signature_.name,
-                    ": no plan yet: call get_workspace_size first");
-  COLLOPS_CHECK_ARG(
-      plan != plans_.end(), ERROR_INVALID_PARAM, signature_.name,
-      ": no plan has the shapes and dtypes of these tensors: call get_workspace_size with "
-      "them first (the last ",
-      kMaxPlans, " plans are kept)");
+                    ": no plan yet: ", kRunFirstPhase, " with these tensors first");
+  COLLOPS_CHECK_ARG(plan != plans_.end(), ERROR_INVALID_PARAM, signature_.name,
+                    ": no plan has the shapes and dtypes of these tensors: ", kRunFirstPhase,
+                    " with them first (the last ", kMaxPlans, " plans are kept)");
   if (!AllReadable(signature_, pack.inputs)) {
     COLLOPS_RETURN_IF_ERROR(CheckMemory(signature_, pack, (*plan)->bytes, communicator_->device()));
     COLLOPS_RETURN_IF_ERROR(CheckAddresses(signature_, pack, (*plan)->bytes));
@@ -170,7 +181,7 @@ Status CollectiveOperation::ExplainNoPlan(const VariantPack& pack) const {
       COLLOPS_CHECK_ARG(counts[i][r] == (*plan)->counts[i][r], ERROR_INVALID_PARAM, signature_.name,
                         ": ", signature_.inputs[i].name, "[", r, "] is ", counts[i][r],
                         " but no plan has it (the last one has ", (*plan)->counts[i][r],
-                        "): call get_workspace_size with these counts first");
+                        "): ", kRunFirstPhase, " with these counts first");
     }
   }
   return Error(ERROR_INVALID_PARAM, signature_.name, ": another thread changes the counts");

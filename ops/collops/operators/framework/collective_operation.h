@@ -106,6 +106,7 @@ class CollectiveOperation : public Operation {
   Status Check(const VariantPack& pack, Plan* plan) const;
   Status CheckExecute(const VariantPack& pack, const void* workspace, uint64_t workspace_bytes,
                       const Plan** plan);
+  Status PlanCall(const VariantPack& pack);
   const Plan* FindPlan(const VariantPack& pack);
   Status ExplainNoPlan(const VariantPack& pack) const;
   void Keep(Plan plan);
@@ -114,6 +115,7 @@ class CollectiveOperation : public Operation {
   const OpSignature signature_;
   std::shared_ptr<Communicator> communicator_;
   std::vector<std::shared_ptr<const Plan>> plans_;
+  Status first_phase_;  // of the last GetWorkspaceSize
   // The tensors of the last call that passed all checks, and its plan; null: none. An inference
   // loop calls with the same tensors again, and then only the counts are compared.
   VariantPack checked_;

@@ -222,7 +222,7 @@ Status CreateOperation(const LinearParallelParam& param, const OperationOptions&
 Status UpdateOperation(const LinearParallelParam& param, std::unique_ptr<Operation>* operation) {
   const auto* before = dynamic_cast<const LinearParallel*>(operation->get());
   COLLOPS_CHECK_ARG(before != nullptr, ERROR_INVALID_PARAM,
-                    "LinearParallel: cannot update an operation that is a ", (*operation)->Name());
+                    "LinearParallel: cannot update an operation named ", (*operation)->Name());
   std::unique_ptr<Operation> updated;
   COLLOPS_RETURN_IF_ERROR(
       CreateOperation(param, OperationOptions{before->engine(), before->averages()}, &updated));

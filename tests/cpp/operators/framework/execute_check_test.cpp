@@ -118,12 +118,12 @@ TEST(ScatterHandsThePlanToTheCommunicator) {
 TEST(WithoutAPlanExecuteRefuses) {
   GatherCall call;
   ExpectRunFault(call, ERROR_INVALID_PARAM,
-                 "AllGatherV: no plan yet: call get_workspace_size first");
+                 "AllGatherV: no plan yet: run the first phase");
   EXPECT_EQ(call.communicator->refusals[0].name, "AllGatherV");
 }
 
 TEST(OtherShapesHaveNoPlan) {
-  FaultyGather(ERROR_INVALID_PARAM, "call get_workspace_size with them first",
+  FaultyGather(ERROR_INVALID_PARAM, "get_workspace_size) with them first",
                [](GatherCall& call) { call.input(kGatherX).desc.shape = {1, 4}; });
   FaultyGather(ERROR_INVALID_PARAM, "no plan has the shapes",
                [](GatherCall& call) { call.out().desc.dtype = DType::kInt32; });

@@ -138,7 +138,7 @@ template <typename Call>
 void ExpectPlanFault(Call& call, ErrorCode code, const std::string& part) {
   ExpectStatus(PlanCall(call), code, part);
   EXPECT_TRUE(call.communicator->refusals.empty());
-  ExpectStatus(RunCall(call), ERROR_INVALID_PARAM, "get_workspace_size");
+  ExpectStatus(RunCall(call), ERROR_INVALID_PARAM, "no plan: the first phase failed: ");
 }
 
 // An error that arises between planning and running: the other ranks get a refusal.

@@ -273,7 +273,7 @@ TEST(ExecuteRefusesAndTellsTheOthers) {
   {
     LinearCall call;
     ExpectRunFault(call, ERROR_INVALID_PARAM,
-                   "LinearParallel: no plan yet: call get_workspace_size first");
+                   "LinearParallel: no plan yet: run the first phase");
     EXPECT_EQ(call.communicator->refusals[0].name, "LinearParallel");
   }
   LinearCall call;

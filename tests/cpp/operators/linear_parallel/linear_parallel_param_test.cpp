@@ -254,5 +254,5 @@ TEST(AnUpdateKeepsTheKindOfOperation) {
   EXPECT_EQ(CreateOperation(gather, &operation).message(), std::string());
   param.type = P::PURE_LINEAR;
   EXPECT_CONTAINS(UpdateOperation(param, &operation).message(),
-                  "LinearParallel: cannot update an operation that is a AllGatherV");
+                  "LinearParallel: cannot update an operation named AllGatherV");
 }
