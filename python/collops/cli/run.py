@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import secrets
 import shutil
@@ -20,6 +21,9 @@ from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# What torchrun and mpirun call -n.
+_OTHERS_N = ("--n", "--np", "--nproc", "--nprocs", "--nproc-per-node", "--nproc_per_node")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -45,7 +49,7 @@ def parser() -> Parser:
         description="Starts the ranks of a job on this host, passes on what they write with the "
         "rank before each line, and ends all when one fails. Its status is the first failed one's.",
     )
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument("-n", type=int, metavar="N", help="ranks, all on this host")
     where.add_argument(
         "--rank-table", metavar="FILE", help="start the ranks that this table places on this host"
@@ -68,14 +72,33 @@ def parser() -> Parser:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Reads the command line; what follows the script is the script's."""
     own = parser()
+    _check_launcher_words(own, arguments)
     options = own.parse_args(arguments)
     if options.command[:1] == ["--"]:
         del options.command[0]
+    if options.n is None and options.rank_table is None:
+        late = next((one for one in ("-n", "--rank-table") if one in options.command), None)
+        if late:
+            script = options.command[0]
+            own.error(f"{late} must come before SCRIPT: what follows {script} is passed to it")
+        own.error("one of the arguments -n --rank-table is required")
     if not options.command:
         own.error("no script given")
     if options.n is not None and options.n < 1:
         own.error(f"-n must be at least 1, got {options.n}")
     return options
+
+
+def _check_launcher_words(own: Parser, arguments: Sequence[str]) -> None:
+    """Refuses what other launchers call -n, before the first word that is no option."""
+    own_words = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
+    if "-np" in own_words:
+        given = arguments[len(own_words)] if len(own_words) < len(arguments) else "N"
+        own.error(f"-np: write -n {given}")
+    for word in own_words:
+        name = word.partition("=")[0]
+        if name in _OTHERS_N:
+            own.error(f"unknown option {name}: did you mean -n?")
 
 
 def command_of(options: argparse.Namespace) -> list[str]:
@@ -114,4 +137,4 @@ def _free_port() -> int:
 
 
 def _bad(message: str) -> NoReturn:
-    raise_status(ErrorCode.ERROR_INVALID_PARAM, f"run: {message}")
+    raise_status(ErrorCode.ERROR_INVALID_PARAM, message)

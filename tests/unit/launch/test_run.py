@@ -67,6 +67,17 @@ def test_ranks_meet_and_their_lines_are_prefixed(script):
     assert sorted(ended.stdout.decode().splitlines()) == lines
 
 
+def test_a_script_that_is_not_there_is_named_once():
+    ended = collops_run("-n", "2", "nofile.py")
+    assert ended.returncode == 2
+    assert ended.stderr.decode().startswith("collops run: nofile.py: no such script")
+
+
+def test_options_of_other_launchers_are_the_scripts_after_it(script):
+    ended = collops_run("-n", "1", script("import sys; print(sys.argv[1:])"), "-np", "--nproc")
+    assert ended.stdout.decode() == "[0] ['-np', '--nproc']\n"
+
+
 def test_two_jobs_at_once_never_meet(script):
     path = script("import collops\nprint(collops.init().size)\n")
     jobs = [start("-n", str(n), path) for n in (2, 3)]
