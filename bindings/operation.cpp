@@ -37,6 +37,14 @@ class Use {
 
 // A tuple of its own keeps the tensors alive if another thread changes the caller's list.
 py::tuple Hold(const py::object& tensors, const char* operation, const char* label) {
+  const bool is_plain = PyList_CheckExact(tensors.ptr()) || PyTuple_CheckExact(tensors.ptr());
+  // A sequence of its rows.
+  if (!is_plain && py::hasattr(tensors, "__dlpack__") && py::hasattr(tensors, "shape")) {
+    ThrowIfError(Error(ERROR_INVALID_PARAM, operation, ": ", label,
+                       "s must be a list of tensors, got one ", Py_TYPE(tensors.ptr())->tp_name,
+                       " of shape ", std::string(py::str(py::tuple(tensors.attr("shape")))),
+                       ": pass [x]"));
+  }
   PyObject* tuple =
       PySequence_Check(tensors.ptr()) != 0 ? PySequence_Tuple(tensors.ptr()) : nullptr;
   if (tuple == nullptr) {

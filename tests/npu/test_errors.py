@@ -61,7 +61,7 @@ def test_answers_of_hccl(npu: Any, number: int, name: str, code: int, kind: Any)
         op = gather_operation(rank)
         npu.gather(op, rank, 2)
         error = error_of(lambda: npu.gather(op, rank, 2))
-        assert "the communicator has ended" in error_of(lambda: npu.gather(op, rank, 2)).message
+        assert "this communicator has ended" in error_of(lambda: npu.gather(op, rank, 2)).message
         return error
 
     # Whether the second rank still comes to its own call or hears of the first one's, it fails.

@@ -59,7 +59,7 @@ def test_the_next_call_names_the_one_that_failed(npu: Any, torch_module: ModuleT
 
     results = run_ranks(work, 2, timeout=20)
     check([(failed, found[:1]) for failed, found in results], "AllReduce (call 2)")
-    assert all("the communicator has ended" in second for _, (_, second) in results)
+    assert all("this communicator has ended" in second for _, (_, second) in results)
     assert any("(reported by" not in first for _, (first, _) in results)
 
 

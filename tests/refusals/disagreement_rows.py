@@ -87,17 +87,17 @@ PLAIN: Rows = {
     "shape of gather": (
         gather(X.repeat(2, 1), [6, 6, 6]),
         gather(X, [6, 6, 6]),
-        ["x's shape", "[-1, 4]", "[-1, 2]"],
+        ["x's shape", "[*, 4]", "[*, 2]"],
     ),
     "dims of gather": (
         gather(X.astype("S3").reshape(3, 4)[:, None], [3, 3, 3]),
         gather(X[:3].astype("S3"), [3, 3, 3]),
-        ["x's shape", "[-1, 4]", "[-1, 2]"],
+        ["x's shape", "[*, 4]", "[*, 2]"],
     ),
     "shape of gather of dim 1": (
         gather_of(X[:2], [2, 2, 2], dim=1),
         gather_of(X, [2, 2, 2], dim=1),
-        ["x's shape", "[2, -1]", "[6, -1]"],
+        ["x's shape", "[2, *]", "[6, *]"],
     ),
     "operator": (
         scatter(X),

@@ -66,7 +66,7 @@ Agreement::Agreement(const char* op) : op_(op) {
 }
 
 void Agreement::AddTerm(const char* name, Kind kind, int begin, int count) {
-  terms_[num_terms_++] = {name, kind, begin, count};
+  terms_[num_terms_++] = {name, kind, begin, count, ""};
 }
 
 int Agreement::AddWords(const int64_t* words, int count) {
@@ -95,10 +95,11 @@ Agreement& Agreement::EqualText(const char* name, const char* text) {
   return *this;
 }
 
-Agreement& Agreement::EqualShape(const char* name, const Shape& shape) {
+Agreement& Agreement::EqualShape(const char* name, const Shape& shape, const char* uneven) {
   int64_t words[1 + kMaxDims] = {shape.num_dims};
   for (int i = 0; i < std::min(shape.num_dims, kMaxDims); ++i) words[1 + i] = shape[i];
   AddTerm(name, Kind::kShape, AddWords(words, 1 + kMaxDims), 1 + kMaxDims);
+  terms_[num_terms_ - 1].uneven = uneven;
   return *this;
 }
 
@@ -285,7 +286,20 @@ class Agreement::Comparison {
     Shape shape;
     shape.num_dims = static_cast<int>(std::clamp<int64_t>(words[0], 0, kMaxDims));
     std::copy_n(words + 1, shape.num_dims, shape.dims);
-    return ToString(shape);
+    std::string shown = ToString(shape);
+    // A dim that may differ.
+    for (size_t at = 0; (at = shown.find("-1", at)) != std::string::npos;)
+      shown.replace(at, 2, "*");
+    return shown;
+  }
+  // What to call instead, where only dim 0 differs.
+  std::string Advice(const Term& term, int a, int b) const {
+    if (!in_plain_words_ || term.kind != Kind::kShape) return "";
+    const int64_t* const first = Words(a, term);
+    const int64_t* const other = Words(b, term);
+    const bool same = first[0] == other[0] && first[0] >= 1 &&
+                      std::equal(first + 2, first + 1 + kMaxDims, other + 2);
+    return same ? term.uneven : "";
   }
 
   Status CompareTerm(const Term& term) const {
@@ -300,7 +314,9 @@ class Agreement::Comparison {
       } else {
         const std::string first = Show(term, Words(first_, term));
         const std::string other = Show(term, Words(r, term));
-        if (first != other) return Differ(NameOf(term), first, first_, NameOf(term), other, r);
+        if (first == other) continue;
+        const Status differs = Differ(NameOf(term), first, first_, NameOf(term), other, r);
+        return Error(differs.code(), differs.message(), Advice(term, first_, r));
       }
     }
     return Ok();

@@ -30,7 +30,8 @@ class Agreement {
   Agreement& Equal(const char* name, int64_t value);
   // Compares the first kTextBytes of a longer text.
   Agreement& EqualText(const char* name, const char* text);
-  Agreement& EqualShape(const char* name, const Shape& shape);
+  // `uneven`: what the plain level's message adds where only dim 0 differs.
+  Agreement& EqualShape(const char* name, const Shape& shape, const char* uneven = "");
   // A list of one number per rank.
   Agreement& EqualList(const char* name, const int64_t* values, int rank_size);
   // A list that some ranks share: `members` are these ranks; this rank is members[index].
@@ -90,6 +91,7 @@ class Agreement {
     Kind kind;
     int begin;  // index of its first word, or of its list
     int count;
+    const char* uneven = "";
   };
   struct List {
     const int64_t* values;

@@ -49,7 +49,7 @@ Status CallQueue::Add(const StartedHandle& call) {
   ForgetEnded(&lock);
   if (control_->failed() || stopped_) {
     lock.unlock();
-    return control_->CheckUsable();
+    return control_->CheckUsable(call->name);
   }
   COLLOPS_RETURN_IF_ERROR(HaveThread(call->name));
   call->done = false;
@@ -65,7 +65,7 @@ Status CallQueue::LookAfterMessages(const char* name) {
   Lock lock(mutex_);
   if (!control_->failed() && !stopped_) return HaveThread(name);
   lock.unlock();
-  return control_->CheckUsable();
+  return control_->CheckUsable(name);
 }
 
 Status CallQueue::HaveThread(const char* name) {

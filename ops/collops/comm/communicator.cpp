@@ -82,7 +82,7 @@ template <typename Body>
 Status Communicator::Enter(const char* name, Body&& body) {
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   if (queue == nullptr || queue->RunsHere()) return EnterNow(name, body);
-  if (control_->Inherited()) return control_->CheckUsable();
+  if (control_->Inherited()) return control_->CheckUsable(name);
   const CallQueue::Turn turn(queue, name);
   COLLOPS_RETURN_IF_ERROR(turn.status());
   return EnterNow(name, body);
@@ -99,7 +99,7 @@ Status Communicator::EnterPairs(const char* name, Body&& body) {
       return status.ok() ? status : control_->Excuse(status);
     });
   }
-  COLLOPS_RETURN_IF_ERROR(control_->CheckUsable());
+  COLLOPS_RETURN_IF_ERROR(control_->CheckUsable(name));
   if (queue->RunsHere()) return control_->CatchAndEnd(name, body);
   const CallQueue::Caller caller(queue);
   if (!caller.alone()) return control_->SecondThread(name);
@@ -138,6 +138,13 @@ Status Communicator::Run(const char* name, Moved&& moved, Body&& body) {
   return Traced(name, NextGroupCall(), moved, [&] { return Enter(name, body); });
 }
 
+// Traces name the operator, messages the method that the user has called.
+template <typename Moved, typename Body>
+Status Communicator::Run(const Agreement& agreement, Moved&& moved, Body&& body) {
+  return Traced(agreement.op(), NextGroupCall(), moved,
+                [&] { return Enter(agreement.called(), body); });
+}
+
 double Communicator::timeout_s() const {
   return control_->timeout_s();
 }
@@ -161,21 +168,21 @@ Status Communicator::AllGatherV(const AllGatherVCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {call.recv_counts[rank()], call.dtype, Sum(call.recv_counts, size())};
   };
-  return Run(call.agreement->op(), moved, [&] { return DoAllGatherV(call); });
+  return Run(*call.agreement, moved, [&] { return DoAllGatherV(call); });
 }
 
 Status Communicator::ReduceScatterV(const ReduceScatterVCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {Sum(call.send_counts, size()), call.dtype, call.send_counts[rank()]};
   };
-  return Run(call.agreement->op(), moved, [&] { return DoReduceScatterV(call); });
+  return Run(*call.agreement, moved, [&] { return DoReduceScatterV(call); });
 }
 
 Status Communicator::ExchangeV(const ExchangeVCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {Sum(call.send_counts, size()), call.dtype, Sum(call.recv_counts, size())};
   };
-  return Run(call.agreement->op(), moved, [&] { return DoExchangeV(call); });
+  return Run(*call.agreement, moved, [&] { return DoExchangeV(call); });
 }
 
 Status Communicator::DoExchangeV(const ExchangeVCall& call) {
@@ -185,14 +192,14 @@ Status Communicator::DoExchangeV(const ExchangeVCall& call) {
 
 Status Communicator::AllReduce(const AllReduceCall& call) {
   const auto moved = [&]() -> MovedElements { return {call.count, call.dtype, call.count}; };
-  return Run(call.agreement->op(), moved, [&] { return DoAllReduce(call); });
+  return Run(*call.agreement, moved, [&] { return DoAllReduce(call); });
 }
 
 Status Communicator::Broadcast(const BroadcastCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {rank() == call.root ? call.count : 0, call.dtype, call.count};
   };
-  return Run(call.agreement->op(), moved, [&] { return DoBroadcast(call); });
+  return Run(*call.agreement, moved, [&] { return DoBroadcast(call); });
 }
 
 Status Communicator::CheckMessages(const char* name) const {
@@ -259,7 +266,7 @@ Status Communicator::ConnectAndPost(StartedCall* call) {
 
 Status Communicator::Barrier(void* stream) {
   const Agreement agreement = Agreement("Barrier").InPlainWords("barrier", 1);
-  return Run(agreement.op(), Nothing, [&] { return DoBarrier(agreement, stream); });
+  return Run(agreement, Nothing, [&] { return DoBarrier(agreement, stream); });
 }
 
 Status Communicator::DoBarrier(const Agreement& agreement, void* /*stream*/) {
@@ -276,7 +283,7 @@ Status Communicator::DoMessages(const char* name, Transfer* /*list*/, int /*coun
 }
 
 Status Communicator::Agree(const Agreement& agreement) {
-  return Run(agreement.op(), Nothing, [&] { return DoAgree(agreement); });
+  return Run(agreement, Nothing, [&] { return DoAgree(agreement); });
 }
 
 Status Communicator::DoAgree(const Agreement& agreement) {
@@ -285,14 +292,14 @@ Status Communicator::DoAgree(const Agreement& agreement) {
 
 Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all) {
   const auto moved = [&]() -> MovedElements { return {bytes, DType::kUInt8, bytes * size()}; };
-  return Run(agreement.op(), moved, [&] { return control_->Share(agreement, mine, bytes, all); });
+  return Run(agreement, moved, [&] { return control_->Share(agreement, mine, bytes, all); });
 }
 
 Status Communicator::RunFused(const FusedCallSpec& spec, const FusedBody& body) {
   const auto moved = [&]() -> MovedElements {
     return {spec.x_count, spec.dtype, spec.output_count};
   };
-  return Run(spec.agreement->op(), moved, [&] { return DoRunFused(spec, body); });
+  return Run(*spec.agreement, moved, [&] { return DoRunFused(spec, body); });
 }
 
 Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* subgroup) {
@@ -342,7 +349,7 @@ Status Communicator::DoRefuse(const char* name, const Status& reason) {
 
 Status Communicator::Check() {
   // Before first contact there is nothing to ask, and a call would wait for it.
-  if (!connected_.load(std::memory_order_acquire)) return control_->CheckUsable();
+  if (!connected_.load(std::memory_order_acquire)) return control_->CheckUsable("check");
   return Enter("check", [&] { return DoCheck(); });
 }
 

@@ -235,6 +235,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // As Enter(), traced, for a call that all ranks make. `moved()` says what is moved.
   template <typename Moved, typename Body>
   Status Run(const char* name, Moved&& moved, Body&& body);
+  template <typename Moved, typename Body>
+  Status Run(const Agreement& agreement, Moved&& moved, Body&& body);
   // `group`: the number of the group's call, 0: not all ranks make it.
   template <typename Moved, typename Body>
   Status Traced(const char* name, uint64_t group, Moved&& moved, Body&& body);

@@ -48,18 +48,21 @@ Status CheckAgreement(const CommunicatorSpec& live, const CommunicatorSpec& want
       live.job_id != wanted.job_id) {
     return Ok();
   }
-  const auto disagree = [&](const char* field, int is, int asked) {
-    return Error(ERROR_INVALID_PARAM, "commDomain \"", live.comm_domain, "\" of backend ",
-                 live.backend, "is open in this process with ", field, " ", is, ", got ", asked,
-                 ": pass the same value, or another commDomain");
+  const auto disagree = [&](const std::string& is, int asked) {
+    return Error(ERROR_INVALID_PARAM, "this process already has a communicator ", is,
+                 " (comm_domain \"", live.comm_domain, "\", backend ", live.backend, "), got ",
+                 asked, ": close() it, or pass another comm_domain");
   };
   if (live.comm_mode != wanted.comm_mode) {
-    return disagree("commMode", live.comm_mode, wanted.comm_mode);
+    return disagree(Concat("of comm_mode ", static_cast<int>(live.comm_mode)), wanted.comm_mode);
   }
   if (live.rank_size != wanted.rank_size) {
-    return disagree("rankSize", live.rank_size, wanted.rank_size);
+    return disagree(Concat("of ", live.rank_size, live.rank_size == 1 ? " rank" : " ranks"),
+                    wanted.rank_size);
   }
-  if (live.rank != wanted.rank && !Threads(live)) return disagree("rank", live.rank, wanted.rank);
+  if (live.rank != wanted.rank && !Threads(live)) {
+    return disagree(Concat("as rank ", live.rank), wanted.rank);
+  }
   return Ok();
 }
 

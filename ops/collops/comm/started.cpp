@@ -11,7 +11,7 @@ namespace collops {
 
 // Runs alone, so that no call that was made without a turn is still running.
 Status Communicator::MakeQueue(const char* name) {
-  COLLOPS_RETURN_IF_ERROR(control_->CheckUsable());
+  COLLOPS_RETURN_IF_ERROR(control_->CheckUsable(name));
   if (queue_.load(std::memory_order_acquire) != nullptr) return Ok();
   return control_->Alone(name, [&] {
     queue_owner_ = std::make_unique<CallQueue>(control_.get());
@@ -80,7 +80,7 @@ Status Communicator::StartOnStream(const char* name, const Transfer* list, int c
 }
 
 Status Communicator::Wait(const Handle& handle, double timeout_s, std::vector<int>* sources) {
-  if (control_->Inherited()) return control_->CheckUsable();
+  if (control_->Inherited()) return control_->CheckUsable("Wait");
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   COLLOPS_CHECK_ARG(queue != nullptr && handle != nullptr, ERROR_INVALID_PARAM,
                     "Wait: this communicator has started no such call");

@@ -42,12 +42,12 @@ class Prof:
         """The times of an operator's last 1000 calls in this thread.
 
         Args:
-            op_name: the operator's name, as ``Operation.name``.
+            op_name: the operator's name, as ``Operation.name``, or ATB's ``"AllGatherOperation"``.
 
         Returns:
             Whole microseconds, the latest call last; empty if there was no call.
         """
-        return list(core().run_times(str(op_name)))
+        return list(core().run_times(str(op_name).removesuffix("Operation")))
 
 
 def set_buffer_size(bytes: Any) -> None:

@@ -166,7 +166,8 @@ def job(module: ModuleType) -> list[Row]:
     try:
         name, rank, size = module.launcher()
         place = _place(name, rank, size)
-        rows = [("launcher", f"{name}, {place}" if name else "none: pass rank and rank_size")]
+        none = "none: start the ranks with collops run -n N, or pass rank and rank_size"
+        rows = [("launcher", f"{name}, {place}" if name else none)]
     except Error as error:
         rows = [("launcher", str(error))]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import secrets
 import shutil
@@ -20,6 +21,9 @@ from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# What torchrun and mpirun call -n.
+_OTHERS_N = ("--n", "--np", "--nproc", "--nprocs", "--nproc-per-node", "--nproc_per_node")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -46,7 +50,7 @@ def parser() -> Parser:
         "before each line, and ends all ranks when one fails. The exit status is that of the first "
         "rank that failed.",
     )
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument("-n", type=int, metavar="N", help="number of ranks, all on this host")
     where.add_argument(
         "--rank-table", metavar="FILE", help="start the ranks that this table places on this host"
@@ -61,7 +65,11 @@ def parser() -> Parser:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("-m", action="store_true", dest="module", help="SCRIPT is a Python module")
     kind.add_argument(
-        "--no-python", action="store_true", help="SCRIPT is a program found on PATH, not a Python script"
+        "--no-python",
+        action="store_true",
+        help="SCRIPT is a program found on PATH, not a Python script",
+        action="store_true",
+        help="SCRIPT is a program found on PATH, not a Python script",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -70,14 +78,33 @@ def parser() -> Parser:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Reads the command line; arguments after the script belong to the script."""
     own = parser()
+    _check_launcher_words(own, arguments)
     options = own.parse_args(arguments)
     if options.command[:1] == ["--"]:
         del options.command[0]
+    if options.n is None and options.rank_table is None:
+        late = next((one for one in ("-n", "--rank-table") if one in options.command), None)
+        if late:
+            script = options.command[0]
+            own.error(f"{late} must come before SCRIPT: what follows {script} is passed to it")
+        own.error("one of the arguments -n --rank-table is required")
     if not options.command:
         own.error("no script given")
     if options.n is not None and options.n < 1:
         own.error(f"-n must be at least 1, got {options.n}")
     return options
+
+
+def _check_launcher_words(own: Parser, arguments: Sequence[str]) -> None:
+    """Refuses what other launchers call -n, before the first word that is no option."""
+    own_words = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
+    if "-np" in own_words:
+        given = arguments[len(own_words)] if len(own_words) < len(arguments) else "N"
+        own.error(f"-np: write -n {given}")
+    for word in own_words:
+        name = word.partition("=")[0]
+        if name in _OTHERS_N:
+            own.error(f"unknown option {name}: did you mean -n?")
 
 
 def command_of(options: argparse.Namespace) -> list[str]:
@@ -123,4 +150,4 @@ def _free_port() -> int:
 
 
 def _bad(message: str) -> NoReturn:
-    raise_status(ErrorCode.ERROR_INVALID_PARAM, f"run: {message}")
+    raise_status(ErrorCode.ERROR_INVALID_PARAM, message)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collops.errors import Error
 from collops.golden_run.backends import check_replacement
+from collops.launch.misspelt_variables import PREFIX, unknown_variables
 from collops.launch.rank_table import read_rank_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import ModuleType
 
-PREFIX = "COLLOPS_"
-# What follows the prefix in variables of the tests: their programs, and simulated GPUs and NPUs.
-_OF_TESTS = ("TEST_", "SIM_")
-# The least similarity (difflib's ratio) of a misspelt name and the suggested one.
-_ALIKE = 0.7
 _RANK, _SIZE, _LOCAL = "COLLOPS_RANK", "COLLOPS_RANK_SIZE", "COLLOPS_LOCAL_RANK"
 
 
@@ -30,14 +25,14 @@ def variable_problems(module: ModuleType) -> dict[str, str]:
         module: the core.
     """
     known = [name for name, _, _ in module.env_variables()]
+    unknown = unknown_variables(known)
     refused = dict(module.env_problems())
     found = {}
     for name in sorted(os.environ):
         if not name.startswith(PREFIX):
             continue
         if name not in known:
-            of_tests = name.removeprefix(PREFIX).startswith(_OF_TESTS)
-            found[name] = "" if of_tests else _unknown(name, known)
+            found[name] = _unknown(unknown[name]) if name in unknown else ""
         elif name in refused:
             found[name] = refused[name].removeprefix(f"{name} ")
         else:
@@ -52,10 +47,8 @@ def shown_value(name: str) -> str:
     return "set, not shown" if "KEY" in name else os.environ[name]
 
 
-def _unknown(name: str, known: Sequence[str]) -> str:
-    endings = [one.removeprefix(PREFIX) for one in known]
-    near = difflib.get_close_matches(name.removeprefix(PREFIX), endings, 1, _ALIKE)
-    return "unknown variable" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")
+def _unknown(meant: str) -> str:
+    return "unknown variable" + (f"; did you mean {meant}?" if meant else "")
 
 
 def _backend(module: ModuleType, text: str) -> str:

@@ -51,7 +51,9 @@ class Communicator(CollectiveMethods):
         [(0, 2), (1, 2)]
     """
 
-    def __init__(self, core_communicator: Any, level: PlainLevel | None = None) -> None:
+    def __init__(self, core_communicator: Any = None, level: PlainLevel | None = None) -> None:
+        if core_communicator is None:
+            raise TypeError("Communicator: use collops.init(), which connects the ranks")
         self._core = core_communicator
         self._name = ""
         if level is None:

@@ -38,7 +38,12 @@ def as_tensor(name: str, label: str, value: Any) -> Any:
 def as_tensors(name: str, values: Sequence[Any]) -> list[Any]:
     """The tensors of a list; an empty list is an error."""
     if not values:
-        bad_argument(f"{name}: x is an empty list: pass at least one tensor")
+        bad_argument(f"{name}: x is an empty list: for no rows pass np.empty((0, ...), dtype)")
+    if isinstance(values[0], (bool, int, float, complex, list, tuple)):
+        bad_argument(
+            f"{name}: x is a list of numbers: pass np.array(x, dtype) (a list means several "
+            "tensors)"
+        )
     return [as_tensor(name, f"x[{i}]", value) for i, value in enumerate(values)]
 
 

@@ -13,12 +13,14 @@ from collops.atb.param import CommMode
 from collops.collectives.communicator import Communicator
 from collops.core import core
 from collops.errors import ErrorCode, raise_status
+from collops.launch.misspelt_variables import unknown_variables
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 _MAX_DOMAIN = 128
 _live: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
+_looked_at_variables: list[bool] = []
 
 
 class ThreadRank(threading.local):
@@ -94,12 +96,13 @@ def init(
     if meet_at and not job_id:
         _bad(f"meet_at is {meet_at!r} without a job_id: pass that of the ranks that meet there")
     module = core()
+    _warn_of_misspelt_variables(module)
     name, launched_rank, launched_size, launched_mode = _launched(module, comm_mode)
     _check_said(name, {"rank": (rank, launched_rank), "rank_size": (rank_size, launched_size)})
     rank = launched_rank if rank is None else _whole("rank", rank)
     rank_size = launched_size if rank_size is None else _whole("rank_size", rank_size)
     comm_mode = launched_mode if comm_mode is None else _mode(comm_mode)
-    _check_place(rank, rank_size, comm_mode)
+    _check_place(rank, rank_size, comm_mode, launched_size)
     found = module.connect(
         "" if backend is None else backend,
         comm_domain,
@@ -117,6 +120,21 @@ def init(
         if thread_rank.size:
             thread_rank.communicators.append(communicator)
     return communicator
+
+
+def _warn_of_misspelt_variables(module: ModuleType) -> None:
+    """Logs, once in a process, each variable whose name is like one that collops reads."""
+    if _looked_at_variables:
+        return
+    _looked_at_variables.append(True)
+    unknown = unknown_variables([name for name, _, _ in module.env_variables()])
+    for name, meant in unknown.items():
+        if meant:
+            import logging  # takes time, and is seldom needed
+
+            logging.getLogger("collops").warning(
+                "unknown variable %s; did you mean %s?", name, meant
+            )
 
 
 def _launched(module: ModuleType, comm_mode: int | None) -> tuple[str, int, int, int]:
@@ -164,10 +182,12 @@ def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> Non
         _bad("; ".join(map(variable_fault, missing)))
     if missing:
         who = f"{launcher} does not set" if launcher else "no launcher sets"
+        alone = "RANK" in os.environ and "WORLD_SIZE" in os.environ and launcher != "torchrun"
         _bad(
-            f"{who} this process's {' and '.join(missing)}: pass rank and rank_size, start it "
-            "with collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_RANK and "
-            "COLLOPS_RANK_SIZE"
+            f"{who} this process's {' and '.join(missing)}: start it with `collops run -n N "
+            "SCRIPT`, torchrun, mpirun or srun (in a notebook or test: collops.testing.run_ranks), "
+            "pass rank and rank_size, or set COLLOPS_RANK and COLLOPS_RANK_SIZE"
+            f"{' (RANK and WORLD_SIZE alone are not read)' if alone else ''}"
         )
 
 
@@ -179,11 +199,13 @@ def variable_fault(name: str) -> str:
     return f"{variable} {fault}: set it, or pass {name}"
 
 
-def _check_place(rank: int, rank_size: int, comm_mode: int) -> None:
+def _check_place(rank: int, rank_size: int, comm_mode: int, launched_size: int) -> None:
     if rank_size < 1:
         _bad(f"rank_size must be at least 1, got {rank_size}")
     if not 0 <= rank < rank_size:
-        _bad(f"rank must be from 0 to {rank_size - 1}, got {rank}")
+        hint = f"; rank_size {rank_size} was passed, but the launcher started {launched_size}"
+        hint = hint if rank_size < launched_size else ""
+        _bad(f"rank must be from 0 to {rank_size - 1}, got {rank}{hint}")
     # For processes the core compares with the number of started ranks.
     if comm_mode == CommMode.COMM_MULTI_THREAD and 0 < thread_rank.size < rank_size:
         _bad(f"rank_size is {rank_size}, but run_ranks has started {thread_rank.size} threads")

@@ -23,6 +23,8 @@ Example:
 
 from __future__ import annotations
 
+from typing import Any
+
 from collops.torch.async_tp.enable import disable_async_tp, enable_async_tp
 from collops.torch.async_tp.fused_patterns import fused_patterns
 from collops.torch.async_tp.symmetric_operators import register as register_symmetric_operators
@@ -55,6 +57,16 @@ __all__ = [
     "matmul_reduce_scatter",
     "reduce_scatterv",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    from difflib import get_close_matches
+
+    text = f"module 'collops.torch' has no attribute {name!r}"
+    near = [] if name.startswith("_") else get_close_matches(name.lower(), __all__, 1, 0.8)
+    hint = f"; did you mean collops.torch.{near[0]}?" if near else ""
+    raise AttributeError(text + hint, name=name)
+
 
 register()
 register_batches()

@@ -162,19 +162,23 @@ TEST(RanksThatAreThreadsHaveACommunicatorEach) {
   EXPECT_TRUE(first != second);
   EXPECT_TRUE(Get(ThreadSpec("t", 0)) == first);
   EXPECT_TRUE(Get(ThreadSpec("t", 1)) == second);
-  ExpectRefused(ThreadSpec("t", 2, 3), ERROR_INVALID_PARAM,
-                "commDomain \"t\" of backend fakeis open in this process with rankSize 2, got 3: "
-                "pass the same value, or another commDomain");
+  ExpectRefused(
+      ThreadSpec("t", 2, 3), ERROR_INVALID_PARAM,
+      "this process already has a communicator of 2 ranks (comm_domain \"t\", backend fake), "
+      "got 3: close() it, or pass another comm_domain");
   Registry::Instance().CloseAll("end of test");
 }
 
 TEST(ALiveDomainRefusesAnotherGroup) {
   const auto live = Get(Spec("dp", 1, 4));
-  const std::string begin = "commDomain \"dp\" of backend fakeis open in this process with ";
-  const std::string end = ": pass the same value, or another commDomain";
-  ExpectRefused(Spec("dp", 2, 4), ERROR_INVALID_PARAM, begin + "rank 1, got 2" + end);
-  ExpectRefused(Spec("dp", 1, 3), ERROR_INVALID_PARAM, begin + "rankSize 4, got 3" + end);
-  ExpectRefused(ThreadSpec("dp", 1, 4), ERROR_INVALID_PARAM, begin + "commMode 0, got 1" + end);
+  const std::string begin = "this process already has a communicator ";
+  const auto end = [](int got) {
+    return Concat(" (comm_domain \"dp\", backend fake), got ", got,
+                  ": close() it, or pass another comm_domain");
+  };
+  ExpectRefused(Spec("dp", 2, 4), ERROR_INVALID_PARAM, begin + "as rank 1" + end(2));
+  ExpectRefused(Spec("dp", 1, 3), ERROR_INVALID_PARAM, begin + "of 4 ranks" + end(3));
+  ExpectRefused(ThreadSpec("dp", 1, 4), ERROR_INVALID_PARAM, begin + "of comm_mode 0" + end(1));
   EXPECT_TRUE(Get(Spec("dp", 1, 4)) == live);
   live->Close("left");
   EXPECT_TRUE(Get(Spec("dp", 2, 3)) != live);
@@ -192,17 +196,19 @@ TEST(AnUnusedCommunicatorIsClosedForAnotherGroup) {
   ASSERT_EQ(CloseLog().size(), size_t{1});
   EXPECT_CONTAINS(CloseLog()[0], "free: nothing in its process uses it any more");
   // An operation uses the communicator now.
-  ExpectRefused(Spec("free", 1, 5), ERROR_INVALID_PARAM,
-                "commDomain \"free\" of backend fakeis open in this process with rankSize 3, got "
-                "5: pass the same value, or another commDomain");
+  ExpectRefused(
+      Spec("free", 1, 5), ERROR_INVALID_PARAM,
+      "this process already has a communicator of 3 ranks (comm_domain \"free\", backend fake), "
+      "got 5: close() it, or pass another comm_domain");
   Registry::Instance().CloseAll("end of test");
 }
 
 TEST(ACommunicatorWithAWindowInUseStays) {
   static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = true;
-  ExpectRefused(Spec("window", 0, 3), ERROR_INVALID_PARAM,
-                "commDomain \"window\" of backend fakeis open in this process with rankSize 2, "
-                "got 3: pass the same value, or another commDomain");
+  ExpectRefused(
+      Spec("window", 0, 3), ERROR_INVALID_PARAM,
+      "this process already has a communicator of 2 ranks (comm_domain \"window\", backend fake), "
+      "got 3: close() it, or pass another comm_domain");
   static_cast<FakeCommunicator*>(Get(Spec("window", 0, 2)).get())->has_windows = false;
   EXPECT_EQ(Get(Spec("window", 0, 3))->size(), 3);
   Registry::Instance().CloseAll("end of test");
@@ -213,9 +219,10 @@ TEST(AGroupOfThreadsIsReplacedAsAWhole) {
   auto first = Get(ThreadSpec("pair", 0));
   Get(ThreadSpec("pair", 1));
   CloseLog().clear();
-  ExpectRefused(ThreadSpec("pair", 1, 3), ERROR_INVALID_PARAM,
-                "commDomain \"pair\" of backend fakeis open in this process with rankSize 2, got "
-                "3: pass the same value, or another commDomain");
+  ExpectRefused(
+      ThreadSpec("pair", 1, 3), ERROR_INVALID_PARAM,
+      "this process already has a communicator of 2 ranks (comm_domain \"pair\", backend fake), "
+      "got 3: close() it, or pass another comm_domain");
   EXPECT_TRUE(CloseLog().empty());
   first.reset();
   EXPECT_EQ(Get(ThreadSpec("pair", 1, 3))->size(), 3);

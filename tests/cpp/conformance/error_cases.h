@@ -21,7 +21,7 @@ inline void ExpectEnded(ErrorCode code, Communicator& comm) {
   EXPECT_TRUE(comm.failed());
   const Status status = Made(comm, [&] { return comm.Barrier(); });
   EXPECT_EQ(status.code(), code);
-  EXPECT_CONTAINS(status.message(), "the communicator has ended, make a new one");
+  EXPECT_CONTAINS(status.message(), "this communicator has ended");
 }
 
 // Each rank in turn refuses, from the first call on; the others get its reason, and the next call

@@ -73,8 +73,8 @@ TEST(AFailureEndsAllThatAreQueued) {
       Handle late;
       const auto barrier = [&comm] { return comm.Barrier(); };
       ExpectError(comm.Start("Barrier", barrier, &late), collops::ERROR_ABORTED,
-                  {"the communicator has ended, make a new one"});
-      ExpectError(comm.Barrier(), collops::ERROR_ABORTED, {"the communicator has ended"});
+                  {"this communicator has ended"});
+      ExpectError(comm.Barrier(), collops::ERROR_ABORTED, {"this communicator has ended"});
     };
     from_thread ? ranks::RunThreads(2, body) : ranks::Run(2, body);
   }

@@ -170,7 +170,7 @@ TEST(AMissingUcxSaysWhatToInstall) {
     EXPECT_EQ(status.code(), ERROR_UNSUPPORTED);
     EXPECT_CONTAINS(status.message(), "backend ucx: UCX cannot be opened: ");
     EXPECT_CONTAINS(status.message(), "/no/such/libucp.so.0");
-    EXPECT_CONTAINS(status.message(), "pip install collops[multihost]");
+    EXPECT_CONTAINS(status.message(), "pip install 'collops[multihost]'");
     // Once it is there, it is found.
     unsetenv("COLLOPS_UCX_LIBRARY");
     if (!ucx_tests::WheelFolder().empty()) EXPECT_TRUE(ucx_tests::IsThere());

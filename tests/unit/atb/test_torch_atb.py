@@ -37,6 +37,17 @@ def test_prof_has_the_times_of_forward_in_their_order() -> None:
     assert all(isinstance(number, int) for number in of_second)
 
 
+def test_prof_takes_the_names_of_atb() -> None:
+    def run(rank: int) -> tuple[list[int], list[int]]:
+        op = collops.Operation(collops.AllGatherParam(rank=rank, rank_size=2, backend="shm"))
+        op.forward([np.zeros(4, np.float32)])
+        return times_of("AllGatherOperation"), times_of("AllGather")
+
+    for of_atb, own in run_ranks(run, 2):
+        assert len(own) == 1
+        assert of_atb == own
+
+
 def test_prof_counts_calls_that_need_new_outputs_and_no_failed_ones() -> None:
     def run(rank: int) -> int:
         op = collops.Operation(collops.AllGatherParam(rank=rank, rank_size=2, backend="shm"))

@@ -79,7 +79,7 @@ def test_another_domain_is_another_communicator() -> None:
         ({"backend": "none"}, "unknown backend"),
         ({"rank_root": 7}, "rankRoot"),
         ({"hccl_comm": 1}, "not an open communicator"),
-        ({"comm_mode": 1}, "is open in this process with commMode 0, got 1"),
+        ({"comm_mode": 1}, "already has a communicator of comm_mode 0"),
         ({"rsv": b"\1" + bytes(63)}, "rsv"),
     ],
 )

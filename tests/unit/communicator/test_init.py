@@ -25,6 +25,16 @@ def error_of(*args: Any, **kwargs: Any) -> collops.Error:
     return caught.value
 
 
+def test_a_misspelt_variable_is_logged_once() -> None:
+    program = "import collops; [collops.init(0, 1, comm_domain=d) for d in 'ab']"
+    names = {"COLLOPS_TIMEOUT": "3", "COLLOPS_OF_THE_USER": "1", "COLLOPS_TEST_TIMEOUT_S": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | names, capture_output=True, check=True
+    )
+    said = b"unknown variable COLLOPS_TIMEOUT; did you mean COLLOPS_TIMEOUT_S?\n"
+    assert done.stderr == said
+
+
 def test_the_same_domain_is_the_same_object() -> None:
     def work(rank: int) -> list[bool]:
         first, again = collops.init(), collops.init()
@@ -180,8 +190,8 @@ def test_a_domain_stays_while_something_uses_it() -> None:
             assert alone.size == 1
         return said
 
-    live = 'commDomain "d" of backend shmis open in this process with rankSize 2, got 1: pass the '
-    wanted = [live + "same value, or another commDomain"] * 3
+    live = 'this process already has a communicator of 2 ranks (comm_domain "d", backend shm), '
+    wanted = [live + "got 1: close() it, or pass another comm_domain"] * 3
     assert run_ranks(work, 2, timeout=30) == [wanted] * 2
 
 

@@ -103,7 +103,7 @@ def test_doctor_says_which_ucx_it_is_or_what_to_install(tmp_path: Path) -> None:
     missing = sections(done.stdout)["UCX"]
     assert list(missing) == ["no"]
     assert nowhere in missing["no"]
-    assert "pip install collops[multihost]" in missing["no"]
+    assert "pip install 'collops[multihost]'" in missing["no"]
 
 
 def test_doctor_has_a_line_for_each_thing_that_cuda_and_nccl_lack(tmp_path: Path) -> None:

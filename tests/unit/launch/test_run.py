@@ -76,6 +76,17 @@ def test_a_compiled_program_is_started_as_it_is(tmp_path):
     assert sorted(ended.stdout.decode().splitlines()) == ["[0] here -n", "[1] here -n"]
 
 
+def test_a_script_that_is_not_there_is_named_once():
+    ended = collops_run("-n", "2", "nofile.py")
+    assert ended.returncode == 2
+    assert ended.stderr.decode().startswith("collops run: nofile.py: no such script")
+
+
+def test_options_of_other_launchers_are_the_scripts_after_it(script):
+    ended = collops_run("-n", "1", script("import sys; print(sys.argv[1:])"), "-np", "--nproc")
+    assert ended.stdout.decode() == "[0] ['-np', '--nproc']\n"
+
+
 def test_two_jobs_at_once_never_meet(script):
     path = script("import collops\nprint(collops.init().size)\n")
     jobs = [start("-n", str(n), path) for n in (2, 3)]

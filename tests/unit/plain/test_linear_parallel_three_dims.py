@@ -60,6 +60,18 @@ def test_several_matrices(engine: str) -> None:
             assert np.array_equal(result, right), i
 
 
+def test_rows_of_one_matrix_in_three_dims_are_told_of_dim_0() -> None:
+    def work(rank: int) -> str:
+        with pytest.raises(collops.Error) as caught:
+            x = whole(rank, 1, 3 - 2 * rank, 8)
+            collops.init().all_gather_matmul(x, whole(rank, 8, 5), gather_rows=[3, 1])
+        return str(caught.value)
+
+    said = run_ranks(work, 2)[0]
+    assert "gather_rows[0] is 3, but dim 0 of x [1, 3, 8] is 1 on rank 0" in said
+    assert "reshape x to [rows, k]" in said
+
+
 def test_other_numbers_of_dims_are_refused() -> None:
     with collops.init(0, 1) as comm:
         for dims in (1, 4):

@@ -128,14 +128,16 @@ Status Control::SecondThread(const char* name) const {
                " of comm_domain \"", spec_.comm_domain, "\"; one thread at a time");
 }
 
-Status Control::CheckUsable() const {
+Status Control::CheckUsable(const char* name) const {
+  const std::string domain =
+      spec_.comm_domain.empty() ? "" : Concat("comm_domain \"", spec_.comm_domain, "\"; ");
   COLLOPS_CHECK_ARG(
-      !Inherited(), ERROR_INVALID_PARAM, "comm_domain \"", spec_.comm_domain,
-      "\": this communicator belongs to the parent process; make a new one after fork()");
+      !Inherited(), ERROR_INVALID_PARAM, name,
+      ": this communicator belongs to the parent process; make a new one after fork()");
   if (!failed()) return Ok();
   const Status failure = Failure();
-  return Error(failure.code(), "comm_domain \"", spec_.comm_domain,
-               "\": the communicator has ended, make a new one: ", failure.message());
+  return Error(failure.code(), name, ": this communicator has ended (", domain,
+               "make a new one on all ranks, e.g. collops.init()): ", failure.message());
 }
 
 Status Control::Failure() const {
@@ -170,7 +172,10 @@ Status Control::Connect(const char* name, const Deadline& deadline) {
     if (failed()) status = failure_;
   }
   if (status.ok()) return status;
-  return Fail(WithOthersUnmet(Error(status.code(), name, ": ", status.message())), kOutsideSteps);
+  // The message of a rank that did not come says "first contact" itself.
+  const bool named = status.message().find(Concat(": ", name, " of ")) != std::string::npos;
+  return Fail(WithOthersUnmet(named ? status : Error(status.code(), name, ": ", status.message())),
+              kOutsideSteps);
 }
 
 Status Control::WithOthersUnmet(const Status& status) const {
@@ -191,7 +196,9 @@ std::byte* Control::backend_memory() {
 Status Control::Finish(const Status& status, uint64_t step_before) {
   const bool refused = connection_ != nullptr && connection_->step.refused();
   if (refused || excused_) return status;
-  return Fail(status, std::max(step_number(), step_before + 1));
+  static_cast<void>(Fail(status, std::max(step_number(), step_before + 1)));
+  if (status.code() != ERROR_RANK_MISMATCH) return status;
+  return Error(status.code(), status.message(), "; this communicator has ended");
 }
 
 Status Control::Agree(const Agreement& agreement) {
@@ -278,12 +285,18 @@ void Control::PublishLeft(const std::string& reason) {
   connection_->endpoint.PublishLeft(reason, streams_ended_ ? calls_on_streams_.load() : 0);
 }
 
+// A reason that names this rank, "rank 0 called close()", says already what it did.
+std::string Control::ActOfRank(const char* act, const std::string& reason) const {
+  const std::string rank = Concat("rank ", spec_.rank);
+  return reason.rfind(rank + " ", 0) == 0 ? reason : Concat(rank, act, reason);
+}
+
 void Control::Abort(const std::string& reason) {
-  End(Error(ERROR_ABORTED, "rank ", spec_.rank, " aborted: ", reason), false, reason);
+  End(Error(ERROR_ABORTED, ActOfRank(" aborted: ", reason)), false, reason);
 }
 
 void Control::Close(const std::string& reason) {
-  End(Error(ERROR_ABORTED, "rank ", spec_.rank, " closed it: ", reason), true, reason);
+  End(Error(ERROR_ABORTED, ActOfRank(" closed it: ", reason)), true, reason);
 }
 
 // Ends this rank's use of the group, from any thread. A call that runs now ends on all ranks.

@@ -87,7 +87,7 @@ class Control {
   // Runs `body`, which must make no call, if no call runs.
   template <typename Body>
   Status Alone(const char* name, Body&& body) {
-    if (Inherited()) return CheckUsable();
+    if (Inherited()) return CheckUsable(name);
     const Busy busy{&busy_};
     return busy.mine ? body() : SecondThread(name);
   }
@@ -152,7 +152,7 @@ class Control {
   void EndAll(const Status& status) { End(status, false, status.message()); }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   bool in_call() const { return busy_.load(); }
-  Status CheckUsable() const;
+  Status CheckUsable(const char* name) const;
   // The error that ended the group.
   Status Failure() const;
   // The error for a thread that makes a call while another thread is in one.
@@ -191,6 +191,7 @@ class Control {
   Status ParentFailure() const;
   void ConnectTo(Group group);
   void FailLocked(const Status& status, uint64_t step);
+  std::string ActOfRank(const char* act, const std::string& reason) const;
   void PublishLeft(const std::string& reason);
   void End(const Status& status, bool leave, const std::string& reason);
   void EndLocked(const Status& status, bool leave, const std::string& reason);
@@ -217,10 +218,10 @@ class Control {
 template <typename Body>
 Status Control::Run(const char* name, Body&& body) {
   // First, because in a child of fork() a call of the parent may seem to be running.
-  if (Inherited()) return CheckUsable();
+  if (Inherited()) return CheckUsable(name);
   const Busy busy{&busy_};
   if (!busy.mine) return SecondThread(name);
-  if (failed()) return CheckUsable();
+  if (failed()) return CheckUsable(name);
   std::optional<Deadline> deadline;
   if (connection_ == nullptr && has_board()) {
     deadline = Deadline::After(timeout_s());

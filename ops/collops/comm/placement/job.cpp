@@ -205,10 +205,12 @@ Status FindJobIdentity(JobIdentity* identity, const std::string& table_digest) {
   }
   if (IsSet("PMI_RANK")) return FromAncestor(identity);
   if (FromFamily(identity)) return Ok();
-  return Error(ERROR_INVALID_PARAM,
-               "no launcher names the job of this process: start the ranks with "
-               "collops.testing.run_ranks, torchrun, mpirun or srun, or set COLLOPS_JOB_ID",
-               kJobIdRule);
+  return Error(
+      ERROR_INVALID_PARAM,
+      "no launcher names the job of this process: start the ranks with collops run, "
+      "torchrun, mpirun or srun (in a notebook or test: collops.testing.run_ranks), or set "
+      "COLLOPS_JOB_ID",
+      kJobIdRule);
 }
 
 Status FindMeetingPlace(bool threads, const std::string& job_id, const std::string& table_digest,
@@ -227,7 +229,8 @@ Status FindMeetingPlace(bool threads, const std::string& job_id, const std::stri
 std::string DescribeJob(const JobIdentity& job) {
   const bool fixed =
       job.source == kJobIdSource || job.source == kAgreedSource || job.source == kThreadsSource;
-  return Concat("job ", job.id, ", from ", job.source,
+  const bool named = job.id.rfind("job/", 0) == 0;
+  return Concat(named ? "" : "job ", job.id, ", from ", job.source,
                 fixed ? "" : "; set COLLOPS_JOB_ID to meet other processes");
 }
 

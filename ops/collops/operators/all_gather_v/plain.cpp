@@ -36,6 +36,7 @@ class GatherPlan : public PlanOf<AllGatherVCall> {
     terms.num_tensors = num_tensors_;
     terms.dim = dim_;
     terms.x_shape = one_shape_ ? ComparedShape(tensors.x) : common_shape_;
+    if (one_shape_) terms.uneven = ": for different rows use all_gatherv";
     AddTerms(terms, agreement);
     agreement->EqualList("recvCounts", blocks_.counts(), blocks_.size())
         .EqualList("rdispls", blocks_.displs(), blocks_.size())

@@ -12,9 +12,10 @@ struct CollectiveTerms {
   const char* dtype = "";         // its name, or the name of a type whose elements travel as bytes
   const char* reduction = "sum";  // its name, if the call reduces
   int root = 0;
-  int num_tensors = 1;  // tensors of a list that is gathered in one call after the other
-  int dim = 0;          // the dimension that is cut into blocks
-  Shape x_shape;        // empty if the ranks' shapes may differ
+  int num_tensors = 1;      // tensors of a list that is gathered in one call after the other
+  int dim = 0;              // the dimension that is cut into blocks
+  Shape x_shape;            // empty if the ranks' shapes may differ
+  const char* uneven = "";  // what the message adds where only dim 0 of x_shape differs
 };
 
 inline void AddTerms(const CollectiveTerms& terms, Agreement* agreement) {
@@ -23,7 +24,7 @@ inline void AddTerms(const CollectiveTerms& terms, Agreement* agreement) {
       .Equal("rankRoot", terms.root)
       .Equal("the number of tensors", terms.num_tensors)
       .Equal("dim", terms.dim)
-      .EqualShape("x's shape", terms.x_shape);
+      .EqualShape("x's shape", terms.x_shape, terms.uneven);
 }
 
 }  // namespace collops

@@ -24,9 +24,10 @@ Status FindPlacementOf(const char* op, const GroupFields& group, int rank, int r
 Status Place(const char* op, const GroupFields& group, CommunicatorSpec* spec) {
   Placement placement;
   COLLOPS_RETURN_IF_ERROR(FindPlacementOf(op, group, group.rank, group.rank_size, &placement));
-  COLLOPS_CHECK_ARG(placement.rank != -1, ERROR_INVALID_PARAM, op,
-                    ": rank is -1 and no launcher sets it: set rank in [0, ", group.rank_size,
-                    "), or hcclComm, or start the ranks with run_ranks, torchrun, mpirun or srun");
+  COLLOPS_CHECK_ARG(
+      placement.rank != -1, ERROR_INVALID_PARAM, op,
+      ": rank is -1 and no launcher sets it: set rank in [0, ", group.rank_size,
+      "), or hcclComm, or start the ranks with collops run, torchrun, mpirun or srun");
   if (group.rank == -1) {
     COLLOPS_RETURN_IF_ERROR(
         CheckRank(op, placement.rank, group.rank_size, " (from " + placement.source + ")"));

@@ -112,7 +112,8 @@ Status CheckList(const char* name, const std::vector<int64_t>& rows, size_t memb
 }
 
 // The slices of every member of the gather group, and their number.
-Status FindGathered(const P& param, const Slices& slices, RowGroup* group, int64_t* total) {
+Status FindGathered(const P& param, const Shape& x, const Slices& slices, RowGroup* group,
+                    int64_t* total) {
   if (!Gathers(param.type)) {
     COLLOPS_RETURN_IF_ERROR(CheckUnused("gatherRows", param.gatherRows, param.type));
   }
@@ -127,6 +128,11 @@ Status FindGathered(const P& param, const Slices& slices, RowGroup* group, int64
   }
   COLLOPS_RETURN_IF_ERROR(CheckList("gatherRows", param.gatherRows, group->ranks.size(), total));
   const int64_t own = param.gatherRows[static_cast<size_t>(group->index)];
+  COLLOPS_CHECK_ARG(own == slices.count || x.num_dims < 3, ERROR_INVALID_PARAM, kOp,
+                    ": gatherRows[", group->index, "] is ", own, ", but dim 0 of x ", ToString(x),
+                    " is ", slices.count, " on rank ",
+                    group->ranks[static_cast<size_t>(group->index)],
+                    ": rows are dim 0; reshape x to [rows, k]");
   COLLOPS_CHECK_ARG(own == slices.count, ERROR_INVALID_PARAM, kOp, ": gatherRows[", group->index,
                     "] is ", own, " but x of this rank ",
                     group->ranks[static_cast<size_t>(group->index)], " has ", slices.count,
@@ -238,7 +244,7 @@ Status MakeLinearLayout(const P& param, int rank, int rank_size,
   COLLOPS_RETURN_IF_ERROR(FindGroups(param, rank, rank_size, layout));
   RowGroup& gather = layout->gather;
   RowGroup& scatter = layout->scatter;
-  COLLOPS_RETURN_IF_ERROR(FindGathered(param, slices, &gather, &total));
+  COLLOPS_RETURN_IF_ERROR(FindGathered(param, x, slices, &gather, &total));
   COLLOPS_RETURN_IF_ERROR(FindScattered(param, total, &scatter));
   COLLOPS_RETURN_IF_ERROR(CheckShapes(param, inputs));
   COLLOPS_RETURN_IF_ERROR(ScatterEvenly(slices, total, splits_unevenly, &scatter));

@@ -36,7 +36,7 @@ Status ShmCommunicator::Supports(Primitive primitive, DType dtype, ReduceOp op) 
 Status ShmCommunicator::AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) {
   COLLOPS_CHECK_ARG(bytes >= 0, ERROR_INVALID_PARAM, "a window must have 0 bytes or more, got ",
                     bytes);
-  COLLOPS_RETURN_IF_ERROR(control().CheckUsable());
+  COLLOPS_RETURN_IF_ERROR(control().CheckUsable("empty"));
   return windows_->Allocate(bytes, window, WindowTable::User::kCaller);
 }
 

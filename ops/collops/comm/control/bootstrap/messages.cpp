@@ -126,6 +126,7 @@ std::string Describe(const CommunicatorSpec& spec, const JobIdentity& job) {
 }
 
 std::string DescribePlace(const CommunicatorSpec& spec, const JobIdentity& job) {
+  if (spec.comm_domain.empty()) return DescribeJob(job);
   return Concat("comm_domain \"", spec.comm_domain, "\" (", DescribeJob(job), ")");
 }
 

@@ -94,7 +94,7 @@ class Opening {
     Search();
     COLLOPS_CHECK_ARG(handle_ != nullptr, ERROR_UNSUPPORTED,
                       "backend ucx: UCX cannot be opened: ", reasons_,
-                      "; install it with `pip install collops[multihost]`, or name libucp.so.0",
+                      "; install it with `pip install 'collops[multihost]'`, or name libucp.so.0",
                       " in COLLOPS_UCX_LIBRARY");
     auto found = std::make_unique<Library>();
     found->source = source_;
@@ -173,11 +173,12 @@ class Opening {
     library->version = library->api.get_version_string();
     unsigned release = 0;
     library->api.get_version(&library->major, &library->minor, &release);
-    COLLOPS_CHECK_ARG(library->IsAtLeast(kLeastMajor, kLeastMinor), ERROR_UNSUPPORTED,
-                      "backend ucx: ", library->path, " is UCX ", library->version, ", it must be ",
-                      kLeastMajor, ".", kLeastMinor,
-                      " or newer: `pip install collops[multihost]`, or name another libucp.so.0 in "
-                      "COLLOPS_UCX_LIBRARY");
+    COLLOPS_CHECK_ARG(
+        library->IsAtLeast(kLeastMajor, kLeastMinor), ERROR_UNSUPPORTED,
+        "backend ucx: ", library->path, " is UCX ", library->version, ", it must be ", kLeastMajor,
+        ".", kLeastMinor,
+        " or newer: `pip install 'collops[multihost]'`, or name another libucp.so.0 in "
+        "COLLOPS_UCX_LIBRARY");
     return Ok();
   }
 

@@ -66,7 +66,7 @@ Status FindFunctions(void* handle, Api* api) {
   FindOfRequests(&finder, api);
   COLLOPS_CHECK_ARG(finder.missing() == nullptr, ERROR_UNSUPPORTED,
                     "backend ucx: this UCX has no function ", finder.missing(),
-                    ": install one of 1.12 or newer, e.g. with `pip install collops[multihost]`");
+                    ": install one of 1.12 or newer, e.g. with `pip install 'collops[multihost]'`");
   return Ok();
 }
 

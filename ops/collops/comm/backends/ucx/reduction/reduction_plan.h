@@ -75,8 +75,8 @@ bool IsShared(const ReductionPlan& plan, int rank);
 // The ring for the chunks of one result of so many elements; a short result fits as a whole.
 int64_t RingBytes(int64_t count, const ReductionElements& elements);
 
-// Scratch memory of a rank for the plans of a call: the sums of a chunk, then a ring for each result
-// of another rank that it reduces, and for each of its own that crosses. `counts`: by owner.
+// Scratch memory of a rank for the plans of a call: the sums of a chunk, then a ring for each
+// result of another rank that it reduces, and for each of its own that crosses. `counts`: by owner.
 int64_t ReductionScratchBytes(const std::vector<ReductionPlan>& plans, const int64_t* counts,
                               const ReductionElements& elements, int rank);
 
