@@ -59,7 +59,9 @@ def parser() -> Parser:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("-m", action="store_true", dest="module", help="SCRIPT is a Python module")
     kind.add_argument(
-        "--no-python", action="store_true", help="SCRIPT is a program found on PATH, not a Python script"
+        "--no-python",
+        action="store_true",
+        help="SCRIPT is a program found on PATH, not a Python script",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
