@@ -117,8 +117,7 @@ TEST(ScatterHandsThePlanToTheCommunicator) {
 
 TEST(WithoutAPlanExecuteRefuses) {
   GatherCall call;
-  ExpectRunFault(call, ERROR_INVALID_PARAM,
-                 "AllGatherV: no plan yet: run the first phase");
+  ExpectRunFault(call, ERROR_INVALID_PARAM, "AllGatherV: no plan yet: run the first phase");
   EXPECT_EQ(call.communicator->refusals[0].name, "AllGatherV");
 }
 

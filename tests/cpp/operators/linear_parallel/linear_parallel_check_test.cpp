@@ -272,8 +272,7 @@ TEST(BackendRefuses) {
 TEST(ExecuteRefusesAndTellsTheOthers) {
   {
     LinearCall call;
-    ExpectRunFault(call, ERROR_INVALID_PARAM,
-                   "LinearParallel: no plan yet: run the first phase");
+    ExpectRunFault(call, ERROR_INVALID_PARAM, "LinearParallel: no plan yet: run the first phase");
     EXPECT_EQ(call.communicator->refusals[0].name, "LinearParallel");
   }
   LinearCall call;
