@@ -68,8 +68,6 @@ def parser() -> Parser:
         "--no-python",
         action="store_true",
         help="SCRIPT is a program found on PATH, not a Python script",
-        action="store_true",
-        help="SCRIPT is a program found on PATH, not a Python script",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
