@@ -253,7 +253,8 @@ TEST(AnErrorEndsTheCommunicator) {
   EXPECT_TRUE(communicator->failed());
   const Status again = communicator->AllGatherV(Gather(DType::kInt8));
   EXPECT_EQ(again.code(), collops::ERROR_TIMEOUT);
-  EXPECT_CONTAINS(again.message(), "make a new one on all ranks, e.g. collops.init()): AllGatherV: Hccl");
+  EXPECT_CONTAINS(again.message(),
+                  "make a new one on all ranks, e.g. collops.init()): AllGatherV: Hccl");
   EXPECT_EQ(calls.size(), size_t{1});
 }
 
