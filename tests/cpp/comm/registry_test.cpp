@@ -62,7 +62,7 @@ class FakeCommunicator : public Communicator {
   bool has_windows = false;
   void OnClose() override {
     AskTheRegistry();
-    const std::string reason = control().CheckUsable().message();
+    const std::string reason = control().CheckUsable("a call").message();
     ++Shared().closed;
     if (reason.find("the process ended") != std::string::npos) ++Shared().closed_as_process_ended;
     const std::string closed = "closed it: ";

@@ -98,7 +98,8 @@ Status InPlainWords(const Status& status, const char* method, const Hints& hints
                    hints.trans_weight ? "False" : "True");
   }
   if (hints.rows && text.find(": the sum of the rows is ") != std::string::npos) {
-    text += ": where x has other rows on other ranks, pass gather_rows on all of them";
+    text.insert(std::min(text.find("; this communicator has ended"), text.size()),
+                ": where x has other rows on other ranks, pass gather_rows on all of them");
   }
   return Status(status.code(), text);
 }
