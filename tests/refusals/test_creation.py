@@ -132,7 +132,7 @@ def test_a_live_domain_with_another_size(name: str) -> None:
     lists = {field: [*numbers, 0] for field, numbers in LISTS.items()}
     error = refusal(create, name, rank_size=3, **(lists if name == "AllToAllV" else {}))
     assert error.code == 1
-    assert "rankSize 2, got 3" in error.message
+    assert "communicator of 2 ranks" in error.message
     del held
 
 

@@ -92,7 +92,7 @@ CASES: dict[str, tuple[Callable[[Comm], Any], str]] = {
     ),
     "a struct": (
         operator,
-        "AllGatherV: the ranks disagree in call 4: x's shape is [-1, 2] on R0 and [] on R1",
+        "AllGatherV: the ranks disagree in call 4: x's shape is [*, 2] on R0 and [] on R1",
     ),
     "products": (
         lambda comm: (
