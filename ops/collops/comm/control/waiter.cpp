@@ -4,10 +4,12 @@
 
 #include "collops/comm/user_calls.h"
 #include "collops/core/process/interrupt.h"
+#include "collops/core/trace/log.h"
 
 namespace collops::control {
 namespace {
 
+constexpr double kSilentS = 10.0;
 constexpr auto kIdle = std::chrono::milliseconds(1);
 // A yield that finds no other thread takes less, its look included.
 constexpr auto kAlone = std::chrono::microseconds(2);
@@ -46,7 +48,17 @@ Status Waiter::Look() {
   COLLOPS_CHECK_ARG(!(*deadline_)->Passed(), ERROR_TIMEOUT, CallText(name_, step_),
                     " timed out after ", (*deadline_)->timeout_s(),
                     " s: ", endpoint_->DescribeLate(step_));
+  TellWaiting();
   return Ok();
+}
+
+void Waiter::TellWaiting() {
+  if (told_waiting_) return;
+  if (!silence_) silence_ = Deadline::After(kSilentS);
+  if (!silence_->Passed()) return;
+  told_waiting_ = true;
+  Log(LogLevel::kWarning, Concat("collops: rank ", endpoint_->rank(), ": ", CallText(name_, step_),
+                                 ": waiting for ", endpoint_->DescribeLate(step_)));
 }
 
 }  // namespace collops::control

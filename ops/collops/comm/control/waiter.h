@@ -139,6 +139,8 @@ class Waiter {
  private:
   // The slow checks, before every sleep.
   Status Look();
+  // Says once, after some seconds of waiting, which ranks are awaited.
+  void TellWaiting();
 
   Endpoint* endpoint_;
   const WaitDuties* duties_;
@@ -147,6 +149,8 @@ class Waiter {
   const char* name_;
   std::optional<Deadline>* deadline_;
   Spins* spins_;  // outlives the steps
+  std::optional<Deadline> silence_;
+  bool told_waiting_ = false;
 };
 
 }  // namespace collops::control

@@ -76,3 +76,27 @@ TEST(AfterTenSecondsAWaitingRankSaysForWhomOnce) {
   EXPECT_CONTAINS(of_silent.Text(), "rank 1: waiting for rank 0 of 2, pid " +
                                         std::to_string(passive) + ", which has made no call (job ");
 }
+
+TEST(AfterTenSecondsACallSaysForWhomItWaitsOnce) {
+  const JobIdentity job = ranks::FreshJob();
+  const SavedErrors errors;
+  const ranks::Event done;
+  const pid_t late = ranks::Start([&] {
+    const auto communicator = ranks::Make(job, 1, 2, 30);
+    EXPECT_EQ(communicator->Connect().message(), "");
+    done.Wait();
+    EXPECT_EQ(communicator->Barrier().message(), "");
+  });
+  const pid_t waits = ranks::Start([&] {
+    errors.Begin();
+    const auto communicator = ranks::Make(job, 0, 2, 30);
+    EXPECT_EQ(communicator->Barrier().message(), "");
+  });
+  for (int i = 0; i < 250 && errors.Text().empty(); ++i) usleep(100000);
+  sleep(1);
+  done.Set();
+  EXPECT_EQ(ranks::Wait(waits).code, 0);
+  EXPECT_EQ(ranks::Wait(late).code, 0);
+  EXPECT_EQ(errors.Text(), "collops: rank 0: barrier: call 1: waiting for rank 1 (pid " +
+                               std::to_string(late) + "), sleeping, has not entered it\n");
+}
