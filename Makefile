@@ -18,11 +18,11 @@ test: ## set up, build, and run all tests, C++ and Python (ARGS go to pytest)
 	@$(SETUP) package test torch ucx
 	@$(RUN) tools/run_tests.py $(ARGS)
 
-test-faults: ## every fault, lie and moment of death there is a test for: about 10 minutes
+test-faults: ## every test of faults, invalid data and dying ranks, in full: about 10 minutes
 	@$(SETUP) package test
 	@$(RUN) tools/faults.py $(ARGS)
 
-test-launchers: ## two jobs at once under Open MPI, MPICH, Intel MPI, torchrun: they never meet
+test-launchers: ## Open MPI, MPICH, Intel MPI and torchrun: two jobs at once must not connect
 	@$(SETUP) package test
 	@$(RUN) tools/launchers.py $(ARGS)
 
@@ -34,7 +34,7 @@ test-torch: ## collops.torch: every call of torch.distributed, training, operato
 	@$(SETUP) package test torch
 	@$(RUN) tools/pytorch.py $(ARGS)
 
-test-gpu: ## the simulated GPUs, and CUDA tensors on them
+test-gpu: ## the backends cuda and nccl, and CUDA tensors, on simulated GPUs
 	@$(SETUP) package test torch
 	@$(RUN) tools/gpu.py $(ARGS)
 
@@ -42,19 +42,19 @@ test-npu: ## NPU tensors through the real torch_npu and HCCL calls, on a simulat
 	@$(SETUP) package test
 	@$(RUN) tools/npu.py $(ARGS)
 
-test-npu-oldest: ## the backend hccl against the headers and libraries of the oldest torch_npu
+test-npu-oldest: ## check the backend hccl with the headers and libraries of the oldest torch_npu
 	@$(SETUP) package test
 	@$(RUN) tools/npu_oldest.py $(ARGS)
 
-sanitize: ## the C++ tests under asan with ubsan, then under tsan (ARGS=tsan for one of them)
+sanitize: ## run the C++ tests under asan with ubsan, then under tsan (ARGS=tsan for one of them)
 	@$(SETUP) package test
 	@$(RUN) tools/run_sanitizers.py $(ARGS)
 
-fuzz: ## the hypothesis suites with 20 times the examples, and the C++ readers with many rounds
+fuzz: ## run the hypothesis tests with 20 times the examples, the C++ readers with many rounds
 	@$(SETUP) package test torch
 	@HYPOTHESIS_PROFILE=fuzz $(RUN) -m pytest tests/fuzz $(ARGS)
 
-soak: ## random calls of all kinds under delays for 10 minutes (ARGS="--seconds 120 --seed 7")
+soak: ## make random calls of all kinds under delays for 10 minutes (ARGS="--seconds 120 --seed 7")
 	@$(SETUP) package test
 	@$(RUN) tests/soak/soak.py $(ARGS)
 
@@ -62,7 +62,7 @@ cross-arm64: ## compile for arm64 and run tests under qemu
 	@$(SETUP) package test
 	@$(RUN) tools/run_cross.py
 
-bench: ## the collectives beside MPIs, from C++ (ARGS="--mpi PREFIX ...", see docs/bench.md)
+bench: ## compare the collectives with MPIs, from C++ (ARGS="--mpi PREFIX ...", see docs/bench.md)
 	@$(SETUP) package
 	@$(RUN) bench/run.py $(ARGS)
 
@@ -70,11 +70,11 @@ docs: ## build the site of docs/ into out/docs; a warning fails it
 	@$(SETUP)
 	@$(RUN) tools/docs.py build $(ARGS)
 
-docs-serve: ## serve the site of docs/ on this machine, built anew at each change
+docs-serve: ## serve the site of docs/ on this machine, rebuilt at each change
 	@$(SETUP)
 	@$(RUN) tools/docs.py serve $(ARGS)
 
-wheel: ## an sdist and wheels in out/wheels, each run in an empty environment (ARGS=python3.12)
+wheel: ## build an sdist and wheels in out/wheels, run each in an empty environment (ARGS=python3.12)
 	@$(SETUP) package
 	@$(RUN) tools/wheels.py $(ARGS)
 
@@ -86,7 +86,7 @@ format: ## let clang-format and ruff rewrite the sources as `make check` wants t
 	@$(SETUP) check
 	@$(RUN) tools/run_checks.py --fix
 
-build: ## set up, and install the package into $(VENV)
+build: ## set up, and install the package into the virtual environment
 	@$(SETUP) package
 
 clean: ## remove everything that was built or installed here

@@ -46,7 +46,13 @@ def parser() -> argparse.ArgumentParser:
     add("--operators", metavar="LIST", default=OPERATORS, help=f"OPERATOR:TYPE ({OPERATORS})")
     add("--sizes", metavar="LIST", default=SIZES, help=f"bytes of the whole vector ({SIZES})")
     add("--shares", metavar="LIST", default=SHARES, help=f"shares of the ranks ({SHARES})")
-    add("--iterations", metavar="N", type=int, default=0, help="of a point (0: chosen by its size)")
+    add(
+        "--iterations",
+        metavar="N",
+        type=int,
+        default=0,
+        help="iterations of a point (0: by its size)",
+    )
     add("--rounds", metavar="N", type=int, default=ROUNDS, help=f"rounds of the run ({ROUNDS})")
     add("--quick", action="store_true", help="one round of two calls of 1 KiB")
     add(

@@ -23,7 +23,6 @@ from .case_files.row_inputs import missing_file
 from .case_files.tables import case_table, row_table
 from .cases import OPERATORS, Case, all_cases
 from .compare import command as compare_command
-from .explain.evidence import counted
 from .operators.table import OPERATIONS, operator_of
 
 
@@ -81,7 +80,7 @@ def _list(options: argparse.Namespace) -> int:
 def _generate(options: argparse.Namespace) -> int:
     cases = _cases(options)
     manifest = write_cases(cases, Path(options.directory), options.shows)
-    print(f"{counted(len(cases), 'case')} in {manifest}")
+    print(f"{len(cases)} cases in {manifest}")
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..explain.evidence import counted
 from ..operators.case import Case
 from .csv_plan import plan_row
 from .csv_row import CsvRow, RowError
@@ -33,7 +32,7 @@ def case_table(cases: Sequence[Case]) -> str:
         )
         for case in cases
     ]
-    return "\n".join([*_aligned([head, *rows]), counted(len(cases), "case")])
+    return "\n".join([*_aligned([head, *rows]), _counted(len(cases), "case")])
 
 
 def row_table(rows: Sequence[CsvRow | RowError]) -> str:
@@ -62,7 +61,11 @@ def row_table(rows: Sequence[CsvRow | RowError]) -> str:
         ranks = str(row.rank_size or "-")
         lines.append((str(row.number), row.name, row.operator, ranks, str(row.expected), words))
     counts = [f"{plans.count(word)} {word}" for word in dict.fromkeys(plans)]
-    return "\n".join([*_aligned(lines), f"{counted(len(rows), 'row')}: {', '.join(counts)}"])
+    return "\n".join([*_aligned(lines), f"{_counted(len(rows), 'row')}: {', '.join(counts)}"])
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

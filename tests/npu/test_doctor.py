@@ -33,9 +33,9 @@ def test_a_missing_library_is_named() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "not set: the order in which HCCL adds may change"),
-        ("", "empty: the order in which HCCL adds may change"),
-        ("false", "false: the order in which HCCL adds may change"),
+        (None, "not set: HCCL's order of additions"),
+        ("", "empty: HCCL's order of additions"),
+        ("false", "false: HCCL's order of additions"),
         ("true", "true: HCCL documents the same bits on every run"),
         ("TRUE", "TRUE: HCCL documents the same bits on every run"),
         ("strict", "strict: as true, and with the same order"),

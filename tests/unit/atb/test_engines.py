@@ -66,7 +66,7 @@ def test_an_update_keeps_the_engine() -> None:
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
-        ("fused", ['no engine "fused"', "local, windows, pipeline"]),
+        ("fused", ['unknown engine "fused"', "local, windows, pipeline"]),
         (3, ["Operation: engine must be a name", "got int"]),
     ],
 )

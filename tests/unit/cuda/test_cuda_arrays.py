@@ -35,7 +35,9 @@ def test_wrong_arguments(name: str) -> None:
 
 def test_types_of_torch() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(collops.ArgumentError, match="one of numpy or ml_dtypes, got torch.float32"):
+    with pytest.raises(
+        collops.ArgumentError, match="a type of numpy or ml_dtypes, got torch.float32"
+    ):
         collops.cuda_empty(4, torch.float32)
 
 

@@ -40,7 +40,7 @@ def test_a_wrong_command_is_refused_with_the_right_ones() -> None:
 def test_a_missing_word_is_answered_by_the_help(words: tuple[str, ...]) -> None:
     done = collops(*words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert " --help says more." in done.stderr
+    assert " --help' for details." in done.stderr
 
 
 def test_version() -> None:

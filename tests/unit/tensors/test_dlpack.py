@@ -209,7 +209,10 @@ def test_memory_of_a_device_is_refused_by_its_name(kind: int, index: int, name: 
 
     first, second = run_ranks(work, 2)
     assert second[0] == 14
-    assert f"all_gatherv: x is on {name}; through DLPack only" in second[1]
+    assert (
+        f"all_gatherv: x is on {name}; DLPack is read from memory of the CPU and of CUDA only"
+        in second[1]
+    )
     assert (first[0], name in first[1]) == (102, True)
     assert first[2] == second[2] == (2,)
     op = collops.Operation(collops.AllGatherVParam(rank=0, rank_size=2, backend="shm"))

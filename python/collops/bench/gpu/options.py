@@ -20,9 +20,9 @@ def add_options(parser: argparse.ArgumentParser, count: Callable[[str], int]) ->
     """Adds the options; `count` reads a whole number."""
     part = parser.add_argument_group(
         "on GPUs",
-        "Ranks are threads of one process, each with a stream; a time is the mean of --calls calls "
-        "between two events on the slowest rank's stream. For comparison, copies of as many bytes "
-        "(limit) or the product alone are measured, and --peers nccl (the backend nccl), "
+        "Ranks are threads of one process, each with a stream; a time is the mean of --calls\n"
+        "calls between two events on the slowest rank's stream. For comparison, copies of as many\n"
+        "bytes (limit) or the product alone are measured, and --peers nccl (the backend nccl),\n"
         "torch_nccl and torch_symm.",
     )
     add = part.add_argument
