@@ -84,12 +84,13 @@ struct Prepared {
 // Tells the peers if something is wrong, and raises it.
 void PrepareOrRefuse(Communicator& communicator, const char* operation, const std::string& name,
                      Prepared* prepared) {
-  auto& [items, tensors, list, stream] = *prepared;
-  tensors.resize(items.size());
-  for (const Item& item : items) {
+  std::vector<Transfer>& list = prepared->list;
+  prepared->tensors.resize(prepared->items.size());
+  for (const Item& item : prepared->items) {
     list.push_back(MakeTransfer(std::get<0>(item), std::get<1>(item), std::get<2>(item)));
   }
-  const Status check = Prepare(communicator, items, name.c_str(), &tensors, &list, &stream);
+  const Status check = Prepare(communicator, prepared->items, name.c_str(), &prepared->tensors,
+                               &list, &prepared->stream);
   if (check.ok()) return;
   RunWithoutGil([&] {
     // An error of the refusal matters less than what is wrong with the messages.

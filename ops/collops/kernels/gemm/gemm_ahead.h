@@ -22,7 +22,7 @@ class Ahead {
   // The number of lines in all, so that a caller can spread them.
   int64_t num_lines() const { return rows_ * ((row_bytes_ + kLineBytes - 1) / kLineBytes); }
 
-  void Fetch(int64_t lines) {
+  [[gnu::always_inline]] void Fetch(int64_t lines) {
     for (; lines > 0 && rows_ > 0; --lines) {
       __builtin_prefetch(row_ + done_, 0, 2);
       done_ += kLineBytes;
@@ -49,7 +49,7 @@ struct Fetches {
   Ahead sums;    // where the next tile's sums are stored
   int64_t weight_lines = 0;
 
-  void Step() {
+  [[gnu::always_inline]] void Step() {
     weight.Fetch(weight_lines);
     rows.Fetch(1);
     sums.Fetch(3);
