@@ -29,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.rank_table is None:
         environments = one_host(options.n)
     else:
-        table = await_table("run", options.rank_table, options.timeout_s)
+        table = await_table(options.rank_table, options.timeout_s)
         environments = this_host(options.rank_table, table)
     try:
         return Job(command, environments).run()
@@ -45,7 +45,7 @@ def parser() -> Parser:
         description="Starts the ranks of a job on this host, passes on what they write with the "
         "rank before each line, and ends all when one fails. Its status is the first failed one's.",
     )
-    where = parser.add_mutually_exclusive_group(required=True)
+    where = parser.add_mutually_exclusive_group()
     where.add_argument("-n", type=int, metavar="N", help="ranks, all on this host")
     where.add_argument(
         "--rank-table", metavar="FILE", help="start the ranks that this table places on this host"
@@ -69,6 +69,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Reads the command line; what follows the script is the script's."""
     own = parser()
     options = own.parse_args(arguments)
+    if options.n is None and options.rank_table is None:
+        late = next((one for one in options.command if one in ("-n", "--rank-table")), None)
+        hint = f"; {late} stands behind the script, and is the script's" if late else ""
+        own.error(f"one of the arguments -n --rank-table is required{hint}")
     if options.command[:1] == ["--"]:
         del options.command[0]
     if not options.command:
@@ -114,4 +118,4 @@ def _free_port() -> int:
 
 
 def _bad(message: str) -> NoReturn:
-    raise_status(ErrorCode.ERROR_INVALID_PARAM, f"run: {message}")
+    raise_status(ErrorCode.ERROR_INVALID_PARAM, message)
