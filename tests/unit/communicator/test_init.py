@@ -136,7 +136,7 @@ def test_a_live_domain_keeps_its_size() -> None:
     with collops.init(0, 1, comm_domain="tp"):
         error = error_of(0, 2, comm_domain="tp")
     assert error.code == 1
-    assert "rankSize 1, got 2" in error.message
+    assert "rank_size 1, got 2" in error.message
 
 
 def test_an_unused_domain_connects_anew() -> None:
@@ -180,8 +180,8 @@ def test_a_domain_stays_while_something_uses_it() -> None:
             assert alone.size == 1
         return said
 
-    live = 'commDomain "d" of backend shm is live in this process with rankSize 2, got 1: pass the '
-    wanted = [live + "same value, or another commDomain"] * 3
+    live = 'comm_domain "d" of backend shm is live in this process with rank_size 2, got 1: pass '
+    wanted = [f"init: {live}the same value, or another comm_domain"] * 3
     assert run_ranks(work, 2, timeout=30) == [wanted] * 2
 
 
@@ -206,7 +206,7 @@ def test_ranks_that_disagree_about_their_number() -> None:
 def test_more_ranks_than_were_started(threads: bool) -> None:
     def work(rank: int) -> tuple[int, bool]:
         error = error_of(rank, 3, timeout_s=20)
-        return error.code, "3, but run_ranks has started 2 " in error.message
+        return error.code, "rank_size is 3, but run_ranks has started 2 " in error.message
 
     start = time.monotonic()
     assert run_ranks(work, 2, threads=threads) == [(1, True)] * 2
