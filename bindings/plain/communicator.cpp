@@ -16,7 +16,7 @@ namespace {
 
 void Refuse(Communicator& communicator, const std::string& operation, int code,
             const std::string& message) {
-  const char* name = LastingName(operation);
+  const char* name = MethodOf(operation);
   RunNumbered(communicator, [&] {
     return communicator.Refuse(name, Status(static_cast<ErrorCode>(code), message));
   });
@@ -72,14 +72,14 @@ void BindStartedCalls(py::class_<Starter>& bound) {
       .def("barrier",
            [](Starter& self) {
              void* const stream = BarrierStream(self.communicator());
-             self.Add("Barrier", [stream](Communicator& communicator) {
+             self.Add("barrier", [stream](Communicator& communicator) {
                return communicator.Barrier(stream);
              });
            })
       .def(
           "refuse",
           [](Starter& self, const std::string& operation, int code, const std::string& message) {
-            self.Refuse(LastingName(operation), Status(static_cast<ErrorCode>(code), message));
+            self.Refuse(MethodOf(operation), Status(static_cast<ErrorCode>(code), message));
           },
           py::arg("operation"), py::arg("code"), py::arg("message"));
 }

@@ -24,8 +24,13 @@ using Item = std::tuple<bool, int, int, py::object, std::string, std::string, in
 // The same of a message that is refused.
 using Refused = std::tuple<bool, int, int>;
 
-Transfer MakeTransfer(bool sends, int peer, int tag) {
+CallName NameOf(const std::string& operation) {
+  return {LastingName(operation), MethodOf(operation)};
+}
+
+Transfer MakeTransfer(const CallName& name, bool sends, int peer, int tag) {
   Transfer transfer;
+  transfer.method = name.called;
   transfer.way = sends ? Transfer::kSend : Transfer::kRecv;
   transfer.peer = peer;
   transfer.tag = tag;
@@ -82,57 +87,56 @@ struct Prepared {
 };
 
 // Tells the peers if something is wrong, and raises it.
-void PrepareOrRefuse(Communicator& communicator, const char* operation, const std::string& name,
-                     Prepared* prepared) {
+void PrepareOrRefuse(Communicator& communicator, const CallName& call, Prepared* prepared) {
   std::vector<Transfer>& list = prepared->list;
   prepared->tensors.resize(prepared->items.size());
   for (const Item& item : prepared->items) {
-    list.push_back(MakeTransfer(std::get<0>(item), std::get<1>(item), std::get<2>(item)));
+    list.push_back(MakeTransfer(call, std::get<0>(item), std::get<1>(item), std::get<2>(item)));
   }
-  const Status check = Prepare(communicator, prepared->items, name.c_str(), &prepared->tensors,
+  const Status check = Prepare(communicator, prepared->items, call.called, &prepared->tensors,
                                &list, &prepared->stream);
   if (check.ok()) return;
   RunWithoutGil([&] {
     // An error of the refusal matters less than what is wrong with the messages.
     static_cast<void>(
-        communicator.RefuseMessages(operation, list.data(), static_cast<int>(list.size()), check));
+        communicator.RefuseMessages(call, list.data(), static_cast<int>(list.size()), check));
     return check;
   });
 }
 
 // Whose message each receive got, in the order of the items; -1 for what was sent.
 std::vector<int> Messages(Communicator& communicator, const std::string& operation,
-                          const std::string& name, std::vector<Item> items) {
-  const char* const lasting = LastingName(operation);
+                          std::vector<Item> items) {
+  const CallName call = NameOf(operation);
   Prepared prepared{std::move(items), {}, {}, nullptr};
-  PrepareOrRefuse(communicator, lasting, name, &prepared);
+  PrepareOrRefuse(communicator, call, &prepared);
   std::vector<Transfer>& list = prepared.list;
   RunWithoutGil([&] {
-    return communicator.Messages(lasting, list.data(), static_cast<int>(list.size()),
-                                 prepared.stream);
+    return communicator.Messages(call, list.data(), static_cast<int>(list.size()), prepared.stream);
   });
   std::vector<int> sources;
   for (const Transfer& transfer : list) sources.push_back(transfer.source);
   return sources;
 }
 
-void StartMessages(Starter& starter, const std::string& operation, const std::string& name,
-                   std::vector<Item> items) {
-  const char* const lasting = LastingName(operation);
+void StartMessages(Starter& starter, const std::string& operation, std::vector<Item> items) {
+  const CallName call = NameOf(operation);
   auto prepared = std::make_unique<Prepared>(Prepared{std::move(items), {}, {}, nullptr});
-  PrepareOrRefuse(starter.communicator(), lasting, name, prepared.get());
+  PrepareOrRefuse(starter.communicator(), call, prepared.get());
   const std::vector<Transfer> list = prepared->list;
   void* const stream = prepared->stream;
-  starter.StartMessages(lasting, list, stream, DestroyedWithGil(std::move(prepared)));
+  starter.StartMessages(call, list, stream, DestroyedWithGil(std::move(prepared)));
 }
 
 void RefuseMessages(Communicator& communicator, const std::string& operation,
                     const std::vector<Refused>& refused, int code, const std::string& message) {
+  const CallName call = NameOf(operation);
   std::vector<Transfer> list;
-  for (const auto& [sends, peer, tag] : refused) list.push_back(MakeTransfer(sends, peer, tag));
-  const char* const lasting = LastingName(operation);
+  for (const auto& [sends, peer, tag] : refused) {
+    list.push_back(MakeTransfer(call, sends, peer, tag));
+  }
   RunWithoutGil([&] {
-    return communicator.RefuseMessages(lasting, list.data(), static_cast<int>(list.size()),
+    return communicator.RefuseMessages(call, list.data(), static_cast<int>(list.size()),
                                        Status(static_cast<ErrorCode>(code), message));
   });
 }
@@ -141,7 +145,7 @@ void RefuseMessages(Communicator& communicator, const std::string& operation,
 
 void BindMessages(py::class_<Communicator, std::shared_ptr<Communicator>>& bound,
                   py::class_<Starter>& starter) {
-  starter.def("messages", &StartMessages, py::arg("operation"), py::arg("name"), py::arg("items"))
+  starter.def("messages", &StartMessages, py::arg("operation"), py::arg("items"))
       .def(
           "refuse_messages",
           [](Starter& self, const std::string& operation, const std::vector<Refused>& refused,
@@ -149,7 +153,7 @@ void BindMessages(py::class_<Communicator, std::shared_ptr<Communicator>>& bound
             RefuseMessages(self.communicator(), operation, refused, code, message);
           },
           py::arg("operation"), py::arg("refused"), py::arg("code"), py::arg("message"));
-  bound.def("messages", &Messages, py::arg("operation"), py::arg("name"), py::arg("items"))
+  bound.def("messages", &Messages, py::arg("operation"), py::arg("items"))
       .def("refuse_messages", &RefuseMessages, py::arg("operation"), py::arg("refused"),
            py::arg("code"), py::arg("message"));
 }

@@ -140,7 +140,7 @@ void Run(Communicator& communicator, const PlainPlan& plan, py::handle x, py::ha
   converted.TakeWorkspace(communicator, plan, x);
   RunNumbered(communicator, [&]() -> Status {
     if (converted.status.ok()) return plan.Run(&communicator, converted.tensors);
-    static_cast<void>(communicator.Refuse(plan.operation(), converted.status));
+    static_cast<void>(communicator.Refuse(plan.method(), converted.status));
     return converted.status;
   });
 }
@@ -152,11 +152,11 @@ void Start(Starter& starter, const Plan& plan, const py::object& x, const py::ob
     converted.TakeWorkspace(starter.communicator(), *plan, x);
     check = converted.status;
   }
-  if (!check.ok()) starter.Refuse(plan->operation(), check);
+  if (!check.ok()) starter.Refuse(plan->method(), check);
   ThrowIfError(check);
   starter.Keep(x, out);
   for (const py::object& owner : converted.owners) starter.Keep(owner);
-  starter.Add(plan->operation(), [plan, tensors = converted.tensors](Communicator& communicator) {
+  starter.Add(plan->method(), [plan, tensors = converted.tensors](Communicator& communicator) {
     return plan->Run(&communicator, tensors);
   });
 }

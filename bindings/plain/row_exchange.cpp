@@ -100,7 +100,7 @@ std::string ShareFromRoot(Communicator& communicator, const std::string& operati
   RunNumbered(communicator, [&]() -> Status {
     if (!check.ok()) {
       // An error of the refusal matters less than what is wrong with the call.
-      static_cast<void>(communicator.Refuse(name, check));
+      static_cast<void>(communicator.Refuse("scatterv", check));
       return check;
     }
     Agreement agreement(name);

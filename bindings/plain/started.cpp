@@ -72,7 +72,7 @@ void Starter::AddPython(const std::string& name, const py::object& method) {
   });
 }
 
-void Starter::StartMessages(const char* name, const std::vector<Transfer>& list, void* stream,
+void Starter::StartMessages(const CallName& name, const std::vector<Transfer>& list, void* stream,
                             std::shared_ptr<const void> keep) {
   RunWithoutGil([&] {
     return communicator_->StartMessages(name, list.data(), static_cast<int>(list.size()),

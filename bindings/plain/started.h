@@ -29,7 +29,7 @@ class Starter {
   // A method that runs in its turn as it would without start(); it raises interrupts alone.
   void AddPython(const std::string& name, const pybind11::object& method);
   // Messages begin at once. `keep` goes with the GIL.
-  void StartMessages(const char* name, const std::vector<Transfer>& list, void* stream,
+  void StartMessages(const CallName& name, const std::vector<Transfer>& list, void* stream,
                      std::shared_ptr<const void> keep);
   // What the calls use stays alive until they have ended.
   template <typename... Objects>

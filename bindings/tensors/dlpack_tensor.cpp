@@ -132,6 +132,12 @@ bool IsReadOnly(py::handle object, const Exported& exported) {
   return IsFrom(object, "jax") || IsFrom(object, "jaxlib");
 }
 
+// Lists and numbers, of which numpy makes an array.
+bool IsOfNumbers(py::handle object) {
+  return PyList_Check(object.ptr()) != 0 || PyTuple_Check(object.ptr()) != 0 ||
+         PyLong_Check(object.ptr()) != 0 || PyFloat_Check(object.ptr()) != 0;
+}
+
 // A read-only numpy array on the tensor's memory, and the name of its type. If numpy has no such
 // type, the array has unsigned numbers of the same size.
 py::tuple FromDlpack(const py::object& object, const std::string& operation,
@@ -140,7 +146,8 @@ py::tuple FromDlpack(const py::object& object, const std::string& operation,
   if (!HasDlpack(object)) {
     ThrowIfError(Error(ERROR_INVALID_PARAM, ToString(name),
                        " must be a numpy array, a torch tensor or an object with __dlpack__, got ",
-                       Py_TYPE(object.ptr())->tp_name));
+                       Py_TYPE(object.ptr())->tp_name,
+                       IsOfNumbers(object) ? ": np.array([...]) makes one of numbers" : ""));
   }
   CallStream stream;
   Exported exported;

@@ -7,6 +7,7 @@ bit for bit, with any NaN equal to any NaN.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +61,9 @@ def dtype_named(word: str) -> str:
     name = NAME_OF_WORD.get(lower, lower)
     if name not in _STORAGE:
         known = ", ".join("/".join((one, *_WORDS.get(one, ()))) for one in DTYPES)
-        raise ValueError(f"dtype {word!r} is unknown; use one of {known}")
+        near = difflib.get_close_matches(lower, [*DTYPES, *NAME_OF_WORD], 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"dtype {word!r} is unknown; use one of {known}{hint}")
     return name
 
 

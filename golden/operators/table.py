@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from .all_gather import ALL_GATHER
 from .all_gather_v import ALL_GATHER_V
 from .all_reduce import ALL_REDUCE
@@ -44,5 +46,7 @@ def operator_of(name: str) -> Operator:
         True
     """
     if name not in OPERATORS:
-        raise ValueError(f"operator {name!r} is unknown; use one of {', '.join(OPERATORS)}")
+        near = difflib.get_close_matches(name.lower(), OPERATORS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"operator {name!r} is unknown; use one of {', '.join(OPERATORS)}{hint}")
     return OPERATORS[name]

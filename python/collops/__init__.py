@@ -105,6 +105,8 @@ def _unknown(name: str) -> str:
     text = f"module 'collops' has no attribute {name!r}"
     if name.startswith("_"):  # what tools look for
         return text
+    if name == "ReduceOp":
+        return f'{text}; pass a word as op, such as op="sum", or torch.distributed\'s member'
     methods = dir(__getattr__("Communicator"))
     known = {word.lower(): word for word in (*methods, *__all__)}
     for near in get_close_matches(name.lower(), known, 1, 0.8):

@@ -66,10 +66,7 @@ class Communicator:
         self, operation: str, root: int, sizes: Sequence[int], text: str
     ) -> str: ...
     def messages(
-        self,
-        operation: str,
-        name: str,
-        items: list[tuple[bool, int, int, Any, str, str, int]],
+        self, operation: str, items: list[tuple[bool, int, int, Any, str, str, int]]
     ) -> list[int]: ...
     def refuse_messages(
         self, operation: str, refused: list[tuple[bool, int, int]], code: int, message: str
@@ -102,10 +99,7 @@ class Starter:
     def in_parts(self, parts: int) -> None: ...
     def refuse(self, operation: str, code: int, message: str) -> None: ...
     def messages(
-        self,
-        operation: str,
-        name: str,
-        items: list[tuple[bool, int, int, Any, str, str, int]],
+        self, operation: str, items: list[tuple[bool, int, int, Any, str, str, int]]
     ) -> None: ...
     def refuse_messages(
         self, operation: str, refused: list[tuple[bool, int, int]], code: int, message: str

@@ -167,7 +167,7 @@ DISAGREEMENTS: Rows = {
     "operator": (
         lambda comm: comm.all_reduce(floats(3, 5)),
         product(BOTH),
-        ["operator", "AllReduce", "LinearParallel"],
+        ["the call", "all_reduce", "all_gather_matmul_reduce_scatter"],
     ),
     "dtype": (
         product(GATHER, x=floats(3, 4, dtype="f2"), weight=floats(4, 5, dtype="f2")),

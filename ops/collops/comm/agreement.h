@@ -11,6 +11,17 @@
 
 namespace [[gnu::visibility("default")]] collops {
 
+// A call's two names, texts that live as long as the process: the operator's, by which ranks and
+// traces know the call, and the one that this rank's messages say: the plain level's method, where
+// there is one.
+struct CallName {
+  CallName(const char* operation) : op(operation), called(operation) {}
+  CallName(const char* operation, const char* method) : op(operation), called(method) {}
+
+  const char* op;
+  const char* called;
+};
+
 // What the ranks must agree on before a call moves data: the operator's name, then terms and lists,
 // compared in the order in which they were added. A first signal carries two words of it: `digest`
 // of what is equal on every rank, and `balance` of what is not (lists of a group, counts of pairs),
@@ -24,6 +35,7 @@ class Agreement {
   const char* op() const { return op_; }
   // What messages call it: the plain level's method, where there is one, else the operator.
   const char* called() const { return *method_ == '\0' ? op_ : method_; }
+  CallName name() const { return {op_, called()}; }
   // An agreement of the same call, without terms.
   Agreement WithoutTerms() const { return Agreement(op_).InPlainWords(method_, row_elements_); }
 

@@ -134,15 +134,8 @@ Status Communicator::Traced(const char* name, uint64_t group, Moved&& moved, Bod
 }
 
 template <typename Moved, typename Body>
-Status Communicator::Run(const char* name, Moved&& moved, Body&& body) {
-  return Traced(name, NextGroupCall(), moved, [&] { return Enter(name, body); });
-}
-
-// Traces name the operator, messages the method that the user has called.
-template <typename Moved, typename Body>
-Status Communicator::Run(const Agreement& agreement, Moved&& moved, Body&& body) {
-  return Traced(agreement.op(), NextGroupCall(), moved,
-                [&] { return Enter(agreement.called(), body); });
+Status Communicator::Run(const CallName& name, Moved&& moved, Body&& body) {
+  return Traced(name.op, NextGroupCall(), moved, [&] { return Enter(name.called, body); });
 }
 
 double Communicator::timeout_s() const {
@@ -168,38 +161,38 @@ Status Communicator::AllGatherV(const AllGatherVCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {call.recv_counts[rank()], call.dtype, Sum(call.recv_counts, size())};
   };
-  return Run(*call.agreement, moved, [&] { return DoAllGatherV(call); });
+  return Run(call.agreement->name(), moved, [&] { return DoAllGatherV(call); });
 }
 
 Status Communicator::ReduceScatterV(const ReduceScatterVCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {Sum(call.send_counts, size()), call.dtype, call.send_counts[rank()]};
   };
-  return Run(*call.agreement, moved, [&] { return DoReduceScatterV(call); });
+  return Run(call.agreement->name(), moved, [&] { return DoReduceScatterV(call); });
 }
 
 Status Communicator::ExchangeV(const ExchangeVCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {Sum(call.send_counts, size()), call.dtype, Sum(call.recv_counts, size())};
   };
-  return Run(*call.agreement, moved, [&] { return DoExchangeV(call); });
+  return Run(call.agreement->name(), moved, [&] { return DoExchangeV(call); });
 }
 
 Status Communicator::DoExchangeV(const ExchangeVCall& call) {
-  return Error(ERROR_UNSUPPORTED, call.agreement->op(), ": backend ", spec().backend,
+  return Error(ERROR_UNSUPPORTED, call.agreement->called(), ": backend ", spec().backend,
                " does not carry it yet");
 }
 
 Status Communicator::AllReduce(const AllReduceCall& call) {
   const auto moved = [&]() -> MovedElements { return {call.count, call.dtype, call.count}; };
-  return Run(*call.agreement, moved, [&] { return DoAllReduce(call); });
+  return Run(call.agreement->name(), moved, [&] { return DoAllReduce(call); });
 }
 
 Status Communicator::Broadcast(const BroadcastCall& call) {
   const auto moved = [&]() -> MovedElements {
     return {rank() == call.root ? call.count : 0, call.dtype, call.count};
   };
-  return Run(*call.agreement, moved, [&] { return DoBroadcast(call); });
+  return Run(call.agreement->name(), moved, [&] { return DoBroadcast(call); });
 }
 
 Status Communicator::CheckMessages(const char* name) const {
@@ -209,8 +202,8 @@ Status Communicator::CheckMessages(const char* name) const {
                why.ok() ? Concat("backend ", spec().backend, " has no messages") : why.message());
 }
 
-Status Communicator::Messages(const char* name, Transfer* list, int count, void* stream) {
-  COLLOPS_RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
+Status Communicator::Messages(const CallName& name, Transfer* list, int count, void* stream) {
+  COLLOPS_RETURN_IF_ERROR(CheckTransfers(name.called, list, count, size()));
   const auto moved = [&]() -> MovedElements {
     int64_t elements[2] = {};
     for (int i = 0; i < count; ++i) elements[list[i].way] += list[i].elements;
@@ -218,18 +211,18 @@ Status Communicator::Messages(const char* name, Transfer* list, int count, void*
     return {elements[Transfer::kSend], dtype, elements[Transfer::kRecv]};
   };
   if (HasMessagesOnStreams()) {
-    return Traced(name, 0, moved, [&] {
-      return Enter(name, [&] { return DoMessages(name, list, count, stream); });
+    return Traced(name.op, 0, moved, [&] {
+      return Enter(name.called, [&] { return DoMessages(name, list, count, stream); });
     });
   }
   const auto body = [&]() -> Status {
-    return EnterPairs(name, [&]() -> Status {
-      COLLOPS_RETURN_IF_ERROR(CheckMessages(name));
-      return messenger_->Run(name, list, count);
+    return EnterPairs(name.called, [&]() -> Status {
+      COLLOPS_RETURN_IF_ERROR(CheckMessages(name.called));
+      return messenger_->Run(name.called, list, count);
     });
   };
-  COLLOPS_RETURN_IF_ERROR(Traced(name, 0, moved, body));
-  PayVerdicts(name);
+  COLLOPS_RETURN_IF_ERROR(Traced(name.op, 0, moved, body));
+  PayVerdicts(name.called);
   return Ok();
 }
 
@@ -243,13 +236,13 @@ void Communicator::PayVerdicts(const char* name) {
   static_cast<void>(queue_.load(std::memory_order_acquire)->LookAfterMessages(name));
 }
 
-Status Communicator::RefuseMessages(const char* name, const Transfer* list, int count,
+Status Communicator::RefuseMessages(const CallName& name, const Transfer* list, int count,
                                     const Status& reason) {
   if (HasMessagesOnStreams()) return Ok();
   WarnOfWait(reason);
-  return Traced(name, 0, Nothing, [&] {
-    return EnterPairs(name, [&]() -> Status {
-      COLLOPS_RETURN_IF_ERROR(CheckMessages(name));
+  return Traced(name.op, 0, Nothing, [&] {
+    return EnterPairs(name.called, [&]() -> Status {
+      COLLOPS_RETURN_IF_ERROR(CheckMessages(name.called));
       return messenger_->Refuse(list, count, reason);
     });
   });
@@ -266,24 +259,24 @@ Status Communicator::ConnectAndPost(StartedCall* call) {
 
 Status Communicator::Barrier(void* stream) {
   const Agreement agreement = Agreement("Barrier").InPlainWords("barrier", 1);
-  return Run(agreement, Nothing, [&] { return DoBarrier(agreement, stream); });
+  return Run(agreement.name(), Nothing, [&] { return DoBarrier(agreement, stream); });
 }
 
 Status Communicator::DoBarrier(const Agreement& agreement, void* /*stream*/) {
   return DoAgree(agreement);
 }
 
-Status Communicator::KeepOnStream(void* /*stream*/, KeepAlive /*kept*/) {
+Status Communicator::KeepOnStream(const char* /*name*/, void* /*stream*/, KeepAlive /*kept*/) {
   return Ok();
 }
 
-Status Communicator::DoMessages(const char* name, Transfer* /*list*/, int /*count*/,
+Status Communicator::DoMessages(const CallName& name, Transfer* /*list*/, int /*count*/,
                                 void* /*stream*/) {
-  return CheckMessages(name);
+  return CheckMessages(name.called);
 }
 
 Status Communicator::Agree(const Agreement& agreement) {
-  return Run(agreement, Nothing, [&] { return DoAgree(agreement); });
+  return Run(agreement.name(), Nothing, [&] { return DoAgree(agreement); });
 }
 
 Status Communicator::DoAgree(const Agreement& agreement) {
@@ -292,23 +285,24 @@ Status Communicator::DoAgree(const Agreement& agreement) {
 
 Status Communicator::Share(const Agreement& agreement, const void* mine, int64_t bytes, void* all) {
   const auto moved = [&]() -> MovedElements { return {bytes, DType::kUInt8, bytes * size()}; };
-  return Run(agreement, moved, [&] { return control_->Share(agreement, mine, bytes, all); });
+  return Run(agreement.name(), moved, [&] { return control_->Share(agreement, mine, bytes, all); });
 }
 
 Status Communicator::RunFused(const FusedCallSpec& spec, const FusedBody& body) {
   const auto moved = [&]() -> MovedElements {
     return {spec.x_count, spec.dtype, spec.output_count};
   };
-  return Run(*spec.agreement, moved, [&] { return DoRunFused(spec, body); });
+  return Run(spec.agreement->name(), moved, [&] { return DoRunFused(spec, body); });
 }
 
 Status Communicator::Split(int color, int key, std::shared_ptr<Communicator>* subgroup) {
-  return Run("Split", Nothing, [&] { return MakeSubgroup(color, key, false, subgroup); });
+  return Run(CallName("Split", "split"), Nothing,
+             [&] { return MakeSubgroup(color, key, false, subgroup); });
 }
 
 Status Communicator::KeptSplit(const std::string& name, int color, const std::vector<int>& members,
                                std::shared_ptr<Communicator>* subgroup) {
-  return Enter("Split", [&]() -> Status {
+  return Enter("split", [&]() -> Status {
     const auto kept = kept_subgroups_.find(name);
     if (kept == kept_subgroups_.end()) {
       const auto own = std::find(members.begin(), members.end(), rank());
@@ -326,7 +320,7 @@ Status Communicator::KeptSplit(const std::string& name, int color, const std::ve
 }
 
 Status Communicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& /*body*/) {
-  return Error(ERROR_UNSUPPORTED, spec.agreement->op(), ": backend ", this->spec().backend,
+  return Error(ERROR_UNSUPPORTED, spec.agreement->called(), ": backend ", this->spec().backend,
                " has no windows for a fused call");
 }
 

@@ -86,11 +86,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // This rank's sends and receives, all at once and in no order. Once the group has met, only the
   // ranks named in `list` take part. A transfer ends when its receiver has taken or refused it; a
-  // refusal does not end the group. `name` is the call's, for messages. On a device they are put on
-  // `stream`, and nobody hears of a refusal.
-  Status Messages(const char* name, Transfer* list, int count, void* stream = nullptr);
+  // refusal does not end the group. On a device they are put on `stream`, and nobody hears of a
+  // refusal.
+  Status Messages(const CallName& name, Transfer* list, int count, void* stream = nullptr);
   // Takes part in messages that failed their own check: each peer gets `reason`'s message.
-  Status RefuseMessages(const char* name, const Transfer* list, int count, const Status& reason);
+  Status RefuseMessages(const CallName& name, const Transfer* list, int count,
+                        const Status& reason);
 
   // A started call. It lives until the last handle is released.
   using Handle = std::shared_ptr<StartedCall>;
@@ -103,7 +104,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status Start(const char* name, std::function<Status()> body, Handle* handle);
   // Starts messages, which begin at once, whatever is in the queue. `keep` is kept alive until they
   // end.
-  Status StartMessages(const char* name, const Transfer* list, int count, Handle* handle,
+  Status StartMessages(const CallName& name, const Transfer* list, int count, Handle* handle,
                        KeepAlive keep = nullptr, void* stream = nullptr);
   // Waits for the end and returns the outcome; may be called again. After timeout_s (0: the group's
   // time-out only) it ends the group; this counts from the call's beginning, for messages from
@@ -151,8 +152,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Memory that peers read in place. Local; an error if the backend has no windows.
   virtual Status AllocateWindow(int64_t bytes, std::shared_ptr<Window>* window) = 0;
 
-  // Keeps `kept` alive until the work that is on `stream` now is done. On the CPU nothing is.
-  virtual Status KeepOnStream(void* stream, KeepAlive kept);
+  // Keeps `kept` alive until the work that is on `stream` now is done; `name` is the call's, for
+  // messages. On the CPU nothing is.
+  virtual Status KeepOnStream(const char* name, void* stream, KeepAlive kept);
 
   // Whether a window that AllocateWindow() made is still in use.
   virtual bool HasWindows() const { return false; }
@@ -192,7 +194,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // backend.
   virtual PairWire* pair_wire() { return nullptr; }
   // Puts messages on a stream; for backends with messages on streams.
-  virtual Status DoMessages(const char* name, Transfer* list, int count, void* stream);
+  virtual Status DoMessages(const CallName& name, Transfer* list, int count, void* stream);
   virtual Status DoBarrier(const Agreement& agreement, void* stream);
   // Makes the backend's part of a subgroup, while all ranks are in Split(). `members` are the
   // subgroup's ranks in their order, and `index` this rank's place; empty and -1 for a rank that
@@ -227,16 +229,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void WarnOfWait(const Status& reason) const;
   // Posts messages that were started before first contact was complete.
   Status ConnectAndPost(StartedCall* call);
-  Status StartOnStream(const char* name, const Transfer* list, int count, void* stream,
+  Status StartOnStream(const CallName& name, const Transfer* list, int count, void* stream,
                        Handle* handle, KeepAlive keep);
   void PayVerdicts(const char* name);
   Status FinishConnecting();
   Status MakeQueue(const char* name);
   // As Enter(), traced, for a call that all ranks make. `moved()` says what is moved.
   template <typename Moved, typename Body>
-  Status Run(const char* name, Moved&& moved, Body&& body);
-  template <typename Moved, typename Body>
-  Status Run(const Agreement& agreement, Moved&& moved, Body&& body);
+  Status Run(const CallName& name, Moved&& moved, Body&& body);
   // `group`: the number of the group's call, 0: not all ranks make it.
   template <typename Moved, typename Body>
   Status Traced(const char* name, uint64_t group, Moved&& moved, Body&& body);

@@ -34,26 +34,26 @@ Status Communicator::Start(const char* name, std::function<Status()> body, Handl
 }
 
 // No message can be posted before first contact is complete, which is then the queue's first call.
-Status Communicator::StartMessages(const char* name, const Transfer* list, int count,
+Status Communicator::StartMessages(const CallName& name, const Transfer* list, int count,
                                    Handle* handle, KeepAlive keep, void* stream) {
-  COLLOPS_RETURN_IF_ERROR(CheckTransfers(name, list, count, size()));
+  COLLOPS_RETURN_IF_ERROR(CheckTransfers(name.called, list, count, size()));
   if (HasMessagesOnStreams()) {
     return StartOnStream(name, list, count, stream, handle, std::move(keep));
   }
-  COLLOPS_RETURN_IF_ERROR(MakeQueue(name));
+  COLLOPS_RETURN_IF_ERROR(MakeQueue(name.called));
   auto call = std::make_shared<StartedCall>();
-  call->name = name;
+  call->name = name.called;
   call->messages = std::make_shared<Batch>();
-  call->messages->name = name;
+  call->messages->name = name.called;
   call->messages->list.assign(list, list + count);
   call->messages->keep = std::move(keep);
   CallQueue* const queue = queue_.load(std::memory_order_acquire);
   if (connected_.load(std::memory_order_acquire)) {
     std::optional<CallQueue::Caller> caller;
     if (!queue->RunsHere()) caller.emplace(queue);
-    if (caller && !caller->alone()) return control_->SecondThread(name);
-    COLLOPS_RETURN_IF_ERROR(CheckMessages(name));
-    COLLOPS_RETURN_IF_ERROR(queue->LookAfterMessages(name));
+    if (caller && !caller->alone()) return control_->SecondThread(name.called);
+    COLLOPS_RETURN_IF_ERROR(CheckMessages(name.called));
+    COLLOPS_RETURN_IF_ERROR(queue->LookAfterMessages(name.called));
     messenger_->Start(call->messages);
   } else {
     call->body = [this, started = call.get()] { return ConnectAndPost(started); };
@@ -64,14 +64,14 @@ Status Communicator::StartMessages(const char* name, const Transfer* list, int c
 }
 
 // On a device they are a call of the queue, which ends when they are on the stream.
-Status Communicator::StartOnStream(const char* name, const Transfer* list, int count, void* stream,
-                                   Handle* handle, KeepAlive keep) {
+Status Communicator::StartOnStream(const CallName& name, const Transfer* list, int count,
+                                   void* stream, Handle* handle, KeepAlive keep) {
   const std::vector<Transfer> messages(list, list + count);
   const auto body = [this, name, messages, stream, keep]() -> Status {
     std::vector<Transfer> copy = messages;
     return Messages(name, copy.data(), static_cast<int>(copy.size()), stream);
   };
-  COLLOPS_RETURN_IF_ERROR(Start(name, body, handle));
+  COLLOPS_RETURN_IF_ERROR(Start(name.called, body, handle));
   for (const Transfer& transfer : messages) {
     const bool receives = transfer.way == Transfer::kRecv;
     (*handle)->sources.push_back(receives ? transfer.peer : -1);

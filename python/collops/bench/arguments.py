@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from collops.bench.elements import NAMES
@@ -12,7 +12,7 @@ from collops.bench.gpu.options import add_options as add_gpu_options
 from collops.bench.operator import Operator
 from collops.bench.peers import GPU_PEERS
 from collops.golden.data.dtypes import dtype_named
-from collops.terminal.parser import Parser
+from collops.terminal.parser import Parser, meant
 
 _ITERATIONS, _QUICK_ITERATIONS = 15, 3
 _PLOT = ("draw the time as stacked parts", "draw time and bandwidth by size, and the limit")
@@ -130,8 +130,8 @@ def dtypes(text: str) -> tuple[str, ...]:
         try:
             found.append(short[dtype_named(word)])
         except (KeyError, ValueError):
-            known = ", ".join(f"{one}/{name}" for one, name in NAMES.items())
-            raise argparse.ArgumentTypeError(f"{word!r} is not one of {known}") from None
+            listed = ", ".join(f"{one}/{name}" for one, name in NAMES.items())
+            raise _none_of(word, listed, [*NAMES, *short]) from None
     return tuple(dict.fromkeys(found))
 
 
@@ -140,5 +140,10 @@ def words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     given = tuple(dict.fromkeys(text.split(",")))
     for word in given:
         if word not in known:
-            raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(known)}")
+            raise _none_of(word, ", ".join(known), known)
     return given
+
+
+def _none_of(word: str, listed: str, known: Iterable[str]) -> argparse.ArgumentTypeError:
+    hint = meant(word, known)
+    return argparse.ArgumentTypeError(f"{word!r} is none of {listed}{hint and f'; {hint}'}")

@@ -42,7 +42,7 @@ def start_of(operator: Operator, options: argparse.Namespace) -> Start:
         ArgumentError: the rank table is wrong, or does not have this host.
     """
     if options.rank_table:
-        table = await_table("bench", options.rank_table, _TABLE_S)
+        table = await_table(options.rank_table, _TABLE_S)
         environments = this_host(options.rank_table, table)
         return Start(len(table.ranks), tuple(environments))
     if operator.several_hosts and "COLLOPS_RANK" in os.environ:

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _unread()
     except Error as error:
-        print(f"collops {name}: {error}", file=sys.stderr)
+        print(f"collops {name}: {error.message}", file=sys.stderr)
         return 2
 
 

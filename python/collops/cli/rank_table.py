@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collops.bench.arguments import count
 from collops.launch.rank_table import VERSIONS, make_rank_table, read_rank_table
 from collops.terminal.parser import Parser
 
@@ -29,7 +30,7 @@ def parser() -> Parser:
     make.add_argument(
         "--hosts", required=True, help="names or addresses of the hosts, separated by commas: a,b"
     )
-    make.add_argument("--devices-per-host", type=int, required=True, help="ranks on each host")
+    make.add_argument("--devices-per-host", type=count, required=True, help="ranks on each host")
     make.add_argument(
         "--version", choices=VERSIONS, default="1.0", help="format of the table (default: 1.0)"
     )

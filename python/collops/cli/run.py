@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.rank_table is None:
         environments = one_host(options.n)
     else:
-        table = await_table("run", options.rank_table, options.timeout_s)
+        table = await_table(options.rank_table, options.timeout_s)
         environments = this_host(options.rank_table, table)
     try:
         return Job(command, environments).run()
@@ -78,6 +78,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     own = parser()
     _check_launcher_words(own, arguments)
     options = own.parse_args(arguments)
+    if options.n is None and options.rank_table is None:
+        late = next((one for one in options.command if one in ("-n", "--rank-table")), None)
+        hint = f"; {late} stands behind the script, and is the script's" if late else ""
+        own.error(f"one of the arguments -n --rank-table is required{hint}")
     if options.command[:1] == ["--"]:
         del options.command[0]
     if options.n is None and options.rank_table is None:

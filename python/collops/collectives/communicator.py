@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 from weakref import WeakValueDictionary
 
 from collops.collectives.collective_methods import CollectiveMethods
@@ -26,7 +27,31 @@ if TYPE_CHECKING:
     from collops.cuda_array import CudaArray
     from collops.tensor_types import Array, DType, SupportsDLPack, TensorT
 
+# What other libraries call the same, where difflib does not find it.
+_WORDS_OF_OTHERS = {
+    "bcast": "broadcast",
+    "free": "close",
+    "gather": "gatherv",
+    "get_rank": "rank",
+    "get_size": "size",
+    "irecv": 'start("recv", ...)',
+    "isend": 'start("send", ...)',
+    "rank_size": "size",
+    "receive": "recv",
+    "scatter": "scatterv",
+    "timeout": "timeout_s",
+    "world_size": "size",
+}
 _by_name: WeakValueDictionary[str, Communicator] = WeakValueDictionary()
+
+
+def _unknown(name: str) -> str:
+    """The message for a name that a communicator does not have."""
+    known = [word for word in dir(Communicator) if not word.startswith("_")]
+    near = get_close_matches(name.lower(), known, 1, 0.7)
+    found = _WORDS_OF_OTHERS.get(name.lower()) or (near[0] if near else "")
+    hint = f"; did you mean comm.{found}?" if found and not name.startswith("_") else ""
+    return f"a communicator has no attribute {name!r}{hint}"
 
 
 def communicator_named(name: str) -> Communicator | None:
@@ -64,6 +89,16 @@ class Communicator(CollectiveMethods):
         self._is_closed = False
         self._starts: Starts | None = None
         self._messages = MessageCalls(level)
+
+    if not TYPE_CHECKING:  # which would take every name for one that exists
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(_unknown(name))
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if not name.startswith("_") and not hasattr(type(self), name):
+                raise AttributeError(_unknown(name))
+            super().__setattr__(name, value)
 
     @property
     def rank(self) -> int:
@@ -178,7 +213,7 @@ class Communicator(CollectiveMethods):
         """Sends an error of this rank to the others, in place of its part of a call.
 
         Args:
-            operation: the call that the others wait in, such as ``"AllGatherV"``.
+            operation: the call that the others wait in, such as ``"all_gatherv"``.
             error: what is wrong here; they get RankMismatchError with its message.
         """
         self._level.refuse(operation, error)

@@ -24,9 +24,6 @@ from collops.tensors import empty_like_kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-_OPERATION = "LinearParallel"  # by which the ranks know the call
-
 # Rows of each member of a group; None: nobody says them.
 Rows: TypeAlias = "Sequence[int] | None"
 
@@ -225,7 +222,7 @@ class LinearParallel(Method):
             if out is None:
                 out = empty_like_kind(name, x, plan.output_shape)
         except Exception as error:
-            level.refuse(_OPERATION, error)
+            level.refuse(name, error)
             raise
         level.core.run(plan, x, out, weight, residual)
         return out

@@ -198,7 +198,7 @@ class MessageCalls:
         except Exception as error:
             self._refuse(name, addresses, error)
             raise
-        return self._level.core.messages(_OPERATIONS[name], name, items)  # type: ignore[no-any-return]
+        return self._level.core.messages(_OPERATIONS[name], items)  # type: ignore[no-any-return]
 
     def _data(self, name: str, label: str, value: Any, *, sends: bool) -> tuple[Any, str, str, int]:
         if sends:

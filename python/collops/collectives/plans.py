@@ -50,6 +50,13 @@ def bad_argument(message: str) -> NoReturn:
 
 def sizes_as_tuple(name: str, sizes: Any, label: str = "sizes") -> tuple[int, ...]:
     """`sizes`, a list, an array or a tensor, as whole numbers that can be compared."""
+    if isinstance(sizes, (dict, set, frozenset)):
+        bad_argument(f"{name}: {label} must be a list in the order of the ranks, got {sizes!r}")
+    if getattr(sizes, "ndim", 1) != 1:  # the result's memory, where the sizes stand
+        bad_argument(
+            f"{name}: {label} must be a list of whole numbers, one per rank, got "
+            f"{type(sizes).__name__} of shape {list(sizes.shape)}: pass memory as out="
+        )
     if isinstance(sizes, np.ma.MaskedArray):
         bad_argument(f"{name}: {label} is a masked array: pass .filled(value)")
     try:

@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # What other libraries call the same reduction.
-_WORDS_OF_OTHERS = {"add": "sum", "average": "avg", "mean": "avg", "mul": "prod", "product": "prod"}
+_WORDS_OF_OTHERS = {
+    "add": "sum",
+    "average": "avg",
+    "maximum": "max",
+    "mean": "avg",
+    "minimum": "min",
+    "mul": "prod",
+    "multiply": "prod",
+    "product": "prod",
+}
 
 
 def reduction_name(op: Any) -> Any:
@@ -33,7 +42,10 @@ def refuse_reduction(name: str, op: Any, known: Iterable[str]) -> NoReturn:
     """
     words = list(known)
     listed = ", ".join(f'"{word}"' for word in words[:-1]) + f' or "{words[-1]}"'
-    lower = str(op).lower()
+    if hasattr(op, "shape"):  # the result's memory, where the reduction stands
+        bad_argument(f"{name}: op must be {listed}, got {type(op).__name__}: pass memory as out=")
+    # "ReduceOp.SUM", np.add and the function sum have the word in their names.
+    lower = str(getattr(op, "__name__", op)).lower().rpartition(".")[2]
     meant = _WORDS_OF_OTHERS.get(lower)
     near = [meant] if meant in words else difflib.get_close_matches(lower, words, 1)
     hint = f'; did you mean "{near[0]}"?' if near else ""

@@ -175,6 +175,8 @@ class Starts:
             >>> run_ranks(overlap, 2)
             [([0, 1, 1], [2.0]), ([0, 1, 1], [2.0])]
         """
+        if not isinstance(name, str):
+            _refuse_name(name)
         if not self._lock.acquire(blocking=False):
             bad_argument(f"{name}: another thread is starting a call; one thread at a time")
         try:
@@ -209,8 +211,14 @@ class Starts:
         return StartedCall(name, self._starter.commit(), outcome.take)
 
 
-def _refuse_name(name: str) -> NoReturn:
-    close = difflib.get_close_matches(str(name), sorted(_AT_ONCE | _IN_TURN), 1)
+def _refuse_name(name: Any) -> NoReturn:
+    if not isinstance(name, str):
+        method = getattr(name, "__name__", "all_reduce")
+        bad_argument(
+            f"start: the first argument must be the name of a call, such as {method!r}, got "
+            f"{type(name).__name__}"
+        )
+    close = difflib.get_close_matches(name, sorted(_AT_ONCE | _IN_TURN), 1)
     hint = (
         f"did you mean {close[0]!r}?" if close else f"pass one of {sorted([*_AT_ONCE, *_IN_TURN])}"
     )

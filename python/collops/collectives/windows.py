@@ -50,6 +50,8 @@ def _numpy_dtype(name: str, dtype: Any) -> np.dtype[Any]:
     if isinstance(dtype, str):
         return named_type(name, dtype)
     try:
+        if dtype is None:  # which numpy takes for float64
+            raise TypeError
         element: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError):
         bad_argument(

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 
 
-def await_table(command: str, path: str, timeout_s: float) -> RankTable:
+def await_table(path: str, timeout_s: float) -> RankTable:
     """Reads a table, once it is complete.
 
     Args:
-        command: the word that errors begin with.
         path: of the JSON file.
         timeout_s: seconds to wait while its status is "initializing".
 
@@ -31,10 +30,10 @@ def await_table(command: str, path: str, timeout_s: float) -> RankTable:
     deadline = time.monotonic() + timeout_s
     while not (table := read_rank_table(path)).completed:
         if time.monotonic() >= deadline:
-            _bad(f'{command}: rank table "{path}" was not complete in {timeout_s:g} s')
+            _bad(f'rank table "{path}" was not complete in {timeout_s:g} s')
         time.sleep(_LOOK_S)
     if table.here < 0:
-        _bad(f"{command}: {table.not_here}")
+        _bad(table.not_here)
     return table
 
 

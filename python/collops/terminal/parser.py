@@ -33,8 +33,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Ends the program with status 2."""
         # A required option that is misspelt is reported as missing.
-        if message.startswith("the following") and (misspelt := self._misspelt(self._given)):
-            message += f"; there is no {misspelt}"
+        if message.startswith("the following"):
+            option, hint = self._misspelt(self._given)
+            message += hint and f"; there is no {option}, {hint}"
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
     def parse_args(  # type: ignore[override]
@@ -43,8 +44,8 @@ class Parser(argparse.ArgumentParser):
         """The options; ends the program if there are arguments that no option takes."""
         options, rest = self.parse_known_args(args, namespace)
         if rest:
-            hint = self._misspelt(rest).partition(", ")[2]
-            self.error(f"unrecognized arguments: {' '.join(rest)}{hint and ', '}{hint}")
+            _, hint = self._misspelt(rest)
+            self.error(f"unrecognized arguments: {' '.join(rest)}{hint and f', {hint}'}")
         return options
 
     def parse_known_args(  # type: ignore[override]
@@ -54,21 +55,20 @@ class Parser(argparse.ArgumentParser):
         self._given = sys.argv[1:] if args is None else args
         return super().parse_known_args(args, namespace)
 
-    def _misspelt(self, words: Sequence[str]) -> str:
-        """The first of the words that is like an option and is none, and which one it is like."""
+    def _misspelt(self, words: Sequence[str]) -> tuple[str, str]:
+        """The first of the words that is no option and like one, and which; else empty texts."""
         known = list(_options(self))
         options = (word.partition("=")[0] for word in words if word.startswith("--"))
-        hints = ((one, _hint(one, known)) for one in options if one not in known)
-        return next((option + hint for option, hint in hints if hint), "")
+        hints = ((one, meant(one, known)) for one in options if one not in known)
+        return next(((option, hint) for option, hint in hints if hint), ("", ""))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         known = [str(one) for one in action.choices]
-        hint = _hint(str(value), known)
-        raise argparse.ArgumentError(
-            action, f"invalid choice: {str(value)!r}{hint} (choose from {', '.join(known)})"
-        )
+        hint = meant(str(value), known)
+        wrong = f"invalid choice: {str(value)!r}{hint and f', {hint}'}"
+        raise argparse.ArgumentError(action, f"{wrong} (choose from {', '.join(known)})")
 
 
 def subparsers(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
@@ -84,7 +84,8 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield from _options(each)
 
 
-def _hint(word: str, known: Iterable[str]) -> str:
-    """ ", did you mean ..." with the known word that is most like this one; "" if none is."""
-    near = difflib.get_close_matches(word.lower(), list(known), 1)
-    return f", did you mean {near[0]!r}?" if near else ""
+def meant(word: str, known: Iterable[str]) -> str:
+    """Asks for the known word that a misspelt one is most like; "" if none is."""
+    bare = {one.lstrip("-"): one for one in known}  # dashes are alike in all options
+    near = difflib.get_close_matches(word.lower().lstrip("-"), bare, 1)
+    return f"did you mean {bare[near[0]]!r}?" if near else ""

@@ -51,6 +51,7 @@ def run_ranks(
         The results in rank order; they must be picklable.
 
     Raises:
+        TypeError: `fn` is no function, or `n` no whole number.
         ValueError: `n` is less than 1.
         RankErrors: a rank raised, died or took too long; `.errors` has the exceptions. The other
             ranks had a few seconds to end by themselves.
@@ -60,6 +61,13 @@ def run_ranks(
         >>> run_ranks(pow, 3, 2)
         [0, 1, 4]
     """
+    if not callable(fn):
+        raise TypeError(
+            f"run_ranks: fn must be a function of the rank, got {type(fn).__name__}: pass the "
+            "function itself, not what a call of it returns"
+        )
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"run_ranks: n must be a whole number of ranks, got {n!r}")
     if n < 1:
         raise ValueError(f"run_ranks: n must be at least 1, got {n}")
     if threads:

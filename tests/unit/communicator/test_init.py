@@ -216,7 +216,7 @@ def test_ranks_that_disagree_about_their_number() -> None:
 def test_more_ranks_than_were_started(threads: bool) -> None:
     def work(rank: int) -> tuple[int, bool]:
         error = error_of(rank, 3, timeout_s=20)
-        return error.code, "3, but run_ranks has started 2 " in error.message
+        return error.code, "rank_size is 3, but run_ranks has started 2 " in error.message
 
     start = time.monotonic()
     assert run_ranks(work, 2, threads=threads) == [(1, True)] * 2

@@ -34,6 +34,18 @@ from collops.terminal.parser import Parser
         ("doctor --verbose", "collops doctor: unrecognized arguments: --verbose; see collops"),
         ("rank-table make --host a,b", "there is no --host, did you mean '--hosts'?"),
         ("golden compare a.npy b.npy --opp x --dtype f32", "no --opp, did you mean '--op'?"),
+        ("bench all_reduce --op add", "all_reduce: unrecognized arguments: --op add; see collops"),
+        ("bench torch --calls alreduce", "dp_attention, ddp, fsdp2, fsdp2_windows; did you mean"),
+        ("bench all_reduce --dtype float23", "f16/float16; did you mean 'float32'?"),
+        ("run a.py -n 2", "is required; -n stands behind the script, and is the script's"),
+        ("rank-table make --hosts a --devices-per-host 0", "of 1 or more is needed, got '0'"),
+        (
+            "run -n 2 no.py",
+            "collops run: no.py: no such script; a module takes -m, another program",
+        ),
+        ("trace summary no.json", "collops trace: no.json: No such file or directory\n"),
+        ("golden list --op allreduce", "'allreduce' is unknown; use one of all_gather_v, "),
+        ("golden compare a b --op send --dtype f33", "int64/i64, bool; did you mean 'f32'?"),
     ],
 )
 def test_what_is_misspelt_is_told_in_one_line(words: str, said: str) -> None:

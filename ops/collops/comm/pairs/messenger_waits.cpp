@@ -18,7 +18,7 @@ constexpr double kFlushS = 0.2;
 
 std::string DescribeCall(const Transfer& transfer) {
   const bool sends = transfer.way == Transfer::kSend;
-  return Concat(NameOf(transfer.way), sends ? " to " : " from ",
+  return Concat(WordOf(transfer), sends ? " to " : " from ",
                 transfer.peer == kAnySource ? "any rank" : Concat("rank ", transfer.peer), " (tag ",
                 transfer.tag, ")");
 }

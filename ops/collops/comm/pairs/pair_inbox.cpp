@@ -154,8 +154,8 @@ bool PairInbox::Agree(int index, int rank, const Envelope& envelope) {
     }
     context_->table.Free(index);
   } else if (envelope.refusal) {
-    context_->table.Finish(index, RefusedBy(*context_->group, Transfer::kRecv, rank,
-                                            envelope.number, envelope.tag, envelope.reason));
+    context_->table.Finish(index, RefusedBy(*context_->group, entry.transfer, rank, envelope.number,
+                                            envelope.tag, envelope.reason));
   } else {
     const std::string text =
         DescribeMismatch(*context_->group, rank, context_->rank, envelope, entry.transfer);

@@ -153,7 +153,7 @@ void PairLane::FailLost() {
     const Status* loss = LossOf(open);
     if (loss == nullptr) continue;
     if (SomethingMayArrive(open)) return;
-    context_.Fail(Error(loss->code(), NameOf(open.transfer.way), ": ", loss->message()));
+    context_.Fail(Error(loss->code(), CallOf(open.transfer), ": ", loss->message()));
     return;
   }
 }

@@ -14,29 +14,36 @@ std::string TypeName(const char (&type)[kBytes], DType dtype) {
 
 }  // namespace
 
-const char* NameOf(Transfer::Way way) {
-  return way == Transfer::kSend ? "Send" : "Recv";
+const char* WordOf(const Transfer& transfer) {
+  const bool sends = transfer.way == Transfer::kSend;
+  if (transfer.method == nullptr) return sends ? "Send" : "Recv";
+  return sends ? "send" : "recv";
+}
+
+const char* CallOf(const Transfer& transfer) {
+  return transfer.method == nullptr ? WordOf(transfer) : transfer.method;
 }
 
 std::string DescribeMismatch(const PairGroup& group, int sender, int receiver,
                              const Envelope& envelope, const Transfer& receive) {
-  return Concat("Send and Recv: message ", envelope.number, " (tag ", envelope.tag,
+  const char* const calls = receive.method == nullptr ? "Send and Recv" : "send and recv";
+  return Concat(calls, ": message ", envelope.number, " (tag ", envelope.tag,
                 "): ", group.NameRank(sender), " sends ", envelope.elements, " ",
                 TypeName(envelope.type, envelope.dtype), ", ", group.NameRank(receiver),
                 " receives ", receive.elements, " ", TypeName(receive.type, receive.dtype),
                 ": both must state the same dtype and number of elements");
 }
 
-Status RefusedBy(const PairGroup& group, Transfer::Way way, int refuser, uint64_t number,
+Status RefusedBy(const PairGroup& group, const Transfer& transfer, int refuser, uint64_t number,
                  int32_t tag, const std::string& reason) {
-  return Error(ERROR_RANK_MISMATCH, NameOf(way), ": ", group.NameRank(refuser), " refused message ",
-               number, " (tag ", tag,
+  return Error(ERROR_RANK_MISMATCH, CallOf(transfer), ": ", group.NameRank(refuser),
+               " refused message ", number, " (tag ", tag,
                "): ", reason.empty() ? "its reason was overwritten by later ones" : reason);
 }
 
 std::string DescribeOpen(const PairGroup& group, const OpenTransfer& open) {
   const Transfer& transfer = open.transfer;
-  const std::string what = Concat(NameOf(transfer.way), " of ", transfer.elements, " ",
+  const std::string what = Concat(WordOf(transfer), " of ", transfer.elements, " ",
                                   TypeName(transfer.type, transfer.dtype));
   const std::string tag = Concat(" (tag ", transfer.tag, ")");
   if (open.moved > 0) {

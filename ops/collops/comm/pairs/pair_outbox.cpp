@@ -134,8 +134,9 @@ void PairOutbox::Close(int rank, const Verdict& verdict, const Sent& sent) {
       context_->Fail(Status(ERROR_RANK_MISMATCH, verdict.text));
       return;
     case Verdict::kRefused:
-      table.Finish(sent.index, RefusedBy(*context_->group, Transfer::kSend, rank, sent.number,
-                                         table[sent.index].transfer.tag, verdict.text));
+      table.Finish(sent.index,
+                   RefusedBy(*context_->group, table[sent.index].transfer, rank, sent.number,
+                             table[sent.index].transfer.tag, verdict.text));
       return;
   }
 }

@@ -23,7 +23,8 @@ struct Transfer {
   char type[24] = {};  // the name of an element type that travels as bytes; else empty
   void* data = nullptr;
   int64_t bytes = 0;
-  int source = -1;  // result of a receive: the rank of the sender
+  const char* method = nullptr;  // of the plain level, for messages; null: Send or Recv
+  int source = -1;               // result of a receive: the rank of the sender
 };
 
 }  // namespace collops

@@ -52,17 +52,17 @@ Status StreamCommunicator::DoConnect() {
   return RunOnDevice(kFirstContact, [&] { return MeetOnce(kFirstContact); });
 }
 
-Status StreamCommunicator::KeepOnStream(void* stream, KeepAlive kept) {
-  return RunOnDevice("LinearParallel", [&] {
-    return engine_->calls().Keep(stream, std::move(kept), "LinearParallel", UserCall::Number());
+Status StreamCommunicator::KeepOnStream(const char* name, void* stream, KeepAlive kept) {
+  return RunOnDevice(name, [&] {
+    return engine_->calls().Keep(stream, std::move(kept), name, UserCall::Number());
   });
 }
 
 // A call of several steps: compared as a whole, if calls are compared.
 Status StreamCommunicator::DoAgree(const Agreement& agreement) {
-  return RunOnDevice(agreement.op(), [&]() -> Status {
-    COLLOPS_RETURN_IF_ERROR(MeetOnce(agreement.op()));
-    COLLOPS_RETURN_IF_ERROR(CheckPeers(agreement.op(), compares_));
+  return RunOnDevice(agreement.called(), [&]() -> Status {
+    COLLOPS_RETURN_IF_ERROR(MeetOnce(agreement.called()));
+    COLLOPS_RETURN_IF_ERROR(CheckPeers(agreement.called(), compares_));
     return compares_ ? control().Agree(agreement) : Ok();
   });
 }

@@ -26,7 +26,7 @@ class StreamCommunicator : public Communicator, private Watched {
  public:
   Device device() const override { return {kind_, device_index_}; }
   bool HasMessagesOnStreams() const override { return true; }
-  Status KeepOnStream(void* stream, KeepAlive kept) override;
+  Status KeepOnStream(const char* name, void* stream, KeepAlive kept) override;
 
  protected:
   // `engine` is owned from here on. `compares`: COLLOPS_CHECK=1.
@@ -49,7 +49,7 @@ class StreamCommunicator : public Communicator, private Watched {
                  Step&& step, const RankSet& needed = {});
   template <typename Call, typename Step>
   Status Enqueue(const Call& call, Step&& step) {
-    return Enqueue(call.agreement->op(), call.agreement, call.stream, call.keep, step);
+    return Enqueue(call.agreement->called(), call.agreement, call.stream, call.keep, step);
   }
   // As Communicator::DoMessages(), whose list has been checked: `step` puts it on the stream.
   template <typename Step>
@@ -155,7 +155,7 @@ Status StreamCommunicator::EnqueueBarrier(const Agreement& agreement, void* stre
   const bool waits = control().has_board() || stream == nullptr;
   if (waits) COLLOPS_RETURN_IF_ERROR(control().Agree(agreement));
   if (stream == nullptr) return Ok();
-  return Enqueue(agreement.op(), nullptr, stream, nullptr, [&](KeepAlive*) { return step(); });
+  return Enqueue(agreement.called(), nullptr, stream, nullptr, [&](KeepAlive*) { return step(); });
 }
 
 }  // namespace collops

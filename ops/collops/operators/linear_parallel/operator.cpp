@@ -145,6 +145,7 @@ Status LinearParallel::Complete(Plan* plan) const {
 
 void LinearParallel::AgreeOn(const Plan& plan, Agreement* agreement) const {
   AddLinearTerms(param_, static_cast<const LinearDetails&>(*plan.details).plan, agreement);
+  if (method_ != nullptr) agreement->InPlainWords(method_, 1);
 }
 
 Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* workspace,
@@ -163,7 +164,7 @@ Status LinearParallel::Run(const Plan& plan, const VariantPack& pack, void* work
 
 Status LinearParallel::Refuse(const Status& reason) {
   if (param_.type == LinearParallelParam::PURE_LINEAR) return Ok();
-  return CollectiveOperation::Refuse(reason);
+  return communicator().Refuse(method_ == nullptr ? Name() : method_, reason);
 }
 
 Status LinearParallel::Prepack(const TensorView& weight) {

@@ -24,6 +24,9 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
 
   Status Prepack(const TensorView& weight) override;
 
+  // Names the plain level's method, a text that lives as long as the process, in messages of calls.
+  void SpeakFor(const char* method) { method_ = method; }
+
   // PURE_LINEAR is each rank's own affair: nobody waits for it, so nobody is told.
   Status Refuse(const Status& reason) override;
 
@@ -50,6 +53,7 @@ class LinearParallel : public CollectiveOperation, public Prepackable {
   const std::string engine_;
   const bool averages_;
   const bool splits_unevenly_;
+  const char* method_ = nullptr;
   mutable std::string planned_engine_;
   std::shared_ptr<const PackedWeight> packed_;
 };

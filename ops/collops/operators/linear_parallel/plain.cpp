@@ -160,7 +160,7 @@ class ProductPlan : public PlainPlan {
                      " bytes of workspace");
     }
     if (status.ok()) return InWords(product_->Execute(pack_, memory, bytes, tensors.stream));
-    static_cast<void>(communicator->Refuse(kOperation, status));
+    static_cast<void>(communicator->Refuse(method(), status));
     return status;
   }
 
@@ -247,6 +247,7 @@ Status PlanProduct(const ProductSpec& spec, const std::vector<TensorDesc>& input
   const bool gathers =
       param.type == P::ALL_GATHER_LINEAR || param.type == P::ALL_GATHER_LINEAR_REDUCE_SCATTER;
   auto operation = std::make_unique<LinearParallel>(param, "", spec.averages, !spec.scatter_rows);
+  operation->SpeakFor(product->method);
   operation->Join(std::move(communicator));
   const Hints hints = {gathers && !spec.gather_rows, spec.trans_weight};
   auto made = std::make_shared<ProductPlan>(product->method, hints, std::move(operation));

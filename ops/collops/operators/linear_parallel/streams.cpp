@@ -44,7 +44,7 @@ class StreamLinear {
     const Status status = Enqueue();
     // Also after an error: what is on the other stream uses the caller's tensors.
     const Status joined = Join();
-    const Status kept = run_.communicator->KeepOnStream(products_, marks_);
+    const Status kept = run_.communicator->KeepOnStream(run_.agreement.called(), products_, marks_);
     COLLOPS_RETURN_IF_ERROR(status);
     COLLOPS_RETURN_IF_ERROR(joined);
     return kept;
@@ -61,7 +61,7 @@ class StreamLinear {
   Agreement TermsOf(const RowGroup& group, const char* list) const {
     const auto size = static_cast<int>(group.ranks.size());
     if (size == plan_.rank_size) return run_.agreement;
-    Agreement terms(run_.agreement.op());
+    Agreement terms = run_.agreement.WithoutTerms();
     terms.EqualText("dtype", Name(plan_.dtype));
     for (const char* const term :
          {"type", "agDim", "rsDim", "innerDimIsAg", "k", "n", "the sum of the rows"}) {

@@ -77,7 +77,7 @@ class PlanOf : public PlainPlan {
     const Status status = Prepare(*communicator, tensors, &agreement, &call);
     if (!status.ok()) {
       // The caller's own fault is what it hears of, whatever becomes of the refusal.
-      static_cast<void>(communicator->Refuse(operation(), status));
+      static_cast<void>(communicator->Refuse(method(), status));
       return status;
     }
     call.agreement = &agreement;

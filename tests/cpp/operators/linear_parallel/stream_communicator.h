@@ -121,7 +121,7 @@ class StreamCommunicator : public Communicator {
   Status AllocateWindow(int64_t /*bytes*/, std::shared_ptr<collops::Window>* /*w*/) override {
     return Error(collops::ERROR_UNSUPPORTED, "no windows here");
   }
-  Status KeepOnStream(void* stream, KeepAlive kept) override {
+  Status KeepOnStream(const char* /*name*/, void* stream, KeepAlive kept) override {
     Queues::Put(stream, {[kept = std::move(kept)] {}});
     return Ok();
   }

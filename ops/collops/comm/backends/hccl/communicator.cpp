@@ -69,7 +69,7 @@ Status HcclCommunicator::DoAllGatherV(const AllGatherVCall& call) {
 
 Status HcclCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
   const Status apart = CheckApart(call, size());
-  if (!apart.ok()) return Decline(call.agreement->op(), apart);
+  if (!apart.ok()) return Decline(call.agreement->called(), apart);
   return Enqueue(call, [&](KeepAlive* keep) { return hccl::ReduceScatterV(engine_, call, keep); });
 }
 
@@ -85,11 +85,11 @@ Status HcclCommunicator::DoBroadcast(const BroadcastCall& call) {
   return Enqueue(call, [&](KeepAlive*) { return hccl::Broadcast(engine_, call); });
 }
 
-Status HcclCommunicator::DoMessages(const char* name, Transfer* list, int count, void* stream) {
-  const Status check = CheckStreamTransfers(name, "HCCL", list, count, rank());
+Status HcclCommunicator::DoMessages(const CallName& name, Transfer* list, int count, void* stream) {
+  const Status check = CheckStreamTransfers(name.called, "HCCL", list, count, rank());
   if (!check.ok()) return control().Excuse(check);
-  return EnqueueMessages(name, list, count, stream, [&] {
-    return hccl::Messages(engine_, list, count, IsBatch(name), stream);
+  return EnqueueMessages(name.called, list, count, stream, [&] {
+    return hccl::Messages(engine_, list, count, IsBatch(name.op), stream);
   });
 }
 
@@ -104,9 +104,9 @@ Status HcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
 // own. What HCCL does not split ends no group.
 Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
                                  const std::string& name, std::shared_ptr<void>* part) {
-  return RunOnDevice("Split", [&]() -> Status {
+  return RunOnDevice("split", [&]() -> Status {
     const bool needed = spec().table != nullptr || !control().has_board();
-    if (needed) COLLOPS_RETURN_IF_ERROR(MeetOnce("Split"));
+    if (needed) COLLOPS_RETURN_IF_ERROR(MeetOnce("split"));
     if (!engine_.connected()) return Ok();
     std::shared_ptr<CommHandle> made;
     const Status status =
@@ -114,7 +114,7 @@ Status HcclCommunicator::DoSplit(const std::vector<int>& members, int index,
     const bool must = !control().has_board() || engine_.handle()->is_from_table();
     if (status.code() == ERROR_UNSUPPORTED && !must) return Ok();
     if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
-    const Status said = InCall("Split", status);
+    const Status said = InCall("split", status);
     return status.code() == ERROR_UNSUPPORTED ? control().Excuse(said) : said;
   });
 }

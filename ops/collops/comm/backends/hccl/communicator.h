@@ -30,7 +30,7 @@ class HcclCommunicator : public StreamCommunicator {
   Status DoExchangeV(const ExchangeVCall& call) override;
   Status DoAllReduce(const AllReduceCall& call) override;
   Status DoBroadcast(const BroadcastCall& call) override;
-  Status DoMessages(const char* name, Transfer* list, int count, void* stream) override;
+  Status DoMessages(const CallName& name, Transfer* list, int count, void* stream) override;
   Status DoBarrier(const Agreement& agreement, void* stream) override;
   Status DoSplit(const std::vector<int>& members, int index, const std::string& name,
                  std::shared_ptr<void>* part) override;

@@ -74,10 +74,10 @@ Status NcclCommunicator::DoBroadcast(const BroadcastCall& call) {
   return Enqueue(call, [&](KeepAlive*) { return nccl::Broadcast(engine_, call); });
 }
 
-Status NcclCommunicator::DoMessages(const char* name, Transfer* list, int count, void* stream) {
-  const Status check = CheckStreamTransfers(name, "NCCL", list, count, rank());
+Status NcclCommunicator::DoMessages(const CallName& name, Transfer* list, int count, void* stream) {
+  const Status check = CheckStreamTransfers(name.called, "NCCL", list, count, rank());
   if (!check.ok()) return control().Excuse(check);
-  return EnqueueMessages(name, list, count, stream,
+  return EnqueueMessages(name.called, list, count, stream,
                          [&] { return nccl::Messages(engine_, list, count, stream); });
 }
 
@@ -89,13 +89,13 @@ Status NcclCommunicator::DoBarrier(const Agreement& agreement, void* stream) {
 // group without a board is always split by NCCL.
 Status NcclCommunicator::DoSplit(const std::vector<int>& members, int index,
                                  const std::string& /*name*/, std::shared_ptr<void>* part) {
-  return RunOnDevice("Split", [&]() -> Status {
-    if (!control().has_board()) COLLOPS_RETURN_IF_ERROR(MeetOnce("Split"));
+  return RunOnDevice("split", [&]() -> Status {
+    if (!control().has_board()) COLLOPS_RETURN_IF_ERROR(MeetOnce("split"));
     if (!engine_.connected()) return Ok();
     const int color = index < 0 ? kNoColor : members[0];
     std::shared_ptr<CommHandle> made;
     COLLOPS_RETURN_IF_ERROR(InCall(
-        "Split",
+        "split",
         engine_.handle()->Split(color, index < 0 ? 0 : index, engine_.UntilTimeout(), &made)));
     if (made != nullptr) *part = std::make_shared<PartInSpec>(std::move(made));
     return Ok();

@@ -76,7 +76,7 @@ Status ShmCommunicator::DoRunFused(const FusedCallSpec& spec, const FusedBody& b
   const Status ready = fused_->Prepare(spec);
   if (!ready.ok()) {
     // Only this rank has failed: no data has moved, and the next call may find memory.
-    COLLOPS_RETURN_IF_ERROR(control().Refuse(spec.agreement->op(), ready));
+    COLLOPS_RETURN_IF_ERROR(control().Refuse(spec.agreement->called(), ready));
     return ready;
   }
   COLLOPS_RETURN_IF_ERROR(fused_->Begin());

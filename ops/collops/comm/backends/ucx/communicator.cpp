@@ -86,7 +86,7 @@ Status UcxCommunicator::DoAllGatherV(const AllGatherVCall& call) {
 }
 
 Status UcxCommunicator::DoReduceScatterV(const ReduceScatterVCall& call) {
-  const char* const name = call.agreement->op();
+  const char* const name = call.agreement->called();
   std::unique_ptr<SliceReduction> reduction = MakeReduction(link_.get(), call, &scratch_);
   const Status ready = reduction->Prepare();
   if (!ready.ok()) {

@@ -73,7 +73,7 @@ Status Introduce(Control* parent, const std::vector<int>& members,
     made = std::make_shared<Introduction>();
     const Status prepared = Prepare(parent, members, made.get(), &own);
     if (!prepared.ok()) {
-      COLLOPS_RETURN_IF_ERROR(parent->Refuse("Split", prepared));
+      COLLOPS_RETURN_IF_ERROR(parent->Refuse("split", prepared));
       return prepared;
     }
   }

@@ -78,7 +78,7 @@ Status CheckApart(const ReduceScatterVCall& call, int rank_size) {
   const int64_t size = SizeOf(call.dtype);
   COLLOPS_CHECK_ARG(
       !Overlap(call.x, end * size, call.output, call.output_count * size),
-      ERROR_INVALID_TENSOR_ADDR, call.agreement->op(),
+      ERROR_INVALID_TENSOR_ADDR, call.agreement->called(),
       ": the output overlaps x, and HCCL does not scatter in place: pass other memory");
   return Ok();
 }
