@@ -76,7 +76,8 @@ Status Ask(const char* library, const Device& device, const char* operation, con
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
     return Error(ERROR_INVALID_STREAM, operation, ": ", library,
-                 "does not return its current stream of ", ToString(device), ": ", ToString(error));
+                 " does not return its current stream of ", ToString(device), ": ",
+                 ToString(error));
   }
 }
 

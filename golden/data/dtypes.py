@@ -61,7 +61,10 @@ def dtype_named(word: str) -> str:
     name = NAME_OF_WORD.get(lower, lower)
     if name not in _STORAGE:
         known = ", ".join("/".join((one, *_WORDS.get(one, ()))) for one in DTYPES)
-        near = difflib.get_close_matches(lower, [*DTYPES, *NAME_OF_WORD], 1)
+        near = [
+            *difflib.get_close_matches(lower, DTYPES, 1),
+            *difflib.get_close_matches(lower, NAME_OF_WORD, 1),
+        ]
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"dtype {word!r} is unknown; use one of {known}{hint}")
     return name

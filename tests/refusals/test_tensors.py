@@ -131,7 +131,7 @@ def test_a_meta_tensor_is_enough_for_a_shape_and_the_advice_works() -> None:
     out = torch.empty(8, 2)
     with pytest.raises(collops.Error) as caught:
         op.get_workspace_size(ins, [out])
-    advice = caught.value.message.partition("as by ")[2].partition(", and")[0]
+    advice = caught.value.message.partition("e.g. by ")[2].partition(", and")[0]
     assert advice == 'torch.empty_like(tensor, device="cpu")'
     ins[0] = eval(advice, {"torch": torch, "tensor": x})
     assert op.get_workspace_size(ins, [out]) == 0

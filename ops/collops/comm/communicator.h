@@ -54,7 +54,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The device of the tensors of its calls; index -1: any device of that kind.
   virtual Device device() const { return Device(); }
 
-  // Products and sums on the CPU; null: its tensors are not there.
+  // Products and sums on the CPU; null: its tensors are on a device.
   virtual const kernels::Compute* compute() const { return nullptr; }
   // Products and sums on the streams of a device; null: there is none, or none that has them.
   virtual kernels::StreamCompute* stream_compute() { return nullptr; }
@@ -86,8 +86,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // This rank's sends and receives, all at once and in no order. Once the group has met, only the
   // ranks named in `list` take part. A transfer ends when its receiver has taken or refused it; a
-  // refusal does not end the group. On a device they are put on `stream`, and nobody hears of a
-  // refusal.
+  // refusal does not end the group. On a device they are put on `stream`, and no other rank
+  // learns of a refusal.
   Status Messages(const CallName& name, Transfer* list, int count, void* stream = nullptr);
   // Takes part in messages that failed their own check: each peer gets `reason`'s message.
   Status RefuseMessages(const CallName& name, const Transfer* list, int count,
@@ -116,7 +116,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void EndStarted();
 
   // A call in which the ranks agree and no data moves. A backend that compares calls only with
-  // COLLOPS_CHECK=1 compares nothing and waits for no one here without it.
+  // COLLOPS_CHECK=1 compares nothing, and waits for no other rank here, without it.
   Status Agree(const Agreement& agreement);
 
   // Shares a small piece of host memory of every rank with every rank: all[r] = mine of rank r,

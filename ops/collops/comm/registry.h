@@ -11,18 +11,18 @@ namespace [[gnu::visibility("default")]] collops {
 
 // The communicators of this process, one per comm_domain and backend. The registry owns them until
 // they are closed, the process ends, or they have failed and another one is asked for, so
-// operations need no new first contact. Thread-safe; waits for no one.
+// operations need no new first contact. Thread-safe; waits for no other rank.
 class Registry {
  public:
   static Registry& Instance();
 
-  // The live communicator of spec's domain, or a new one whose first contact has begun.
-  // ERROR_INVALID_PARAM if the domain is live with another rank, rankSize or commMode; but if
+  // The open communicator of spec's domain, or a new one whose first contact has begun.
+  // ERROR_INVALID_PARAM if the domain is open with another rank, rankSize or commMode; but if
   // nothing uses that communicator any more (no operation, no communicator of the caller's, no
   // window), it is closed, and the ranks meet again.
   Status Get(const CommunicatorSpec& spec, std::shared_ptr<Communicator>* communicator);
 
-  // The live communicator that a caller passed as `hcclComm`; an error for any other number.
+  // The open communicator that a caller passed as `hcclComm`; an error for any other number.
   Status FromHandle(const void* handle, std::shared_ptr<Communicator>* communicator);
 
   // As FromHandle(); but a handle that was never one of this library's is taken for one of the

@@ -24,7 +24,7 @@ enum class DType : int32_t {
   kBFloat16 = 27,
 };
 
-// Memory formats. The numbers are aclFormat's; the operators here take kND only.
+// Memory formats. The numbers are aclFormat's; the operators support kND only.
 enum class Format : int32_t {
   kUndefined = -1,
   kNCHW = 0,

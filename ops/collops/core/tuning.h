@@ -8,7 +8,7 @@
 
 namespace [[gnu::visibility("default")]] collops {
 
-// The sizes, in bytes, at which the library takes another way. The result does not depend on them.
+// The sizes, in bytes, at which the library switches algorithms. Results do not depend on them.
 // A communicator keeps the table with which it was created; the ranks of a host must have the same
 // one. COLLOPS_TUNING changes it.
 struct Tuning {

@@ -43,9 +43,9 @@ Status CreateOperation(const Param& param, const OperationOptions& options,
   return CreateOperation(param, operation);
 }
 
-// ATB's UpdateOperationParam: gives an operation another struct of its own kind. An equal domain
-// keeps its communicator, so there is no first contact; all plans are dropped. On an error the
-// operation does not change.
+// ATB's UpdateOperationParam: replaces an operation's struct by another one of the same type. An
+// equal domain keeps its communicator, so there is no first contact; all plans are dropped. On an
+// error the operation does not change.
 template <typename Param>
 Status UpdateOperation(const Param& param, std::unique_ptr<Operation>* operation) {
   std::unique_ptr<Operation> updated;

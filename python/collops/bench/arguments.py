@@ -146,4 +146,4 @@ def words(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
 
 def _none_of(word: str, listed: str, known: Iterable[str]) -> argparse.ArgumentTypeError:
     hint = meant(word, known)
-    return argparse.ArgumentTypeError(f"{word!r} is none of {listed}{hint and f'; {hint}'}")
+    return argparse.ArgumentTypeError(f"{word!r} is not one of {listed}{hint and f'; {hint}'}")

@@ -78,10 +78,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     own = parser()
     _check_launcher_words(own, arguments)
     options = own.parse_args(arguments)
-    if options.n is None and options.rank_table is None:
-        late = next((one for one in options.command if one in ("-n", "--rank-table")), None)
-        hint = f"; {late} stands behind the script, and is the script's" if late else ""
-        own.error(f"one of the arguments -n --rank-table is required{hint}")
     if options.command[:1] == ["--"]:
         del options.command[0]
     if options.n is None and options.rank_table is None:

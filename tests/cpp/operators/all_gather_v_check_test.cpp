@@ -99,7 +99,7 @@ TEST(DTypes) {
              "x is complex64; pass one of float32, float16, int8, int32, uint8, int16, int64, "
              "float64, bool, bfloat16",
              [](GatherCall& call) { call.input(kGatherX).desc.dtype = DType::kComplex64; });
-  FaultyDesc(ERROR_INVALID_TENSOR_INI_MATCH, "x has no dtype",
+  FaultyDesc(ERROR_INVALID_TENSOR_INI_MATCH, "x is undefined; pass one of",
              [](GatherCall& call) { call.input(kGatherX).desc.dtype = DType::kUndefined; });
   FaultyDesc(ERROR_INVALID_TENSOR_INI_MATCH, "sendCount is int32; counts are elements as int64",
              [](GatherCall& call) { call.input(kSendCount).desc.dtype = DType::kInt32; });

@@ -102,9 +102,9 @@ TEST(ExecuteAfterAFailedSetupSaysWhySetupFailed) {
     rank.pack.inTensors[0].desc.dtype = ACL_DT_UNDEFINED;
     rank.pack.inTensors[0].dataSize = 0;
     EXPECT_EQ(rank.Setup(), atb::ERROR_INVALID_TENSOR_INI_MATCH);
-    EXPECT_TRUE(Says("AllReduce: x has no dtype (ACL_DT_UNDEFINED, -1): set one of"));
+    EXPECT_TRUE(Says("AllReduce: x is undefined; pass one of"));
     EXPECT_EQ(rank.Execute(), atb::ERROR_INVALID_PARAM);
-    EXPECT_TRUE(Says("AllReduce: no plan: the first phase failed: AllReduce: x has no dtype"));
+    EXPECT_TRUE(Says("AllReduce: no plan: the first phase failed: AllReduce: x is undefined"));
   });
 }
 

@@ -118,7 +118,7 @@ class Recorder:
     def run(self, plan: Any, *tensors: Any) -> None:
         self.runs.append(tensors)
 
-    def messages(self, operation: str, name: str, items: list[Any]) -> list[int]:
+    def messages(self, operation: str, items: list[Any]) -> list[int]:
         self.runs.append(tuple(item[3] for item in items))
         return [0 for _ in items]
 

@@ -121,7 +121,7 @@ def test_a_library_that_tells_no_stream(monkeypatch: pytest.MonkeyPatch) -> None
     torch = stand_in_torch(monkeypatch, {})
     error = execute(Tensor((4,)), OnGpu())
     assert error.name == "ERROR_INVALID_STREAM"
-    assert "torchdoes not return its current stream of cuda:0: KeyError: 0" in error.message
+    assert "torch does not return its current stream of cuda:0: KeyError: 0" in error.message
     torch.cuda.current_stream = lambda index: None
     assert "stream must be None, a number or" in execute(Tensor((4,)), OnGpu()).message
 

@@ -37,11 +37,11 @@ from collops.terminal.parser import Parser
         ("bench all_reduce --op add", "all_reduce: unrecognized arguments: --op add; see collops"),
         ("bench torch --calls alreduce", "dp_attention, ddp, fsdp2, fsdp2_windows; did you mean"),
         ("bench all_reduce --dtype float23", "f16/float16; did you mean 'float32'?"),
-        ("run a.py -n 2", "is required; -n stands behind the script, and is the script's"),
+        ("run a.py -n 2", "-n must come before SCRIPT: what follows a.py is passed to it"),
         ("rank-table make --hosts a --devices-per-host 0", "of 1 or more is needed, got '0'"),
         (
             "run -n 2 no.py",
-            "collops run: no.py: no such script; a module takes -m, another program",
+            "collops run: no.py: no such script; pass -m for a module, --no-python for another",
         ),
         ("trace summary no.json", "collops trace: no.json: No such file or directory\n"),
         ("golden list --op allreduce", "'allreduce' is unknown; use one of all_gather_v, "),

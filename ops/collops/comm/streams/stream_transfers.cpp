@@ -12,7 +12,7 @@ Status CheckStreamTransfers(const char* name, const char* library, const Transfe
     COLLOPS_CHECK_ARG(transfer.tag == 0, ERROR_UNSUPPORTED, name, ": ", library,
                       " has no tags: use tag 0, got ", transfer.tag);
     COLLOPS_CHECK_ARG(transfer.peer != kAnySource, ERROR_UNSUPPORTED, name, ": ", library,
-                      "cannot receive from any rank: pass the source's");
+                      " cannot receive from any rank: pass the source's");
     if (transfer.peer == rank) own[transfer.way].push_back(&transfer);
   }
   const auto& [sends, receives] = own;

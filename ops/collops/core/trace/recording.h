@@ -8,10 +8,11 @@
 
 namespace [[gnu::visibility("default")]] collops {
 
-// Records the calls of this process's communicators until StopRecording(), also of those that exist
-// already. With `path` = "trace.json" rank 3 writes "trace.rank3.json", which it replaces. An error
-// if this process records already, or if `path` does not end in ".json" or its folder does not
-// exist. COLLOPS_TRACE=trace.json does the same when the first communicator is made.
+// Records the calls of this process's communicators, including existing ones, until
+// StopRecording(). With `path` = "trace.json" rank 3 writes "trace.rank3.json", and replaces an
+// older one. An error if this process records already, or if `path` does not end in ".json" or its
+// folder does not exist. COLLOPS_TRACE=trace.json does the same when the first communicator is
+// made.
 Status StartRecording(const std::string& path);
 
 // Writes what is not written yet, and closes the files; does nothing if this process does not

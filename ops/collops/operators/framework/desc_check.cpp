@@ -56,9 +56,6 @@ Status CheckSize(const OpSignature& op, const char* name, const TensorDesc& desc
 
 Status CheckDType(const OpSignature& op, const InputRule& rule, const TensorDesc& desc) {
   if (Contains(rule.dtypes, desc.dtype)) return Ok();
-  COLLOPS_CHECK_ARG(desc.dtype != DType::kUndefined, ERROR_INVALID_TENSOR_INI_MATCH, op.name, ": ",
-                    rule.name, " has no dtype (ACL_DT_UNDEFINED, -1): set one of ",
-                    ToString(rule.dtypes));
   const char* got = Name(desc.dtype);
   switch (rule.role) {
     case Role::kData:

@@ -21,13 +21,13 @@ namespace [[gnu::visibility("default")]] collops {
 template <typename Param>
 using IfParam = decltype(Param::commDomain);
 
-// Checks the struct, picks the backend and begins first contact; waits for no one.
+// Checks the struct, picks the backend and begins first contact; waits for no other rank.
 template <typename Param, typename = IfParam<Param>>
 [[gnu::visibility("default")]] Status CreateOperation(const Param& param,
                                                       std::unique_ptr<Operation>* operation);
 
-// The outputs for inputs, or ERROR_* for shapes and dtypes that the operator does not take; needs
-// no communicator, and no address. rankSize may be 0.
+// The outputs for inputs, or ERROR_* for shapes and dtypes that the operator does not support;
+// needs no communicator, and no address. rankSize may be 0.
 template <typename Param, typename = IfParam<Param>>
 [[gnu::visibility("default")]] Status InferShape(const Param& param, int rank_size,
                                                  const std::vector<TensorDesc>& inputs,

@@ -105,7 +105,7 @@ Status CheckList(const char* name, const std::vector<int64_t>& rows, size_t memb
     COLLOPS_CHECK_ARG(rows[j] >= 0, ERROR_INVALID_PARAM, kOp, ": ", name, "[", j,
                       "] must be >= 0, got ", rows[j]);
     COLLOPS_CHECK_ARG(rows[j] <= std::numeric_limits<int64_t>::max() - *sum, ERROR_INVALID_PARAM,
-                      kOp, ": the sum of ", name, " up to [", j, "]exceeds an int64");
+                      kOp, ": the sum of ", name, " up to [", j, "] exceeds an int64");
     *sum += rows[j];
   }
   return Ok();
@@ -121,7 +121,7 @@ Status FindGathered(const P& param, const Shape& x, const Slices& slices, RowGro
   if (param.gatherRows.empty()) {
     COLLOPS_CHECK_ARG(slices.count <= std::numeric_limits<int64_t>::max() / members,
                       ERROR_INVALID_TENSOR_SIZE, kOp, ": ", members, " times ", slices.count,
-                      " rowsexceed an int64");
+                      " rows exceed an int64");
     group->rows.assign(group->ranks.size(), slices.count);
     *total = slices.count * members;
     return Ok();

@@ -7,9 +7,9 @@
 
 namespace [[gnu::visibility("default")]] collops {
 
-// The two lists at the end are ours.
+// The two lists at the end are not in ATB's struct.
 struct LinearParallelParam {
-  // What happens besides the product.
+  // The collectives around the product.
   enum ParallelType : int {
     UNDEFINED = -1,
     LINEAR_ALL_REDUCE = 0,

@@ -320,7 +320,7 @@ TEST(ATakenPortIsReportedWithItsOwner) {
   EXPECT_CONTAINS(taken_by_job({"a job", "another key"}),
                   "it has another key: set COLLOPS_JOB_KEY");
   const auto stranger = ListenAt("127.0.0.1", port);
-  EXPECT_CONTAINS(taken_by(), "accepted the connection, but has sent nothing");
+  EXPECT_CONTAINS(taken_by(), " accepted the connection, but has sent nothing");
 }
 
 // Another process of the same job has the port, for a while.

@@ -269,7 +269,7 @@ TEST(AJoinerSaysWhatBecameOfRankZero) {
   };
   expect("nobody listens at " + at);
   const Listener silent = ListenAt("127.0.0.1", port);
-  expect(at + "accepted the connection, but has sent nothing");
+  expect(at + " accepted the connection, but has sent nothing");
   const Status nowhere = Meet(SpecOf(1, 2, port, "255.255.255.255"), 0.3);
   EXPECT_EQ(nowhere.code(), ERROR_TIMEOUT);
   EXPECT_CONTAINS(nowhere.message(), "255.255.255.255:");

@@ -274,7 +274,7 @@ TEST(InvalidLists) {
   c.param.gatherRows = {6, 5};
   Refused(c, ERROR_INVALID_PARAM, "gatherRows[1] is 5 but x of this rank 1 has 6 rows");
   c.param.gatherRows = {kMax, 6};
-  Refused(c, ERROR_INVALID_PARAM, "the sum of gatherRows up to [1]exceeds an int64");
+  Refused(c, ERROR_INVALID_PARAM, "the sum of gatherRows up to [1] exceeds an int64");
   c.param.gatherRows = {1, 6};
   Refused(c, ERROR_INVALID_TENSOR_DIM,
           "7 rows in dim 0 do not divide by 2 ranks: give scatterRows");
@@ -302,7 +302,7 @@ TEST(SizesThatNoInt64Counts) {
   Refused(c, ERROR_INVALID_TENSOR_SIZE, "split the call");
   c.param.gatherRows.clear();
   c.x = {kMax - 1, 5};
-  Refused(c, ERROR_INVALID_TENSOR_SIZE, "2 times 9223372036854775806 rows are more");
+  Refused(c, ERROR_INVALID_TENSOR_SIZE, "2 times 9223372036854775806 rows exceed an int64");
 }
 
 TEST(OfTwoFaultsTheUpperLineIsReported) {

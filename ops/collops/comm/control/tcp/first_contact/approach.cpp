@@ -62,8 +62,8 @@ void Approach::AddPolled(std::vector<pollfd>* polled) const {
 std::string Approach::Failure() const {
   if (!application_ || !(last_failure_.empty() || answer_.Passed())) return last_failure_;
   const bool reached = application_->connection().link() == Link::kOpen;
-  return Concat(to_.Text(), reached ? "accepted the connection, but has sent nothing"
-                                    : "does not answer attempts to connect");
+  return Concat(to_.Text(), reached ? " accepted the connection, but has sent nothing"
+                                    : " does not answer attempts to connect");
 }
 
 }  // namespace collops::control::tcp

@@ -142,8 +142,7 @@ void JobPort::Hear(Client* client, const Said& said) {
     return Answer(client, RefusalFrame(leaver.reason));
   }
   if (claim.purpose == kRegister && claim.rank == 0) return Lead(client);
-  if (claim.purpose != kFind)
-    return client->connection.Break("sent a request that this port does not support");
+  if (claim.purpose != kFind) return client->connection.Break("sent an unsupported request");
   const Client* const leader = LeaderOf(claim.domain);
   if (leader != nullptr) Answer(client, MeetAtFrame(leader->said.address, leader->said.port));
 }
