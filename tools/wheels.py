@@ -2,22 +2,27 @@
 
 For each interpreter (all CPythons from 3.10 on PATH, unless some are named): a wheel with the tag
 that auditwheel finds for it. It is installed in an empty environment, where the demo and the
-conformance tests of the backend shm must pass with no compiler on PATH. Status 77: auditwheel
-cannot be installed.
+conformance tests of the backend shm must pass with no compiler on PATH. PyPI's ziglang compiles, if
+it can be installed, else the system's compiler; --machine aarch64 makes a wheel that cannot run
+here. Status 77: auditwheel, or a ziglang that was asked for, cannot be installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
 import environment
+from zig_compiler import GLIBC, ZigCompiler
 
 ROOT = environment.ROOT
 OUT = ROOT / "out" / "wheels"
@@ -71,10 +76,36 @@ def install_tools(packages: list[str]) -> None:
         raise SystemExit(TOOLS_MISSING)
 
 
-def build_sdist() -> None:
-    """Puts the sdist in out/wheels."""
-    program = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
-    run(sys.executable, "-c", program, OUT)
+def find_zig(wanted: str) -> Path | None:
+    """zig of PyPI's ziglang, installed beside the package; None: the system's compiler is used."""
+    if wanted == "system":
+        return None
+    packages = environment.requirements("wheel-compiler")
+    result = HERE.try_pip(*packages, limit_s=TOOLS_LIMIT_S)
+    importlib.invalidate_caches()
+    spec = importlib.util.find_spec("ziglang")
+    if result == "installed" and spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent / "zig"
+    environment.say(f"{' and '.join(packages)}: {result}")
+    if wanted == "zig":
+        raise SystemExit(TOOLS_MISSING)
+    return None
+
+
+def build_sdist() -> Path:
+    """The sdist, in out/wheels."""
+    program = (
+        "import sys; from setuptools.build_meta import build_sdist; print(build_sdist(sys.argv[1]))"
+    )
+    return OUT / run(sys.executable, "-c", program, OUT).splitlines()[-1]
+
+
+def unpack(sdist: Path, machine: str) -> Path:
+    """The sdist's files, which have a build folder of their own for `machine`."""
+    folder = BUILD / machine
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder)
+    return folder / sdist.name.removesuffix(".tar.gz")
 
 
 def new_venv(python: str) -> Path:
@@ -85,7 +116,14 @@ def new_venv(python: str) -> Path:
     return folder / "bin" / "python"
 
 
-def build_wheel(python: Path) -> Path:
+def cross_variables(python: Path, machine: str) -> dict[str, str]:
+    """What tells setuptools and pybind11 the names of another machine's wheel and extension."""
+    program = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
+    suffix = run(python, "-c", program).strip().replace(os.uname().machine, machine)
+    return {"_PYTHON_HOST_PLATFORM": f"linux-{machine}", "SETUPTOOLS_EXT_SUFFIX": suffix}
+
+
+def build_wheel(python: Path, sources: Path, variables: dict[str, str]) -> Path:
     """The wheel for a new environment's interpreter, with auditwheel's tag, in out/wheels."""
     raw = BUILD / "raw"
     shutil.rmtree(raw, ignore_errors=True)
@@ -94,7 +132,7 @@ def build_wheel(python: Path) -> Path:
     if run(python, "-c", same).strip() == sys.implementation.cache_tag:
         # With the tools that have built the package: what they have compiled is not compiled again.
         pip = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation"]
-    run(*pip, "--no-deps", "-w", raw, ROOT)
+    run(*pip, "--no-deps", "-w", raw, sources, env={**HERE.env, **variables})
     [wheel] = raw.glob("*.whl")
     tagged = BUILD / "tagged"
     shutil.rmtree(tagged, ignore_errors=True)
@@ -131,16 +169,29 @@ def main() -> None:
     """Builds and checks a wheel for each interpreter."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("python", nargs="*", metavar="EXE", help="interpreters (all on PATH)")
+    parser.add_argument("--compiler", choices=["zig", "system"], help="zig if it can be installed")
+    parser.add_argument("--machine", choices=["x86_64", "aarch64"], default=os.uname().machine)
     options = parser.parse_args()
+    is_cross = options.machine != os.uname().machine
     install_tools(environment.requirements("wheel"))
     for folder in (OUT, BUILD):
         folder.mkdir(parents=True, exist_ok=True)
-    build_sdist()
+    sdist = build_sdist()
+    sources, variables = ROOT, {}
+    if zig := find_zig("zig" if is_cross else options.compiler or "if it can be installed"):
+        sources = unpack(sdist, options.machine)
+        compiler = ZigCompiler(zig, options.machine, BUILD)
+        variables["CMAKE_ARGS"] = compiler.cmake_arguments()
+    environment.say(f"compiler: {f'zig, for glibc {GLIBC}' if zig else 'that of the system'}")
     for name in options.python or interpreters():
         begin = time.monotonic()
         python = new_venv(name)
-        wheel = build_wheel(python)
+        cross = cross_variables(python, options.machine) if is_cross else {}
+        wheel = build_wheel(python, sources, {**variables, **cross})
         environment.say(f"{said(wheel)}; built after {time.monotonic() - begin:.0f} s")
+        if is_cross:
+            environment.say(f"not run: this machine is {os.uname().machine}")
+            continue
         passed = check_wheel(python, wheel)
         environment.say(f"ran without a compiler: the demo; conformance: {passed.strip('= ')}")
     environment.say(f"the sdist and the wheels are in {OUT.relative_to(ROOT)}")
