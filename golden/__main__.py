@@ -23,6 +23,7 @@ from .case_files.row_inputs import missing_file
 from .case_files.tables import case_table, row_table
 from .cases import OPERATORS, Case, all_cases
 from .compare import command as compare_command
+from .operators.spelling import operator_name
 from .operators.table import OPERATIONS, operator_of
 
 
@@ -156,7 +157,9 @@ def parser_of(
     )
     generating.add_argument("directory", metavar="DIR", help="output folder, created if needed")
     for command, run in ((listing, _list), (generating, _generate)):
-        command.add_argument("--op", metavar="NAME", help=f"one of {', '.join(OPERATORS)}")
+        command.add_argument(
+            "--op", metavar="NAME", type=operator_name, help=f"one of {', '.join(OPERATORS)}"
+        )
         command.add_argument(
             "--filter", metavar="TEXT", default="", help="only cases whose id contains TEXT"
         )

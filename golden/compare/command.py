@@ -13,6 +13,7 @@ from ..data.reduction import REDUCE_OPS
 from ..data.shares import packed
 from ..explain.evidence import Diagnosis
 from ..operators.output_layout import OutputLayout, exchange_layout, gather_layout, scatter_layout
+from ..operators.spelling import operator_name
 from .atb_tolerance import MOVING, OPERATORS, tolerance
 from .comparison import Comparison, compare
 from .plot import require_matplotlib, save_plot
@@ -29,7 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("got", metavar="A", type=Path, help="the outputs: .bin, .npy or .npz")
     parser.add_argument("expected", metavar="B", type=Path, help="the expected outputs")
-    parser.add_argument("--op", metavar="OP", required=True, help=f"one of {', '.join(OPERATORS)}")
+    parser.add_argument(
+        "--op",
+        metavar="OP",
+        type=operator_name,
+        required=True,
+        help=f"one of {', '.join(OPERATORS)}",
+    )
     parser.add_argument(
         "--dtype",
         metavar="T",

@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
+from golden.operators.spelling import operator_name
+
 from collops.bench.operators import OPERATORS
 from collops.cli.choice import Choice
 from collops.terminal.parser import Parser
@@ -18,7 +20,8 @@ _OTHERS = {"torch": "calls of torch.distributed on collops beside gloo"}
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one benchmark; without a name, lists them and returns 2."""
-    name = _choice().word(arguments)
+    first = [operator_name(word) for word in arguments[:1]]
+    name = _choice().word(first)
     if name is None:
         return 2
     if name == "torch":

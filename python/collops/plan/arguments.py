@@ -7,6 +7,8 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
+from golden.operators.spelling import operator_name
+
 from collops.bench.arguments import count, counts
 from collops.bench.collectives.points import size_of
 from collops.bench.collectives.skew import EVEN, WORDS, share, skew
@@ -127,8 +129,9 @@ def call_on(options: argparse.Namespace, host_of: tuple[int, ...]) -> Call:
 
 
 def _op(text: str) -> str:
-    if text in OPS:
-        return text
+    found = next((op for op in OPS if operator_name(op) == operator_name(text)), None)
+    if found is not None:
+        return found
     near = difflib.get_close_matches(text, OPS, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"must be one of {', '.join(OPS)}"
     raise argparse.ArgumentTypeError(f"{text!r}: {hint}")

@@ -18,7 +18,7 @@ from collops.terminal.parser import Parser
             "golden rn",
             "collops golden: argument COMMAND: invalid choice: 'rn', did you mean 'run'?",
         ),
-        ("bench all_gatherv", "invalid choice: 'all_gatherv', did you mean 'all_gather_v'?"),
+        ("bench all_gatherx", "invalid choice: 'all_gatherx', did you mean 'all_gather_v'?"),
         ("trace sumary x", "invalid choice: 'sumary', did you mean 'summary'?"),
         ("completion bsh", "invalid choice: 'bsh', did you mean 'bash'? (choose from bash,"),
         ("golden run --tolerance loose x.csv", "'loose' (choose from golden, atb); see collops"),
@@ -68,3 +68,20 @@ def test_words_of_a_program_are_its_own() -> None:
     parser.add_argument("--ranks")
     parser.add_argument("program", nargs="...")
     assert parser.parse_args(["a.py", "--rank"]).program == ["a.py", "--rank"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "golden list --op {} --filter p2.shares-even",
+        "bench {} --help",
+        "plan --hosts 2 --op {} --bytes 1k",
+    ],
+)
+def test_an_operator_has_the_spelling_of_its_method_too(words: str) -> None:
+    own, method = (
+        forked_main.run(main, words.format(name).split())
+        for name in ("all_gather_v", "all_gatherv")
+    )
+    assert (own.returncode, method.returncode) == (0, 0)
+    assert own.stdout == method.stdout
