@@ -13,8 +13,6 @@ from ..operators.table import OPERATIONS
 from .csv_row import MOST_RANKS, CsvRow, RowError, RowTensor
 from .tensor_files import read_tensor
 
-_MESSAGES = ("SendOperation", "RecvOperation")
-
 
 def rank_inputs(row: CsvRow, rank: int, *, seed: int = 0, same_data: bool = False) -> list[Array]:
     """Return the input tensors of one rank, from the row's files or generators.
@@ -79,7 +77,9 @@ def missing_file(row: CsvRow) -> RowError | None:
         a.csv:7: column InTensorFile: nope.npy is not beside the case file
     """
     # A message's row is that of one rank: its peer's files are not read.
-    ranks = 0 if row.operator in _MESSAGES else min(row.rank_size, MOST_RANKS)
+    operator = OPERATIONS.get(row.operator)
+    is_message = operator is not None and operator.role is not None
+    ranks = 0 if is_message else min(row.rank_size, MOST_RANKS)
     named = [("InTensorFile", tensor.file) for tensor in row.inputs]
     named += [("OutTensorFile", tensor.file) for tensor in row.outputs]
     named.append(("OutTensorFile", row.result_file))

@@ -106,9 +106,9 @@ def named_type(operation: str, word: str) -> np.dtype[Any]:
     Raises:
         ArgumentError: no type has that name, or numpy and the commands mean different ones by it.
     """
-    from collops.golden.data.dtypes import NAME_OF_WORD
+    from collops.golden.data.dtypes import DTYPES, NAME_OF_WORD
 
-    names = {**NAME_OF_WORD, **{name: name for name in core().DTYPES}}
+    names = {**NAME_OF_WORD, **{name: name for name in DTYPES}}
     meant = names.get(word.lower())
     try:
         own = np.dtype(word)
@@ -118,7 +118,7 @@ def named_type(operation: str, word: str) -> np.dtype[Any]:
         return numpy_type(meant)
     if own is None or meant not in (None, own.name):
         near = get_close_matches(word.lower(), names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(core().DTYPES)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(DTYPES)}"
         wrong = "is unknown"
         if own is not None:
             wrong = "has two meanings"

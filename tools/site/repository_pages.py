@@ -68,6 +68,8 @@ def links_of(path: str, text: str) -> set[str]:
 def listing(path: Path) -> str:
     """A source file as a block of code."""
     fence = "````"
+    if path.suffix == ".npy":
+        return f"{path.stat().st_size} bytes.\n"
     return f"{fence}{LANGUAGES.get(path.suffix, 'text')}\n{path.read_text()}{fence}\n"
 
 
