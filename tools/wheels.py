@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from pathlib import Path
 
 import environment
@@ -116,11 +117,23 @@ def new_venv(python: str) -> Path:
     return folder / "bin" / "python"
 
 
-def cross_variables(python: Path, machine: str) -> dict[str, str]:
-    """What tells setuptools and pybind11 the names of another machine's wheel and extension."""
+def cross_variables(python: Path, machine: str, cmake_arguments: str) -> dict[str, str]:
+    """What names another machine's wheel and its extension, which imports by this name only."""
     program = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
     suffix = run(python, "-c", program).strip().replace(os.uname().machine, machine)
-    return {"_PYTHON_HOST_PLATFORM": f"linux-{machine}", "SETUPTOOLS_EXT_SUFFIX": suffix}
+    extension = f"-DPYTHON_MODULE_EXTENSION={suffix} -DPYTHON_MODULE_DEBUG_POSTFIX="
+    return {
+        "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
+        "CMAKE_ARGS": f"{cmake_arguments} {extension}",
+    }
+
+
+def check_names(wheel: Path, machine: str) -> None:
+    """Ends this program if a wheel that is not run here has an extension of another name."""
+    with zipfile.ZipFile(wheel) as files:
+        names = [name for name in files.namelist() if name.endswith(".so")]
+    if not names or any(f"-{machine}-" not in name for name in names):
+        raise SystemExit(f"collops: {wheel.name}: not the name of an extension there: {names}")
 
 
 def build_wheel(python: Path, sources: Path, variables: dict[str, str]) -> Path:
@@ -173,23 +186,27 @@ def main() -> None:
     parser.add_argument("--machine", choices=["x86_64", "aarch64"], default=os.uname().machine)
     options = parser.parse_args()
     is_cross = options.machine != os.uname().machine
+    if is_cross and options.compiler == "system":
+        parser.error(f"--machine {options.machine}: only zig compiles for another machine")
     install_tools(environment.requirements("wheel"))
     for folder in (OUT, BUILD):
         folder.mkdir(parents=True, exist_ok=True)
     sdist = build_sdist()
-    sources, variables = ROOT, {}
+    sources, cmake_arguments = ROOT, HERE.env.get("CMAKE_ARGS", "")
     if zig := find_zig("zig" if is_cross else options.compiler or "if it can be installed"):
         sources = unpack(sdist, options.machine)
-        compiler = ZigCompiler(zig, options.machine, BUILD)
-        variables["CMAKE_ARGS"] = compiler.cmake_arguments()
+        cmake_arguments += f" {ZigCompiler(zig, options.machine, BUILD).cmake_arguments()}"
+    variables = {"CMAKE_ARGS": cmake_arguments}
     environment.say(f"compiler: {f'zig, for glibc {GLIBC}' if zig else 'that of the system'}")
     for name in options.python or interpreters():
         begin = time.monotonic()
         python = new_venv(name)
-        cross = cross_variables(python, options.machine) if is_cross else {}
-        wheel = build_wheel(python, sources, {**variables, **cross})
+        if is_cross:
+            variables = cross_variables(python, options.machine, cmake_arguments)
+        wheel = build_wheel(python, sources, variables)
         environment.say(f"{said(wheel)}; built after {time.monotonic() - begin:.0f} s")
         if is_cross:
+            check_names(wheel, options.machine)
             environment.say(f"not run: this machine is {os.uname().machine}")
             continue
         passed = check_wheel(python, wheel)

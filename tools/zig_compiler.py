@@ -23,6 +23,9 @@ UNWINDER = {
     "GCC_4.2.0": ["GetIPInfo"],
 }
 
+# clang's name of a processor, in ops/collops/CMakeLists.txt, and zig's.
+PROCESSORS = {"armv8.2-a+bf16": "generic+v8_2a+bf16"}
+
 
 class ZigCompiler:
     """zig for `machine`, as uname names it; its programs and its cache lie in `folder`."""
@@ -58,12 +61,19 @@ class ZigCompiler:
         """A program that runs zig with the words."""
         path = self._folder / f"zig-{words[0]}"
         cache = shlex.quote(str(self._folder.parent / "zig-cache"))
-        command = shlex.join([str(self._zig), *words])
-        write_changed(
-            path,
-            f"#!/bin/sh\nexport ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache}\n"
-            f'exec {command} "$@"\n',
-        )
+        lines = [
+            "#!/bin/sh",
+            f"export ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache}",
+            "for word; do",
+            "    shift",
+            '    case "$word" in',
+            *(f"    -march={clang}) word=-march={own} ;;" for clang, own in PROCESSORS.items()),
+            "    esac",
+            '    set -- "$@" "$word"',
+            "done",
+            f'exec {shlex.join([str(self._zig), *words])} "$@"',
+        ]
+        write_changed(path, "\n".join(lines) + "\n")
         path.chmod(0o755)
         return path
 

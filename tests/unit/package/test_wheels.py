@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ def test_an_environment_with_a_compiler_is_refused(tmp_path: Path) -> None:
     (python.parent / "g++").symlink_to(sys.executable)
     with pytest.raises(SystemExit, match="is not empty: g\\+\\+"):
         wheels.check_wheel(python, tmp_path / "a.whl")
+
+
+@pytest.mark.parametrize("names", [["collops/_core.cpython-311-x86_64-linux-gnu.so"], ["a.py"]])
+def test_an_extension_named_for_another_machine_is_refused(
+    names: list[str], tmp_path: Path
+) -> None:
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as files:
+        for name in names:
+            files.writestr(name, "")
+    with pytest.raises(SystemExit, match="a.whl: not the name of an extension there"):
+        wheels.check_names(wheel, "aarch64")
+    if names[0].endswith(".so"):
+        wheels.check_names(wheel, "x86_64")
 
 
 def test_a_command_that_fails_ends_with_all_of_its_output() -> None:

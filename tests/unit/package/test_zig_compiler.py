@@ -15,6 +15,7 @@ from zig_compiler import ZigCompiler
 
 OTHER = {"x86_64": "aarch64", "aarch64": "x86_64"}
 MACHINE = os.uname().machine
+ROOT = environment.ROOT
 
 
 @pytest.fixture
@@ -46,6 +47,15 @@ def test_another_machine_is_cross_compiled_for(zig: Path, tmp_path: Path) -> Non
     variables = values(ZigCompiler(zig, OTHER[MACHINE], tmp_path))
     assert variables["CMAKE_SYSTEM_NAME"] == "Linux"
     assert variables["CMAKE_SYSTEM_PROCESSOR"] == OTHER[MACHINE]
+
+
+def test_a_processor_gets_zigs_name(zig: Path, tmp_path: Path) -> None:
+    compiler = values(ZigCompiler(zig, "aarch64", tmp_path))["CMAKE_CXX_COMPILER"]
+    (tmp_path / "calls").unlink()
+    subprocess.run([compiler, "-O3", "-march=armv8.2-a+bf16", "-c", "a.cpp"], check=True)
+    end = "-O3 -march=generic+v8_2a+bf16 -c a.cpp\n"
+    assert (tmp_path / "calls").read_text().endswith(end)
+    assert "armv8.2-a+bf16" in (ROOT / "ops" / "collops" / "CMakeLists.txt").read_text()
 
 
 def test_the_extension_is_linked_with_libgcc_s(zig: Path, tmp_path: Path) -> None:
