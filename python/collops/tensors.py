@@ -117,8 +117,10 @@ def named_type(operation: str, word: str) -> np.dtype[Any]:
     if own is None and meant is not None:
         return numpy_type(meant)
     if own is None or meant not in (None, own.name):
-        near = get_close_matches(word.lower(), names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(DTYPES)}"
+        near = get_close_matches(word.lower(), DTYPES, 1) or get_close_matches(
+            word.lower(), names, 1
+        )
+        hint = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(core().DTYPES)}"
         wrong = "is unknown"
         if own is not None:
             wrong = "has two meanings"

@@ -249,7 +249,7 @@ def test_a_number_that_no_row_has_is_an_error() -> None:
     assert done.stderr.endswith(": filter '1,999': no case has the number 999\n")
     done = run("list", str(CASES), "--filter", "1,900-999", code=2)
     assert done.stderr.endswith(": filter '1,900-999': no case has a number from 900 to 999\n")
-    assert "1 rows" in run("list", str(CASES), "--filter", "1").stdout
+    assert "1 row:" in run("list", str(CASES), "--filter", "1").stdout
 
 
 def test_the_list_says_which_tensor_file_is_not_there(tmp_path: Path) -> None:

@@ -6,10 +6,9 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from golden.operators.spelling import operator_name
-
 from collops.bench.operators import OPERATORS
 from collops.cli.choice import Choice
+from collops.golden.operators.spelling import operator_name
 from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:

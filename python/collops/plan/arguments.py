@@ -7,13 +7,12 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from golden.operators.spelling import operator_name
-
 from collops.bench.arguments import count, counts
 from collops.bench.collectives.points import size_of
 from collops.bench.collectives.skew import EVEN, WORDS, share, skew
 from collops.bench.elements import NAMES
 from collops.core import core
+from collops.golden.operators.spelling import operator_name
 from collops.launch.rank_table import read_rank_table
 from collops.plan.prediction import GATHER, REDUCE, Call, blocks, item_bytes
 from collops.terminal.parser import Parser

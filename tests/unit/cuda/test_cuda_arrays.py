@@ -14,7 +14,7 @@ WRONG: dict[str, tuple[tuple[Any, ...], str]] = {
         ("four", np.int8),
         "cuda_empty: shape must be a list of whole numbers, got 'four'",
     ),
-    "no dtype": ((4, "float5"), "cuda_empty: dtype 'float5' is unknown; did you mean 'float16'"),
+    "no dtype": ((4, "float5"), "cuda_empty: dtype 'float5' is unknown; did you mean 'float64'"),
     "negative": (((2, -1), np.int8), r"cuda_empty: sizes must be >= 0, got \[2, -1\]"),
     "too many dims": (((1,) * 9, np.int8), "cuda_empty: shape must have at most 8 dims, got 9"),
     "references": ((4, object), "cuda_empty: elements of type object cannot be shared"),

@@ -18,7 +18,7 @@ from collops.terminal.parser import Parser
             "golden rn",
             "collops golden: argument COMMAND: invalid choice: 'rn', did you mean 'run'?",
         ),
-        ("bench all_gatherx", "invalid choice: 'all_gatherx', did you mean 'all_gather_v'?"),
+        ("bench all_gatherx", "invalid choice: 'all_gatherx', did you mean 'all_gather'?"),
         ("trace sumary x", "invalid choice: 'sumary', did you mean 'summary'?"),
         ("completion bsh", "invalid choice: 'bsh', did you mean 'bash'? (choose from bash,"),
         ("golden run --tolerance loose x.csv", "'loose' (choose from golden, atb); see collops"),

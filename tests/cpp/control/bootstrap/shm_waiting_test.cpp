@@ -34,7 +34,7 @@ pid_t StartWaiter(const JobIdentity& job, int rank, int rank_size, const SavedEr
     const Status status = ranks::Make(job, rank, rank_size, 11)->Connect();
     EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
     EXPECT_CONTAINS(status.message(), missing);
-    EXPECT_CONTAINS(status.message(), "(job " + job.id + ", from " + job.source);
+    EXPECT_CONTAINS(status.message(), "first contact of job " + job.id + ", from " + job.source);
   });
 }
 
