@@ -12,7 +12,6 @@ from collops.bench.collectives.points import size_of
 from collops.bench.collectives.skew import EVEN, WORDS, share, skew
 from collops.bench.elements import NAMES
 from collops.core import core
-from collops.golden.operators.spelling import operator_name
 from collops.launch.rank_table import read_rank_table
 from collops.plan.prediction import GATHER, REDUCE, Call, blocks, item_bytes
 from collops.terminal.parser import Parser
@@ -128,9 +127,10 @@ def call_on(options: argparse.Namespace, host_of: tuple[int, ...]) -> Call:
 
 
 def _op(text: str) -> str:
-    found = next((op for op in OPS if operator_name(op) == operator_name(text)), None)
-    if found is not None:
-        return found
+    # The operator's other name, all_gather_v.
+    name = f"{text[:-2]}v" if text.endswith("_v") else text
+    if name in OPS:
+        return name
     near = difflib.get_close_matches(text, OPS, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"must be one of {', '.join(OPS)}"
     raise argparse.ArgumentTypeError(f"{text!r}: {hint}")
