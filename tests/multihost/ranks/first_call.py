@@ -57,7 +57,7 @@ def check_time_out() -> None:
     except collops.Error as error:
         # The first of the two ends the communicator of both.
         assert error.name == "ERROR_TIMEOUT", error
-        assert "Send of 5 float64 to rank " in error.message, error
+        assert "send of 5 float64 to rank " in error.message, error
         assert "two ranks that both send first" in error.message, error
     else:
         raise AssertionError("no error")
