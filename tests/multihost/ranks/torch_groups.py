@@ -50,7 +50,9 @@ def main() -> None:
     dist.recv(out, peer, group=whole)
     assert sent is not None
     sent.wait()
-    print(f"rank {rank}: {', '.join(found)}; from {int(out[0])}", flush=True)
+    # One write, so that lines of two ranks do not mix: torchrun starts Python unbuffered.
+    sys.stdout.write(f"rank {rank}: {', '.join(found)}; from {int(out[0])}\n")
+    sys.stdout.flush()
     dist.destroy_process_group()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -20,9 +21,12 @@ def on_ranks(tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a function of a connected `Rank` on each of several ranks, and returns the results."""
 
     def run(work: Callable[[Rank], Any], ranks: int, **env: str) -> list[Any]:
+        # A folder for each run: a rank would read the root info that an earlier run has left there.
+        folder = Path(mkdtemp(dir=tmp_path))
+
         def one(rank: int) -> Any:
             connected = Rank(rank, ranks)
-            connected.connect(tmp_path)
+            connected.connect(folder)
             return work(connected)
 
         return run_ranks(one, ranks, env=env)
