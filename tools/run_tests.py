@@ -131,8 +131,10 @@ class CppTests:
             print(self._log.read_text(errors="replace"))
             outcome.problem = "the build failed"
         else:
-            run(*test, "--output-junit", str(report))
+            status = run(*test, "--output-junit", str(report))
             read_report(report, outcome)
+            if status != 0 and outcome.failed == 0:
+                outcome.problem = f"ctest ended with status {status}"
         outcome.seconds = time.monotonic() - start
         return outcome
 

@@ -19,6 +19,7 @@
 
 #include "check.h"
 #include "collops/comm/backends/shm/communicator.h"
+#include "sanitized.h"
 
 namespace ranks {
 
@@ -99,7 +100,7 @@ inline pid_t Start(const std::function<void()>& body) {
   _exit(check::Failures() > 100 ? 100 : check::Failures());
 }
 
-inline Ended Wait(pid_t pid, double timeout_s = 60.0) {
+inline Ended Wait(pid_t pid, double timeout_s = kSanitized ? 400.0 : 60.0) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {

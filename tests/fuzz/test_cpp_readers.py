@@ -20,7 +20,8 @@ ROUNDS = {"readers_fuzz_test": 6, "records_fuzz_test": 3}
 
 def newest_build() -> Path | None:
     """A folder that has all programs, not older than the sources that they were built from."""
-    newest = max(path.stat().st_mtime for path in (ROOT / "ops").rglob("*.*"))
+    sources = [ROOT / "ops", ROOT / "tests" / "cpp"]
+    newest = max(path.stat().st_mtime for folder in sources for path in folder.rglob("*.*"))
     for build in BUILDS:
         programs = [build / "tests" / "cpp" / name for name in ROUNDS]
         if all(one.exists() and one.stat().st_mtime > newest for one in programs):

@@ -11,7 +11,7 @@ using collops::Communicator;
 using collops::Status;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kTimeoutS = 1.0;
+constexpr double kTimeoutS = 3.0;
 
 // Every rank but `absent` makes `call`, which must end as a disagreement with these texts.
 void ExpectTold(int absent, const std::vector<std::string>& texts,

@@ -61,7 +61,8 @@ TEST(TheWallClockOfThisProgramJumps) {
 // the wall clock.
 TEST(NoWaitLooksAtTheWallClock) {
   if (kSanitized) return;
-  ranks::Run(3, [](int rank, Communicator& comm) {
+  const ranks::Event timed_out;
+  ranks::Run(3, [&timed_out](int rank, Communicator& comm) {
     const int before = looks;
     if (rank == 2) usleep(50000);
     EXPECT_EQ(comm.Barrier().message(), "");
@@ -73,8 +74,9 @@ TEST(NoWaitLooksAtTheWallClock) {
     EXPECT_EQ(comm.Wait(handle).message(), "");
     if (rank == 0) comm.set_timeout_s(0.5);
     const auto start = std::chrono::steady_clock::now();
-    if (rank == 1) usleep(700000);
+    if (rank == 1) timed_out.Wait();
     EXPECT_EQ(comm.Barrier().code(), collops::ERROR_TIMEOUT);
+    if (rank == 0) timed_out.Set();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     // The others may have begun later than the rank whose time-out it is.
     if (rank == 0) EXPECT_TRUE(took.count() > 0.45);

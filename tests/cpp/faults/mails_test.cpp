@@ -161,8 +161,9 @@ TEST(NoMailOfAPeerDoesHarm) {
     std::vector<pid_t> pids;
     for (int rank = 0; rank < kSize; ++rank) {
       pids.push_back(ranks::Start([&, rank] {
-        const auto comm = ranks::Make(job, rank, kSize, 0.5);
+        const auto comm = ranks::Make(job, rank, kSize);
         EXPECT_EQ(comm->Barrier().message(), "");
+        comm->set_timeout_s(0.5);
         if (rank == 0) {
           for (const int to : {1, 2}) {
             static_cast<void>(Post(*comm, to, &lies[i].mail, lies[i].bytes, lies[i].fds));

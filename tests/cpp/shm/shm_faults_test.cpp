@@ -219,7 +219,7 @@ TEST(AMissingRankIsNamedByTheOthers) {
     for (int rank = 0; rank < 3; ++rank) {
       if (rank == missing) continue;
       pids.push_back(ranks::Start([=] {
-        const auto communicator = ranks::Make(job, rank, 3, 1.2);
+        const auto communicator = ranks::Make(job, rank, 3, 4.0);
         const Status status = communicator->Connect();
         EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
         EXPECT_CONTAINS(status.message(),

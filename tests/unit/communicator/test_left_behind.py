@@ -26,7 +26,7 @@ def test_it():
 """
 NAME = """
 def test_it():
-    open("/dev/shm/collops-left-behind-test", "w").close()
+    open("/dev/shm/test-left-behind-name", "w").close()
 """
 CLEAN = """
 import multiprocessing, subprocess, sys
@@ -58,11 +58,11 @@ def test_leftovers_of_a_test_are_found_and_removed(tmp_path: Path) -> None:
         if "AssertionError: the" in line and line[0] == "E"
     ][:3]
     # A process or name that was not removed would be in the next test's line, too.
-    lefts = ("time.sleep(60)", "-m pytest", "/dev/shm/collops-left-behind-test")
+    lefts = ("time.sleep(60)", "-m pytest", "/dev/shm/test-left-behind-name")
     for line, left in zip(lines, lefts, strict=True):
         assert "the test left behind" in line
         assert left in line
-    assert not Path("/dev/shm/collops-left-behind-test").exists()
+    assert not Path("/dev/shm/test-left-behind-name").exists()
 
 
 def test_a_clean_test_passes(tmp_path: Path) -> None:

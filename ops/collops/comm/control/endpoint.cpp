@@ -109,7 +109,8 @@ void Endpoint::PublishFailure(const Status& status, uint64_t step) {
   Failures::Publish(&board_.group().failed_rank, &self.failed_step, rank_, step, step_of, [&] {
     if (self.code != NO_ERROR) return;  // peers may be reading the reason
     self.code = status.code();
-    WriteReason(status.message(), self.reason);
+    // Peers may be reading why this rank has left.
+    if (self.left.load(std::memory_order_relaxed) == 0) WriteReason(status.message(), self.reason);
   });
   RingEveryLane();
 }

@@ -64,7 +64,7 @@ TEST(AbortAndCloseFromAnotherThreadEndFirstContact) {
       other.join();
       EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
       EXPECT_CONTAINS(status.message(), "enough");
-      EXPECT_TRUE(SecondsSince(start) < 2.0);
+      EXPECT_TRUE(SecondsSince(start) < 10.0);
     }
   }
 }
@@ -91,7 +91,7 @@ TEST(TheEndOfRank0InFirstContactIsReported) {
     kill(leader, SIGKILL);
     const Clock::time_point start = Clock::now();
     EXPECT_EQ(ranks::Wait(member).code, 0);
-    EXPECT_TRUE(SecondsSince(start) < 2.0);
+    EXPECT_TRUE(SecondsSince(start) < 10.0);
     EXPECT_FALSE(ranks::Wait(leader).exited);
   }
 }

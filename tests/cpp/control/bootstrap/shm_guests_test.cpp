@@ -145,7 +145,7 @@ TEST(AnotherUserThatOwnsTheSocketsNameIsReportedAtOnce) {
     EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
     EXPECT_CONTAINS(status.message(), "process " + std::to_string(squatter) + " of another user");
     EXPECT_CONTAINS(status.message(), "uid " + std::to_string(kOtherUser));
-    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 2.0);
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 10.0);
   }
   done.Set();
   EXPECT_EQ(ranks::Wait(squatter).code, 0);

@@ -202,6 +202,8 @@ TEST(AConnectionToItselfIsNone) {
     // Kernels choose even ports first.
     Connection connection(At("127.0.0.1", first + 100 + i % 2));
     while (connection.link() == Link::kConnecting) connection.Flush();
+    // Another program of this machine may listen there; then the own port is another one.
+    if (connection.own_address().port() != first + 100 + i % 2) continue;
     ASSERT_TRUE(connection.link() == Link::kRefused);
   }
 }

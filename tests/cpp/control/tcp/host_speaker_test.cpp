@@ -134,7 +134,7 @@ TEST(AFollowerThatLeavesIsReported) {
   const Group group(4);
   const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
   group.AwaitSpeaker();
-  const pid_t leaves = group.Start(2, ERROR_TIMEOUT, {"rank 3 of 4 did not connect within 1 s"}, 1);
+  const pid_t leaves = group.Start(2, ERROR_TIMEOUT, {"rank 3 of 4 did not connect within 3 s"}, 3);
   const pid_t leader = group.Start(0, ERROR_TIMEOUT, {"rank 2 left first contact", "rank 3 of 4"});
   ExpectWell({speaker, leaves, leader});
 }
@@ -198,10 +198,10 @@ TEST(FollowersGetTheWordOfRankZero) {
 
 TEST(AFollowerSaysWhatItsSpeakerWaitsFor) {
   const Group group(3);
-  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 0 did not connect within 2 s"}, 2);
+  const pid_t speaker = group.Start(1, ERROR_TIMEOUT, {"rank 0 did not connect within 6 s"}, 6);
   group.AwaitSpeaker();
-  const pid_t follower = group.Start(
-      2, ERROR_TIMEOUT, {"rank 0 did not connect within 0.7 s", "nobody listens at"}, 0.7);
+  const pid_t follower =
+      group.Start(2, ERROR_TIMEOUT, {"rank 0 did not connect within 3 s", "nobody listens at"}, 3);
   ExpectWell({speaker, follower});
 }
 

@@ -231,7 +231,7 @@ TEST(ARankThatLeavesTellsTheOthers) {
   EXPECT_TRUE(
       SecondsOf([&] {
         Rendezvous::Create(SpecOf("e", 1, 3, port, false))->Leave(Error(ERROR_ABORTED, "x"));
-      }) < 0.5);
+      }) < 0.9);
 }
 
 // All have made the domain once before, without meeting.
