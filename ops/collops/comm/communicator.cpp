@@ -333,8 +333,9 @@ Status Communicator::Refuse(const char* name, const Status& reason) {
 // First contact may take until the time-out: the user reads now why the call fails.
 void Communicator::WarnOfWait(const Status& reason) const {
   if (connected_.load(std::memory_order_acquire) || !control_->CheckUsable("").ok()) return;
-  Log(LogLevel::kWarning, Concat("collops: warning: a call fails, and waits until all ranks have ",
-                                 "arrived, to tell them: ", reason.message()));
+  Log(LogLevel::kWarning,
+      Concat("collops: warning: ", reason.message(), " (the call returns this error ",
+             "when all ranks have entered it)"));
 }
 
 Status Communicator::DoRefuse(const char* name, const Status& reason) {
