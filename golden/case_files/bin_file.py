@@ -122,7 +122,7 @@ def _head(content: bytes, path: Path) -> tuple[list[bytes], int]:
             return lines, start
         lines.append(line)
     raise ValueError(
-        f"{path}: has no line $End=1, so it is no .bin file of ATB's; raw bytes: "
+        f"{path}: has no line $End=1, so it is not a .bin file of ATB; raw bytes: "
         'np.save("x.npy", np.fromfile("raw.bin", dtype).reshape(...))'
     )
 

@@ -175,7 +175,7 @@ DIFFERENCES = (
         (_LINEAR,),
         _refuses_rank_size,
         "lcoc takes any number of ranks",
-        pattern="an error for a rankSize that is no power of two, with lcoc",
+        pattern="an error for a rankSize that is not a power of two, with lcoc",
     ),
     Difference(
         (_LINEAR,),

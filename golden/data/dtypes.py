@@ -151,7 +151,7 @@ def name_of(array: Array) -> str:
     for name, kind in _STORAGE.items():
         if array.dtype == kind:
             return name
-    raise ValueError(f"an array of {array.dtype} carries none of {', '.join(DTYPES)}")
+    raise ValueError(f"an array of {array.dtype} is not one of {', '.join(DTYPES)}")
 
 
 def is_float(name: str) -> bool:

@@ -182,7 +182,7 @@ def test_several_hosts_without_an_address(two_hosts: list[Host]) -> None:
     words = [[sys.executable, PROGRAM]] * 2
     for status, _, err in results(two_hosts, words, envs):
         assert status == 1
-        assert "Open MPI has started ranks on several hosts, but nothing says where" in err
+        assert "the ranks run on several hosts (from Open MPI), but nothing says where" in err
     envs = [env | {"MASTER_ADDR": two_hosts[0].address} for env in envs]
     for status, out, err in results(two_hosts, words, envs):
         assert status == 0, out + err

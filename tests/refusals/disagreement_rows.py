@@ -315,7 +315,7 @@ LINEAR_PAIR: Rows = {
     "rows": (
         linear(wider(4, 5, 4), gather_rows=[3, 4]),
         linear(),
-        ["the sum of the rows is", "7", "6"],
+        ["gatherRows[1] is", "4", "3"],
     ),
     "gatherRows": (
         linear(wider(4, 5, 4), gather_rows=[2, 4]),
@@ -337,7 +337,7 @@ LINEAR_SQUARE: Rows = {
     "k": (of_four(wider(7, 5)), of_four(), ["k is", "7", "4"]),
     "n": (of_four(wider(4, 6)), of_four(), ["n is", "6", "5"]),
     "dtype": (of_four(HALVES), of_four(), ["dtype is", "float16", "float32"]),
-    "rows": (of_four(gather_rows=[5, 3]), of_four(), ["the sum of the rows is", "8", "6"]),
+    "rows": (of_four(gather_rows=[5, 3]), of_four(), ["gatherRows[0] is", "5", "3"]),
     # Only rank 0 has the list of the one, and only rank 3 that of the other.
     "gatherRows": (
         of_four(wider(4, 5, 4), gather_rows=[2, 4]),

@@ -222,9 +222,10 @@ class Agreement::Comparison {
   // For agreements whose digests differ although Run() finds no difference.
   Status DifferByDigest() const {
     const std::string listed =
-        size_ > kMostListed ? Concat(" among the first ", kMostListed, " numbers of a list") : "";
-    return Error(ERROR_RANK_MISMATCH, Called(first_), ": the ranks disagree in ",
-                 Calls(first_, first_), ": their digests differ, but no field does", listed);
+        size_ > kMostListed ? Concat(" and the first ", kMostListed, " numbers of each list") : "";
+    return Error(
+        ERROR_RANK_MISMATCH, Called(first_), ": the ranks disagree in ", Calls(first_, first_),
+        ": the checksums of their arguments differ, although all arguments", listed, " are equal");
   }
 
  private:

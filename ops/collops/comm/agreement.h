@@ -11,9 +11,9 @@
 
 namespace [[gnu::visibility("default")]] collops {
 
-// A call's two names, texts that live as long as the process: the operator's, by which ranks and
-// traces know the call, and the one that this rank's messages say: the plain level's method, where
-// there is one.
+// A call's two names, texts that live as long as the process: the operator's, by which the ranks
+// know the call, and the one that this rank's messages and traces say: the plain level's method,
+// where there is one.
 struct CallName {
   CallName(const char* operation) : op(operation), called(operation) {}
   CallName(const char* operation, const char* method) : op(operation), called(method) {}

@@ -135,7 +135,7 @@ Status Communicator::Traced(const char* name, uint64_t group, Moved&& moved, Bod
 
 template <typename Moved, typename Body>
 Status Communicator::Run(const CallName& name, Moved&& moved, Body&& body) {
-  return Traced(name.op, NextGroupCall(), moved, [&] { return Enter(name.called, body); });
+  return Traced(name.called, NextGroupCall(), moved, [&] { return Enter(name.called, body); });
 }
 
 double Communicator::timeout_s() const {
@@ -211,7 +211,7 @@ Status Communicator::Messages(const CallName& name, Transfer* list, int count, v
     return {elements[Transfer::kSend], dtype, elements[Transfer::kRecv]};
   };
   if (HasMessagesOnStreams()) {
-    return Traced(name.op, 0, moved, [&] {
+    return Traced(name.called, 0, moved, [&] {
       return Enter(name.called, [&] { return DoMessages(name, list, count, stream); });
     });
   }
@@ -221,7 +221,7 @@ Status Communicator::Messages(const CallName& name, Transfer* list, int count, v
       return messenger_->Run(name.called, list, count);
     });
   };
-  COLLOPS_RETURN_IF_ERROR(Traced(name.op, 0, moved, body));
+  COLLOPS_RETURN_IF_ERROR(Traced(name.called, 0, moved, body));
   PayVerdicts(name.called);
   return Ok();
 }
@@ -240,7 +240,7 @@ Status Communicator::RefuseMessages(const CallName& name, const Transfer* list, 
                                     const Status& reason) {
   if (HasMessagesOnStreams()) return Ok();
   WarnOfWait(reason);
-  return Traced(name.op, 0, Nothing, [&] {
+  return Traced(name.called, 0, Nothing, [&] {
     return EnterPairs(name.called, [&]() -> Status {
       COLLOPS_RETURN_IF_ERROR(CheckMessages(name.called));
       return messenger_->Refuse(list, count, reason);
@@ -307,7 +307,7 @@ Status Communicator::KeptSplit(const std::string& name, int color, const std::ve
     if (kept == kept_subgroups_.end()) {
       const auto own = std::find(members.begin(), members.end(), rank());
       const int key = static_cast<int>(own - members.begin());
-      COLLOPS_RETURN_IF_ERROR(Traced("Split", NextGroupCall(), Nothing, [&] {
+      COLLOPS_RETURN_IF_ERROR(Traced("split", NextGroupCall(), Nothing, [&] {
         return control_->has_board() ? MakeSubgroup(color, key, true, subgroup)
                                      : MakeUnseen(name, color, members, subgroup);
       }));
@@ -333,8 +333,9 @@ Status Communicator::Refuse(const char* name, const Status& reason) {
 // First contact may take until the time-out: the user reads now why the call fails.
 void Communicator::WarnOfWait(const Status& reason) const {
   if (connected_.load(std::memory_order_acquire) || !control_->CheckUsable("").ok()) return;
-  Log(LogLevel::kWarning, Concat("collops: warning: a call fails, and waits until all ranks have ",
-                                 "arrived, to tell them: ", reason.message()));
+  Log(LogLevel::kWarning,
+      Concat("collops: warning: ", reason.message(), " (the call returns this error ",
+             "when all ranks have entered it)"));
 }
 
 Status Communicator::DoRefuse(const char* name, const Status& reason) {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from collops.cli.variables import shown_value, variable_problems
 from collops.core import core
 from collops.errors import Error
-from collops.launch.init import variable_fault
+from collops.launch.init import OWN_VARIABLES, variable_fault
 from collops.launch.rank_table import read_rank_table
 from collops.terminal import colored
 from collops.terminal.installation import PACKAGES, cores, installation_line, system, version
@@ -167,7 +167,8 @@ def job(module: ModuleType) -> list[Row]:
         name, rank, size = module.launcher()
         place = _place(name, rank, size)
         none = "none: start the ranks with collops run -n N, or pass rank and rank_size"
-        rows = [("launcher", f"{name}, {place}" if name else none)]
+        who = f"{name} (collops run, run_ranks or by hand)" if name == OWN_VARIABLES else name
+        rows = [("launcher", f"{who}, {place}" if name else none)]
     except Error as error:
         rows = [("launcher", str(error))]
     try:
@@ -183,7 +184,7 @@ def _place(launcher: str, rank: int, size: int) -> str:
     if rank >= 0 and size >= 0:
         return f"rank {rank} of {size}"
     known = f"rank {rank}" if rank >= 0 else f"one of {size} ranks" if size >= 0 else "no rank"
-    if launcher != "run_ranks":  # which sets variables that a user may set, too
+    if launcher != OWN_VARIABLES:
         return f"{known}; it does not say the {'rank' if rank < 0 else 'number of ranks'}"
     names = [name for name, said in (("rank", rank), ("rank_size", size)) if said < 0]
     return f"{known}; {'; '.join(map(variable_fault, names))}"

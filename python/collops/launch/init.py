@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _MAX_DOMAIN = 128
+# The core's name for COLLOPS_RANK and COLLOPS_RANK_SIZE, which a user may set, too.
+OWN_VARIABLES = "COLLOPS_RANK"
 _live: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
 _looked_at_variables: list[bool] = []
 
@@ -182,7 +184,7 @@ def _check_timeout(timeout_s: float | None) -> None:
 def _check_said(launcher: str, places: dict[str, tuple[int | None, int]]) -> None:
     """Refuses a rank or size that neither caller nor launcher sets; `places`: both, by name."""
     missing = [name for name, (passed, said) in places.items() if passed is None and said == -1]
-    if missing and launcher == "run_ranks":  # which sets variables that a user may set, too
+    if missing and launcher == OWN_VARIABLES:
         _bad("; ".join(map(variable_fault, missing)))
     if missing:
         who = f"{launcher} does not set" if launcher else "no launcher sets"

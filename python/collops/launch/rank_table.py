@@ -62,8 +62,9 @@ def read_rank_table(path: str | os.PathLike[str]) -> RankTable:
         path: of the JSON file.
 
     Raises:
-        ArgumentError: it cannot be read or breaks a rule; the message gives file, place, value and
-            rule.
+        ArgumentError: it is missing, may not be read or breaks a rule; the message gives file,
+            place, value and rule.
+        SystemFailureError: it cannot be read for another reason, e.g. too many open files.
 
     Source of the semantics: HCCL's documentation of the ranktable file.
     """

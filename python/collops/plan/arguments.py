@@ -142,7 +142,7 @@ def _dtype(text: str) -> str:
         return name
     near = difflib.get_close_matches(text, [*NAMES, *core().DTYPES], 1)
     hint = f"did you mean {near[0]}?" if near else f"such as {', '.join(NAMES)}, int32"
-    raise argparse.ArgumentTypeError(f"{text!r} is no element type: {hint}")
+    raise argparse.ArgumentTypeError(f"{text!r} is not an element type: {hint}")
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@
 namespace {
 
 using collops::Agreement;
+using collops::Concat;
 using collops::Status;
 using List = std::vector<int64_t>;
 
@@ -198,6 +199,23 @@ TEST(OfALongListTheFirstNumbersAreListed) {
   EXPECT_EQ(text(later),
             "AllGatherV: the ranks disagree in call 7: recvCounts of rank 0 and of rank 2 are "
             "equal in their first 512 numbers, and differ in a later one");
+}
+
+TEST(ADifferenceThatIsNotFoundIsSaidToBeOne) {
+  const auto said = [](int size) {
+    const List rows(static_cast<size_t>(size), 3);
+    Agreement one("Op");
+    one.EqualList("rows", rows.data(), size);
+    List encoded(static_cast<size_t>(Agreement::EncodedBytes(size)) / sizeof(int64_t));
+    one.Encode(encoded.data(), size);
+    return one.Describe(std::vector<List>(static_cast<size_t>(size), encoded), 7, Who).message();
+  };
+  EXPECT_EQ(said(2),
+            "Op: the ranks disagree in call 7: the checksums of their arguments differ, although "
+            "all arguments are equal");
+  const int many = Agreement::kMostListed + 1;
+  EXPECT_CONTAINS(said(many), Concat("although all arguments and the first ", many - 1,
+                                     " numbers of each list are equal"));
 }
 
 TEST(APeersNumbersAreNotTrusted) {

@@ -84,7 +84,7 @@ TEST(TheReasonIsWrittenBeforeTheOtherRanksAreThere) {
     if (index == 1) EXPECT_EQ(rank.Setup(), atb::NO_ERROR);
     EXPECT_EQ(rank.Execute(), index == 0 ? atb::ERROR_INVALID_PARAM : atb::ERROR_RANK_MISMATCH);
   });
-  EXPECT_CONTAINS(output.Text(), "until all ranks have arrived");
+  EXPECT_CONTAINS(output.Text(), "when all ranks have entered it");
 }
 
 TEST(AnErrorOfAtbsArgumentsIsWrittenBeforeTheOtherRanksAreThere) {

@@ -158,7 +158,7 @@ TEST(SeveralHostsNeedAnAddress) {
   const Status status = FindJobPlace(nullptr, 0, &place);
   EXPECT_EQ(status.code(), ERROR_INVALID_PARAM);
   EXPECT_EQ(status.message(),
-            "Open MPI has started ranks on several hosts, but nothing says where they meet: set "
+            "the ranks run on several hosts (from Open MPI), but nothing says where they meet: set "
             "MASTER_ADDR to an address of rank 0's host, the same in all ranks, or pass a rank "
             "table");
 }

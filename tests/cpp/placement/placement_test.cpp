@@ -50,7 +50,7 @@ TEST(WithoutATableTheCallerAndTheLauncherSayTheRank) {
   const Placement launched = Found({{"COLLOPS_RANK", "3"}, {"COLLOPS_RANK_SIZE", "4"}}, {});
   EXPECT_EQ(launched.rank, 3);
   EXPECT_EQ(launched.rank_size, 4);
-  EXPECT_EQ(launched.source, "run_ranks");
+  EXPECT_EQ(launched.source, "COLLOPS_RANK");
   EXPECT_TRUE(launched.table == nullptr);
 }
 

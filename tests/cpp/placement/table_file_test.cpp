@@ -22,6 +22,11 @@ std::string ErrorOf(const std::string& path) {
   return collops::ReadRankTable(path, &table).message();
 }
 
+collops::ErrorCode CodeOf(const std::string& path) {
+  RankTable table;
+  return collops::ReadRankTable(path, &table).code();
+}
+
 }  // namespace
 
 TEST(ATableIsReadAlsoThroughALink) {
@@ -44,7 +49,27 @@ TEST(WhatIsNoTableFileIsAnErrorAtOnce) {
   EXPECT_CONTAINS(ErrorOf("/"), "\"/\" is not a regular file");
   EXPECT_CONTAINS(ErrorOf(""), "No such file or directory");
   EXPECT_CONTAINS(ErrorOf(std::string(5000, 'a')), "File name too long");
-  EXPECT_CONTAINS(ErrorOf(folder.At(std::string("table.json\0x", 12))), "a path holds no NUL");
+  EXPECT_CONTAINS(ErrorOf(folder.At(std::string("table.json\0x", 12))),
+                  "the path contains a NUL character");
+}
+
+TEST(AFailureOfTheSystemIsNoWrongArgument) {
+  const Folder folder;
+  std::ofstream(folder.At("table.json")) << tables::kSuperPods;
+  EXPECT_EQ(CodeOf(folder.At("none.json")), collops::ERROR_INVALID_PARAM);
+  EXPECT_EQ(CodeOf(folder.At("table.json/none.json")), collops::ERROR_INVALID_PARAM);
+  // A regular file that can be opened; reading at address 0 of this process is an I/O error.
+  EXPECT_EQ(CodeOf("/proc/self/mem"), collops::ERROR_RT_FAIL);
+  EXPECT_CONTAINS(ErrorOf("/proc/self/mem"), "\"/proc/self/mem\": Input/output error");
+  rlimit limit = {};
+  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {0, limit.rlim_max};
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const collops::ErrorCode code = CodeOf(folder.At("table.json"));
+  const std::string text = ErrorOf(folder.At("table.json"));
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(code, collops::ERROR_RT_FAIL);
+  EXPECT_CONTAINS(text, "table.json\": Too many open files");
 }
 
 TEST(AFileLargerThanAnyTableIsNotRead) {

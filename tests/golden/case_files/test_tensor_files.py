@@ -155,7 +155,7 @@ def test_elements_in_another_order_are_no_nd_tensor(tmp_path: Path) -> None:
 
 def test_dtypes_that_are_none_of_ours(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(2, np.complex64))
-    with pytest.raises(ValueError, match=r"x.npy: an array of complex64 carries none of float16"):
+    with pytest.raises(ValueError, match=r"x.npy: an array of complex64 is not one of float16"):
         read_tensor(tmp_path / "x.npy")
     np.savez(tmp_path / "x.npz", a=np.zeros(1, np.int8), b=np.zeros(1, np.float16))
     with pytest.raises(ValueError, match="its tensors are of several dtypes"):

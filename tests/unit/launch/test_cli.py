@@ -166,7 +166,7 @@ def test_doctor_works_where_the_core_cannot_load() -> None:
     assert "collops cannot load its C++ core" in done.stdout
 
 
-def test_trace_writes_one_line_per_call() -> None:
+def test_trace_writes_one_line_per_step_of_a_call() -> None:
     code = (
         "import collops, numpy as np\n"
         "from collops.testing import run_ranks\n"
@@ -174,6 +174,11 @@ def test_trace_writes_one_line_per_call() -> None:
         "    comm = collops.init(comm_domain='tp0')\n"
         "    comm.all_gatherv(np.zeros(rank + 1, np.float32), [1, 2])\n"
         "    comm.reduce_scatterv(np.zeros(3, np.float64), [1, 2])\n"
+        "    comm.all_gatherv(np.zeros(rank + 1, np.float32))\n"
+        "    comm.barrier()\n"
+        "    param = collops.AllReduceParam(hccl_comm=comm, backend='shm')\n"
+        "    collops.Operation(param).forward([np.zeros((1, 2), np.float32)])\n"
+        "    comm.send(np.zeros(5), 1) if rank == 0 else comm.recv(np.zeros(5), 0)\n"
         "run_ranks(work, 2)"
     )
     done = own_output.run(
@@ -184,10 +189,20 @@ def test_trace_writes_one_line_per_call() -> None:
     assert done.returncode == 0, done.stderr
     lines = sorted(done.stderr.splitlines())
     starts = [
-        "r0/2 tp0 shm AllGatherV seq=1 send=1 float32 recv=3 ",
-        "r0/2 tp0 shm ReduceScatterV seq=2 send=3 float64 recv=1 ",
-        "r1/2 tp0 shm AllGatherV seq=1 send=2 float32 recv=3 ",
-        "r1/2 tp0 shm ReduceScatterV seq=2 send=3 float64 recv=2 ",
+        f"r{rank}/2 tp0 shm {call} "
+        for rank in range(2)
+        for call in (
+            "AllReduce call=5 send=2 float32 recv=2",  # a struct's: by its own name
+            f"all_gatherv call=1 send={rank + 1} float32 recv=3",
+            f"all_gatherv call=3 send={rank + 1} float32 recv=3",
+            "all_gatherv without sizes call=3 send=8 uint8 recv=16",
+            "barrier call=4",
+            *(["recv send=0 float64 recv=5"] if rank else []),
+            f"reduce_scatterv call=2 send=3 float64 recv={rank + 1}",
+            *([] if rank else ["send send=5 float64 recv=0"]),
+        )
     ]
-    assert [line.startswith(start) for line, start in zip(lines, starts, strict=True)] == [True] * 4
+    assert [line.startswith(start) for line, start in zip(lines, starts, strict=True)] == [
+        True
+    ] * 14
     assert all(line.endswith(" ms") for line in lines)

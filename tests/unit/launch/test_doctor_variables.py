@@ -109,17 +109,20 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
     assert "WRONG" in environment["COLLOPS_SERVER_ID"]
 
 
+BY_HAND = "COLLOPS_RANK (collops run, run_ranks or by hand)"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"COLLOPS_RANK": "1", "COLLOPS_RANK_SIZE": "2"}, "run_ranks, rank 1 of 2"),
+        ({"COLLOPS_RANK": "1", "COLLOPS_RANK_SIZE": "2"}, f"{BY_HAND}, rank 1 of 2"),
         (
             {"COLLOPS_RANK": "3"},
-            "run_ranks, rank 3; COLLOPS_RANK_SIZE is not set: set it, or pass rank_size",
+            f"{BY_HAND}, rank 3; COLLOPS_RANK_SIZE is not set: set it, or pass rank_size",
         ),
         (
             {"COLLOPS_RANK": "first", "COLLOPS_RANK_SIZE": "2"},
-            "run_ranks, one of 2 ranks; COLLOPS_RANK must be a whole number, got 'first': set it, "
+            f"{BY_HAND}, one of 2 ranks; COLLOPS_RANK must be a whole number, got 'first': set it, "
             "or pass rank",
         ),
         (

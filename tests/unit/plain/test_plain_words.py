@@ -19,6 +19,10 @@ def rows(comm: Comm, first: int = 3, second: int = 4) -> Any:
     return np.arange(2.0 * (second if comm.rank else first)).reshape(-1, 2)
 
 
+def floats(*shape: int) -> Any:
+    return np.ones(shape, "f4")
+
+
 def gather(comm: Comm) -> Any:
     return comm.all_gatherv(rows(comm), [2, 4] if comm.rank else [3, 4])
 
@@ -101,6 +105,26 @@ CASES: dict[str, tuple[Callable[[Comm], Any], str]] = {
             else comm.matmul_all_reduce(*[np.ones((2, 2), np.float16)] * 2)
         ),
         "matmul_all_reduce: the ranks disagree in call 4: dtype is float16 on R0 and float32 on",
+    ),
+    "rows of a product": (
+        lambda comm: comm.all_gather_matmul(
+            floats(3, 2), floats(2, 4), gather_rows=[3, 2 + comm.rank]
+        ),
+        "all_gather_matmul: the ranks disagree in call 4: gather_rows[1] is 2 on R0 and 3 on R1",
+    ),
+    "columns of a weight": (
+        lambda comm: comm.matmul_all_reduce(floats(3, 2), floats(2, 2 if comm.rank else 4)),
+        "matmul_all_reduce: the ranks disagree in call 4: weight has n = 4 columns on R0 and 2 on",
+    ),
+    "rows of a transposed weight": (
+        lambda comm: comm.matmul_reduce_scatter(
+            floats(4, 2), floats(2 if comm.rank else 4, 2), trans_weight=True
+        ),
+        "matmul_reduce_scatter: the ranks disagree in call 4: weight has n = 4 rows on R0 and 2 on",
+    ),
+    "columns of x": (
+        lambda comm: comm.all_gather_matmul(floats(3, 2 + comm.rank), floats(2 + comm.rank, 4)),
+        "all_gather_matmul: the ranks disagree in call 4: x has k = 2 columns on R0 and 3 on R1",
     ),
 }
 

@@ -116,7 +116,10 @@ def test_json_into_a_file_leaves_the_tables(
         (["--hosts", "2", "--bytes", "1x"], "got '1x'"),
         (["--hosts", "2", "--op", "allgatherv"], "'allgatherv': did you mean all_gatherv?"),
         (["--hosts", "2", "--op", "x"], "must be one of all_gatherv, reduce_scatterv"),
-        (["--hosts", "2", "--dtype", "flot32"], "did you mean float32?"),
+        (
+            ["--hosts", "2", "--dtype", "flot32"],
+            "'flot32' is not an element type: did you mean float32?",
+        ),
         (["--hosts", "2", "--bytes", "1k,2k"], "--bytes has 2 numbers, there are 16 ranks"),
         (["--hosts", "2", "--bytes", "1k,2k", "--skew", "3:5"], "takes no --per-rank and no"),
         (["--hosts", "2,3", "--json", "-"], "and no --json"),

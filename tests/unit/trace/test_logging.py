@@ -34,9 +34,9 @@ def run(code: str) -> tuple[list[str], list[str]]:
 
 def check_lines(lines: list[str], before: str) -> None:
     starts = [
-        f"{before}r{rank}/2 tp0 shm AllGatherV seq={seq} send={rank + 1} float32 recv=3 "
+        f"{before}r{rank}/2 tp0 shm all_gatherv call={call} send={rank + 1} float32 recv=3 "
         for rank in range(2)
-        for seq in (1, 2)
+        for call in (1, 2)
     ]
     assert [line.startswith(start) for line, start in zip(lines, starts, strict=True)] == [True] * 4
 

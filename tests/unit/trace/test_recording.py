@@ -86,7 +86,7 @@ def test_a_late_rank_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     check_nesting(found)
     calls = {(call.comm, call.seq): call for call in group_calls(found.events)}
     late = calls["tp0", 2]
-    assert (late.name, late.last, len(late.entered)) == ("AllGatherV", 1, 3)
+    assert (late.name, late.last, len(late.entered)) == ("all_gatherv", 1, 3)
     assert late.late_us > SURELY_US
     for rank in (0, 2):
         waited = sum(
@@ -106,18 +106,18 @@ def test_a_late_rank_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["trace", "summary", "--top", "1", *map(str, files)]) == 0
     assert capsys.readouterr().out == said
     row = said.splitlines()[4].split()
-    assert row[:4] == ["AllGatherV", "tp0", "2", "1"]
+    assert row[:4] == ["all_gatherv", "tp0", "2", "1"]
 
 
 def test_every_kind_of_call_is_there(tmp_path: Path) -> None:
     run_ranks(several_calls, 3, env=traced(tmp_path))
     found = merge(files_in(tmp_path))
     names = {event["name"] for event in found.events if event["cat"] == "call"}
-    assert names >= {"first contact", "AllGatherV", "AllReduce", "wait", "Split", "Barrier"}
+    assert names >= {"first contact", "all_gatherv", "all_reduce", "wait", "split", "barrier"}
     [gathered] = [
         event["args"]
         for event in found.events
-        if event["name"] == "AllGatherV" and rank_of(event) == 2 and event["args"]["seq"] == 1
+        if event["name"] == "all_gatherv" and rank_of(event) == 2 and event["args"]["seq"] == 1
     ]
     assert gathered["sent_bytes"] == 1200
     assert gathered["received_bytes"] == 2400
@@ -138,7 +138,7 @@ def test_messages_do_not_shift_the_numbers_of_group_calls(tmp_path: Path) -> Non
     run_ranks(messages, 2, env=traced(tmp_path))
     found = merge(files_in(tmp_path))
     [barrier] = group_calls(found.events)
-    assert (barrier.name, barrier.seq, barrier.entered.keys()) == ("Barrier", 1, {0, 1})
+    assert (barrier.name, barrier.seq, barrier.entered.keys()) == ("barrier", 1, {0, 1})
     waits = [e["dur"] for e in found.events if e["name"] == "wait for messages"]
     assert max(waits) > SURELY_US
 
@@ -180,10 +180,10 @@ def test_a_call_that_waits_is_on_the_disk(tmp_path: Path) -> None:
     assert not any(event["args"].get("unfinished") for event in whole.events)
     # As if rank 1 had been killed in its sleep: what followed the note is not there.
     cut = text.index('"idle"')
-    (tmp_path / "t.rank1.json").write_text(text[: text.index("\n", cut)] + '\n{"name":"Al')
+    (tmp_path / "t.rank1.json").write_text(text[: text.index("\n", cut)] + '\n{"name":"al')
     found = merge(files_in(tmp_path))
     [unfinished] = [event for event in found.events if event["args"].get("unfinished")]
-    assert (unfinished["name"], rank_of(unfinished)) == ("AllGatherV", 1)
+    assert (unfinished["name"], rank_of(unfinished)) == ("all_gatherv", 1)
     assert unfinished["args"]["seq"] == 2
 
 
@@ -202,9 +202,9 @@ def test_ranks_that_are_threads_have_a_file_each(tmp_path: Path) -> None:
     assert [path.name for path in files] == [f"t.rank{rank}.json" for rank in range(4)]
     found = merge(files)
     check_nesting(found)
-    reduced = [call for call in group_calls(found.events) if call.name == "AllReduce"]
+    reduced = [call for call in group_calls(found.events) if call.name == "all_reduce"]
     assert [len(call.entered) for call in reduced] == [4] * 5
-    halves = [call for call in group_calls(found.events) if call.name == "Barrier"]
+    halves = [call for call in group_calls(found.events) if call.name == "barrier"]
     assert sorted(sorted(call.entered) for call in halves) == [[0, 1], [2, 3]]
 
 
@@ -254,7 +254,7 @@ def test_a_part_of_a_program_is_recorded(tmp_path: Path) -> None:
     run_ranks(started_and_stopped, 2, str(tmp_path))
     found = merge(files_in(tmp_path))
     [call] = group_calls(found.events)
-    assert (call.name, call.seq) == ("AllReduce", 2)
+    assert (call.name, call.seq) == ("all_reduce", 2)
 
 
 @pytest.mark.parametrize(

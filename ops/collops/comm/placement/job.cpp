@@ -58,10 +58,13 @@ struct RankVariables {
   const char* local_size;  // ranks on this host; null: no variable says it
 };
 
+// `collops run`, run_ranks or a user sets them: nothing says which.
+constexpr const char* kOwnVariables = "COLLOPS_RANK";
+
 // In the order of FindJobIdentity(), but PMI before Slurm: where Intel MPI or MPICH start their
 // proxies with srun, SLURM_PROCID numbers the proxies and PMI_RANK the ranks.
 constexpr RankVariables kRankVariables[] = {
-    {"run_ranks", "COLLOPS_RANK", "COLLOPS_RANK_SIZE", Always, "LOCAL_WORLD_SIZE"},
+    {kOwnVariables, "COLLOPS_RANK", "COLLOPS_RANK_SIZE", Always, "LOCAL_WORLD_SIZE"},
     {"the rank table's environment", "RANK_ID", "RANK_SIZE", HasRankTable, nullptr},
     {"torchrun", "RANK", "WORLD_SIZE", InTorchrun, "LOCAL_WORLD_SIZE"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", Always,
@@ -79,7 +82,7 @@ int RankNumber(const char* variable) {
 // `collops run` and run_ranks set LOCAL_WORLD_SIZE, too. Who sets COLLOPS_RANK by hand may do so
 // inside of torchrun.
 bool IsOfAnother(const RankVariables& row, int rank_size) {
-  return row.launcher == kRankVariables[0].launcher && RankNumber("WORLD_SIZE") != rank_size;
+  return row.launcher == kOwnVariables && RankNumber("WORLD_SIZE") != rank_size;
 }
 
 Spread SpreadOf(const Launcher& launcher) {
@@ -236,12 +239,15 @@ std::string DescribeJob(const JobIdentity& job) {
 
 Status CheckRankSize(int rank_size) {
   const Launcher launcher = DetectLauncher();
+  const bool own = launcher.name == kOwnVariables;
   // The same COLLOPS_JOB_ID may serve several launches; but run_ranks sets one per launch.
-  const bool one_launch = !IsSet("COLLOPS_JOB_ID") || launcher.name == kRankVariables[0].launcher;
+  const bool one_launch = !IsSet("COLLOPS_JOB_ID") || own;
+  const std::string started =
+      own ? Concat("COLLOPS_RANK_SIZE is ", launcher.rank_size)
+          : Concat(launcher.name, " has started ", launcher.rank_size, " ranks");
   COLLOPS_CHECK_ARG(launcher.rank_size < 1 || rank_size <= launcher.rank_size || !one_launch,
-                    ERROR_INVALID_PARAM, "rankSize is ", rank_size, ", but ", launcher.name,
-                    " has started ", launcher.rank_size, " ranks: pass at most ",
-                    launcher.rank_size, ", or start more");
+                    ERROR_INVALID_PARAM, "rankSize is ", rank_size, ", but ", started,
+                    ": pass at most ", launcher.rank_size, ", or start more");
   return Ok();
 }
 

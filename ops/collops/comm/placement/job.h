@@ -11,7 +11,8 @@ enum class Spread { kUnknown, kOneHost, kHosts };
 
 // The launcher that started this process as a rank, read from the launcher's variables.
 struct Launcher {
-  std::string name;     // "run_ranks", "torchrun", "Open MPI", "MPICH or Intel MPI", "Slurm"; or ""
+  // "COLLOPS_RANK", "torchrun", "Open MPI", "MPICH or Intel MPI", "Slurm"; or ""
+  std::string name;
   int rank = -1;        // -1: not set
   int rank_size = -1;   // -1: not set
   int local_size = -1;  // ranks on this host; -1: not set

@@ -47,8 +47,9 @@ Status FindByLauncher(const Launcher& launcher, JobPlace* place) {
   if (launcher.spread == Spread::kOneHost) return Ok();
   const std::string address = GetVariable("MASTER_ADDR");
   COLLOPS_CHECK_ARG(
-      !address.empty() || launcher.spread == Spread::kUnknown, ERROR_INVALID_PARAM, launcher.name,
-      " has started ranks on several hosts, but nothing says where they meet: "
+      !address.empty() || launcher.spread == Spread::kUnknown, ERROR_INVALID_PARAM,
+      "the ranks run on several hosts (from ", launcher.name,
+      "), but nothing says where they meet: "
       "set MASTER_ADDR to an address of rank 0's host, the same in all ranks, or pass a rank "
       "table");
   if (launcher.spread == Spread::kUnknown && IsLoopback(address)) return Ok();

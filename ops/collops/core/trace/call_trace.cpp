@@ -41,6 +41,8 @@ void CallTrace::End(const Status& status) {
 
 void CallTrace::Log(const Status& status) const {
   const double took_ms = static_cast<double>(recording::Now() - begin_ns_) * 1e-6;
+  const uint64_t number = call_.user > 0 ? call_.user : call_.group;
+  const std::string numbered = number > 0 ? Concat(" call=", number) : "";
   const MovedElements& moved = call_.moved;
   const std::string sizes =
       moved.dtype == DType::kUndefined
@@ -49,7 +51,7 @@ void CallTrace::Log(const Status& status) const {
   collops::Log(LogLevel::kInfo,
                Concat("r", lane_.rank, "/", lane_.rank_size, " ",
                       lane_.comm_domain.empty() ? "-" : lane_.comm_domain, " ", lane_.backend, " ",
-                      call_.name, " seq=", call_.line, sizes, " ", took_ms, " ms",
+                      call_.name, numbered, sizes, " ", took_ms, " ms",
                       status.ok() ? "" : Concat(" ", ErrorName(status.code()))));
 }
 

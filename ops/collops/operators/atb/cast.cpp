@@ -114,7 +114,7 @@ collops::Status Make(const ElewiseParam& param, std::unique_ptr<collops::Operati
   COLLOPS_CHECK_ARG(param.elewiseType == ElewiseParam::ELEWISE_CAST, ERROR_INVALID_PARAM, kOp,
                     ": elewiseType must be 1 (ELEWISE_CAST), got ",
                     static_cast<int>(param.elewiseType),
-                    ": of ATB's operators that compute on each element there is no other");
+                    ": collops has no other elementwise operator of ATB");
   const auto to = static_cast<DType>(param.outTensorType);
   COLLOPS_CHECK_ARG(IsCastable(to), ERROR_INVALID_PARAM, kOp,
                     ": outTensorType must be ACL_FLOAT (0), ACL_FLOAT16 (1) or ACL_BF16 (27), got ",
@@ -126,7 +126,8 @@ collops::Status Make(const ElewiseParam& param, std::unique_ptr<collops::Operati
 collops::Status Make(const TransdataParam& /*param*/,
                      std::unique_ptr<collops::Operation>* /*operation*/) {
   return Error(ERROR_INVALID_PARAM,
-               "Transdata: tensors have the format ND here, and there is no operator for another");
+               "Transdata: collops has no operator that changes the format of a tensor: only ND is "
+               "supported");
 }
 
 }  // namespace infer

@@ -79,9 +79,10 @@ void AddLinearTerms(const LinearParallelParam& param, const LinearPlan& plan,
       .Equal("innerDimIsAg", grid.innerDimIsAg)
       .Equal("k", layout.k)
       .Equal("n", layout.n)
+      // Before the sum, which follows from it and says less.
+      .EqualInGroup("gatherRows", layout.gather.ranks, layout.gather.index, layout.gather.rows)
       .Equal("the sum of the rows", layout.total_rows)
       .EqualText("the engine (COLLOPS_FUSED)", plan.engine->name)
-      .EqualInGroup("gatherRows", layout.gather.ranks, layout.gather.index, layout.gather.rows)
       .EqualInGroup("scatterRows", layout.scatter.ranks, layout.scatter.index, layout.scatter.rows);
 }
 

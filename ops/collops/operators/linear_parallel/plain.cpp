@@ -67,6 +67,19 @@ std::string WithMethods(const std::string& text) {
                 method(3), " on ", found.suffix().str());
 }
 
+// Two ranks' k or n, which no argument is called, by the tensor that has them.
+std::string WithTensors(const std::string& text, bool trans_weight) {
+  static const std::regex sizes(": ([kn]) is (\\d+ on rank .*? and \\d+ on )");
+  std::smatch found;
+  if (!std::regex_search(text, found, sizes)) return text;
+  const bool of_x = found[1] == "k";
+  const std::string dim = of_x || !trans_weight ? " columns on " : " rows on ";
+  std::string first = found[2];
+  first.replace(first.find(" on "), std::strlen(" on "), dim);
+  return Concat(found.prefix().str(), of_x ? ": x has k = " : ": weight has n = ", first,
+                found.suffix().str());
+}
+
 std::string WithPlainWords(std::string text) {
   for (const auto& [of_struct, of_method] : kWords) {
     for (size_t at = 0; (at = text.find(of_struct, at)) != std::string::npos;) {
@@ -92,12 +105,12 @@ Status InPlainWords(const Status& status, const char* method, const Hints& hints
   if (text.compare(0, begin.size(), begin) == 0) {
     text = Concat(method, ": ", text.substr(begin.size()));
   }
-  text = WithPlainWords(WithMethods(text));
+  text = WithPlainWords(WithTensors(WithMethods(text), hints.trans_weight));
   if (text.find(": weight is not contiguous: ") != std::string::npos) {
     text += Concat(", or for weight.t() pass weight itself with trans_weight=",
                    hints.trans_weight ? "False" : "True");
   }
-  if (hints.rows && text.find(": the sum of the rows is ") != std::string::npos) {
+  if (hints.rows && text.find(": gather_rows[") != std::string::npos) {
     text.insert(std::min(text.find("; this communicator has ended"), text.size()),
                 ": where x has other rows on other ranks, pass gather_rows on all of them");
   }

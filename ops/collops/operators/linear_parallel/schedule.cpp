@@ -278,8 +278,10 @@ void PlaceMemory(LinearPlan* plan, StreamSchedule* schedule) {
 }  // namespace
 
 Status PlanStreams(LinearPlan* plan) {
-  COLLOPS_CHECK_ARG(plan->divisor == 1.0F, ERROR_UNSUPPORTED,
-                    "LinearParallel: there is no average on a device: sum, and divide");
+  COLLOPS_CHECK_ARG(
+      plan->divisor == 1.0F, ERROR_UNSUPPORTED,
+      "LinearParallel: averages are not computed on a device: use the sum, and divide the "
+      "output by the number of ranks that are summed");
   auto schedule = std::make_shared<StreamSchedule>();
   const std::vector<int64_t>& rows = plan->layout.scatter.rows;
   const int64_t total = plan->layout.total_rows;

@@ -160,7 +160,8 @@ TEST(ATakenNameWithoutAListenerIsReportedSoon) {
   for (const int rank : {0, 1}) {
     const Clock::time_point start = Clock::now();
     const Status status = ranks::Make(job, rank, 2, rank == 0 ? 20 : 0.2)->Connect();
-    EXPECT_CONTAINS(status.message(), "holds the name of this meeting");
+    EXPECT_CONTAINS(status.message(),
+                    "process on this host has taken the socket of this job and comm_domain");
     EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 5.0);
   }
   done.Set();

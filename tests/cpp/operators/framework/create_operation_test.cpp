@@ -255,7 +255,7 @@ TEST(RankFromTheLauncher) {
     EXPECT_EQ(Create(param).message(), std::string());
   }
   const Variable rank("COLLOPS_RANK", "2");
-  ExpectRefused(Create(param), kInvalid, "rank (from run_ranks) must be in [0, 2), got 2");
+  ExpectRefused(Create(param), kInvalid, "rank (from COLLOPS_RANK) must be in [0, 2), got 2");
 }
 
 namespace {

@@ -103,11 +103,10 @@ Status MeetingLeader::Challenge(const Deadline& deadline) {
   }
   listener_ = control::Listen(name_);
   if (listener_.valid()) return Ok();
-  COLLOPS_CHECK_ARG(
-      !unanswered_ || !unanswered_->Passed(), ERROR_RT_FAIL, "first contact of ",
-      Describe(spec_, job_),
-      ": another process holds the name of this meeting and does not answer: end it, or set "
-      "another COLLOPS_JOB_ID");
+  COLLOPS_CHECK_ARG(!unanswered_ || !unanswered_->Passed(), ERROR_RT_FAIL, "first contact of ",
+                    Describe(spec_, job_),
+                    ": another process on this host has taken the socket of this job and "
+                    "comm_domain, and does not answer: end it, or set another COLLOPS_JOB_ID");
   COLLOPS_CHECK_ARG(!deadline.Passed(), ERROR_TIMEOUT, "cannot listen for ", Describe(spec_, job_));
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   return CheckWanted();

@@ -154,7 +154,8 @@ Status MeetingMember::TimedOut(const Deadline& deadline) const {
       Concat(" within ", deadline.timeout_s(), " s: first contact of ", DescribePlace(spec_, job_));
   if (!socket_.valid()) {
     COLLOPS_CHECK_ARG(!IsTaken(name_), ERROR_TIMEOUT, Missing(), " did not connect", where,
-                      ". Another process holds the name of this meeting and does not answer");
+                      ". Another process on this host has taken the socket of this job and "
+                      "comm_domain, and does not answer");
     return Error(ERROR_TIMEOUT, Missing(), " did not connect", where,
                  ". Does it run, in the same job and network namespace, with this comm_domain?");
   }
