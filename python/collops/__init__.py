@@ -89,6 +89,24 @@ _SUBMODULES = ("golden", "testing", "trace")
 __all__ = sorted([*_MODULES, *_SUBMODULES, "__version__"])
 
 
+_ON_COMM = "with comm = collops.init()"
+_NOT_COMMUNICATING = "collops has only those operators of ATB that communicate: docs/from_atb.md"
+# Names of torch.distributed and torch_atb, and what to write instead.
+_NAMES_OF_OTHERS = {
+    "Builder": _NOT_COMMUNICATING,
+    "GatherParam": _NOT_COMMUNICATING,
+    "ReduceOp": 'pass a word as op, such as op="sum", or torch.distributed\'s member',
+    "ReduceParam": _NOT_COMMUNICATING,
+    "destroy_process_group": f"did you mean comm.close, {_ON_COMM}?",
+    "get_rank": f"did you mean comm.rank, {_ON_COMM}?",
+    "get_world_size": f"did you mean comm.size, {_ON_COMM}?",
+    "init_process_group": "did you mean collops.init?",
+    "new_group": f"did you mean comm.split, {_ON_COMM}?",
+    "run_ranks": "did you mean collops.testing.run_ranks?",
+    "torch": "import collops.torch first",
+}
+
+
 def _version() -> str:
     from importlib import metadata
 
@@ -105,16 +123,16 @@ def _unknown(name: str) -> str:
     text = f"module 'collops' has no attribute {name!r}"
     if name.startswith("_"):  # what tools look for
         return text
-    if name == "ReduceOp":
-        return f'{text}; pass a word as op, such as op="sum", or torch.distributed\'s member'
+    if name in _NAMES_OF_OTHERS:
+        return f"{text}; {_NAMES_OF_OTHERS[name]}"
     methods = dir(__getattr__("Communicator"))
     known = {word.lower(): word for word in (*methods, *__all__)}
     for near in get_close_matches(name.lower(), known, 1, 0.8):
         word = known[near]
         if word in methods:
-            return f"{text}; did you mean comm.{word}, with comm = collops.init()?"
+            return f"{text}; did you mean comm.{word}, {_ON_COMM}?"
         return f"{text}; did you mean collops.{word}?"
-    return text
+    return f"{text}; {_NOT_COMMUNICATING}" if name.endswith("Param") else text
 
 
 def __getattr__(name: str) -> Any:

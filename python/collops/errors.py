@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, NoReturn
+import functools
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class ErrorCode(enum.IntEnum):
@@ -109,6 +116,19 @@ class UnsupportedError(Error, NotImplementedError):
     """A backend, or the core itself, cannot do this here."""
 
 
+# Keyword arguments of torch, MPI and numpy, and what the parameters are called here.
+_KEYWORDS_OF_OTHERS = {
+    "axis": ("dim",),
+    "counts": ("sizes", "send_sizes"),
+    "dest": ("to",),
+    "dst": ("to", "root"),
+    "recv_counts": ("recv_sizes", "sizes"),
+    "send_counts": ("send_sizes", "sizes"),
+    "source": ("from_",),
+    "src": ("root", "from_"),
+    "timeout": ("timeout_s",),
+    "world_size": ("rank_size",),
+}
 _CODES = frozenset(ErrorCode)
 _CLASSES: dict[int, type[Error]] = {
     ErrorCode.ERROR_INTERNAL_ERROR: SystemFailureError,
@@ -153,6 +173,59 @@ def describe(error: BaseException) -> str:
         return as_utf8(f"{name}: {error}")
     except Exception:  # its __str__ raises; the other ranks wait for a text all the same
         return name
+
+
+def missing_attribute(
+    owner: str, name: str, known: Iterable[str], shown: str, others: Mapping[str, str]
+) -> AttributeError:
+    """The error for an attribute that an object does not have, with the one that was meant.
+
+    Args:
+        owner: the object in words, such as ``"a communicator"``.
+        name: the attribute's name.
+        known: the names of all attributes.
+        shown: how users call the object, such as ``"comm"``.
+        others: names in other libraries, in lower case, and what they are here.
+    """
+    from difflib import get_close_matches
+
+    text = f"{owner} has no attribute {name!r}"
+    if name.startswith("_"):  # what tools look for
+        return AttributeError(text)
+    near = get_close_matches(name.lower(), [k for k in known if not k.startswith("_")], 1, 0.7)
+    found = others.get(name.lower()) or (near[0] if near else "")
+    return AttributeError(f"{text}; did you mean {shown}.{found}?" if found else text)
+
+
+def add_keyword_hint(error: BaseException, call: Callable[..., object]) -> None:
+    """Adds the parameter that was meant, if the error is of a keyword that `call` does not have."""
+    import inspect
+    import re
+    from difflib import get_close_matches
+
+    text = str(error)
+    found = re.search(r"got an unexpected keyword argument '(\w+)'$", text)
+    if not isinstance(error, TypeError) or found is None or f"{call.__name__}()" not in text:
+        return
+    known = list(inspect.signature(call).parameters)
+    meant = [word for word in _KEYWORDS_OF_OTHERS.get(found[1], ()) if word in known]
+    meant = meant or get_close_matches(found[1], known, 1)
+    if meant:
+        error.args = (f"{text}; did you mean {meant[0]}?",)
+
+
+def hints_at_keywords(call: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Adds the parameter that was meant to the error of a wrong keyword; not for frequent calls."""
+
+    @functools.wraps(call)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return call(*args, **kwargs)
+        except TypeError as error:
+            add_keyword_hint(error, call)
+            raise
+
+    return checked
 
 
 def as_utf8(text: str) -> str:

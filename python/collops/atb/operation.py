@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from collops.atb.param import Param
 from collops.core import core
-from collops.errors import Error, ErrorCode, raise_status, status_of
+from collops.errors import Error, ErrorCode, missing_attribute, raise_status, status_of
 from collops.tensors import Formatted, TensorDesc, empty_like_kind, maker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# ATB's first phase, and names of its getters.
+_WORDS_OF_OTHERS = {
+    "getinputnum": "input_num",
+    "getname": "name",
+    "getoutputnum": "output_num",
+    "inputnum": "input_num",
+    "outputnum": "output_num",
+    "setup": "get_workspace_size",
+}
 
 
 class Operation:
@@ -55,6 +65,11 @@ class Operation:
     def __init__(self, param: Param, *, engine: str | None = None, averages: bool = False) -> None:
         self._core = core().Operation(*_core_arguments(param), _engine_name(engine), bool(averages))
         self._packed: Any = None
+
+    if not TYPE_CHECKING:  # which would take every name for one that exists
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute("an operation", name, dir(Operation), "op", _WORDS_OF_OTHERS)
 
     @property
     def name(self) -> str:

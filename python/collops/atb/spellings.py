@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 _C = TypeVar("_C")
 
@@ -23,7 +23,7 @@ def known_names(**others: str) -> Callable[[type[_C]], type[_C]]:
     Raises:
         TypeError: by the constructor, for a keyword that is not a field, or a field given by both
             of its names.
-        AttributeError: by an assignment to a name that is not a field.
+        AttributeError: by an assignment to a name that is not a field, or when such a name is read.
 
     Example:
         >>> from dataclasses import dataclass
@@ -43,6 +43,7 @@ def known_names(**others: str) -> Callable[[type[_C]], type[_C]]:
         fields = dict.fromkeys(f.name for f in dataclasses.fields(cls))  # type: ignore[arg-type]
         type.__setattr__(cls, "__init__", _constructor(cls, fields, others))
         type.__setattr__(cls, "__setattr__", _setter(cls, {**fields, **others}))
+        type.__setattr__(cls, "__getattr__", _getter(cls, {**fields, **others}))
         for name, field in others.items():
             setattr(cls, name, _alias(field))
         return cls
@@ -75,6 +76,17 @@ def _setter(cls: type[Any], names: Mapping[str, Any]) -> Callable[[Any, str, Any
         object.__setattr__(self, name, value)
 
     return put
+
+
+def _getter(cls: type[Any], names: Mapping[str, Any]) -> Callable[[Any, str], NoReturn]:
+    """Python calls it for names that the object does not have."""
+
+    def get(self: Any, name: str) -> NoReturn:
+        if name.startswith("_"):  # what tools look for
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+        raise AttributeError(_no_field(cls, name, names))
+
+    return get
 
 
 def _no_field(cls: type[Any], name: str, names: Mapping[str, Any]) -> str:

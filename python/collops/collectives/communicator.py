@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 from weakref import WeakValueDictionary
 
@@ -15,7 +14,7 @@ from collops.collectives.split import split
 from collops.collectives.started import StartedCall, Starts
 from collops.collectives.windows import window_array
 from collops.core import core
-from collops.errors import as_utf8, status_of
+from collops.errors import as_utf8, missing_attribute, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +44,8 @@ _WORDS_OF_OTHERS = {
 _by_name: WeakValueDictionary[str, Communicator] = WeakValueDictionary()
 
 
-def _unknown(name: str) -> str:
-    """The message for a name that a communicator does not have."""
-    known = [word for word in dir(Communicator) if not word.startswith("_")]
-    near = get_close_matches(name.lower(), known, 1, 0.7)
-    found = _WORDS_OF_OTHERS.get(name.lower()) or (near[0] if near else "")
-    hint = f"; did you mean comm.{found}?" if found and not name.startswith("_") else ""
-    return f"a communicator has no attribute {name!r}{hint}"
+def _unknown(name: str) -> AttributeError:
+    return missing_attribute("a communicator", name, dir(Communicator), "comm", _WORDS_OF_OTHERS)
 
 
 def communicator_named(name: str) -> Communicator | None:
@@ -93,11 +87,11 @@ class Communicator(CollectiveMethods):
     if not TYPE_CHECKING:  # which would take every name for one that exists
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(_unknown(name))
+            raise _unknown(name)
 
         def __setattr__(self, name: str, value: Any) -> None:
             if not name.startswith("_") and not hasattr(type(self), name):
-                raise AttributeError(_unknown(name))
+                raise _unknown(name)
             super().__setattr__(name, value)
 
     @property

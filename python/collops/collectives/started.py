@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from collops.collectives.level import PlainLevel
 from collops.collectives.plans import bad_argument, is_time
 from collops.core import core
-from collops.errors import Error, ErrorCode, status_error
+from collops.errors import Error, ErrorCode, add_keyword_hint, missing_attribute, status_error
 from collops.tensors import torch_mode
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ _AT_ONCE = {
     "send",
 }
 
+# What torch, MPI and concurrent.futures call the same.
+_WORDS_OF_OTHERS = {"is_completed": "done", "result": "wait", "test": "done"}
+
 
 class StartedCall:
     """A call that comm.start() began.
@@ -68,6 +71,13 @@ class StartedCall:
         self._lock = threading.Lock()  # guards the members below: two threads may wait
         self._value: Any = None
         self._error: BaseException | None = None
+
+    if not TYPE_CHECKING:  # which would take every name for one that exists
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute(
+                "a started call", name, dir(StartedCall), "call", _WORDS_OF_OTHERS
+            )
 
     def __repr__(self) -> str:
         return f"<collops.StartedCall {self._name}, {'done' if self.done() else 'under way'}>"
@@ -190,14 +200,16 @@ class Starts:
                 _refuse_name(name)
             return self._start_in_turn(name, args, kwargs)
         self._level.begin()
+        method = getattr(self._at_once, name)
         try:
-            value = getattr(self._at_once, name)(*args, **kwargs)
+            value = method(*args, **kwargs)
         except _AsksOthersError:
             return self._start_in_turn(name, args, kwargs)
-        except BaseException:
+        except BaseException as error:
             # Queues the refusal. If the communicator has ended, the first error is raised.
             with contextlib.suppress(Error):
                 self._starter.commit()
+            add_keyword_hint(error, method)
             raise
         return StartedCall(name, self._starter.commit(), self._level.take(value))
 

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from collops.atb.param import CommMode
 from collops.collectives.communicator import Communicator
 from collops.core import core
-from collops.errors import Error, ErrorCode, raise_status
+from collops.errors import Error, ErrorCode, hints_at_keywords, raise_status
 from collops.launch.misspelt_variables import unknown_variables
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class ThreadRank(threading.local):
 thread_rank = ThreadRank()
 
 
+@hints_at_keywords
 def init(
     rank: int | None = None,
     rank_size: int | None = None,

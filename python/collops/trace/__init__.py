@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from collops.core import core
+from collops.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,11 @@ def start(path: str | os.PathLike[str]) -> None:
         ArgumentError: `path` does not end in ``.json``, its folder does not exist, or this process
             records already.
     """
-    core().start_recording(os.fspath(path))
+    try:
+        core().start_recording(os.fspath(path))
+    except Error as error:  # the core names its own function
+        error.message = error.message.replace("StartRecording", "trace.start", 1)
+        raise
 
 
 def stop() -> None:
