@@ -79,7 +79,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, two_hosts: list[Host]) -> None:
     ranks = Ranks(tmp_path, two_hosts, [0, 1])
     first, second = ranks.run(
         SUM,
-        {"COLLOPS_JOB_KEY": "one", "COLLOPS_TIMEOUT_S": "3"},
+        {"COLLOPS_JOB_KEY": "one", "COLLOPS_TIMEOUT_S": "10"},
         {"COLLOPS_JOB_KEY": "another"},
     )
     assert second[0] != 0
@@ -89,7 +89,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, two_hosts: list[Host]) -> None:
         "text in all ranks" in second[2]
     )
     assert first[0] != 0
-    assert "rank 1 of 2 did not connect within 3 s" in first[2]
+    assert "rank 1 of 2 did not connect within 10 s" in first[2]
     assert "one" not in second[2].split() and "another" not in first[2].split()
 
 
@@ -149,5 +149,5 @@ def test_a_rank_that_leaves_before_first_contact(
             assert found["name"] == "ERROR_PEER_LOST", found
             assert f"rank {leaver} (pid " in found["message"]
             assert "left before first contact" in found["message"]
-            assert found["seconds"] < 5
+            assert found["seconds"] < 15
     assert told == {0, 1, 2, 3} - {leaver}

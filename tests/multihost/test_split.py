@@ -53,7 +53,7 @@ def test_a_rank_killed_in_split(two_hosts: list[Host], victim: int, after_s: flo
         others = [rank for rank in range(4) if rank != victim and rank not in aborted]
         assert len(aborted) <= 1
         # Rank 0 speaks for its host, whose connection ends with it: any rank there may be named.
-        named = [victim, 2] if victim == 0 else [victim]
+        named = [victim, *aborted, *([2] if victim == 0 else [])]
         lost.check(others, RANK_S, *(f"(pid {lost.pids[rank]}" for rank in named))
 
 

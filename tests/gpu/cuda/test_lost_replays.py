@@ -18,7 +18,7 @@ COUNTS = np.array([3000, 3000], np.int64)
 
 @pytest.mark.parametrize("backend", ["nccl", "cuda"])
 def test_a_replay_ends_when_a_rank_dies(
-    gpu: Any, backend: str, monkeypatch: pytest.MonkeyPatch
+    gpu: Any, backend: str
 ) -> None:
     """No event of ours lies behind a replay, so it is not known whether one is under way. NCCL does
     not end its communicator as long as the graph exists, but close() does not wait for that."""
@@ -47,7 +47,6 @@ def test_a_replay_ends_when_a_rank_dies(
         comm.close()
         graph.destroy()
 
-    monkeypatch.setattr("collops.testing.run.GRACE_S", 60.0)
     with pytest.raises(RankErrors) as errors:
         run_ranks(work, 2)
     assert list(errors.value.errors) == [1], errors.value

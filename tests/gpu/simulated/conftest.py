@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -52,8 +53,11 @@ def on_ranks(tmp_path: Path) -> Callable[..., list[Any]]:
         blocking: int = 1,
         **env: str,
     ) -> list[Any]:
+        # A folder for each run: a rank would read the id that an earlier run has left there.
+        folder = Path(mkdtemp(dir=tmp_path))
+
         def one(rank: int) -> Any:
-            made = NcclRank(rank, ranks, tmp_path)
+            made = NcclRank(rank, ranks, folder)
             if init:
                 assert made.init(blocking) == 0, made.text()
             return work(made)

@@ -22,7 +22,9 @@ def write(folder: Path, devices: list[int], status: str = "completed") -> str:
     server = {"server_id": "here", "device": listed}
     table = {"version": "1.0", "status": status, "server_count": "1", "server_list": [server]}
     path = folder / "table.json"
-    path.write_text(json.dumps(table))
+    whole = path.with_suffix(".new")
+    whole.write_text(json.dumps(table))
+    whole.rename(path)  # ranks that wait for it never read a part
     return str(path)
 
 

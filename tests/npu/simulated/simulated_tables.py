@@ -82,7 +82,9 @@ def table(servers: int = 1, devices: int = 2, hosts: tuple[str, ...] = ()) -> di
 
 def write(folder: Path, content: Any, name: str = "table.json") -> Path:
     path = folder / name
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    whole = path.with_suffix(".new")
+    whole.write_text(content if isinstance(content, str) else json.dumps(content))
+    whole.rename(path)  # ranks that wait for it never read a part
     return path
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,7 @@ def test_a_variant_is_called_several_times_and_a_program_measures_itself() -> No
     def step() -> None:
         called.append(1)
         seen.append(os.sched_getaffinity(0))
+        time.sleep(0.005)
 
     variants = [
         Variant("often", "often", [("move", step)], calls=5, cores=some),
@@ -219,7 +221,7 @@ def test_a_variant_is_called_several_times_and_a_program_measures_itself() -> No
     assert os.sched_getaffinity(0) == cores
     assert (times[1, :, 1] - times[1, :, 0]).tolist() == [0.25, 0.25]
     lengths = times[0, :, 1] - times[0, :, 0]
-    assert np.allclose(times[0, :, 2], lengths, rtol=0.2, atol=1e-6)
+    assert np.allclose(times[0, :, 2], lengths, rtol=0.5, atol=1e-6)
 
 
 def test_a_turn_of_several_calls_has_one_before_them_that_does_not_count() -> None:
