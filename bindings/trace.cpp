@@ -1,5 +1,6 @@
 #include "collops/core/trace/log.h"
 #include "collops/core/trace/recording.h"
+#include "collops/core/trace/trace_file.h"
 #include "gil.h"
 #include "module.h"
 #include "status.h"
@@ -58,6 +59,12 @@ void BindTrace(py::module_& module) {
   module.def(
       "start_recording",
       [](const std::string& path) { RunWithoutGil([&] { return StartRecording(path); }); },
+      py::arg("path"));
+  module.def(
+      "check_trace_path",
+      [](const std::string& path) {
+        ThrowIfError(recording::CheckTracePath("COLLOPS_TRACE", path));
+      },
       py::arg("path"));
   module.def("stop_recording", [] { RunWithoutGil([] { return StopRecording(); }); });
 }

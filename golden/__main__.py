@@ -54,6 +54,7 @@ def main(
         return 2
     options = parser_of(program, kind).parse_args(given)
     options.shows = shows
+    said = f"{program} {options.command}"
     try:
         status = options.run(options)
         sys.stdout.flush()
@@ -62,13 +63,13 @@ def main(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except FileNotFoundError as error:
-        print(f"{program}: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"{said}: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except ValueError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(f"{said}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"{program}: {options.failure}: {error}", file=sys.stderr)
+        print(f"{said}: {options.failure}: {error}", file=sys.stderr)
         return 1 if options.run is _generate else 2
     return int(status)
 

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dtype",
         metavar="T",
+        type=_dtype,
         required=True,
         help=f"one of {', '.join(DTYPES)}, or an alias such as f16, fp16 or half",
     )
@@ -79,7 +80,7 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
         ...     print(run(parser.parse_args(words.split()))[1])
         equal: 3 elements of int8, bit for bit
     """
-    dtype = dtype_named(options.dtype)
+    dtype = options.dtype
     allowed = tolerance(
         options.tolerance, options.op, dtype, reduce=options.reduce, terms=options.terms
     )
@@ -103,6 +104,13 @@ def run(options: argparse.Namespace) -> tuple[Comparison, str]:
         save_plot(options.plot, *drawn, layout=layout, names=labels, title=title)
         text += f"\nplot: {options.plot}"
     return result, text
+
+
+def _dtype(text: str) -> str:
+    try:
+        return dtype_named(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def _terms(text: str) -> int:

@@ -122,6 +122,14 @@ def counts(text: str, separator: str, least: int = 1) -> tuple[int, ...]:
     return values
 
 
+def dtype(text: str) -> str:
+    """An element type's name in numpy, of every word that golden knows."""
+    try:
+        return dtype_named(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
 def dtypes(text: str) -> tuple[str, ...]:
     """The element types of a list, by the bench's names; accepts every name that golden knows."""
     short = {name: word for word, name in NAMES.items()}

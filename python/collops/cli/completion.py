@@ -42,11 +42,13 @@ def run(arguments: Sequence[str]) -> int:
         print(f"collops completion: needs {needed}", file=sys.stderr)
         return 2
     whole = every_parser()
-    for action in _actions(whole):
+    for program, action in _actions(whole):
         if action.type is Path or str(action.metavar).startswith("FILE"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar == "DIR":
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif words := _fixed_words(program, action.option_strings):
+            action.choices = words  # of the script alone: the option takes other spellings, too
     print(shtab.complete(whole, options.shell))
     return 0
 
@@ -58,8 +60,24 @@ def every_parser() -> argparse.ArgumentParser:
     return choice_of_commands().complete({name: module_of(name).parser() for name in COMMANDS})
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Every option and argument of a parser and of those of its words."""
-    yield from parser._actions
+def _fixed_words(program: str, options: Sequence[str]) -> Sequence[str]:
+    """The operators or element types that an option takes; () of any other option."""
+    from collops.bench.elements import NAMES
+    from collops.golden.data.dtypes import DTYPES, REDUCE_DTYPES
+    from collops.golden.operators.table import OPERATORS
+    from collops.plan.arguments import OPS
+
+    words: dict[str, dict[str, Sequence[str]]] = {
+        "plan": {"--op": OPS, "--dtype": REDUCE_DTYPES},
+        "golden": {"--op": tuple(OPERATORS), "--dtype": DTYPES},
+        "bench": {"--dtype": tuple(NAMES)},
+    }
+    command = words.get("".join(program.split()[1:2]), {})
+    return next((command[option] for option in options if option in command), ())
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """Every option and argument of a parser and of those of its words, with its program."""
+    yield from ((parser.prog, action) for action in parser._actions)
     for each in subparsers(parser).values():
         yield from _actions(each)

@@ -39,7 +39,9 @@ def parser() -> Parser:
     from collops.golden_run.command import parser as run_parser
 
     own = subparsers(parser_of("collops golden"))
-    return _choice().complete({"run": run_parser(), **own})
+    # Without the other name of generate, which only `python -m golden` takes.
+    known = {word: own[word] for word in COMMANDS if word in own}
+    return _choice().complete({"run": run_parser(), **known})
 
 
 def _choice() -> Choice:

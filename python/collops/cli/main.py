@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import errno
 import os
 import signal
 import sys
@@ -45,7 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        return _unread()
+        _drop_output()
+        return 128 + signal.SIGPIPE  # as a program that ends by it, without a word
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise  # a command says itself which of its files fails
+        _drop_output()
+        print(f"collops {name}: standard output: {error.strerror}", file=sys.stderr)
+        return 1
     except Error as error:
         print(f"collops {name}: {error.message}", file=sys.stderr)
         return 2
@@ -66,9 +74,7 @@ def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"collops.cli.{name.replace('-', '_')}")
 
 
-def _unread() -> int:
-    """For output that nobody reads any more: as a program that ends by SIGPIPE, without a word."""
-    # Python writes the rest at its end.
+def _drop_output() -> None:
+    """Drops what cannot be written: Python writes the rest at its end."""
     with open(os.devnull, "wb") as nothing:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
-    return 128 + signal.SIGPIPE

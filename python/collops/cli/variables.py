@@ -34,7 +34,7 @@ def variable_problems(module: ModuleType) -> dict[str, str]:
         if name not in known:
             found[name] = _unknown(unknown[name]) if name in unknown else ""
         elif name in refused:
-            found[name] = refused[name].removeprefix(f"{name} ")
+            found[name] = _without_name(name, refused[name])
         else:
             check = _CHECKS.get(name)
             found[name] = check(module, os.environ[name]) if check and os.environ[name] else ""
@@ -44,7 +44,17 @@ def variable_problems(module: ModuleType) -> dict[str, str]:
 def shown_value(name: str) -> str:
     """A variable's value; a key's value is hidden, as users share this output."""
     # A misspelt name may hold the key, too.
-    return "set, not shown" if "KEY" in name else os.environ[name]
+    if "KEY" in name:
+        return "set, not shown"
+    value = os.environ[name]
+    return value if value.isprintable() else repr(value)
+
+
+def _without_name(name: str, problem: str) -> str:
+    """A problem without the variable's name and value, beside which it is printed."""
+    for start in (f"{name}={os.environ[name]}: ", f"{name}: ", f"{name} "):
+        problem = problem.removeprefix(start)
+    return problem
 
 
 def _unknown(meant: str) -> str:
@@ -64,7 +74,18 @@ def _isa(module: ModuleType, text: str) -> str:
     try:
         module.kernels()
     except Error as error:
-        return str(error)
+        return _without_name("COLLOPS_ISA", error.message)
+    return ""
+
+
+def _trace(module: ModuleType, text: str) -> str:
+    """Checks that the file of a trace can be made; a number asks for lines."""
+    if text.isdecimal():
+        return ""
+    try:
+        module.check_trace_path(text)
+    except Error as error:
+        return _without_name("COLLOPS_TRACE", error.message)
     return ""
 
 
@@ -113,6 +134,7 @@ _CHECKS: dict[str, Callable[[ModuleType, str], str]] = {
     "COLLOPS_KERNELS": _file,
     "COLLOPS_UCX_LIBRARY": _library,
     "COLLOPS_SERVER_ID": _server_id,
+    "COLLOPS_TRACE": _trace,
     _RANK: _number(_RANK, 0),
     _SIZE: _number(_SIZE, 1),
     _LOCAL: _number(_LOCAL, 0),

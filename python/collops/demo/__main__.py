@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 PROGRAM = "python -m collops.demo"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Runs everything and prints the table: 0 all equal, 1 something differs, 2 cannot run."""
-    options = parser().parse_args(arguments)
+    options = parser(program).parse_args(arguments)
     print("running: a few seconds; times are medians on the slowest rank", flush=True)
     try:
         outcomes = _outcomes()
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = next(iter(failed.errors.values()))
         if not isinstance(reason, Error):
             raise
-        print(f"{PROGRAM}: {reason}", file=sys.stderr)
+        print(f"{program}: {reason}", file=sys.stderr)
         return 2
     if options.plant:
         print(_plant(outcomes[-2], rank=1, position=5))
@@ -63,10 +63,10 @@ def _outcomes() -> list[Outcome]:
     return outcomes
 
 
-def parser() -> Parser:
-    """The parser of the command."""
+def parser(program: str = PROGRAM) -> Parser:
+    """The parser of the command, which is called by these words."""
     parser = Parser(
-        prog=PROGRAM,
+        prog=program,
         description="Runs a transformer layer over a batch that does not divide by its 4 ranks, "
         "an MLP on a grid of 2 x 2 ranks, two collectives, and the operators of the ATB level with "
         "2 ranks. Compares every rank's result with golden or with one process. Times are the "

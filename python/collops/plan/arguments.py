@@ -7,10 +7,9 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from collops.bench.arguments import count, counts
+from collops.bench.arguments import count, counts, dtype
 from collops.bench.collectives.points import size_of
 from collops.bench.collectives.skew import EVEN, WORDS, share, skew
-from collops.bench.elements import NAMES
 from collops.core import core
 from collops.launch.rank_table import read_rank_table
 from collops.plan.prediction import GATHER, REDUCE, Call, blocks, item_bytes
@@ -137,12 +136,11 @@ def _op(text: str) -> str:
 
 
 def _dtype(text: str) -> str:
-    name = NAMES.get(text, text)
-    if name in core().DTYPES and not name.startswith(("complex", "bool")):
-        return name
-    near = difflib.get_close_matches(text, [*NAMES, *core().DTYPES], 1)
-    hint = f"did you mean {near[0]}?" if near else f"such as {', '.join(NAMES)}, int32"
-    raise argparse.ArgumentTypeError(f"{text!r} is not an element type: {hint}")
+    # collops has some types, such as uint16, that golden has not.
+    name = text.lower() if text.lower() in core().DTYPES else dtype(text)
+    if name.startswith(("complex", "bool")):
+        raise argparse.ArgumentTypeError(f"{text!r}: pass a type of whole or real numbers")
+    return name
 
 
 def _sizes(text: str) -> tuple[int, ...]:

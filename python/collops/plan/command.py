@@ -12,7 +12,7 @@ from collops.plan.arguments import call_on, parse, placements
 from collops.plan.calibration import calibrate, misfit, read_rows, timed
 from collops.plan.costs import ASSUMED, Costs
 from collops.plan.limits import limits
-from collops.plan.prediction import predict
+from collops.plan.prediction import Call, Prediction, predict
 from collops.plan.report import (
     as_object,
     growth_lines,
@@ -21,6 +21,7 @@ from collops.plan.report import (
     limit_table,
     scale_table,
 )
+from collops.terminal import Progress
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -41,10 +42,16 @@ def run(options: argparse.Namespace) -> int:
         ValueError: a file, or a number, is wrong.
     """
     costs, source = _costs(options.links)
-    found = []
-    for host_of, names in placements(options):
-        call = call_on(options, host_of)
-        found.append((call, names, predict(call, costs, options.shared_cores)))
+    found: list[tuple[Call, list[str], Prediction]] = []
+    every = placements(options)
+    progress = Progress(len(every))
+    try:
+        for host_of, names in every:
+            call = call_on(options, host_of)
+            progress.show(len(found), f"{len(host_of)} ranks on {len(names)} hosts")
+            found.append((call, names, predict(call, costs, options.shared_cores)))
+    finally:
+        progress.clear()
     call, names, largest = found[-1]
     if options.json:
         text = json.dumps(as_object(call, names, largest, costs, options.links is not None))

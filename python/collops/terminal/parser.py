@@ -44,8 +44,9 @@ class Parser(argparse.ArgumentParser):
         """The options; ends the program if there are arguments that no option takes."""
         options, rest = self.parse_known_args(args, namespace)
         if rest:
-            _, hint = self._misspelt(rest)
-            self.error(f"unrecognized arguments: {' '.join(rest)}{hint and f', {hint}'}")
+            asked = self._asked(options)
+            _, hint = asked._misspelt(rest)
+            asked.error(f"unrecognized arguments: {' '.join(rest)}{hint and f', {hint}'}")
         return options
 
     def parse_known_args(  # type: ignore[override]
@@ -54,6 +55,12 @@ class Parser(argparse.ArgumentParser):
         """The options, and the arguments that no option takes."""
         self._given = sys.argv[1:] if args is None else args
         return super().parse_known_args(args, namespace)
+
+    def _asked(self, options: argparse.Namespace) -> Parser:
+        """The parser of the word that was given; this one, if it has no words."""
+        groups = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))
+        chosen = (one.choices.get(getattr(options, one.dest, None) or "") for one in groups)
+        return next((one._asked(options) for one in chosen if isinstance(one, Parser)), self)
 
     def _misspelt(self, words: Sequence[str]) -> tuple[str, str]:
         """The first of the words that is no option and like one, and which; else empty texts."""

@@ -169,7 +169,11 @@ def test_a_wrong_result_is_printed_and_is_the_exit_status(
     ("arguments", "message"),
     [
         ("all_gather_v --ranks 1", "--ranks 1: at least 2 are needed"),
-        ("all_gather_v --sizes 1t", "--sizes: a whole number of 1 or more is needed, got '1t'"),
+        (
+            "all_gather_v --sizes 1t",
+            "--sizes: a number of bytes of 1 or more, with or without",
+        ),
+        ("all_gather_v --sizes 0k", "k, m or g, is needed, got '0k'"),
         ("all_gather_v --skew odd", "--skew: 'odd' is not one of even, one-owner, zeros or shares"),
         ("all_gather_v --skew 3:x", "--skew: a whole number of 1 or more is needed, got 'x'"),
         ("all_gather_v --dtype f64", "'f64' is not one of f32/float32, bf16/bfloat16"),

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_main
 import numpy as np
 import own_output
 import pytest
 
 import collops
+from collops.cli import main
 from collops.demo.outcome import Outcome, table
 
 OPERATORS = [
@@ -86,6 +88,13 @@ def test_help_explains(tmp_path: Path) -> None:
     done = run_demo(tmp_path, "--help")
     assert done.returncode == 0
     assert "--break" in done.stdout
+
+
+def test_the_name_that_was_used_is_shown(tmp_path: Path) -> None:
+    assert run_demo(tmp_path, "--help").stdout.startswith("usage: python -m collops.demo ")
+    done = forked_main.run(main, ["demo", "--help"])
+    assert done.stdout.startswith("usage: collops demo ")
+    assert forked_main.run(main, ["demo", "--brake"]).stderr.startswith("collops demo: ")
 
 
 def test_without_a_core_the_error_is_one_line(tmp_path: Path) -> None:

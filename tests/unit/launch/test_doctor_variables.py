@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import forked_main
@@ -45,6 +47,7 @@ def doctor(**environment: str) -> tuple[int, dict[str, str], dict[str, str]]:
         ("COLLOPS_CHECK", "yes", 'must be 0 or 1, got "yes"'),
         ("COLLOPS_FUSED", "no", 'must be 0 or 1, got "no"'),
         ("COLLOPS_TRACE", "9", "must be 0, 1 or 2"),
+        ("COLLOPS_TRACE", "/nowhere/x.json", "no file can be made in /nowhere/: No such file"),
         ("COLLOPS_TUNING", "x=1", '"x" is unknown; the sizes are'),
         ("COLLOPS_BACKEND", "smh", "backend 'smh' is unknown; use one of hccl, nccl"),
         ("COLLOPS_BACKEND", "hccl=smh", "backend 'smh' is unknown"),
@@ -61,6 +64,9 @@ def test_a_wrong_variable_is_named_and_the_status_is_1(name: str, value: str, sa
     status, environment, summary = doctor(**{name: value})
     assert status == 1
     assert f"{value}  WRONG: " in environment[name]
+    problem = environment[name].partition("WRONG: ")[2]
+    assert not problem.startswith((f"{name}=", f"{name} must"))
+    assert not problem.endswith("]")
     assert said in environment[name]
     assert summary["problems"].startswith(f"{name}: ")
     assert f"{name}={value}" in summary["variables"]
@@ -107,6 +113,20 @@ def test_every_variable_with_a_value_that_can_be_meant_is_right(tmp_path: Path) 
     assert "key" not in summary["variables"].replace("COLLOPS_JOB_KEY", "")
     _, environment, _ = doctor(COLLOPS_SERVER_ID="node-c", RANK_TABLE_FILE=str(table))
     assert "WRONG" in environment["COLLOPS_SERVER_ID"]
+
+
+def test_a_value_with_a_line_break_stays_in_its_row() -> None:
+    _, environment, summary = doctor(COLLOPS_JOB_ID="two\nlines")
+    assert environment["COLLOPS_JOB_ID"].startswith(repr("two\nlines"))
+    assert repr("two\nlines") in summary["variables"]
+
+
+def test_a_full_disk_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "collops", "doctor"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "collops doctor: standard output: No space left on device\n"
 
 
 BY_HAND = "COLLOPS_RANK (collops run, run_ranks or by hand)"

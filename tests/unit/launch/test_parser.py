@@ -44,8 +44,25 @@ from collops.terminal.parser import Parser
             "collops run: no.py: no such script; pass -m for a module, --no-python for another",
         ),
         ("trace summary no.json", "collops trace: no.json: No such file or directory\n"),
-        ("golden list --op allreduce", "'allreduce' is unknown; use one of all_gather_v, "),
+        (
+            "golden list --op allreduce",
+            "collops golden list: operator 'allreduce' is unknown; use one of all_gather_v, ",
+        ),
         ("golden compare a b --op send --dtype f33", "int64/i64, bool; did you mean 'f32'?"),
+        (
+            "golden compare a b --op send --dtype f33",
+            "collops golden compare: argument --dtype: dtype 'f33' is unknown; ",
+        ),
+        (
+            "golden list --dtype f32",
+            "collops golden list: unrecognized arguments: --dtype; see collops golden list --help",
+        ),
+        (
+            "trace summary x --tip 3",
+            "collops trace summary: unrecognized arguments: --tip 3, did you mean '--top'?",
+        ),
+        ("plan --hosts 2 --op all_gatherv --bytes 1q", "k, m or g, is needed, got '1q'"),
+        ("bench all_gather --sizes 1q", "k, m or g, is needed, got '1q'"),
     ],
 )
 def test_what_is_misspelt_is_told_in_one_line(words: str, said: str) -> None:
@@ -85,3 +102,22 @@ def test_an_operator_has_the_spelling_of_its_method_too(words: str) -> None:
     )
     assert (own.returncode, method.returncode) == (0, 0)
     assert own.stdout == method.stdout
+
+
+_FLOATS = ("f32", "F32", "fp32", "float", "float32", "FLOAT32", "half", "bf16")
+# bench measures floating-point types alone.
+_TAKES_DTYPE = {
+    "plan --hosts 2 --op all_gatherv --bytes 1k --dtype {}": (*_FLOATS, "i8", "fp64"),
+    "golden compare no.npy no.npy --op send --dtype {}": (*_FLOATS, "i8", "fp64"),
+    "bench all_gather --peers none --json no/no.json --dtype {}": _FLOATS,
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "word"), [(words, word) for words, each in _TAKES_DTYPE.items() for word in each]
+)
+def test_every_command_takes_the_same_words_of_an_element_type(words: str, word: str) -> None:
+    done = forked_main.run(main, words.format(word).split())
+    # The files are not there, which is told once the words are read.
+    assert "dtype" not in done.stderr
+    assert done.returncode == (0 if words.startswith("plan") else 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,8 @@ def test_json_into_a_file_leaves_the_tables(
         (["--hosts", "2", "--bytes", "1x"], "got '1x'"),
         (["--hosts", "2", "--op", "allgatherv"], "'allgatherv': did you mean all_gatherv?"),
         (["--hosts", "2", "--op", "x"], "must be one of all_gatherv, reduce_scatterv"),
-        (
-            ["--hosts", "2", "--dtype", "flot32"],
-            "'flot32' is not an element type: did you mean float32?",
-        ),
+        (["--hosts", "2", "--dtype", "flot32"], "did you mean 'float32'?"),
+        (["--hosts", "2", "--dtype", "bool"], "'bool': pass a type of whole or real numbers"),
         (["--hosts", "2", "--bytes", "1k,2k"], "--bytes has 2 numbers, there are 16 ranks"),
         (["--hosts", "2", "--bytes", "1k,2k", "--skew", "3:5"], "takes no --per-rank and no"),
         (["--hosts", "2,3", "--json", "-"], "and no --json"),
@@ -180,3 +179,13 @@ def test_limits_are_in_the_order_of_the_part_that_is_needed() -> None:
 )
 def test_sizes_are_short(number: int, text: str) -> None:
     assert size(number) == text
+
+
+def test_a_terminal_shows_what_is_simulated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main([*BASE, "--hosts", "2,3"]) == 0
+    drawn = capsys.readouterr().err
+    assert "] 0/2, 16 ranks on 2 hosts" in drawn
+    assert drawn.endswith("\r\x1b[K")

@@ -170,4 +170,9 @@ def _sizes(text: str) -> tuple[int, ...]:
 def size_of(text: str) -> int:
     """A number of bytes, with k, m or g for a power of 1024."""
     unit = _UNITS.get(text[-1:].lower(), 1)
-    return count(text[:-1] if unit > 1 else text) * unit
+    try:
+        return count(text[:-1] if unit > 1 else text) * unit
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"a number of bytes of 1 or more, with or without k, m or g, is needed, got {text!r}"
+        ) from None

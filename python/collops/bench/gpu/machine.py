@@ -29,7 +29,7 @@ def check(backend: str, devices: tuple[int, ...]) -> None:
     if backend not in reasons:
         raise ValueError(f"backend {backend!r} is not in this build of collops")
     if reasons[backend]:
-        raise ValueError(f"backend {backend}: {reasons[backend]}")
+        raise ValueError(reasons[backend])
     count = len(core().cuda_devices())
     if max(devices) >= count:
         raise ValueError(f"--devices {max(devices)}: there are {count} GPUs, from 0 on")
