@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import errno
+import importlib
 import os
 import signal
 import sys

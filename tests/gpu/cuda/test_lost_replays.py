@@ -17,9 +17,7 @@ COUNTS = np.array([3000, 3000], np.int64)
 
 
 @pytest.mark.parametrize("backend", ["nccl", "cuda"])
-def test_a_replay_ends_when_a_rank_dies(
-    gpu: Any, backend: str
-) -> None:
+def test_a_replay_ends_when_a_rank_dies(gpu: Any, backend: str) -> None:
     """No event of ours lies behind a replay, so it is not known whether one is under way. NCCL does
     not end its communicator as long as the graph exists, but close() does not wait for that."""
 
