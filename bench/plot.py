@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from collops.golden.compare.limits import robust_limits
+
 import ratios
 import summary
 
@@ -19,6 +22,7 @@ _WIDTH, _HEIGHT = 3.6, 2.9
 _COLORS = {"sibling": "#54a24b", "near": "#4c78a8", "far": "#e45756", "one core": "#b279a2"}
 _STYLES = {ratios.PLAIN: "-", ratios.WINDOW: "--"}
 _LEAST_ROUNDS = 2  # behind a point; fewer are noise
+_ROOM = 1.1  # above the largest ratio that is no outlier
 Table = dict[tuple[int, str], ratios.Cell]
 Lines = dict[tuple[str, str], tuple[list[int], list[float]]]
 
@@ -68,7 +72,9 @@ def figure_of(points: list[ratios.Record]) -> Any:
         panel.grid(visible=True, alpha=0.3)
     for panel in panels[len(drawn) :]:
         panel.axis("off")
-    panels[0].set_ylim(bottom=0)
+    panels[0].set_ylim(0, _top(list(drawn.values())))
+    for panel, lines in zip(panels, drawn.values(), strict=False):
+        _mark_outliers(panel, lines)
     handles = {
         label: handle
         for panel in panels[: len(drawn)]
@@ -78,6 +84,22 @@ def figure_of(points: list[ratios.Record]) -> Any:
     figure.supylabel("time / time of the fastest MPI", fontsize=9)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.5 / figure.get_figheight()))
     return figure
+
+
+def _top(drawn: list[Lines]) -> float:
+    """The end of the scale, which has the line of the MPI and which outliers do not stretch."""
+    values = [value for lines in drawn for _, line in lines.values() for value in line]
+    return _ROOM * max(1.0, robust_limits(np.array(values))[1])
+
+
+def _mark_outliers(panel: Any, lines: Lines) -> None:
+    """Marks points above the scale at its edge, with their ratio."""
+    top = panel.get_ylim()[1]
+    for (place, _), line in lines.items():
+        for size, value in zip(*line, strict=True):
+            if value > top:
+                panel.plot([size], [top], "^", color=_COLORS[place], clip_on=False, markersize=6)
+                panel.text(size, top, f"  {value:.3g}", va="top", fontsize=7)
 
 
 def _tick(size: float, _: int) -> str:

@@ -52,4 +52,4 @@ def explain(evidence: Evidence) -> Diagnosis:
         diagnosis = hypothesis(evidence)
         if diagnosis is not None:
             return diagnosis
-    return Diagnosis("no pattern", "none that golden knows")
+    return Diagnosis("no pattern", "none was recognised")

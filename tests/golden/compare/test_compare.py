@@ -143,7 +143,7 @@ def test_the_report() -> None:
     ]
     assert "at rank 1 row 3 column 4: got 0.5, expected -1982.0" in text[1]
     assert text[4:] == [
-        "pattern: none that golden knows",
+        "pattern: none was recognised",
         "first rows that differ (* wrong):",
         "  rank 1 row 3, columns 3..10 of 20",
         "    got       -1983.0    0.5* -1981.0 -1980.0 -1979.0 -1978.0 -1977.0 -1976.0",

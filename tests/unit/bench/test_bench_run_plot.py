@@ -41,6 +41,20 @@ def test_the_picture_has_a_panel_for_each_call_and_the_line_of_the_mpi(tmp_path:
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_outlier_is_marked_and_does_not_flatten_the_panels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib")
+    sizes = [2**power for power in range(10, 20)]
+    lines = {("near", "plain"): (sizes, [0.5, 0.6] * 4 + [0.7, 1000.0])}
+    monkeypatch.setattr(plot, "lines_of", lambda table: lines)
+    [panel] = plot.figure_of(ratios.points_of(stored())).axes[:1]
+    assert panel.get_ylim() == (0, pytest.approx(1.1))
+    assert [text.get_text().strip() for text in panel.texts] == ["1e+03"]
+    [mark] = [line for line in panel.lines if line.get_marker() == "^"]
+    assert list(mark.get_xdata()) == [sizes[-1]]
+
+
 def test_a_run_without_mpis_has_no_picture(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
