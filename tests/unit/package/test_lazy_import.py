@@ -45,6 +45,17 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = collops.allgather
 
 
+def test_the_torch_package_must_be_imported() -> None:
+    code = """
+import collops
+try:
+    collops.torch
+except AttributeError as error:
+    print(error)
+"""
+    assert run(code) == "module 'collops' has no attribute 'torch'; import collops.torch first"
+
+
 def test_init_is_the_function_whatever_was_imported_first() -> None:
     assert run("import collops.launch.init, collops; print(collops.init.__name__)") == "init"
 
