@@ -246,7 +246,7 @@ def test_traces_of_two_hosts_are_joined_by_their_calls(
     files = sorted(tmp_path.glob("t.rank*.json"))
     assert len(files) == 4
     kinds = {(event["cat"], event["name"]) for event in merge(files).events}
-    assert {("part", "AllGatherV"), ("wait", "wait for hosts"), ("call", "AllGatherV")} <= kinds
+    assert {("part", "all_gatherv"), ("wait", "wait for hosts"), ("call", "all_gatherv")} <= kinds
     for file in files[2:]:
         put_on_another_clock(file, 7e6, 3e6)
     [_, second] = merge(files).clocks
