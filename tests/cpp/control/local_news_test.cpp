@@ -169,6 +169,16 @@ TEST(ANewConnectionGetsAllStateInTheSameOrder) {
   EXPECT_EQ(host.bridge().Told(), kFailAndLeave);
 }
 
+// Peers may be reading why it has left.
+TEST(TheReasonOfARankThatHasLeftIsNotWrittenAgain) {
+  Host host(2);
+  host.end(0).PublishLeft("its work is done");
+  host.end(0).PublishFailure(Error(ERROR_ABORTED, "enough"), 0);
+  const collops::Status status = host.end(1).GroupFailure();
+  EXPECT_EQ(status.code(), ERROR_ABORTED);
+  EXPECT_EQ(status.message(), "its work is done (reported by rank 0)");
+}
+
 // While the watcher reads the state of many ranks, the first one fails and the last one therefore
 // leaves.
 TEST(ChangesDuringALookAreSentCauseFirst) {

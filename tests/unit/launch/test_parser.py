@@ -53,6 +53,8 @@ from collops.terminal.parser import Parser
             "golden compare a b --op send --dtype f33",
             "collops golden compare: argument --dtype: dtype 'f33' is unknown; ",
         ),
+        ("golden compare a b --op send --dtype f8", "dtype 'f8' is unknown; use one of"),
+        ("golden compare a b --op send --dtype uint32", "dtype 'uint32' is unknown; use one of"),
         (
             "golden list --dtype f32",
             "collops golden list: unrecognized arguments: --dtype; see collops golden list --help",
