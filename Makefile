@@ -52,7 +52,7 @@ sanitize: ## run the C++ tests under asan with ubsan, then under tsan (ARGS=tsan
 
 fuzz: ## run the hypothesis tests with 20 times the examples, the C++ readers with many rounds
 	@$(SETUP) package test torch
-	@HYPOTHESIS_PROFILE=fuzz $(RUN) -m pytest tests/fuzz $(ARGS)
+	@$(RUN) tools/run_tests.py --fuzz $(ARGS)
 
 soak: ## make random calls of all kinds under delays for 10 minutes (ARGS="--seconds 120 --seed 7")
 	@$(SETUP) package test

@@ -123,7 +123,7 @@ def main() -> int:
     print(outcome.text())
     for reason, count in outcome.skipped.most_common():
         print(f"  skipped {count} x {reason}")
-    return 0 if outcome.good else 1
+    return run_tests.status_of([outcome])
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def main() -> int:
     outcome = run_tests.run_python([*TESTS, *sys.argv[1:]])
     outcome.required_as = "multihost"
     print(f"\nSummary\n{outcome.text()}")
-    return 0 if outcome.good else 1
+    return run_tests.status_of([outcome])
 
 
 if __name__ == "__main__":

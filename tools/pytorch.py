@@ -37,7 +37,7 @@ def main() -> int:
     outcome = run_tests.run_python(["tests/torch", *sys.argv[1:]])
     outcome.required_as = "torch"
     run_tests.print_summary([outcome])
-    return 0 if outcome.good else 1
+    return run_tests.status_of([outcome])
 
 
 if __name__ == "__main__":

@@ -9,21 +9,26 @@ import os
 import shutil
 import sys
 
-from run_tests import ENV, ROOT, run
+from run_tests import ENV, REPORTS, ROOT, Outcome, run, run_ctest, status_of
 
 DEFAULT = ("asan-ubsan", "tsan")
 SANITIZERS = ("asan", "ubsan", *DEFAULT)
 
 
-def run_sanitizer(name: str) -> bool:
+def run_sanitizer(name: str) -> Outcome:
     """Configures, builds and tests one preset of CMakePresets.json."""
+    outcome = Outcome(name, required_as=name)
     generator = ["-GNinja"] if shutil.which("ninja", path=ENV["PATH"]) else []
     jobs = str(len(os.sched_getaffinity(0)))
-    return (
+    if (
         run("cmake", "--preset", name, *generator) == 0
         and run("cmake", "--build", str(ROOT / "build" / name), "-j", jobs) == 0
-        and run("ctest", "--preset", name, "--timeout", "600", "-j", jobs) == 0
-    )
+    ):
+        test = ["ctest", "--preset", name, "--timeout", "600", "-j", jobs]
+        run_ctest(test, REPORTS / f"ctest-{name}.xml", outcome)
+    else:
+        outcome.problem = "the build failed"
+    return outcome
 
 
 def main(chosen: list[str]) -> int:
@@ -32,11 +37,12 @@ def main(chosen: list[str]) -> int:
     if unknown:
         print(f"no such sanitizer: {', '.join(unknown)}; choose from {', '.join(SANITIZERS)}")
         return 2
-    results = {name: run_sanitizer(name) for name in chosen or DEFAULT}
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    outcomes = [run_sanitizer(name) for name in chosen or DEFAULT]
     print("\nSummary")
-    for name, good in results.items():
-        print(f"  {name:<10} {'passed' if good else 'FAILED'}")
-    return 0 if all(results.values()) else 1
+    for outcome in outcomes:
+        print(outcome.text())
+    return status_of(outcomes)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,28 @@
 The Python tests run in two halves at once, and meanwhile the C++ tests are compiled at a low
 priority: ranks mostly wait for each other.
 Arguments are passed to pytest; with a selection (-k, -m or a path) the C++ tests run as well.
+Behind --fuzz they are for tests/fuzz alone, which run in full then.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
+
+import alone
+from alone import Again
 
 ROOT = Path(__file__).resolve().parent.parent
 # Where setup.py has compiled the core for the package.
@@ -31,6 +39,8 @@ ELSEWHERE = (
     "tests/torch: make test-torch; "
     "the MPIs and torchrun of tests/launchers: make test-launchers"
 )
+# Where to note what has failed, for a second run; only `.ci/run` says so.
+NOTES = os.environ.get("CI_AGAIN", "")
 # The stamp with the reason why torch is missing, for the tests and the summary.
 TORCH_STAMP = Path(sys.prefix) / "stamps" / "torch"
 
@@ -46,6 +56,8 @@ class Outcome:
     skipped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
     required_as: str = "test"
+    # What has failed, to be run again; a problem beside it is not one of tests.
+    again: list[Again] = field(default_factory=list)
 
     @property
     def failed(self) -> int:
@@ -55,8 +67,13 @@ class Outcome:
     @property
     def good(self) -> bool:
         """Whether tests ran, none failed, and, if all are required, none was skipped."""
-        skipped = self.skipped.total() > 0 and is_required(self.required_as)
-        return not self.problem and self.failed == 0 and self.passed > 0 and not skipped
+        ran_well = not self.problem and self.failed == 0 and self.passed > 0
+        return ran_well and not self.lacks_tests
+
+    @property
+    def lacks_tests(self) -> bool:
+        """Whether tests were skipped that are required."""
+        return self.skipped.total() > 0 and is_required(self.required_as)
 
     def text(self) -> str:
         """The result in one line, then the name of each test that failed."""
@@ -131,51 +148,87 @@ class CppTests:
             print(self._log.read_text(errors="replace"))
             outcome.problem = "the build failed"
         else:
-            status = run(*test, "--output-junit", str(report))
-            read_report(report, outcome)
-            if status != 0 and outcome.failed == 0:
-                outcome.problem = f"ctest ended with status {status}"
+            run_ctest(test, report, outcome)
         outcome.seconds = time.monotonic() - start
         return outcome
 
 
-def run_python(arguments: list[str], python: str | Path = sys.executable) -> Outcome:
+class PythonTests:
+    """Runs of pytest at once, each with its arguments; `options` are those of a second run too."""
+
+    def __init__(self, python: str | Path = sys.executable, options: Sequence[str] = ()) -> None:
+        self._outcome = Outcome("Python")
+        self._start = time.monotonic()
+        self._command = [str(python), "-m", "pytest", *options]
+
+    def begin(
+        self, name: str, arguments: list[str], log: IO[bytes] | None = None
+    ) -> Callable[[], None]:
+        """Starts pytest; returns what waits for its end and reads its report."""
+        report, cache = REPORTS / f"{name}.xml", REPORTS / f"{name}.cache"
+        command = [*self._command, f"--junitxml={report}", *arguments]
+        if NOTES:  # a list of failures of its own, from which a developer's --lf is apart
+            shutil.rmtree(cache, ignore_errors=True)
+            command += ["-o", f"cache_dir={cache}"]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=ENV, stdout=log, stderr=log and subprocess.STDOUT
+        )
+
+        def end() -> None:
+            status = process.wait()
+            failed_before = self._outcome.failed
+            read_report(report, self._outcome)
+            found = failed_tests(cache)
+            if status not in (0, 1):
+                self._outcome.problem = f"pytest ended with status {status}"
+            elif status == 1 and self._outcome.failed == failed_before:
+                self._outcome.problem = "pytest failed outside the tests"
+            elif status == 1 and found:
+                return self._note([(test, [*self._command, test]) for test in found])
+            if status != 0:  # which tests have not run is unknown
+                self._note([(" ".join(arguments), [*self._command, *arguments])])
+
+        return end
+
+    def _note(self, failed: list[tuple[str, list[str]]]) -> None:
+        self._outcome.again += [Again(name, command, own_env()) for name, command in failed]
+
+    def outcome(self) -> Outcome:
+        """The result of all that has ended."""
+        self._outcome.seconds = time.monotonic() - self._start
+        return self._outcome
+
+
+def run_python(
+    arguments: list[str], python: str | Path = sys.executable, options: Sequence[str] = ()
+) -> Outcome:
     """Runs pytest in the environment of an interpreter."""
-    outcome = Outcome("Python")
-    start = time.monotonic()
-    report = REPORTS / "pytest.xml"
-    status = run(str(python), "-m", "pytest", f"--junitxml={report}", *arguments)
-    read_report(report, outcome)
-    if status not in (0, 1):
-        outcome.problem = f"pytest ended with status {status}"
-    elif status == 1 and outcome.failed == 0:
-        outcome.problem = "pytest failed outside the tests"
-    outcome.seconds = time.monotonic() - start
-    return outcome
+    tests = PythonTests(python, options)
+    tests.begin("pytest", arguments)()
+    return tests.outcome()
 
 
 def run_python_halves(first: list[str], second: list[str]) -> Outcome:
     """Runs the Python tests of `first` here, and the others beside it."""
-    others = REPORTS / "pytest-others.xml"
     log_path = REPORTS / "pytest-others.log"
-    command = [sys.executable, "-m", "pytest", *second]
+    tests = PythonTests()
     with log_path.open("wb") as log:
-        beside = subprocess.Popen(
-            [*command, f"--junitxml={others}"],
-            cwd=ROOT,
-            env=ENV,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        start = time.monotonic()
-        outcome = run_python(first)
-        status = beside.wait()
+        end_others = tests.begin("pytest-others", second, log)
+        tests.begin("pytest", first)()
+        end_others()
     print(log_path.read_text(errors="replace"))
-    read_report(others, outcome)
-    if status not in (0, 1):
-        outcome.problem = f"pytest ended with status {status}"
-    outcome.seconds = time.monotonic() - start
-    return outcome
+    return tests.outcome()
+
+
+def failed_tests(cache: Path) -> list[str]:
+    """The tests that pytest has noted there as failed, by the names that it takes."""
+    path = cache / "v" / "cache" / "lastfailed"
+    return list(json.loads(path.read_text())) if path.exists() else []
+
+
+def own_env() -> dict[str, str]:
+    """The variables that a tool has set for its tests."""
+    return {name: value for name, value in ENV.items() if os.environ.get(name) != value}
 
 
 def read_report(report: Path, outcome: Outcome) -> None:
@@ -187,13 +240,37 @@ def read_report(report: Path, outcome: Outcome) -> None:
         skipped = case.find("skipped")
         problems = [*case.iterfind("failure"), *case.iterfind("error")]
         if problems:
-            name = f"{case.get('classname')}::{case.get('name')}"
+            room, name = case.get("classname"), case.get("name")
             message = (problems[0].get("message") or "").partition("\n")[0]
+            name = name if room == name else f"{room}::{name}"  # ctest has no rooms
             outcome.failures.append(f"{name}: {message[:200]}")
         elif skipped is not None:
             outcome.skipped[skipped.get("message") or "no reason given"] += 1
         else:
             outcome.passed += 1
+
+
+def run_ctest(
+    command: Sequence[str], report: Path, outcome: Outcome, chosen: Sequence[str] = ()
+) -> None:
+    """Runs ctest, perhaps with a choice of its tests, and reads its report."""
+    report.unlink(missing_ok=True)
+    status = run(*command, "--output-junit", str(report), *chosen)
+    read_report(report, outcome)
+    if status != 0 and outcome.failed == 0:
+        outcome.problem = f"ctest ended with status {status}"
+    names = [failure.partition(":")[0] for failure in outcome.failures]
+    outcome.again = [Again(name, [*command, "-R", f"^{name}$"], own_env()) for name in names]
+
+
+def status_of(outcomes: Sequence[Outcome]) -> int:
+    """The status to end with. Where nothing is wrong but tests that failed, notes them."""
+    if all(outcome.good for outcome in outcomes):
+        return 0
+    of_tests = all(o.good or (o.again and not o.lacks_tests) for o in outcomes)
+    if NOTES and of_tests:
+        alone.note(Path(NOTES), [again for outcome in outcomes for again in outcome.again])
+    return 1
 
 
 def print_summary(outcomes: list[Outcome]) -> None:
@@ -209,8 +286,21 @@ def print_summary(outcomes: list[Outcome]) -> None:
             print(f"  skipped {count} x {reason}")
 
 
+def fuzz(arguments: list[str]) -> int:
+    """Runs tests/fuzz in full, from a seed that a second run has too."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    ENV["HYPOTHESIS_PROFILE"] = "fuzz"
+    seed = f"--hypothesis-seed={secrets.randbelow(10**6)}"
+    outcome = run_python(["tests/fuzz", *arguments], options=[seed])
+    outcome.required_as = "fuzz"
+    print_summary([outcome])
+    return status_of([outcome])
+
+
 def main() -> int:
     """Runs both kinds of tests, even if the first one fails."""
+    if sys.argv[1:2] == ["--fuzz"]:
+        return fuzz(sys.argv[2:])
     REPORTS.mkdir(parents=True, exist_ok=True)
     for old in REPORTS.glob("*.xml"):
         old.unlink()
@@ -221,7 +311,7 @@ def main() -> int:
     outcomes = [python, cpp.run()]
     print_summary(outcomes)
     print(f"  not collected here  {ELSEWHERE}")
-    return 0 if all(outcome.good for outcome in outcomes) else 1
+    return status_of(outcomes)
 
 
 if __name__ == "__main__":

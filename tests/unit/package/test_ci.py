@@ -1,15 +1,23 @@
-""".ci/run: which steps fail it, and which are only left out. Its steps are stand-ins here."""
+""".ci/run: which steps fail it, which are only left out, and what runs once more, alone. Its steps
+are stand-ins here, some with small tests that pytest and ctest run as they run the real ones."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import alone
+
 ROOT = Path(__file__).resolve().parents[3]
+MAKE = """#!/bin/sh
+echo "made $1"
+if [ -e "steps/$1" ]; then exec sh "steps/$1"; fi
+"""
 # As timeout does, with a step that never ends.
 TIMEOUT = """#!/bin/sh
 while [ "$1" = -k ]; do shift 2; done
@@ -32,9 +40,12 @@ def checkout(tmp_path: Path) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     (tmp_path / "tools" / "preflight.sh").write_text("exit 0\n")
+    (tmp_path / ".ci" / "seconds").write_text("check 41\n")
+    for name in ("alone", "run_tests"):
+        shutil.copy(ROOT / "tools" / f"{name}.py", tmp_path / "tools")
     for name, text in (
         ("bin/timeout", TIMEOUT),
-        ("bin/make", '#!/bin/sh\necho "made $1"\n'),
+        ("bin/make", MAKE),
         ("bin/qemu-aarch64", "#!/bin/sh\n"),
         (".venv/bin/python", WITHOUT_TOOLS),
     ):
@@ -44,7 +55,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(
-    checkout: Path, hanging: str = "nothing", limit_s: int = 1400, require: str = ""
+    checkout: Path, hanging: str = "nothing", limit_s: int = 5000, require: str = ""
 ) -> tuple[int, list[str]]:
     """The exit status, and the lines after the heading of the summary."""
     path = f"{checkout / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -62,6 +73,7 @@ def run(
         text=True,
         timeout=60,
     )
+    (checkout / "printed").write_text(done.stdout + done.stderr)
     lines = done.stdout.splitlines()
     heading = lines.index("== summary") if "== summary" in lines else -1
     return done.returncode, lines[heading + 1 :]
@@ -92,16 +104,29 @@ def test_a_step_that_hangs_fails(checkout: Path, step: str, command: str) -> Non
 
 
 def test_a_step_that_has_no_time_is_left_out(checkout: Path) -> None:
-    status, summary = run(checkout, hanging="make sanitize", limit_s=230)
+    status, summary = run(checkout, hanging="make sanitize", limit_s=530)
     assert status == 0
     assert any(line.startswith("left out: asan-ubsan (needs 1200 s, 2") for line in summary)
+
+
+def test_a_slow_step_that_the_end_of_the_time_cuts_off_is_left_out(checkout: Path) -> None:
+    status, summary = run(checkout, hanging="make sanitize ARGS=tsan", limit_s=2000)
+    assert status == 0
+    assert any(line.startswith("left out: tsan (not over after 1") for line in summary)
+
+
+def test_the_time_of_a_step_stands_beside_that_of_the_reference_run(checkout: Path) -> None:
+    run(checkout)
+    assert "   ok, 0 s (reference: 41 s)\n" in (checkout / "printed").read_text()
+    times = (checkout / "out" / "ci" / "seconds").read_text()
+    assert times.startswith("check 0\ntest 0\ntest-gpu 0\n")
 
 
 def test_what_is_required_fails_where_it_is_left_out(checkout: Path) -> None:
     status, summary = run(checkout, require="torch,npu,fuzz")
     assert status == 1
     assert summary[-1] == "failed: test-torch test-npu"
-    status, summary = run(checkout, require="tsan,check", limit_s=230)
+    status, summary = run(checkout, require="tsan,check", limit_s=530)
     assert status == 1
     assert summary[-1] == "failed: tsan"
 
@@ -110,3 +135,136 @@ def test_a_requirement_that_does_not_exist_is_an_error(checkout: Path) -> None:
     status, lines = run(checkout, require="npu,torhc")
     assert status == 2
     assert lines[0].startswith("CI_REQUIRE: no such name: torhc; use torch, ")
+
+
+# A step that runs the tests of the checkout while another program runs beside them.
+BESIDE = """touch beside
+"$PYTHON" -c '
+import run_tests
+run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
+outcomes = [run_tests.run_python(["tests"])]
+if (run_tests.BUILD / "CTestTestfile.cmake").exists():
+    outcomes.append(run_tests.Outcome("C++"))
+    ctest = ["ctest", "--test-dir", str(run_tests.BUILD), "--output-on-failure"]
+    run_tests.run_ctest(ctest, run_tests.REPORTS / "ctest.xml", outcomes[1])
+run_tests.print_summary(outcomes)
+raise SystemExit(run_tests.status_of(outcomes))'
+status=$?
+rm beside
+exit $status
+"""
+# Tests of all kinds: each of those that fail says so.
+TESTS = """
+import os, pathlib, pytest
+@pytest.mark.parametrize("at", ["a b", "c"])
+def test_beside(at):
+    assert at == "c" or not pathlib.Path("beside").exists(), "not alone"
+def test_well(): pass
+@pytest.fixture
+def clean():
+    yield
+    assert not pathlib.Path("beside").exists(), "not alone"
+def test_left_behind(clean): pass
+"""
+ALWAYS = "def test_always(): assert False, 'it is wrong'\n"
+
+
+def with_tests(checkout: Path, **modules: str) -> None:
+    """Gives the step `test` these modules of tests."""
+    for folder in ("steps", "tests"):
+        (checkout / folder).mkdir(exist_ok=True)
+    (checkout / "steps" / "test").write_text(BESIDE)
+    for name, text in modules.items():
+        (checkout / "tests" / f"test_{name}.py").write_text(text)
+
+
+@pytest.fixture
+def in_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of the stand-in's tools, for its steps; and a pytest that starts quickly."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", "tools")
+
+
+@pytest.mark.usefixtures("in_tools")
+def test_what_fails_only_beside_other_work_passes_alone(checkout: Path) -> None:
+    """Tests of Python and C++, and a step that is one program."""
+    with_tests(checkout, here=TESTS)
+    (checkout / "steps" / "soak").write_text("if [ ! -e once ]; then touch once; exit 3; fi\n")
+    build = checkout / "build" / f"cmake-{sys.implementation.cache_tag}"
+    build.mkdir(parents=True)
+    (build / "CTestTestfile.cmake").write_text(
+        f'add_test(cpp_test sh -c "test ! -e {checkout}/beside")\nadd_test(other_test true)\n'
+    )
+    status, summary = run(checkout)
+    assert summary[-5:-1] == [
+        "passed only alone: soak",
+        "passed only alone: tests/test_here.py::test_beside[a b]",
+        "passed only alone: tests/test_here.py::test_left_behind",
+        "passed only alone: cpp_test",
+    ]
+    assert status == 0
+    printed, log = (checkout / "printed").read_text(), checkout / "out" / "ci" / "test.log"
+    assert "AssertionError: not alone" in printed
+    assert "AssertionError: not alone" in log.read_text()
+
+
+@pytest.mark.usefixtures("in_tools")
+def test_what_fails_twice_or_passed_only_alone_before_is_red(checkout: Path) -> None:
+    with_tests(checkout, here=TESTS, always=ALWAYS)
+    named = "# not yet mended\ntests/test_here.py::test_left_behind\n"
+    (checkout / "tests" / "passed_only_alone.txt").write_text(named)
+    status, summary = run(checkout)
+    assert summary[-4:] == [
+        "red: tests/test_always.py::test_always: failed alone too",
+        "passed only alone: tests/test_here.py::test_beside[a b]",
+        "red: tests/test_here.py::test_left_behind: passed only alone a second time: mend it",
+        "failed: test",
+    ]
+    assert status == 1
+    printed = (checkout / "printed").read_text()
+    assert "AssertionError: it is wrong" in printed.partition("FAILED again")[2]
+
+
+@pytest.mark.usefixtures("in_tools")
+def test_more_failures_than_load_explains_do_not_run_again(checkout: Path) -> None:
+    many = "@pytest.mark.parametrize('n', range(11))\ndef test_n(n): assert False"
+    with_tests(checkout, many=f"import pytest\n{many}\n")
+    status, summary = run(checkout)
+    assert (status, summary[-1]) == (1, "failed: test")
+    assert "red: 11 tests failed, more than 10: none of them runs again" in summary
+
+
+# With what pytest ends before it has run the other tests.
+ENDS = {
+    "a crash": "import os, pathlib\ndef test_a(): pathlib.Path('beside').exists() and os.abort()\n",
+    "at import": "import pathlib\nassert not pathlib.Path('beside').exists()\n",
+}
+
+
+@pytest.mark.usefixtures("in_tools")
+@pytest.mark.parametrize("way", ENDS)
+def test_where_pytest_ended_early_all_of_it_runs_again(checkout: Path, way: str) -> None:
+    with_tests(checkout, a=ENDS[way], b=ALWAYS)
+    status, summary = run(checkout)
+    assert "red: tests: failed alone too" in summary  # test_b has run now
+    assert (status, summary[-1]) == (1, "failed: test")
+
+
+@pytest.mark.usefixtures("in_tools")
+def test_a_failure_beside_a_test_that_was_left_out_does_not_run_again(checkout: Path) -> None:
+    skipped = "\n@pytest.mark.skip(reason='none here')\ndef test_skipped(): pass\n"
+    with_tests(checkout, here=TESTS + skipped)
+    status, summary = run(checkout, require="test")
+    assert (status, summary[-1]) == (1, "failed: test")
+    assert not any(line.startswith("passed only alone") for line in summary)
+
+
+def test_few_tests_are_known_to_pass_only_alone() -> None:
+    """At most three at once wait to be mended, and each of them exists."""
+    names = alone.not_yet_mended(alone.LIST.read_text())
+    assert len(names) == len(set(names)) <= 3
+    programs = {path.stem for path in (ROOT / "tests" / "cpp").rglob("*_test.cpp")}
+    for name in names:
+        path, _, test = name.partition("::")
+        assert name in programs or test.partition("[")[0] in (ROOT / path).read_text()
