@@ -1,4 +1,5 @@
-"""For every test: no process, name in /dev/shm or communicator may be left when it ends."""
+"""For every test: no process, name in /dev/shm or communicator may be left when it ends, and time
+limits hold on a busy machine."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import factor, patience
+
 PATIENCE_S = 2.0
 # multiprocessing keeps these two for the life of the interpreter; no test started them itself.
 STANDING = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
@@ -22,7 +25,8 @@ MARKS = []
 
 
 def pytest_configure() -> None:
-    """Marks this process and the processes that it starts."""
+    """Marks this process and the processes that it starts, and measures how slow the machine is."""
+    factor()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell starts what ends in &
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["COLLOPS_TEST_RUN"] = RUN
@@ -30,6 +34,29 @@ def pytest_configure() -> None:
     os.truncate(descriptor, mmap.PAGESIZE)
     MARKS.append(mmap.mmap(descriptor, mmap.PAGESIZE))
     os.close(descriptor)
+
+
+def pytest_report_header() -> str:
+    """What time limits are multiplied with."""
+    return f"time limits: {factor():g} times those of a quiet machine"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Multiplies the time limit of each test, unless the command line has one."""
+    if not config.pluginmanager.hasplugin("timeout") or config.getoption("timeout") is not None:
+        return
+    for item in items:
+        marker = item.get_closest_marker("timeout")
+        seconds = float(marker.args[0] if marker else config.getini("timeout") or 0)
+        item.add_marker(pytest.mark.timeout(patience(seconds)), append=False)
+
+
+def pytest_collection_finish() -> None:
+    """Multiplies what run_ranks() waits where a test does not say it."""
+    run = sys.modules.get("collops.testing.run")
+    if run is not None:
+        run.GRACE_S = patience(run.GRACE_S)
+        run.run_ranks.__kwdefaults__["timeout"] = patience(60.0)
 
 
 def all_pids() -> set[int]:
@@ -100,7 +127,7 @@ def nothing_left_behind() -> Iterator[None]:
     """Fails the test that left something, and removes it, so that the next test starts clean."""
     processes_before, names_before = all_pids(), shm_names()
     yield
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience(PATIENCE_S)
     while True:
         processes, names = new_processes(processes_before), shm_names() - names_before
         if not (processes or names) or time.monotonic() > deadline:

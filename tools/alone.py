@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from patience import factor
+
 ROOT = Path(__file__).resolve().parent.parent
 # Of earlier runs, and not mended yet.
 LIST = ROOT / "tests" / "passed_only_alone.txt"
@@ -114,6 +116,7 @@ def main(folder: Path, limit_s: float) -> int:
     if count > MOST:
         print(f"red: {count} tests failed, more than {MOST}: none of them runs again")
         return 1
+    factor()  # as it is now
     results = run_all(steps, limit_s)
     for name, why in results.items():
         print(f"red: {name}: {why}" if why else f"passed only alone: {name}")

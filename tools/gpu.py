@@ -16,6 +16,7 @@ from pathlib import Path
 import gpu_headers
 import run_tests
 from environment import ROOT, say
+from patience import patience
 
 SIMULATOR = ROOT / "build" / "simulated-gpu"
 # How a fatbin begins, which is all that the simulated driver looks at.
@@ -56,6 +57,7 @@ def main() -> int:
     libraries = [str(SIMULATOR), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     run_tests.ENV |= {
         "COLLOPS_SIM_GPU": str(SIMULATOR),
+        "COLLOPS_SIM_TIMEOUT_S": f"{patience(60):g}",
         "LD_LIBRARY_PATH": os.pathsep.join(libraries),
         **kernels(),
     }

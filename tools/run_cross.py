@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 
+from patience import VARIABLE, factor, patience
 from run_tests import ENV, REPORTS, ROOT, Outcome, run, run_ctest, status_of
 
 SKIPPED = 77
@@ -19,6 +20,8 @@ NEEDED = {
     "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu",
     "qemu-aarch64": "qemu-user",
 }
+# How much longer programs take under qemu than without it.
+OF_EMULATOR = 5
 TESTS = (
     *("half_test", "reduce_test", "copy_test", "isa_test", "gemm_test", "gemm_bfmmla_test"),
     *("arithmetic_peak_test", "shm_calls_test"),
@@ -31,6 +34,7 @@ def main(arguments: list[str]) -> int:
         if shutil.which(program, path=ENV["PATH"]) is None:
             print(f"collops: {program} not found: install the Debian package {package}")
             return SKIPPED
+    ENV[VARIABLE] = f"{OF_EMULATOR * factor():g}"
     jobs = str(len(os.sched_getaffinity(0)))
     outcome = Outcome("arm64", required_as="cross-arm64")
     configure = ["cmake", "-S", ".", "-B", BUILD, "-DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake"]
@@ -40,6 +44,7 @@ def main(arguments: list[str]) -> int:
     ):
         REPORTS.mkdir(parents=True, exist_ok=True)
         test = ["ctest", "--test-dir", BUILD, "-j", jobs, "--output-on-failure"]
+        test += ["--timeout", f"{OF_EMULATOR * patience(120):.0f}"]
         run_ctest(test, REPORTS / "ctest-arm64.xml", outcome, ["-R", f"^({'|'.join(TESTS)})$"])
     else:
         outcome.problem = "the build failed"

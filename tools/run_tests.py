@@ -25,6 +25,7 @@ from typing import IO
 
 import alone
 from alone import Again
+from patience import VARIABLE, factor, patience
 
 ROOT = Path(__file__).resolve().parent.parent
 # Where setup.py has compiled the core for the package.
@@ -75,6 +76,13 @@ class Outcome:
         """Whether tests were skipped that are required."""
         return self.skipped.total() > 0 and is_required(self.required_as)
 
+    def add(self, other: Outcome) -> None:
+        """Counts those of another run of the same kind too."""
+        self.passed += other.passed
+        self.failures += other.failures
+        self.skipped += other.skipped
+        self.problem = self.problem or other.problem
+
     def text(self) -> str:
         """The result in one line, then the name of each test that failed."""
         counts = f"{self.passed} passed, {self.failed} failed, {self.skipped.total()} skipped"
@@ -95,6 +103,7 @@ ENV = {
     **{name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}},
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "COLLOPS_TEST_UCX_FOLDER": ucx_folder(),
+    VARIABLE: f"{factor():g}",
 }
 
 
@@ -142,6 +151,7 @@ class CppTests:
         start = time.monotonic()
         report = REPORTS / "ctest.xml"
         test = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "-j", self._jobs]
+        test += ["--timeout", f"{patience(120):.0f}"]
         if self._build is None:
             outcome.problem = "the core could not be built"
         elif self._build.wait() != 0:
@@ -166,6 +176,7 @@ class PythonTests:
     ) -> Callable[[], None]:
         """Starts pytest; returns what waits for its end and reads its report."""
         report, cache = REPORTS / f"{name}.xml", REPORTS / f"{name}.cache"
+        report.unlink(missing_ok=True)
         command = [*self._command, f"--junitxml={report}", *arguments]
         if NOTES:  # a list of failures of its own, from which a developer's --lf is apart
             shutil.rmtree(cache, ignore_errors=True)
@@ -176,22 +187,23 @@ class PythonTests:
 
         def end() -> None:
             status = process.wait()
-            failed_before = self._outcome.failed
-            read_report(report, self._outcome)
-            found = failed_tests(cache)
+            own = Outcome(name)
+            read_report(report, own)
             if status not in (0, 1):
-                self._outcome.problem = f"pytest ended with status {status}"
-            elif status == 1 and self._outcome.failed == failed_before:
-                self._outcome.problem = "pytest failed outside the tests"
-            elif status == 1 and found:
-                return self._note([(test, [*self._command, test]) for test in found])
-            if status != 0:  # which tests have not run is unknown
-                self._note([(" ".join(arguments), [*self._command, *arguments])])
+                own.problem = f"pytest ended with status {status}"
+            elif status == 1 and own.failed == 0:
+                own.problem = "pytest failed outside the tests"
+            self._outcome.add(own)
+            if own.problem:  # which tests have run is unknown
+                self._note(" ".join(arguments), arguments)
+            else:
+                for test in failed_tests(cache):
+                    self._note(test, [test])
 
         return end
 
-    def _note(self, failed: list[tuple[str, list[str]]]) -> None:
-        self._outcome.again += [Again(name, command, own_env()) for name, command in failed]
+    def _note(self, name: str, arguments: list[str]) -> None:
+        self._outcome.again.append(Again(name, [*self._command, *arguments], own_env()))
 
     def outcome(self) -> Outcome:
         """The result of all that has ended."""

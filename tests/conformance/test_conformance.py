@@ -20,8 +20,9 @@ from runs import Run, as_golden
 import collops
 from collops.core import core
 from collops.testing import run_ranks
+from patience import patience
 
-LIMIT_S = 100
+LIMIT_S = patience(100)
 NODES = [
     pytest.param(name, run, id=f"{name} {run}")
     for name, row in TABLE.items()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import collops
+from patience import patience
 
 KIB = 1024
 
@@ -95,7 +96,7 @@ def measure(backend: str) -> dict[str, Any]:
     """The costs of this rank, by their names."""
     before = private_kib(), shared_kib(), len(open_descriptors())
     with Timer() as contact:
-        comm = collops.init(backend=backend, timeout_s=120)
+        comm = collops.init(backend=backend, timeout_s=patience(120))
         comm.barrier()
     with comm:
         sizes = [1 + rank % 3 for rank in range(comm.size)]

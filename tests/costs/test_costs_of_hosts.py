@@ -9,7 +9,9 @@ from growth import Law, Place, breaches, table, worst
 from hosts import Unavailable, network
 from jobs import RANKS, Job
 
-LIMIT_S = 120.0
+from patience import patience
+
+LIMIT_S = patience(120.0)
 PLACES = [Place(2, 2), Place(2, 4), Place(4, 2), Place(2, 1), Place(4, 1), Place(8, 1)]
 LAWS = (
     Law("private_kib", rank=64, host=96, noise=1024),

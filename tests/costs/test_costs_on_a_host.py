@@ -6,9 +6,10 @@ from growth import Law, Place, breaches, table, worst
 from rank_costs import measure
 
 from collops.testing import run_ranks
+from patience import patience
 
 SIZES = (2, 8, 32, 128)
-LIMIT_S = 100.0
+LIMIT_S = patience(100.0)
 LAWS = (
     Law("private_kib", rank=16, noise=1024),
     # The stage of a rank, and what it tells the others.

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "sanitized.h"
+
 namespace check {
 
 struct Test {

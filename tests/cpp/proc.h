@@ -7,6 +7,8 @@
 #include <iterator>
 #include <thread>
 
+#include "sanitized.h"
+
 namespace proc {
 
 inline int NumEntries(const char* folder) {
@@ -22,10 +24,11 @@ inline int NumThreads() {
   return NumEntries("/proc/self/task");
 }
 
-// NumThreads() once it is `want`, or after 10 s: the system lists a thread a little longer than it
-// can be joined.
+// NumThreads() once it is `want`, or in the end as it is: the system lists a thread a little longer
+// than it can be joined.
 inline int AwaitThreads(int want) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(10));
   while (NumThreads() != want && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

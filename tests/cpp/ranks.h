@@ -33,8 +33,9 @@ inline collops::JobIdentity FreshJob() {
 }
 
 inline std::shared_ptr<collops::Communicator> Make(
-    const collops::JobIdentity& job, int rank, int rank_size, double timeout_s = 20.0,
-    collops::CommMode mode = collops::COMM_MULTI_PROCESS, const collops::Tuning& tuning = {}) {
+    const collops::JobIdentity& job, int rank, int rank_size,
+    double timeout_s = check::Patience(20.0), collops::CommMode mode = collops::COMM_MULTI_PROCESS,
+    const collops::Tuning& tuning = {}) {
   collops::CommunicatorSpec spec;
   spec.comm_mode = mode;
   spec.backend = "shm";
@@ -67,10 +68,11 @@ class Event {
     for (; times > 0; --times) {
       pollfd polled{ends_[0], POLLIN, 0};
       // A process that is stopped for a while has looked once meanwhile.
-      constexpr int kLookMs = 100, kMostLooks = 450;
+      constexpr int kLookMs = 100;
+      const int most_looks = static_cast<int>(check::Patience(450));
       int looks = 0;
-      while (poll(&polled, 1, kLookMs) == 0 && ++looks < kMostLooks) continue;
-      if (looks == kMostLooks) return check::Fail(__FILE__, __LINE__, "an event did not come");
+      while (poll(&polled, 1, kLookMs) == 0 && ++looks < most_looks) continue;
+      if (looks == most_looks) return check::Fail(__FILE__, __LINE__, "an event did not come");
       EXPECT_EQ(read(ends_[0], &byte, 1), 1);
     }
   }
@@ -100,7 +102,7 @@ inline pid_t Start(const std::function<void()>& body) {
   _exit(check::Failures() > 100 ? 100 : check::Failures());
 }
 
-inline Ended Wait(pid_t pid, double timeout_s = kSanitized ? 400.0 : 60.0) {
+inline Ended Wait(pid_t pid, double timeout_s = check::Patience(60.0)) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
   int status = 0;
   while (waitpid(pid, &status, WNOHANG) == 0) {
@@ -117,7 +119,7 @@ inline Ended Wait(pid_t pid, double timeout_s = kSanitized ? 400.0 : 60.0) {
 
 // Every rank runs `body(rank, communicator)`; a failed expectation in any of them fails the test.
 inline void Run(int rank_size, const std::function<void(int, collops::Communicator&)>& body,
-                double timeout_s = 20.0) {
+                double timeout_s = check::Patience(20.0)) {
   const collops::JobIdentity job = FreshJob();
   std::vector<pid_t> pids;
   for (int rank = 0; rank < rank_size; ++rank) {
@@ -140,7 +142,8 @@ inline void RunThreads(int rank_size,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < rank_size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto communicator = Make(job, rank, rank_size, 20.0, collops::COMM_MULTI_THREAD);
+      const auto communicator =
+          Make(job, rank, rank_size, check::Patience(20.0), collops::COMM_MULTI_THREAD);
       body(rank, *communicator);
     });
   }

@@ -12,7 +12,7 @@ import collops
 def main() -> None:
     """Gathers from windows and plain memory, and says after the first call that it runs."""
     rank, ranks, calls = (int(argument) for argument in sys.argv[1:])
-    comm = collops.init(rank, ranks, timeout_s=20)
+    comm = collops.init(rank, ranks)
     window = comm.empty(300_000, np.float32)
     window[:] = rank
     plain = np.full(300_000, rank, np.float32)

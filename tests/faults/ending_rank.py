@@ -18,7 +18,6 @@ import collops
 Comm = collops.Communicator
 Calls = Callable[[], object]
 LONG = 2_000_000
-TIMEOUT_S = 30.0
 NO_MESSAGE = 9  # a tag
 
 
@@ -61,7 +60,7 @@ class Rank:
         return lambda: comm.recv(np.empty(3), self.ends, tag=NO_MESSAGE)
 
     def _init(self) -> Comm:
-        return collops.init(self.rank, self.ranks, timeout_s=TIMEOUT_S)
+        return collops.init(self.rank, self.ranks)
 
 
 PHASES: dict[str, Callable[[Rank], Calls]] = {

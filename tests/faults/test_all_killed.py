@@ -13,6 +13,8 @@ from pathlib import Path
 import own_output
 import pytest
 
+from patience import patience
+
 PROGRAM = Path(__file__).with_name("calling_rank.py")
 RANKS = 3
 LeftBehind = Callable[[str], list[str]]
@@ -69,6 +71,6 @@ def test_all_ranks_killed(after_s: float, left_behind: LeftBehind) -> None:
 
     # The same name, so that anything left would be met.
     for rank in start(job, calls=3):
-        output, errors = rank.communicate(timeout=60)
+        output, errors = rank.communicate(timeout=patience(60))
         assert (rank.returncode, output, own_output.own(errors)) == (0, "running\n", "")
     assert left_behind(job) == []

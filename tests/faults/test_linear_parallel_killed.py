@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from patience import patience
+
 PROGRAM = Path(__file__).with_name("multiplying_rank.py")
 RANKS = 4
-LIMIT_S = 4.0
+LIMIT_S = patience(4.0)
 LeftBehind = Callable[[str], list[str]]
 
 

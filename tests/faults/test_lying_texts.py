@@ -7,6 +7,7 @@ import os
 from lying_texts import lie, tell
 
 from collops.testing import run_ranks
+from patience import patience
 
 PEER_LOST, MISMATCH, ABORTED = 101, 102, 104
 CODES = {"leaves": PEER_LOST, "aborts": ABORTED, "refuses": MISMATCH, "refuses a message": MISMATCH}
@@ -15,7 +16,7 @@ STRANGE = "\N{REPLACEMENT CHARACTER}"
 
 
 def test_bytes_without_an_end_that_are_no_text() -> None:
-    heard, overwritten = run_ranks(lie, 2, os.pipe(), os.pipe(), timeout=60)
+    heard, overwritten = run_ranks(lie, 2, os.pipe(), os.pipe(), timeout=patience(60))
     assert all(texts == 1 for texts, _ in overwritten.values()), overwritten
     for case, code in CODES.items():
         assert heard[case][0] == code, heard[case]
@@ -27,7 +28,7 @@ def test_bytes_without_an_end_that_are_no_text() -> None:
 
 
 def test_exceptions_whose_text_is_none() -> None:
-    heard = run_ranks(tell, 2, os.pipe(), timeout=60)[0]
+    heard = run_ranks(tell, 2, os.pipe(), timeout=patience(60))[0]
     assert len(heard) == 6
     for case, (code, message) in heard.items():
         assert code == CODES[case.partition(",")[0]], (case, message)

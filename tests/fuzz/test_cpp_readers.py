@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import patience
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILDS = (ROOT / "build" / "asan-ubsan", ROOT / "build" / f"cmake-{sys.implementation.cache_tag}")
 # So that each takes about 10 s on one core; with the sanitizers a round takes longer.
@@ -40,7 +42,7 @@ def test_many_rounds(name: str) -> None:
         env={**os.environ, "COLLOPS_FUZZ_ROUNDS": str(ROUNDS[name])},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patience(110),
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

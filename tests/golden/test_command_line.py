@@ -17,6 +17,8 @@ from golden.case_files import read_cases, write_cases
 from golden.case_files.case_fields import fields_of
 from golden.cases import Case, all_cases, expected, inputs
 
+from patience import patience
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -29,7 +31,7 @@ def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 def test_list_names_every_case() -> None:
     """As a user starts it: by another process."""
     command = [sys.executable, "-B", "-m", "golden", "list"]
-    done = own_output.run(command, cwd=ROOT, capture_output=True, timeout=60)
+    done = own_output.run(command, cwd=ROOT, capture_output=True, timeout=patience(60))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     cases = all_cases()
@@ -186,7 +188,7 @@ def test_help(arguments: tuple[str, ...]) -> None:
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = '( "$0" -m golden list; echo status $? >&2 ) | true'
     done = own_output.run(
-        ["sh", "-c", command, sys.executable], cwd=ROOT, capture_output=True, timeout=60
+        ["sh", "-c", command, sys.executable], cwd=ROOT, capture_output=True, timeout=patience(60)
     )
     assert done.stderr == "status 0\n"
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import own_output
 import pytest
 
+from patience import patience
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "golden").rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT / "golden")) for path in SOURCES]
@@ -35,7 +37,7 @@ def test_the_program_works_under_another_name(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
-        timeout=60,
+        timeout=patience(60),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("4 cases\n")

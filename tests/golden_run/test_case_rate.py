@@ -7,12 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import patience
+
 COMMAND = Path(__file__).with_name("case_rate.py")
 
 
 def measure(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(COMMAND), *arguments], capture_output=True, text=True, timeout=100
+        [sys.executable, str(COMMAND), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=patience(100),
     )
 
 

@@ -16,13 +16,14 @@ from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
 
 from collops.cli import main
+from patience import patience
 
 CaseFile = Callable[..., Path]
 NONE_SKIPPED = "0 differ from ATB by intent, 0 skipped"
 
 
 def golden(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return forked_main.run(main, ["golden", *map(str, arguments)], timeout=110)
+    return forked_main.run(main, ["golden", *map(str, arguments)], timeout=patience(110))
 
 
 def closing_line(done: subprocess.CompletedProcess[str]) -> str:

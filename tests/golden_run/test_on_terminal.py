@@ -14,6 +14,7 @@ import forked_main
 import own_output
 
 from collops.cli import main
+from patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "examples" / "golden"
@@ -28,7 +29,7 @@ def on_terminal(*arguments: object, status: int = 0, **environment: str) -> str:
         [sys.executable, "-c", program, "golden", *map(str, arguments)],
         stdout=theirs,
         stderr=theirs,
-        timeout=100,
+        timeout=patience(100),
         env={**os.environ, "TERM": "xterm", **environment},
     )
     assert done.returncode == status

@@ -22,13 +22,14 @@ from collops.golden_run.outcome import FAILED, PASSED, SKIPPED, Outcome
 from collops.golden_run.rank import Report, execute
 from collops.golden_run.runner import Runner
 from collops.launch import mail
+from patience import patience
 
 CaseFile = Callable[..., Path]
 Fault = Callable[[Any, int, Report], Report]
 
 
 def outcomes(
-    path: Path, fault: Fault, *, timeout: float = 30.0, rank: int = 1, number: int = 2
+    path: Path, fault: Fault, *, timeout: float = patience(30.0), rank: int = 1, number: int = 2
 ) -> list[Outcome]:
     """Runs a file in which one rank does something else in the case of that number."""
 
@@ -154,7 +155,7 @@ def test_a_rank_that_is_killed(case_file: CaseFile) -> None:
     text = failure(outcomes(case_file({}, {}, {}), fault))
     assert "got died on rank 1" in text
     assert "killed by SIGKILL" in text
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < patience(20)
 
 
 def test_a_rank_that_exits(case_file: CaseFile) -> None:
@@ -172,12 +173,12 @@ def test_a_rank_that_dies_before_the_others_have_its_data(case_file: CaseFile) -
             os._exit(9)
         return execute(call, own)
 
-    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=60, work=work)
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=patience(60), work=work)
     begin = time.monotonic()
     text = failure(list(runner.run(read_jobs([path]))))
     assert "exit code 9" in text
     assert "E:ERROR_PEER_LOST on rank 0" in text
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < patience(30)
 
 
 def test_a_rank_that_hangs(case_file: CaseFile) -> None:
@@ -186,9 +187,9 @@ def test_a_rank_that_hangs(case_file: CaseFile) -> None:
         return report
 
     begin = time.monotonic()
-    text = failure(outcomes(case_file({}, {}, {}), fault, timeout=1.5))
-    assert "got hung on rank 1: no report within 1.5 s" in text
-    assert 1.4 < time.monotonic() - begin < 20
+    text = failure(outcomes(case_file({}, {}, {}), fault, timeout=patience(1.5)))
+    assert f"got hung on rank 1: no report within {patience(1.5):g} s" in text
+    assert 1.4 < time.monotonic() - begin < patience(20)
 
 
 def test_a_rank_that_stops_in_the_middle_of_its_report(
@@ -206,9 +207,10 @@ def test_a_rank_that_stops_in_the_middle_of_its_report(
     monkeypatch.setattr(mail, "write", write)
     large = with_output(lambda output: np.zeros(5_000_000, np.uint8))
     begin = time.monotonic()
-    text = failure(outcomes(case_file({}, {}, {}), large, timeout=3))
-    assert "got stopped on rank 1: no report within 3 s: a signal or a debugger had" in text
-    assert time.monotonic() - begin < 30
+    text = failure(outcomes(case_file({}, {}, {}), large, timeout=patience(3)))
+    stopped = f"got stopped on rank 1: no report within {patience(3):g} s: "
+    assert stopped + "a signal or a debugger had" in text
+    assert time.monotonic() - begin < patience(30)
 
 
 def test_a_stopped_rank_is_told_from_those_that_wait_for_it(case_file: CaseFile) -> None:
@@ -219,10 +221,10 @@ def test_a_stopped_rank_is_told_from_those_that_wait_for_it(case_file: CaseFile)
             os.kill(os.getpid(), signal.SIGSTOP)
         return execute(call, own)
 
-    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=1.5, work=work)
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=patience(1.5), work=work)
     text = failure(list(runner.run(read_jobs([path]))))
     assert "got hung on rank 0, 1: " in text
-    assert "got stopped on rank 2: no report within 1.5 s: " in text
+    assert f"got stopped on rank 2: no report within {patience(1.5):g} s: " in text
 
 
 def test_ranks_end_quietly_once_nobody_reads_their_reports(case_file: CaseFile) -> None:
@@ -239,7 +241,7 @@ def test_ranks_end_quietly_once_nobody_reads_their_reports(case_file: CaseFile) 
     )
     # The ranks hold stderr open, so that this ends when they have ended.
     done = subprocess.run(
-        [sys.executable, "-c", program, case_file({})], stderr=subprocess.PIPE, timeout=60
+        [sys.executable, "-c", program, case_file({})], stderr=subprocess.PIPE, timeout=patience(60)
     )
     assert (done.returncode, own_output.own(done.stderr.decode())) == (-signal.SIGKILL, "")
 
@@ -267,7 +269,7 @@ def test_a_rank_that_never_comes(case_file: CaseFile) -> None:
             time.sleep(1000)
         return execute(call, own)
 
-    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=1.5, work=work)
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=patience(1.5), work=work)
     text = failure(list(runner.run(read_jobs([path]))))
     assert "got hung on all ranks" in text
 
@@ -281,7 +283,7 @@ def test_a_rank_that_raises_something_else(case_file: CaseFile) -> None:
             object.__setattr__(call, "outputs", None)
         return execute(call, own)
 
-    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=30, work=work)
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=patience(30), work=work)
     found = list(runner.run(read_jobs([path])))
     text = failure(found)
     assert "I:ERROR_INVALID_IN_TENSOR_NUM on rank 0" in text
@@ -305,7 +307,7 @@ def test_an_exception_that_is_not_ours(case_file: CaseFile) -> None:
         torn = own == 0 and call.row.number == 2
         return execute(Torn(call) if torn else call, own)  # type: ignore[arg-type]
 
-    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=30, work=work)
+    runner = Runner({"COLLOPS_BACKEND": "shm"}, timeout=patience(30), work=work)
     text = failure(list(runner.run(read_jobs([path]))))
     assert "got ZeroDivisionError on rank 0" in text
     assert "got ZeroDivisionError on rank 0: planted\nTraceback" in text
@@ -395,4 +397,4 @@ def test_threads_are_ranks_too(case_file: CaseFile) -> None:
         time.sleep(1000)
         return report
 
-    assert "got hung on all ranks" in failure(outcomes(path, hang, timeout=1.5))
+    assert "got hung on all ranks" in failure(outcomes(path, hang, timeout=patience(1.5)))

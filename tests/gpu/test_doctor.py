@@ -8,11 +8,12 @@ import forked_main
 import pytest
 
 from collops.cli import main
+from patience import patience
 
 
 def doctor(**environment: str) -> dict[str, dict[str, str]]:
     """Of each part of the report: its rows."""
-    done = forked_main.run(main, ["doctor"], env=environment, timeout=60)
+    done = forked_main.run(main, ["doctor"], env=environment, timeout=patience(60))
     assert done.returncode == ("COLLOPS_KERNELS" in environment), done.stderr
     found: dict[str, dict[str, str]] = {}
     rows: dict[str, str] = {}

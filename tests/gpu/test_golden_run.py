@@ -17,6 +17,7 @@ from collops.golden.cases import all_cases
 
 from collops.cli import main
 from collops.golden_run.memory.of_collops import OwnMemory
+from patience import patience
 
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 ON_GPUS = {"COLLOPS_SIM_STRICT": "1", "COLLOPS_SIM_WAITS_OF": "_core"}
@@ -31,7 +32,7 @@ REFUSED = {
 
 def golden_run(*arguments: object, **environment: str) -> CompletedProcess[str]:
     words = ["golden", "run", *map(str, arguments)]
-    return forked_main.run(main, words, env=ON_GPUS | environment, timeout=300)
+    return forked_main.run(main, words, env=ON_GPUS | environment, timeout=patience(300))
 
 
 def counted(done: CompletedProcess[str]) -> tuple[list[int], dict[str, int]]:
@@ -89,7 +90,7 @@ def test_more_ranks_than_gpus_share_them(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_ranks_that_a_launcher_has_started() -> None:
     golden = ["-m", "collops", "golden", "run", str(SAMPLES / "broadcast.csv")]
     words = ["run", "-n", "2", *golden, "--filter", "1", "--backend", "nccl"]
-    done = forked_main.run(main, words, env=ON_GPUS, timeout=110)
+    done = forked_main.run(main, words, env=ON_GPUS, timeout=patience(110))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[0] 1 passed, 0 failed" in done.stdout
 

@@ -16,7 +16,7 @@ import numpy as np
 import collops
 from collops.core import core
 
-LIMIT_S, HEAD_START_S = 60.0, 0.2
+LIMIT_S, HEAD_START_S = 2 * float(os.environ["COLLOPS_TIMEOUT_S"]), 0.2
 JOB_UNIT, RANK_UNIT = 1_000_000, 1_000
 
 

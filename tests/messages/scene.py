@@ -14,6 +14,7 @@ from pathlib import Path
 from witness import Gate, Witness
 
 from collops.testing import RankErrors, run_ranks
+from patience import patience
 
 NUM_GATES = 4
 STAGGER_S = 0.04
@@ -57,7 +58,7 @@ def play(scene: Scene, delays: Sequence[float] = ()) -> Heard:
             scene.play(Witness(rank, scene.ranks, gates, delay_s, logs[rank]))
 
         with contextlib.suppress(*([RankErrors] if scene.dying else [])):
-            run_ranks(work, scene.ranks, env=scene.env, timeout=60)
+            run_ranks(work, scene.ranks, env=scene.env, timeout=patience(60))
         return collect(logs)
 
 

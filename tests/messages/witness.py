@@ -14,8 +14,9 @@ import numpy as np
 from waiting_call import until_asleep
 
 import collops
+from patience import patience
 
-PATIENCE_S = 60.0  # of waits that are to end by themselves
+PATIENCE_S = patience(60.0)  # of waits that are to end by themselves
 LATE_S = 0.1  # of waits that are to end by time-out
 
 

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from patience import patience
+
 DEVICE = "wire0"
 NOBODY = "02:00:00:00:00:99"  # a hardware address that no host has
 # Makes the host's own /dev/shm, /sys and name, says that it is ready, and waits for its end.
@@ -21,7 +23,7 @@ KEEPER = (
     "set -e; mount --make-rprivate /; mount -t tmpfs tmpfs /dev/shm; mount -t sysfs sysfs /sys;"
     ' hostname "$1"; ip link set lo up; echo ready; exec cat'
 )
-LIMIT_S = 20.0
+LIMIT_S = patience(20.0)
 
 
 class Unavailable(Exception):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from hosts import Host
 
+from patience import patience
+
 RANKS = Path(__file__).parent / "ranks"
 RUN = [sys.executable, "-m", "collops", "run", "--rank-table"]
 
@@ -37,7 +39,7 @@ class Job:
         table = Path(self._folder.name, "ranks.json")
         table.write_text(table_of(hosts, placement), encoding="utf-8")
         # A test does the same on a machine with RDMA.
-        variables = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "60"} | env
+        variables = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": f"{patience(60):g}"} | env
         self.launchers: list[subprocess.Popen[str]] = [
             host.start([*RUN, str(table), *program], env=variables) for host in hosts
         ]

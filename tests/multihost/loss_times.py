@@ -12,6 +12,9 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 from hosts import Unavailable, network
 from jobs import RANKS

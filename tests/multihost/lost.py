@@ -11,10 +11,12 @@ from collections.abc import Iterable, Sequence
 from hosts import Host, silent_hole
 from jobs import Job
 
-LIMIT_S = 60.0
+from patience import patience
+
+LIMIT_S = patience(60.0)
 # A host's silence is noticed after about four seconds.
-HOST_S = 8.0
-RANK_S = 5.0
+HOST_S = patience(8.0)
+RANK_S = patience(5.0)
 
 
 class Lost(Job):

@@ -8,7 +8,9 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
-LIMIT_S = 120.0
+from patience import patience
+
+LIMIT_S = patience(120.0)
 PROGRAM = str(RANKS / "agreement.py")
 CALLS = 3000
 

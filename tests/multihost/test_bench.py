@@ -10,7 +10,9 @@ import pytest
 from hosts import Host
 from jobs import Job, table_of
 
-LIMIT_S = 300.0
+from patience import patience
+
+LIMIT_S = patience(300.0)
 CLI = [sys.executable, "-m", "collops"]
 QUICK = ["--quick", "--iterations", "1", "--sizes", "64k"]
 
@@ -21,7 +23,7 @@ def test_each_host_starts_the_ranks_of_a_table(two_hosts: list[Host], tmp_path: 
     table.write_text(table_of(two_hosts, [0, 1]))
     words = [*CLI, "bench", "all_gather_v", "--rank-table", str(table), *QUICK]
     words += ["--peers", "ucx_perftest"]
-    env = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "60"}
+    env = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": f"{patience(60):g}"}
     first = two_hosts[0].start([*words, "--json", str(rows_file)], env=env)
     second = two_hosts[1].start(words, env=env)
     outs = [process.communicate(timeout=LIMIT_S) for process in (first, second)]
@@ -76,7 +78,7 @@ def test_hosts_with_other_arguments_are_told_so(two_hosts: list[Host], tmp_path:
     table.write_text(table_of(two_hosts, [0, 1]))
     words = [*CLI, "bench", "all_gather_v", "--quick", "--peers", "none"]
     words += ["--rank-table", str(table)]
-    env = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "60"}
+    env = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": f"{patience(60):g}"}
     processes = [
         host.start([*words, "--sizes", sizes], env=env)
         for host, sizes in zip(two_hosts, ("1k", "2k"), strict=True)

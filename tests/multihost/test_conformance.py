@@ -6,7 +6,9 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
-LIMIT_S = 300.0
+from patience import patience
+
+LIMIT_S = patience(300.0)
 PROGRAM = str(RANKS / "conformance.py")
 PLACEMENTS = {
     "one rank each": [0, 1],

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from hosts import Host
 
+from patience import patience
+
 FOLDER = Path(__file__).parents[2] / "examples" / "two_hosts"
-LIMIT_S = 120.0
+LIMIT_S = patience(120.0)
 
 
 def namespaces() -> set[str]:

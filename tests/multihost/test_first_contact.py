@@ -15,9 +15,11 @@ import pytest
 from hosts import Host
 from jobs import RANKS, RUN, table_of
 
+from patience import patience
+
 SUM = str(RANKS / "sum.py")
 LEAVE = str(RANKS / "leaves.py")
-LIMIT_S = 60.0
+LIMIT_S = patience(60.0)
 PORT = "29577"
 STRANGER = """
 import socket, sys, time
@@ -54,7 +56,7 @@ class Ranks:
         started = []
         for number, host in enumerate(self.hosts):
             own = envs[min(number, len(envs) - 1)] if envs else {}
-            common = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "30"}
+            common = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": f"{patience(30):g}"}
             started.append(host.start([*RUN, str(self.table), program], env=common | own))
         found = []
         for process in started:
@@ -79,7 +81,7 @@ def test_a_wrong_key_is_named(tmp_path: Path, two_hosts: list[Host]) -> None:
     ranks = Ranks(tmp_path, two_hosts, [0, 1])
     first, second = ranks.run(
         SUM,
-        {"COLLOPS_JOB_KEY": "one", "COLLOPS_TIMEOUT_S": "10"},
+        {"COLLOPS_JOB_KEY": "one", "COLLOPS_TIMEOUT_S": f"{patience(10):g}"},
         {"COLLOPS_JOB_KEY": "another"},
     )
     assert second[0] != 0
@@ -109,7 +111,11 @@ def test_a_port_that_a_stranger_has(tmp_path: Path, two_hosts: list[Host]) -> No
 
 def test_a_port_that_another_job_has(tmp_path: Path, two_hosts: list[Host]) -> None:
     ranks = Ranks(tmp_path, two_hosts, [0, 1])
-    env = {"UCX_TLS": "tcp", "COLLOPS_JOB_ID": "the first", "COLLOPS_TIMEOUT_S": "30"}
+    env = {
+        "UCX_TLS": "tcp",
+        "COLLOPS_JOB_ID": "the first",
+        "COLLOPS_TIMEOUT_S": f"{patience(30):g}",
+    }
     held = two_hosts[0].start([*RUN, str(ranks.table), str(RANKS / "waits.py")], env=env)
     assert held.stdout is not None
     assert held.stdout.readline() == "[0] ready\n"
@@ -149,5 +155,5 @@ def test_a_rank_that_leaves_before_first_contact(
             assert found["name"] == "ERROR_PEER_LOST", found
             assert f"rank {leaver} (pid " in found["message"]
             assert "left before first contact" in found["message"]
-            assert found["seconds"] < 15
+            assert found["seconds"] < patience(15)
     assert told == {0, 1, 2, 3} - {leaver}

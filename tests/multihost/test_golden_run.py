@@ -8,12 +8,14 @@ import pytest
 from hosts import Host
 from jobs import Job
 
+from patience import patience
+
 SAMPLES = Path(__file__).parents[2] / "examples" / "golden"
 FILES = [
     str(SAMPLES / f"{name}.csv")
     for name in ("all_gather_v", "reduce_scatter_v", "all_gather", "all_reduce", "all_to_all_v")
 ]
-LIMIT_S = 300.0
+LIMIT_S = patience(300.0)
 
 
 @pytest.mark.parametrize(

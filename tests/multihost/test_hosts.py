@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hosts import Host, network, silent_hole
 
+from patience import patience
+
 LISTENER = """
 import socket, sys
 with socket.socket(socket.AF_UNIX) as s:
@@ -120,10 +122,10 @@ def test_nothing_is_left_even_if_the_test_fails_or_is_killed() -> None:
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=patience(20),
     )
     assert done.returncode == -9
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     keepers = [Path(f"/proc/{pid}") for pid in done.stdout.split()]
     assert len(keepers) == 2
     while any(path.exists() for path in keepers) and time.monotonic() < deadline:

@@ -14,11 +14,12 @@ from hosts import DEVICE, Host
 from jobs import RANKS, Job, table_of
 
 from collops.trace.merge import merge
+from patience import patience
 
 PROGRAM = str(RANKS / "sum.py")
-LIMIT_S = 120.0
+LIMIT_S = patience(120.0)
 # A test does the same on a machine with RDMA.
-COMMON = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": "60"}
+COMMON = {"UCX_TLS": "tcp", "COLLOPS_TIMEOUT_S": f"{patience(60):g}"}
 # The names of the hosts have no address, so gloo needs its device.
 GLOO = {"GLOO_SOCKET_IFNAME": DEVICE}
 TORCH_GROUPS = str(RANKS / "torch_groups.py")
@@ -28,7 +29,7 @@ SUMS_OF_GROUPS = {
     "rank 2: ucx 80, shm 36; from 1",
     "rank 3: ucx 80, ucx 28, shm 36; from 0",
 }
-TORCH_LIMIT_S = 50.0  # torch_groups.py waits longer for a rank
+TORCH_LIMIT_S = patience(50.0)  # torch_groups.py waits longer for a rank
 
 
 def results(

@@ -10,9 +10,11 @@ from hosts import Host
 from jobs import RANKS, Job
 from lost import Lost
 
+from patience import patience
+
 LOSS = str(RANKS / "loss.py")
 GATHER = str(RANKS / "gather.py")
-LIMIT_S = 60.0
+LIMIT_S = patience(60.0)
 LISTENS = "0A"
 
 

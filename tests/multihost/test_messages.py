@@ -6,7 +6,9 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
-LIMIT_S = 200.0
+from patience import patience
+
+LIMIT_S = patience(200.0)
 PROGRAM = str(RANKS / "messages.py")
 FIRST_CALL = str(RANKS / "first_call.py")
 PLACEMENTS = {

@@ -8,9 +8,11 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
+from patience import patience
+
 PROGRAM = str(RANKS / "beside.py")
 PLACEMENT = [0, 1, 1]
-LIMIT_S = 100.0
+LIMIT_S = patience(100.0)
 
 
 def check(hosts: list[Host], *arguments: str) -> None:

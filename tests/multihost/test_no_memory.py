@@ -6,8 +6,10 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
+from patience import patience
+
 PROGRAM = str(RANKS / "no_memory.py")
-LIMIT_S = 100.0
+LIMIT_S = patience(100.0)
 PLACEMENT = [0, 0, 1, 1]
 # Slices shared in a window, and whole slices copied into scratch memory.
 FORMS = {"float32 sum": ["float32", "sum"], "float16 sum": ["float16", "sum"]}

@@ -6,7 +6,9 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
-LIMIT_S = 120.0
+from patience import patience
+
+LIMIT_S = patience(120.0)
 PROGRAM = str(RANKS / "reductions.py")
 # A slice is large from 64 KiB on; chunks hold 32768 to 262144 elements.
 PLACEMENTS = {

@@ -6,8 +6,10 @@ import pytest
 from hosts import Host
 from jobs import RANKS, Job
 
+from patience import patience
+
 PROGRAM = str(RANKS / "refused_first.py")
-LIMIT_S = 100.0
+LIMIT_S = patience(100.0)
 
 
 @pytest.mark.parametrize("placement", [[0, 1], [0, 0, 1]], ids=str)

@@ -11,11 +11,13 @@ from hosts import Host
 from jobs import RANKS, Job
 from lost import RANK_S, Lost
 
-LIMIT_S = 200.0
+from patience import patience
+
+LIMIT_S = patience(200.0)
 PROGRAM = str(RANKS / "split.py")
 LOSS = str(RANKS / "split_loss.py")
 # A close that nobody hinders waits a second for messages that nobody takes.
-CLOSE_S = 4.0
+CLOSE_S = patience(4.0)
 PLACEMENTS = {
     "one rank each": [0, 1],
     "two ranks each": [0, 0, 1, 1],

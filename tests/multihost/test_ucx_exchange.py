@@ -11,10 +11,11 @@ from jobs import RANKS, Job
 
 from collops.plan.costs import ASSUMED
 from collops.plan.prediction import GATHER, REDUCE, Call, predict
+from patience import patience
 
 # tools/multihost.py names the folder where it has built the C++ programs.
 PROGRAMS = Path(os.environ.get("COLLOPS_TEST_PROGRAMS", ""))
-LIMIT_S = 120.0
+LIMIT_S = patience(120.0)
 FEW, MANY = 2, 22
 # Headers of Ethernet, TCP and UCX, acknowledgements, and credits.
 MOST_MORE = 1.05
@@ -68,7 +69,7 @@ class Exchange:
         """Both close."""
         self.say("end", "end")
         for process in self._processes:
-            assert process.wait(timeout=20) == 0
+            assert process.wait(timeout=patience(20)) == 0
 
 
 @pytest.mark.parametrize("chunk", [256 << 10, 512 << 10])

@@ -11,6 +11,7 @@ import pytest
 
 from collops.cli.rank_table import describe
 from collops.launch.rank_table import read_rank_table
+from patience import patience
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "npu"
 
@@ -19,7 +20,11 @@ def run_script(script: Path, ranks: int) -> subprocess.CompletedProcess[str]:
     """Runs a script on ranks that `collops run` starts."""
     command = [sys.executable, "-m", "collops", "run", "-n", str(ranks)]
     return subprocess.run(
-        [*command, str(script)], capture_output=True, text=True, timeout=100, env=dict(os.environ)
+        [*command, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=patience(100),
+        env=dict(os.environ),
     )
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from collops.golden.case_files import write_cases
 from collops.golden.cases import all_cases
 
+from patience import patience
+
 SAMPLES = Path(__file__).resolve().parents[2] / "examples" / "golden"
 
 
@@ -20,7 +22,7 @@ def golden_run(*arguments: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", program, "golden", "run", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patience(110),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 import collops
 from collops import RecvFrom, SendTo
 from collops.testing import run_ranks
+from patience import patience
 
 FAILED = "an earlier call failed, {}: HcclGetCommAsyncError returned"
 
@@ -57,7 +58,7 @@ def test_the_next_call_names_the_one_that_failed(npu: Any, torch_module: ModuleT
         failed = fails(torch_module.npu.current_stream())
         return [failed], [message_of(comm.broadcast, x) for _ in range(2)]
 
-    results = run_ranks(work, 2, timeout=20)
+    results = run_ranks(work, 2, timeout=patience(20))
     check([(failed, found[:1]) for failed, found in results], "all_reduce (call 2)")
     assert all("this communicator has ended" in second for _, (_, second) in results)
     assert any("(reported by" not in first for _, (first, _) in results)
@@ -82,7 +83,7 @@ def test_calls_that_failed_on_two_streams_are_both_named(
                 comm.broadcast(x)
         return [fails(stream) for stream in streams], [message_of(comm.broadcast, x)]
 
-    check(run_ranks(work, 2, timeout=20), "all_reduce (call 2) or broadcast (call 3)")
+    check(run_ranks(work, 2, timeout=patience(20)), "all_reduce (call 2) or broadcast (call 3)")
 
 
 def test_each_communicator_names_its_own(npu: Any, torch_module: ModuleType) -> None:
@@ -106,7 +107,7 @@ def test_each_communicator_names_its_own(npu: Any, torch_module: ModuleType) -> 
         failed = [fails(stream) for stream in streams]
         return failed, [message_of(comm.broadcast, x) for comm in (first, second)]
 
-    check(run_ranks(work, 2, timeout=20), "all_reduce (call 3)", "broadcast (call 2)")
+    check(run_ranks(work, 2, timeout=patience(20)), "all_reduce (call 3)", "broadcast (call 2)")
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["send and recv", "exchange"])
@@ -130,7 +131,7 @@ def test_a_message_that_failed_is_named(npu: Any, torch_module: ModuleType, batc
             comm.recv(odd, 0)
         return [fails(torch_module.npu.current_stream())], [message_of(comm.broadcast, x)]
 
-    results = run_ranks(work, 2, timeout=20)
+    results = run_ranks(work, 2, timeout=patience(20))
     own = ("exchange", "exchange") if batched else ("send", "recv")
     for rank, (failed, [text]) in enumerate(results):  # either may find its own first, or both
         finder = 1 - rank if "(reported by" in text else rank

@@ -17,6 +17,7 @@ import pytest
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 SIMULATOR = os.environ.get("COLLOPS_SIM_CANN", "")
 USUAL = "Ascend910B1"
@@ -107,7 +108,7 @@ def in_new_processes(libraries: str, call: str, ranks: int = RANKS) -> tuple[lis
     program = PROGRAM.format(folder=str(Path(__file__).parent), call=call, ranks=ranks)
     env = os.environ | {"LD_LIBRARY_PATH": libraries}
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience(60))
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     return [eval(line.removeprefix("RESULT ")) for line in lines], done.stderr

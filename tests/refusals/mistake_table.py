@@ -19,6 +19,7 @@ import numpy as np
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 HEADER = """\
 # Typical mistakes: each a program (indented) and the message that it gets (after "!").
@@ -147,12 +148,12 @@ def until_asleep(thread: threading.Thread, looks: int = 5) -> None:
 def run_on_two(rows: list[Mistake]) -> dict[str, list[str]]:
     """The messages of both ranks, which are threads of this process, per row."""
     gates = {row.name: threading.Event() for row in rows}
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=patience(60))
 
     def work(rank: int) -> list[str]:
         heard, communicators = [], []
         for row in rows:
-            comm = collops.init(comm_domain=row.name, timeout_s=30)
+            comm = collops.init(comm_domain=row.name, timeout_s=patience(30))
             communicators.append(comm)
             gate = gates[row.name]
             names = {**values(), "comm": comm, "gate": gate, "sum_of": sum_of}

@@ -19,6 +19,7 @@ from rooted_rows import ROOTED_DISAGREEMENTS
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 
 class Table(NamedTuple):
@@ -59,11 +60,11 @@ def all_rows(rank: int, name: str) -> dict[str, Any]:
     results = {}
     table = TABLES[name]
     for row, (odd, even, _) in table.rows.items():
-        comm = collops.init(comm_domain=row, timeout_s=20)
+        comm = collops.init(comm_domain=row, timeout_s=patience(20))
         own = odd if rank == table.odd else even
         call = own.prepared(comm) if isinstance(own, OfStruct) else partial(own, comm)
         first, *later = (outcome(one) for one in (call, comm.barrier, call))
-        again = collops.init(comm_domain=row, timeout_s=20)
+        again = collops.init(comm_domain=row, timeout_s=patience(20))
         gathered = again.all_gatherv(np.array([rank])).tolist()
         results[row] = first[:2], [one[:2] for one in later], gathered
     return results

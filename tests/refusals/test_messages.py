@@ -11,6 +11,7 @@ import pytest
 import collops
 from collops import RecvFrom, SendTo
 from collops.testing import run_ranks
+from patience import patience
 
 Comm = Any  # a collops.Communicator, to which wrong things are passed
 Call = Callable[[Comm], Any]
@@ -111,7 +112,7 @@ TOLD: list[tuple[str, Call, int, str, Call]] = [
 )
 def test_the_peer_is_told(wrong: Call, code: int, part: str, meanwhile: Call) -> None:
     def work(rank: int) -> list[Any]:
-        with collops.init(timeout_s=20) as comm:
+        with collops.init(timeout_s=patience(20)) as comm:
             comm.barrier()
             first = (0, "")
             if rank < 2:
@@ -162,7 +163,7 @@ LOCAL: list[tuple[str, Call, str]] = [
 )
 def test_a_wrong_peer_or_tag_is_local(wrong: Call, part: str) -> None:
     def work(rank: int) -> tuple[int, str]:
-        with collops.init(timeout_s=20) as comm:
+        with collops.init(timeout_s=patience(20)) as comm:
             found = ending(lambda: wrong(comm))
             comm.barrier()
             return found
@@ -175,7 +176,7 @@ def test_a_wrong_peer_or_tag_is_local(wrong: Call, part: str) -> None:
 @pytest.mark.parametrize("out", [np.empty(5, np.float32), np.empty(6, np.float64)])
 def test_a_mismatch_ends_the_group_with_one_text(out: Any) -> None:
     def work(rank: int) -> tuple[int, str]:
-        with collops.init(timeout_s=20) as comm:
+        with collops.init(timeout_s=patience(20)) as comm:
             comm.barrier()
             if rank == 2:
                 return ending(comm.barrier)

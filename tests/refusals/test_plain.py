@@ -19,8 +19,9 @@ from rooted_rows import ROOTED_FAULTS
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
-LATE_S = 5.0  # far less than the time-out
+LATE_S = patience(5.0)  # far less than the time-out
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ NODES = [
 
 def all_rows(rank: int, name: str) -> dict[str, tuple[Heard, float, bool]]:
     """Per row: this rank's error, the seconds until it, and whether the next call is right."""
-    comm = collops.init(timeout_s=20)
+    comm = collops.init(timeout_s=patience(20))
     table, seen = TABLES[name], {}
     assert table.after(comm, 0)
     for number, (row, refusal) in enumerate(table.rows.items()):

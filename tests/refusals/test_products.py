@@ -15,6 +15,7 @@ from right_calls import Heard, heard_of
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 
 def alone(rank: int) -> list[Heard]:
@@ -56,7 +57,7 @@ def torch_faults(rank: int) -> list[Any]:
     """Faults that only torch tensors can have."""
     import torch
 
-    comm = collops.init(timeout_s=20)
+    comm = collops.init(timeout_s=patience(20))
     faults: list[Changes] = [
         {"x": torch.zeros(3, 4, requires_grad=True)},
         {"x": torch.zeros(4, 3).t()},

@@ -17,6 +17,8 @@ import soak_rank
 import soak_turn
 from soak_resources import MIB, SLACK, Resources, leaks
 
+from patience import patience
+
 PROGRAM = Path(soak.__file__)
 SHORT = ["--most-mib", "1", "--many", "0", "--seed", "15"]
 
@@ -92,20 +94,20 @@ def test_it_leaves_no_process(how: int) -> None:
     command = [sys.executable, str(PROGRAM), *SHORT, "--seconds", "60", "--stops", "50"]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         while len(children_of(program.pid)) < 4 and time.monotonic() < deadline:
             time.sleep(0.02)
         children = children_of(program.pid)
         assert len(children) == 4
         time.sleep(0.3)
         program.send_signal(how)
-        said, _ = program.communicate(timeout=20)
+        said, _ = program.communicate(timeout=patience(20))
     finally:
         program.kill()
         program.wait()
     assert program.returncode == (130 if how != signal.SIGKILL else -9)
     assert ("all its processes have ended" in said) == (how != signal.SIGKILL)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     while any(map(is_alive, children)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(map(is_alive, children))

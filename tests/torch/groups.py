@@ -12,10 +12,11 @@ import torch.distributed as dist
 
 import collops.torch
 from collops.testing import run_ranks
+from patience import patience
 
 # A forked child of a process whose OpenMP threads have run would wait for them.
 torch.set_num_threads(1)
-TIMEOUT_S = 60
+TIMEOUT_S = patience(60)
 
 
 def run_group(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import patience
+
 pytest.importorskip("torch")
 
 from collops.bench.torch_arguments import CALLS, WAYS
@@ -25,7 +27,7 @@ def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         stdin=subprocess.DEVNULL,
         text=True,
-        timeout=110,
+        timeout=patience(110),
     )
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import patience
+
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
@@ -25,7 +27,7 @@ import collops.torch  # noqa: E402
 from collops.testing import RankErrors  # noqa: E402
 
 # A loaded machine may run a rank late; the alternative is the group's time-out, 60 s.
-SOON_S = 5.0
+SOON_S = patience(5.0)
 
 
 Call = Callable[[], object]
@@ -312,6 +314,6 @@ def test_no_hang_at_the_interpreters_end(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     for program in programs:
-        out, err = program.communicate(timeout=50)
+        out, err = program.communicate(timeout=patience(50))
         assert (program.returncode, out) == (0, "end\n"), err
         assert "terminate" not in err and "Fatal" not in err

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from patience import patience
+
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
@@ -65,7 +67,10 @@ dist.destroy_process_group()
 
 def test_torch_knows_the_name_without_an_import() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BY_NAME], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", BY_NAME],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
     )
     assert (done.returncode, done.stdout) == (0, "collops.torch.group\n"), done.stderr
 
@@ -119,7 +124,11 @@ def test_groups_in_turn_on_one_store(tmp_path: Path) -> None:
                 store.get(f"turn {turn} has begun")
             store.set(f"turn {turn} has begun", "")
             dist.init_process_group(
-                "collops", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=20)
+                "collops",
+                store=store,
+                rank=rank,
+                world_size=2,
+                timeout=timedelta(seconds=patience(20)),
             )
             found.append(total())
             dist.destroy_process_group()
@@ -165,9 +174,9 @@ def test_a_new_group_without_the_other_ranks() -> None:
     def work(rank: int) -> float | None:
         if rank == 1:
             return None
-        limit = timedelta(seconds=20)
+        limit = timedelta(seconds=patience(20))
         group = dist.new_group([0, 2], use_local_synchronization=True, timeout=limit)
-        assert group.communicator.timeout_s == 20
+        assert group.communicator.timeout_s == patience(20)
         return total(group)
 
     assert run_group(work, 3) == [4.0, None, 4.0]
@@ -207,7 +216,7 @@ def test_split_group_is_a_method() -> None:
 
 def test_monitored_barrier_is_a_method() -> None:
     def work(rank: int) -> str:
-        default_group().monitored_barrier(timedelta(seconds=20))
+        default_group().monitored_barrier(timedelta(seconds=patience(20)))
         with pytest.raises(ValueError, match="only implemented for GLOO"):
             dist.monitored_barrier()
         return "passed"

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from patience import patience
+
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
@@ -30,7 +32,7 @@ def test_a_call_that_is_polled_has_its_values() -> None:
         for _ in range(5):
             outs = [spread(-1.0) for _ in range(2)]
             call = dist.all_gather(outs, spread(float(rank)), async_op=True)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + patience(20)
             while not call.is_completed():
                 assert time.monotonic() < deadline
             found.append([float(out.sum()) / ROWS for out in outs])
@@ -64,7 +66,7 @@ def test_a_callback_makes_a_call_and_waits_for_its_future() -> None:
         x = torch.tensor([rank + 1.0])
         return float(dist.all_reduce(x, async_op=True).get_future().then(twice).wait())
 
-    assert run_group(work, 2, timeout_s=20) == [6.0, 6.0]
+    assert run_group(work, 2, timeout_s=patience(20)) == [6.0, 6.0]
 
 
 def test_callbacks_and_the_program_start_calls_at_the_same_time() -> None:
@@ -82,7 +84,7 @@ def test_callbacks_and_the_program_start_calls_at_the_same_time() -> None:
         other = threading.Thread(target=exchange, args=(1,))
         other.start()
         exchange(2)
-        other.join(30)
+        other.join(patience(30))
         return not other.is_alive()
 
     assert run_group(work, 2) == [True, True]
@@ -104,16 +106,16 @@ def test_a_message_of_another_thread_does_not_wait_for_a_call() -> None:
         if rank == 0:
             other = threading.Thread(target=tell)
             other.start()
-            begun.wait(20)
+            begun.wait(patience(20))
             dist.all_reduce(x)
-            other.join(20)
+            other.join(patience(20))
         else:
             dist.recv(word, 0, tag=1)
             dist.recv(word, 0, tag=2)
             dist.all_reduce(x)
         return float(x)
 
-    assert run_group(work, 2, timeout_s=20) == [3.0, 3.0]
+    assert run_group(work, 2, timeout_s=patience(20)) == [3.0, 3.0]
 
 
 def test_an_error_stays_an_error() -> None:

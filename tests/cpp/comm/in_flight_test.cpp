@@ -88,7 +88,7 @@ Deadline Soon() {
   return Deadline::After(0.02);
 }
 Deadline Late() {
-  return Deadline::After(60);
+  return Deadline::After(check::Patience(60));
 }
 
 }  // namespace

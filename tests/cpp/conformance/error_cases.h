@@ -113,7 +113,7 @@ inline void TimeOuts(int rank, int variant, Communicator& comm) {
   EXPECT_EQ(status.code(), ERROR_TIMEOUT);
   EXPECT_CONTAINS(status.message(), RankText(last));
   EXPECT_CONTAINS(status.message(), "has not entered it");
-  EXPECT_TRUE(took.count() < 15);
+  EXPECT_TRUE(took.count() < check::Patience(15));
   // The late rank still finds what the others sent before they gave up.
   if (rank != last) EXPECT_TRUE(attempt.Untouched());
   ExpectEnded(ERROR_TIMEOUT, comm);
@@ -208,18 +208,19 @@ inline void SecondCallers(int rank, int variant, Communicator& comm) {
 }
 
 inline std::vector<Case> ErrorCases() {
+  const double ample_s = check::Patience(20);
   return {
-      {"refusal", {2, 3, 4}, kNumKinds, 20, Refusals},
-      {"all refuse", {1, 2, 3}, kNumKinds, 20, AllRefuse},
-      {"disagreement", {2, 3, 4}, kNumKinds, 20, Disagreements},
-      {"other operator", {2, 3}, kNumKinds, 20, OtherOperators},
-      {"refusal of a disagreement", {3, 4}, kNumKinds, 20, RefusalOfADisagreement},
-      {"time-out", {2, 3}, kNumKinds, 20, TimeOuts},
-      {"abort", {2, 3, 4}, kNumKinds, 20, Aborts},
-      {"abort from a thread", {2, 3}, kNumKinds, 20, AbortsFromAThread},
-      {"leaving", {2, 3, 4}, kNumKinds, 20, Leaves},
-      {"failure", {2, 3, 4}, kNumKinds, 20, Failures},
-      {"second caller", {2, 3}, kNumKinds, 20, SecondCallers},
+      {"refusal", {2, 3, 4}, kNumKinds, ample_s, Refusals},
+      {"all refuse", {1, 2, 3}, kNumKinds, ample_s, AllRefuse},
+      {"disagreement", {2, 3, 4}, kNumKinds, ample_s, Disagreements},
+      {"other operator", {2, 3}, kNumKinds, ample_s, OtherOperators},
+      {"refusal of a disagreement", {3, 4}, kNumKinds, ample_s, RefusalOfADisagreement},
+      {"time-out", {2, 3}, kNumKinds, ample_s, TimeOuts},
+      {"abort", {2, 3, 4}, kNumKinds, ample_s, Aborts},
+      {"abort from a thread", {2, 3}, kNumKinds, ample_s, AbortsFromAThread},
+      {"leaving", {2, 3, 4}, kNumKinds, ample_s, Leaves},
+      {"failure", {2, 3, 4}, kNumKinds, ample_s, Failures},
+      {"second caller", {2, 3}, kNumKinds, ample_s, SecondCallers},
   };
 }
 

@@ -65,7 +65,8 @@ collops::Status Made(collops::Communicator& comm, const Body& body) {
 
 // Waits, outside any call, until a counter has reached `value`.
 inline void AwaitCount(const std::atomic<int>& counter, int value) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(30));
   while (counter < value && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   EXPECT_TRUE(counter >= value);
 }

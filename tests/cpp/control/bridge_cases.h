@@ -10,7 +10,7 @@ namespace hosts {
 
 using namespace conformance;
 
-constexpr double kTimeoutS = 30;
+inline const double kTimeoutS = check::Patience(30);
 // Ranks 0 and 1 on host 0, 2 and 3 on host 1.
 const HostOf kTwoByTwo = {0, 0, 1, 1};
 

@@ -78,7 +78,7 @@ class Host {
   }
   // Looks without having been rung until so much is told, or for long.
   std::string LookUntilTold() {
-    const Deadline deadline = Deadline::After(10);
+    const Deadline deadline = Deadline::After(check::Patience(10));
     std::string told;
     while (told.empty() && !deadline.Passed()) {
       Look(false);

@@ -66,7 +66,7 @@ TEST(ACommunicatorBeyondTheLimitOfACgroupIsAnErrorOnAllRanks) {
       spec.backend = "shm";
       spec.rank = rank;
       spec.rank_size = 2;
-      spec.timeout_s = 20;
+      spec.timeout_s = check::Patience(20);
       const auto control = std::make_shared<collops::control::Control>(
           spec, job, collops::shm::SegmentLayout::Bytes(2) + 800 * kMiB);
       collops::shm::ShmCommunicator communicator(control);

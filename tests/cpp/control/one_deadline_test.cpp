@@ -73,7 +73,8 @@ TEST(FirstContactCountsForItsCall) {
   for (int rank = 0; rank < 2; ++rank) {
     pids.push_back(ranks::Start([&job, rank] {
       if (rank == 1) usleep(kLate);
-      const auto communicator = ranks::Make(job, rank, 2, rank == 0 ? kTimeoutS : 20.0);
+      const auto communicator =
+          ranks::Make(job, rank, 2, rank == 0 ? kTimeoutS : check::Patience(20));
       if (rank == 0) {
         const Clock::time_point start = Clock::now();
         return ExpectTimedOut(communicator->Barrier(), start);

@@ -156,7 +156,7 @@ void Survive(const Plan& plan, const Part& part, Communicator& comm) {
   EXPECT_EQ(comm.Barrier().code(), collops::ERROR_PEER_LOST);
   // A rank that closes before another has heard of the loss would be the one that it hears of.
   ++doom::Shared().heard;
-  const int64_t end_ns = doom::NowNs() + int64_t{10} * 1000000000;
+  const int64_t end_ns = doom::NowNs() + static_cast<int64_t>(check::Patience(10) * 1e9);
   while (doom::Shared().heard < plan.size - 1 && doom::NowNs() < end_ns) usleep(200);
 }
 

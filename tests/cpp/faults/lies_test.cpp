@@ -176,7 +176,7 @@ bool RunJob(size_t number, int liar, uint64_t seed, std::string* name) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < kSize; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
-      const auto comm = ranks::Make(job, rank, kSize, 20);
+      const auto comm = ranks::Make(job, rank, kSize, check::Patience(20));
       EXPECT_EQ(comm->Barrier().message(), "");
       comm->set_timeout_s(kTimeoutS);
       const fields::Table table(*comm, liar);

@@ -22,7 +22,7 @@ using held::Board;
 
 constexpr int kSize = 3;
 // A new job of few calls; a busy machine needs some of it.
-constexpr double kAtOnceS = 5.0;
+const double kAtOnceS = check::Patience(5.0);
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -272,7 +272,8 @@ TEST(KilledWhileARankIsHeldAtAPoint) {
       const std::string name = NewName();
       Job job(name, choice.rank, choice.point);
       const auto ended = [&job] { return job.board().phase[0] == held::kEnd; };
-      while (job.board().held == 0 && !ended() && SecondsSince(job.start()) < 10) usleep(200);
+      while (job.board().held == 0 && !ended() && SecondsSince(job.start()) < check::Patience(10))
+        usleep(200);
       usleep(static_cast<useconds_t>(random() % 5000));  // the others come to wait
       if (job.board().held == 1) {
         ++held_here;

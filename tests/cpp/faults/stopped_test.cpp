@@ -48,7 +48,7 @@ char StateOf(pid_t pid) {
 }
 
 bool Await(const std::function<bool()>& holds) {
-  for (int i = 0; i < 20000 && !holds(); ++i) usleep(1000);
+  for (int i = 0; i < check::Patience(20000) && !holds(); ++i) usleep(1000);
   return holds();
 }
 

@@ -40,7 +40,7 @@ TEST(ARankOfAnotherVersionIsToldToAll) {
     for (const int rank : {0, 1}) {
       pids.push_back(ranks::Start([&, rank] {
         if (rank > 0) spoken.Wait();
-        const auto comm = ranks::Make(job, rank, 3, 20);
+        const auto comm = ranks::Make(job, rank, 3, check::Patience(20));
         if (rank == 0) listens.Set();
         if (rank == 0) spoken.Wait();
         const int64_t begun_ns = doom::NowNs();
@@ -65,7 +65,7 @@ TEST(RankZeroOfAnotherVersionIsNoticed) {
   const UniqueFd listener = collops::control::Listen(guests::MeetingName(job));
   EXPECT_TRUE(listener.valid());
   const pid_t pid = ranks::Start([&] {
-    const auto comm = ranks::Make(job, 1, 2, 20);
+    const auto comm = ranks::Make(job, 1, 2, check::Patience(20));
     const int64_t begun_ns = doom::NowNs();
     ExpectMismatch(comm->Connect(), begun_ns);
   });

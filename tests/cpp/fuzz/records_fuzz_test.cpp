@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRanks = 2, kHonest = 0, kLiar = 1;
 constexpr double kTimeoutS = 0.25;
-constexpr double kInTimeS = 10.0;  // for a time-out and a machine that is busy
+const double kInTimeS = check::Patience(10.0);  // for a time-out and a machine that is busy
 constexpr int64_t kCount[] = {1, 700, 40'000, 200'000};
 
 // Numbers that end where the page behind may not be touched; the page before may not be either.
@@ -275,7 +275,7 @@ struct Outcome {
 
 // One communicator, and calls until one has failed.
 Outcome Calls(const collops::JobIdentity& job, int rank, uint64_t seed) {
-  const auto comm = ranks::Make(job, rank, kRanks, 20);
+  const auto comm = ranks::Make(job, rank, kRanks, check::Patience(20));
   Outcome outcome;
   if (!EXPECT_EQ(comm->Connect().message(), "")) return outcome;
   comm->set_timeout_s(kTimeoutS);

@@ -31,7 +31,7 @@ class Group {
       spec.rank = rank;
       spec.rank_size = kRankSize;
       spec.comm_mode = COMM_MULTI_THREAD;
-      spec.timeout_s = 20.0;
+      spec.timeout_s = check::Patience(20.0);
       members_.push_back(std::make_unique<hccl::HcclCommunicator>(
           std::make_shared<control::Control>(spec, job, 0), slow_cann::GetApi(), nullptr, false));
     }
@@ -92,7 +92,7 @@ TEST(ARankThatClosesDoesNotWaitForOneThatHasLeft) {
   Group group;
   EXPECT_TRUE(group.Gather(0).ok());
   group.rank(1).Close("gone");
-  const Deadline patience = Deadline::After(10.0);
+  const Deadline patience = Deadline::After(check::Patience(10));
   group.rank(0).Close("done");
   EXPECT_FALSE(patience.Passed());
   group.stream(0).RunAll();

@@ -136,7 +136,7 @@ std::shared_ptr<Communicator> Make(const collops::JobIdentity& job, int rank, in
   spec.rank = rank;
   spec.rank_size = rank_size;
   spec.comm_mode = collops::COMM_MULTI_THREAD;
-  spec.timeout_s = 20;
+  spec.timeout_s = check::Patience(20);
   auto control = std::make_shared<collops::control::Control>(spec, job, 0);
   return std::make_shared<HcclCommunicator>(std::move(control), FakeApi(), nullptr, false);
 }

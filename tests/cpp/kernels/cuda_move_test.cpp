@@ -195,7 +195,8 @@ TEST(TheHostEndsWaits) {
       const Plan plan{true, {{90000, 90000, 90000}, {5, 5, 5}, {70000, 70000, 70000}}};
       Side side(ranks, rank, plan, 1, random);
       if (rank == 2) {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        const auto limit =
+            std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(60));
         while ((ranks.WaitOf(0) == 0 || ranks.WaitOf(1) == 0) &&
                std::chrono::steady_clock::now() < limit) {
           std::this_thread::sleep_for(std::chrono::milliseconds(1));

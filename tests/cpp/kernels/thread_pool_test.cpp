@@ -62,7 +62,8 @@ bool call_after_the_end = false;
 
 // Waits, at most a few seconds, until `expected` threads have arrived.
 bool Meet(std::atomic<int>* arrived, int expected) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(20));
   ++*arrived;
   while (*arrived < expected) {
     if (std::chrono::steady_clock::now() > deadline) return false;

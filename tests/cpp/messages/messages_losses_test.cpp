@@ -22,7 +22,7 @@ void RunAndKill(int rank_size, int victim, const std::function<void(int, Communi
   std::vector<pid_t> pids;
   for (int rank = 0; rank < rank_size; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
-      const auto communicator = ranks::Make(job, rank, rank_size, 20);
+      const auto communicator = ranks::Make(job, rank, rank_size, check::Patience(20));
       EXPECT_EQ(communicator->Barrier().message(), "");
       met.Set();
       body(rank, *communicator);
@@ -50,7 +50,7 @@ void RunBriefly(int rank_size, int brief, const std::function<void(int, Communic
 
 void AwaitTrue(const std::function<bool()>& holds) {
   const Clock::time_point start = Clock::now();
-  while (!holds() && SecondsSince(start) < 20) usleep(1000);
+  while (!holds() && SecondsSince(start) < check::Patience(20)) usleep(1000);
   EXPECT_TRUE(holds());
 }
 
@@ -79,7 +79,7 @@ TEST(AKilledPeerIsNamedWithinASecond) {
           Buffer x(bytes);
           const Clock::time_point start = Clock::now();
           const Status status = sends ? Send(communicator, 1, 0, &x) : Recv(communicator, 1, 0, &x);
-          if (SecondsSince(start) < 1.5) ++in_time;
+          if (SecondsSince(start) < check::Patience(1.5)) ++in_time;
           ExpectError(status, collops::ERROR_PEER_LOST,
                       {sends ? "Send: " : "Recv: ", Name(1), "exited without reporting an error"});
           EXPECT_TRUE(communicator.failed());
@@ -111,7 +111,7 @@ TEST(AKilledThirdRankDisturbsNoPair) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
-      const auto communicator = ranks::Make(job, rank, 3, 20);
+      const auto communicator = ranks::Make(job, rank, 3, check::Patience(20));
       EXPECT_EQ(communicator->Barrier().message(), "");
       met.Set();
       if (rank == 2) pause();

@@ -20,7 +20,8 @@ void Signal(Communicator& comm, int from, int to) {
 }
 
 void AwaitTest(Communicator& comm, const Handle& handle) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(20));
   while (!comm.Test(handle) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   EXPECT_TRUE(comm.Test(handle));
 }
@@ -94,7 +95,8 @@ TEST(StartedCallsRunWhileNoThreadWaits) {
     const auto gather = StartGather(comm, 0);
     const Handle send = StartSend(comm, 1, 5, &x);
     // Not Test(), which would itself move the messages.
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(20));
     while (comm.control().Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
       std::this_thread::yield();  // until rank 1 has finished all calls and leaves
     }

@@ -19,7 +19,8 @@ void ExpectAll(Communicator& comm, const std::vector<Handle>& handles, collops::
 
 // Waits until another rank has left or ended the group.
 void AwaitEnd(Communicator& comm) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(check::Patience(20));
   while (comm.control().Peek("a look").ok() && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
   }
@@ -98,7 +99,7 @@ TEST(AWaitMayHaveAShorterTimeOut) {
       ExpectError(comm.Wait(handle, 0.2), collops::ERROR_TIMEOUT,
                   {"timed out after 0.2 s", "rank 1 (pid "});
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      EXPECT_TRUE(took.count() < 10);
+      EXPECT_TRUE(took.count() < check::Patience(10));
       EXPECT_EQ(comm.Wait(next).code(), collops::ERROR_TIMEOUT);
       over.Set();
     });

@@ -24,8 +24,8 @@ class ErrorOutput {
 
   // Whether the text is written before a deadline.
   bool Gets(const std::string& text) const {
-    constexpr auto kLimit = std::chrono::seconds(20);
-    const auto end = std::chrono::steady_clock::now() + kLimit;
+    const auto limit = std::chrono::duration<double>(check::Patience(20));
+    const auto end = std::chrono::steady_clock::now() + limit;
     while (Text().find(text) == std::string::npos) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -231,7 +231,7 @@ void StartGeneration(const std::string& generations) {
 }
 
 void WaitUntilOrphan(pid_t parent) {
-  for (int i = 0; i < 5000 && getppid() == parent; ++i) usleep(1000);
+  for (int i = 0; i < check::Patience(5000) && getppid() == parent; ++i) usleep(1000);
 }
 
 void PrintIdentity() {

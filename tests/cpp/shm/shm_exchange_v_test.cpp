@@ -122,7 +122,7 @@ void ManyRounds(int rank, Communicator& comm) {
 }  // namespace
 
 TEST(EverySliceArrivesOverProcesses) {
-  for (const int size : {1, 2, 3, 4, 7}) ranks::Run(size, ManyRounds, 60);
+  for (const int size : {1, 2, 3, 4, 7}) ranks::Run(size, ManyRounds, check::Patience(60));
 }
 
 TEST(EverySliceArrivesOverThreads) {

@@ -67,7 +67,8 @@ void Meet(const std::vector<Claim>& claims, const std::function<void(const Statu
   for (size_t i = 0; i < claims.size(); ++i) {
     pids.push_back(ranks::Start([&, i] {
       if (i > 0) listens.Wait();
-      const auto communicator = ranks::Make(job, claims[i].rank, claims[i].rank_size, 5);
+      const auto communicator =
+          ranks::Make(job, claims[i].rank, claims[i].rank_size, check::Patience(5));
       if (i > 0) {
         came.Set();
       } else {
@@ -174,7 +175,7 @@ TEST(AKilledRankIsReportedWithinASecond) {
       const Status status = Gather(*communicator, 100000);
       EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
       EXPECT_CONTAINS(status.message(), "rank 2 (pid ");
-      EXPECT_TRUE(SecondsSince(start) < 1.5);
+      EXPECT_TRUE(SecondsSince(start) < check::Patience(1.5));
     }));
   }
   EXPECT_EQ(ranks::Wait(pids[0]).code, 0);
@@ -219,7 +220,7 @@ TEST(AMissingRankIsNamedByTheOthers) {
     for (int rank = 0; rank < 3; ++rank) {
       if (rank == missing) continue;
       pids.push_back(ranks::Start([=] {
-        const auto communicator = ranks::Make(job, rank, 3, 4.0);
+        const auto communicator = ranks::Make(job, rank, 3, check::Patience(4.0));
         const Status status = communicator->Connect();
         EXPECT_EQ(status.code(), collops::ERROR_TIMEOUT);
         EXPECT_CONTAINS(status.message(),
@@ -256,7 +257,7 @@ TEST(ANewCommunicatorMeetsAfterAFailure) {
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
       for (int round = 0; round < 10; ++round) {
-        const auto communicator = ranks::Make(job, rank, 3, 10);
+        const auto communicator = ranks::Make(job, rank, 3, check::Patience(10));
         EXPECT_EQ(Gather(*communicator).message(), "");
         EXPECT_EQ(Gather(*communicator, 1 + rank).code(), collops::ERROR_RANK_MISMATCH);
       }

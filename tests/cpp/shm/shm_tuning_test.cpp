@@ -29,7 +29,7 @@ void ExpectMismatch(const std::vector<std::string>& tables, const std::string& t
     pids.push_back(ranks::Start([&, rank] {
       const Tuning tuning = With(tables[static_cast<size_t>(rank)]);
       const auto communicator =
-          ranks::Make(job, rank, size, 20.0, collops::COMM_MULTI_PROCESS, tuning);
+          ranks::Make(job, rank, size, check::Patience(20.0), collops::COMM_MULTI_PROCESS, tuning);
       std::vector<int32_t> x(25000, rank + 1);
       std::vector<int32_t> output(x.size(), -1);
       static const collops::Agreement agreement("AllReduce");
@@ -44,7 +44,7 @@ void ExpectMismatch(const std::vector<std::string>& tables, const std::string& t
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
       EXPECT_CONTAINS(status.message(), text);
-      EXPECT_TRUE(took.count() < 5.0);
+      EXPECT_TRUE(took.count() < check::Patience(5.0));
       EXPECT_TRUE(output == std::vector<int32_t>(x.size(), -1));
     }));
   }
@@ -92,7 +92,8 @@ void CompareWays(int size) {
   for (int rank = 0; rank < size; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
       const auto make = [&](const collops::JobIdentity& job, const char* table) {
-        return ranks::Make(job, rank, size, 20.0, collops::COMM_MULTI_PROCESS, With(table));
+        return ranks::Make(job, rank, size, check::Patience(20.0), collops::COMM_MULTI_PROCESS,
+                           With(table));
       };
       const auto one = make(one_job, "all_reduce_one_step_2=1g,all_reduce_one_step=1g");
       const auto two = make(two_job, "all_reduce_one_step_2=0,all_reduce_one_step=0");
@@ -136,8 +137,8 @@ TEST(ASubgroupHasTheTableOfItsGroup) {
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
-      const auto group = ranks::Make(job, rank, 3, 20.0, collops::COMM_MULTI_PROCESS,
-                                     With("all_reduce_one_step_2=0"));
+      const auto group = ranks::Make(job, rank, 3, check::Patience(20.0),
+                                     collops::COMM_MULTI_PROCESS, With("all_reduce_one_step_2=0"));
       std::shared_ptr<Communicator> pair;
       EXPECT_EQ(group->Split(rank / 2, 0, &pair).message(), "");
       ASSERT_TRUE(pair != nullptr);

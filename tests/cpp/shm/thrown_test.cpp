@@ -27,7 +27,8 @@ void ExpectTold(collops::ErrorCode code, const std::string& text,
     if (rank == 0) EXPECT_CONTAINS(status.message(), "(reported by rank 1)");
     EXPECT_TRUE(communicator.failed());
     EXPECT_EQ(communicator.Barrier().code(), code);
-    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 10.0);
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() <
+                check::Patience(10.0));
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "collops/comm/backends/ucx/engine/chunks.h"
 #include "collops/comm/backends/ucx/engine/worker.h"
+#include "sanitized.h"
 #include "ucx/installed.h"
 
 namespace {
@@ -25,7 +26,7 @@ using collops::ucx::Tag;
 using collops::ucx::Watch;
 using collops::ucx::Worker;
 
-constexpr double kLimitS = 60.0;
+const double kLimitS = check::Patience(60.0);
 
 [[noreturn]] void Stop(const std::string& why) {
   std::cerr << why << std::endl;

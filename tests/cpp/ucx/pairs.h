@@ -25,7 +25,7 @@ using collops::ucx::TagKind;
 using collops::ucx::Watch;
 using collops::ucx::Worker;
 
-constexpr double kLimitS = 30.0;
+inline const double kLimitS = check::Patience(30.0);
 
 // Sockets between each two of the processes, made before they are forked: the host connections.
 class Mesh {

@@ -15,6 +15,8 @@ from golden.cases import all_cases
 from golden.data import fill
 from golden.data.dtypes import Array
 
+from patience import patience
+
 ROOT = Path(__file__).resolve().parents[3]
 MOVE = ("--op", "all_gather_v")
 
@@ -237,7 +239,7 @@ def test_the_exit_status_reaches_the_shell(tensors: Path) -> None:
     for other, status in (("wrong.npy", 0), ("right.npy", 1), ("gone.npy", 2)):
         arguments = [str(tensors / other), *MOVE, "--dtype", "bf16"]
         done = subprocess.run(
-            [*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+            [*command, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=patience(60)
         )
         assert done.returncode == status
         assert done.stdout.count("\n") == {0: 1, 1: 15, 2: 0}[status]

@@ -15,6 +15,7 @@ from simulated_driver import GLOBAL, PER_THREAD, P
 from waiting_kernel import release, waiting
 
 import collops
+from patience import patience
 
 BYTES = 4096
 
@@ -123,7 +124,7 @@ def test_copies_follow_what_other_streams_do(gpu: Any) -> None:
         held = threading.Event()
         holder = threading.Thread(target=hold)
         holder.start()
-        held.wait(60)
+        held.wait(patience(60))
         assert gpu.cuda.fill(seen.address, 5, BYTES, stream.ptr) == 0
         seen.release()
         np.testing.assert_array_equal(x.read(stream=other), 5)
@@ -144,7 +145,7 @@ def test_a_graph_keeps_the_memory(gpu: Any) -> None:
         graph.replay(stream)
         stream.synchronize()
         graph.destroy()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patience(60)
         while seen.address not in handed_out(gpu):  # the driver tells when it has let go
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -9,6 +9,7 @@ from gpu_ranks import as_threads
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 PROCESSES = "processes on many GPUs"
 PROCESSES_ON_ONE = "processes on one GPU"
@@ -34,7 +35,7 @@ def fields(where: str, name: str = "") -> dict[str, Any]:
 def communicator(gpu: Any, rank: int, ranks: int, where: str, name: str) -> Any:
     """A rank's communicator, on its GPU."""
     choose(gpu, rank, where)
-    return collops.init(rank, ranks, timeout_s=60, **fields(where, name))
+    return collops.init(rank, ranks, timeout_s=patience(60), **fields(where, name))
 
 
 def results(where: str, ranks: int, work: Callable[[int], Any], **env: str) -> list[Any]:

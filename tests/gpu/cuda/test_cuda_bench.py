@@ -20,6 +20,7 @@ from collops.bench.operators import load
 from collops.bench.peers.installed import Peers
 from collops.bench.request import OnGpu, Request
 from collops.testing import run_ranks
+from patience import patience
 
 # What a row of a GPU says besides what a row of the host says.
 FIELDS = {
@@ -33,7 +34,7 @@ def rows_of(tmp_path: Path, name: str, *words: str) -> tuple[list[Row], str]:
     file = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "collops", "bench", name, "--quick", "--iterations", "1"]
     command += ["--json", str(file), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(110))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     for row in rows:
@@ -144,7 +145,7 @@ def test_a_wrong_result_in_any_buffer_is_found(gpu: Any, graph: bool) -> None:
         if gpu.cuda.is_capturing(place.stream.__cuda_stream__()[1]) == graph:
             place.stream.copy(variant.result.array.ptr, zeros.array.ptr, zeros.nbytes)
 
-    [rows, _] = run_ranks(measure, 2, threads=True, timeout=100)
+    [rows, _] = run_ranks(measure, 2, threads=True, timeout=patience(100))
     assert {row["column"]: row["wrong_ranks"] for row in rows} == {"plain": 1, "limit": None}
 
 

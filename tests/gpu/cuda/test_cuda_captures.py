@@ -10,6 +10,7 @@ from gpu_ranks import begins, numbers
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 COUNTS = np.array([3000, 700], np.int64)
 GLOBAL = 0  # a mode of captures: no thread may do what could disturb one
@@ -93,15 +94,15 @@ def test_a_call_does_not_end_the_capture_of_another_thread(gpu: Any) -> None:
                 captured = gpu.stream()
                 assert gpu.cuda.begin_capture(captured.ptr, GLOBAL) == 0
                 begun.set()
-                called.wait(60)
+                called.wait(patience(60))
                 codes.append(gpu.cuda.end_capture(captured.ptr)[0])
                 ended.set()
                 call.execute(stream)
             else:
-                begun.wait(60)
+                begun.wait(patience(60))
                 call.execute(stream)
                 called.set()
-                ended.wait(60)
+                ended.wait(patience(60))
             stream.synchronize()
 
         threads = [threading.Thread(target=of, args=(rank,)) for rank in range(2)]

@@ -13,6 +13,7 @@ from gpu_ranks import as_threads, begins, numbers, reduced, run
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 # Rows of 40 floats: nothing, short messages, and long ones, which take several pieces of a slot.
 ROWS = {2: [900, 7], 3: [0, 60, 3000], 4: [1, 52, 51, 400]}
@@ -172,7 +173,7 @@ def test_a_split_while_a_kernel_waits(gpu: Any) -> None:
 
         if rank == 1:
             threading.Thread(target=hold).start()
-            held.wait(60)
+            held.wait(patience(60))
         op.execute(inputs, [out], None, stream=stream)
         sub.all_reduce(x, out=total)
         return gpu.array(out), gpu.array(total)

@@ -10,11 +10,12 @@ from gpu_ranks import numbers
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 
 def start(gpu: Any, rank: int, ranks: int, name: str) -> Any:
     gpu.choose(rank)
-    return collops.init(rank, ranks, backend="cuda", comm_domain=name, timeout_s=60)
+    return collops.init(rank, ranks, backend="cuda", comm_domain=name, timeout_s=patience(60))
 
 
 def gathered(gpu: Any, comm: Any, rank: int, sizes: list[int]) -> Any:

@@ -23,6 +23,7 @@ from gpu_ranks import Gather, Scatter, until_ended
 
 import collops
 from collops.testing import RankErrors, run_ranks
+from patience import patience
 
 SHORT, LONG = [7, 0, 300], [5000, 1, 3000]
 
@@ -129,7 +130,7 @@ def test_a_replay_that_a_peer_never_makes_ends_at_the_time_out(gpu: Any) -> None
         begin = time.monotonic()
         graph.replay(stream)
         stream.synchronize()
-        assert 1.5 < time.monotonic() - begin < 30
+        assert 1.5 < time.monotonic() - begin < patience(30)
         with pytest.raises(collops.RankTimeoutError, match="graph"):
             comm.check()
         graph.replay(stream)  # ends at once, and moves nothing
@@ -162,7 +163,7 @@ def test_a_rank_that_dies_ends_the_replays_of_the_others(gpu: Any) -> None:
         begin = time.monotonic()
         graph.replay(stream)
         stream.synchronize()
-        assert time.monotonic() - begin < 30
+        assert time.monotonic() - begin < patience(30)
         with pytest.raises(collops.PeerLostError, match="rank 1"):
             comm.check()
 
@@ -183,7 +184,7 @@ def test_an_abort_ends_replays(gpu: Any) -> None:
         begin = time.monotonic()
         graph.replay(stream)
         stream.synchronize()
-        assert time.monotonic() - begin < 30
+        assert time.monotonic() - begin < patience(30)
         with pytest.raises(collops.AbortedError, match="enough"):
             comm.check()
 

@@ -20,6 +20,7 @@ from gpu_ranks import Gather, Scatter, Word, numbers, reduced
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 SIZES = [3000, 0, 17, 900]
 
@@ -121,7 +122,7 @@ def test_a_group_that_was_left_in_the_middle_is_made_again(gpu: Any) -> None:
         gpu.choose(rank)
         stream = gpu.stream()
         for turn in range(2):
-            comm = collops.init(rank, 2, backend="cuda", comm_domain="left", timeout_s=60)
+            comm = collops.init(rank, 2, backend="cuda", comm_domain="left", timeout_s=patience(60))
             call = Gather(gpu, rank, [9000, 5], "float32", **fields(PROCESSES, "left"))
             call.write(turn)
             call.execute(stream)
@@ -145,7 +146,7 @@ def test_a_kernel_of_a_failed_group_comes_late(gpu: Any) -> None:
     held, failed, stale = Word(), Word(), Word()
 
     def group(rank: int, name: str) -> tuple[Any, Gather]:
-        comm = collops.init(rank, 2, backend="cuda", comm_domain=name, timeout_s=10)
+        comm = collops.init(rank, 2, backend="cuda", comm_domain=name, timeout_s=patience(10))
         return comm, Gather(gpu, rank, [900, 5], "float32", **fields(PROCESSES, name))
 
     def work(rank: int) -> None:

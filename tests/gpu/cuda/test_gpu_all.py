@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from patience import patience
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -22,7 +24,7 @@ def test_the_short_form_runs_and_says_simulated(gpu: Any, tmp_path: Path) -> Non
     env = {**os.environ, "PATH": os.pathsep.join([folder, os.environ["PATH"]])}
     env["COLLOPS_SIM_GPUS"] = "1"
     env = {name: value for name, value in env.items() if not name.startswith("COLLOPS_SIM_W")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(280), env=env)
     found = json.loads(output.read_text())
     assert done.returncode == 0, json.dumps(found, indent=1) + done.stdout + done.stderr
     steps = {step["name"]: step for step in found["steps"]}

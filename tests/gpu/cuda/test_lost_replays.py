@@ -12,6 +12,7 @@ from gpu_ranks import begins, numbers
 
 import collops
 from collops.testing import RankErrors, run_ranks
+from patience import patience
 
 COUNTS = np.array([3000, 3000], np.int64)
 
@@ -23,7 +24,7 @@ def test_a_replay_ends_when_a_rank_dies(gpu: Any, backend: str) -> None:
 
     def work(rank: int) -> None:
         gpu.choose(rank)
-        comm = collops.init(rank, 2, backend=backend, comm_domain="lost", timeout_s=60)
+        comm = collops.init(rank, 2, backend=backend, comm_domain="lost", timeout_s=patience(60))
         op = collops.Operation(
             collops.AllGatherVParam(rank=rank, rank_size=2, backend=backend, comm_domain="lost")
         )

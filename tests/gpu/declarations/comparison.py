@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from environment import ROOT
+from patience import patience
 
 OPS = ROOT / "ops"
 FOLDER = Path(__file__).resolve().parent
@@ -138,7 +139,7 @@ class Comparison:
         command += [f"-I{place}" for place in (ops, OPS, folder)]
         command += [f"-isystem{place}" for place in include_folders(self.headers, first)]
         command += [str(FOLDER / f"{self.name}.cpp")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=patience(100))
         return done.stderr if done.returncode else ""
 
     def changed(self, ops: Path, file: str, right: str, wrong: str) -> Path:

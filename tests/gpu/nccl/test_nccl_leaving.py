@@ -11,6 +11,7 @@ from gpu_ranks import Word, numbers
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 
 def test_messages_of_two_ranks_do_not_need_a_third(gpu: Any) -> None:
@@ -38,7 +39,7 @@ def test_a_message_with_a_rank_that_has_left_fails_at_once(gpu: Any) -> None:
 
     def work(rank: int) -> float:
         gpu.choose(rank)
-        comm = collops.init(rank, 2, backend="nccl", comm_domain="gone", timeout_s=60)
+        comm = collops.init(rank, 2, backend="nccl", comm_domain="gone", timeout_s=patience(60))
         comm.barrier()
         if rank == 1:
             comm.close()
@@ -56,7 +57,7 @@ def test_a_message_with_a_rank_that_has_left_fails_at_once(gpu: Any) -> None:
 def test_a_message_that_waits_for_a_rank_ends_when_that_rank_leaves(gpu: Any) -> None:
     def work(rank: int) -> float:
         gpu.choose(rank)
-        comm = collops.init(rank, 2, backend="nccl", comm_domain="leaves", timeout_s=60)
+        comm = collops.init(rank, 2, backend="nccl", comm_domain="leaves", timeout_s=patience(60))
         comm.barrier()
         begin = time.monotonic()
         if rank == 1:

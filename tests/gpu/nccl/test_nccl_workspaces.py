@@ -13,6 +13,7 @@ from gpu_ranks import numbers, scattered
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 SIZES = [700, 500]
 
@@ -63,7 +64,7 @@ def begin_rank(gpu: Any, rank: int, name: str, has_scratch: bool = True) -> Any:
     cupy.ndarray, cupy.empty = Array, empty
     cupy.cuda = SimpleNamespace(Device=Device, get_current_stream=lambda _: stream)
     sys.modules["cupy"] = cupy
-    return collops.init(rank, 2, backend="nccl", comm_domain=name, timeout_s=60)
+    return collops.init(rank, 2, backend="nccl", comm_domain=name, timeout_s=patience(60))
 
 
 @pytest.mark.parametrize("starts", [False, True])
@@ -74,7 +75,7 @@ def test_a_reduction_has_scratch_memory(gpu: Any, starts: bool) -> None:
         found = []
         for _ in range(3):  # the second call is like the first one
             if starts:
-                out = comm.start("reduce_scatterv", x, SIZES).wait(60)
+                out = comm.start("reduce_scatterv", x, SIZES).wait(patience(60))
             else:
                 out = comm.reduce_scatterv(x, SIZES)
             found.append(gpu.array(out.tensor))
@@ -93,7 +94,7 @@ def test_a_rank_without_scratch_memory_tells_the_others(gpu: Any, starts: bool) 
         x = Array(gpu.tensor(numbers(rank, sum(SIZES), "float32")))
         with pytest.raises(collops.Error) as error:  # of rank 0: if the refusal came before
             if starts:
-                comm.start("reduce_scatterv", x, SIZES).wait(60)
+                comm.start("reduce_scatterv", x, SIZES).wait(patience(60))
             else:
                 comm.reduce_scatterv(x, SIZES)
             gpu.cuda.call("cuCtxSynchronize")  # the watcher aborts

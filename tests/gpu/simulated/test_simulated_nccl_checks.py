@@ -23,10 +23,12 @@ from simulated_nccl import (
     type_of,
 )
 
+from patience import patience
+
 FLOAT32, INT32 = type_of(np.float32), type_of(np.int32)
 COUNT = 64
 SHORT = {"COLLOPS_SIM_TIMEOUT_S": "1"}
-LONG = {"COLLOPS_SIM_TIMEOUT_S": "60"}
+LONG = {"COLLOPS_SIM_TIMEOUT_S": f"{patience(60):g}"}
 
 
 def shorten() -> None:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from gpu_groups import BACKENDS, on, run_gpu_group
 
 import collops
+from patience import patience
 
 
 def _goes_on() -> float:
@@ -143,5 +144,5 @@ def test_a_batch_that_an_exception_ends_ends_the_calls_of_all_ranks() -> None:
                 raise LookupError("no such row")
         return _refusal(lambda: _swap(x, 1 - rank))
 
-    for message in run_gpu_group(work, 2, timeout_s=30):
+    for message in run_gpu_group(work, 2, timeout_s=patience(30)):
         assert "1 message of it will never be sent or received" in message, message

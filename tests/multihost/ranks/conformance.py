@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "conformance"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
 
 from conformance_table import TABLE
 from runs import Run

@@ -23,7 +23,7 @@ ready = Path(os.environ["READY"])
 if rank == 0:
     ready.touch()
 if rank == int(os.environ["LEAVER"]):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + float(os.environ["COLLOPS_TIMEOUT_S"])
     while not ready.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     sys.exit(0 if ready.exists() else 1)

@@ -6,6 +6,7 @@ process's rank and the number of ranks.
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 import collops.torch
 
-LIMIT = timedelta(seconds=60)
+LIMIT = timedelta(seconds=float(os.environ["COLLOPS_TIMEOUT_S"]))
 
 
 def result(group: Any, ranks: list[int], rank: int) -> str:

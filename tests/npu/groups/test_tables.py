@@ -12,6 +12,7 @@ import pytest
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 RANKS = 3
 
@@ -74,7 +75,7 @@ def test_groups_of_one_table(npu: Any, tmp_path: Path, how: str) -> None:
     env = {"RANK_TABLE_FILE": path} if how == "variable" else {}
     want = [npu.gathered(RANKS, value) for value in range(3)]
     assert (
-        run_ranks(work, RANKS, env=env, timeout=20)
+        run_ranks(work, RANKS, env=env, timeout=patience(20))
         == [(want, 2, 0, [npu.gathered(RANKS, 7)] * 2, 0)] * RANKS
     )
 
@@ -94,7 +95,7 @@ def test_a_domain_may_be_closed_and_made_again(npu: Any, tmp_path: Path) -> None
         return [*totals, total(npu, first)]
 
     env = {"RANK_TABLE_FILE": path}
-    assert run_ranks(work, RANKS, env=env, timeout=20) == [[RANKS] * 4] * RANKS
+    assert run_ranks(work, RANKS, env=env, timeout=patience(20)) == [[RANKS] * 4] * RANKS
 
 
 def test_long_names_of_parts_differ_in_hccl(npu: Any, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_long_names_of_parts_differ_in_hccl(npu: Any, tmp_path: Path) -> None:
         return totals
 
     env = {"RANK_TABLE_FILE": path}
-    assert run_ranks(work, RANKS, env=env, timeout=20) == [[RANKS] * 12] * RANKS
+    assert run_ranks(work, RANKS, env=env, timeout=patience(20)) == [[RANKS] * 12] * RANKS
 
 
 def test_threads_with_a_table(npu: Any, tmp_path: Path) -> None:
@@ -124,8 +125,11 @@ def test_threads_with_a_table(npu: Any, tmp_path: Path) -> None:
         )
         return npu.gather(collops.Operation(param), rank, RANKS, 2)
 
-    env = {"COLLOPS_TIMEOUT_S": "10"}
-    assert run_ranks(work, RANKS, env=env, threads=True, timeout=20) == [npu.gathered(RANKS, 2)] * 3
+    env = {"COLLOPS_TIMEOUT_S": f"{patience(10):g}"}
+    assert (
+        run_ranks(work, RANKS, env=env, threads=True, timeout=patience(20))
+        == [npu.gathered(RANKS, 2)] * 3
+    )
 
 
 def test_another_device_than_the_tables_is_hccls_error(npu: Any, tmp_path: Path) -> None:
@@ -136,7 +140,7 @@ def test_another_device_than_the_tables_is_hccls_error(npu: Any, tmp_path: Path)
         error = error_of(lambda: collops.init(backend="hccl"))
         return error.code, error.message
 
-    for code, message in run_ranks(work, 2, env={"RANK_TABLE_FILE": path}, timeout=20):
+    for code, message in run_ranks(work, 2, env={"RANK_TABLE_FILE": path}, timeout=patience(20)):
         assert code == 25
         assert "HcclCommInitClusterInfo returned 7 (HCCL_E_UNAVAIL): EI9999" in message
         assert "the rank table has device" in message
@@ -155,7 +159,7 @@ def test_a_table_that_is_not_complete_is_waited_for(npu: Any, tmp_path: Path) ->
         assert part is not None
         return total(npu, comm) + total(npu, part)
 
-    assert run_ranks(work, 2, env={"RANK_TABLE_FILE": path}, timeout=20) == [4.0] * 2
+    assert run_ranks(work, 2, env={"RANK_TABLE_FILE": path}, timeout=patience(20)) == [4.0] * 2
 
 
 def test_parts_of_a_table_group(npu: Any, tmp_path: Path) -> None:
@@ -185,7 +189,7 @@ def test_parts_of_a_table_group(npu: Any, tmp_path: Path) -> None:
             group.close()
         return [*found, npu.live_communicators()]
 
-    results = run_ranks(work, 4, env={"RANK_TABLE_FILE": path}, timeout=20)
+    results = run_ranks(work, 4, env={"RANK_TABLE_FILE": path}, timeout=patience(20))
     assert results[0] == [None, 4.0, 0]
     assert results[1] == [3.0, 0, 1, 1.0, 103, True, 3.0, 4.0, 0]
     assert results[2] == [3.0, 0, 2, 2.0, 103, True, 3.0, 4.0, 0]

@@ -11,6 +11,7 @@ from groups import default_group
 from npu_groups import run_npu_group
 
 import collops
+from patience import patience
 
 _SLOW = {"COLLOPS_SIM_DELAY_US": "5000"}
 
@@ -55,7 +56,7 @@ def test_a_batch_after_one_that_was_left_is_refused_on_all_ranks(check: str) -> 
         store.wait(["refused"])
         return [_error(_batch, rank, 30)]
 
-    own, others = run_npu_group(work, 2, env={"COLLOPS_CHECK": check}, timeout_s=20)
+    own, others = run_npu_group(work, 2, env={"COLLOPS_CHECK": check}, timeout_s=patience(20))
     lost = "an exception ended a batch of rank 0 before its end: 1 message of it will never be sent"
     assert own[0].startswith(f"AbortedError: {lost}"), own
     assert lost in own[1], own

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from patience import patience
+
 torch = pytest.importorskip("torch")
 
 import message_rows  # noqa: E402
@@ -45,7 +47,7 @@ def outcomes(rank: int, size: int, backend: str) -> dict[tuple[str, str], Any]:
 @functools.cache
 def outcomes_of_ranks(size: int, backend: str) -> list[dict[tuple[str, str], Any]]:
     """The outcomes on every rank of a group."""
-    return run_group(outcomes, size, size, backend, backend=backend, timeout_s=10)
+    return run_group(outcomes, size, size, backend, backend=backend, timeout_s=patience(10))
 
 
 @pytest.mark.parametrize(

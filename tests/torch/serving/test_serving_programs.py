@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import patience
+
 pytest.importorskip("torch")
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "torch"
@@ -25,7 +27,7 @@ def run(folder: Path, name: str, ranks: int, *arguments: str) -> subprocess.Comp
         capture_output=True,
         stdin=subprocess.DEVNULL,
         text=True,
-        timeout=100,
+        timeout=patience(100),
     )
 
 
@@ -64,7 +66,7 @@ def test_a_wrong_start_is_refused(tmp_path: Path, name: str, option: str, words:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patience(100),
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from patience import patience
+
 pytest.importorskip("torch")
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "torch" / "fsdp2_training.py"
-LIMIT_S = 60
+LIMIT_S = patience(60)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 ROWS = 1_000_000  # so much memory is given back to the system when it is freed
 FORK = multiprocessing.get_context("fork")
@@ -73,7 +74,7 @@ def test_the_plain_level_holds_its_tensors(kind: str) -> None:
         comm.barrier()
         return drop_while_waiting(rank, comm, kind, told)
 
-    assert run_ranks(work, 2, timeout=20) == [True, True]
+    assert run_ranks(work, 2, timeout=patience(20)) == [True, True]
 
 
 @pytest.mark.parametrize("wrap", [lambda x: x, Foreign], ids=["arrays", "dlpack"])
@@ -114,7 +115,7 @@ def test_an_operation_holds_its_tensors(wrap: Callable[[Any], Any]) -> None:
         gc.collect()
         return alive + [ref() is None for ref in held]
 
-    assert run_ranks(work, 2, timeout=20) == [[True] * 4, [True]]
+    assert run_ranks(work, 2, timeout=patience(20)) == [[True] * 4, [True]]
 
 
 def test_a_second_thread_gets_an_error_and_the_first_its_result() -> None:
@@ -148,7 +149,7 @@ def test_a_second_thread_gets_an_error_and_the_first_its_result() -> None:
         assert all("another thread is in a call of rank 0" in message for message in messages)
         return gathered.tolist()
 
-    assert run_ranks(work, 2, timeout=20) == [[[0], [1]]] * 2
+    assert run_ranks(work, 2, timeout=patience(20)) == [[[0], [1]]] * 2
 
 
 def messages_of_child(calls: list[Callable[[], Any]]) -> list[str]:

@@ -28,6 +28,7 @@ from collops.bench.request import Request
 from collops.bench.variant import Variant
 from collops.cli import main
 from collops.testing import run_ranks
+from patience import patience
 
 COLLECTIVES = [name for name in OPERATORS if name != "linear_parallel"]
 SKEWED = ("all_gather_v", "reduce_scatter_v", "all_to_all_v")
@@ -108,7 +109,7 @@ def measure_all(rank: int, store: str) -> dict[str, list[dict[str, Any]]]:
 
 def test_gloo_has_the_same_results(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    [found, _] = run_ranks(measure_all, 2, f"file://{tmp_path}/store", timeout=100)
+    [found, _] = run_ranks(measure_all, 2, f"file://{tmp_path}/store", timeout=patience(100))
     for name, rows in found.items():
         gloo = [row for row in rows if row["column"].startswith("gloo")]
         assert gloo, name

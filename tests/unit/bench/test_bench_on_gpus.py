@@ -24,6 +24,7 @@ from collops.bench.operators import OPERATORS, load
 from collops.bench.operators.linear_parallel.report import compare
 from collops.bench.start import Start
 from collops.bench.tables import machine_text, point_table
+from patience import patience
 
 NO_GPU = {**os.environ, "LD_LIBRARY_PATH": ""}
 # What a benchmark can measure on a GPU: calls that take a stream.
@@ -231,6 +232,6 @@ def test_matrices_of_a_gpu_hold_what_those_of_the_host_do(
 
 def test_the_help_names_the_options() -> None:
     words = [sys.executable, "-m", "collops", "bench", "all_gather_v", "--help"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=patience(60), check=True)
     assert "--backend {cuda,nccl}" in done.stdout
     assert "--devices 0,1" in done.stdout

@@ -17,10 +17,11 @@ import peers
 import programs
 import ratios
 import rounds
+from patience import patience
 
 ROOT = Path(__file__).resolve().parents[3]
 OPERATORS = "all_gather_v reduce_scatter_v all_reduce broadcast all_to_all_v send_recv".split()
-LIMIT_S = 60
+LIMIT_S = patience(60)
 
 
 @pytest.fixture(scope="module")

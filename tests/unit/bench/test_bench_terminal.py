@@ -14,6 +14,7 @@ import pytest
 from collops.bench.arguments import parse
 from collops.bench.operators import load
 from collops.cli import main
+from patience import patience
 
 
 def test_a_terminal_shows_which_point_is_measured() -> None:
@@ -29,7 +30,10 @@ def test_a_terminal_shows_which_point_is_measured() -> None:
         "64,128",
     ]
     done = subprocess.run(
-        [*command, "--iterations", "1"], stdout=subprocess.DEVNULL, stderr=theirs, timeout=100
+        [*command, "--iterations", "1"],
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        timeout=patience(100),
     )
     os.close(theirs)
     drawn = os.read(ours, 1 << 16).decode()
@@ -43,7 +47,7 @@ def test_the_plot_s_path_and_a_line_for_an_issue_end_the_output(tmp_path: Path) 
     pytest.importorskip("matplotlib")
     path = tmp_path / "times.png"
     words = ["bench", "barrier", "--quick", "--iterations", "1", "--plot", str(path)]
-    done = forked_main.run(main, words, timeout=100)
+    done = forked_main.run(main, words, timeout=patience(100))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert f"plot: {path}" in lines

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import patience
+
 # The thread's call is ended by the exit itself and then wants the GIL. With so long a turn of the
 # main thread it gets it only while that thread sleeps, deep in the interpreter's end.
 ENDING = """
@@ -90,7 +92,7 @@ def test_first_contact(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(ENDING + FIRST_CONTACT)
     rank = start(path)
-    errors = rank.communicate(timeout=60)[1]
+    errors = rank.communicate(timeout=patience(60))[1]
     assert (rank.returncode, errors) == (7, "")
 
 
@@ -99,7 +101,7 @@ def test_a_call(call: str, tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(ENDING + CALL)
     ranks = [start(path, str(rank), call) for rank in range(2)]
-    printed = [rank.communicate(timeout=60) for rank in ranks]
+    printed = [rank.communicate(timeout=patience(60)) for rank in ranks]
     assert (ranks[0].returncode, printed[0][1]) == (7, "")
     reason = "called close()" if call == "close" else "its process ended"
     assert printed[1][0].count(reason) == 4, printed[1]

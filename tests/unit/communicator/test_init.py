@@ -14,6 +14,7 @@ import pytest
 
 import collops
 from collops.testing import RankErrors, run_ranks
+from patience import patience
 
 PLACE = ("COLLOPS_RANK", "COLLOPS_RANK_SIZE", "RANK", "WORLD_SIZE")
 
@@ -169,7 +170,7 @@ def test_an_unused_domain_connects_anew() -> None:
             results += [gather(rank, 3, f"met{i}"), gather(rank, 3, f"not met{i}")]
         return results
 
-    assert run_ranks(work, 3, timeout=30) == [[[0, 1, 2]] * 20] * 3
+    assert run_ranks(work, 3, timeout=patience(30)) == [[[0, 1, 2]] * 20] * 3
 
 
 def test_a_domain_stays_while_something_uses_it() -> None:
@@ -192,7 +193,7 @@ def test_a_domain_stays_while_something_uses_it() -> None:
 
     live = 'this process already has a communicator of 2 ranks (comm_domain "d", backend shm), '
     wanted = [live + "got 1: close() it, or pass another comm_domain"] * 3
-    assert run_ranks(work, 2, timeout=30) == [wanted] * 2
+    assert run_ranks(work, 2, timeout=patience(30)) == [wanted] * 2
 
 
 def test_a_rank_that_never_comes_is_named() -> None:
@@ -206,7 +207,7 @@ def test_ranks_that_disagree_about_their_number() -> None:
         if rank == 2:
             return 102
         with pytest.raises(collops.Error) as caught:
-            collops.init(rank, 2 + rank, timeout_s=10)
+            collops.init(rank, 2 + rank, timeout_s=patience(10))
         return caught.value.code
 
     assert run_ranks(work, 3) == [102, 102, 102]
@@ -215,13 +216,13 @@ def test_ranks_that_disagree_about_their_number() -> None:
 @pytest.mark.parametrize("threads", [False, True])
 def test_more_ranks_than_were_started(threads: bool) -> None:
     def work(rank: int) -> tuple[int, bool]:
-        error = error_of(rank, 3, timeout_s=20)
+        error = error_of(rank, 3, timeout_s=patience(20))
         started = "run_ranks has started 2 threads" if threads else "COLLOPS_RANK_SIZE is 2: "
         return error.code, f"rank_size is 3, but {started}" in error.message
 
     start = time.monotonic()
     assert run_ranks(work, 2, threads=threads) == [(1, True)] * 2
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < patience(10)
 
 
 def test_a_struct_for_more_ranks_than_were_started() -> None:
@@ -247,7 +248,7 @@ def test_a_rank_claimed_twice() -> None:
         collops.init(comm_domain="start").barrier()
         with pytest.raises(collops.RankMismatchError) as caught:
             # Rank 2 of 3 never comes: nobody can complete the meeting without the third process.
-            collops.init(0 if rank < 2 else 1, 3, timeout_s=10)
+            collops.init(0 if rank < 2 else 1, 3, timeout_s=patience(10))
         return caught.value.message
 
     for message in run_ranks(work, 3):
@@ -290,7 +291,7 @@ def test_plain_multiprocessing_is_a_job_of_its_own(method: str, tmp_path: Path) 
         )
         for number in (7, 8)
     ]
-    printed = [program.communicate(timeout=60)[0].strip() for program in running]
+    printed = [program.communicate(timeout=patience(60))[0].strip() for program in running]
     assert printed == ["True [0, 7, 1, 7]", "True [0, 8, 1, 8]"]
 
 

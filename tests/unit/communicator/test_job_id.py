@@ -12,6 +12,7 @@ import pytest
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 LAUNCHERS = ("RANK", "WORLD_SIZE", "COLLOPS_JOB_ID", "COLLOPS_RANK", "COLLOPS_RANK_SIZE")
 
@@ -56,7 +57,7 @@ def test_a_launcher_of_several_hosts_says_nothing_about_it() -> None:
             TORCHELASTIC_RUN_ID="x", MASTER_ADDR="192.0.2.1", LOCAL_WORLD_SIZE="2", WORLD_SIZE="4"
         )
         os.environ.update(RANK=str(rank + 2), COLLOPS_RANK="", COLLOPS_RANK_SIZE="")
-        comm = collops.init(rank, 2, job_id="the second host", timeout_s=20)
+        comm = collops.init(rank, 2, job_id="the second host", timeout_s=patience(20))
         return [comm.backend, *gathered(comm, rank)]
 
     assert run_ranks(work, 2) == [["shm", 0, 1]] * 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = (Path(__file__).resolve().parents[2] / "conftest.py").read_text()
+ROOT = Path(__file__).resolve().parents[3]
+CONFTEST = (ROOT / "tests" / "conftest.py").read_text()
 PATIENCE = "PATIENCE_S = 2.0"
 ORPHAN = """
 import subprocess, sys
@@ -43,7 +45,8 @@ def run_pytest(folder: Path, *texts: str, conftest: str) -> subprocess.Completed
     for number, text in enumerate(texts):
         (folder / f"test_{number}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
-    return subprocess.run(command, cwd=folder, text=True, capture_output=True)
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    return subprocess.run(command, cwd=folder, env=env, text=True, capture_output=True)
 
 
 def test_leftovers_of_a_test_are_found_and_removed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 MESSAGES = 12  # more than there is room for verdicts that nobody has read
 ELEMENTS = 5000
@@ -39,12 +40,12 @@ def test_a_sender_does_not_wait_for_the_receivers_next_call(tmp_path: Path) -> N
                 sent.touch()
                 return True
             right = receive_all(comm)
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + patience(30)
             while not sent.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
             return right and sent.exists()
 
-    assert run_ranks(work, 2, timeout=60) == [True, True]
+    assert run_ranks(work, 2, timeout=patience(60)) == [True, True]
 
 
 def test_a_receiver_that_closes_has_sent_its_verdict(tmp_path: Path) -> None:
@@ -59,4 +60,4 @@ def test_a_receiver_that_closes_has_sent_its_verdict(tmp_path: Path) -> None:
             comm.close()
         return True
 
-    assert run_ranks(work, 2, timeout=60) == [True, True]
+    assert run_ranks(work, 2, timeout=patience(60)) == [True, True]

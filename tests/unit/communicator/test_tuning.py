@@ -8,6 +8,7 @@ import pytest
 import collops
 from collops.core import core
 from collops.testing import RankErrors, run_ranks
+from patience import patience
 
 
 def both_ways(rank: int) -> list[bytes]:
@@ -23,7 +24,7 @@ def test_a_program_has_communicators_with_different_sizes() -> None:
 
 
 def disagree(rank: int) -> None:
-    collops.init(tuning="" if rank == 0 else "streamed_output=1m", timeout_s=5)
+    collops.init(tuning="" if rank == 0 else "streamed_output=1m", timeout_s=patience(5))
 
 
 def test_ranks_with_different_sizes_do_not_meet() -> None:

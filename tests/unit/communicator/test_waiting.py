@@ -16,6 +16,7 @@ from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 FORK = multiprocessing.get_context("fork")
 
@@ -50,7 +51,7 @@ def test_ctrl_c_ends_a_wait(name: str) -> None:
             told.get()
             start = time.monotonic()
             interrupted.get()
-            assert time.monotonic() - start < 10
+            assert time.monotonic() - start < patience(10)
             with pytest.raises(collops.Error) as caught:
                 CALLS[name](comm)
             return caught.value.message
@@ -63,7 +64,7 @@ def test_ctrl_c_ends_a_wait(name: str) -> None:
             comm.barrier()
         return "interrupted"
 
-    first, second = run_ranks(work, 2, timeout=20)
+    first, second = run_ranks(work, 2, timeout=patience(20))
     assert first == "interrupted"
     assert "interrupted" in second
 
@@ -78,7 +79,7 @@ def test_ctrl_c_ends_first_contact() -> None:
         thread.join()
         return True
 
-    assert run_ranks(work, 2, timeout=20) == [True, True]
+    assert run_ranks(work, 2, timeout=patience(20)) == [True, True]
 
 
 def test_a_signal_handler_of_the_user_runs_and_the_wait_goes_on() -> None:
@@ -96,7 +97,7 @@ def test_a_signal_handler_of_the_user_runs_and_the_wait_goes_on() -> None:
         thread.join()
         return gathered
 
-    assert run_ranks(work, 2, timeout=20) == [[0, 1]] * 2
+    assert run_ranks(work, 2, timeout=patience(20)) == [[0, 1]] * 2
     assert handled.empty()
 
 
@@ -119,7 +120,7 @@ def test_an_exception_of_a_signal_handler_ends_the_wait() -> None:
         thread.join()
         return str(caught.value)
 
-    assert run_ranks(work, 2, timeout=20)[0] == "from the handler"
+    assert run_ranks(work, 2, timeout=patience(20))[0] == "from the handler"
 
 
 def test_other_threads_run_while_a_rank_waits() -> None:
@@ -145,7 +146,7 @@ def test_other_threads_run_while_a_rank_waits() -> None:
         thread.join()
         return done
 
-    assert run_ranks(work, 2, timeout=20)[0] == 50
+    assert run_ranks(work, 2, timeout=patience(20))[0] == 50
 
 
 def test_a_second_thread_in_a_call_gets_an_error() -> None:
@@ -175,7 +176,7 @@ def test_a_second_thread_in_a_call_gets_an_error() -> None:
         thread.join()
         return messages
 
-    messages = run_ranks(work, 2, timeout=20)[0]
+    messages = run_ranks(work, 2, timeout=patience(20))[0]
     assert len(messages) == 2
     assert all("another thread" in message for message in messages)
 
@@ -194,7 +195,7 @@ def test_abort_from_another_thread_ends_the_waits_of_all() -> None:
             start = time.monotonic()
             aborted.get()
             aborted.get()
-            assert time.monotonic() - start < 10
+            assert time.monotonic() - start < patience(10)
         with pytest.raises(collops.AbortedError) as caught:
             if rank < 2:
                 later(lambda: None, waits)
@@ -202,6 +203,6 @@ def test_abort_from_another_thread_ends_the_waits_of_all() -> None:
         aborted.put(None)
         return caught.value.code, caught.value.message
 
-    for code, message in run_ranks(work, 3, timeout=20):
+    for code, message in run_ranks(work, 3, timeout=patience(20)):
         assert code == 104
         assert "enough" in message

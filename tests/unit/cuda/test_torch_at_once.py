@@ -61,7 +61,11 @@ class Tensor:
 
 
 def test_a_cuda_tensor_is_read_at_once() -> None:
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=100)
+    from patience import patience  # which the process does not find
+
+    done = subprocess.run(
+        [sys.executable, __file__], capture_output=True, text=True, timeout=patience(100)
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -18,13 +18,15 @@ from pathlib import Path
 
 import own_output
 
+from patience import patience
+
 BLOCK = re.compile(
     r"(?P<varies><!-- varies -->\n)?^```(?P<kind>python|console)(?: title=\"(?P<title>[^\"]+)\")?\n"
     r"(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 PROGRAMS = {"python": "", "collops": " -m collops"}
-LIMIT_S = 60
+LIMIT_S = patience(60)
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from patience import patience
+
 ROOT = Path(__file__).resolve().parents[3]
-LIMIT_S = 100
+LIMIT_S = patience(100)
 BLOCK = re.compile(
     r"(?:<!-- no-run: (?P<reason>.+?) -->\s*\n)?^```python[^\n]*\n(?P<code>.*?)^```",
     re.MULTILINE | re.DOTALL,

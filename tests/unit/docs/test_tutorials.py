@@ -11,6 +11,7 @@ import page_session
 import pytest
 
 import tutorial_notebook
+from patience import patience
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "docs" / "tutorials"
@@ -53,7 +54,7 @@ def test_the_cells_of_the_notebook_print_what_it_shows(tmp_path: Path) -> None:
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=patience(60),
     )
     assert done.returncode == 0
     assert len(code) >= 8

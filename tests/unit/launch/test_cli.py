@@ -12,6 +12,7 @@ import own_output
 import pytest
 
 from collops.launch.rank_table import make_rank_table
+from patience import patience
 
 
 def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -147,7 +148,7 @@ def test_output_that_nobody_reads_ends_the_program_without_a_word() -> None:
     process.stdout.close()
     err = own_output.own(process.stderr.read())
     process.stderr.close()
-    assert (process.wait(timeout=60), err) == (141, "")
+    assert (process.wait(timeout=patience(60)), err) == (141, "")
 
 
 def test_doctor_takes_no_arguments() -> None:

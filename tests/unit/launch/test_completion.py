@@ -14,6 +14,7 @@ from collops.cli import main
 from collops.cli.completion import every_parser
 from collops.cli.main import COMMANDS
 from collops.terminal.parser import subparsers
+from patience import patience
 
 
 def test_every_command_has_its_options() -> None:
@@ -35,7 +36,7 @@ def test_the_script_is_one_of_the_shell(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is not None:
         script = tmp_path / "script"
         script.write_text(done.stdout)
-        subprocess.run([shell, "-n", str(script)], check=True, timeout=30)
+        subprocess.run([shell, "-n", str(script)], check=True, timeout=patience(30))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_bash_completes(words: str, completed: str, tmp_path: Path) -> None:
         f'COMP_LINE="{words}"; COMP_POINT={len(words)}; _shtab_collops; echo "${{COMPREPLY[*]}}"'
     )
     done = subprocess.run(
-        ["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, timeout=30
+        ["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, timeout=patience(30)
     )
     assert done.stdout.strip() == completed, done.stderr
 

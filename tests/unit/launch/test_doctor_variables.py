@@ -13,6 +13,7 @@ import pytest
 from collops.cli import main
 from collops.core import core
 from collops.launch.rank_table import make_rank_table
+from patience import patience
 
 
 def report(**environment: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -124,7 +125,9 @@ def test_a_value_with_a_line_break_stays_in_its_row() -> None:
 def test_a_full_disk_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "collops", "doctor"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=patience(60)
+        )
     assert done.returncode == 1
     assert done.stderr == "collops doctor: standard output: No space left on device\n"
 

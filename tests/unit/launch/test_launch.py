@@ -17,6 +17,7 @@ from collops.launch import mail
 from collops.launch.processes import RankProcess, end_all, start, watch
 from collops.launch.programs import Programs
 from collops.launch.threads import run_on_threads
+from patience import patience
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def test_how_a_process_ended_is_told_and_the_others_are_waited_for_less_long() -
         assert ([process.ranks for process in late], first) == ([[0]], 1)
         assert processes[1].lost == "exit code 7"
         processes[0].kill()
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < patience(20)
 
 
 class Unreadable:
@@ -92,7 +93,7 @@ def test_threads_that_raise_hang_or_report_are_distinguished() -> None:
         if rank == 1:
             raise ValueError("on purpose")
         if rank == 2:
-            over.wait(60)
+            over.wait(patience(60))
         return rank + 10
 
     reports, running = run_on_threads(range(3), work, 60.0, 0.1, lambda report: report is None)
@@ -112,7 +113,7 @@ def test_programs_are_ended_with_all_they_started(tmp_path: Path) -> None:
             raise RuntimeError("on purpose")
     assert own.failed
     # It has its signal, and ends when it runs next.
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience(20)
     while not is_gone(int(text)):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -16,9 +16,10 @@ import pytest
 from collops.cli.run import one_host, parse, this_host
 from collops.launch.output import Prefixed
 from collops.launch.rank_table import make_rank_table, read_rank_table
+from patience import patience
 
 RUN = [sys.executable, "-m", "collops", "run"]
-LIMIT_S = 60.0
+LIMIT_S = patience(60.0)
 
 
 def collops_run(*words: str, **env: str) -> subprocess.CompletedProcess[bytes]:

@@ -11,6 +11,7 @@ import pytest
 
 import collops
 from collops.testing import ranks
+from patience import patience
 
 USERS_FILE = """
 import os
@@ -111,7 +112,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patience(100),
         check=False,
     )
     return done.stdout + done.stderr

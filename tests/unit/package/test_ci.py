@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import alone
+from patience import patience
 
 ROOT = Path(__file__).resolve().parents[3]
 MAKE = """#!/bin/sh
@@ -41,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     (tmp_path / "tools" / "preflight.sh").write_text("exit 0\n")
     (tmp_path / ".ci" / "seconds").write_text("check 41\n")
-    for name in ("alone", "run_tests"):
+    for name in ("alone", "patience", "run_tests"):
         shutil.copy(ROOT / "tools" / f"{name}.py", tmp_path / "tools")
     for name, text in (
         ("bin/timeout", TIMEOUT),
@@ -71,7 +72,7 @@ def run(
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
     )
     (checkout / "printed").write_text(done.stdout + done.stderr)
     lines = done.stdout.splitlines()

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import collops
+from patience import patience
 
 NO_CORE = "import sys; sys.modules['collops._core'] = None; "
 
@@ -15,7 +16,11 @@ NO_CORE = "import sys; sys.modules['collops._core'] = None; "
 def run(code: str) -> str:
     """What a fresh interpreter prints."""
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -13,6 +13,7 @@ import own_output
 import pytest
 
 import environment
+from patience import patience
 
 ROOT = Path(__file__).resolve().parents[3]
 NOTICE = "[notice] A new release of pip is available: 23.0 -> 26.0"
@@ -73,7 +74,7 @@ def test_versions_come_from_the_metadata(venv: environment.Venv) -> None:
 
 def test_an_install_succeeds_whatever_pip_prints(venv: environment.Venv) -> None:
     record_pip(venv, "exit 0")
-    assert venv.try_pip("thing", limit_s=20) == "installed"
+    assert venv.try_pip("thing", limit_s=patience(20)) == "installed"
 
 
 def test_a_build_shows_how_far_it_is(
@@ -123,9 +124,9 @@ def test_a_build_that_fails_prints_all_of_its_output(
 
 def test_the_reason_is_pips_last_error(venv: environment.Venv) -> None:
     record_pip(venv, f"echo 'ERROR: first'; echo 'ERROR: No match' >&2; {NOISE}exit 1")
-    assert venv.try_pip("thing", limit_s=20) == "not installed: ERROR: No match"
+    assert venv.try_pip("thing", limit_s=patience(20)) == "not installed: ERROR: No match"
     record_pip(venv, "exit 1")
-    assert venv.try_pip("thing", limit_s=20) == "not installed: pip failed"
+    assert venv.try_pip("thing", limit_s=patience(20)) == "not installed: pip failed"
 
 
 def test_torch_is_first_sought_where_this_machine_looks(

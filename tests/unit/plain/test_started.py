@@ -16,6 +16,7 @@ import pytest
 import collops
 from collops import RecvFrom, SendTo
 from collops.testing import RankErrors, run_ranks
+from patience import patience
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -76,7 +77,7 @@ def work_on_all(rank: int, size: int) -> bool:
             assert flat(started[i].wait()) == want[i], calls_of(rank, size)[i]
             assert started[i].done()
         for i in order:
-            assert flat(started[i].wait(timeout_s=5)) == want[i]
+            assert flat(started[i].wait(timeout_s=patience(5))) == want[i]
     return True
 
 

@@ -18,6 +18,7 @@ from waiting_call import later
 
 import collops
 from collops.testing import run_ranks
+from patience import patience
 
 EXIT = """
 import sys, threading, time
@@ -57,7 +58,7 @@ def test_the_thread_is_there_from_the_first_start_to_the_close() -> None:
         counts.append(num_threads())
         comm.close()
         # The system lists a thread a little longer than it can be joined.
-        end = time.monotonic() + 10
+        end = time.monotonic() + patience(10)
         while num_threads() > counts[0] and time.monotonic() < end:
             time.sleep(0.001)
         counts.append(num_threads())
@@ -84,7 +85,7 @@ def test_ctrl_c_ends_a_wait(call: str) -> None:
             started.wait()
         return "interrupted"
 
-    first, second = run_ranks(work, 2, timeout=20)
+    first, second = run_ranks(work, 2, timeout=patience(20))
     assert first == "interrupted"
     assert "rank 0 was interrupted" in second
 
@@ -110,7 +111,7 @@ def test_a_signal_handler_may_close_while_its_thread_waits(name: str) -> None:
         return True
 
     for start in (False, True):
-        assert run_ranks(work, 2, start, timeout=20) == [True] * 2
+        assert run_ranks(work, 2, start, timeout=patience(20)) == [True] * 2
 
 
 def test_ctrl_c_interrupts_the_current_call() -> None:
@@ -128,7 +129,7 @@ def test_ctrl_c_interrupts_the_current_call() -> None:
             split.wait()
         return "interrupted"
 
-    first, second = run_ranks(work, 2, timeout=20)
+    first, second = run_ranks(work, 2, timeout=patience(20))
     assert first == "interrupted"
     assert "rank 0 was interrupted" in second
 
@@ -165,7 +166,7 @@ def test_a_wait_with_a_time_out_of_its_own() -> None:
         begin = time.monotonic()
         with pytest.raises(collops.RankTimeoutError) as caught:
             started.wait(timeout_s=0.3)
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < patience(10)
         assert isinstance(caught.value, TimeoutError)
         return caught.value.message
 
@@ -219,8 +220,8 @@ def test_the_end_of_the_interpreter_ends_started_calls() -> None:
         for rank in range(2)
     ]
     begin = time.monotonic()
-    outputs = [rank.communicate(timeout=30) for rank in ranks]
-    assert time.monotonic() - begin < 20
+    outputs = [rank.communicate(timeout=patience(30)) for rank in ranks]
+    assert time.monotonic() - begin < patience(20)
     assert [rank.returncode for rank in ranks] == [0, 0], outputs
     assert outputs[0] == ("", "")
     assert "rank 0" in outputs[1][0]

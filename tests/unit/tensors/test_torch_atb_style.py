@@ -15,6 +15,7 @@ import pytest
 
 import collops as torch_atb
 from collops.testing import run_ranks
+from patience import patience
 
 torch = pytest.importorskip("torch", reason="torch is not installed here: its tests are skipped")
 
@@ -135,7 +136,7 @@ def test_a_program_that_spawns_its_ranks(tmp_path: Path) -> None:
         env={**os.environ, **HCCL},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patience(100),
         check=False,
     )
     assert done.stdout == "both ranks are right\n", done.stderr

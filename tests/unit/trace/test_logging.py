@@ -9,6 +9,8 @@ import sys
 import own_output
 import pytest
 
+from patience import patience
+
 CALLS = """
 from collops.testing import run_ranks
 import collops, numpy as np
@@ -26,7 +28,7 @@ def run(code: str) -> tuple[list[str], list[str]]:
         [sys.executable, "-c", code],
         capture_output=True,
         env={**os.environ, "COLLOPS_TRACE": "1"},
-        timeout=60,
+        timeout=patience(60),
     )
     assert done.returncode == 0, done.stderr
     return sorted(done.stdout.splitlines()), sorted(done.stderr.splitlines())

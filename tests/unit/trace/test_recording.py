@@ -20,8 +20,9 @@ from collops.cli import main
 from collops.testing import RankErrors, run_ranks
 from collops.trace.calls import group_calls, rank_of
 from collops.trace.merge import MergedTrace, merge
+from patience import patience
 
-LATE_S = 0.3
+LATE_S = patience(0.3)
 # Far less than the sleep, and far more than a rank needs to begin a call on a busy machine.
 SURELY_US = 30_000
 
@@ -167,7 +168,7 @@ def killed_in_a_wait(rank: int, folder: str) -> None:
     comm = collops.init(comm_domain="waits")
     comm.barrier()
     if rank == 0:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience(20)
         path = Path(folder) / "t.rank1.json"
         while IDLE not in path.read_text() and time.monotonic() < deadline:
             time.sleep(0.005)

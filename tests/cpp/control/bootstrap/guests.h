@@ -60,7 +60,7 @@ inline void MeetBeside(const std::function<void(int socket)>& speak) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, spoken;
   const pid_t leader = ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 0, 2, 5);
+    const auto communicator = ranks::Make(job, 0, 2, check::Patience(5));
     listens.Set();
     spoken.Wait();
     EXPECT_EQ(communicator->Connect().message(), "");
@@ -71,7 +71,7 @@ inline void MeetBeside(const std::function<void(int socket)>& speak) {
   EXPECT_TRUE(stranger.valid());
   speak(stranger.get());
   const pid_t member = ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 1, 2, 5);
+    const auto communicator = ranks::Make(job, 1, 2, check::Patience(5));
     spoken.Set();
     EXPECT_EQ(communicator->Connect().message(), "");
     EXPECT_EQ(communicator->Barrier().message(), "");

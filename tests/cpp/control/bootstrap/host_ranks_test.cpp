@@ -28,7 +28,7 @@ std::vector<RankOnHost> Placed() {
   return ranks;
 }
 
-HostRanks Make(const collops::JobIdentity& job, int rank, double timeout_s = 20) {
+HostRanks Make(const collops::JobIdentity& job, int rank, double timeout_s = check::Patience(20)) {
   collops::CommunicatorSpec spec;
   spec.backend = "toy";
   spec.rank = rank;
@@ -43,7 +43,7 @@ void Meet(const collops::JobIdentity& job, int rank, const ranks::Event& written
   HostRanks meeting = Make(job, rank);
   meeting.Begin();
   Group group;
-  EXPECT_EQ(meeting.Complete(Deadline::After(20), &group).message(), "");
+  EXPECT_EQ(meeting.Complete(Deadline::After(check::Patience(20)), &group).message(), "");
   EXPECT_EQ(group.host, rank % 2);
   EXPECT_EQ(group.peers.size(), 5);
   for (int r = 0; r < 5; ++r) {
@@ -94,7 +94,8 @@ TEST(AMeetingThatIsStoppedEndsTheMeetingOfItsHost) {
   meeting.Begin();
   meeting.Stop();
   Group group;
-  EXPECT_EQ(meeting.Complete(Deadline::After(20), &group).code(), collops::ERROR_ABORTED);
+  EXPECT_EQ(meeting.Complete(Deadline::After(check::Patience(20)), &group).code(),
+            collops::ERROR_ABORTED);
 }
 
 // A group on several hosts may have many ranks, each host of it no more than a group on one host.
@@ -108,7 +109,7 @@ TEST(TooManyRanksAreRefused) {
   ranks.back().host = 1;
   HostRanks meeting(spec, ranks::FreshJob(), ranks, "node-a", kBytes);
   Group group;
-  const Status host = meeting.Complete(Deadline::After(20), &group);
+  const Status host = meeting.Complete(Deadline::After(check::Patience(20)), &group);
   EXPECT_EQ(host.code(), collops::ERROR_UNSUPPORTED);
   EXPECT_EQ(host.message(), "host node-a has 129 ranks of the group: at most 128 on a host");
   std::shared_ptr<Control> control;

@@ -28,7 +28,8 @@ int DescriptorsOf(int rank_size) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < rank_size; ++rank) {
     threads.emplace_back([&, rank] {
-      auto comm = ranks::Make(job, rank, rank_size, 20.0, collops::COMM_MULTI_THREAD);
+      auto comm =
+          ranks::Make(job, rank, rank_size, check::Patience(20.0), collops::COMM_MULTI_THREAD);
       EXPECT_EQ(comm->Barrier().message(), "");
       comms[static_cast<size_t>(rank)] = std::move(comm);
     });

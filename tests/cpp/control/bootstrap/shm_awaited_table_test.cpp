@@ -17,7 +17,7 @@ using collops::Status;
 constexpr const char* kInitializing = R"({"status": "initializing"})";
 
 std::shared_ptr<collops::Communicator> Make(const std::string& path, int rank, int rank_size,
-                                            double timeout_s = 20.0) {
+                                            double timeout_s = check::Patience(20.0)) {
   collops::CommunicatorSpec spec;
   spec.backend = "shm";
   spec.rank = rank;
@@ -33,7 +33,7 @@ std::shared_ptr<collops::Communicator> Make(const std::string& path, int rank, i
 
 // Two ranks that wait for `path`, and the start of what each is told.
 void RunWaiting(const std::string& path, const std::function<void()>& meanwhile,
-                const std::string& message, double timeout_s = 20.0) {
+                const std::string& message, double timeout_s = check::Patience(20.0)) {
   setenv("COLLOPS_SERVER_ID", "node-a", 1);
   unsetenv("COLLOPS_JOB_ID");
   const ranks::Event made;

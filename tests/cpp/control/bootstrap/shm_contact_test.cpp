@@ -64,7 +64,7 @@ TEST(AbortAndCloseFromAnotherThreadEndFirstContact) {
       other.join();
       EXPECT_EQ(status.code(), collops::ERROR_ABORTED);
       EXPECT_CONTAINS(status.message(), "enough");
-      EXPECT_TRUE(SecondsSince(start) < 10.0);
+      EXPECT_TRUE(SecondsSince(start) < check::Patience(10.0));
     }
   }
 }
@@ -91,7 +91,7 @@ TEST(TheEndOfRank0InFirstContactIsReported) {
     kill(leader, SIGKILL);
     const Clock::time_point start = Clock::now();
     EXPECT_EQ(ranks::Wait(member).code, 0);
-    EXPECT_TRUE(SecondsSince(start) < 10.0);
+    EXPECT_TRUE(SecondsSince(start) < check::Patience(10.0));
     EXPECT_FALSE(ranks::Wait(leader).exited);
   }
 }
@@ -104,7 +104,7 @@ TEST(RanksMeetAgainRightAfterAFailedFirstContact) {
     pids.push_back(ranks::Start([&, rank] {
       if (rank > 0) listens.Wait();
       // First one rank has a wrong rankSize.
-      auto wrong = ranks::Make(job, rank, rank == 2 ? 5 : 3, 5);
+      auto wrong = ranks::Make(job, rank, rank == 2 ? 5 : 3, check::Patience(5));
       if (rank > 0) {
         came.Set();
       } else {
@@ -113,7 +113,7 @@ TEST(RanksMeetAgainRightAfterAFailedFirstContact) {
       }
       EXPECT_EQ(wrong->Connect().code(), collops::ERROR_RANK_MISMATCH);
       wrong.reset();
-      EXPECT_EQ(ranks::Make(job, rank, 3, 5)->Connect().message(), "");
+      EXPECT_EQ(ranks::Make(job, rank, 3, check::Patience(5))->Connect().message(), "");
     }));
   }
   WaitAll(pids);
@@ -128,7 +128,7 @@ TEST(AProcessThatCorrectsItsRankMeetsTheOthers) {
     for (int rank = 0; rank < 3; ++rank) {
       pids.push_back(ranks::Start([&, rank] {
         if (rank > 0) listens.Wait();
-        auto first = ranks::Make(job, rank == 2 ? claimed : rank, 3, 5);
+        auto first = ranks::Make(job, rank == 2 ? claimed : rank, 3, check::Patience(5));
         if (rank > 0) {
           came.Set();
         } else {
@@ -139,7 +139,7 @@ TEST(AProcessThatCorrectsItsRankMeetsTheOthers) {
         EXPECT_EQ(status.code(), collops::ERROR_RANK_MISMATCH);
         EXPECT_CONTAINS(status.message(), "is claimed twice");
         first.reset();
-        EXPECT_EQ(ranks::Make(job, rank, 3, 5)->Connect().message(), "");
+        EXPECT_EQ(ranks::Make(job, rank, 3, check::Patience(5))->Connect().message(), "");
       }));
     }
     WaitAll(pids);
@@ -154,7 +154,8 @@ TEST(AThreadThatCorrectsItsRankMeetsTheOthers) {
   for (int rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {
       if (rank > 0) listens.Wait();
-      auto first = ranks::Make(job, rank == 2 ? 1 : rank, 3, 5, collops::COMM_MULTI_THREAD);
+      auto first =
+          ranks::Make(job, rank == 2 ? 1 : rank, 3, check::Patience(5), collops::COMM_MULTI_THREAD);
       if (rank > 0) {
         came.Set();
       } else {
@@ -163,7 +164,7 @@ TEST(AThreadThatCorrectsItsRankMeetsTheOthers) {
       }
       EXPECT_EQ(first->Connect().code(), collops::ERROR_RANK_MISMATCH);
       first.reset();
-      const auto again = ranks::Make(job, rank, 3, 5, collops::COMM_MULTI_THREAD);
+      const auto again = ranks::Make(job, rank, 3, check::Patience(5), collops::COMM_MULTI_THREAD);
       EXPECT_EQ(again->Connect().message(), "");
     });
   }
@@ -178,7 +179,7 @@ TEST(AForkedChildClosesTheSocketsOfFirstContact) {
              const pid_t child = ranks::Start([&] { met.Wait(); });
              communicator.reset();
              // Otherwise the child would still own the socket, and nobody would answer.
-             communicator = ranks::Make(job, 0, 2, 5);
+             communicator = ranks::Make(job, 0, 2, check::Patience(5));
              listens.Set();
              EXPECT_EQ(communicator->Connect().message(), "");
              met.Set();
@@ -186,7 +187,7 @@ TEST(AForkedChildClosesTheSocketsOfFirstContact) {
            }),
            ranks::Start([&] {
              listens.Wait();
-             EXPECT_EQ(ranks::Make(job, 1, 2, 5)->Connect().message(), "");
+             EXPECT_EQ(ranks::Make(job, 1, 2, check::Patience(5))->Connect().message(), "");
            })});
 }
 
@@ -211,7 +212,7 @@ TEST(AnInterruptInFirstContactIsHeardByThoseThatWait) {
         const auto start = std::chrono::steady_clock::now();
         const Status met = communicator->Connect();
         EXPECT_CONTAINS(met.message(), "interrupted");
-        EXPECT_TRUE(SecondsSince(start) < 3);
+        EXPECT_TRUE(SecondsSince(start) < check::Patience(3));
         heard.Set();
         if (rank == interrupted) heard.Wait(3);  // the end of its process would be seen, too
       }));

@@ -59,7 +59,7 @@ TEST(ARankThatSaysHelloTwiceIsLost) {
   const collops::JobIdentity job = ranks::FreshJob();
   const ranks::Event listens, spoken;
   const pid_t leader = ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 0, 3, 5);
+    const auto communicator = ranks::Make(job, 0, 3, check::Patience(5));
     listens.Set();
     spoken.Wait();
     const Status status = communicator->Connect();
@@ -81,7 +81,7 @@ TEST(AVerdictWithAnInvalidCodeIsAnError) {
     const collops::JobIdentity job = ranks::FreshJob();
     const ranks::Event listens, spoken;
     const pid_t leader = ranks::Start([&] {
-      const auto communicator = ranks::Make(job, 0, 3, 5);
+      const auto communicator = ranks::Make(job, 0, 3, check::Patience(5));
       listens.Set();
       spoken.Wait();
       const Status status = communicator->Connect();
@@ -141,11 +141,12 @@ TEST(AnotherUserThatOwnsTheSocketsNameIsReportedAtOnce) {
   bound.Wait();
   for (const int rank : {0, 1, 0}) {
     const Clock::time_point start = Clock::now();
-    const Status status = ranks::Make(job, rank, 2, 20)->Connect();
+    const Status status = ranks::Make(job, rank, 2, check::Patience(20))->Connect();
     EXPECT_EQ(status.code(), collops::ERROR_PEER_LOST);
     EXPECT_CONTAINS(status.message(), "process " + std::to_string(squatter) + " of another user");
     EXPECT_CONTAINS(status.message(), "uid " + std::to_string(kOtherUser));
-    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 10.0);
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() <
+                check::Patience(10.0));
   }
   done.Set();
   EXPECT_EQ(ranks::Wait(squatter).code, 0);
@@ -159,10 +160,11 @@ TEST(ATakenNameWithoutAListenerIsReportedSoon) {
   bound.Wait();
   for (const int rank : {0, 1}) {
     const Clock::time_point start = Clock::now();
-    const Status status = ranks::Make(job, rank, 2, rank == 0 ? 20 : 0.2)->Connect();
+    const Status status =
+        ranks::Make(job, rank, 2, rank == 0 ? check::Patience(20) : 0.2)->Connect();
     EXPECT_CONTAINS(status.message(),
                     "process on this host has taken the socket of this job and comm_domain");
-    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 5.0);
+    EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < check::Patience(5.0));
   }
   done.Set();
   EXPECT_EQ(ranks::Wait(squatter).code, 0);

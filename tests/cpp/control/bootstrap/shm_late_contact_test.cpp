@@ -25,7 +25,7 @@ void OpenNoMoreThan(rlim_t more) {
 void ExpectToldSoon(const Status& status, const std::string& reason, Clock::time_point start) {
   EXPECT_FALSE(status.ok());
   EXPECT_CONTAINS(status.message(), reason);
-  EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < 5.0);
+  EXPECT_TRUE(std::chrono::duration<double>(Clock::now() - start).count() < check::Patience(5.0));
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ TEST(ALateRankGetsTheErrorOfRank0WithoutDescriptors) {
   const ranks::Event listens;
   std::vector<pid_t> pids;
   pids.push_back(ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 0, 3, 20);
+    const auto communicator = ranks::Make(job, 0, 3, check::Patience(20));
     OpenNoMoreThan(0);
     listens.Set(2);
     const Status status = communicator->Connect();
@@ -46,7 +46,7 @@ TEST(ALateRankGetsTheErrorOfRank0WithoutDescriptors) {
     pids.push_back(ranks::Start([&, rank] {
       listens.Wait();
       const Clock::time_point start = Clock::now();
-      const auto communicator = ranks::Make(job, rank, 3, 20);
+      const auto communicator = ranks::Make(job, rank, 3, check::Patience(20));
       ExpectToldSoon(communicator->Connect(), "open files", start);
     }));
   }
@@ -60,7 +60,7 @@ void LeaveBeforeTheLastComes(const std::function<void(collops::Communicator&)>& 
   const ranks::Event listens, came, told;
   std::vector<pid_t> pids;
   pids.push_back(ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 0, 3, 20);
+    const auto communicator = ranks::Make(job, 0, 3, check::Patience(20));
     listens.Set();
     came.Wait();
     const Clock::time_point start = Clock::now();
@@ -76,7 +76,7 @@ void LeaveBeforeTheLastComes(const std::function<void(collops::Communicator&)>& 
   pids.push_back(ranks::Start([&] {
     told.Wait();
     const Clock::time_point start = Clock::now();
-    const auto communicator = ranks::Make(job, 2, 3, 20);
+    const auto communicator = ranks::Make(job, 2, 3, check::Patience(20));
     ExpectToldSoon(communicator->Connect(), reason, start);
   }));
   for (const pid_t pid : pids) EXPECT_EQ(ranks::Wait(pid).code, 0);
@@ -113,7 +113,7 @@ void FailAfterTheIntroduction(int rank_size, rlim_t more) {
   for (int rank = 0; rank < rank_size; ++rank) {
     pids.push_back(ranks::Start([&, rank] {
       if (rank > 0) listens.Wait();
-      const auto communicator = ranks::Make(job, rank, rank_size, 20);
+      const auto communicator = ranks::Make(job, rank, rank_size, check::Patience(20));
       if (rank == 0) {
         listens.Set(others);
         came.Wait(others);

@@ -49,7 +49,7 @@ TEST(AfterTenSecondsAWaitingRankSaysForWhomOnce) {
   const SavedErrors of_alone, of_leader, of_member, of_headless, of_silent;
   const ranks::Event listens, done;
   const pid_t passive = ranks::Start([&] {
-    const auto communicator = ranks::Make(silent, 0, 2, 20);
+    const auto communicator = ranks::Make(silent, 0, 2, check::Patience(20));
     listens.Set();
     done.Wait();
   });
@@ -82,17 +82,17 @@ TEST(AfterTenSecondsACallSaysForWhomItWaitsOnce) {
   const SavedErrors errors;
   const ranks::Event done;
   const pid_t late = ranks::Start([&] {
-    const auto communicator = ranks::Make(job, 1, 2, 30);
+    const auto communicator = ranks::Make(job, 1, 2, check::Patience(30));
     EXPECT_EQ(communicator->Connect().message(), "");
     done.Wait();
     EXPECT_EQ(communicator->Barrier().message(), "");
   });
   const pid_t waits = ranks::Start([&] {
     errors.Begin();
-    const auto communicator = ranks::Make(job, 0, 2, 30);
+    const auto communicator = ranks::Make(job, 0, 2, check::Patience(30));
     EXPECT_EQ(communicator->Barrier().message(), "");
   });
-  for (int i = 0; i < 250 && errors.Text().empty(); ++i) usleep(100000);
+  for (int i = 0; i < check::Patience(250) && errors.Text().empty(); ++i) usleep(100000);
   sleep(1);
   done.Set();
   EXPECT_EQ(ranks::Wait(waits).code, 0);

@@ -21,7 +21,7 @@ using collops::control::tcp::RendezvousSpec;
 using collops::control::tcp::Row;
 using loopback::ByHand;
 
-constexpr double kTimeoutS = 20;
+const double kTimeoutS = check::Patience(20);
 
 // A group of `rank_size` ranks at a port that no other test has.
 class Group {

@@ -24,7 +24,7 @@ using collops::control::tcp::Connection;
 using collops::control::tcp::Listener;
 using collops::control::tcp::SocketAddress;
 
-constexpr double kLimitS = 30;
+inline const double kLimitS = check::Patience(30);
 
 // False if it does not come true in `limit_s`, which fails the test.
 inline bool Await(const std::function<bool()>& done, double limit_s = kLimitS) {
