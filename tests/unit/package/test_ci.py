@@ -4,6 +4,7 @@ are stand-ins here, some with small tests that pytest and ctest run as they run 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -118,9 +119,9 @@ def test_a_slow_step_that_the_end_of_the_time_cuts_off_is_left_out(checkout: Pat
 
 def test_the_time_of_a_step_stands_beside_that_of_the_reference_run(checkout: Path) -> None:
     run(checkout)
-    assert "   ok, 0 s (reference: 41 s)\n" in (checkout / "printed").read_text()
+    assert re.search(r"   ok, \d+ s \(reference: 41 s\)\n", (checkout / "printed").read_text())
     times = (checkout / "out" / "ci" / "seconds").read_text()
-    assert times.startswith("check 0\ntest 0\ntest-gpu 0\n")
+    assert re.match(r"check \d+\ntest \d+\ntest-gpu \d+\n", times)
 
 
 def test_what_is_required_fails_where_it_is_left_out(checkout: Path) -> None:
