@@ -1,10 +1,12 @@
-"""The rule of tests/conftest.py can fail: a process or a name that stays is found and removed."""
+"""The rules of tests/conftest.py can fail: a process or a name that stays is found and removed, and
+a test's time limit grows with the load of the machine."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,13 +41,16 @@ def test_it():
 """
 
 
-def run_pytest(folder: Path, *texts: str, conftest: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    folder: Path, *texts: str, conftest: str, options: Sequence[str] = (), factor: str = "1"
+) -> subprocess.CompletedProcess[str]:
     """Runs some test files under a copy of our conftest.py."""
     (folder / "conftest.py").write_text(conftest)
     for number, text in enumerate(texts):
         (folder / f"test_{number}.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "."]
+    own = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLLOPS_TEST_PATIENCE": factor}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools"), **own}
     return subprocess.run(command, cwd=folder, env=env, text=True, capture_output=True)
 
 
@@ -71,3 +76,19 @@ def test_leftovers_of_a_test_are_found_and_removed(tmp_path: Path) -> None:
 def test_a_clean_test_passes(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, CLEAN, conftest=CONFTEST)
     assert done.returncode == 0, done.stdout
+
+
+SLOW = """
+import pytest, time
+def test_by_the_ini(): time.sleep(0.5)
+@pytest.mark.timeout(0.3)
+def test_by_its_marker(): time.sleep(0.5)
+"""
+
+
+def test_a_time_limit_is_multiplied(tmp_path: Path) -> None:
+    for factor, status in (("1", 1), ("1000", 0)):
+        options = ["-p", "pytest_timeout", "-o", "timeout=0.3"]
+        done = run_pytest(tmp_path, SLOW, conftest=CONFTEST, options=options, factor=factor)
+        assert done.returncode == status, done.stdout
+        assert status == 0 or "2 failed" in done.stdout
