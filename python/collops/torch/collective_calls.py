@@ -37,19 +37,21 @@ class CollectiveCalls(Calls):
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """broadcast, in place."""
         [x] = tensors
-        out = target("broadcast", x, keeps_values=True)
-        return self._move(opts, "broadcast", (out.memory, opts.rootRank), [x], self._finish(out))
+        root = opts.rootRank
+        out = target("broadcast", x, keeps_values=True, is_written=self._comm.rank != root)
+        return self._move(opts, "broadcast", (out.memory, root), [x], self._finish(out))
 
     @refusing("Reduce")
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         """reduce: the root's tensor becomes the result, the others' keep their values."""
         [x] = tensors
         reduction = self._reduction("reduce", opts.reduceOp, x.dtype)
-        out = target("reduce", x, keeps_values=True)
+        is_root = self._comm.rank == opts.rootRank
+        out = target("reduce", x, keeps_values=True, is_written=is_root)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
         if given is out.memory and not self.in_place:
             given = given.clone()
-        finish = self._finish(out, reduction) if self._comm.rank == opts.rootRank else None
+        finish = self._finish(out, reduction) if is_root else None
         args = given, reduction.name, opts.rootRank, out.memory
         return self._move(opts, "reduce", args, [x], finish)
 
