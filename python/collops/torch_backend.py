@@ -41,9 +41,7 @@ def register() -> None:
     distributed = importlib.import_module("torch.distributed")
     if distributed.is_available() and "collops" not in distributed.Backend.backend_list:
         # A list: torch walks a text by its letters.
-        distributed.Backend.register_backend(
-            "collops", _create, extended_api=True, devices=["cpu"]
-        )
+        distributed.Backend.register_backend("collops", _create, extended_api=True, devices=["cpu"])
         distributed.Backend.backend_capability["collops"] = Devices()
         # A torch with this set attaches a recorder to groups of other backends, for which they need
         # a backend in C++. A group of collops keeps its own log of calls.

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 
 from collops.torch.calls import Calls, placed, refusing
 from collops.torch.memory import flat, joined, joined_source, numbers, overlap, source, target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# torch's functions, by their names from 2.13 on or by those before.
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class CollectiveCalls(Calls):

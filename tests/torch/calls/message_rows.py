@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from call_table import Mode, Tensors, data, poison, row, spread
 
+from collops.torch.collective_calls import all_gather_single, reduce_scatter_single
+
 
 def _before(rank: int, size: int) -> list[torch.Tensor]:
     """What the rank before this one sends."""
@@ -190,7 +192,7 @@ def _coalesced_scatters(mode: Mode, rank: int, size: int) -> Tensors:
     outs = [poison(4), poison(4)]
     with dist._coalescing_manager(async_ops=mode.name == "async") as manager:
         for n, out in enumerate(outs):
-            dist.reduce_scatter_single(out, data(rank + n, (size, 4)))
+            reduce_scatter_single(out, data(rank + n, (size, 4)))
     if mode.name == "async":
         manager.wait()
     return outs
@@ -226,7 +228,7 @@ def _coalesced_device(mode: Mode, rank: int, size: int) -> Tensors:
     outs = [poison((size, 3)), poison(4)]
     device = torch.device("cpu")
     with dist._coalescing_manager(device=device, async_ops=mode.name == "async") as manager:
-        dist.all_gather_single(outs[0], data(rank, 3), async_op=mode.name == "async")
+        all_gather_single(outs[0], data(rank, 3), async_op=mode.name == "async")
         dist.isend(data(rank, 4), (rank + 1) % size)
         dist.irecv(outs[1], (rank - 1) % size)
     if mode.name == "async":
