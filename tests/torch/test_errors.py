@@ -228,6 +228,55 @@ def test_what_one_rank_refuses_the_others_hear_of(call: Callable[[int], None]) -
     assert seconds < SOON_S
 
 
+def _into_expanded(rank: int) -> dict[str, Call]:
+    """Calls by name; the outputs of rank 0 have one element of memory."""
+    x = torch.arange(4.0) + 10 * rank
+
+    def out(count: int = 4, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.full((1 if rank == 0 else count,), -1, dtype=dtype).expand(count)
+
+    def both() -> list[torch.Tensor]:
+        return [out(), out()]
+
+    return {
+        "all_reduce": lambda: dist.all_reduce(out()),
+        "all_reduce, later": lambda: dist.all_reduce(out(), async_op=True).wait(),
+        "all_reduce, bool": lambda: dist.all_reduce(out(dtype=torch.bool)),
+        "broadcast, negative": lambda: dist.broadcast(out(dtype=torch.complex64).conj().imag, 1),
+        "broadcast": lambda: dist.broadcast(out(), 1),
+        "reduce": lambda: dist.reduce(out(), 0),
+        "all_gather": lambda: dist.all_gather(both(), x),
+        "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(out(8), x),
+        "reduce_scatter": lambda: dist.reduce_scatter(out(), [x, x]),
+        "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(out(2), x),
+        "gather": lambda: dist.gather(x, both() if rank == 0 else None, 0),
+        "scatter": lambda: dist.scatter(out(), [x, x] if rank == 1 else None, 1),
+        "all_to_all": lambda: dist.all_to_all(both(), [x, x]),
+        "all_to_all_single": lambda: dist.all_to_all_single(out(), x),
+        "recv": lambda: dist.recv(out(), 1) if rank == 0 else dist.send(x, 0),
+    }
+
+
+def test_an_output_without_memory_for_each_element_is_refused_for_all() -> None:
+    def work(rank: int) -> tuple[dict[str, tuple[str, str, float]], list[list[float]]]:
+        found = {name: caught(call) for name, call in _into_expanded(rank).items()}
+        # What is only read may be such a tensor, and the group goes on.
+        x = torch.full((1,), rank + 1.0).expand(3)
+        out, total = (torch.full((3,), rank + 1.0) for _ in range(2))
+        dist.broadcast(x if rank == 1 else out, 1)
+        dist.reduce(x if rank == 1 else total, 0)
+        return found, [out.tolist(), total.tolist()]
+
+    (first, values), (second, _) = run_group(work, 2)
+    for name, (kind, message, _) in first.items():
+        assert kind == "ArgumentError", (name, message)
+        assert "in dim 0 of" in message and "are one in memory" in message, (name, message)
+        other, other_message, seconds = second[name]
+        assert other == "RankMismatchError" and "rank 0" in other_message, (name, other_message)
+        assert seconds < SOON_S
+    assert values == [[2.0] * 3, [3.0] * 3]
+
+
 def test_a_message_that_is_refused_is_refused_for_both() -> None:
     def work(rank: int) -> tuple[str, str, float]:
         if rank == 0:

@@ -63,7 +63,13 @@ class Method:
 
 
 class PlainLevel:
-    """A communicator of the core, with tables of types. Only refuse() waits for other ranks."""
+    """A communicator of the core, with tables of types. Only refuse() waits for other ranks.
+
+    Attributes:
+        waits: whether a call has ended when it returns.
+    """
+
+    waits = True
 
     def __init__(self, communicator: Any) -> None:
         module = core()

@@ -45,7 +45,7 @@ class MessageCalls:
         Args:
             x: [...] contiguous; any number of dims, also none. A numpy array, a torch tensor, or an
                 object with ``__dlpack__`` in the CPU's memory.
-            to: the rank that receives; not this rank itself.
+            to: the rank that receives; this rank itself only if the call is started.
             tag: from 0 to 2**31 - 1, the same as the receiver's.
 
         Raises:
@@ -84,8 +84,8 @@ class MessageCalls:
         Args:
             out: [...] contiguous and writable; any number of dims, also none. A numpy array or a
                 torch tensor in the CPU's memory.
-            from_: the rank that sends, not this rank itself; None: the oldest message that has
-                arrived from any rank.
+            from_: the rank that sends; this rank itself only if the call is started; None: the
+                oldest message that has arrived from any rank.
             tag: from 0 to 2**31 - 1, the same as the sender's.
             return_source: whether to return the sender's rank, too.
 
@@ -234,9 +234,10 @@ class MessageCalls:
         return number
 
     def _other(self, name: str, label: str, value: Any) -> None:
-        if self._rank(name, label, value) == self._level.rank:
+        if self._rank(name, label, value) == self._level.rank and self._level.waits:
             bad_argument(
-                f"{name}: {label} is this rank itself, {value}: pass another rank, or use exchange"
+                f"{name}: {label} is this rank itself, {value}: pass another rank, or begin both "
+                "sides with exchange() or start()"
             )
 
     def _refuse(self, name: str, addresses: list[_Address], error: Exception) -> None:

@@ -272,6 +272,8 @@ class _NeverRepeated:
 class _StartingLevel(PlainLevel):
     """The plain level whose calls are started; the work after a call runs in wait()."""
 
+    waits = False
+
     def __init__(self, starter: Any) -> None:
         super().__init__(_StartingCore(starter))
         self.begin()

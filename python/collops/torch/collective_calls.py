@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 
 from collops.torch.calls import Calls, placed, refusing
 from collops.torch.memory import flat, joined, joined_source, numbers, overlap, source, target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# torch's functions, by their names from 2.13 on or by those before.
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class CollectiveCalls(Calls):
@@ -37,19 +42,21 @@ class CollectiveCalls(Calls):
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """broadcast, in place."""
         [x] = tensors
-        out = target("broadcast", x, keeps_values=True)
-        return self._move(opts, "broadcast", (out.memory, opts.rootRank), [x], self._finish(out))
+        root = opts.rootRank
+        out = target("broadcast", x, keeps_values=True, is_written=self._comm.rank != root)
+        return self._move(opts, "broadcast", (out.memory, root), [x], self._finish(out))
 
     @refusing("Reduce")
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         """reduce: the root's tensor becomes the result, the others' keep their values."""
         [x] = tensors
         reduction = self._reduction("reduce", opts.reduceOp, x.dtype)
-        out = target("reduce", x, keeps_values=True)
+        is_root = self._comm.rank == opts.rootRank
+        out = target("reduce", x, keeps_values=True, is_written=is_root)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
         if given is out.memory and not self.in_place:
             given = given.clone()
-        finish = self._finish(out, reduction) if self._comm.rank == opts.rootRank else None
+        finish = self._finish(out, reduction) if is_root else None
         args = given, reduction.name, opts.rootRank, out.memory
         return self._move(opts, "reduce", args, [x], finish)
 

@@ -19,6 +19,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.collective_calls import all_gather_single, reduce_scatter_single
 from collops.torch.group import Group
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from collops.torch.window_pool import WindowPool
 
 _PREMUL_SUM = dist.ReduceOp.RedOpType.PREMUL_SUM
-# Their names from torch 2.13 on, or those before.
-_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 def use(module: torch.nn.Module) -> None:
@@ -110,7 +108,7 @@ class WindowAllGather(AllGather):
         async_op: bool = False,
     ) -> Any:
         """Gathers; with `async_op` the Work refers to the buffer until it is waited for."""
-        return _all_gather(output_tensor, input_tensor, group=group, async_op=async_op)
+        return all_gather_single(output_tensor, input_tensor, group=group, async_op=async_op)
 
 
 class WindowReduceScatter(ReduceScatter):
@@ -151,12 +149,17 @@ class WindowReduceScatter(ReduceScatter):
         if op == _PREMUL_SUM:
             input_tensor.mul_(op.__getstate__()[1])
             op = dist.ReduceOp.SUM
-        return _reduce_scatter(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        return reduce_scatter_single(
+            output_tensor, input_tensor, op=op, group=group, async_op=async_op
+        )
 
 
 def _sharded_groups(name: str, part: Any) -> tuple[Group, Group, Group | None] | None:
     """The groups that gather, scatter and replicate for one module; None: it has no parameters."""
-    found = part._get_fsdp_state()._fsdp_param_groups
+    state = part._get_fsdp_state()
+    found = getattr(state, "_fsdp_param_groups", None)
+    if found is None:  # torch before 2.12: one, or None
+        found = [group for group in [state._fsdp_param_group] if group is not None]
     if not found:  # all parameters are those of sub-modules that have their own
         return None
     if len(found) > 1:

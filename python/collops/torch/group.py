@@ -139,8 +139,8 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
     ) -> None:
         """A barrier whose error names a missing rank, like the errors of every call of a group.
 
-        torch.distributed.monitored_barrier() refuses all backends except gloo, so call this method
-        of the group. `wait_all_ranks` is accepted and has no effect.
+        torch.distributed.monitored_barrier() of torch before 2.14 refuses all backends except gloo,
+        so call this method of the group. `wait_all_ranks` is accepted and has no effect.
         """
         self.log.add("monitored_barrier", [])
         with self.lock:

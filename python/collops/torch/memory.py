@@ -54,15 +54,24 @@ def source(call: str, x: torch.Tensor) -> torch.Tensor:
     return x if x.is_contiguous() else x.contiguous()
 
 
-def target(call: str, out: torch.Tensor, *, keeps_values: bool = False) -> Target:
-    """Memory for the values of a tensor; `keeps_values`: it begins with those of the tensor."""
+def target(
+    call: str, out: torch.Tensor, *, keeps_values: bool = False, is_written: bool = True
+) -> Target:
+    """Memory for the values of a tensor.
+
+    `keeps_values`: it begins with those of the tensor; not `is_written`: the tensor keeps them.
+    """
     if is_plain(out):
         return Target(out)
+    if not is_written:
+        return Target(source(call, out))
     if out.is_conj() or out.is_neg():
+        _check_not_expanded(call, [out])
         return _written_back([out], target(call, plain := _resolved(out)), [plain])
     memory = _real(call, out)
     if memory.is_contiguous():
         return Target(memory)
+    _check_not_expanded(call, [memory])
     packed = (
         memory.contiguous()
         if keeps_values
@@ -82,12 +91,14 @@ def joined(call: str, outs: Sequence[torch.Tensor], empty: Empty) -> Target:
     `empty` makes other memory of a number of elements.
     """
     if any(out.is_conj() or out.is_neg() for out in outs):
+        _check_not_expanded(call, outs)
         plain = [_resolved(out) for out in outs]
         return _written_back(outs, joined(call, plain, empty), plain)
     views = _views(call, outs)
     whole = _in_order(views)
     if whole is not None:
         return Target(whole)
+    _check_not_expanded(call, views)
     packed = empty(sum(view.numel() for view in views), views[0].dtype)
 
     def unpack() -> None:
@@ -137,6 +148,19 @@ def _written_back(
                 out.detach().copy_(value)
 
     return Target(own.memory, finish)
+
+
+def _check_not_expanded(call: str, outs: Sequence[torch.Tensor]) -> None:
+    """Refuses outputs in which elements are one in memory: torch cannot copy a result into them."""
+    for number, out in enumerate(outs):
+        for dim, (elements, stride) in enumerate(zip(out.shape, out.stride(), strict=True)):
+            if stride == 0 and elements > 1 and out.numel() > 0:
+                which = "the output" if len(outs) == 1 else f"output {number}"
+                raise_status(
+                    ErrorCode.ERROR_INVALID_TENSOR_ADDR,
+                    f"{call}: the {elements} elements in dim {dim} of {which} are one in memory, "
+                    "as expand() makes them: pass .contiguous(), which has memory for each",
+                )
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:

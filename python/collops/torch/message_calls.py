@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from collops.errors import Error
@@ -42,10 +43,10 @@ class MessageCalls(Calls):
         self.log.add("recv", tensors)
         try:
             own = target("recv", out)
-        except Error:
-            with self.lock:
+        except Error as error:
+            with self.lock, contextlib.suppress(Error):
                 self._comm.start("recv", out, from_, tag)  # refuses it, and tells the other rank
-            raise
+            raise error
         with self.lock:
             self._note_thread()
             call = self._comm.start("recv", own.memory, from_, tag, return_source=True)

@@ -21,7 +21,7 @@ OTHERS = {
     "new_subgroups": "works",
     "new_subgroups_by_enumeration": "works: it calls new_group",
     "split_group": "torch requires a group on an accelerator: call `group.split_group(ranks)`",
-    "monitored_barrier": "torch requires the backend name gloo: call `group.monitored_barrier()`",
+    "monitored_barrier": "works from torch 2.14 on; before: call `group.monitored_barrier()`",
     "shrink_group": "torch requires NCCL: make a new group of the remaining ranks",
     "record_comm": "belongs to torchcomms",
 }

@@ -6,6 +6,8 @@ import torch
 import torch.distributed as dist
 from call_table import Mode, Tensors, data, poison, row, spread
 
+from collops.torch.collective_calls import all_gather_single, reduce_scatter_single
+
 
 def _before(rank: int, size: int) -> list[torch.Tensor]:
     """What the rank before this one sends."""
@@ -102,6 +104,40 @@ def _batch(mode: Mode, rank: int, size: int) -> Tensors:
     return outs
 
 
+def _own_pair(rank: int, size: int) -> Tensors:
+    return [data(rank, 3), data(rank + 5, 1 << 18)]
+
+
+@row("isend, irecv", "to itself", _own_pair, modes=("async",))
+def _own(mode: Mode, rank: int, size: int) -> Tensors:
+    outs = [poison(3), poison(1 << 18)]
+    # Tags out of order, a receive before its send and one after it.
+    works = [dist.irecv(outs[1], rank, tag=2), dist.isend(data(rank, 3), rank, tag=1)]
+    works += [dist.isend(data(rank + 5, 1 << 18), rank, tag=2), dist.irecv(outs[0], rank, tag=1)]
+    for work in works:
+        work.wait()
+    return outs
+
+
+@row(
+    "batch_isend_irecv",
+    "with itself and the next rank",
+    lambda rank, size: [*_own_pair(rank, size), data((rank - 1) % size + 7, 4)],
+    modes=("sync",),
+    least=2,
+)
+def _own_batch(mode: Mode, rank: int, size: int) -> Tensors:
+    outs = [poison(3), poison(1 << 18), poison(4)]
+    sent = [(data(rank, 3), rank), (data(rank + 5, 1 << 18), rank)]
+    sent.append((data(rank + 7, 4), (rank + 1) % size))
+    batch = [dist.P2POp(dist.isend, x, to) for x, to in sent]
+    senders = (rank, rank, (rank - 1) % size)
+    batch += [dist.P2POp(dist.irecv, *pair) for pair in zip(outs, senders, strict=True)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    return outs
+
+
 def _as_tensor(value: object) -> torch.Tensor:
     return torch.tensor(list(repr(value).encode()))
 
@@ -156,7 +192,7 @@ def _coalesced_scatters(mode: Mode, rank: int, size: int) -> Tensors:
     outs = [poison(4), poison(4)]
     with dist._coalescing_manager(async_ops=mode.name == "async") as manager:
         for n, out in enumerate(outs):
-            dist.reduce_scatter_single(out, data(rank + n, (size, 4)))
+            reduce_scatter_single(out, data(rank + n, (size, 4)))
     if mode.name == "async":
         manager.wait()
     return outs
@@ -192,7 +228,7 @@ def _coalesced_device(mode: Mode, rank: int, size: int) -> Tensors:
     outs = [poison((size, 3)), poison(4)]
     device = torch.device("cpu")
     with dist._coalescing_manager(device=device, async_ops=mode.name == "async") as manager:
-        dist.all_gather_single(outs[0], data(rank, 3), async_op=mode.name == "async")
+        all_gather_single(outs[0], data(rank, 3), async_op=mode.name == "async")
         dist.isend(data(rank, 4), (rank + 1) % size)
         dist.irecv(outs[1], (rank - 1) % size)
     if mode.name == "async":

@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from call_table import Mode, Tensors, data, poison, row, spread
 
+from collops.torch.collective_calls import all_gather_single
+
 DTYPES = [
     *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8),
     *(torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128),
@@ -67,7 +69,7 @@ def _own_part(mode: Mode, rank: int, size: int) -> Tensors:
 )
 def _flat(mode: Mode, rank: int, size: int) -> Tensors:
     out = poison(3 * size)
-    mode(dist.all_gather_single, out, data(rank, 3))
+    mode(all_gather_single, out, data(rank, 3))
     return [out]
 
 
@@ -78,7 +80,7 @@ def _flat(mode: Mode, rank: int, size: int) -> Tensors:
 )
 def _stack(mode: Mode, rank: int, size: int) -> Tensors:
     out = poison((size, 2, 3), torch.complex64)
-    mode(dist.all_gather_single, out, data(rank, (2, 3), torch.complex64))
+    mode(all_gather_single, out, data(rank, (2, 3), torch.complex64))
     return [out]
 
 
@@ -89,7 +91,7 @@ def _stack(mode: Mode, rank: int, size: int) -> Tensors:
 )
 def _stack_spread(mode: Mode, rank: int, size: int) -> Tensors:
     out = spread(poison((size, 2, 3), torch.bool))
-    mode(dist.all_gather_single, out, spread(data(rank, (2, 3), torch.bool)))
+    mode(all_gather_single, out, spread(data(rank, (2, 3), torch.bool)))
     return [out]
 
 
@@ -101,7 +103,7 @@ def _stack_spread(mode: Mode, rank: int, size: int) -> Tensors:
 def _gather_in_place(mode: Mode, rank: int, size: int) -> Tensors:
     out = poison((size, 4))
     out[rank] = data(rank, 4)
-    mode(dist.all_gather_single, out, out[rank])
+    mode(all_gather_single, out, out[rank])
     return [out]
 
 

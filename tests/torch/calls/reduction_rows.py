@@ -10,6 +10,8 @@ import torch.distributed as dist
 from call_table import Expected, Mode, Tensors, Work, data, poison, row, spread
 from torch.distributed import ReduceOp
 
+from collops.torch.collective_calls import reduce_scatter_single
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
 FOLDS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
@@ -172,7 +174,7 @@ for name, sizes in {
 )
 def _tensor(mode: Mode, rank: int, size: int) -> Tensors:
     out = poison(4)
-    mode(dist.reduce_scatter_single, out, data(rank, 4 * size))
+    mode(reduce_scatter_single, out, data(rank, 4 * size))
     return [out]
 
 
@@ -183,7 +185,7 @@ def _tensor(mode: Mode, rank: int, size: int) -> Tensors:
 )
 def _stacked(mode: Mode, rank: int, size: int) -> Tensors:
     out = spread(poison((2, 3)))
-    mode(dist.reduce_scatter_single, out, spread(data(rank, (size, 2, 3))), op=ReduceOp.AVG)
+    mode(reduce_scatter_single, out, spread(data(rank, (size, 2, 3))), op=ReduceOp.AVG)
     return [out]
 
 
@@ -194,7 +196,7 @@ def _stacked(mode: Mode, rank: int, size: int) -> Tensors:
 )
 def _in_place(mode: Mode, rank: int, size: int) -> Tensors:
     x = data(rank, (size, 4))
-    mode(dist.reduce_scatter_single, x[rank], x)
+    mode(reduce_scatter_single, x[rank], x)
     return [x[rank]]
 
 
@@ -206,5 +208,5 @@ def _in_place(mode: Mode, rank: int, size: int) -> Tensors:
 def _overlapping(mode: Mode, rank: int, size: int) -> Tensors:
     x = data(rank, (size, 4))
     out = x[(rank + 1) % size]
-    mode(dist.reduce_scatter_single, out, x)
+    mode(reduce_scatter_single, out, x)
     return [out]

@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from groups import default_group, run_group  # noqa: E402
 
+from collops.torch.collective_calls import reduce_scatter_single  # noqa: E402
+
 RANKS = 3
 ROWS = [40_000, 0, 70_001]  # of each rank; together far above what malloc keeps
 
@@ -139,7 +141,7 @@ def _in_place(rank: int) -> list[bool]:
 
     whole = torch.cat([_data(rank, to, 50_000) for to in range(RANKS)])
     kept = whole[50_000 * (1 - rank % 2) :][:50_000]  # another rank's block, but for rank 1
-    dist.reduce_scatter_single(kept, whole)
+    reduce_scatter_single(kept, whole)
     return [scattered, swapped, reduced, torch.equal(kept, total)]
 
 

@@ -54,8 +54,7 @@ def enable_async_tp(group: Any = None) -> None:
     from collops.torch.async_tp.graph_pass import AsyncTensorParallel
 
     _group_names.add(name)
-    others, own = _passes()
-    _set_passes([*others, own or AsyncTensorParallel(_group_names)])
+    _config().post_grad_custom_post_pass = AsyncTensorParallel(_group_names, _others())
 
 
 def disable_async_tp(group: Any = None) -> None:
@@ -84,26 +83,24 @@ def disable_async_tp(group: Any = None) -> None:
     else:
         _group_names.discard(group_of("disable_async_tp", group).group_name)
     if not _group_names and _INDUCTOR in sys.modules:
-        others, _ = _passes()
-        _set_passes(others)
+        others = _others()
+        _config().post_grad_custom_post_pass = others[0] if len(others) == 1 else others or None
 
 
-def _passes() -> tuple[list[Any], Any]:
-    """The passes that inductor runs, one or several in 2.13: those of others, and ours or None."""
+def _config() -> Any:
     import torch._inductor.config
 
+    return torch._inductor.config
+
+
+def _others() -> list[Any]:
+    """The passes of others that inductor runs, or that ours runs first."""
     from collops.torch.async_tp.graph_pass import AsyncTensorParallel
 
-    given = torch._inductor.config.post_grad_custom_post_pass
-    if given is None:
-        return [], None
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
-    own = [each for each in several if isinstance(each, AsyncTensorParallel)]
-    return [each for each in several if each not in own], own[0] if own else None
-
-
-def _set_passes(passes: list[Any]) -> None:
-    import torch._inductor.config
-
-    config = torch._inductor.config
-    config.post_grad_custom_post_pass = passes[0] if len(passes) == 1 else passes or None
+    given = _config().post_grad_custom_post_pass
+    several = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
+    return [
+        other
+        for each in several
+        for other in (each.others if isinstance(each, AsyncTensorParallel) else [each])
+    ]

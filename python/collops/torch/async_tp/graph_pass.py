@@ -15,19 +15,25 @@ from collops.torch.async_tp.scattered_products import fuse_scattered_products
 from collops.torch.async_tp.uneven_products import fuse_uneven_gathers, fuse_uneven_scatters
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 _log = logging.getLogger(__name__)
 
 
 class AsyncTensorParallel(CustomGraphPass):
-    """Fuses the patterns of the enabled groups in every graph that inductor compiles."""
+    """Fuses the patterns of the enabled groups in every graph that inductor compiles.
 
-    def __init__(self, group_names: Collection[str]) -> None:
+    It runs the passes of others first: torch before 2.13 takes one pass alone.
+    """
+
+    def __init__(self, group_names: Collection[str], others: Sequence[Any]) -> None:
         self.group_names = group_names
+        self.others = others
 
     def __call__(self, graph: Any) -> None:
         """Changes a graph in place."""
+        for other in self.others:
+            other(graph)
         names = self.group_names
         here = FusedPatterns(
             fuse_gathered_products(graph, names) + fuse_uneven_gathers(graph, names),
@@ -45,7 +51,15 @@ class AsyncTensorParallel(CustomGraphPass):
         )
 
     def uuid(self) -> Any:
-        """What the result depends on, for inductor's cache: this code and the groups."""
+        """What the result depends on, for inductor's cache: this code, the groups, other passes.
+
+        None, with which inductor keeps nothing: another pass is a function, or says the same.
+        """
+        others = [
+            other.uuid() if isinstance(other, CustomGraphPass) else None for other in self.others
+        ]
+        if None in others:
+            return None
         folder = Path(__file__).parent
         sources = tuple(path.read_bytes() for path in sorted(folder.glob("*.py")))
-        return "collops.async_tp", sources, tuple(sorted(self.group_names))
+        return "collops.async_tp", sources, tuple(sorted(self.group_names)), tuple(others)

@@ -232,4 +232,4 @@ def _register(key: str, kernels: dict[str, Any]) -> None:
     if key not in _LIBRARIES:
         _LIBRARIES[key] = torch_library.Library("symm_mem", "IMPL")
         for name, kernel in kernels.items():
-            _LIBRARIES[key].impl(name, kernel, key)
+            _LIBRARIES[key].impl(name, kernel, key, allow_override=True)  # the default from 2.13 on

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from collops.torch.bench.request import Point
+from collops.torch.collective_calls import all_gather_single, reduce_scatter_single
 
 Step = Callable[[], Any]
 
@@ -45,9 +46,6 @@ def step_of(point: Point, group: Any, tensors: Tensors) -> tuple[Step, Step]:
 
 
 def _plain(name: str, group: Any, t: Tensors) -> tuple[Callable[..., Any], Step]:
-    # The names of torch 2.13, and those before.
-    gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     x, every, part, like = t.x, t.every, t.part, t.like
     everys, parts = t.rows(every), t.rows(x)
     roots, given = t.of_root(every), t.of_root(x)
@@ -56,12 +54,15 @@ def _plain(name: str, group: Any, t: Tensors) -> tuple[Callable[..., Any], Step]
         "broadcast": (lambda **how: dist.broadcast(like, 0, group=group, **how), like),
         "reduce": (lambda **how: dist.reduce(like, 0, group=group, **how), like),
         "all_gather": (lambda **how: dist.all_gather(everys, x, group=group, **how), every),
-        "all_gather_single": (lambda **how: gather_single(every, x, group=group, **how), every),
+        "all_gather_single": (lambda **how: all_gather_single(every, x, group=group, **how), every),
         "reduce_scatter": (
             lambda **how: dist.reduce_scatter(part, parts, group=group, **how),
             part,
         ),
-        "reduce_scatter_single": (lambda **how: scatter_single(part, x, group=group, **how), part),
+        "reduce_scatter_single": (
+            lambda **how: reduce_scatter_single(part, x, group=group, **how),
+            part,
+        ),
         "all_to_all_single": (
             lambda **how: dist.all_to_all_single(like, x, group=group, **how),
             like,

@@ -80,6 +80,6 @@ def _tied(lower: Callable[..., Any], *args: Any, **words: Any) -> Any:
     for operation in graph.operations[before:]:
         operation.has_side_effects = lambda: True  # so that it is not dropped
         if last is not None:
-            graph.additional_star_deps[operation.get_operation_name()].add(last)
+            graph.additional_buffer_deps[operation.get_operation_name()].add(last)
     setattr(graph, _LAST, graph.operations[-1].get_name())
     return result
