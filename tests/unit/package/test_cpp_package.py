@@ -209,7 +209,7 @@ NO_SYSTEM = "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF"
 
 
 def python_with_headers(folder: Path) -> tuple[Path, Path]:
-    """A Python in which pip's nlohmann-json seems to be installed, and the folder of its headers."""
+    """A Python that seems to have pip's nlohmann-json, and the folder of its headers."""
     package = folder / "site" / "nlohmann_json"
     headers = headers_in(package / "include")
     (package / "__init__.py").touch()
