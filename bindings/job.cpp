@@ -22,10 +22,14 @@
 namespace collops::bindings {
 namespace {
 
-// What the launcher, or RANK_TABLE_FILE, says of this process.
-std::tuple<std::string, int, int> Launched() {
+// What the launcher, or RANK_TABLE_FILE, says of this process. `strict`: it must be a rank of the
+// table; else it may be one that nobody started as a rank, and then it is none.
+std::tuple<std::string, int, int> Launched(bool strict) {
   Placement placement;
-  ThrowIfError(FindPlacement({}, &placement));
+  const Status found = FindPlacement({}, &placement);
+  const bool started = !DetectLauncher().name.empty() || !GetVariable("DEVICE_ID").empty();
+  if (!found.ok() && !strict && !started) return {"", -1, -1};
+  ThrowIfError(found);
   return {placement.source, placement.rank, placement.rank_size};
 }
 
@@ -58,7 +62,10 @@ Facts BackendFacts(const std::string& name) {
 
 std::pair<std::string, std::string> Identity() {
   JobIdentity identity;
-  ThrowIfError(FindJobIdentity(&identity));
+  std::string digest;
+  // A table that cannot be read names no job; who reads it says what is wrong with it.
+  if (!FindJobDigest(&digest).ok()) digest.clear();
+  ThrowIfError(FindJobIdentity(&identity, digest));
   return {identity.id, identity.source};
 }
 
@@ -200,7 +207,7 @@ std::shared_ptr<Communicator> Connected(const std::string& backend, const std::s
 
 void BindJob(py::module_& module) {
   module.def("set_process_family", &SetProcessFamily, py::arg("id"));
-  module.def("launcher", &Launched);
+  module.def("launcher", &Launched, py::arg("strict") = true);
   module.def("backends", &Backends);
   module.def("backend_kinds", &BackendKinds);
   module.def("backend_facts", &BackendFacts, py::arg("name"));

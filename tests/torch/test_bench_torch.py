@@ -15,6 +15,7 @@ from patience import patience
 pytest.importorskip("torch")
 
 from collops.bench.torch_arguments import CALLS, WAYS
+from collops.torch.bench import command
 from collops.torch.bench.gpt import Gpt, gpt_bytes
 from collops.torch.bench.report import cells, row_of, tenth
 from collops.torch.bench.request import FUNCTIONAL, SEQUENCES, TRAINING, points_of
@@ -44,7 +45,8 @@ def test_every_call_runs_in_every_way(tmp_path: Path) -> None:
     trained = [row for row in rows if row["call"] in TRAINING]
     assert [(row["call"], row["way"]) for row in trained] == [*product(TRAINING, SEQUENCES)]
     assert all(row["alone_us"] > 0 and 0 <= row["gloo_share"] < 1 for row in trained)
-    *whole, _, mpi, _, issue = done.stdout.splitlines()
+    printed = (line for line in done.stdout.splitlines() if not line.startswith("Warning: "))
+    *whole, mpi, issue = filter(None, printed)
     assert mpi.startswith("MPI: ")
     assert issue.startswith("For an issue: collops bench torch ")
     head, _, *lines = whole
@@ -95,6 +97,15 @@ def test_a_wrong_name_is_one_line(tmp_path: Path, arguments: list[str], words: s
     [line] = done.stderr.splitlines()
     assert line.startswith("collops bench torch: ")
     assert words in line
+
+
+def test_shared_cores_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "load_average", lambda: 10_000.0)
+    assert command.main(["--calls", "barrier", "--ways", "sync", "--iterations", "1"]) == 0
+    warning = "Warning: the cores were shared with other programs (load 10000.0 on "
+    assert warning in capsys.readouterr().out
 
 
 def test_attention_is_measured_padded_and_uneven() -> None:

@@ -9,10 +9,9 @@
 
 namespace collops {
 
-// Parses `text`; an error says what is parsed (`name`) and where it is malformed. With `watch` the
-// parser tells of everything it meets, and drops what `watch` returns false for.
-Status ParseJson(const std::string& text, const std::string& name, Json* json,
-                 const Json::parser_callback_t& watch = nullptr);
+// Parses `text`; an error says what is parsed (`name`), the line and column of the first fault, and
+// what it is. A key that an object has twice is one, and so is nesting past any text that is read.
+Status ParseJson(const std::string& text, const std::string& name, Json* json);
 
 // A value for a message, at most 60 characters. Of an array or object only the type: writing it
 // out would recurse as deep as the text goes.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from collops.bench.elements import NAMES
+from collops.bench.elements import NAMES, missing_package
 from collops.bench.gpu.options import add_options as add_gpu_options
 from collops.bench.operator import Operator
 from collops.bench.peers import GPU_PEERS
@@ -24,8 +24,9 @@ Exit status: 0 success, 1 ranks failed or a result was wrong, 2 wrong arguments.
 
 def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
     """The options with their defaults; ends the program if one is wrong."""
-    options = parser_of(operator).parse_args(arguments)
-    options.dtype = options.dtype or (("f32",) if options.quick else operator.dtypes)
+    parser = parser_of(operator)
+    options = parser.parse_args(arguments)
+    _choose_dtypes(parser, options, ("f32",) if options.quick else operator.dtypes)
     options.own = options.own or operator.own
     options.iterations = options.iterations or (_QUICK_ITERATIONS if options.quick else _ITERATIONS)
     if options.peers is None:
@@ -33,6 +34,17 @@ def parse(operator: Operator, arguments: Sequence[str]) -> argparse.Namespace:
     if options.sweep:
         options.peers = ()
     return options
+
+
+def _choose_dtypes(parser: Parser, options: argparse.Namespace, usual: tuple[str, ...]) -> None:
+    """The element types; without --dtype those of the usual ones that can be measured here."""
+    given: tuple[str, ...] = options.dtype or usual
+    missing = {one: missing_package(one, options.backend is not None) for one in given}
+    needs = [f"{one} needs {packages}" for one, packages in missing.items() if packages]
+    if options.dtype and needs:
+        parser.error(f"--dtype {needs[0]}")
+    options.dtype = tuple(one for one, packages in missing.items() if not packages)
+    options.left_out = needs
 
 
 def _usual(operator: Operator) -> tuple[str, ...]:

@@ -73,6 +73,8 @@ def run(operator: Operator, options: argparse.Namespace) -> int:
         peers=options.peers,
         gpu=gpu,
     )
+    for reason in options.left_out if start.shows else ():
+        print(f"Note: not measured: {reason}.\n", flush=True)
     load = load_average()
     measured, failed = _measure(operator, request, mpis or [None], start, options)
     if measured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import mmap
 from typing import Any
 
@@ -16,6 +17,16 @@ _BLOCK = 1 << 20
 _LEVELS = 1 << 16
 # Up to here every whole number is exact.
 _EXACT = {"f32": 2**24, "f16": 2048, "bf16": 256}
+
+
+def missing_package(dtype: str, on_gpu: bool) -> str:
+    """What an element type needs that is not installed, and how to install it; "" if nothing."""
+    # On the host a torch tensor does as well.
+    known = ("ml_dtypes",) if on_gpu else ("ml_dtypes", "torch")
+    if dtype != "bf16" or any(importlib.util.find_spec(name) for name in known):
+        return ""
+    none = "which is not installed" if on_gpu else "neither of which is installed"
+    return f"{' or '.join(known)}, {none}: pip install 'collops[ml-dtypes]'"
 
 
 class Element:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,12 +23,13 @@ def run(arguments: Sequence[str]) -> int:
     if name is None:
         return 2
     if name == "torch":
-        if importlib.util.find_spec("torch") is None:
-            print(
-                "collops bench torch: torch is not installed (pip install torch)", file=sys.stderr
-            )
+        try:
+            from collops.torch.bench.command import main as measure
+        except (ImportError, OSError) as error:
+            absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+            why = "is not installed (pip install torch)" if absent else f"cannot be used: {error}"
+            print(f"collops bench torch: torch {why}", file=sys.stderr)
             return 2
-        from collops.torch.bench.command import main as measure
 
         return measure(arguments[1:])
     from collops.bench.command import main

@@ -164,9 +164,10 @@ def available_memory() -> tuple[int | None, str]:
 def job(module: ModuleType) -> list[Row]:
     """The launcher of this process, and the job of its ranks."""
     try:
-        name, rank, size = module.launcher()
+        name, rank, size = module.launcher(strict=False)
         place = _place(name, rank, size)
-        none = "none: start the ranks with collops run -n N, or pass rank and rank_size"
+        many = "--rank-table FILE" if os.environ.get("RANK_TABLE_FILE") else "-n N"
+        none = f"none: start the ranks with collops run {many}, or pass rank and rank_size"
         who = f"{name} (collops run, run_ranks or by hand)" if name == OWN_VARIABLES else name
         rows = [("launcher", f"{who}, {place}" if name else none)]
     except Error as error:

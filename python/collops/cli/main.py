@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
-import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 import collops
 from collops.cli.choice import Choice
 from collops.errors import Error
+from collops.terminal.streams import OutputError, standard_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,28 +34,35 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
-    choice = choice_of_commands()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    name = choice.word(given)
+    program = " ".join(["collops", *given[:1]])
+    try:
+        with standard_streams(passes_on=given[:1] == ["run"]):
+            return _run(program, given)
+    except OutputError as failed:
+        if failed.unread:
+            return 128 + signal.SIGPIPE  # as a program that ends by it, without a word
+        print(f"{program}: standard output: {failed.reason}", file=sys.stderr)
+        return 1
+
+
+def _run(program: str, arguments: Sequence[str]) -> int:
+    name = choice_of_commands().word(arguments)
     if name is None:
         return 2
     try:
-        run = module_of(name).run
-        status = int(run(given[1:]))
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        _drop_output()
-        return 128 + signal.SIGPIPE  # as a program that ends by it, without a word
-    except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename is not None:
-            raise  # a command says itself which of its files fails
-        _drop_output()
-        print(f"collops {name}: standard output: {error.strerror}", file=sys.stderr)
-        return 1
+        return int(module_of(name).run(arguments[1:]))
     except Error as error:
-        print(f"collops {name}: {error.message}", file=sys.stderr)
+        print(f"{program}: {error.message}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"{program}: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def choice_of_commands() -> Choice:
@@ -72,9 +78,3 @@ def choice_of_commands() -> Choice:
 def module_of(name: str) -> ModuleType:
     """The module of a command, with its functions run() and parser()."""
     return importlib.import_module(f"collops.cli.{name.replace('-', '_')}")
-
-
-def _drop_output() -> None:
-    """Drops what cannot be written: Python writes the rest at its end."""
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), sys.stdout.fileno())

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from collops.launch.rank_table import RankTable
 
+_BACKENDS = ("shm", "ucx", "cuda", "nccl", "hccl")
+_OF_ONE_HOST = ("shm", "cuda")
+
 
 def parser() -> Parser:
     """The parser of the command."""
@@ -24,8 +27,19 @@ def parser() -> Parser:
         "runs on which host and device.",
     )
     words = parser.add_subparsers(dest="word", metavar="check|make", required=True)
-    check = words.add_parser("check", help="read a table, and print where each rank runs")
+    check = words.add_parser(
+        "check",
+        help="read a table, and print where each rank runs",
+        epilog="Exit status: 0 the table is right, 1 the backend of --backend refuses it, "
+        "2 it is wrong for every backend.",
+    )
     check.add_argument("file", help="the JSON file")
+    check.add_argument(
+        "--backend",
+        choices=_BACKENDS,
+        help="also end with 1 if this backend refuses the table (default: hccl's rules are printed "
+        "only)",
+    )
     make = words.add_parser("make", help="write a table for hosts with equally many devices")
     make.add_argument(
         "--hosts", required=True, help="names or addresses of the hosts, separated by commas: a,b"
@@ -39,11 +53,12 @@ def parser() -> Parser:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Checks or makes a table; 2 where its arguments or the table are wrong."""
+    """Checks or makes a table; 1: a backend refuses it, 2: the arguments or the table are wrong."""
     options = parser().parse_args(arguments)
     if options.word == "check":
-        print("\n".join(describe(read_rank_table(options.file))))
-        return 0
+        table = read_rank_table(options.file)
+        print("\n".join(describe(table, options.backend or "hccl")))
+        return int(options.backend is not None and bool(refusal(table, options.backend)))
     text = make_rank_table(options.hosts.split(","), options.devices_per_host, options.version)
     if options.output is None:
         print(text)
@@ -54,8 +69,15 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def describe(table: RankTable) -> list[str]:
-    """The lines that ``check`` prints."""
+def refusal(table: RankTable, backend: str) -> str:
+    """Why a backend refuses a table that is right; empty if it does not, or not yet."""
+    if backend in _OF_ONE_HOST and len(table.servers) > 1:
+        return f"it runs on one host, but the table places the ranks on {len(table.servers)}"
+    return table.device_fault if backend == "hccl" else ""
+
+
+def describe(table: RankTable, backend: str = "hccl") -> list[str]:
+    """The lines that ``check`` prints; the last one is on a backend."""
     form = f"version {table.version}" if table.version else "without a version (group_list)"
     if not table.completed:
         return ['status "initializing": not complete yet; first contact waits until it is']
@@ -71,5 +93,5 @@ def describe(table: RankTable) -> list[str]:
         lines.append(("  " + "  ".join(cells)).rstrip())
     here = table.servers[table.here].name if table.here >= 0 else ""
     lines.append(f"this host: {here}" if here else f"this host: not found: {table.not_here}")
-    lines.append(f"backend hccl: {table.device_fault or 'accepts it'}")
+    lines.append(f"backend {backend}: {refusal(table, backend) or 'accepts it'}")
     return lines

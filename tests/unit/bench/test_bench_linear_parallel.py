@@ -208,3 +208,37 @@ def test_torch_and_gloo_are_columns() -> None:
         assert len(found) == 2
         assert all(line.endswith("ok |") for line in found)
     assert sum(line.startswith("| torch.matmul alone") for line in lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("installed", "words", "needed"),
+    [
+        ((), (), "ml_dtypes or torch, neither of which is installed"),
+        (("torch",), ("--backend", "cuda"), "ml_dtypes, which is not installed"),
+        (("torch",), (), ""),
+        (("ml_dtypes",), ("--backend", "cuda"), ""),
+    ],
+)
+def test_an_element_type_whose_package_is_missing(
+    installed: tuple[str, ...],
+    words: tuple[str, ...],
+    needed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is left out, with a note, where it was not asked for."""
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: name if name in installed else None
+    )
+    operator = load("linear_parallel")
+    needed = needed and f"bf16 needs {needed}: pip install 'collops[ml-dtypes]'"
+    options = parse(operator, words)
+    assert options.dtype == (("f32", "f16") if needed else ("f32", "bf16", "f16"))
+    assert options.left_out == ([needed] if needed else [])
+    if needed:
+        with pytest.raises(SystemExit, match="2"):
+            parse(operator, [*words, "--dtype", "f16,bfloat16"])
+        said = capsys.readouterr().err
+        assert said.startswith(f"collops bench linear_parallel: --dtype {needed}")
+    else:
+        assert parse(operator, [*words, "--dtype", "bf16"]).dtype == ("bf16",)

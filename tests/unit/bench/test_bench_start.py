@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import forked_main
@@ -12,6 +13,7 @@ import pytest
 
 import collops
 from collops.bench.arguments import parse
+from collops.bench.collectives import flag
 from collops.bench.collectives.flag import Flags
 from collops.bench.collectives.points import CollectivePoint
 from collops.bench.hosts import Hosts
@@ -120,4 +122,27 @@ def test_a_word_is_timed_where_each_rank_has_a_core_and_all_see_the_memory() -> 
         assert found is not None
         assert 0 < found == same
     assert run_ranks(flag_us, 2, 1, "opens") == [None, None]
+
+
+def late_flag_us(rank: int, late_s: float) -> float | str | None:
+    """As flag_us of ranks that poll a little, of which rank 1 is late; or the error."""
+    flag._POLLS = 1000
+    with collops.init() as comm:
+        comm.timeout_s = 1.0
+        flags = Flags(comm, 2)
+        look = flags._look
+        flags._look = lambda partner: time.sleep(rank * late_s) or look(partner)  # type: ignore[method-assign]
+        try:
+            return flags.one_way_us()
+        except TimeoutError as error:
+            return str(error)
+        except collops.Error:
+            return "told by another rank"
+
+
+def test_a_rank_that_is_late_is_waited_for_and_then_named() -> None:
+    [found, same] = run_ranks(late_flag_us, 2, 0.02)
+    assert isinstance(found, float) and found == same
+    [named, _] = run_ranks(late_flag_us, 2, 1.5)
+    assert str(named).startswith("rank 1 did not answer rank 0 for 1 s, while the time of a word")
     assert run_ranks(flag_us, 2, 2, "") == [None, None]

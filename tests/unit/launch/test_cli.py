@@ -137,18 +137,91 @@ def test_doctor_says_where_a_rank_table_places_this_host(tmp_path: Path) -> None
     assert str(table) in sections(done.stdout)["Hosts"]["no"]
 
 
-def test_output_that_nobody_reads_ends_the_program_without_a_word() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "collops", "doctor"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def test_doctor_need_not_be_a_rank_of_the_table(tmp_path: Path) -> None:
+    table = tmp_path / "ranks.json"
+    table.write_text(make_rank_table(["node-a", "node-b"], 2))
+    env = {"RANK_TABLE_FILE": str(table), "COLLOPS_SERVER_ID": "node-b"}
+
+    def job(**more: str) -> dict[str, str]:
+        return sections(collops("doctor", **env, **more).stdout)["Job"]
+
+    found = job()
+    assert found["launcher"].startswith("none: start the ranks with collops run --rank-table FILE")
+    assert found["identity"].endswith("from the rank table's content")
+    # Who says that this process is a rank of the table is contradicted by it.
+    assert job(DEVICE_ID="1")["launcher"] == f'rank table "{table}", rank 3 of 4'
+    assert 'DEVICE_ID is "7", but no rank of this host' in job(DEVICE_ID="7")["launcher"]
+    assert "places it on server" in job(RANK_ID="0", RANK_SIZE="4")["launcher"]
+
+
+def test_a_table_is_checked_by_the_rules_of_a_backend(tmp_path: Path) -> None:
+    table = tmp_path / "ranks.json"
+
+    def check(*options: str) -> tuple[int, str]:
+        done = collops("rank-table", "check", str(table), *options)
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    text = make_rank_table(["node-a", "node-b"], 1)
+    table.write_text(text)
+    refused = f'backend hccl: rank table "{table}": rank 0 has no device_ip'
+    for options, status in ((), 0), (("--backend", "hccl"), 1):
+        code, said = check(*options)
+        assert (code, said.startswith(refused)) == (status, True)
+    one_host = "it runs on one host, but the table places the ranks on 2"
+    assert check("--backend", "shm") == (1, f"backend shm: {one_host}")
+    assert check("--backend", "ucx") == (0, "backend ucx: accepts it")
+    table.write_text(text.replace('"completed"', '"initializing"'))
+    assert check("--backend", "hccl")[0] == 0
+    table.write_text(text.replace('"1.0",', "'1.0',"))
+    done = collops("rank-table", "check", str(table), "--backend", "hccl")
+    fault = "malformed JSON at line 2, column 14 (byte 15 of "
+    assert (done.returncode, fault in done.stderr) == (2, True)
+
+
+PLAN = ("plan", "--op", "all_gatherv", "--bytes", "1m", "--hosts", "2", "--ranks-per-host", "2")
+PRINTING = (
+    ("--version",),
+    ("doctor",),
+    ("golden", "list"),
+    ("bench", "barrier", "--quick", "--peers", "none"),
+    PLAN,
+)
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=lambda words: " ".join(words[:2]))
+def test_output_that_cannot_be_written_ends_the_program(words: tuple[str, ...]) -> None:
+    """Without a word where nobody reads it: as any program that SIGPIPE ends."""
+
+    def ended(out: int | None) -> tuple[int, str]:
+        done = own_output.run(
+            [sys.executable, "-m", "collops", *words], stdout=out, stderr=subprocess.PIPE
+        )
+        return done.returncode, done.stderr
+
+    read, write = os.pipe()
+    os.close(read)
+    assert ended(write) == (141, "")
+    os.close(write)
+    with open("/dev/full", "wb") as full:
+        said = f"collops {words[0]}: standard output: No space left on device\n"
+        assert ended(full.fileno()) == (1, said)
+
+
+def test_output_that_is_closed_is_dropped() -> None:
+    """Nor does a file of the program get its number, into which others would print."""
+    code = (
+        "import os\n"
+        "[os.close(number) for number in (0, 1, 2)]\n"
+        "os.execv({0!r}, [{0!r}, '-m', 'collops', *{1!r}])"
     )
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    err = own_output.own(process.stderr.read())
-    process.stderr.close()
-    assert (process.wait(timeout=patience(60)), err) == (141, "")
+    for words in (PLAN, ("doctor",)):
+        done = own_output.run([sys.executable, "-c", code.format(sys.executable, words)])
+        assert done.returncode == 0
+
+
+def test_a_character_that_the_terminal_lacks_is_escaped() -> None:
+    done = collops("rank-table", "check", "\u4e2d.json", PYTHONIOENCODING="ascii")
+    assert done.stderr.startswith('collops rank-table: rank table "\\u4e2d.json"')
 
 
 def test_doctor_takes_no_arguments() -> None:

@@ -208,14 +208,37 @@ def headers_in(folder: Path) -> Path:
 NO_SYSTEM = "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF"
 
 
-def test_the_json_headers_of_pip_are_found(tmp_path: Path) -> None:
-    package = tmp_path / "site" / "nlohmann_json"
+def python_with_headers(folder: Path) -> tuple[Path, Path]:
+    """A Python that seems to have pip's nlohmann-json, and the folder of its headers."""
+    package = folder / "site" / "nlohmann_json"
     headers = headers_in(package / "include")
     (package / "__init__.py").touch()
-    python = tmp_path / "python3"
+    python = folder / "python3"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{package.parent}" exec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
+    return python, headers
+
+
+def test_the_json_headers_of_pip_are_found(tmp_path: Path) -> None:
+    python, headers = python_with_headers(tmp_path)
     assert f"found {headers}." in find_json(tmp_path, f"-DPython_EXECUTABLE={python}", NO_SYSTEM)
+
+
+def test_json_headers_that_come_after_a_failure_are_found_in_the_same_build(tmp_path: Path) -> None:
+    """As after `pip install` in a new environment, which is then first on PATH."""
+    assert "was not found" in find_json(tmp_path, "-DPython_EXECUTABLE=false", NO_SYSTEM)
+    assert "was not found" in find_json(tmp_path)
+    first, headers = python_with_headers(tmp_path / "first")
+    assert f"found {headers}." in find_json(tmp_path, path=f"{first.parent}:{os.defpath}")
+    assert f"found {headers}." in find_json(tmp_path)  # stays, so that nothing is compiled again
+    shutil.rmtree(first.parent)
+    second, headers = python_with_headers(tmp_path / "second")
+    assert f"found {headers}." in find_json(tmp_path, path=f"{second.parent}:{os.defpath}")
+    shutil.rmtree(second.parent)
+    assert "was not found" in find_json(tmp_path)
+    headers = headers_in(tmp_path / "by hand")
+    relative = os.path.relpath(headers)
+    assert f"found {headers}." in find_json(tmp_path, f"-DNLOHMANN_JSON_INCLUDE_DIR={relative}")
 
 
 def test_the_json_headers_of_a_prefix_and_of_a_folder_are_found(tmp_path: Path) -> None:

@@ -43,9 +43,10 @@ class Peers:
     def _load_torch(self, threads: int, columns: str) -> None:
         try:
             from collops.bench.peers import torch_calls
-        except ModuleNotFoundError:
-            missing = "torch is not installed (pip install torch)"
-            self.notes.append(f"{missing}: no columns of {columns}")
+        except (ImportError, OSError) as error:
+            absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+            why = "is not installed (pip install torch)" if absent else f"cannot be used: {error}"
+            self.notes.append(f"torch {why}: no columns of {columns}")
             return
         torch_calls.set_threads(threads)
         self.torch = torch_calls

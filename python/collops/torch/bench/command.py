@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch.distributed as dist
 
 from collops.bench.arguments import threads
 from collops.bench.launch import RanksFailedError, launch
 from collops.bench.plot import require_matplotlib
+from collops.bench.shared_cores import load_average, shared_cores
 from collops.bench.tables import table
 from collops.bench.torch_arguments import (
     ITERATIONS,
@@ -63,12 +66,15 @@ def run(options: argparse.Namespace) -> int:
     iterations = options.iterations or (QUICK_ITERATIONS if options.quick else ITERATIONS)
     request = TorchRequest(points, iterations, threads())
     rows: list[dict[str, Any]] = []
-    failed = False
+    spreads: list[float] = []
+    failed, load, cores = False, load_average(), len(os.sched_getaffinity(0))
     progress = Progress(len(points))
     progress.show(0)
     try:
         for record in launch(request, options.ranks, None, program=_PROGRAM):
             rows.append(row_of(record))
+            if options.ranks <= cores:
+                spreads.append(np.percentile(record["collops_s"], 95) / min(record["collops_s"]))
             progress.show(len(rows), f"{rows[-1]['call']} done")
             if options.json:
                 with options.json.open("a") as lines:
@@ -84,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
         if options.plot:
             save_plot(options.plot, rows)
             print(f"\nplot: {options.plot}")
+        if warning := shared_cores(load, spreads):
+            print(f"\nWarning: {warning}.")
         print(f"\nFor an issue: {command_line()}; {installation_line()}")
     return 1 if failed or not all(row["equal"] for row in rows) else 0
 

@@ -148,13 +148,10 @@ TEST(CommunicatorsAreNotStored) {
 
 TEST(MalformedText) {
   Refused<AllGatherVParam>("", "AllGatherVParam: malformed JSON at line 1, column 1");
-  Refused<AllGatherVParam>("{\"rank\": 1,}", "malformed JSON at line 1, column 12");
   Refused<AllGatherVParam>("{\"rank\": 1,\n \"rankSize\" 2}",
                            "malformed JSON at line 2, column 13");
-  Refused<AllGatherVParam>("{\"rank\": 1", "malformed JSON at line 1, column 11 (byte 10 of 10)");
-  Refused<AllGatherVParam>("{\"rank\": 1} x", "malformed JSON at line 1, column 13");
-  Refused<AllGatherVParam>("{'rank': 1}", "malformed JSON at line 1, column 2");
-  Refused<AllGatherVParam>("{\"commDomain\": \"\xff\"}", "malformed JSON at line 1, column 17");
+  Refused<AllGatherVParam>("{\"rank\": 1, \"rank\": 2}",
+                           "AllGatherVParam: rank is given twice in one object");
   Refused<AllGatherVParam>("[]", "AllGatherVParam must be an object, got array");
   Refused<AllGatherVParam>("3", "must be an object, got number");
 }
@@ -162,9 +159,10 @@ TEST(MalformedText) {
 TEST(DeepNestingIsRefusedAndNotFollowed) {
   const size_t depth = 200000;
   const std::string nested = std::string(depth, '[') + std::string(depth, ']');
-  Refused<AllGatherVParam>("{\"rank\": " + nested + "}", "rank must be an integer");
-  Refused<ReduceScatterVParam>("{\"sendCounts\": [" + nested + "]}", "sendCounts[0]");
-  Refused<AllGatherVParam>("{\"hcclComm\": " + nested + "}", "hcclComm must be left out");
+  Refused<AllGatherVParam>("{\"rank\": " + nested + "}", " is nested more than 32 deep");
+  Refused<AllGatherVParam>("{\"rank\": [[0]]}", "rank must be an integer");
+  Refused<ReduceScatterVParam>("{\"sendCounts\": [[[0]]]}", "sendCounts[0]");
+  Refused<AllGatherVParam>("{\"hcclComm\": [[0]]}", "hcclComm must be left out");
 }
 
 TEST(MessagesStayShort) {

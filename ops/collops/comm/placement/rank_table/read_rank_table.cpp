@@ -76,7 +76,7 @@ Status ParseRankTable(const std::string& text, const std::string& path, RankTabl
   read.file = rank_table::NameOf(path);
   read.digest = Hex(Sha256(text));
   Json json;
-  COLLOPS_RETURN_IF_ERROR(rank_table::ParseTable(text, read.file, &json));
+  COLLOPS_RETURN_IF_ERROR(ParseJson(text, read.file, &json));
   const rank_table::TableValue root(json, read.file);
   COLLOPS_RETURN_IF_ERROR(rank_table::ReadStatus(root, &read.completed));
   const rank_table::Format* format = nullptr;

@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 
 #include "collops/core/json.h"
 
 namespace collops::rank_table {
 namespace {
-
-// The deepest value of a table is level_list[i].rank_addr_list[j].ports[k] of version 2.0.
-constexpr int kMaxDepth = 32;
 
 bool IsDigits(const std::string& text) {
   return !text.empty() && text.size() <= 18 &&
@@ -22,73 +18,6 @@ bool IsPrintable(const std::string& text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) > ' ' && c != '\x7f'; });
 }
-
-// Follows the parser through the text, for what a document that is read does not show any more.
-class Watcher {
- public:
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (depth > kMaxDepth && fault_.empty()) {
-      fault_ = Concat(Place(), " is nested more than ", kMaxDepth, " deep");
-    }
-    if (!fault_.empty()) return false;  // what is dropped takes no memory
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        EnterEntry();
-        levels_.push_back({event == Json::parse_event_t::array_start, -1, "", {}});
-        break;
-      case Json::parse_event_t::object_end:
-      case Json::parse_event_t::array_end:
-        levels_.pop_back();
-        break;
-      case Json::parse_event_t::key:
-        EnterMember(parsed.get<std::string>());
-        break;
-      case Json::parse_event_t::value:
-        EnterEntry();
-        break;
-    }
-    return true;
-  }
-
-  const std::string& fault() const { return fault_; }
-
- private:
-  struct Level {
-    bool is_array;
-    int index;
-    std::string key;
-    std::set<std::string> keys;
-  };
-
-  void EnterEntry() {
-    if (!levels_.empty() && levels_.back().is_array) ++levels_.back().index;
-  }
-
-  void EnterMember(const std::string& key) {
-    levels_.back().key = key;
-    if (!levels_.back().keys.insert(key).second) {
-      fault_ = Concat(Place(), " is given twice in one object");
-    }
-  }
-
-  // Keys are shown as JSON strings' beginnings: they may hold anything.
-  std::string Place() const {
-    std::string place;
-    for (const Level& level : levels_) {
-      if (level.is_array) {
-        place += Concat("[", level.index, "]");
-      } else {
-        const std::string key = ShowJson(level.key);
-        place += Concat(place.empty() ? "" : ".", key.substr(1, key.size() - 2));
-      }
-    }
-    return place;
-  }
-
-  std::vector<Level> levels_;
-  std::string fault_;
-};
 
 }  // namespace
 
@@ -178,13 +107,6 @@ Status TableValue::Count(const char* key, size_t length, const char* list, bool 
   COLLOPS_RETURN_IF_ERROR(Get(key, &member));
   if (count == static_cast<int64_t>(length)) return Ok();
   return member.Wrong(" is ", count, ", but ", PathOf(list), " has length ", length);
-}
-
-Status ParseTable(const std::string& text, const std::string& file, Json* json) {
-  Watcher watcher;
-  COLLOPS_RETURN_IF_ERROR(ParseJson(text, file, json, std::ref(watcher)));
-  COLLOPS_CHECK_ARG(watcher.fault().empty(), ERROR_INVALID_PARAM, file, ": ", watcher.fault());
-  return Ok();
 }
 
 }  // namespace collops::rank_table

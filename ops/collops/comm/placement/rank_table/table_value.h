@@ -51,8 +51,4 @@ class TableValue {
   std::string path_;
 };
 
-// Parses a table's text. An error names a key that an object has twice, or nesting past any
-// table's.
-Status ParseTable(const std::string& text, const std::string& file, Json* json);
-
 }  // namespace collops::rank_table
