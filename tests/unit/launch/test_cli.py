@@ -150,6 +150,21 @@ def test_output_that_nobody_reads_ends_the_program_without_a_word() -> None:
     assert (process.wait(timeout=60), err) == (141, "")
 
 
+def test_doctor_says_what_limits_the_cores_and_that_there_are_no_pidfds() -> None:
+    code = (
+        "from collops.cli import main\n"
+        "from collops.core import core\n"
+        "core().cores = lambda: (3, '/sys/fs/cgroup/job')\n"
+        "core().without_pidfds = lambda: 'Function not implemented'\n"
+        "main(['doctor'])\n"
+    )
+    shown = own_output.run([sys.executable, "-c", code], capture_output=True).stdout
+    found = sections(shown)["Machine"]
+    limited = f"3 of {os.cpu_count()} (CPU quota of /sys/fs/cgroup/job)"
+    assert found["cores"] == f"{limited} may be used"
+    assert found["pidfds"].startswith("no: Function not implemented; ")
+
+
 def test_doctor_takes_no_arguments() -> None:
     done = collops("doctor", "--fast")
     assert done.returncode == 2
