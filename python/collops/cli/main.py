@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import importlib
-import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import collops
 from collops.cli.choice import Choice
 from collops.errors import Error
+from collops.launch.output import drop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,15 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run = module_of(name).run
         status = int(run(given[1:]))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the parent of this process
+            sys.stdout.flush()
         return status
     except BrokenPipeError:
-        _drop_output()
+        drop(sys.stdout)
         return 128 + signal.SIGPIPE  # as a program that ends by it, without a word
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise  # a command says itself which of its files fails
-        _drop_output()
+        drop(sys.stdout)
         print(f"collops {name}: standard output: {error.strerror}", file=sys.stderr)
         return 1
     except Error as error:
@@ -72,9 +73,3 @@ def choice_of_commands() -> Choice:
 def module_of(name: str) -> ModuleType:
     """The module of a command, with its functions run() and parser()."""
     return importlib.import_module(f"collops.cli.{name.replace('-', '_')}")
-
-
-def _drop_output() -> None:
-    """Drops what cannot be written: Python writes the rest at its end."""
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), sys.stdout.fileno())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import IO
+import errno
+import os
+from typing import IO, Any
 
 # A line this long is passed on before its end has come.
 _MOST = 1 << 16
@@ -11,10 +13,11 @@ _MOST = 1 << 16
 class Prefixed:
     """Passes bytes on to `out`, whatever they are, with `prefix` before every line.
 
-    A line is passed on when it is whole, so lines of several ranks do not mix.
+    A line is passed on when it is whole, so lines of several ranks do not mix. Where nobody reads
+    `out`, or it is None, lines are dropped: that is no fault of the ranks.
     """
 
-    def __init__(self, prefix: bytes, out: IO[bytes]) -> None:
+    def __init__(self, prefix: bytes, out: IO[bytes] | None) -> None:
         self._prefix = prefix
         self._out = out
         self._line = b""
@@ -38,8 +41,18 @@ class Prefixed:
             self._line = b""
 
     def _pass_on(self, lines: bytes) -> None:
+        if self._out is None:
+            return
         try:
             self._out.write(lines)
             self._out.flush()
-        except BrokenPipeError:
-            pass  # nobody reads any more, which is no fault of the ranks
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):  # EIO: a terminal that has gone
+                raise
+            drop(self._out)
+
+
+def drop(stream: IO[Any]) -> None:
+    """Drops what a stream cannot write, now and later; Python writes the rest at its end."""
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())
