@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
 import importlib.util
 import os
 import sys
+import threading
 from multiprocessing import process
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from collops.errors import ErrorCode, describe, raise_status
+from collops.errors import ErrorCode, describe, exception_here, raise_status
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 _announced_pid = -1
+_exit_words = ""  # of the last sys.exit() in the main thread, unless it said that all is well
+
+
+def _note_exits() -> None:
+    """Makes sys.exit() note its argument: when the interpreter ends, the exception is forgotten."""
+    leave_interpreter = sys.exit
+
+    @functools.wraps(leave_interpreter)
+    def exit_and_note(status: Any = None, /) -> NoReturn:
+        global _exit_words
+        if status and threading.current_thread() is threading.main_thread():
+            _exit_words = f" after {describe(SystemExit(status))}"
+        leave_interpreter(status)
+
+    sys.exit = exit_and_note
 
 
 def core() -> ModuleType:
@@ -29,9 +46,11 @@ def core() -> ModuleType:
     except ImportError as error:
         reason = "Linux only" if sys.platform != "linux" else str(error)
         raise_status(ErrorCode.ERROR_UNSUPPORTED, f"collops cannot load its C++ core: {reason}")
-    global _announced_pid
+    global _announced_pid, _exit_words
     if _announced_pid != os.getpid():
-        _announced_pid = os.getpid()
+        if _announced_pid == -1:
+            _note_exits()
+        _announced_pid, _exit_words = os.getpid(), ""
         _announce(_core)
     return _core
 
@@ -85,8 +104,8 @@ def leave(error: BaseException | None = None) -> None:
     """Closes every communicator of this process; the other ranks get the reason."""
     from collops import _core
 
-    error = error or sys.exc_info()[1] or getattr(sys, "last_value", None)
-    _core.close_all(describe(error) if error else "its process ended")
+    error = error or exception_here() or getattr(sys, "last_value", None)
+    _core.close_all(describe(error) if error else f"its process ended{_exit_words}")
     _core.stop_recording()
     _core.log_to(None)
     _core.watch_signals(False)
