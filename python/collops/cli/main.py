@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -35,6 +36,9 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed when this process was started
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     choice = choice_of_commands()
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = choice.word(given)
@@ -43,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run = module_of(name).run
         status = int(run(given[1:]))
-        if sys.stdout is not None:  # closed by the parent of this process
-            sys.stdout.flush()
+        sys.stdout.flush()
         return status
     except BrokenPipeError:
         drop(sys.stdout)

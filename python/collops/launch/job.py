@@ -223,9 +223,8 @@ class _Child:
             os._exit(1)
 
 
-def _binary(stream: Any) -> IO[bytes] | None:
-    """The bytes of sys.stdout or sys.stderr, which is None if it was closed at the start."""
-    out: IO[bytes] | None = None if stream is None else stream.buffer
+def _binary(stream: Any) -> IO[bytes]:
+    out: IO[bytes] = stream.buffer
     return out
 
 
@@ -246,7 +245,5 @@ def _name(number: int) -> str:
 
 
 def _say(text: str) -> None:
-    # Standard error may have been closed at the start, or be a terminal that has gone.
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError):
-            print(f"collops run: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # of a terminal that has gone
+        print(f"collops run: {text}", file=sys.stderr, flush=True)

@@ -14,10 +14,10 @@ class Prefixed:
     """Passes bytes on to `out`, whatever they are, with `prefix` before every line.
 
     A line is passed on when it is whole, so lines of several ranks do not mix. Where nobody reads
-    `out`, or it is None, lines are dropped: that is no fault of the ranks.
+    `out`, lines are dropped: that is no fault of the ranks.
     """
 
-    def __init__(self, prefix: bytes, out: IO[bytes] | None) -> None:
+    def __init__(self, prefix: bytes, out: IO[bytes]) -> None:
         self._prefix = prefix
         self._out = out
         self._line = b""
@@ -41,8 +41,6 @@ class Prefixed:
             self._line = b""
 
     def _pass_on(self, lines: bytes) -> None:
-        if self._out is None:
-            return
         try:
             self._out.write(lines)
             self._out.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collops.launch.interrupts import interrupts_deferred
+from collops.launch.interrupts import exit_codes_known, interrupts_deferred
 from collops.launch.own_job import job_variables, place_names
 from collops.launch.processes import end_all, start, watch
 from collops.testing.child import Ended, run_child, run_threads
@@ -82,15 +82,16 @@ def run_ranks(
     job = {**job_variables("run_ranks", n), **(env or {})}
     method = start_method or "fork"
     processes: list[RankProcess] = []
-    try:
-        for rank in range(n):
-            own = {**place_names(rank, n, rank, n), **job}
-            start(processes, [rank], run_child, (own, fn, rank, args), start_method=method)
-        return _collect(processes, timeout)
-    finally:
-        with interrupts_deferred():
-            _terminate([process for process in processes if process.silent])
-            end_all(processes, TERMINATE_S)
+    with exit_codes_known():
+        try:
+            for rank in range(n):
+                own = {**place_names(rank, n, rank, n), **job}
+                start(processes, [rank], run_child, (own, fn, rank, args), start_method=method)
+            return _collect(processes, timeout)
+        finally:
+            with interrupts_deferred():
+                _terminate([process for process in processes if process.silent])
+                end_all(processes, TERMINATE_S)
 
 
 def _run_as_threads(

@@ -118,9 +118,15 @@ def test_a_silent_death_names_the_signal(number: signal.Signals) -> None:
     assert f"killed by {number.name}" in str(caught.value)
 
 
-def test_an_exit_without_a_word_names_the_code() -> None:
-    with pytest.raises(RankErrors, match="exit code 5"):
-        run_ranks(lambda rank: os._exit(5), 1)
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_an_exit_without_a_word_names_the_code(handler: signal.Handlers) -> None:
+    before = signal.signal(signal.SIGCHLD, handler)
+    try:
+        with pytest.raises(RankErrors, match="exit code 5"):
+            run_ranks(lambda rank: os._exit(5), 1)
+        assert signal.getsignal(signal.SIGCHLD) is handler
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_hang_ends_in_time_and_says_where() -> None:
