@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -174,22 +173,6 @@ def describe(error: BaseException) -> str:
         return as_utf8(f"{name}: {error}")
     except Exception:  # its __str__ raises; the other ranks wait for a text all the same
         return name
-
-
-def end_in_words(act: str) -> str:
-    """What this rank does, such as ``"rank 1 called close()"``, and the exception because of which.
-
-    That is the one that is being raised or handled here: a ``finally`` block, where ranks often
-    leave, cannot be told from an ``except`` block after which the program goes on.
-    """
-    error = exception_here()
-    return act if error is None else f"{act} while handling {describe(error)}"
-
-
-def exception_here() -> BaseException | None:
-    """The exception that is being raised or handled in this thread; sys.exit(0) is none."""
-    error = sys.exc_info()[1]
-    return None if isinstance(error, SystemExit) and not error.code else error
 
 
 def missing_attribute(

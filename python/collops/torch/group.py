@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup
 
-from collops.errors import ErrorCode, end_in_words, raise_status
+from collops.core import act_in_words
+from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import Calls
 from collops.torch.collective_calls import CollectiveCalls
 from collops.torch.devices.calls import DeviceCalls
@@ -125,7 +126,7 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
 
     def abort(self) -> None:
         """Ends all calls of all ranks."""
-        reason = end_in_words("the process group was aborted")
+        reason = act_in_words("the process group was aborted")
         for communicator in self._communicators():
             communicator.abort(reason)
 

@@ -69,6 +69,15 @@ def test_the_exception_because_of_which_a_rank_leaves() -> None:
             with comm:
                 pass
 
+    def exit_in_except(comm: collops.Communicator) -> None:
+        try:
+            try:
+                raise LookupError("why")
+            except LookupError:
+                sys.exit(1)
+        finally:
+            comm.close()
+
     called, handled = "rank 1 called close()", " while handling LookupError: why"
     ways: dict[str, tuple[Callable[[collops.Communicator], None], str]] = {
         "finally": (lambda c: raise_and_leave(LookupError("why"), c.close), called + handled),
@@ -85,6 +94,7 @@ def test_the_exception_because_of_which_a_rank_leaves() -> None:
             lambda c: raise_and_leave(SystemExit("why"), c.close),
             f"{called} while handling SystemExit: why",
         ),
+        "exit in except": (exit_in_except, called + handled),
         "exit": (lambda c: raise_and_leave(SystemExit(0), c.close), called),
         "nothing": (lambda c: c.close(), called),
     }
@@ -141,11 +151,17 @@ def test_a_killed_rank_is_reported_within_a_second() -> None:
     assert reported[-1] - killed < 1 + 1.5  # a loaded machine may delay a process
 
 
-PROGRAM = """
+PROGRAM = '''
 import sys
 import numpy as np
 import collops
 
+HANDLED = """
+try:
+    raise KeyError("why")
+except KeyError:
+    sys.exit(3)
+"""
 comm = collops.init(int(sys.argv[1]), 2, timeout_s=20)
 comm.barrier()
 if sys.argv[1] == "1":
@@ -154,7 +170,7 @@ try:
     comm.all_gatherv(np.zeros(3))
 except collops.Error as error:
     print(error)
-"""
+'''
 
 
 @pytest.mark.parametrize(
@@ -166,6 +182,15 @@ except collops.Error as error:
             "sys.exit('the last words')",
             "has left: its process ended after SystemExit: the last words",
         ),
+        (
+            "import atexit; atexit.register(comm.close); raise ValueError('the last words')",
+            "rank 1 called close() after ValueError: the last words",
+        ),
+        (
+            "import atexit; atexit.register(comm.close); sys.exit('the last words')",
+            "rank 1 called close() after SystemExit: the last words",
+        ),
+        ("exec(HANDLED)", "its process ended after SystemExit: 3 while handling KeyError: 'why'"),
         ("import os; os._exit(3)", "exited without reporting an error"),
     ],
 )
