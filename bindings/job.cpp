@@ -1,5 +1,9 @@
 #include "collops/comm/placement/placement.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <tuple>
 
 #include <pybind11/functional.h>
@@ -7,10 +11,12 @@
 
 #include "collops/comm/backends/backend_table.h"
 #include "collops/comm/control/bootstrap/awaited_table.h"
+#include "collops/comm/control/bootstrap/socket.h"
 #include "collops/comm/control/meetings/hosts_meeting.h"
 #include "collops/comm/registry.h"
 #include "collops/core/deadline.h"
 #include "collops/core/env.h"
+#include "collops/core/process/cgroups.h"
 #include "collops/core/process/interrupt.h"
 #include "collops/kernels/copy/copy.h"
 #include "collops/kernels/isa.h"
@@ -102,6 +108,17 @@ std::tuple<std::string, std::vector<std::string>, int> Kernels() {
   for (const kernels::Isa isa : kernels::RunnableIsas()) runnable.emplace_back(kernels::Name(isa));
   ThrowIfError(kernels::CheckIsa());
   return {kernels::Name(kernels::ActiveIsa()), runnable, kernels::NumThreads()};
+}
+
+// The cores that this process may use, and the cgroup whose CPU quota says so, if one does.
+std::pair<int, std::string> Cores() {
+  const UsableCores cores = FindUsableCores();
+  return {cores.count, cores.cgroup};
+}
+
+// Why this system has no pidfds, by which the end of a rank is seen; empty where it has them.
+std::string WithoutPidfds() {
+  return control::OpenProcess(getpid()).valid() ? "" : std::strerror(errno);
 }
 
 // Tells every backend that looks for its engine in a Python package where that lies: the folder
@@ -219,6 +236,8 @@ void BindJob(py::module_& module) {
   module.def("env_problems", &VariableProblems);
   module.def("tuned_sizes", &Sizes);
   module.def("kernels", &Kernels);
+  module.def("cores", &Cores);
+  module.def("without_pidfds", &WithoutPidfds);
   module.def(
       "segment_bytes", [](int rank_size) { return FindBackend("shm")->shared_bytes(rank_size); },
       py::arg("rank_size"));

@@ -17,7 +17,9 @@ machine ([bench.md](bench.md)). `python tools/document_variables.py` writes this
 These variables belong to other programs, and determine the ranks: the launcher's variables
 ([first_contact.md](first_contact.md)), `RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE` and `DEVICE_ID`
 ([rank_tables.md](rank_tables.md)), and `MASTER_ADDR`, the address at which ranks of several hosts
-connect ([multihost.md](multihost.md)).
+connect ([multihost.md](multihost.md)). `collops run` and `run_ranks` set `OMP_NUM_THREADS`, which
+torch reads, where you have not: to the cores of this process / ranks of this host
+([run.md](run.md)).
 
 | variable | default | meaning |
 |---|---|---|

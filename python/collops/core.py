@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
 import importlib.util
 import os
 import sys
+import threading
 from multiprocessing import process
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from collops.errors import ErrorCode, describe, raise_status
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _announced_pid = -1
+_exited = ""  # what the last sys.exit() of the main thread said, unless it was that all is well
 
 
 def core() -> ModuleType:
@@ -29,9 +32,11 @@ def core() -> ModuleType:
     except ImportError as error:
         reason = "Linux only" if sys.platform != "linux" else str(error)
         raise_status(ErrorCode.ERROR_UNSUPPORTED, f"collops cannot load its C++ core: {reason}")
-    global _announced_pid
+    global _announced_pid, _exited
     if _announced_pid != os.getpid():
-        _announced_pid = os.getpid()
+        if _announced_pid == -1:
+            _note_exits()
+        _announced_pid, _exited = os.getpid(), ""
         _announce(_core)
     return _core
 
@@ -85,8 +90,58 @@ def leave(error: BaseException | None = None) -> None:
     """Closes every communicator of this process; the other ranks get the reason."""
     from collops import _core
 
-    error = error or sys.exc_info()[1] or getattr(sys, "last_value", None)
-    _core.close_all(describe(error) if error else "its process ended")
+    error = error or _exception_here() or _exception_of_the_end()
+    ended = f"its process ended after {_exited}" if _exited else "its process ended"
+    _core.close_all(describe(error) if error else ended)
     _core.stop_recording()
     _core.log_to(None)
     _core.watch_signals(False)
+
+
+def act_in_words(act: str) -> str:
+    """What this rank does, such as ``"rank 1 called close()"``, and the exception because of which.
+
+    That is the one that is being raised or handled here: a ``finally`` block, where ranks often
+    leave, cannot be told from an ``except`` block after which the program goes on.
+    """
+    if error := _exception_here():
+        return f"{act} while handling {describe(error)}"
+    if error := _exception_of_the_end():
+        return f"{act} after {describe(error)}"
+    return f"{act} after {_exited}" if _exited and _interpreter_ends() else act
+
+
+def _exception_here() -> BaseException | None:
+    """The exception that is being raised or handled in this thread, unless it says all is well.
+
+    In place of a sys.exit(1) in an ``except`` block it is the exception that was handled there.
+    """
+    error = sys.exc_info()[1]
+    if not isinstance(error, SystemExit) or isinstance(error.code, str):
+        return error
+    return (error.__context__ or error) if error.code else None
+
+
+def _note_exits() -> None:
+    """Lets sys.exit() note its argument: when the interpreter ends, its exception is forgotten."""
+    leave_interpreter = sys.exit
+
+    @functools.wraps(leave_interpreter)
+    def exit_and_note(status: Any = None, /) -> NoReturn:
+        global _exited
+        if threading.current_thread() is threading.main_thread():
+            _exited = act_in_words(describe(SystemExit(status))) if status else ""
+        leave_interpreter(status)
+
+    sys.exit = exit_and_note
+
+
+def _exception_of_the_end() -> BaseException | None:
+    """The exception that ends the interpreter; while it runs, this may be one of long ago."""
+    error: BaseException | None = getattr(sys, "last_value", None)
+    return error if _interpreter_ends() else None
+
+
+def _interpreter_ends() -> bool:
+    """Whether the main thread has ended; functions of atexit run then."""
+    return not threading.main_thread().is_alive()

@@ -169,7 +169,9 @@ const std::vector<EnvVariable>& EnvVariables() {
       {"COLLOPS_LOCAL_RANK", "not set",
        "The number of this process among the ranks of its host; `collops run` sets it."},
       {"COLLOPS_NUM_THREADS", "cores of this process / ranks of this host, at least 1",
-       "Threads that a rank uses for kernels. Results do not depend on it."},
+       "Threads that a rank uses for kernels. Results do not depend on it. The cores of a process "
+       "are "
+       "those of its affinity mask, or fewer where a cgroup of it has a smaller CPU quota."},
       {"COLLOPS_PORT", "29577",
        "The TCP port at which rank 0 waits for the ranks of other hosts; the same in all ranks of "
        "a job, a different one for every other job on rank 0's host."},

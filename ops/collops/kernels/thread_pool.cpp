@@ -1,7 +1,6 @@
 #include "collops/kernels/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "collops/core/env.h"
+#include "collops/core/process/cgroups.h"
 
 namespace collops::kernels {
 namespace {
@@ -162,24 +162,11 @@ ThreadPool& GetPool() {
   return *ours;
 }
 
-// The cores in the affinity mask; the call fails if the mask is too small.
-int CountCores() {
-  for (size_t size = CPU_SETSIZE; size <= (1u << 20); size *= 2) {
-    cpu_set_t* const set = CPU_ALLOC(size);
-    if (set == nullptr) return 1;
-    const size_t bytes = CPU_ALLOC_SIZE(size);
-    const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-    CPU_FREE(set);
-    if (count > 0) return count;
-  }
-  return 1;
-}
-
 Status Decide() {
   Env env;
   const Status status = Env::Read(&env);
   const int ranks = ranks_here;
-  const int share = ranks > 0 ? std::max(1, CountCores() / ranks) : 1;
+  const int share = ranks > 0 ? std::max(1, FindUsableCores().count / ranks) : 1;
   num_threads = status.ok() && env.num_threads > 0 ? env.num_threads : share;
   return status;
 }

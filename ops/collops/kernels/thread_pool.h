@@ -7,7 +7,7 @@
 namespace collops::kernels {
 
 // The threads that this process uses for one kernel, including the caller's: COLLOPS_NUM_THREADS,
-// or the cores of the process's affinity mask / the ranks of this host, at least 1; and 1 until
+// or the cores that the process may use / the ranks of this host, at least 1; and 1 until
 // SetDefaultShare() has told the number of ranks.
 int NumThreads();
 

@@ -135,9 +135,10 @@ def hccl() -> list[Row]:
 
 
 def machine(module: ModuleType) -> list[Row]:
-    """Cores, kernels and the memory that segments need."""
+    """Cores, kernels, how the end of a rank is seen, and the memory that segments need."""
     free, shown = available_memory()
     need = module.segment_bytes
+    why = module.without_pidfds()
     try:
         isa, runnable, _ = module.kernels()
         kernels = f"{isa} (this CPU runs {', '.join(runnable)})"
@@ -146,6 +147,7 @@ def machine(module: ModuleType) -> list[Row]:
     return [
         ("cores", f"{cores()} may be used"),
         ("kernels", kernels),
+        ("pidfds", f"no: {why}; a rank's end is seen by its socket alone" if why else "yes"),
         ("memory", shown),
         ("segment", ", ".join(f"{n} ranks {need(n) / _MIB:.1f} MiB" for n in (2, 8, 64))),
         ("fits", "yes" if free is None or need(8) < free else "no: 8 ranks need more"),

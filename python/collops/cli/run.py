@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import re
 import secrets
 import shutil
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import ErrorCode, raise_status
 from collops.launch.job import Job
-from collops.launch.own_job import own_environment, place_names
-from collops.launch.processes import new_job_id
+from collops.launch.own_job import job_variables, own_environment, place_names
 from collops.launch.table_ranks import await_table, shown, this_host
 from collops.terminal.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
 # What torchrun and mpirun call -n.
 _OTHERS_N = ("--n", "--np", "--nproc", "--nprocs", "--nproc-per-node", "--nproc_per_node")
 
@@ -35,10 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     else:
         table = await_table(options.rank_table, options.timeout_s)
         environments = this_host(options.rank_table, table)
-    try:
-        return Job(command, environments).run()
-    except OSError as error:
-        _bad(f"{options.command[0]}: {error.strerror or error}")
+    return Job(command, environments).run()
 
 
 def parser() -> Parser:
@@ -47,8 +44,11 @@ def parser() -> Parser:
         prog="collops run",
         usage="collops run (-n N | --rank-table FILE) [options] [-m] SCRIPT [ARGUMENT ...]",
         description="Starts the ranks of a job on this host, prints their output with the rank "
-        "before each line, and ends all ranks when one fails. The exit status is that of the first "
-        "rank that failed.",
+        "before each line, and ends all ranks when one fails.",
+        epilog="Sets OMP_NUM_THREADS, where you have not, to the cores of this process divided by "
+        "the ranks of this host. Exit status: that of the first rank that failed, 128 + the number "
+        "of the signal that ended it; after SIGINT, SIGTERM or SIGHUP 128 + its number, but 0 if "
+        "every rank handled it and ended with 0.",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-n", type=int, metavar="N", help="number of ranks, all on this host")
@@ -110,25 +110,24 @@ def command_of(options: argparse.Namespace) -> list[str]:
     name, *rest = options.command
     if options.no_python:
         if shutil.which(name) is None:
-            _bad(f"{name}: no such program")
+            _bad(f"{name}: {'not executable' if Path(name).is_file() else 'no such program'}")
         return [name, *rest]
     if options.module:
         return [sys.executable, "-m", name, *rest]
+    compiled = Path(name).is_file() and _is_compiled(name)
+    if _PYTHON.fullmatch(Path(name).name) and not compiled:
+        _bad(f"{name}: leave it out: collops run starts SCRIPT with {sys.executable}")
     if not Path(name).is_file():
         _bad(f"{name}: no such script; pass -m for a module, --no-python for another program")
-    if _is_compiled(name):
+    if compiled:
         return [os.path.abspath(name), *rest]
     return [sys.executable, name, *rest]
 
 
 def one_host(rank_size: int) -> list[dict[str, str]]:
     """The variables of the ranks of a job on this host alone; it never connects to another job."""
-    job = {
-        "COLLOPS_JOB_ID": new_job_id("run"),
-        "COLLOPS_JOB_KEY": os.environ.get("COLLOPS_JOB_KEY") or secrets.token_hex(32),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-    }
+    key = os.environ.get("COLLOPS_JOB_KEY") or secrets.token_hex(32)
+    job = {"COLLOPS_JOB_KEY": key, **job_variables("run", rank_size)}
     return [
         own_environment(shown() | place_names(r, rank_size, r, rank_size) | job)
         for r in range(rank_size)
@@ -136,15 +135,11 @@ def one_host(rank_size: int) -> list[dict[str, str]]:
 
 
 def _is_compiled(file: str) -> bool:
-    with open(file, "rb") as content:
-        return content.read(4) == b"\x7fELF"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    try:
+        with open(file, "rb") as content:
+            return content.read(4) == b"\x7fELF"
+    except OSError as error:
+        _bad(f"{file}: {error.strerror}")
 
 
 def _bad(message: str) -> NoReturn:

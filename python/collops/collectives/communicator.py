@@ -13,7 +13,7 @@ from collops.collectives.plans import bad_argument, is_time
 from collops.collectives.split import split
 from collops.collectives.started import StartedCall, Starts
 from collops.collectives.windows import window_array
-from collops.core import core
+from collops.core import act_in_words, core
 from collops.errors import as_utf8, missing_attribute, status_of
 
 if TYPE_CHECKING:
@@ -230,11 +230,11 @@ class Communicator(CollectiveMethods):
 
     def abort(self, reason: str = "") -> None:
         """Ends every call of every rank with ERROR_ABORTED; may be called from any thread."""
-        self._core.abort(as_utf8(reason) or f"rank {self.rank} called abort()")
+        self._core.abort(as_utf8(reason) or act_in_words(f"rank {self.rank} called abort()"))
 
     def close(self) -> None:
         """Leaves the group; other ranks get PeerLostError when they next wait for this rank."""
-        self._close(f"rank {self.rank} called close()")
+        self._close(act_in_words(f"rank {self.rank} called close()"))
 
     def _close(self, reason: str) -> None:
         self._core.close(reason)
@@ -249,7 +249,7 @@ class Communicator(CollectiveMethods):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None:
+        if error is None or isinstance(error, SystemExit):
             self.close()
         else:
             self._close(status_of(error)[1])

@@ -1,4 +1,4 @@
-"""Defers Ctrl-C while a process is started, so that no started process is lost."""
+"""What signals do while processes are started, so that no process and no exit code is lost."""
 
 from __future__ import annotations
 
@@ -26,3 +26,17 @@ def interrupts_deferred() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
         if noted and callable(handler):
             handler(*noted[0])
+
+
+@contextlib.contextmanager
+def exit_codes_known() -> Iterator[None]:
+    """Lets this process learn how its children end, if it ignores SIGCHLD; in the main thread."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from typing import IO, TYPE_CHECKING, Any
 
+from collops.errors import ErrorCode, raise_status
 from collops.launch.output import Prefixed
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ class Job:
         self._running: set[int] = set()  # indices
         self._status = 0
         self._asked = 0  # the signal by which the user, or a launcher above, wants an end
+        self._unhandled = False  # whether a rank has not ended with 0 after that signal
         self._next: list[tuple[float, int]] = []  # when to send which signal, the soonest first
 
     def run(self) -> int:
@@ -56,12 +60,17 @@ class Job:
 
         Returns:
             0, or what the first rank that failed ended with: its exit status, or 128 and the number
-            of the signal.
+            of the signal. After a signal to this process: 128 and its number, but 0 if all ranks
+            were started and ended with 0.
 
         Raises:
-            OSError: the program cannot be started.
+            SystemFailureError: the program cannot be started.
         """
         handlers = {number: signal.signal(number, self._on_signal) for number in _PASSED_ON}
+        # It wakes the loop when a rank has ended, on every kernel. The parent of this process may
+        # have ignored or blocked it.
+        handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         before = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -74,28 +83,33 @@ class Job:
             while self._running:
                 self._turn(wake_read)
             self._drain()
-            cut_short = self._asked and len(self._processes) < len(self._ranks)
-            return self._status or (128 + self._asked if cut_short else 0)
+            unhandled = self._unhandled or len(self._processes) < len(self._ranks)
+            return self._status or (128 + self._asked if self._asked and unhandled else 0)
         finally:
             self._end()
             signal.set_wakeup_fd(before)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._selector.close()
             os.close(wake_read)
             os.close(wake_write)
 
     def _start(self, index: int) -> None:
         group = self._processes[0].pid if self._processes else 0
-        process = subprocess.Popen(
-            self._command,
-            env=self._environments[index],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            preexec_fn=_Child(os.getpid(), group),
-        )
+        try:
+            process = subprocess.Popen(
+                self._command,
+                env=self._environments[index],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                preexec_fn=_Child(os.getpid(), group),
+            )
+        except OSError as error:
+            why = _why_not_started(self._command[0], error)
+            raise_status(ErrorCode.ERROR_RT_FAIL, f"cannot start rank {self._ranks[index]}: {why}")
         self._processes.append(process)
         self._running.add(index)
         prefix = f"[{self._ranks[index]}] ".encode()
@@ -103,20 +117,19 @@ class Job:
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe, selectors.EVENT_READ, Prefixed(prefix, _binary(out)))
-        self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, index)
 
     def _turn(self, wake_read: int) -> None:
         """Waits for the next thing to happen, and does what follows from it."""
         ready = self._selector.select(self._next[0][0] - time.monotonic() if self._next else None)
+        woken = False
         for key, _ in ready:
             if isinstance(key.data, Prefixed):
                 self._read(key)
-            elif key.fd == wake_read:
-                os.read(wake_read, 512)
-        # After what it wrote.
-        for key, _ in ready:
-            if isinstance(key.data, int):
-                self._note_end(key)
+            else:
+                woken = bool(os.read(wake_read, 512))
+        # After what they wrote.
+        for index in sorted(self._running if woken else ()):
+            self._note_end(index)
         while self._next and self._next[0][0] <= time.monotonic():
             self._signal_group(self._next.pop(0)[1])
 
@@ -134,23 +147,21 @@ class Job:
         pipe.close()
         return False
 
-    def _note_end(self, key: selectors.SelectorKey) -> None:
+    def _note_end(self, index: int) -> None:
         # Not reaped: as long as the group's first process is there, the group's number is ours.
-        index: int = key.data
         process = self._processes[index]
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return
-        self._selector.unregister(key.fileobj)
-        os.close(key.fd)
         self._running.discard(index)
         exited = ended.si_code == os.CLD_EXITED
         status = ended.si_status if exited else 128 + ended.si_status
+        self._unhandled = self._unhandled or status != 0
         if status == 0 or (self._next and self._next[0][1] == signal.SIGKILL):
             return  # well, or because it was asked to
         how = f"exited with status {status}" if exited else f"was ended by {_name(ended.si_status)}"
         _say(f"rank {self._ranks[index]} (pid {process.pid}) {how}")
-        if self._status == 0:
+        if self._status == 0 and not self._asked:
             self._status = status
             self._ask_to_end(signal.SIGTERM, _FAIL_S)
 
@@ -190,8 +201,6 @@ class Job:
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, Prefixed):
                 key.data.finish()
-            elif isinstance(key.data, int):
-                os.close(key.fd)
         for process in self._processes:
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
@@ -219,6 +228,15 @@ def _binary(stream: Any) -> IO[bytes]:
     return out
 
 
+def _why_not_started(program: str, error: OSError) -> str:
+    if error.filename is None:  # no process, or no pipes to it
+        return f"{error.strerror}"
+    found = shutil.which(program)
+    if isinstance(error, FileNotFoundError) and found:
+        return f"{found} is there, but not the interpreter or loader that it names"
+    return f"{program}: {error.strerror}"
+
+
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -227,4 +245,5 @@ def _name(number: int) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"collops run: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # of a terminal that has gone
+        print(f"collops run: {text}", file=sys.stderr, flush=True)

@@ -38,8 +38,5 @@ class Prefixed:
             self._line = b""
 
     def _pass_on(self, lines: bytes) -> None:
-        try:
-            self._out.write(lines)
-            self._out.flush()
-        except BrokenPipeError:
-            pass  # nobody reads any more, which is no fault of the ranks
+        self._out.write(lines)
+        self._out.flush()

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
+
+from collops.core import core
+from collops.errors import Error
+from collops.launch.processes import new_job_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +35,34 @@ def place_names(rank: int, rank_size: int, local_rank: int, local_size: int) -> 
         "LOCAL_WORLD_SIZE": local_size,
     }
     return {name: str(value) for name, value in names.items()}
+
+
+def job_variables(starter: str, rank_size: int) -> dict[str, str]:
+    """The variables that all ranks of a new job on this host have; torch meets at MASTER_ADDR."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return {
+        "COLLOPS_JOB_ID": new_job_id(starter),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        **thread_variables(rank_size),
+    }
+
+
+def thread_variables(local_size: int) -> dict[str, str]:
+    """OMP_NUM_THREADS, as the user has set it, or a rank's share of the cores of this host.
+
+    Without it, torch and other OpenMP programs start as many threads as there are cores in every
+    rank, which then wait for each other.
+    """
+    if given := os.environ.get("OMP_NUM_THREADS"):
+        return {"OMP_NUM_THREADS": given}
+    try:
+        cores, _ = core().cores()
+    except Error:
+        cores = len(os.sched_getaffinity(0))
+    return {"OMP_NUM_THREADS": str(max(1, cores // local_size))}
 
 
 def own_environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import re
 import secrets
 import signal
 import threading
 import time
 import warnings
 from multiprocessing import connection, get_context
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collops.launch.interrupts import interrupts_deferred
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
 _JOIN_S = 3.0  # for the end of a process whose pipe has ended
 _LOOK_S = 0.2
+_OPENMP = re.compile(r"/.*/lib[gi]?omp5?[-.][^/\n]*$", re.MULTILINE)
+_OMP_PAUSE_SOFT = 1
 # Held while a process is started: another process forked at the same time would have a copy of the
 # first one's pipe, so that the end of the pipe would never be seen.
 _starting = threading.Lock()
@@ -121,6 +127,8 @@ def start(
         process = context.Process(
             target=_main, args=(far, ends, main, args), name=f"rank {ranks[0]}", daemon=daemon
         )
+        if start_method == "fork" and not processes:
+            _end_openmp_threads()
         try:
             with warnings.catch_warnings():
                 # Python warns of fork() in a process with threads, but only fork() can run
@@ -133,6 +141,21 @@ def start(
         finally:
             far.close()
         processes.append(RankProcess(ranks, process, end))
+
+
+def _end_openmp_threads() -> None:
+    """Ends this thread's OpenMP threads; its next OpenMP region starts them again.
+
+    torch and other libraries leave them asleep. A forked child has none of them, but its copy of
+    the OpenMP runtime would wait for them, for ever.
+    """
+    with contextlib.suppress(OSError):
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+        for name in sorted(set(_OPENMP.findall(maps))):
+            library = ctypes.CDLL(name, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            pause = getattr(library, "omp_pause_resource_all", None)  # new in OpenMP 5
+            if pause is not None:
+                pause(_OMP_PAUSE_SOFT)
 
 
 def watch(

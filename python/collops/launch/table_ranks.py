@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from collops.errors import ErrorCode, raise_status
-from collops.launch.own_job import place_names
+from collops.launch.own_job import place_names, thread_variables
 from collops.launch.rank_table import read_rank_table
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def this_host(path: str, table: RankTable) -> list[dict[str, str]]:
 
 def rank_environment(rank: int, rank_size: int, local_rank: int, local_size: int) -> dict[str, str]:
     """This process's variables, with those of one rank in collops' names and in torch's."""
-    return dict(os.environ) | shown() | place_names(rank, rank_size, local_rank, local_size)
+    place = place_names(rank, rank_size, local_rank, local_size)
+    return dict(os.environ) | shown() | thread_variables(local_size) | place
 
 
 def shown() -> dict[str, str]:

@@ -29,8 +29,13 @@ def system() -> str:
 
 
 def cores() -> str:
-    """How many cores this process may use."""
-    return f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}"
+    """How many cores this process may use, and the cgroup whose CPU quota limits them, if any."""
+    try:
+        count, cgroup = core().cores()
+    except Error:
+        count, cgroup = len(os.sched_getaffinity(0)), ""
+    quota = f" (CPU quota of {cgroup})" if cgroup else ""
+    return f"{count} of {os.cpu_count()}{quota}"
 
 
 def installation_line() -> str:

@@ -40,6 +40,11 @@ def run_child(
     enter(environment)
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.register_at_fork(after_in_child=_drop_handler)
+    # A forked rank has none of the threads that OpenMP made in its parent, but may wait for them.
+    set_threads = getattr(sys.modules.get("torch"), "set_num_threads", None)
+    if set_threads is not None:
+        set_threads(1)
     try:
         report = _packed(fn(rank, *args))
     except BaseException as error:
@@ -52,6 +57,12 @@ def run_child(
 def _end(signal_number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM changes nothing
     raise Ended
+
+
+def _drop_handler() -> None:
+    """A process that a rank forks, as of a pool, ends by SIGTERM, as it would elsewhere."""
+    if signal.getsignal(signal.SIGTERM) is _end:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _leave(error: BaseException) -> None:

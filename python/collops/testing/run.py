@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collops.launch.interrupts import interrupts_deferred
-from collops.launch.own_job import place_names
-from collops.launch.processes import end_all, new_job_id, start, watch
+from collops.launch.interrupts import exit_codes_known, interrupts_deferred
+from collops.launch.own_job import job_variables, place_names
+from collops.launch.processes import end_all, start, watch
 from collops.testing.child import Ended, run_child, run_threads
 from collops.testing.errors import RankDiedError, RankEndedError, RankErrors, results_of
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 GRACE_S = 5.0  # once a rank has failed, for the others to end by themselves
 TERMINATE_S = 2.0  # after SIGTERM, for a rank to end
+
+_DEAF = (
+    ", and did not end by SIGTERM: it ignores the signal, or native code does not return, as where "
+    'it waits for threads that fork() does not copy (start_method="spawn" does without fork)'
+)
 
 
 def run_ranks(
@@ -32,8 +37,10 @@ def run_ranks(
     """Calls ``fn(rank, *args)`` in `n` processes and returns their results in rank order.
 
     In each process collops.init() needs no arguments. The ranks are a job of their own, so ranks of
-    two runs never connect. They also have this job's RANK, WORLD_SIZE, LOCAL_RANK and
-    LOCAL_WORLD_SIZE, and do not use the rank table of a job that this process belongs to.
+    two runs never connect. They also have this job's RANK, WORLD_SIZE, LOCAL_RANK,
+    LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, with which torch's init_process_group() needs no
+    arguments either, and do not use the rank table of a job that this process belongs to. Where
+    torch is loaded in this process, a rank begins with one thread of torch.
 
     With `threads`, the ranks are threads of one new process. collops.init() returns a communicator
     of COMM_MULTI_THREAD in each thread; structs need that `comm_mode`, and the `rank`.
@@ -72,18 +79,19 @@ def run_ranks(
         raise ValueError(f"run_ranks: n must be at least 1, got {n}")
     if threads:
         return _run_as_threads(fn, n, args, timeout, start_method, env)
-    job = {"COLLOPS_JOB_ID": new_job_id("run_ranks"), **(env or {})}
+    job = {**job_variables("run_ranks", n), **(env or {})}
     method = start_method or "fork"
     processes: list[RankProcess] = []
-    try:
-        for rank in range(n):
-            own = {**place_names(rank, n, rank, n), **job}
-            start(processes, [rank], run_child, (own, fn, rank, args), start_method=method)
-        return _collect(processes, timeout)
-    finally:
-        with interrupts_deferred():
-            _terminate([process for process in processes if process.silent])
-            end_all(processes, TERMINATE_S)
+    with exit_codes_known():
+        try:
+            for rank in range(n):
+                own = {**place_names(rank, n, rank, n), **job}
+                start(processes, [rank], run_child, (own, fn, rank, args), start_method=method)
+            return _collect(processes, timeout)
+        finally:
+            with interrupts_deferred():
+                _terminate([process for process in processes if process.silent])
+                end_all(processes, TERMINATE_S)
 
 
 def _run_as_threads(
@@ -114,17 +122,20 @@ def _collect(processes: Sequence[RankProcess], timeout: float) -> list[Any]:
     why = f"after {timeout:g} s"
     if first is not None:
         why = f"{GRACE_S:g} s after rank {first} had failed"
+    deaf: list[RankProcess] = []
     if late:
         # A rank that gets SIGTERM reports its traceback; a rank that does not is killed.
         _terminate(late)
-        for process in watch(late, TERMINATE_S)[0]:
+        deaf, _ = watch(late, TERMINATE_S)
+        for process in deaf:
             process.kill()
     reports = {process.ranks[0]: _report_of(process) for process in processes}
     for process in late:
         rank = process.ranks[0]
         _, error, where = reports[rank]
         if isinstance(error, (Ended, RankDiedError)):
-            ended = RankEndedError(f"rank {rank} was ended: it was still running {why}")
+            how = f"rank {rank} was ended: it was still running {why}"
+            ended = RankEndedError(how + (_DEAF if process in deaf else ""))
             reports[rank] = None, ended, where
     return results_of(reports)
 

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup
 
+from collops.core import act_in_words
 from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import Calls
 from collops.torch.collective_calls import CollectiveCalls
@@ -125,8 +126,9 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
 
     def abort(self) -> None:
         """Ends all calls of all ranks."""
+        reason = act_in_words("the process group was aborted")
         for communicator in self._communicators():
-            communicator.abort("the process group was aborted")
+            communicator.abort(reason)
 
     def shutdown(self) -> None:
         """Leaves the group."""

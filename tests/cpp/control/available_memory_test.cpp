@@ -49,7 +49,7 @@ class Machine {
   }
 
   AvailableMemory Find() const {
-    return FindAvailableMemory({root() + "/meminfo", root() + "/cgroup", root() + "/mountinfo"});
+    return FindAvailableMemory({root() + "/meminfo", {root() + "/cgroup", root() + "/mountinfo"}});
   }
 
  private:
@@ -71,7 +71,7 @@ TEST(WithoutCgroupsTheMachineLimits) {
   const Machine machine;
   EXPECT_EQ(machine.Find().bytes, int64_t{8} << 30);
   EXPECT_EQ(machine.Find().where, "on this machine");
-  EXPECT_EQ(FindAvailableMemory({"/no/such", "/no/such", "/no/such"}).bytes, INT64_MAX);
+  EXPECT_EQ(FindAvailableMemory({"/no/such", {"/no/such", "/no/such"}}).bytes, INT64_MAX);
 }
 
 TEST(ALimitOfTheSecondVersionCountsWhatIsUsedButNotFileCache) {

@@ -11,14 +11,13 @@
 #include <vector>
 
 #include "check.h"
-#include "collops/comm/control/available_memory.h"
+#include "collops/core/process/cgroups.h"
 
 // If none can be made, it is not valid and says why.
 class OwnCgroup {
  public:
   explicit OwnCgroup(int64_t limit) {
-    using collops::control::MemoryCgroup;
-    const std::vector<MemoryCgroup> cgroups = collops::control::FindMemoryCgroups();
+    const std::vector<collops::Cgroup> cgroups = collops::FindCgroups("memory");
     if (cgroups.empty()) {
       Skip("there is no memory cgroup");
       return;

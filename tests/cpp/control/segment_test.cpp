@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <string>
 
 #include "check.h"
+#include "sanitized.h"
 
 namespace {
 
@@ -58,3 +62,60 @@ TEST(APlainFileIsRefused) {
   ExpectNotSealed(UniqueFd(dup(fileno(file))));
   std::fclose(file);
 }
+
+#if !COLLOPS_SANITIZED
+namespace {
+
+// The call that the system denies, and its answer.
+std::string denied;
+int answer = 0;
+
+bool Denies(const char* call) {
+  if (denied != call) return false;
+  errno = answer;
+  return true;
+}
+
+Status CreateWhile(const char* call, int error) {
+  denied = call;
+  answer = error;
+  Segment segment;
+  const Status status = Segment::Create(kBytes, &segment);
+  denied = "";
+  return status;
+}
+
+}  // namespace
+
+extern "C" {
+int memfd_create(const char* name, unsigned int flags) noexcept {
+  if (Denies("memfd_create")) return -1;
+  return static_cast<int>(syscall(SYS_memfd_create, name, flags));
+}
+int posix_fallocate(int fd, off_t begin, off_t bytes) {
+  if (Denies("posix_fallocate")) return answer;
+  return syscall(SYS_fallocate, fd, 0, begin, bytes) == 0 ? 0 : errno;
+}
+void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
+  if (Denies("mmap")) return MAP_FAILED;
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+}
+}
+
+// What a sandbox denies is no lack of memory, and a limit of files is none.
+TEST(ADeniedCallIsNoLackOfMemory) {
+  for (const char* const call : {"memfd_create", "posix_fallocate", "mmap"}) {
+    for (const int error : {ENOSYS, EPERM, EACCES}) {
+      const Status status = CreateWhile(call, error);
+      EXPECT_EQ(status.code(), collops::ERROR_UNSUPPORTED);
+      EXPECT_CONTAINS(status.message(), "seccomp");
+      EXPECT_TRUE(status.message().find("limit") == std::string::npos);
+    }
+    EXPECT_EQ(CreateWhile(call, ENOMEM).code(), collops::ERROR_OUT_OF_HOST_MEMORY);
+  }
+  EXPECT_EQ(CreateWhile("posix_fallocate", ENOSPC).code(), collops::ERROR_OUT_OF_HOST_MEMORY);
+  const Status status = CreateWhile("memfd_create", EMFILE);
+  EXPECT_EQ(status.code(), collops::ERROR_RT_FAIL);
+  EXPECT_CONTAINS(status.message(), "ulimit -n");
+}
+#endif

@@ -1,7 +1,6 @@
 #include "collops/kernels/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "check.h"
+#include "collops/core/process/cgroups.h"
 
 namespace {
 
@@ -35,12 +35,6 @@ constexpr bool kUnderTsan = false;
 #else
 constexpr bool kUnderTsan = false;
 #endif
-
-int CoresHere() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
 
 // How often each part ran.
 std::vector<int> Count(int num_parts) {
@@ -206,9 +200,9 @@ TEST(CallsAfterExitRunOnOneThread) {
 TEST(CoresAreSharedOutAmongTheRanks) {
   unsetenv("COLLOPS_NUM_THREADS");
   EXPECT_TRUE(SetDefaultShare(1).ok());
-  EXPECT_EQ(NumThreads(), CoresHere());
+  EXPECT_EQ(NumThreads(), collops::FindUsableCores().count);
   EXPECT_TRUE(SetDefaultShare(2).ok());
-  EXPECT_EQ(NumThreads(), std::max(1, CoresHere() / 2));
+  EXPECT_EQ(NumThreads(), std::max(1, collops::FindUsableCores().count / 2));
   EXPECT_TRUE(SetDefaultShare(1 << 20).ok());
   EXPECT_EQ(NumThreads(), 1);
   // A smaller group does not bring cores back: the other ranks still exist.

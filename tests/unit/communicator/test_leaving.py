@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +47,78 @@ def test_close_and_with() -> None:
         assert reason in message
 
 
+def test_the_exception_because_of_which_a_rank_leaves() -> None:
+    def raise_and_leave(error: BaseException, leave: Callable[[], None]) -> None:
+        try:
+            raise error
+        finally:
+            leave()
+
+    def in_thread(call: Callable[[], None]) -> None:
+        def quiet() -> None:
+            with contextlib.suppress(LookupError):
+                call()
+
+        thread = threading.Thread(target=quiet)
+        thread.start()
+        thread.join()
+
+    def handle_and_go_on(comm: collops.Communicator) -> None:
+        try:
+            raise LookupError("why")
+        except LookupError:
+            with comm:
+                pass
+
+    def exit_in_except(comm: collops.Communicator) -> None:
+        try:
+            try:
+                raise LookupError("why")
+            except LookupError:
+                sys.exit(1)
+        finally:
+            comm.close()
+
+    called, handled = "rank 1 called close()", " while handling LookupError: why"
+    ways: dict[str, tuple[Callable[[collops.Communicator], None], str]] = {
+        "finally": (lambda c: raise_and_leave(LookupError("why"), c.close), called + handled),
+        "abort": (
+            lambda c: raise_and_leave(LookupError("why"), c.abort),
+            f"rank 1 called abort(){handled}",
+        ),
+        "thread": (
+            lambda c: in_thread(lambda: raise_and_leave(LookupError("why"), c.close)),
+            called + handled,
+        ),
+        "handled": (handle_and_go_on, called + handled),
+        "exit with a text": (
+            lambda c: raise_and_leave(SystemExit("why"), c.close),
+            f"{called} while handling SystemExit: why",
+        ),
+        "exit in except": (exit_in_except, called + handled),
+        "exit": (lambda c: raise_and_leave(SystemExit(0), c.close), called),
+        "nothing": (lambda c: c.close(), called),
+    }
+
+    def work(rank: int) -> dict[str, str]:
+        comms = {name: collops.init(comm_domain=name) for name in ways}
+        reasons = {}
+        for name, comm in comms.items():
+            if rank == 1:
+                with contextlib.suppress(LookupError, SystemExit):
+                    ways[name][0](comm)
+            else:
+                with pytest.raises((collops.PeerLostError, collops.AbortedError)) as caught:
+                    comm.barrier()
+                reasons[name] = caught.value.message
+        return reasons
+
+    reasons = run_ranks(work, 2)[0]
+    for name, (_, reason) in ways.items():
+        assert reason in reasons[name], name
+        assert (" while " in reason) == (" while " in reasons[name]), name
+
+
 def test_a_rank_that_returns_early() -> None:
     def work(rank: int) -> None:
         comm = collops.init()
@@ -77,11 +152,17 @@ def test_a_killed_rank_is_reported_within_a_second() -> None:
     assert reported[-1] - killed < 1 + patience(1.5)  # a loaded machine may delay a process
 
 
-PROGRAM = """
+PROGRAM = '''
 import sys
 import numpy as np
 import collops
 
+HANDLED = """
+try:
+    raise KeyError("why")
+except KeyError:
+    sys.exit(3)
+"""
 comm = collops.init(int(sys.argv[1]), 2, timeout_s=20)
 comm.barrier()
 if sys.argv[1] == "1":
@@ -90,14 +171,27 @@ try:
     comm.all_gatherv(np.zeros(3))
 except collops.Error as error:
     print(error)
-"""
+'''
 
 
 @pytest.mark.parametrize(
     ("ending", "reason"),
     [
         ("raise ValueError('the last words')", "ValueError: the last words"),
-        ("sys.exit()", "has left: its process ended"),
+        ("sys.exit()", "has left: its process ended [ERROR_PEER_LOST]"),
+        (
+            "sys.exit('the last words')",
+            "has left: its process ended after SystemExit: the last words",
+        ),
+        (
+            "import atexit; atexit.register(comm.close); raise ValueError('the last words')",
+            "rank 1 called close() after ValueError: the last words",
+        ),
+        (
+            "import atexit; atexit.register(comm.close); sys.exit('the last words')",
+            "rank 1 called close() after SystemExit: the last words",
+        ),
+        ("exec(HANDLED)", "its process ended after SystemExit: 3 while handling KeyError: 'why'"),
         ("import os; os._exit(3)", "exited without reporting an error"),
     ],
 )

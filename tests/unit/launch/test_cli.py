@@ -224,6 +224,21 @@ def test_a_character_that_the_terminal_lacks_is_escaped() -> None:
     assert done.stderr.startswith('collops rank-table: rank table "\\u4e2d.json"')
 
 
+def test_doctor_says_what_limits_the_cores_and_that_there_are_no_pidfds() -> None:
+    code = (
+        "from collops.cli import main\n"
+        "from collops.core import core\n"
+        "core().cores = lambda: (3, '/sys/fs/cgroup/job')\n"
+        "core().without_pidfds = lambda: 'Function not implemented'\n"
+        "main(['doctor'])\n"
+    )
+    shown = own_output.run([sys.executable, "-c", code], capture_output=True).stdout
+    found = sections(shown)["Machine"]
+    limited = f"3 of {os.cpu_count()} (CPU quota of /sys/fs/cgroup/job)"
+    assert found["cores"] == f"{limited} may be used"
+    assert found["pidfds"].startswith("no: Function not implemented; ")
+
+
 def test_doctor_takes_no_arguments() -> None:
     done = collops("doctor", "--fast")
     assert done.returncode == 2

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from collops.cli.run import one_host, parse, this_host
+from collops.core import core
 from collops.launch.output import Prefixed
 from collops.launch.rank_table import make_rank_table, read_rank_table
 from patience import patience
@@ -97,13 +98,16 @@ def test_two_jobs_at_once_never_meet(script):
         assert sorted(out.decode().splitlines()) == [f"[{r}] {n}" for r in range(n)]
 
 
-def test_variables_of_one_host():
+def test_variables_of_one_host(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(core(), "cores", lambda: (14, ""))
     environments = one_host(3)
     assert [e["COLLOPS_RANK"] for e in environments] == ["0", "1", "2"]
     for name, value in {
         "WORLD_SIZE": "3",
         "LOCAL_WORLD_SIZE": "3",
         "MASTER_ADDR": "127.0.0.1",
+        "OMP_NUM_THREADS": "4",
     }.items():
         assert {e[name] for e in environments} == {value}
     for name in ("COLLOPS_JOB_ID", "COLLOPS_JOB_KEY", "MASTER_PORT"):
@@ -112,14 +116,18 @@ def test_variables_of_one_host():
     assert len(environments[0]["COLLOPS_JOB_KEY"]) == 64
 
 
-def test_a_key_of_the_users_is_kept(monkeypatch):
-    monkeypatch.setenv("COLLOPS_JOB_KEY", "mine")
-    assert one_host(1)[0]["COLLOPS_JOB_KEY"] == "mine"
+def test_what_the_user_has_set_is_kept(monkeypatch):
+    names = ("COLLOPS_JOB_KEY", "OMP_NUM_THREADS")
+    for name in names:
+        monkeypatch.setenv(name, "3")
+    assert [one_host(2)[1][name] for name in names] == ["3", "3"]
 
 
 def test_variables_of_a_table(tmp_path, monkeypatch):
     monkeypatch.setenv("COLLOPS_SERVER_ID", "b")
-    monkeypatch.delenv("MASTER_PORT", raising=False)
+    for name in ("MASTER_PORT", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(core(), "cores", lambda: (1, ""))
     path = tmp_path / "t.json"
     path.write_text(make_rank_table(["10.0.0.1", "b"], 2), encoding="utf-8")
     environments = this_host(str(path), read_rank_table(path))
@@ -134,6 +142,7 @@ def test_variables_of_a_table(tmp_path, monkeypatch):
         "MASTER_ADDR": "10.0.0.1",
         "MASTER_PORT": "29500",
         "RANK_TABLE_FILE": str(path),
+        "OMP_NUM_THREADS": "1",
     }.items():
         assert {e[name] for e in environments} == {value}
 
@@ -195,7 +204,7 @@ def test_a_rank_that_ignores_the_signal_is_killed_on_a_second_one(script):
     assert b"SIGINT: ending the ranks" in job.stderr.readline()
     job.send_signal(signal.SIGINT)
     job.communicate(timeout=LIMIT_S)
-    assert job.returncode == 128 + signal.SIGKILL
+    assert job.returncode == 128 + signal.SIGINT
 
 
 def test_a_signal_is_passed_on_and_what_is_written_then_is_not_lost(script):
@@ -222,6 +231,82 @@ def test_a_signal_is_passed_on_and_what_is_written_then_is_not_lost(script):
     assert sorted(out.splitlines()) == sorted(
         [b"[0] ending", b"[1] ending", b"[0] no newline", b"[1] no newline"]
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_a_rank_does_not_end_well_after_is_the_status(number, script):
+    # Rank 1 handles it and ends well, rank 0 does nothing about it.
+    job = start(
+        "-n",
+        "2",
+        script(
+            "import os, signal, sys\n"
+            "if os.environ['RANK'] == '1':\n"
+            f"    signal.signal({number:d}, lambda *_: sys.exit(0))\n"
+            "print('ready', flush=True)\n"
+            "signal.pause()\n"
+        ),
+    )
+    assert job.stdout is not None
+    for _ in range(2):
+        assert b"ready" in job.stdout.readline()
+    job.send_signal(number)
+    job.communicate(timeout=LIMIT_S)
+    assert job.returncode == 128 + number
+
+
+def test_python_or_a_kernel_without_pidfds_and_a_parent_that_ignores_ends_of_children(script):
+    run = (
+        "import os, signal, sys\n"
+        "del os.pidfd_open\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})\n"
+        "from collops.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    path = script("import os, sys; sys.exit(int(os.environ['RANK']) * 7)")
+    words = [sys.executable, "-c", run, "run", "-n", "2", path]
+    ended = subprocess.run(words, capture_output=True, timeout=LIMIT_S, check=False)
+    assert (ended.returncode, ended.stderr.decode().partition("(")[0]) == (
+        7,
+        "collops run: rank 1 ",
+    )
+
+
+def test_nobody_reads_what_the_ranks_print(script):
+    path = script("for _ in range(9): print('x' * 9999)")
+    # Standard output is closed, its reader has gone, it is full; standard error is closed.
+    for shell, status in ((">&-", 0), ("2>&-", 0), ("| true", 0), (">/dev/full", 1)):
+        words = f'set -o pipefail; "$@" {shell}'
+        ended = subprocess.run(
+            ["bash", "-c", words, "bash", *RUN, "-n", "2", path],
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        full = "collops run: standard output: No space left on device\n"
+        expected = (status, full if status else "")
+        assert (ended.returncode, ended.stderr.decode()) == expected, shell
+
+
+def test_what_cannot_be_started_is_named(tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter\n", encoding="utf-8")
+    plain = collops_run("-n", "1", "--no-python", str(script))
+    assert b"script: not executable" in plain.stderr
+    script.chmod(0o755)
+    ended = collops_run("-n", "1", "--no-python", str(script))
+    assert b"script is there, but not the interpreter or loader that it names" in ended.stderr
+    gone = (
+        "import sys\n"
+        "from collops.cli import main\n"
+        "sys.executable = '/no/such/python'\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = [sys.executable, "-c", gone, "run", "-n", "1", __file__]
+    ended = subprocess.run(words, capture_output=True, timeout=LIMIT_S, check=False)
+    message = b"collops run: cannot start rank 0: /no/such/python: No such file or directory\n"
+    assert (ended.returncode, ended.stderr) == (2, message)
 
 
 def test_ranks_end_with_a_launcher_that_is_killed(script):
@@ -280,6 +365,8 @@ def test_a_line_without_an_end_is_passed_on_before_it_is_too_long():
     [
         (["-n", "2", "none.py"], "none.py: no such script"),
         (["-n", "2", "--no-python", "none-such"], "none-such: no such program"),
+        (["-n", "2", "python", "x.py"], "python: leave it out"),
+        (["-n", "2", "/no/such/python3.11", "-m", "x"], "python3.11: leave it out"),
         (["-n", "0", "x.py"], "-n must be at least 1, got 0"),
         (["-n", "2"], "no script given"),
         (["x.py"], "one of the arguments -n --rank-table is required"),

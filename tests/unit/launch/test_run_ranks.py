@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -118,9 +119,15 @@ def test_a_silent_death_names_the_signal(number: signal.Signals) -> None:
     assert f"killed by {number.name}" in str(caught.value)
 
 
-def test_an_exit_without_a_word_names_the_code() -> None:
-    with pytest.raises(RankErrors, match="exit code 5"):
-        run_ranks(lambda rank: os._exit(5), 1)
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_an_exit_without_a_word_names_the_code(handler: signal.Handlers) -> None:
+    before = signal.signal(signal.SIGCHLD, handler)
+    try:
+        with pytest.raises(RankErrors, match="exit code 5"):
+            run_ranks(lambda rank: os._exit(5), 1)
+        assert signal.getsignal(signal.SIGCHLD) is handler
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_hang_ends_in_time_and_says_where() -> None:
@@ -145,7 +152,7 @@ def test_a_rank_that_ignores_the_request_is_killed() -> None:
         time.sleep(600)
 
     start = time.monotonic()
-    with pytest.raises(RankErrors, match="still running after"):
+    with pytest.raises(RankErrors, match=r"still running after .*, and did not end by SIGTERM"):
         run_ranks(deaf, 2, timeout=0.3)
     assert time.monotonic() - start < patience(12)
 
@@ -220,6 +227,22 @@ def test_two_runs_at_once_do_not_meet() -> None:
 
 def test_ranks_may_run_ranks() -> None:
     assert run_ranks(lambda rank: run_ranks(divmod, 2, 7), 2) == [[(0, 0), (0, 1)]] * 2
+
+
+def test_a_process_that_a_rank_forks_ends_by_sigterm() -> None:
+    def handlers(rank: int) -> list[object]:
+        own = signal.getsignal(signal.SIGTERM)
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            inherited = pool.apply(signal.getsignal, (signal.SIGTERM,))
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a handler of the rank's own stays
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            chosen = pool.apply(signal.getsignal, (signal.SIGTERM,))
+            signal.signal(signal.SIGTERM, own)
+            pool.close()
+            pool.join()
+        return [inherited, chosen]
+
+    assert run_ranks(handlers, 1) == [[signal.SIG_DFL, signal.SIG_IGN]]
 
 
 def test_ctrl_c_ends_the_ranks(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fstream>
 #include <sstream>
+#include <vector>
 
 #include "collops/core/status.h"
 
@@ -41,62 +42,8 @@ int64_t SumOf(const std::string& path, const std::vector<std::string>& names) {
   return sum;
 }
 
-struct Mount {
-  std::string root;  // the part of the hierarchy that is mounted
-  std::string point;
-};
-
-bool ListHolds(const std::string& list, const std::string& entry) {
-  return ("," + list + ",").find("," + entry + ",") != std::string::npos;
-}
-
-// In mountinfo a space is written as a backslash and three octal digits.
-std::string Unescaped(const std::string& text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      plain += static_cast<char>(std::stoi(text.substr(i + 1, 3), nullptr, 8));
-      i += 3;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
-// A line: id parent device root point options... - type source options.
-bool FindMount(const std::string& mountinfo, int version, Mount* mount) {
-  std::ifstream file(mountinfo);
-  for (std::string line; std::getline(file, line);) {
-    const size_t dash = line.find(" - ");
-    if (dash == std::string::npos) continue;
-    std::istringstream first(line.substr(0, dash));
-    std::istringstream second(line.substr(dash + 3));
-    std::string skipped, root, point, type, options;
-    first >> skipped >> skipped >> skipped >> root >> point;
-    second >> type >> skipped >> options;
-    if (version == 2 ? type != "cgroup2" : type != "cgroup" || !ListHolds(options, "memory")) {
-      continue;
-    }
-    *mount = {Unescaped(root), Unescaped(point)};
-    return true;
-  }
-  return false;
-}
-
-// The folder of cgroup `path` below the mount; the mount itself if the path lies elsewhere.
-std::string FolderBelow(const Mount& mount, const std::string& path) {
-  if (path.find("/..") != std::string::npos) return "";
-  const std::string root = mount.root == "/" ? "" : mount.root;
-  const bool inside = path.compare(0, root.size(), root) == 0 &&
-                      (path.size() == root.size() || path[root.size()] == '/');
-  std::string below = inside ? path.substr(root.size()) : "";
-  while (!below.empty() && below.back() == '/') below.pop_back();
-  return below;
-}
-
 // The bytes left in one cgroup; false if it has no limit.
-bool LeftIn(const MemoryCgroup& cgroup, int64_t* limit, int64_t* left) {
+bool LeftIn(const Cgroup& cgroup, int64_t* limit, int64_t* left) {
   const bool second = cgroup.version == 2;
   const std::string folder = cgroup.folder + "/memory.";
   if (!ReadBytes(folder + (second ? "max" : "limit_in_bytes"), limit)) return false;
@@ -113,28 +60,6 @@ bool LeftIn(const MemoryCgroup& cgroup, int64_t* limit, int64_t* left) {
 
 }  // namespace
 
-std::vector<MemoryCgroup> FindMemoryCgroups(const MemoryFiles& files) {
-  std::vector<MemoryCgroup> found;
-  std::ifstream file(files.cgroup);
-  // A line: number:controllers:path. Version 2 has number 0 and names no controllers.
-  for (std::string line; std::getline(file, line);) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const int version = line.compare(0, first, "0") == 0 && controllers.empty() ? 2 : 1;
-    Mount mount;
-    if (version == 1 && !ListHolds(controllers, "memory")) continue;
-    if (!FindMount(files.mountinfo, version, &mount)) continue;
-    std::string below = FolderBelow(mount, line.substr(second + 1));
-    for (; !below.empty(); below.resize(below.rfind('/'))) {
-      found.push_back({version, mount.point + below});
-    }
-    found.push_back({version, mount.point});
-  }
-  return found;
-}
-
 AvailableMemory FindAvailableMemory(const MemoryFiles& files) {
   AvailableMemory available{INT64_MAX, "on this machine"};
   std::ifstream info(files.meminfo);
@@ -146,7 +71,7 @@ AvailableMemory FindAvailableMemory(const MemoryFiles& files) {
     if (name != "MemAvailable:" || !ParseBytes(kibibytes, &number)) continue;
     available.bytes = number * 1024;
   }
-  for (const MemoryCgroup& cgroup : FindMemoryCgroups(files)) {
+  for (const Cgroup& cgroup : FindCgroups("memory", files.cgroups)) {
     int64_t limit = 0;
     int64_t left = 0;
     if (!LeftIn(cgroup, &limit, &left) || left >= available.bytes) continue;

@@ -2,26 +2,16 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "collops/core/process/cgroups.h"
 
 namespace collops::control {
 
 // The files from which Linux's free memory and this process's cgroups are read.
 struct MemoryFiles {
   std::string meminfo = "/proc/meminfo";
-  std::string cgroup = "/proc/self/cgroup";
-  std::string mountinfo = "/proc/self/mountinfo";
+  CgroupFiles cgroups;
 };
-
-// A memory cgroup (version 1 or 2) that limits this process, named by its folder.
-struct MemoryCgroup {
-  int version = 2;
-  std::string folder;
-};
-
-// The memory cgroup of this process and its parents, up to the mounted root. Empty where the files
-// do not exist.
-std::vector<MemoryCgroup> FindMemoryCgroups(const MemoryFiles& files = {});
 
 struct AvailableMemory {
   int64_t bytes = INT64_MAX;

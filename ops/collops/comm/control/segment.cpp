@@ -76,6 +76,33 @@ class WithoutSizeSignal {
   sigset_t before_;
 };
 
+// `error`: what the system answered to a request for shared memory. Only some answers mean a lack
+// of memory; a sandbox's filter that denies the call does not.
+ErrorCode CodeOf(int error) {
+  switch (error) {
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EAGAIN:
+      return ERROR_OUT_OF_HOST_MEMORY;
+    case ENOSYS:
+    case EPERM:
+    case EACCES:
+    case EOPNOTSUPP:
+      return ERROR_UNSUPPORTED;
+    default:
+      return ERROR_RT_FAIL;
+  }
+}
+
+std::string AdviceOn(int error) {
+  if (CodeOf(error) == ERROR_UNSUPPORTED) {
+    return ": the kernel, or a filter of the container or sandbox (seccomp), does not allow it";
+  }
+  return error == EMFILE || error == ENFILE ? ": raise the limit (ulimit -n)" : "";
+}
+
 // In pieces: a signal makes some kernels undo the whole request that it interrupts, and other ranks
 // may allocate at the same time.
 Status Reserve(int fd, int64_t bytes) {
@@ -85,8 +112,8 @@ Status Reserve(int fd, int64_t bytes) {
     COLLOPS_RETURN_IF_ERROR(CheckAvailable(bytes, bytes - begin));
     int error = EINTR;
     while (error == EINTR) error = posix_fallocate(fd, begin, std::min(kPiece, bytes - begin));
-    COLLOPS_CHECK_ARG(error == 0, ERROR_OUT_OF_HOST_MEMORY, "cannot allocate ", bytes,
-                      " bytes of shared memory: ", std::strerror(error));
+    COLLOPS_CHECK_ARG(error == 0, CodeOf(error), "cannot allocate ", bytes,
+                      " bytes of shared memory: ", std::strerror(error), AdviceOn(error));
   }
   return Ok();
 }
@@ -131,12 +158,13 @@ int Segment::fd() const {
 
 Status Segment::Create(int64_t bytes, Segment* segment) {
   UniqueFd fd(memfd_create("collops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  COLLOPS_CHECK_ARG(fd.valid(), ERROR_OUT_OF_HOST_MEMORY,
-                    "cannot create shared memory (memfd_create): ", std::strerror(errno));
+  COLLOPS_CHECK_ARG(fd.valid(), CodeOf(errno),
+                    "cannot create shared memory (memfd_create): ", std::strerror(errno),
+                    AdviceOn(errno));
   // Allocated now, so that lack of memory is an error here and not a SIGBUS in a call.
   COLLOPS_RETURN_IF_ERROR(Reserve(fd.get(), bytes));
-  COLLOPS_CHECK_ARG(fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0, ERROR_RT_FAIL,
-                    "cannot seal shared memory: ", std::strerror(errno));
+  COLLOPS_CHECK_ARG(fcntl(fd.get(), F_ADD_SEALS, kSeals) == 0, CodeOf(errno),
+                    "cannot seal shared memory: ", std::strerror(errno), AdviceOn(errno));
   return Adopt(std::move(fd), bytes, true, segment);
 }
 
@@ -161,10 +189,11 @@ Status Segment::Adopt(UniqueFd fd, int64_t bytes, bool keep_open, Segment* segme
   if (segment->mapping_ != nullptr) return Ok();
   void* data =
       mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  COLLOPS_CHECK_ARG(data != MAP_FAILED, ERROR_OUT_OF_HOST_MEMORY, "cannot map ", bytes,
+  COLLOPS_CHECK_ARG(data != MAP_FAILED, CodeOf(errno), "cannot map ", bytes,
                     " bytes of shared memory: ", std::strerror(errno),
-                    ": raise this process's limit of address space (ulimit -v) or of mappings "
-                    "(vm.max_map_count)");
+                    errno != ENOMEM ? AdviceOn(errno)
+                                    : ": raise this process's limit of address space (ulimit -v) "
+                                      "or of mappings (vm.max_map_count)");
   if (!keep_open) fd.reset();
   segment->mapping_ = std::make_shared<Mapping>(std::move(fd), data, bytes);
   known = segment->mapping_;
