@@ -12,6 +12,7 @@ import torch
 from collops.errors import ErrorCode, raise_status, status_error
 from collops.torch.call_log import CallLog
 from collops.torch.futures import Futures
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.memory import Target
 from collops.torch.reductions import Reduction, reduction_of
 from collops.torch.staging import Staging
@@ -64,6 +65,7 @@ def placed(method: _F) -> _F:
     return on_device  # type: ignore[return-value]
 
 
+@break_graphs
 def refuse(comm: Communicator, operation: str, code: int, message: str) -> NoReturn:
     """Raises an error of this rank's arguments, and sends it to the ranks that wait in the call."""
     error = status_error(code, message)

@@ -15,6 +15,7 @@ from collops.torch.calls import Calls
 from collops.torch.collective_calls import CollectiveCalls
 from collops.torch.devices.calls import DeviceCalls
 from collops.torch.devices.kinds import KINDS, Kind, first_tensor, kind_of, may_be_used
+from collops.torch.graph_breaks import break_graphs, register_group
 from collops.torch.identity import Identity
 from collops.torch.meeting import meet
 from collops.torch.message_calls import MessageCalls
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _CPU = torch.device("cpu")
 
 
+@break_graphs
 class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
     """The ranks of one group. torch.distributed makes it: ``init_process_group("collops")``.
 
@@ -217,6 +219,10 @@ class Group(Identity, CollectiveCalls, RootedCalls, MessageCalls, ProcessGroup):
     start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
 
 
+register_group(Group)
+
+
+@break_graphs
 def last_calls(group: Group | None = None) -> list[str]:
     """The last calls of this rank in a group, as a time-out's message lists them.
 

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from collops.errors import ErrorCode
 from collops.torch.calls import refuse
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.serving.siblings import collops_group
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collops.torch.group import Group
 
 
+@break_graphs
 class UnevenComm:
     """The two uneven calls of a communicator of torchcomms, on a group of torch.distributed.
 
@@ -117,6 +119,7 @@ class UnevenComm:
         return self._group.reduce_scatter([output], [list(input_list)], options)
 
 
+@break_graphs
 def all_gather_into_tensor_uneven(
     output: torch.Tensor,
     input: torch.Tensor,
@@ -146,6 +149,7 @@ def all_gather_into_tensor_uneven(
     return dist.all_gather(parts, input, group, async_op)
 
 
+@break_graphs
 def reduce_scatter_tensor_uneven(
     output: torch.Tensor,
     input: torch.Tensor,

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from collops.torch.graph_breaks import break_graphs
+
 if TYPE_CHECKING:
     from collops.collectives.communicator import Communicator
 
 _PAGE = 4096  # bytes; a window has whole pages anyway
 
 
+@break_graphs
 class WindowPool:
     """Memory of one group that its ranks read in place, given out as tensors.
 

@@ -11,6 +11,7 @@ import torch
 from torch._C._distributed_c10d import Work
 
 from collops.torch.futures import alone
+from collops.torch.graph_breaks import break_graphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _NO_TIMEOUT = timedelta(0)
 
 
+@break_graphs
 class EndedWork(Work):
     """A call that has ended well."""
 
@@ -116,6 +118,7 @@ class _Running(Work):
         return list(self.tensors)
 
 
+@break_graphs
 class StartedWork(_Running):
     """A call that the communicator has started.
 
@@ -153,6 +156,7 @@ class StartedWork(_Running):
         return True
 
 
+@break_graphs
 class MessageWork(StartedWork):
     """A message that the communicator has started to send or receive; `source` is who sent it."""
 
@@ -178,6 +182,7 @@ class MessageWork(StartedWork):
     _source_rank = source_rank
 
 
+@break_graphs
 class Several(_Running):
     """Several calls, which end together."""
 

@@ -17,6 +17,7 @@ from torch import library as torch_library
 from collops.errors import ErrorCode
 from collops.torch.async_tp.groups import group_of
 from collops.torch.calls import refuse
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.group import Group
 from collops.torch.reductions import averages_apart
 
@@ -190,6 +191,8 @@ _KERNELS: dict[str, Any] = {
     "_low_contention_all_gather": _low_contention_all_gather,
     "_low_contention_reduce_scatter": _low_contention_reduce_scatter,
 }
+for _kernel in _KERNELS.values():
+    break_graphs(_kernel)
 _LIBRARIES: dict[str, torch_library.Library] = {}  # by the key; kernels live as long as theirs
 
 
@@ -220,6 +223,7 @@ def register_cuda() -> None:
 def _in_front(own: Callable[..., Any], torchs: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel of ours for collops groups, and of torch's for others."""
 
+    @break_graphs
     def choose(*args: Any, **kwargs: Any) -> Any:
         name = next(arg for arg in reversed((*args, *kwargs.values())) if isinstance(arg, str))
         is_own = isinstance(dist.distributed_c10d._resolve_process_group(name), Group)

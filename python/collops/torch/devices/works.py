@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._distributed_c10d import Work
 
+from collops.torch.graph_breaks import break_graphs
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 _NO_TIMEOUT = timedelta(0)
 
 
+@break_graphs
 class QueuedWork(Work):
     """A call that is on a stream.
 
@@ -73,6 +76,7 @@ class QueuedWork(Work):
         return future
 
 
+@break_graphs
 class BatchedWork(QueuedWork):
     """A message of a batch that is being made; it ends with the batch.
 
@@ -103,6 +107,7 @@ class BatchedWork(QueuedWork):
         return self._new_future()
 
 
+@break_graphs
 class QueuedSeveral(QueuedWork):
     """Several calls that are on streams."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import library as torch_library
 
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.operators.names import communicator_for_call
 from collops.torch.reductions import averages_apart
 
@@ -191,6 +192,7 @@ def _ones(communicator: Communicator) -> list[int]:
     return [1] * communicator.size
 
 
+@break_graphs
 def _into(call: Callable[..., Any], *args: Any, out: torch.Tensor) -> None:
     call(*args, out)
 
@@ -211,6 +213,9 @@ BACKWARD_CALLS: dict[str, Callable[..., Any]] = {
     "_all_gatherv_after": _all_gatherv_after,
     "_all_to_allv_after": _all_to_allv_after,
 }
+
+for _call in (*CALLS.values(), *BACKWARD_CALLS.values()):
+    break_graphs(_call)  # where torch.compile has broken its graph before an operator
 
 # The last is that of torch_npu's tensors.
 _KEYS = ("CPU", "CUDA", "PrivateUse1")

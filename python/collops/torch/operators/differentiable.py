@@ -15,6 +15,7 @@ from torch._C import _after_ADInplaceOrView_keyset as _after_views
 from torch._C import _after_autograd_keyset as _after_autograd
 from torch._C import _any_requires_grad, _AutoDispatchBelowAutograd, is_grad_enabled
 
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.operators.definitions import BACKWARD_CALLS, CALLS, library
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def register(
     function = _function(name, operator, backward, save)
     call = CALLS.get(name) or BACKWARD_CALLS[name]
 
+    @break_graphs
     def run(keyset: Any, *args: Any) -> Any:
         if is_grad_enabled() and _any_requires_grad(*args):
             return function.apply(*args, keyset)
@@ -61,6 +63,7 @@ def _function(
         save(ctx, args, result)
         return result
 
+    @break_graphs
     def run_backward(ctx: Any, gradient: Any) -> Any:
         return *backward(ctx, gradient), None  # the set of keys is an input, too
 

@@ -13,6 +13,7 @@ from torch.distributed.distributed_c10d import _resolve_process_group
 
 from collops.collectives.communicator import Communicator, communicator_named
 from collops.errors import ErrorCode, raise_status
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.group import Group
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def name_of(group: AnyGroup) -> str:
     return name
 
 
+@break_graphs
 def communicator_of(name: str, device: torch.device = _CPU) -> Communicator:
     """The communicator of the group of a name, for tensors on a device."""
     if name.startswith(_OWN):

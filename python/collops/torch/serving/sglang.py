@@ -12,6 +12,7 @@ from torch.distributed import ReduceOp, ReduceScatterOptions
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.devices.kinds import KINDS
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.reductions import reduction_of
 from collops.torch.serving.rows import gather_list, gather_rows, scatter_rows
 from collops.torch.serving.siblings import collops_group
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collops.torch.group import Group
 
 
+@break_graphs
 class SglangCollectives:
     """Gives a ``GroupCoordinator`` of SGLang all_gatherv and reduce_scatterv.
 
@@ -92,6 +94,7 @@ class SglangCollectives:
         return scatter_rows(self.collops_group, input_, sizes, output)
 
 
+@break_graphs
 class SglangCommunicator:
     """Replaces ``PyNcclCommunicator`` of SGLang's coordinator, for tensors of any device.
 

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import collops.torch
 from collops.errors import ErrorCode, raise_status
+from collops.torch.graph_breaks import break_graphs
 
 if TYPE_CHECKING:
     from collops.torch.group import Group
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _SIBLINGS: weakref.WeakKeyDictionary[Any, Group] = weakref.WeakKeyDictionary()
 
 
+@break_graphs
 def collops_group(*groups: Any) -> Group:
     """The first of the groups that is collops's own, or a sibling of the first with its ranks.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from collops.errors import ErrorCode, raise_status
+from collops.torch.graph_breaks import break_graphs
 from collops.torch.serving.rows import gather_list, gather_rows, scatter_rows
 from collops.torch.serving.siblings import collops_group
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collops.torch.group import Group
 
 
+@break_graphs
 class VllmCollectives:
     """Gives a ``DeviceCommunicatorBase`` of vLLM all_gatherv and reduce_scatterv.
 
