@@ -6,8 +6,10 @@ program makes its first group.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 
@@ -47,9 +49,43 @@ def register() -> None:
         # a backend in C++. A group of collops keeps its own log of calls.
         c10d = distributed.distributed_c10d
         getattr(c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("collops")
+        own = _in_front(distributed.init_process_group, distributed.DistNetworkError)
+        distributed.init_process_group = c10d.init_process_group = own
 
 
 def _create(options: Any, backend_options: Any) -> Any:
     from collops.torch.backend import create
 
     return create(options, backend_options)
+
+
+def _in_front(torchs: Callable[..., Any], lost: type[Exception]) -> Callable[..., Any]:
+    """torch's init_process_group, whose stores do not hide from a group which rank is missing."""
+
+    @functools.wraps(torchs)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        backend = args[0] if args else kwargs.get("backend")
+        if "collops" not in str(backend).lower():
+            return torchs(*args, **kwargs)
+        try:
+            with _stores_that_wait_for_no_rank():
+                return torchs(*args, **kwargs)
+        except lost as error:
+            from collops.errors import ErrorCode, raise_status
+
+            fault = f"rank 0 did not connect in time, so that there is no store to meet at: {error}"
+            raise_status(ErrorCode.ERROR_TIMEOUT, f"init_process_group: {fault}")
+
+    return init_process_group
+
+
+@contextlib.contextmanager
+def _stores_that_wait_for_no_rank() -> Iterator[None]:
+    """Keeps rank 0 from waiting, as it makes its TCPStore, for ranks that it could not name."""
+    module: Any = importlib.import_module("torch.distributed.rendezvous")
+    store = module.TCPStore
+    module.TCPStore = functools.partial(store, wait_for_workers=False)
+    try:
+        yield
+    finally:
+        module.TCPStore = store

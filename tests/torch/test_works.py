@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -55,6 +56,99 @@ def test_two_threads_that_wait_both_find_the_values() -> None:
         return found
 
     assert run_group(work, 2) == [[3.0] * 8] * 2
+
+
+def _numbers(rank: int) -> torch.Tensor:
+    return torch.arange(4.0) + 10 * rank
+
+
+def _apart(columns: int) -> list[torch.Tensor]:
+    """Outputs of four rows that are not contiguous."""
+    return list(torch.full((4, 2 * columns), -1.0).split(2, dim=1))
+
+
+def _first(pair: torch.Tensor) -> torch.Tensor:
+    return pair[:, 0]
+
+
+def _gathered(rank: int) -> Any:
+    outs = [_first(pair) for pair in _apart(2)]
+    return dist.all_gather(outs, _numbers(rank), async_op=True), outs, [_numbers(0), _numbers(1)]
+
+
+def _swapped(rank: int) -> Any:
+    outs = [_first(pair) for pair in _apart(2)]
+    parts = [_numbers(rank), _numbers(rank + 2)]
+    call = dist.all_to_all(outs, parts, async_op=True)
+    return call, outs, [_numbers(rank * 2), _numbers(rank * 2 + 1)]
+
+
+def _summed(rank: int) -> Any:
+    [out] = map(_first, _apart(1))
+    out.copy_(_numbers(rank))
+    return dist.all_reduce(out, async_op=True), [out], [_numbers(0) + _numbers(1)]
+
+
+def _scattered(rank: int) -> Any:
+    [out] = map(_first, _apart(1))
+    whole = torch.cat([_numbers(rank), _numbers(rank + 2)])
+    call = dist.reduce_scatter_single(out, whole, async_op=True)
+    return call, [out], [_numbers(2 * rank) + _numbers(2 * rank + 1)]
+
+
+def _together(rank: int) -> Any:
+    outs = [_first(pair) for pair in _apart(2)]
+    for number, out in enumerate(outs):
+        out.copy_(_numbers(rank + number))
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for out in outs:
+            dist.all_reduce(out)
+    [call] = manager.works
+    return call, outs, [_numbers(0) + _numbers(1), _numbers(1) + _numbers(2)]
+
+
+def _received(rank: int) -> Any:
+    [out] = map(_first, _apart(1))
+    call = dist.irecv(out, 1 - rank)
+    dist.isend(_numbers(rank), 1 - rank).wait()
+    return call, [out], [_numbers(1 - rank)]
+
+
+def _by_another_thread(call: Any, outs: list[torch.Tensor], mode: Any) -> list[torch.Tensor]:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(call.wait).result(30)
+    return outs
+
+
+def _seen_by_a_callback(call: Any, outs: list[torch.Tensor], mode: Any) -> list[torch.Tensor]:
+    seen = call.get_future().then(lambda _: [out.clone() for out in outs])
+    return list(seen.wait())
+
+
+def _written_by_a_callback(call: Any, outs: list[torch.Tensor], mode: Any) -> list[torch.Tensor]:
+    """As DDP's hooks write. The future's own thread runs it, or this one if the call has ended."""
+    with mode():
+        written = call.get_future().then(lambda _: [out.add_(1).sub_(1) for out in outs])
+    return list(written.wait())
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+def test_a_call_ends_in_the_mode_in_which_it_was_started(mode: Any) -> None:
+    def work(rank: int) -> dict[str, str]:
+        told = {}
+        for make in (_gathered, _swapped, _summed, _scattered, _together, _received):
+            for end in (_by_another_thread, _seen_by_a_callback, _written_by_a_callback):
+                with mode():
+                    call, outs, want = make(rank)
+                try:
+                    found = end(call, outs, mode)
+                    right = all(map(torch.equal, found, want))
+                    told[f"{make.__name__}{end.__name__}"] = "" if right else str(found)
+                except Exception as error:
+                    told[f"{make.__name__}{end.__name__}"] = str(error)
+        return {key: text for key, text in told.items() if text}
+
+    assert run_group(work, 2) == [{}, {}]
 
 
 def test_a_callback_makes_a_call_and_waits_for_its_future() -> None:

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
+from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
+
+from collops.core import core
+from collops.errors import ErrorCode, raise_status
 from collops.torch.group import Group
 from collops.torch.meeting import meet
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+_VARIABLE = "COLLOPS_TIMEOUT_S"
 
 
 def create(options: Any, _: Any) -> Group:
     """Makes the group that torch.distributed asks for; every rank of it calls this."""
     store, name = options.store, options.group_id
     place = options.group_rank, options.group_size
-    communicator = meet(store, *place, name, options.timeout.total_seconds())
+    communicator = meet(store, *place, name, _limit_s(options.timeout))
     return Group(communicator, store, name)
+
+
+def _limit_s(timeout: timedelta) -> float:
+    """The time-out of a group: the program's, else COLLOPS_TIMEOUT_S, else torch's.
+
+    torch always passes one: its default, for any backend, is none of the program's.
+    """
+    text = os.environ.get(_VARIABLE)
+    if not text or timeout not in (default_pg_timeout, default_pg_nccl_timeout):
+        return timeout.total_seconds()
+    problem = dict(core().env_problems()).get(_VARIABLE)
+    if problem:
+        raise_status(ErrorCode.ERROR_INVALID_PARAM, problem)
+    return float(text)

@@ -14,6 +14,9 @@ from collops.core import leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    Mode = Callable[[], AbstractContextManager[Any]]
 
 _END_S = 2.0  # for the callbacks of a future whose call has ended
 
@@ -32,14 +35,17 @@ class Futures:
         self.asked = False  # somebody has asked for a future
         self._lock = threading.Lock()
 
-    def of(self, wait: Callable[[], object], take: Callable[[], Any]) -> torch.futures.Future[Any]:
+    def of(
+        self, wait: Callable[[], object], take: Callable[[], Any], mode: Mode
+    ) -> torch.futures.Future[Any]:
         """A future that is done when `wait` returns or raises; its value is take()'s, or it raises.
 
+        `mode` sets torch's mode for its callbacks.
         torch's C++ takes an exception that is set for a value, but not one that a callback raises.
         """
         self.asked = True
         if self._ended or threading.current_thread() is self._thread:
-            return alone(wait, take)  # a callback may wait for this future in that thread
+            return alone(wait, take, mode)  # a callback may wait for this future in that thread
         raw: torch.futures.Future[Any] = torch.futures.Future()
         with self._lock:
             if self._thread is None:
@@ -49,7 +55,7 @@ class Futures:
                 _threads[self._thread] = self._work
                 self._thread.start()
         future = raw.then(lambda _: take())
-        self._work.put((wait, raw))
+        self._work.put((wait, raw, mode))
         return future
 
     def end(self) -> None:
@@ -61,10 +67,12 @@ class Futures:
                 self._thread = None
 
 
-def alone(wait: Callable[[], object], take: Callable[[], Any]) -> torch.futures.Future[Any]:
+def alone(
+    wait: Callable[[], object], take: Callable[[], Any], mode: Mode
+) -> torch.futures.Future[Any]:
     """As Futures.of(), in a thread of its own: a message may wait for any other call."""
     futures = Futures()
-    future = futures.of(wait, take)
+    future = futures.of(wait, take, mode)
     futures.end()
     return future
 
@@ -72,11 +80,12 @@ def alone(wait: Callable[[], object], take: Callable[[], Any]) -> torch.futures.
 def _complete(work: queue.SimpleQueue[Any]) -> None:
     try:
         while (asked := work.get()) is not None:
-            wait, raw = asked
+            wait, raw, mode = asked
             with contextlib.suppress(BaseException):  # take() raises it
                 wait()
-            raw.set_result(None)
-            del asked, wait, raw  # they hold tensors
+            with mode():
+                raw.set_result(None)
+            del asked, wait, raw, mode  # they hold tensors
     finally:
         _threads.pop(threading.current_thread(), None)
 

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
 import socket
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
 
 from collops.core import core
 from collops.errors import Error, ErrorCode, raise_status
 from collops.launch.init import init
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from collops.collectives.communicator import Communicator
 
 _MAX_NAME = 64  # characters of a group's name, which is for messages
+_MOST_LISTED = 16  # ranks in a message
 _ANY_PORT = 9  # a datagram socket sends nothing when it connects
+_START = 19  # index of a process's start after its state in /proc/PID/stat
+_LEAST_PAUSE_S, _MOST_PAUSE_S = 0.0005, 0.05  # between two questions to a store
+_WRITING_S = 2.0  # for a process that has taken a number to write what it stands for
 
 
 def meet(
@@ -30,16 +40,12 @@ def meet(
     port that rank 0 has opened, and has written into the store. `backend` None: what CPU tensors
     take, on one host or on several.
     """
-    # A launcher's store, and its keys, outlive a group: each meeting there has keys of its own.
-    turn = f"collops/{store.add(f'collops/turn/{rank}', 1)}"
-    own = {"host": _host(), "address": _address(store)}
-    store.set(f"{turn}/host/{rank}", json.dumps(own))
-    port: Any = None
-    if rank == 0:
-        ranks = [json.loads(store.get(f"{turn}/host/{peer}")) for peer in range(size)]
-        place, port = _place(ranks)
-        store.set(f"{turn}/job", json.dumps(place))
-    place = json.loads(store.get(f"{turn}/job"))
+    meeting = _Meeting(store, rank, size, timeout_s)
+    try:
+        place = meeting.decision()
+    except dist.DistError as error:
+        fault = f"the store at which its ranks meet is gone: {error}"
+        place = _no_place(ErrorCode.ERROR_PEER_LOST, fault)
     if place["fault"]:
         raise_status(ErrorCode(place["code"]), f"group {name!r}: {place['fault']}")
     label = name[:_MAX_NAME]
@@ -52,14 +58,161 @@ def meet(
         job_id=place["job"],
         meet_at=place["meet_at"],
     )
-    del port  # now the communicator has it
+    del meeting  # now the communicator has its port
     return made
 
 
-def _place(ranks: list[dict[str, str]]) -> tuple[dict[str, Any], Any]:
+class _Meeting:
+    """One meeting of a group's ranks at a store, which may outlive it and see them meet again.
+
+    Each rank writes who it is, and waits for a decision: where they connect, or why they do not.
+    Rank 0 decides once all have come; before that any rank may, such as one that has waited for too
+    long, or that finds its place taken. The first decision holds for all.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout_s: float) -> None:
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._timeout_s = timeout_s
+        self._port: Any = None  # of rank 0, which has to stay open until all have connected
+        self._keys = ""
+
+    def decision(self) -> dict[str, Any]:
+        """Where the ranks meet, or the fault that ends their meeting."""
+        own = {"host": _host(), "address": _address(self._store), **_process()}
+        turns = f"collops/turn/{self._rank}"
+        turn = self._store.add(turns, 1)
+        self._keys = f"collops/{turn - 1}"
+        if turn > 1 and (other := self._holder_of_this_rank(own)):
+            self._store.add(turns, -1)
+            fault = (
+                f"rank {self._rank} is claimed twice, by pid {other['pid']} on {other['node']} and "
+                f"by pid {own['pid']} on {own['node']}"
+            )
+            place = _no_place(ErrorCode.ERROR_RANK_MISMATCH, fault)
+            self._decide(place)
+            return place
+        self._keys = f"collops/{turn}"
+        self._store.set(self._key_of(self._rank), json.dumps(own))
+        try:
+            place = self._wait()
+            if place["fault"]:
+                self._let_others_read()
+            return place
+        except BaseException as error:  # such as Ctrl-C
+            with contextlib.suppress(Exception):
+                fault = f"rank {self._rank} did not wait for the others: {type(error).__name__}"
+                self._decide(_no_place(ErrorCode.ERROR_ABORTED, fault))
+            raise
+
+    def _key_of(self, rank: int) -> str:
+        return f"{self._keys}/rank/{rank}"
+
+    def _holder_of_this_rank(self, own: dict[str, Any]) -> dict[str, Any] | None:
+        """Another process, or thread, that is this rank in the meeting before; None: it is over.
+
+        A process that has met there and lives on may be done with that group only if it is this
+        one. Of one on another host it is not known whether it lives.
+        """
+        place = self._decided()
+        if place is not None and place["fault"]:
+            return None
+        key = self._key_of(self._rank)
+        if not _until(lambda: bool(self._store.check([key])), _WRITING_S):
+            return None
+        other: dict[str, Any] = json.loads(self._store.get(key))
+        here = other["host"] == own["host"]
+        if place is not None and (not here or other == own):
+            return None
+        return None if here and _start_of(other["pid"]) != other["start"] else other
+
+    def _wait(self) -> dict[str, Any]:
+        ranks = [self._key_of(rank) for rank in range(self._size)]
+
+        def may_end() -> bool:
+            if self._rank == 0 and self._store.check(ranks):
+                self._decide(self._connecting(ranks))
+            return self._decided() is not None
+
+        if not _until(may_end, self._timeout_s):
+            missing = [rank for rank in range(self._size) if not self._has_come(rank)]
+            fault = (
+                f"{_named(missing or [0])} of {self._size} did not connect within "
+                f"{self._timeout_s:g} s: first contact at the group's store"
+            )
+            self._decide(_no_place(ErrorCode.ERROR_TIMEOUT, fault))
+        place = self._decided()
+        if place is None:  # a rank died while it wrote its decision
+            place = _no_place(ErrorCode.ERROR_TIMEOUT, "the decision of its ranks is not written")
+        return place
+
+    def _let_others_read(self) -> None:
+        """Rank 0's process often has the store, which ends with it: the others read first."""
+        come = [self._has_come(rank) for rank in range(self._size)].count(True)
+        readers = f"{self._keys}/readers"
+        self._store.add(readers, 1)
+        if self._rank == 0:
+            _until(lambda: bool(self._store.add(readers, 0) >= come), _WRITING_S)
+
+    def _has_come(self, rank: int) -> bool:
+        return bool(self._store.check([self._key_of(rank)]))
+
+    def _connecting(self, ranks: list[str]) -> dict[str, Any]:
+        place, self._port = _place([json.loads(self._store.get(key)) for key in ranks])
+        return place
+
+    def _decide(self, place: dict[str, Any]) -> None:
+        """Makes a decision, unless another rank has been faster, and waits until it is written."""
+        if self._store.add(f"{self._keys}/decisions", 1) == 1:
+            self._store.set(f"{self._keys}/place", json.dumps(place))
+        _until(lambda: self._decided() is not None, _WRITING_S)
+
+    def _decided(self) -> dict[str, Any] | None:
+        key = f"{self._keys}/place"
+        return json.loads(self._store.get(key)) if self._store.check([key]) else None
+
+
+def _until(holds: Callable[[], bool], limit_s: float) -> bool:
+    """Asks a store again and again, at most for that long; Ctrl-C works meanwhile."""
+    end, pause = time.monotonic() + limit_s, _LEAST_PAUSE_S
+    while not holds():
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _MOST_PAUSE_S)
+    return True
+
+
+def _named(ranks: list[int]) -> str:
+    listed = ", ".join(map(str, ranks[:_MOST_LISTED]))
+    more = len(ranks) - _MOST_LISTED
+    return f"rank{'s' * (len(ranks) > 1)} {listed}" + (f" and {more} others" if more > 0 else "")
+
+
+def _no_place(code: ErrorCode, fault: str) -> dict[str, Any]:
+    return {"job": "", "meet_at": "", "fault": fault, "code": int(code)}
+
+
+def _process() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"pid": pid, "start": _start_of(pid), "node": os.uname().nodename}
+
+
+def _start_of(pid: int) -> str:
+    """When a process of this host began, which tells it from others of its number; "": it ended."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if state in "ZX" else fields[_START - 1]
+
+
+def _place(ranks: list[dict[str, Any]]) -> tuple[dict[str, Any], Any]:
     """Where the ranks meet, for the store; and the port that has to stay open until they have."""
     job = f"torch/{uuid.uuid4().hex}"
-    place = {"job": job, "meet_at": "", "fault": "", "code": 0}
+    place: dict[str, Any] = {"job": job, "meet_at": "", "fault": "", "code": 0}
     hosts = {rank["host"] for rank in ranks}
     if len(hosts) == 1:
         return place, None
@@ -67,17 +220,16 @@ def _place(ranks: list[dict[str, str]]) -> tuple[dict[str, Any], Any]:
     towards = (_own_address(address) for address in away if address)
     address = next((own for own in towards if own), ranks[0]["address"])
     if not address:
-        place["code"] = int(ErrorCode.ERROR_INVALID_PARAM)
-        place["fault"] = (
+        fault = (
             f"its ranks are on {len(hosts)} hosts, and no address of rank 0's host is known: "
             "set MASTER_ADDR to an address of rank 0's host, the same in all ranks, or use a "
             "tcp:// address"
         )
-        return place, None
+        return _no_place(ErrorCode.ERROR_INVALID_PARAM, fault), None
     try:
         port = core().MeetingPort(address, job)
     except Error as error:
-        return place | {"code": int(error.code), "fault": error.message}, None
+        return _no_place(ErrorCode(error.code), error.message), None
     return place | {"meet_at": port.address}, port
 
 

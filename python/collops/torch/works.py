@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._distributed_c10d import Work
 
+from collops.tensors import torch_mode
 from collops.torch.futures import alone
 from collops.torch.graph_breaks import break_graphs
 
@@ -58,13 +59,18 @@ class EndedWork(Work):
 
 
 class _Running(Work):
-    """A call that may be under way. Any thread may wait for it, any number of times."""
+    """A call that may be under way. Any thread may wait for it, any number of times.
+
+    What follows the call, and the callbacks of its future, run in torch's mode at its start
+    (inference_mode, no_grad), whichever thread runs them.
+    """
 
     def __init__(self, tensors: Sequence[torch.Tensor], group: Calls, make_future: Any) -> None:
         super().__init__()
         self.tensors = tensors
         self._group = group
         self._make_future = make_future
+        self._mode = torch_mode()
         self._future: torch.futures.Future[Any] | None = None
         self._lock = threading.Lock()  # two threads may wait, or ask for the future
         self._error: BaseException | None = None
@@ -109,7 +115,7 @@ class _Running(Work):
         """A future that ends with the call; its value is a list of tensors, or it raises."""
         with self._lock:
             if self._future is None:
-                self._future = self._make_future(self.wait, self._take)
+                self._future = self._make_future(self.wait, self._take, self._mode)
             return self._future
 
     def _take(self) -> list[torch.Tensor]:
@@ -144,7 +150,8 @@ class StartedWork(_Running):
             return
         with self._lock:  # no thread goes on before the values are in place
             if self._finish is not None:
-                self._finish(value)
+                with self._mode():
+                    self._finish(value)
                 self._finish = None
 
     def is_completed(self) -> bool:
