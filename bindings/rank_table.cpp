@@ -1,3 +1,4 @@
+#include "collops/comm/backends/backend_table.h"
 #include "collops/comm/placement/local_host.h"
 #include "collops/comm/placement/rank_table/device_rules.h"
 #include "collops/comm/placement/rank_table/read_rank_table.h"
@@ -8,7 +9,7 @@ namespace collops::bindings {
 namespace {
 
 // A rank table as a dict. here: the server that this host is; not_here: why it is none;
-// device_fault: what HCCL would refuse, or empty.
+// device_fault: what HCCL would refuse, or empty. refusals: the same of every backend, by its name.
 py::dict ReadTable(const std::string& path) {
   RankTable table;
   ThrowIfError(ReadRankTable(path, &table));
@@ -22,11 +23,16 @@ py::dict ReadTable(const std::string& path) {
   }
   int here = -1;
   const Status found = table.completed ? FindServer(table, ThisHost(), &here) : Ok();
+  py::dict refusals;
+  for (const Backend& backend : BackendTable()) {
+    const Status checked = table.completed ? CheckTableOf(backend.name, table) : Ok();
+    refusals[backend.name] = checked.message();
+  }
   using namespace py::literals;
   return py::dict("version"_a = table.version, "completed"_a = table.completed,
                   "digest"_a = table.digest, "servers"_a = servers, "ranks"_a = ranks,
                   "here"_a = here, "not_here"_a = found.message(),
-                  "device_fault"_a = CheckDeviceRules(table).message());
+                  "device_fault"_a = CheckDeviceRules(table).message(), "refusals"_a = refusals);
 }
 
 }  // namespace

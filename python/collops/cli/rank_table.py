@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from collops.launch.rank_table import RankTable
 
-_BACKENDS = ("shm", "ucx", "cuda", "nccl", "hccl")
-_OF_ONE_HOST = ("shm", "cuda")
-
 
 def parser() -> Parser:
     """The parser of the command."""
@@ -35,10 +32,7 @@ def parser() -> Parser:
     )
     check.add_argument("file", help="the JSON file")
     check.add_argument(
-        "--backend",
-        choices=_BACKENDS,
-        help="also end with 1 if this backend refuses the table (default: hccl's rules are printed "
-        "only)",
+        "--backend", metavar="NAME", help="end with 1 if this backend refuses the table, say why"
     )
     make = words.add_parser("make", help="write a table for hosts with equally many devices")
     make.add_argument(
@@ -56,9 +50,12 @@ def run(arguments: Sequence[str]) -> int:
     """Checks or makes a table; 1: a backend refuses it, 2: the arguments or the table are wrong."""
     options = parser().parse_args(arguments)
     if options.word == "check":
-        table = read_rank_table(options.file)
-        print("\n".join(describe(table, options.backend or "hccl")))
-        return int(options.backend is not None and bool(refusal(table, options.backend)))
+        table, backend = read_rank_table(options.file), options.backend
+        if backend is not None and backend not in table.refusals:
+            known = ", ".join(table.refusals)
+            parser().error(f"check: --backend must be one of {known}, got {backend!r}")
+        print("\n".join(describe(table, backend)))
+        return int(bool(table.refusals.get(backend)))
     text = make_rank_table(options.hosts.split(","), options.devices_per_host, options.version)
     if options.output is None:
         print(text)
@@ -69,15 +66,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def refusal(table: RankTable, backend: str) -> str:
-    """Why a backend refuses a table that is right; empty if it does not, or not yet."""
-    if backend in _OF_ONE_HOST and len(table.servers) > 1:
-        return f"it runs on one host, but the table places the ranks on {len(table.servers)}"
-    return table.device_fault if backend == "hccl" else ""
-
-
-def describe(table: RankTable, backend: str = "hccl") -> list[str]:
-    """The lines that ``check`` prints; the last one is on a backend."""
+def describe(table: RankTable, backend: str | None = None) -> list[str]:
+    """The lines that ``check`` prints; the last one is on a backend, hccl where none is given."""
     form = f"version {table.version}" if table.version else "without a version (group_list)"
     if not table.completed:
         return ['status "initializing": not complete yet; first contact waits until it is']
@@ -93,5 +83,6 @@ def describe(table: RankTable, backend: str = "hccl") -> list[str]:
         lines.append(("  " + "  ".join(cells)).rstrip())
     here = table.servers[table.here].name if table.here >= 0 else ""
     lines.append(f"this host: {here}" if here else f"this host: not found: {table.not_here}")
-    lines.append(f"backend {backend}: {refusal(table, backend) or 'accepts it'}")
+    refused = table.device_fault if backend is None else table.refusals[backend]
+    lines.append(f"backend {backend or 'hccl'}: {refused or 'accepts it'}")
     return lines

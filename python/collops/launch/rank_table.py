@@ -43,6 +43,7 @@ class RankTable:
         ranks: where each rank runs, by its number.
         here: index of the server that this host is; -1: none, and `not_here` says why.
         device_fault: why backend hccl would refuse the table; empty if it would not.
+        refusals: the same of every backend, by its name.
     """
 
     version: str
@@ -53,6 +54,7 @@ class RankTable:
     here: int
     not_here: str
     device_fault: str
+    refusals: dict[str, str]
 
 
 def read_rank_table(path: str | os.PathLike[str]) -> RankTable:

@@ -77,22 +77,6 @@ def test_both_languages_have_the_same(part: object) -> None:
     assert part(CHINESE) == part(ENGLISH)
 
 
-@pytest.mark.parametrize("text", [ENGLISH, CHINESE], ids=["en", "zh"])
-def test_the_figure_is_the_pages(text: str) -> None:
-    [point] = [point for point in readme.points(readme.PAGE.read_text()) if point.size == 64 << 10]
-    assert f"{point.uneven_us} us" in text
-    assert f"{point.padded_us} us" in text
-
-
-def test_the_plot_has_every_line_of_the_pages_table() -> None:
-    pytest.importorskip("matplotlib")
-    page = readme.PAGE.read_text()
-    [panel] = readme.time_figure(page).axes
-    expected = [us for point in readme.points(page) for us in (point.padded_us, point.uneven_us)]
-    assert len(expected) == 8
-    assert [bar.get_height() for bar in panel.patches] == expected
-
-
 def test_the_pictures_are_drawn_from_the_tree(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert readme.main(str(tmp_path)) == 0

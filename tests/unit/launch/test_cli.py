@@ -167,7 +167,7 @@ def test_a_table_is_checked_by_the_rules_of_a_backend(tmp_path: Path) -> None:
     for options, status in ((), 0), (("--backend", "hccl"), 1):
         code, said = check(*options)
         assert (code, said.startswith(refused)) == (status, True)
-    one_host = "it runs on one host, but the table places the ranks on 2"
+    one_host = f'backend shm runs on one host, but rank table "{table}" places the ranks on 2'
     assert check("--backend", "shm") == (1, f"backend shm: {one_host}")
     assert check("--backend", "ucx") == (0, "backend ucx: accepts it")
     table.write_text(text.replace('"completed"', '"initializing"'))

@@ -9,6 +9,8 @@
 #include "collops/comm/backends/ucx/engine/library.h"
 #include "collops/comm/backends/ucx/schedule/simulation/predict.h"
 #include "collops/comm/placement/job.h"
+#include "collops/comm/placement/placement.h"
+#include "collops/comm/placement/rank_table/device_rules.h"
 #include "collops/comm/placement/rank_table/rank_table.h"
 
 namespace collops {
@@ -32,6 +34,11 @@ const std::vector<Backend>& BackendTable() {
 std::string CpuBackend(const RankTable* table) {
   if (table == nullptr) return DetectLauncher().spread == Spread::kHosts ? "ucx" : "shm";
   return !table->completed || table->servers.size() == 1 ? "shm" : "ucx";
+}
+
+Status CheckTableOf(const std::string& backend, const RankTable& table) {
+  if (backend == "hccl") return CheckDeviceRules(table);
+  return backend == "shm" || backend == "cuda" ? CheckOneHost(backend, table) : Ok();
 }
 
 const Backend* FindBackend(const std::string& name) {

@@ -47,4 +47,8 @@ std::string CpuBackend(const RankTable* table);
 // The row with that name, or null.
 const Backend* FindBackend(const std::string& name);
 
+// An error if a backend refuses a rank table that is right and complete: by its engine's own rules,
+// or because all its ranks must be on one host.
+Status CheckTableOf(const std::string& backend, const RankTable& table);
+
 }  // namespace collops
