@@ -114,13 +114,15 @@ def command_of(options: argparse.Namespace) -> list[str]:
         return [name, *rest]
     if options.module:
         return [sys.executable, "-m", name, *rest]
-    compiled = Path(name).is_file() and _is_compiled(name)
-    if _PYTHON.fullmatch(Path(name).name) and not compiled:
+    begin = _first_line(name) if Path(name).is_file() else b""
+    if begin.startswith(b"\x7fELF"):
+        return [os.path.abspath(name), *rest]
+    if _PYTHON.fullmatch(Path(name).name):
         _bad(f"{name}: leave it out: collops run starts SCRIPT with {sys.executable}")
     if not Path(name).is_file():
         _bad(f"{name}: no such script; pass -m for a module, --no-python for another program")
-    if compiled:
-        return [os.path.abspath(name), *rest]
+    if begin.startswith(b"#!") and b"python" not in begin and Path(name).suffix != ".py":
+        _bad(f"{name}: not a Python script: it begins with {os.fsdecode(begin)}; pass --no-python")
     return [sys.executable, name, *rest]
 
 
@@ -134,10 +136,10 @@ def one_host(rank_size: int) -> list[dict[str, str]]:
     ]
 
 
-def _is_compiled(file: str) -> bool:
+def _first_line(file: str) -> bytes:
     try:
         with open(file, "rb") as content:
-            return content.read(4) == b"\x7fELF"
+            return content.readline(200).strip()
     except OSError as error:
         _bad(f"{file}: {error.strerror}")
 

@@ -63,7 +63,7 @@ TEST(APlainFileIsRefused) {
   std::fclose(file);
 }
 
-#if !COLLOPS_SANITIZED
+#ifndef COLLOPS_SANITIZED
 namespace {
 
 // The call that the system denies, and its answer.

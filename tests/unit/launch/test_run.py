@@ -292,6 +292,8 @@ def test_nobody_reads_what_the_ranks_print(script):
 def test_what_cannot_be_started_is_named(tmp_path):
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n", encoding="utf-8")
+    no_python = collops_run("-n", "1", str(script))
+    assert b"it begins with #!/no/such/interpreter; pass --no-python" in no_python.stderr
     plain = collops_run("-n", "1", "--no-python", str(script))
     assert b"script: not executable" in plain.stderr
     script.chmod(0o755)
