@@ -25,7 +25,7 @@ from typing import IO
 
 import alone
 from alone import Again
-from patience import VARIABLE, factor, patience
+from patience import factor, patience
 
 ROOT = Path(__file__).resolve().parent.parent
 # Where setup.py has compiled the core for the package.
@@ -98,12 +98,12 @@ def ucx_folder() -> str:
     return f"{folders[0]}/lib" if folders else ""
 
 
+factor()  # which the variables have then
 # The tools of this environment come first; the flags of the outer make are removed.
 ENV = {
     **{name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}},
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "COLLOPS_TEST_UCX_FOLDER": ucx_folder(),
-    VARIABLE: f"{factor():g}",
 }
 
 
