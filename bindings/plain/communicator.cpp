@@ -91,6 +91,8 @@ void BindCommunicator(py::module_& module) {
   bound.def_property_readonly("rank", &Communicator::rank)
       .def_property_readonly("size", &Communicator::size)
       .def_property_readonly("failed", &Communicator::failed)
+      .def_property("compares_shapes", &Communicator::compares_shapes,
+                    &Communicator::set_compares_shapes)
       .def_property("timeout_s", &Communicator::timeout_s, &Communicator::set_timeout_s)
       .def_property_readonly("backend",
                              [](const Communicator& self) { return self.spec().backend; })

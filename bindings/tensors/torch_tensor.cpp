@@ -95,8 +95,7 @@ bool RecordsGradients() {
 bool IsNegated(py::handle object, DType dtype) {
   static PyObject* const is_neg = Interned("is_neg");
   const bool may_be = dtype == DType::kFloat32 || dtype == DType::kFloat64 ||
-                      dtype == DType::kFloat16 || dtype == DType::kComplex64 ||
-                      dtype == DType::kComplex128;
+                      dtype == DType::kFloat16 || IsComplex(dtype);
   return may_be && CallMethod(object, is_neg).ptr() == Py_True;
 }
 
@@ -113,7 +112,7 @@ Status CheckMaterial(py::handle object, const TensorName& name, DType dtype) {
       " is quantised, and its scale would be lost: pass .dequantize(), or .int_repr()");
   COLLOPS_CHECK_ARG(!IsNegated(object, dtype), ERROR_INVALID_PARAM, ToString(name),
                     " is a lazily negated view: pass .resolve_neg()");
-  if (dtype == DType::kComplex64 || dtype == DType::kComplex128) {
+  if (IsComplex(dtype)) {
     COLLOPS_CHECK_ARG(!py::cast<bool>(object.attr("is_conj")()), ERROR_INVALID_PARAM,
                       ToString(name), " is a lazily conjugated view: pass .resolve_conj()");
   }
@@ -162,7 +161,7 @@ DType CachedNumberOf(const dlpack::Type& type) {
 }
 
 bool MayRequireGrad(DType dtype) {
-  return IsFloating(dtype) || dtype == DType::kComplex64 || dtype == DType::kComplex128;
+  return IsFloating(dtype) || IsComplex(dtype);
 }
 
 // Reads a plain tensor on the CPU or on CUDA at once; false if it is anything else, or torch will

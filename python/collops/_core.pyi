@@ -49,6 +49,7 @@ class Communicator:
     @property
     def failed(self) -> bool: ...
     timeout_s: float
+    compares_shapes: bool
     @property
     def backend(self) -> str: ...
     @property

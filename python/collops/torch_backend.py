@@ -40,7 +40,7 @@ class Devices(Sequence[str]):
 
 def register() -> None:
     """Registers the backend; does nothing in a torch that has no torch.distributed."""
-    distributed = importlib.import_module("torch.distributed")
+    distributed: Any = importlib.import_module("torch.distributed")
     if distributed.is_available() and "collops" not in distributed.Backend.backend_list:
         # A list: torch walks a text by its letters.
         distributed.Backend.register_backend("collops", _create, extended_api=True, devices=["cpu"])

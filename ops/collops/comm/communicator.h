@@ -51,6 +51,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void set_timeout_s(double timeout_s);
   control::Control& control() const { return *control_; }
 
+  // Whether the plain level's even calls compare shapes; else numbers of elements, as torch does.
+  bool compares_shapes() const { return compares_shapes_; }
+  void set_compares_shapes(bool compares) { compares_shapes_ = compares; }
+
   // The device of the tensors of its calls; index -1: any device of that kind.
   virtual Device device() const { return Device(); }
 
@@ -266,6 +270,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   recording::Lane lane_;
   std::atomic<uint64_t> group_calls_{0};
   std::atomic<bool> connected_{false};
+  bool compares_shapes_ = true;
   // Number of traced calls. Atomic: a second thread may get here before its error.
   std::atomic<uint64_t> num_calls_{0};
 };

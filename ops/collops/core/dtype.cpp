@@ -29,6 +29,7 @@ constexpr DTypeRow kDTypes[] = {
     {DType::kComplex64, "complex64", 8},
     {DType::kComplex128, "complex128", 16},
     {DType::kBFloat16, "bfloat16", 2},
+    {DType::kComplex32, "complex32", 4},
 };
 
 struct FormatRow {
@@ -114,6 +115,17 @@ bool ParseReduceOp(const char* name, ReduceOp* op) {
 bool IsFloating(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
          dtype == DType::kFloat64;
+}
+
+bool IsComplex(DType dtype) {
+  return dtype == DType::kComplex32 || dtype == DType::kComplex64 || dtype == DType::kComplex128;
+}
+
+DType ReducedAs(DType dtype) {
+  if (dtype == DType::kBool) return DType::kInt8;
+  if (dtype == DType::kComplex32) return DType::kFloat16;
+  if (dtype == DType::kComplex64) return DType::kFloat32;
+  return dtype == DType::kComplex128 ? DType::kFloat64 : dtype;
 }
 
 bool IsBitwise(ReduceOp op) {

@@ -22,6 +22,7 @@ enum class DType : int32_t {
   kComplex64 = 16,
   kComplex128 = 17,
   kBFloat16 = 27,
+  kComplex32 = 33,
 };
 
 // Memory formats. The numbers are aclFormat's; the operators support kND only.
@@ -69,6 +70,13 @@ bool ParseFormat(const char* name, Format* format);
 bool ParseReduceOp(const char* name, ReduceOp* op);
 
 bool IsFloating(DType dtype);
+bool IsComplex(DType dtype);
+
+// The type as whose elements a reduction reads and writes elements of `dtype`: the two real numbers
+// of a complex one, the bytes 0 and 1 of truth values; of all other types the type itself.
+DType ReducedAs(DType dtype);
+// How many of those one element of `dtype` has.
+inline int PartsOf(DType dtype) { return IsComplex(dtype) ? 2 : 1; }
 
 // Whether the reduction works on the bits of integers.
 bool IsBitwise(ReduceOp op);

@@ -29,7 +29,8 @@ class Reduce(Method):
             x: [...] of one shape on every rank, contiguous; any number of dims, also none. A numpy
                 array, a torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
             op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
-                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
+                values there are max, min and these three, of complex numbers sum and avg.
             root: the rank that gets the result, the same on every rank.
             out: [...] the result's memory on the root, which may be x itself; None: new memory of
                 x's kind (numpy for ``__dlpack__``). Not used on the other ranks.

@@ -31,7 +31,8 @@ class ReduceScatter(Method):
             x: [rows, ...] of one shape on every rank, contiguous; P divides rows. A numpy array, a
                 torch tensor, or an object with ``__dlpack__`` in the CPU's memory.
             op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
-                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
+                values there are max, min and these three, of complex numbers sum and avg.
             out: [rows / P, ...] the result's memory, which may be this rank's own part of x; None:
                 new memory of x's kind (numpy for ``__dlpack__``).
 

@@ -63,7 +63,8 @@ class ReduceScatterV(Method):
                 numpy.array_split divides the rows, or the rows of the blocks of a list.
             dim: the dimension that is scattered; negative ones count from the end.
             op: ``"sum"``, ``"max"``, ``"min"``, ``"prod"``, ``"avg"``; of integers also ``"band"``,
-                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp.
+                ``"bor"``, ``"bxor"``; or such a member of torch.distributed.ReduceOp. Of truth
+                values there are max, min and these three, of complex numbers sum and avg.
             out: [..., sizes[rank], ...] the result's memory, which may be this rank's own block of
                 x; None: new memory of x's kind (numpy for ``__dlpack__``).
 

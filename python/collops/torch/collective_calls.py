@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from collops.torch.calls import Calls, placed, refusing
-from collops.torch.memory import flat, joined, joined_source, numbers, overlap, source, target
+from collops.torch.memory import as_passed, flat, joined, joined_source, overlap, source, target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ class CollectiveCalls(Calls):
         if not isinstance(tensors, torch.Tensor) and len(tensors) != 1:
             return self.allreduce_coalesced(tensors, opts)
         x = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
+        [x] = as_passed([x])
         reduction = self._reduction("all_reduce", opts.reduceOp, x.dtype)
         out = target("all_reduce", x, keeps_values=True)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
@@ -41,7 +42,7 @@ class CollectiveCalls(Calls):
     @refusing("Broadcast")
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         """broadcast, in place."""
-        [x] = tensors
+        [x] = as_passed(tensors)
         root = opts.rootRank
         out = target("broadcast", x, keeps_values=True, is_written=self._comm.rank != root)
         return self._move(opts, "broadcast", (out.memory, root), [x], self._finish(out))
@@ -63,10 +64,10 @@ class CollectiveCalls(Calls):
     @refusing("AllGatherV")
     def allgather(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
         """all_gather into a list of tensors, whose sizes may differ."""
-        [parts], [x] = outs, inputs
+        *parts, x = as_passed([*outs[0], *inputs])
         self._check_own("all_gather", parts, x)
         out = joined("all_gather", parts, self._staging.empty)
-        sizes = [numbers(part) for part in parts]
+        sizes = [part.numel() for part in parts]
         given = flat(source("all_gather", x))
         begin = sum(sizes[: self._comm.rank]) * given.itemsize
         if overlap(out.memory, given):
@@ -80,6 +81,7 @@ class CollectiveCalls(Calls):
     @refusing("AllGather")
     def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
         """all_gather into one tensor."""
+        out, x = as_passed([out, x])
         given, whole = source("all_gather", x), target("all_gather", out)
         if overlap(whole.memory, given):
             if not self._is_own_block(whole.memory, given):
@@ -115,7 +117,7 @@ class CollectiveCalls(Calls):
         given = joined_source("reduce_scatter", parts, self._staging.empty, own.memory)
         if reduction.prepare is not None:
             given = reduction.prepare(given)
-        sizes = [numbers(part) for part in parts]
+        sizes = [part.numel() for part in parts]
         args = given, sizes, 0, reduction.name, flat(own.memory)
         return self._move(opts, "reduce_scatterv", args, [out], self._finish(own, reduction))
 

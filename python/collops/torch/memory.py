@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.devices.kinds import KINDS, kind_of
@@ -17,16 +19,20 @@ if TYPE_CHECKING:
 _PLAIN = frozenset(
     {
         *(torch.float32, torch.bfloat16, torch.float16, torch.float64),
-        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     }
 )
+# The frame around a call of torch.distributed, which logs its exceptions, has the arguments; and how
+# far it is from here at most.
+_LOGGED = dist.broadcast.__code__
+_MOST_FRAMES = 12
 
 
 class Target(NamedTuple):
     """Memory that the core writes.
 
     Attributes:
-        memory: contiguous, of real numbers; the tensor's own where that is possible.
+        memory: contiguous, of the tensor's type; its own where that is possible.
         finish: brings the values into the tensor; None: they are there.
     """
 
@@ -47,10 +53,10 @@ def is_plain(x: torch.Tensor) -> bool:
 
 
 def source(call: str, x: torch.Tensor) -> torch.Tensor:
-    """Contiguous real numbers of the values of a tensor, which are copied only if they must be."""
+    """The values of a tensor in contiguous memory, copied only if they must be."""
     if is_plain(x):
         return x
-    x = _real(call, x)
+    x = _dense(call, x)
     return x if x.is_contiguous() else x.contiguous()
 
 
@@ -68,7 +74,7 @@ def target(
     if out.is_conj() or out.is_neg():
         _check_not_expanded(call, [out])
         return _written_back([out], target(call, plain := _resolved(out)), [plain])
-    memory = _real(call, out)
+    memory = _dense(call, out)
     if memory.is_contiguous():
         return Target(memory)
     _check_not_expanded(call, [memory])
@@ -78,6 +84,45 @@ def target(
         else torch.empty_like(memory, memory_format=torch.contiguous_format)
     )
     return Target(packed, lambda: memory.copy_(packed))
+
+
+def as_passed(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The tensors, or the complex ones that the program has passed.
+
+    Most calls of torch.distributed hand on complex numbers as pairs of real ones. Ranks compare the
+    types that their programs have passed, so that pairs which the program itself makes stay real.
+    """
+    if not tensors or not (tensors[0]._is_view() or tensors[0].is_inference()):
+        return tensors
+    if not all(map(_may_be_complex, tensors)) or not _program_passed_complex():
+        return tensors
+    return [torch.view_as_complex(x) for x in tensors]
+
+
+def _may_be_complex(x: torch.Tensor) -> bool:
+    if not x.is_floating_point() or x.shape[-1:] != (2,):
+        return False
+    # torch does not know of what an inference tensor is a view.
+    return x.is_inference() or (x._is_view() and x._base is not None and x._base.is_complex())
+
+
+def _program_passed_complex() -> bool:
+    """Whether all tensors of this thread's call of torch.distributed are complex."""
+    frame = sys._getframe(1)
+    for _ in range(_MOST_FRAMES):
+        if frame.f_code is _LOGGED:
+            passed = _tensors([frame.f_locals["args"], list(frame.f_locals["kwargs"].values())])
+            return all(x.is_complex() for x in passed)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    if isinstance(values, (list, tuple)):
+        return [x for value in values for x in _tensors(value)]
+    return [values] if isinstance(values, torch.Tensor) else []
 
 
 def flat(x: torch.Tensor) -> torch.Tensor:
@@ -113,7 +158,7 @@ def joined(call: str, outs: Sequence[torch.Tensor], empty: Empty) -> Target:
 def joined_source(
     call: str, parts: Sequence[torch.Tensor], empty: Empty, out: torch.Tensor
 ) -> torch.Tensor:
-    """The numbers of several tensors in one flat memory, apart from `out`.
+    """The elements of several tensors in one flat memory, apart from `out`.
 
     They are copied only if the tensors do not lie so; `empty` makes the memory.
     """
@@ -123,11 +168,6 @@ def joined_source(
         whole = empty(sum(view.numel() for view in views), views[0].dtype)
         torch.cat([view.reshape(-1) for view in views], out=whole)
     return whole
-
-
-def numbers(x: torch.Tensor) -> int:
-    """The real numbers that a tensor travels as."""
-    return int(x.numel()) * (2 if x.is_complex() else 1)
 
 
 def _resolved(x: torch.Tensor) -> torch.Tensor:
@@ -169,9 +209,9 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(begin < other + b.nbytes and other < begin + a.nbytes)
 
 
-def _real(call: str, x: torch.Tensor) -> torch.Tensor:
-    kind = kind_of(x)
-    if kind is None and not x.is_cpu:
+def _dense(call: str, x: torch.Tensor) -> torch.Tensor:
+    """The tensor with its values in its memory, and without its gradient."""
+    if kind_of(x) is None and not x.is_cpu:
         raise_status(
             ErrorCode.ERROR_UNSUPPORTED,
             f"{call}: this group moves tensors on CPUs, GPUs and NPUs, got one on {x.device}",
@@ -180,15 +220,11 @@ def _real(call: str, x: torch.Tensor) -> torch.Tensor:
         raise_status(ErrorCode.ERROR_UNSUPPORTED, f"{call}: tensors must be dense, got {x.layout}")
     if x.requires_grad:
         x = x.detach()
-    if x.is_complex():
-        x = torch.view_as_real(x.resolve_conj())
-    elif x.dtype is torch.bool:
-        x = x.view(torch.uint8 if kind is None else kind.truth)
-    return x.resolve_neg() if x.is_neg() else x
+    return x.resolve_conj().resolve_neg()
 
 
 def _views(call: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    views = [_real(call, x) for x in tensors]
+    views = [_dense(call, x) for x in tensors]
     for number, view in enumerate(views):
         if view.device != views[0].device:
             raise_status(

@@ -8,7 +8,7 @@ import torch
 
 from collops.errors import ErrorCode, raise_status
 from collops.torch.calls import Calls, refusing
-from collops.torch.memory import flat, joined, joined_source, numbers, overlap, source, target
+from collops.torch.memory import as_passed, flat, joined, joined_source, overlap, source, target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,22 +33,21 @@ class RootedCalls(Calls):
         out = joined("gather", parts, self._staging.empty)
         if overlap(given, out.memory):
             out = self._apart(out)
-        receives = [numbers(part) for part in parts]
+        receives = [part.numel() for part in parts]
         args = given, sends, receives, out.memory
         return self._move(opts, "all_to_allv", args, parts, self._finish(out))
 
     @refusing("AllToAllV")
     def scatter(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
         """scatter: the root has a list of tensors, the others an empty one."""
-        [out] = outs
         size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
+        out, *parts = as_passed([*outs, *(inputs[0] if inputs else ())])
         own = target("scatter", out)
         receives = [own.memory.numel() if peer == root else 0 for peer in range(size)]
         if rank == root:
-            [parts] = inputs
             self._check_own("scatter", parts, out)
             given = joined_source("scatter", parts, self._staging.empty, own.memory)
-            sends = [numbers(part) for part in parts]
+            sends = [part.numel() for part in parts]
         else:
             given, sends = flat(own.memory)[:0].clone(), [0] * size
         args = given, sends, receives, flat(own.memory)
@@ -64,6 +63,7 @@ class RootedCalls(Calls):
         opts: Any = None,
     ) -> Any:
         """all_to_all of rows; empty lists share them out evenly."""
+        out, x = as_passed([out, x])
         given, whole = flat(source("all_to_all", x)), target("all_to_all", out)
         if overlap(given, whole.memory):
             whole = self._apart(whole)
@@ -78,11 +78,13 @@ class RootedCalls(Calls):
     @refusing("AllToAllV")
     def alltoall(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
         """all_to_all of lists of tensors, whose sizes may differ."""
+        both = as_passed([*outs, *inputs])
+        outs, inputs = both[: len(outs)], both[len(outs) :]
         out = joined("all_to_all", outs, self._staging.empty)
         args = (
             joined_source("all_to_all", inputs, self._staging.empty, out.memory),
-            [numbers(part) for part in inputs],
-            [numbers(part) for part in outs],
+            [part.numel() for part in inputs],
+            [part.numel() for part in outs],
             out.memory,
         )
         return self._move(opts, "all_to_allv", args, outs, self._finish(out))
@@ -90,7 +92,7 @@ class RootedCalls(Calls):
     alltoall_base = all_to_all_single
 
     def _elements(self, label: str, x: torch.Tensor, splits: Sequence[int]) -> list[int]:
-        """The real numbers of each rank's rows."""
+        """The elements of each rank's rows."""
         size = self._comm.size
         rows = x.shape[0] if x.dim() else 1
         if not splits:
@@ -107,5 +109,5 @@ class RootedCalls(Calls):
                 f"all_to_all: the {label}put's split sizes {list(splits)} must be {size} numbers "
                 f"with the sum {rows}",
             )
-        row = numbers(x) // rows if rows else 0
+        row = x.numel() // rows if rows else 0
         return [split * row for split in splits]

@@ -63,7 +63,7 @@ PACKAGE_ROOMS: dict[str, set[str]] = {
     "testing": TOP | {"atb", "launch"},
     # torch/bench launches ranks and prints tables as bench does.
     "torch": TOP | {"collectives", "launch", "torch_backend", "bench", ""},
-    "torch_backend": {"torch"},
+    "torch_backend": {"torch", "errors"},
     "golden_run": TOP | {"launch", "golden", ""},
     "bench": TOP | {"launch", "golden", ""},
     # tune measures what bench measures, and chooses by it.

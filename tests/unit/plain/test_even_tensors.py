@@ -154,3 +154,38 @@ def test_levels_meet() -> None:
         return collops.Operation(param).forward([x])[0].tolist()
 
     assert run_ranks(work, 2) == [(x * 2).tolist()] * 2
+
+
+def test_reductions_of_truth_values_and_complex_numbers() -> None:
+    """In all calls that reduce; the blocks of reduce_scatterv differ."""
+    truths = [
+        np.array([True, True, False, False, True]),
+        np.array([True, False, True, False, False]),
+    ]
+    numbers = [
+        (np.arange(5) + 10 * r + 1j * (np.arange(5) - r)).astype(np.complex64) for r in (0, 1)
+    ]
+    cases = [
+        *((truths, op, fold) for op, fold in [("max", np.logical_or), ("min", np.logical_and)]),
+        *((truths, op, fold) for op, fold in [("bor", np.logical_or), ("bxor", np.logical_xor)]),
+        (truths, "band", np.logical_and),
+        (numbers, "sum", np.add),
+        (numbers, "avg", lambda a, b: (a + b) / 2),
+    ]
+
+    def work(rank: int) -> list[bool]:
+        found = []
+        with collops.init() as comm:
+            for xs, op, fold in cases:
+                want, x = fold(*xs), xs[rank]
+                part = want[:4] if rank == 0 else want[4:]
+                found.append(np.array_equal(comm.all_reduce(x, op), want))
+                found.append(np.array_equal(comm.reduce_scatterv(x, [4, 1], op=op), part))
+                own = comm.reduce_scatter(x[1:], op)
+                found.append(np.array_equal(own, want[1:].reshape(2, 2)[rank]))
+                total = comm.reduce(x, op, root=1)
+                found.append(np.array_equal(total, want) if rank == 1 else total is None)
+        return found
+
+    for found in run_ranks(work, 2):
+        assert all(found), found

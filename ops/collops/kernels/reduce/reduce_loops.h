@@ -188,6 +188,7 @@ class Kernels {
         return IntegerKernel<Machine, uint64_t>(op);
       case DType::kUndefined:
       case DType::kBool:
+      case DType::kComplex32:
       case DType::kComplex64:
       case DType::kComplex128:
         return nullptr;

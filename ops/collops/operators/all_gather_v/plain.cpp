@@ -35,7 +35,7 @@ class GatherPlan : public PlanOf<AllGatherVCall> {
     terms.dtype = type_.empty() ? Name(call->dtype) : type_.c_str();
     terms.num_tensors = num_tensors_;
     terms.dim = dim_;
-    terms.x_shape = one_shape_ ? ComparedShape(tensors.x) : common_shape_;
+    terms.x_shape = one_shape_ ? ComparedShape(communicator, tensors.x) : common_shape_;
     if (one_shape_) terms.uneven = ": for different rows use all_gatherv";
     AddTerms(terms, agreement);
     agreement->EqualList("recvCounts", blocks_.counts(), blocks_.size())

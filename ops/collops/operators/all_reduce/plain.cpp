@@ -13,8 +13,10 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
 
   uint64_t DeviceWorkspace(const Communicator& communicator,
                            const PlainTensors& tensors) const override {
-    return static_cast<uint64_t>(AllReduceScratch(communicator, tensors.x.view.desc.dtype, op_,
-                                                  tensors.x.numel, communicator.size()));
+    const DType dtype = tensors.x.view.desc.dtype;
+    return static_cast<uint64_t>(AllReduceScratch(communicator, ReducedAs(dtype), op_,
+                                                  tensors.x.numel * PartsOf(dtype),
+                                                  communicator.size()));
   }
 
  protected:
@@ -23,16 +25,17 @@ class AllReducePlan : public PlanOf<AllReduceCall> {
     const PlainTensor& x = tensors.x;
     COLLOPS_RETURN_IF_ERROR(CheckPair(tensors, method(), x.numel, x.numel, communicator.device()));
     COLLOPS_RETURN_IF_ERROR(CheckApart(tensors, method(), 0, ", or pass x itself as out"));
-    call->dtype = x.view.desc.dtype;
-    COLLOPS_RETURN_IF_ERROR(CheckReducible(call->dtype, op_, method()));
+    const DType dtype = x.view.desc.dtype;
+    COLLOPS_RETURN_IF_ERROR(CheckReducible(dtype, op_, method()));
+    call->dtype = ReducedAs(dtype);
     call->op = op_;
     call->x = x.view.data;
-    call->count = x.numel;
+    call->count = x.numel * PartsOf(dtype);
     call->output = tensors.out.view.data;
     CollectiveTerms terms;
-    terms.dtype = Name(call->dtype);
+    terms.dtype = Name(dtype);
     terms.reduction = Name(op_);
-    terms.x_shape = ComparedShape(x);
+    terms.x_shape = ComparedShape(communicator, x);
     AddTerms(terms, agreement);
     agreement->InPlainWords(method(), 1);
     return communicator.Supports(Primitive::kEvenReduce, call->dtype, op_);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "collops/comm/communicator.h"
 #include "collops/core/dtype.h"
 #include "collops/core/status.h"
 #include "collops/core/tensor.h"
@@ -42,10 +43,11 @@ Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_coun
 Status CheckApart(const PlainTensors& tensors, const char* method, std::optional<int64_t> offset,
                   const char* exception);
 
-// x's shape as the ranks compare it: of more than eight dimensions the last ones count as one.
-Shape ComparedShape(const PlainTensor& x);
+// x's shape as the ranks of the communicator compare it: of more than eight dimensions the last ones
+// count as one.
+Shape ComparedShape(const Communicator& communicator, const PlainTensor& x);
 
-// There is such a reduction of such elements.
+// There is such a reduction of such elements, which are reduced as elements of ReducedAs(dtype).
 Status CheckReducible(DType dtype, ReduceOp op, const char* method);
 
 }  // namespace collops

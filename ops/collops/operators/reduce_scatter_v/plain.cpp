@@ -12,9 +12,11 @@ bool HasEqualSizes(const Rows& rows) {
 
 class ScatterPlan : public PlanOf<ReduceScatterVCall> {
  public:
-  ScatterPlan(const ScatterSpec& spec, RowBlocks blocks)
+  // `pairs`: the blocks of complex numbers, in real ones.
+  ScatterPlan(const ScatterSpec& spec, RowBlocks blocks, RowBlocks pairs)
       : PlanOf(spec.method, spec.operation, &Communicator::ReduceScatterV),
         blocks_(std::move(blocks)),
+        pairs_(std::move(pairs)),
         dim_(spec.x.dim),
         root_(static_cast<int>(spec.root)),
         op_(spec.op),
@@ -24,8 +26,9 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
 
   uint64_t DeviceWorkspace(const Communicator& communicator,
                            const PlainTensors& tensors) const override {
+    const DType dtype = tensors.x.view.desc.dtype;
     return static_cast<uint64_t>(communicator.ScratchBytes(
-        tensors.x.view.desc.dtype, op_, blocks_.count(communicator.rank()), communicator.size()));
+        ReducedAs(dtype), op_, Parts(dtype).count(communicator.rank()), communicator.size()));
   }
 
  protected:
@@ -38,20 +41,22 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
     // No other rank reads this rank's block of its x, and the blocks lie apart.
     COLLOPS_RETURN_IF_ERROR(CheckApart(tensors, method(), blocks_.begin(rank),
                                        ", or pass this rank's own block of x as out"));
-    call->dtype = tensors.x.view.desc.dtype;
-    COLLOPS_RETURN_IF_ERROR(CheckReducible(call->dtype, op_, method()));
+    const DType dtype = tensors.x.view.desc.dtype;
+    COLLOPS_RETURN_IF_ERROR(CheckReducible(dtype, op_, method()));
+    const RowBlocks& parts = Parts(dtype);
+    call->dtype = ReducedAs(dtype);
     call->op = op_;
     call->x = tensors.x.view.data;
     call->output = tensors.out.view.data;
-    call->output_count = own;
-    call->send_counts = blocks_.counts();
-    call->sdispls = blocks_.displs();
+    call->output_count = parts.count(rank);
+    call->send_counts = parts.counts();
+    call->sdispls = parts.displs();
     CollectiveTerms terms;
-    terms.dtype = Name(call->dtype);
+    terms.dtype = Name(dtype);
     terms.reduction = Name(op_);
     terms.root = root_;
     terms.dim = dim_;
-    terms.x_shape = ComparedShape(tensors.x);
+    terms.x_shape = ComparedShape(communicator, tensors.x);
     AddTerms(terms, agreement);
     agreement->EqualList("sendCounts", blocks_.counts(), blocks_.size())
         .EqualList("sdispls", blocks_.displs(), blocks_.size())
@@ -61,7 +66,10 @@ class ScatterPlan : public PlanOf<ReduceScatterVCall> {
   }
 
  private:
+  const RowBlocks& Parts(DType dtype) const { return IsComplex(dtype) ? pairs_ : blocks_; }
+
   const RowBlocks blocks_;
+  const RowBlocks pairs_;
   const int dim_;
   const int root_;
   const ReduceOp op_;
@@ -91,11 +99,13 @@ Status ShareOut(const ScatterSpec& spec, int rank_size, Rows* rows) {
 Status PlanScatter(const ScatterSpec& spec, int rank_size, std::shared_ptr<const PlainPlan>* plan) {
   Rows rows;
   COLLOPS_RETURN_IF_ERROR(ShareOut(spec, rank_size, &rows));
-  const RowShape& x = spec.x;
+  RowShape x = spec.x;
   COLLOPS_RETURN_IF_ERROR(CheckSum(spec.method, "sizes", rows, x));
-  RowBlocks blocks;
+  RowBlocks blocks, pairs;
   COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, rows, &blocks));
-  *plan = std::make_shared<ScatterPlan>(spec, std::move(blocks));
+  x.unit = 2;
+  COLLOPS_RETURN_IF_ERROR(RowBlocks::Make(spec.method, x, rows, &pairs));
+  *plan = std::make_shared<ScatterPlan>(spec, std::move(blocks), std::move(pairs));
   return Ok();
 }
 

@@ -96,7 +96,7 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         return Reduction("sum", found.prepare, self._divide)
 
     def _divide(self, total: torch.Tensor) -> None:
-        if total.is_floating_point():
+        if total.is_floating_point() or total.is_complex():
             total.div_(self._comm.size)
         else:
             total.div_(self._comm.size, rounding_mode="trunc")

@@ -20,13 +20,11 @@ class Kind(NamedTuple):
         name: torch's name of the type, and the core's of the memory.
         averages: whether the backends for it have avg; else a sum is divided on the stream.
         in_place: whether their calls take a rank's own part of the memory that they write.
-        truth: the type as which truth values travel.
     """
 
     name: str
     averages: bool
     in_place: bool
-    truth: torch.dtype
 
     @property
     def module(self) -> ModuleType:
@@ -43,8 +41,8 @@ class Kind(NamedTuple):
 KINDS = {
     # HCCL has no average, reduces no uint8, and documents no call that takes overlapping memory,
     # but for all_reduce.
-    "npu": Kind("npu", averages=False, in_place=False, truth=torch.int8),
-    "cuda": Kind("cuda", averages=True, in_place=True, truth=torch.uint8),
+    "npu": Kind("npu", averages=False, in_place=False),
+    "cuda": Kind("cuda", averages=True, in_place=True),
 }
 
 

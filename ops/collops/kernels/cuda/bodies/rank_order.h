@@ -29,6 +29,7 @@ COLLOPS_DEVICE inline int64_t ElementBytes(DType dtype) {
     case DType::kUInt8:
     case DType::kUndefined:
     case DType::kBool:
+    case DType::kComplex32:
     case DType::kComplex64:
     case DType::kComplex128:
       return 1;
@@ -117,6 +118,7 @@ COLLOPS_DEVICE void ReduceInRankOrder(const Slices& slices, void* output, int64_
       return ReduceIntegers<uint64_t>(dtype == DType::kInt64, slices, to, count, op, block);
     case DType::kUndefined:
     case DType::kBool:
+    case DType::kComplex32:
     case DType::kComplex64:
     case DType::kComplex128:
       return;
