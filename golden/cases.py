@@ -99,8 +99,12 @@ def expected(case: Case) -> list[Array]:
     return [outputs[0] for outputs in all_outputs(case)]
 
 
-def all_outputs(case: Case) -> list[list[Array]]:
+def all_outputs(case: Case, given: Inputs | None = None) -> list[list[Array]]:
     """Return all expected outputs of every rank; linear_parallel may have two.
+
+    Args:
+        case: the case.
+        given: its inputs; None: they are made.
 
     Raises:
         ValueError: the case's operator is unknown, or its numbers do not fit together.
@@ -110,7 +114,7 @@ def all_outputs(case: Case) -> list[list[Array]]:
         >>> [output.shape for output in all_outputs(case)[1]]
         [(16, 11), (16, 13)]
     """
-    return operator_of(case.operator).outputs(_params(case), _listed(case))
+    return operator_of(case.operator).outputs(_params(case), _listed(case, given))
 
 
 def case_layout(case: Case, given: Inputs | None = None) -> OutputLayout:

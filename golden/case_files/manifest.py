@@ -57,7 +57,8 @@ def write_cases(cases: Sequence[Case], directory: Path, shows: Shows | None = No
     directory.mkdir(parents=True, exist_ok=True)
     entries = []
     for case in cases:
-        per_rank, outputs = inputs(case), all_outputs(case)
+        per_rank = inputs(case)
+        outputs = all_outputs(case, [list(own.values()) for own in per_rank])
         tensors: dict[str, Array] = {}
         for r, (own, results) in enumerate(zip(per_rank, outputs, strict=True)):
             tensors |= {f"rank{r}/{name}": tensor for name, tensor in own.items()}

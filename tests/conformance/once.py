@@ -6,19 +6,28 @@ Ranks that are forked afterwards find it there and compute nothing; nobody write
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from collops.golden import cases as golden
 from collops.golden.cases import Case, case_bounds
 from collops.golden.data.bounds import Bound
 
 inputs = cache(golden.inputs)
-all_outputs = cache(golden.all_outputs)
 KEPT_FOR: list[str] = []
+
+
+def listed(case: Case) -> list[list[Any]]:
+    return [list(own.values()) for own in inputs(case)]
+
+
+@cache
+def all_outputs(case: Case) -> list[list[Any]]:
+    return golden.all_outputs(case, listed(case))
 
 
 @cache
 def bounds(case: Case) -> list[Bound] | None:
-    return case_bounds(case, [list(own.values()) for own in inputs(case)])
+    return case_bounds(case, listed(case))
 
 
 def keep_only(operator: str) -> None:
