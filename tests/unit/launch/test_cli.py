@@ -12,7 +12,6 @@ import own_output
 import pytest
 
 from collops.launch.rank_table import make_rank_table
-from patience import patience
 
 
 def collops(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,95 @@
+"""Runs tests of collops.torch with each torch that PyPI serves: `make test-torch-versions`.
+
+PyPI's builds are for CUDA and take 5 GB each. One after another gets an environment of its own, and
+is removed; the tensors are on the CPU. Arguments are versions in place of those named here. What
+pip cannot install, for example where no index can be reached, is not tested: it says why and ends
+with status 77.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import run_tests
+from environment import ROOT, Venv, fingerprint, requirements, say
+from launchers import build_wheel
+
+FOLDER = ROOT / "build" / "torch-versions"
+# The oldest that pyproject.toml allows, that of the other tests, and the newest there is.
+VERSIONS = ["2.11.0", "2.13.0", "newest"]
+# Every call of torch.distributed in each of its forms, groups, operators, compiled code, training.
+TESTS = [
+    "tests/torch/test_group.py",
+    "tests/torch/calls/test_calls.py",
+    "tests/torch/operators/test_operators.py",
+    "tests/torch/operators/test_operator_order.py",
+    "tests/torch/async_tp/test_async_tp.py",
+    "tests/torch/training/test_training_ddp.py::test_two_ranks",
+    "tests/torch/training/test_training_fsdp2.py",
+]
+NEEDS_GB = 12  # pip holds the archives and what they unpack to
+LIMIT_S = 600  # for one installation, at most
+SKIPPED = 77
+
+
+def install(venv: Venv, version: str) -> str:
+    """PyPI's torch and what the tests need; "installed", or why not."""
+    free_gb = shutil.disk_usage(ROOT).free / 1e9
+    if free_gb < NEEDS_GB:
+        return f"not installed: it needs {NEEDS_GB} GB of disk, {free_gb:.0f} GB are free"
+    venv.create()
+    # Without this machine's settings, which may name another build or forbid a version.
+    venv.env |= {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_CONSTRAINT": "",
+        "PIP_FIND_LINKS": "",
+        "TMPDIR": str(venv.folder),
+    }
+    # Three signs: 2.13.0+cpu is not meant.
+    torch = "torch" if version == "newest" else f"torch==={version}"
+    tests = [name for name in requirements("test") if name.startswith("pytest")]
+    say(f"looking for {torch}")
+    options = ["--no-cache-dir", "--retries", "1"]
+    packages = [torch, *requirements("dependencies"), *tests]
+    return venv.try_pip(*options, *packages, limit_s=LIMIT_S)
+
+
+def test(version: str) -> run_tests.Outcome | str:
+    """Runs the tests with one version; or why it is not installed."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    try:
+        venv = Venv(FOLDER / "venv")
+        result = install(venv, version)
+        if result != "installed":
+            return f"torch {version} {result}"
+        venv.pip("-q", "--no-deps", str(build_wheel(fingerprint())))
+        outcome = run_tests.run_python(TESTS, venv.python)
+        outcome.name = venv.versions()["torch"]
+    finally:
+        shutil.rmtree(FOLDER)
+    outcome.required_as = "torch-versions"
+    return outcome
+
+
+def main() -> int:
+    """Tests one version after the other, and prints the results."""
+    run_tests.REPORTS.mkdir(parents=True, exist_ok=True)
+    run_tests.ENV["COLLOPS_TEST_TORCH"] = "1"
+    ends = [test(version) for version in sys.argv[1:] or VERSIONS]
+    tested = [end for end in ends if isinstance(end, run_tests.Outcome)]
+    missing = [end for end in ends if isinstance(end, str)]
+    if tested:
+        print("\nSummary\n  torch as PyPI serves it, on CPU tensors")
+        print("\n".join(outcome.text() for outcome in tested))
+    for reason in missing:
+        say(reason)
+    if not all(outcome.good for outcome in tested):
+        return 1
+    return SKIPPED if missing else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
