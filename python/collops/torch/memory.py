@@ -22,10 +22,9 @@ _PLAIN = frozenset(
         *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     }
 )
-# The frame around a call of torch.distributed, which logs its exceptions, has the arguments; and how
-# far it is from here at most.
+# The frame around a call of torch.distributed, which logs its exceptions, has the arguments.
 _LOGGED = dist.broadcast.__code__
-_MOST_FRAMES = 12
+_MOST_FRAMES = 12  # from here to that one
 
 
 class Target(NamedTuple):
