@@ -71,10 +71,9 @@ def _in_front(torchs: Callable[..., Any], lost: type[Exception]) -> Callable[...
             with _stores_that_wait_for_no_rank():
                 return torchs(*args, **kwargs)
         except lost as error:
-            from collops.errors import ErrorCode, raise_status
+            from collops.torch.backend import refuse_without_store
 
-            fault = f"rank 0 did not connect in time, so that there is no store to meet at: {error}"
-            raise_status(ErrorCode.ERROR_TIMEOUT, f"init_process_group: {fault}")
+            refuse_without_store(error)
 
     return init_process_group
 

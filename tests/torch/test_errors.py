@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -131,159 +129,6 @@ def test_ranks_that_disagree(form: Form) -> None:
         assert kind == ("RuntimeError" if form in THROUGH_CPP else "RankMismatchError"), message
         assert "x's shape is [4] on rank 0" in message and "[5] on rank 1" in message
         assert seconds < SOON_S
-
-
-BYTES = 16  # of a rank's part
-
-
-def _part(dtype: torch.dtype, parts: int = 1) -> torch.Tensor:
-    return torch.zeros(parts * BYTES // dtype.itemsize, dtype=dtype)
-
-
-Moves = Callable[[int, torch.dtype, Any], object]
-
-
-def _all_to_all(rank: int, dtype: torch.dtype, group: Any) -> object:
-    outs, parts = ([_part(dtype) for _ in range(2)] for _ in range(2))
-    return dist.all_to_all(outs, parts, group=group)
-
-
-def _messages(rank: int, dtype: torch.dtype, group: Any) -> object:
-    call = dist.isend if rank == 0 else dist.irecv
-    return call(_part(dtype), 1 - rank, group=group).wait()
-
-
-def _batch(rank: int, dtype: torch.dtype, group: Any) -> None:
-    call = dist.isend if rank == 0 else dist.irecv
-    for work in dist.batch_isend_irecv([dist.P2POp(call, _part(dtype), 1 - rank, group)]):
-        work.wait()
-
-
-def _several(rank: int, dtype: torch.dtype, group: Any) -> None:
-    with dist._coalescing_manager(group=group):
-        dist.all_gather_single(_part(dtype, 2), _part(dtype), group=group)
-
-
-MOVES: dict[str, Moves] = {
-    "broadcast": lambda _, d, group: dist.broadcast(_part(d), 0, group=group),
-    "all_gather": lambda _, d, group: dist.all_gather([_part(d), _part(d)], _part(d), group=group),
-    "all_gather_single": lambda _, d, group: dist.all_gather_single(
-        _part(d, 2), _part(d), group=group
-    ),
-    "asynchronous": lambda _, d, group: dist.all_gather_single(
-        _part(d, 2), _part(d), group=group, async_op=True
-    ).wait(),
-    "coalesced": _several,
-    "gather": lambda rank, d, group: dist.gather(
-        _part(d), None if rank else [_part(d), _part(d)], 0, group=group
-    ),
-    "scatter": lambda rank, d, group: dist.scatter(
-        _part(d), None if rank else [_part(d), _part(d)], 0, group=group
-    ),
-    "all_to_all": _all_to_all,
-    "all_to_all_single": lambda _, d, group: dist.all_to_all_single(
-        _part(d, 2), _part(d, 2), group=group
-    ),
-    "messages": _messages,
-    "batch": _batch,
-}
-SUMS: dict[str, Moves] = {
-    "all_reduce": lambda _, d, group: dist.all_reduce(_part(d), group=group),
-    "reduce": lambda _, d, group: dist.reduce(_part(d), 0, group=group),
-    "reduce_scatter": lambda _, d, group: dist.reduce_scatter(
-        _part(d), [_part(d), _part(d)], group=group
-    ),
-    "reduce_scatter_single": lambda _, d, group: dist.reduce_scatter_single(
-        _part(d), _part(d, 2), group=group
-    ),
-}
-# Of as many bytes. Of the last ones the core has no reduction.
-PAIRS = [
-    *((torch.bool, torch.uint8), (torch.float32, torch.complex64)),
-    *((torch.complex64, torch.float64), (torch.complex32, torch.float16)),
-    *((torch.float16, torch.bfloat16), (torch.int16, torch.float16), (torch.bool, torch.int8)),
-    *((torch.float8_e4m3fn, torch.uint8), (torch.float8_e4m3fn, torch.float8_e5m2)),
-]
-
-
-def _disagreeing() -> list[tuple[str, Moves, torch.dtype, torch.dtype]]:
-    """Every call with the first pairs, and one of each kind with the others."""
-    found = []
-    for number, pair in enumerate(PAIRS):
-        calls = MOVES | (SUMS if number < 7 else {})
-        names = calls.keys() if number < 2 else {"broadcast", "messages", "all_reduce"}
-        if pair[0].is_complex or pair[1].is_complex:  # torch sends them as real numbers
-            names = names - {"messages", "batch", "coalesced"}
-        found += [(name, calls[name], *pair) for name in calls if name in names]
-    return found
-
-
-def test_types_of_one_size_are_not_taken_for_each_other() -> None:
-    """In each call bytes of the one type would go where the other type is expected."""
-
-    def work(rank: int) -> list[tuple[str, str]]:
-        told = []
-        for name, call, *dtypes in _disagreeing():
-            group = dist.new_group([0, 1])
-            kind, message, _ = caught(lambda: call(rank, dtypes[rank], group))  # noqa: B023
-            words = [str(dtype).removeprefix("torch.") for dtype in dtypes]
-            named = all(re.search(rf"\b{word}\b", message) for word in words)
-            if kind != "RankMismatchError" or not named:
-                told.append((f"{name} {words}", f"{kind}: {message}"))
-        return told
-
-    assert run_group(work, 2) == [[], []]
-
-
-def _like(rank: int, *numbers: float) -> torch.Tensor:
-    """The numbers in a shape that differs by rank."""
-    x = torch.tensor(numbers)
-    if x.numel() == 1:
-        return x.reshape(()) if rank == 0 else x
-    return x if rank == 0 else x.view(2, -1)
-
-
-def test_shapes_may_differ_if_the_numbers_of_elements_agree() -> None:
-    def work(rank: int) -> list[bool]:
-        found = []
-
-        def check(got: Any, *want: float) -> None:
-            got = torch.cat([x.reshape(-1) for x in got]) if isinstance(got, list) else got
-            found.append(got.reshape(-1).tolist() == list(want))
-
-        for numbers in ([1.0], [1.0, 2, 3, 4]):
-            own = [x + 10 * rank for x in numbers]
-            two = [x + 10 for x in numbers]
-            total = [2 * x + 10 for x in numbers]
-            for call in (
-                lambda x: dist.all_reduce(x),
-                lambda x: dist.all_reduce(x, async_op=True).wait(),
-                lambda x: dist.all_reduce_coalesced([x]),
-            ):
-                call(x := _like(rank, *own))
-                check(x, *total)
-            dist.broadcast(x := _like(rank, *own), 1)
-            check(x, *two)
-            dist.reduce(x := _like(rank, *own), 1)
-            check(x, *(total if rank == 1 else own))
-            dist.all_gather(outs := [_like(rank, *own), _like(rank, *own)], _like(rank, *own))
-            check(outs, *numbers, *two)
-            out = _like(rank, *numbers, *numbers)
-            dist.all_gather_single(out, torch.tensor(own))
-            check(out, *numbers, *two)
-            dist.reduce_scatter_single(x := torch.tensor(own), _like(rank, *own, *own))
-            check(x, *total)
-            dist.all_to_all_single(out, _like(rank, *own, *own))
-            check(out, *numbers, *two)
-            if rank == 0:
-                dist.send(_like(rank, *own), 1)
-            else:
-                dist.recv(x := _like(rank, *own), 0)
-                check(x, *numbers)
-        return found
-
-    for found in run_group(work, 2):
-        assert len(found) > 16 and all(found), found
 
 
 def _on_meta() -> torch.Tensor:

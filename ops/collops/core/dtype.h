@@ -76,7 +76,9 @@ bool IsComplex(DType dtype);
 // of a complex one, the bytes 0 and 1 of truth values; of all other types the type itself.
 DType ReducedAs(DType dtype);
 // How many of those one element of `dtype` has.
-inline int PartsOf(DType dtype) { return IsComplex(dtype) ? 2 : 1; }
+inline int PartsOf(DType dtype) {
+  return IsComplex(dtype) ? 2 : 1;
+}
 
 // Whether the reduction works on the bits of integers.
 bool IsBitwise(ReduceOp op);

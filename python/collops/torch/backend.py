@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
@@ -24,6 +24,14 @@ def create(options: Any, _: Any) -> Group:
     place = options.group_rank, options.group_size
     communicator = meet(store, *place, name, _limit_s(options.timeout))
     return Group(communicator, store, name)
+
+
+def refuse_without_store(error: Exception) -> NoReturn:
+    """Raises the error of a rank that cannot reach the store, which the process of rank 0 has."""
+    raise_status(
+        ErrorCode.ERROR_TIMEOUT,
+        f"init_process_group: rank 0 did not connect in time, so that there is no store: {error}",
+    )
 
 
 def _limit_s(timeout: timedelta) -> float:

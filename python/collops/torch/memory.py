@@ -22,10 +22,9 @@ _PLAIN = frozenset(
         *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool),
     }
 )
-# The frame around a call of torch.distributed, which logs its exceptions, has the arguments; and how
-# far it is from here at most.
+# The frame around a call of torch.distributed, which logs its exceptions, has the arguments.
 _LOGGED = dist.broadcast.__code__
-_MOST_FRAMES = 12
+_MOST_FRAMES = 12  # from here to that one
 
 
 class Target(NamedTuple):
@@ -92,18 +91,21 @@ def as_passed(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     Most calls of torch.distributed hand on complex numbers as pairs of real ones. Ranks compare the
     types that their programs have passed, so that pairs which the program itself makes stay real.
     """
-    if not tensors or not (tensors[0]._is_view() or tensors[0].is_inference()):
+    if not tensors or not _may_view_complex(tensors[0]):
         return tensors
     if not all(map(_may_be_complex, tensors)) or not _program_passed_complex():
         return tensors
     return [torch.view_as_complex(x) for x in tensors]
 
 
+def _may_view_complex(x: Any) -> bool:
+    # Of what an inference tensor is a view is not known.
+    found: bool = x._base.is_complex() if x._is_view() else x.is_inference()
+    return found
+
+
 def _may_be_complex(x: torch.Tensor) -> bool:
-    if not x.is_floating_point() or x.shape[-1:] != (2,):
-        return False
-    # torch does not know of what an inference tensor is a view.
-    return x.is_inference() or (x._is_view() and x._base is not None and x._base.is_complex())
+    return x.is_floating_point() and x.shape[-1:] == (2,) and _may_view_complex(x)
 
 
 def _program_passed_complex() -> bool:

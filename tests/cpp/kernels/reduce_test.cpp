@@ -253,8 +253,8 @@ TEST(UInt64) {
 }
 
 TEST(OtherTypesAreNotReduced) {
-  for (const DType dtype :
-       {DType::kUndefined, DType::kBool, DType::kComplex64, DType::kComplex128}) {
+  for (const DType dtype : {DType::kUndefined, DType::kBool, DType::kComplex32, DType::kComplex64,
+                            DType::kComplex128}) {
     for (const ReduceOp op : kOps) EXPECT_FALSE(CanReduce(dtype, op));
   }
 }

@@ -84,14 +84,14 @@ Shape ComparedShape(const Communicator& communicator, const PlainTensor& x) {
 Status CheckReducible(DType dtype, ReduceOp op, const char* method) {
   COLLOPS_CHECK_ARG(dtype != DType::kUndefined, ERROR_INVALID_TENSOR_INI_MATCH, method,
                     ": elements of type ", Name(dtype), " cannot be reduced");
-  // Of truth values there is what stays within 0 and 1, of complex numbers what is the same for both
-  // parts.
+  // Of truth values there is what stays within 0 and 1, of complex numbers what is the same for
+  // both parts.
   const bool is_sum = op == ReduceOp::kSum || op == ReduceOp::kAvg;
   const bool is_meant =
       dtype == DType::kBool ? !is_sum && op != ReduceOp::kProd : !IsComplex(dtype) || is_sum;
   COLLOPS_CHECK_ARG(is_meant && kernels::CanReduce(ReducedAs(dtype), op),
-                    ERROR_INVALID_TENSOR_INI_MATCH, method,
-                    ": there is no ", Name(op), " of ", Name(dtype), ": convert x to ",
+                    ERROR_INVALID_TENSOR_INI_MATCH, method, ": there is no ", Name(op), " of ",
+                    Name(dtype), ": convert x to ",
                     IsBitwise(op) ? "an integer type" : "a type of real numbers");
   return Ok();
 }

@@ -43,8 +43,8 @@ Status CheckPair(const PlainTensors& tensors, const char* method, int64_t x_coun
 Status CheckApart(const PlainTensors& tensors, const char* method, std::optional<int64_t> offset,
                   const char* exception);
 
-// x's shape as the ranks of the communicator compare it: of more than eight dimensions the last ones
-// count as one.
+// x's shape as the ranks of the communicator compare it: of more than eight dimensions the last
+// ones count as one.
 Shape ComparedShape(const Communicator& communicator, const PlainTensor& x);
 
 // There is such a reduction of such elements, which are reduced as elements of ReducedAs(dtype).

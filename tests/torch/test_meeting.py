@@ -1,0 +1,164 @@
+"""How the ranks of a group meet at a store: who is missing, who comes twice, and for how long."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from groups import default_group, run_group  # noqa: E402
+
+import collops  # noqa: E402
+from collops.testing import run_ranks  # noqa: E402
+
+
+def total() -> float:
+    """The sum of the ranks' numbers, plus 1 each."""
+    x = torch.tensor([dist.get_rank() + 1.0])
+    dist.all_reduce(x)
+    return float(x)
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Returns once something holds."""
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _place(way: str, folder: Path) -> str:
+    """Where ranks meet; not for a HashStore, which one process has."""
+    return f"tcp://127.0.0.1:{free_port()}" if way == "tcp" else f"file://{folder}/store"
+
+
+def _meet(place: str, rank: int, size: int, timeout_s: float) -> str:
+    """What a rank hears that meets others at a store."""
+    where = {"init_method": place} if place else {"store": dist.HashStore()}
+    limit = timedelta(seconds=timeout_s)
+    begin = time.monotonic()
+    try:
+        dist.init_process_group("collops", timeout=limit, rank=rank, world_size=size, **where)
+    except collops.Error as error:
+        return f"{error.name} after {time.monotonic() - begin:.0f} s: {error.message}"
+    heard = f"met {int(total())}"
+    dist.destroy_process_group()
+    return heard
+
+
+@pytest.mark.parametrize("way", ["tcp", "file", "hash"])
+def test_a_rank_that_is_missing_is_named(way: str, tmp_path: Path) -> None:
+    place = "" if way == "hash" else _place(way, tmp_path)
+    for text in run_ranks(lambda rank: _meet(place, rank, 4, 2), 2 if place else 1):
+        assert text.startswith("ERROR_TIMEOUT after 2 s: group '0': "), text
+        missing = "ranks 2, 3 of 4" if place else "ranks 1, 2, 3 of 4"
+        assert f"{missing} did not connect within 2 s" in text
+
+
+@pytest.mark.parametrize("way", ["tcp", "file"])
+def test_a_missing_rank_0_is_named(way: str, tmp_path: Path) -> None:
+    [text] = run_ranks(lambda _: _meet(_place(way, tmp_path), 1, 2, 2), 1)
+    assert text.startswith("ERROR_TIMEOUT after ") and "rank 0 " in text, text
+
+
+def test_a_rank_that_is_missing_in_a_new_group_is_named() -> None:
+    def work(rank: int) -> str:
+        limit = timedelta(seconds=1)
+        if rank == 1:
+            return ""
+        with pytest.raises(collops.RankTimeoutError) as caught:
+            dist.new_group([0, 1, 2], timeout=limit)
+        return caught.value.message
+
+    for text in run_group(work, 3)[::2]:
+        assert "rank 1 of 3 did not connect within 1 s" in text, text
+
+
+@pytest.mark.parametrize("way", ["tcp", "file"])
+def test_a_rank_that_comes_twice_is_named_on_all(way: str, tmp_path: Path) -> None:
+    """Rank 2 of 3 never comes, so that the others are still waiting."""
+    place = _place(way, tmp_path)
+    heard = run_ranks(lambda n: f"{os.getpid()} {_meet(place, min(n, 1), 3, 30)}", 3)
+    pids = {text.partition(" ")[0] for text in heard[1:]}
+    for text in heard:
+        assert "ERROR_RANK_MISMATCH" in text and "rank 1 is claimed twice, by pid" in text, text
+        assert set(re.findall(r"by pid (\d+) on", text)) == pids
+
+
+def test_a_rank_that_comes_once_more_after_the_meeting_is_told(tmp_path: Path) -> None:
+    def work(place: int) -> str:
+        late, done = tmp_path / "late", tmp_path / "done"
+        if place == 2:
+            wait_for(late.exists)
+            text = _meet(f"file://{tmp_path}/s", 1, 2, 30)
+            done.touch()
+            return text
+        dist.init_process_group(
+            "collops", init_method=f"file://{tmp_path}/s", rank=place, world_size=2
+        )
+        late.touch()
+        wait_for(done.exists)
+        heard = f"{os.getpid()} met {int(total())}"
+        dist.destroy_process_group()
+        return heard
+
+    first, second, third = run_ranks(work, 3)
+    assert first.endswith("met 3") and second.endswith("met 3")
+    assert third.startswith("ERROR_RANK_MISMATCH"), third
+    assert f"rank 1 is claimed twice, by pid {second.partition(' ')[0]} on" in third
+
+
+def test_ranks_meet_again_after_one_was_missing(tmp_path: Path) -> None:
+    """On one store: the late rank hears that it was late, and all of them try again."""
+
+    def work(rank: int) -> list[str]:
+        store = dist.FileStore(f"{tmp_path}/one", 2)
+        heard = []
+        for turn in range(2):
+            if rank == 1:
+                wait_for(functools.partial(store.check, [f"over {turn}"]))
+            try:
+                limit = timedelta(seconds=20 if turn else 0.5)
+                place = {"rank": rank, "world_size": 2, "timeout": limit}
+                if turn and rank == 0:
+                    store.set("over 1", "")
+                dist.init_process_group("collops", store=store, **place)
+                heard.append(f"met {int(total())}")
+                dist.destroy_process_group()
+            except collops.Error as error:
+                heard.append(error.message)
+                store.set("over 0", "")
+        return heard
+
+    missing = "group '0': rank 1 of 2 did not connect within 0.5 s: first contact at the group's"
+    for first, second in run_ranks(work, 2):
+        assert first.startswith(missing) and second == "met 3", (first, second)
+
+
+def test_the_variable_holds_unless_the_program_gives_a_time_out() -> None:
+    from torch.distributed.constants import default_pg_timeout
+
+    def work(rank: int) -> list[float]:
+        limits = [None, timedelta(seconds=17), default_pg_timeout]
+        groups = [dist.new_group([0], timeout=limit) for limit in limits]
+        return [default_group().communicator.timeout_s, *(g.communicator.timeout_s for g in groups)]
+
+    assert run_group(work, 1, env={"COLLOPS_TIMEOUT_S": "41"}) == [[60.0, 41.0, 17.0, 41.0]]
+    assert run_group(work, 1) == [[60.0, 1800.0, 17.0, 1800.0]]
