@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from collops.torch.calls import Calls, placed, refusing
+from collops.torch.calls import Calls, refusing, several
 from collops.torch.memory import flat, joined, joined_source, numbers, overlap, source, target
 
 if TYPE_CHECKING:
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 class CollectiveCalls(Calls):
     """Calls that all ranks of a group make; each returns a Work."""
 
-    @refusing("AllReduce")
-    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
+    @refusing("AllReduce", "AllreduceOptions", "tensors|tensor* op timeout")
+    def allreduce(self, tensors: Any, opts: Any) -> Any:
         """all_reduce, in place."""
-        if not isinstance(tensors, torch.Tensor) and len(tensors) != 1:
+        if len(tensors) != 1:
             return self.allreduce_coalesced(tensors, opts)
-        x = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
+        [x] = tensors
         reduction = self._reduction("all_reduce", opts.reduceOp, x.dtype)
         out = target("all_reduce", x, keeps_values=True)
         given = out.memory if reduction.prepare is None else reduction.prepare(out.memory)
         args = given, reduction.name, out.memory
         return self._move(opts, "all_reduce", args, [x], self._finish(out, reduction))
 
-    @placed
-    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Any:
+    @several("AllreduceCoalescedOptions", "tensors*")
+    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any) -> Any:
         """all_reduce of each tensor."""
         return self._each("AllReduce", lambda x: self.allreduce([x], opts), tensors)
 
-    @refusing("Broadcast")
-    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
+    @refusing("Broadcast", "BroadcastOptions", "tensors|tensor* root timeout")
+    def broadcast(self, tensors: Any, opts: Any) -> Any:
         """broadcast, in place."""
         [x] = tensors
         out = target("broadcast", x, keeps_values=True)
         return self._move(opts, "broadcast", (out.memory, opts.rootRank), [x], self._finish(out))
 
-    @refusing("Reduce")
-    def reduce(self, tensors: Any, opts: Any = None) -> Any:
+    @refusing("Reduce", "ReduceOptions", "tensors|tensor* root op timeout")
+    def reduce(self, tensors: Any, opts: Any) -> Any:
         """reduce: the root's tensor becomes the result, the others' keep their values."""
         [x] = tensors
         reduction = self._reduction("reduce", opts.reduceOp, x.dtype)
@@ -53,8 +53,12 @@ class CollectiveCalls(Calls):
         args = given, reduction.name, opts.rootRank, out.memory
         return self._move(opts, "reduce", args, [x], finish)
 
-    @refusing("AllGatherV")
-    def allgather(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "AllGatherV",
+        "AllgatherOptions",
+        "output_tensors** input_tensors|input_tensor* timeout",
+    )
+    def allgather(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_gather into a list of tensors, whose sizes may differ."""
         [parts], [x] = outs, inputs
         self._check_own("all_gather", parts, x)
@@ -70,8 +74,8 @@ class CollectiveCalls(Calls):
         args = given, sizes, 0, out.memory
         return self._move(opts, "all_gatherv", args, parts, self._finish(out))
 
-    @refusing("AllGather")
-    def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
+    @refusing("AllGather", "AllgatherOptions", "output input")
+    def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """all_gather into one tensor."""
         given, whole = source("all_gather", x), target("all_gather", out)
         if overlap(whole.memory, given):
@@ -82,26 +86,29 @@ class CollectiveCalls(Calls):
         args = flat(given), flat(whole.memory)
         return self._move(opts, "all_gather", args, [out], self._finish(whole))
 
-    @placed
-    def allgather_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @several("AllgatherOptions", "output_lists** input_list*")
+    def allgather_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_gather of several tensors: outs[rank][i] is inputs[i] of that rank."""
         columns = [list(parts) for parts in zip(*outs, strict=False)]
         return self._each(
             "AllGatherV", lambda parts, x: self.allgather([parts], [x], opts), columns, inputs
         )
 
-    @placed
-    def all_gather_single_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @several("AllgatherOptions", "outputs* inputs*")
+    def all_gather_single_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_gather_single of each pair."""
         return self._each(
             "AllGather", lambda out, x: self.all_gather_single(out, x, opts), outs, inputs
         )
 
-    @refusing("ReduceScatterV")
-    def reduce_scatter(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "ReduceScatterV",
+        "ReduceScatterOptions",
+        "output_tensors|output* input_tensors|input** op timeout",
+    )
+    def reduce_scatter(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """reduce_scatter of a list of tensors, whose sizes may differ."""
-        out = outs if isinstance(outs, torch.Tensor) else outs[0]
-        parts = inputs if isinstance(inputs[0], torch.Tensor) else inputs[0]
+        [out], [parts] = outs, inputs
         self._check_own("reduce_scatter", parts, out)
         reduction = self._reduction("reduce_scatter", opts.reduceOp, out.dtype)
         own = target("reduce_scatter", out)
@@ -112,8 +119,8 @@ class CollectiveCalls(Calls):
         args = given, sizes, 0, reduction.name, flat(own.memory)
         return self._move(opts, "reduce_scatterv", args, [out], self._finish(own, reduction))
 
-    @refusing("ReduceScatter")
-    def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any = None) -> Any:
+    @refusing("ReduceScatter", "ReduceScatterOptions", "outputTensor inputTensor")
+    def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """reduce_scatter of one tensor; `out` may be a part of it."""
         reduction = self._reduction("reduce_scatter", opts.reduceOp, x.dtype)
         whole, own = source("reduce_scatter", x), target("reduce_scatter", out)
@@ -130,15 +137,15 @@ class CollectiveCalls(Calls):
         begin = whole.data_ptr() + self._comm.rank * own.nbytes
         return bool(own.data_ptr() == begin and own.nbytes * self._comm.size == whole.nbytes)
 
-    @placed
-    def reduce_scatter_single_coalesced(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @several("ReduceScatterOptions", "outputs* inputs*")
+    def reduce_scatter_single_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """reduce_scatter_single of each pair."""
         return self._each(
             "ReduceScatter", lambda out, x: self.reduce_scatter_single(out, x, opts), outs, inputs
         )
 
-    @refusing("Barrier")
-    def barrier(self, opts: Any = None) -> Any:
+    @refusing("Barrier", "BarrierOptions", "timeout")
+    def barrier(self, opts: Any) -> Any:
         """Waits until every rank has called it."""
         return self._move(opts, "barrier", (), [])
 

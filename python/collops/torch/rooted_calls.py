@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 class RootedCalls(Calls):
     """gather, scatter and all_to_all, under the names that torch.distributed calls."""
 
-    @refusing("AllToAllV")
-    def gather(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "AllToAllV", "GatherOptions", "output_tensors** input_tensors|input_tensor* root timeout"
+    )
+    def gather(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """gather: the root has a list of tensors, the others an empty one."""
         [x] = inputs
         size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
@@ -37,8 +39,10 @@ class RootedCalls(Calls):
         args = given, sends, receives, out.memory
         return self._move(opts, "all_to_allv", args, parts, self._finish(out))
 
-    @refusing("AllToAllV")
-    def scatter(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing(
+        "AllToAllV", "ScatterOptions", "output_tensors|output_tensor* input_tensors** root timeout"
+    )
+    def scatter(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """scatter: the root has a list of tensors, the others an empty one."""
         [out] = outs
         size, rank, root = self._comm.size, self._comm.rank, opts.rootRank
@@ -54,14 +58,16 @@ class RootedCalls(Calls):
         args = given, sends, receives, flat(own.memory)
         return self._move(opts, "all_to_allv", args, [out], self._finish(own))
 
-    @refusing("AllToAllV")
+    @refusing(
+        "AllToAllV", "AllToAllOptions", "output input output_split_sizes input_split_sizes timeout"
+    )
     def all_to_all_single(
         self,
         out: torch.Tensor,
         x: torch.Tensor,
         out_splits: Sequence[int],
         in_splits: Sequence[int],
-        opts: Any = None,
+        opts: Any,
     ) -> Any:
         """all_to_all of rows; empty lists share them out evenly."""
         given, whole = flat(source("all_to_all", x)), target("all_to_all", out)
@@ -75,8 +81,8 @@ class RootedCalls(Calls):
         )
         return self._move(opts, "all_to_allv", args, [out], self._finish(whole))
 
-    @refusing("AllToAllV")
-    def alltoall(self, outs: Any, inputs: Any, opts: Any = None) -> Any:
+    @refusing("AllToAllV", "AllToAllOptions", "output_tensors* input_tensors*")
+    def alltoall(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_to_all of lists of tensors, whose sizes may differ."""
         out = joined("all_to_all", outs, self._staging.empty)
         args = (

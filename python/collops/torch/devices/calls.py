@@ -101,10 +101,10 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         else:
             total.div_(self._comm.size, rounding_mode="trunc")
 
-    def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
         """Puts a message to another rank on the group's own stream."""
         [x] = tensors
-        return self._message("send", SendTo(source("send", x), to, tag), x, None)
+        return self._message("send", SendTo(source("send", x), dstRank, tag), x, None)
 
     def _receive(self, tensors: Any, from_: int | None, tag: int) -> Any:
         [out] = tensors
