@@ -198,10 +198,19 @@ class Calls:
             self._thread = threading.get_ident()
 
     def _move(
-        self, opts: Any, name: str, args: tuple[Any, ...], tensors: Any, finish: Any = None
+        self,
+        opts: Any,
+        name: str,
+        args: tuple[Any, ...],
+        tensors: Any,
+        finish: Any = None,
+        called: str = "",
     ) -> Any:
-        """Runs a call of the communicator, or starts it if the options say so."""
-        self.log.add(name, tensors)
+        """Runs a call of the communicator, or starts it if the options say so.
+
+        `called` is torch.distributed's name of the call, where that is another one.
+        """
+        self.log.add(called or name, tensors)
         self._began = True
         timeout = _NONE if opts is None else opts.timeout
         limit_s = timeout.total_seconds() if timeout > _NONE else None  # None: the group's
@@ -254,19 +263,36 @@ class Calls:
         """The Work of several calls."""
         return Several(works, self)
 
-    def _check_own(self, call: str, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
-        """A list has a tensor for each rank; this rank's has the size of its own tensor."""
-        size, rank = self._comm.size, self._comm.rank
-        if len(parts) != size:
+    def _check_list(self, call: str, parts: Sequence[torch.Tensor]) -> None:
+        """A list has a tensor for each rank."""
+        if len(parts) != self._comm.size:
             raise_status(
                 ErrorCode.ERROR_INVALID_PARAM,
-                f"{call}: the list must have {size} tensors, one per rank, got {len(parts)}",
+                f"{call}: the list must have {self._comm.size} tensors, one per rank, got "
+                f"{len(parts)}",
             )
+
+    def _check_own(self, call: str, parts: Sequence[torch.Tensor], own: torch.Tensor) -> None:
+        """A list has a tensor for each rank; this rank's has the size of its own tensor."""
+        rank = self._comm.rank
+        self._check_list(call, parts)
         if parts[rank].numel() != own.numel() or parts[rank].dtype != own.dtype:
             raise_status(
                 ErrorCode.ERROR_INVALID_TENSOR_DIM,
-                f"{call}: tensor {rank} of the list has {parts[rank].numel()} {parts[rank].dtype}, "
-                f"this rank's tensor {own.numel()} {own.dtype}",
+                f"{call}: tensor {rank} of the list is {list(parts[rank].shape)} "
+                f"{parts[rank].dtype}, this rank's tensor {list(own.shape)} {own.dtype}",
+            )
+
+    def _check_whole(
+        self, call: str, whole: torch.Tensor, part: torch.Tensor, labels: tuple[str, str]
+    ) -> None:
+        """A tensor of all ranks' parts has as many elements as they have together."""
+        size = self._comm.size
+        if whole.numel() != size * part.numel():
+            raise_status(
+                ErrorCode.ERROR_INVALID_TENSOR_DIM,
+                f"{call}: the {labels[0]} must have {size} times the elements of the {labels[1]}, "
+                f"one part per rank, got {list(whole.shape)} and {list(part.shape)}",
             )
 
     def _apart(self, own: Target) -> Target:

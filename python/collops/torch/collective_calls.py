@@ -72,11 +72,12 @@ class CollectiveCalls(Calls):
             elif not self.in_place:
                 given = given.clone()
         args = given, sizes, 0, out.memory
-        return self._move(opts, "all_gatherv", args, parts, self._finish(out))
+        return self._move(opts, "all_gatherv", args, parts, self._finish(out), "all_gather")
 
     @refusing("AllGather", "AllgatherOptions", "output input")
     def all_gather_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """all_gather into one tensor."""
+        self._check_whole("all_gather_into_tensor", out, x, ("output", "input"))
         given, whole = source("all_gather", x), target("all_gather", out)
         if overlap(whole.memory, given):
             if not self._is_own_block(whole.memory, given):
@@ -84,7 +85,8 @@ class CollectiveCalls(Calls):
             elif not self.in_place:
                 given = given.clone()
         args = flat(given), flat(whole.memory)
-        return self._move(opts, "all_gather", args, [out], self._finish(whole))
+        finish = self._finish(whole)
+        return self._move(opts, "all_gather", args, [out], finish, "all_gather_into_tensor")
 
     @several("AllgatherOptions", "output_lists** input_list*")
     def allgather_coalesced(self, outs: Any, inputs: Any, opts: Any) -> Any:
@@ -117,11 +119,13 @@ class CollectiveCalls(Calls):
             given = reduction.prepare(given)
         sizes = [numbers(part) for part in parts]
         args = given, sizes, 0, reduction.name, flat(own.memory)
-        return self._move(opts, "reduce_scatterv", args, [out], self._finish(own, reduction))
+        finish = self._finish(own, reduction)
+        return self._move(opts, "reduce_scatterv", args, [out], finish, "reduce_scatter")
 
     @refusing("ReduceScatter", "ReduceScatterOptions", "outputTensor inputTensor")
     def reduce_scatter_single(self, out: torch.Tensor, x: torch.Tensor, opts: Any) -> Any:
         """reduce_scatter of one tensor; `out` may be a part of it."""
+        self._check_whole("reduce_scatter_tensor", x, out, ("input", "output"))
         reduction = self._reduction("reduce_scatter", opts.reduceOp, x.dtype)
         whole, own = source("reduce_scatter", x), target("reduce_scatter", out)
         if reduction.prepare is not None:
@@ -130,7 +134,8 @@ class CollectiveCalls(Calls):
         if not stays and overlap(whole, own.memory):
             own = self._apart(own)
         args = flat(whole), reduction.name, flat(own.memory)
-        return self._move(opts, "reduce_scatter", args, [out], self._finish(own, reduction))
+        finish = self._finish(own, reduction)
+        return self._move(opts, "reduce_scatter", args, [out], finish, "reduce_scatter_tensor")
 
     def _is_own_block(self, whole: torch.Tensor, own: torch.Tensor) -> bool:
         """Whether `own` is this rank's part of `whole`, which the core takes in place."""

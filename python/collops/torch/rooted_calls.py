@@ -29,7 +29,8 @@ class RootedCalls(Calls):
         sends = [given.numel() if peer == root else 0 for peer in range(size)]
         if rank != root:
             nothing = given[:0].clone()
-            return self._move(opts, "all_to_allv", (given, sends, [0] * size, nothing), [])
+            args = given, sends, [0] * size, nothing
+            return self._move(opts, "all_to_allv", args, [], None, "gather")
         [parts] = outs
         self._check_own("gather", parts, x)
         out = joined("gather", parts, self._staging.empty)
@@ -37,7 +38,7 @@ class RootedCalls(Calls):
             out = self._apart(out)
         receives = [numbers(part) for part in parts]
         args = given, sends, receives, out.memory
-        return self._move(opts, "all_to_allv", args, parts, self._finish(out))
+        return self._move(opts, "all_to_allv", args, parts, self._finish(out), "gather")
 
     @refusing(
         "AllToAllV", "ScatterOptions", "output_tensors|output_tensor* input_tensors** root timeout"
@@ -56,7 +57,7 @@ class RootedCalls(Calls):
         else:
             given, sends = flat(own.memory)[:0].clone(), [0] * size
         args = given, sends, receives, flat(own.memory)
-        return self._move(opts, "all_to_allv", args, [out], self._finish(own))
+        return self._move(opts, "all_to_allv", args, [out], self._finish(own), "scatter")
 
     @refusing(
         "AllToAllV", "AllToAllOptions", "output input output_split_sizes input_split_sizes timeout"
@@ -79,11 +80,14 @@ class RootedCalls(Calls):
             self._elements("out", out, out_splits),
             flat(whole.memory),
         )
-        return self._move(opts, "all_to_allv", args, [out], self._finish(whole))
+        finish = self._finish(whole)
+        return self._move(opts, "all_to_allv", args, [out], finish, "all_to_all_single")
 
     @refusing("AllToAllV", "AllToAllOptions", "output_tensors* input_tensors*")
     def alltoall(self, outs: Any, inputs: Any, opts: Any) -> Any:
         """all_to_all of lists of tensors, whose sizes may differ."""
+        for parts in (outs, inputs):
+            self._check_list("all_to_all", parts)
         out = joined("all_to_all", outs, self._staging.empty)
         args = (
             joined_source("all_to_all", inputs, self._staging.empty, out.memory),
@@ -91,7 +95,7 @@ class RootedCalls(Calls):
             [numbers(part) for part in outs],
             out.memory,
         )
-        return self._move(opts, "all_to_allv", args, outs, self._finish(out))
+        return self._move(opts, "all_to_allv", args, outs, self._finish(out), "all_to_all")
 
     alltoall_base = all_to_all_single
 

@@ -46,7 +46,7 @@ def test_tensors_may_be_named() -> None:
     def work(rank: int) -> tuple[list[float], list[float]]:
         group, x = default_group(), torch.full((2,), float(rank)).npu()
         out, own = torch.empty(4, device="npu"), torch.empty(2, device="npu")
-        group.all_gather_single(out=out, x=x).wait()
+        group.all_gather_single(output=out, input=x).wait()
         if rank == 0:
             group.send(tensors=[x + 7], dstRank=1, tag=0).wait()
         else:

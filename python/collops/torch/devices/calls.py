@@ -61,9 +61,15 @@ class DeviceCalls(CollectiveCalls, RootedCalls, MessageCalls):
         self._messages: list[_Queued] | None = None  # of the batch that is being made
 
     def _move(
-        self, opts: Any, name: str, args: tuple[Any, ...], tensors: Any, finish: Any = None
+        self,
+        opts: Any,
+        name: str,
+        args: tuple[Any, ...],
+        tensors: Any,
+        finish: Any = None,
+        called: str = "",
     ) -> Any:
-        self.log.add(name, tensors)
+        self.log.add(called or name, tensors)
         self._began = True
 
         def run() -> None:
